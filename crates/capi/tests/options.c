@@ -1,0 +1,91 @@
+/* options.c: every option with values inside and outside what it allows, and null handles. */
+#include "check.h"
+
+static void enumerations(damelo_options *options) {
+    int value;
+    for (value = 0; value <= 2; value++) {
+        OK(damelo_options_set_durability(options, value));
+        OK(damelo_options_set_engine(options, value));
+        OK(damelo_options_set_residency(options, value));
+        OK(damelo_options_set_admission(options, value, 1 << 20));
+        OK(damelo_options_set_disk_policy(options, value));
+    }
+    OK(damelo_options_set_disk_policy(options, DAMELO_DISK_FIFO));
+    OK(damelo_options_set_when_memory_full(options, DAMELO_MEMORY_FULL_REFUSE, 0));
+    for (value = -1; value <= 4; value += 5) {
+        INVALID(damelo_options_set_durability(options, value));
+        INVALID(damelo_options_set_engine(options, value));
+        INVALID(damelo_options_set_residency(options, value));
+        INVALID(damelo_options_set_admission(options, value, 0));
+        INVALID(damelo_options_set_disk_policy(options, value));
+        INVALID(damelo_options_set_when_memory_full(options, value, 0));
+    }
+}
+
+static void null_handles(void) {
+    INVALID(damelo_options_add_volume(NULL, "x", 0));
+    INVALID(damelo_options_set_memory(NULL, 1));
+    INVALID(damelo_options_set_objects_max(NULL, 1));
+    INVALID(damelo_options_set_object_max(NULL, 1));
+    INVALID(damelo_options_set_page(NULL, 1));
+    INVALID(damelo_options_set_segment(NULL, 1));
+    INVALID(damelo_options_set_durability(NULL, 0));
+    INVALID(damelo_options_set_engine(NULL, 0));
+    INVALID(damelo_options_set_direct(NULL, 0));
+    INVALID(damelo_options_set_force(NULL, 0));
+    INVALID(damelo_options_set_must_exist(NULL, 0));
+    INVALID(damelo_options_set_queue_depth(NULL, 1));
+    INVALID(damelo_options_set_when_memory_full(NULL, 0, 0));
+    INVALID(damelo_options_set_residency(NULL, 0));
+    INVALID(damelo_options_set_disk_policy(NULL, 0));
+    INVALID(damelo_options_set_admission(NULL, 0, 0));
+    INVALID(damelo_options_set_checkpoint_period(NULL, 0));
+    INVALID(damelo_options_set_flush_period(NULL, 0));
+    damelo_options_free(NULL);
+    CHECK(damelo_options_new(NULL, 0) == NULL);
+}
+
+/* A store opened with something else than the default everywhere works. */
+static void all_set(const char *directory) {
+    damelo_store *store = NULL;
+    damelo_store_info info;
+    damelo_options *options = small_options(directory);
+    OK(damelo_options_add_volume(options, path_in(directory, "second"), VOLUME_BYTES));
+    OK(damelo_options_set_objects_max(options, 10000));
+    OK(damelo_options_set_object_max(options, 1 << 20));
+    OK(damelo_options_set_page(options, 32 << 10));
+    OK(damelo_options_set_segment(options, 1 << 20));
+    OK(damelo_options_set_durability(options, DAMELO_DURABILITY_SYNCED));
+    OK(damelo_options_set_engine(options, DAMELO_ENGINE_THREADS));
+    OK(damelo_options_set_direct(options, 0));
+    OK(damelo_options_set_force(options, 1));
+    OK(damelo_options_set_must_exist(options, 0));
+    OK(damelo_options_set_queue_depth(options, 8));
+    OK(damelo_options_set_when_memory_full(options, DAMELO_MEMORY_FULL_WAIT, 100));
+    OK(damelo_options_set_residency(options, DAMELO_RESIDENCY_LRU));
+    OK(damelo_options_set_disk_policy(options, DAMELO_DISK_LFU_AGING));
+    OK(damelo_options_set_admission(options, DAMELO_ADMIT_ALWAYS, 0));
+    OK(damelo_options_set_checkpoint_period(options, 0));
+    OK(damelo_options_set_flush_period(options, 1000));
+    INVALID(damelo_options_set_queue_depth(options, 0));
+    INVALID(damelo_options_add_volume(options, NULL, 0));
+    INVALID(damelo_options_add_volume(options, "", 0));
+
+    OK(damelo_open(options, &store));
+    damelo_options_free(options);
+    OK(damelo_get_store_info(store, &info));
+    CHECK(info.volumes == 2);
+    CHECK(info.volumes_in_service == 2);
+    OK(damelo_create(store, LIT("key"), 1, LIT("value")));
+    OK(damelo_close(store));
+}
+
+int main(int argc, char **argv) {
+    const char *directory = directory_of(argc, argv);
+    damelo_options *options = small_options(directory);
+    enumerations(options);
+    damelo_options_free(options);
+    null_handles();
+    all_set(directory);
+    return 0;
+}

@@ -1,0 +1,93 @@
+//! `damelo bench index`: bytes of memory for each object in the index, all tables included, weighed
+//! from outside: two processes with the same data memory, one with a full index and one with
+//! hardly any, and the difference of their resident sizes.
+
+use clap::Args;
+use damelo::ByteSize;
+use serde_json::json;
+
+use crate::bench::fill::{FillAnswer, FillJob, Filler};
+use crate::bench::scratch::{Scratch, ScratchArgs};
+use crate::failure::Failure;
+use crate::output::{Out, thousands};
+
+/// Size of objects that fill data memory in the process that is compared with.
+const LARGE_BYTES: usize = 8 << 10;
+
+const AFTER_HELP: &str = "\
+Example:
+  damelo bench index --objects 10000000
+
+Two child processes have the same data memory and fill all of it. One holds this many small
+objects at a 90% fill of the index, the other a store just large enough to use that memory. Bytes
+for each object = difference of their resident sizes / objects: index, segment tables, group
+tables, everything.";
+
+/// Memory for each object, by the size of the process.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Index {
+    /// Objects
+    #[arg(long, value_name = "COUNT", default_value = "10000000",
+          value_parser = clap::value_parser!(u32).range(1000..))]
+    objects: u32,
+    /// Size of each object
+    #[arg(long, value_name = "SIZE", default_value = "64")]
+    size: ByteSize,
+    /// Memory for data
+    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
+    memory: ByteSize,
+    #[command(flatten)]
+    scratch: ScratchArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Weighs both processes.
+pub(crate) fn run(args: &Index) -> Result<(), Failure> {
+    let scratch = Scratch::new(&args.scratch)?;
+    let large = u32::try_from(args.memory.bytes() * 2 / LARGE_BYTES as u64)
+        .map_err(|_| Failure::Usage("--memory is too large for this benchmark".to_owned()))?;
+    let small = weigh(&FillJob::new(scratch.path(), large.max(1), LARGE_BYTES, args.memory))?;
+    std::fs::remove_file(scratch.path())
+        .map_err(|source| Failure::io("remove the first store", source))?;
+    let size = args.size.bytes() as usize;
+    let full = weigh(&FillJob::new(scratch.path(), args.objects, size, args.memory))?;
+    print(args, &small, &full)
+}
+
+fn weigh(job: &FillJob) -> Result<FillAnswer, Failure> {
+    let mut filler = Filler::start(job)?;
+    let answer = filler.answer()?;
+    filler.end()?;
+    Ok(answer)
+}
+
+fn print(args: &Index, small: &FillAnswer, full: &FillAnswer) -> Result<(), Failure> {
+    let grown = full.resident_bytes.saturating_sub(small.resident_bytes);
+    let bytes_per_object = grown as f64 / f64::from(args.objects);
+    let mut out = Out::new();
+    if args.json {
+        out.json(&json!({
+            "benchmark": "index",
+            "objects": args.objects,
+            "bytes_per_object": bytes_per_object,
+            "resident_bytes_full": full.resident_bytes,
+            "resident_bytes_small": small.resident_bytes,
+            "index_bytes_full": full.index_bytes,
+            "index_bytes_small": small.index_bytes,
+            "lost": full.lost,
+        }))?;
+    } else {
+        out.line(format_args!(
+            "{bytes_per_object:.2} bytes for each of {} objects: the process has {}, with hardly any objects {}; the store says its index is {}; {} lost",
+            thousands(u64::from(args.objects)),
+            ByteSize::new(full.resident_bytes),
+            ByteSize::new(small.resident_bytes),
+            ByteSize::new(full.index_bytes),
+            full.lost,
+        ))?;
+    }
+    out.finish()
+}

@@ -1,0 +1,106 @@
+//! Keeps a number of futures under way from one thread, without any runtime: a slot each, a waker
+//! each that marks its slot and wakes the thread. Nothing here knows what the futures do.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Slots whose future wants to be polled.
+#[derive(Default)]
+struct Ready {
+    slots: Mutex<VecDeque<usize>>,
+    some: Condvar,
+}
+
+impl Ready {
+    fn push(&self, slot: usize) {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).push_back(slot);
+        self.some.notify_one();
+    }
+
+    fn pop(&self) -> usize {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match slots.pop_front() {
+                Some(slot) => return slot,
+                None => slots = self.some.wait(slots).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+struct SlotWaker {
+    slot: usize,
+    ready: Arc<Ready>,
+}
+
+impl Wake for SlotWaker {
+    fn wake(self: Arc<Self>) {
+        self.ready.push(self.slot);
+    }
+}
+
+/// Runs the futures that `next` gives, `depth` at once, until it gives no more and all have ended;
+/// each result goes to `done`.
+pub(crate) fn run<F: Future>(
+    depth: usize,
+    mut next: impl FnMut() -> Option<F>,
+    mut done: impl FnMut(F::Output),
+) {
+    let ready = Arc::new(Ready::default());
+    let wakers: Vec<Waker> = (0..depth)
+        .map(|slot| Waker::from(Arc::new(SlotWaker { slot, ready: Arc::clone(&ready) })))
+        .collect();
+    let mut slots: Vec<Option<Pin<Box<F>>>> = (0..depth).map(|_| next().map(Box::pin)).collect();
+    let mut under_way = slots.iter().flatten().count();
+    (0..under_way).for_each(|slot| ready.push(slot));
+    while under_way > 0 {
+        let slot = ready.pop();
+        // A future may have been woken once more after it ended: then its slot holds another, or
+        // nothing, and polling that does no harm.
+        while let Some(future) = &mut slots[slot] {
+            match future.as_mut().poll(&mut Context::from_waker(&wakers[slot])) {
+                Poll::Pending => break,
+                Poll::Ready(output) => {
+                    done(output);
+                    slots[slot] = next().map(Box::pin);
+                    under_way -= usize::from(slots[slot].is_none());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ends at the second poll, woken from another thread.
+    struct Later(Option<u32>, bool);
+
+    impl Future for Later {
+        type Output = u32;
+
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<u32> {
+            if self.1 {
+                return Poll::Ready(self.0.take().unwrap());
+            }
+            self.1 = true;
+            let waker = context.waker().clone();
+            std::thread::spawn(move || waker.wake());
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn every_future_ends_once_and_no_more_run_than_asked_for() {
+        let mut numbers = 0..100_u32;
+        let mut seen = Vec::new();
+        run(7, || numbers.next().map(|n| Later(Some(n), n % 3 == 0)), |n| seen.push(n));
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..100));
+        run(4, || None::<Later>, |_| unreachable!());
+    }
+}

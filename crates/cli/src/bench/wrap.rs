@@ -1,0 +1,241 @@
+//! `damelo bench wrap`: write amplification of a store whose ring comes round again and again while
+//! popular objects are kept: a cache under zipf-distributed requests, creating what it misses.
+
+use clap::Args;
+use damelo::{ByteSize, Config, GroupId, Store};
+use fastrand::Rng;
+use serde_json::json;
+
+use crate::bench::scratch::{Scratch, ScratchArgs};
+use crate::bench::store_side::key_of;
+use crate::bench::workload::{Order, Settings, Workload};
+use crate::failure::Failure;
+use crate::output::{Out, thousands};
+
+/// Requests between two looks at the ring.
+const BATCH: u32 = 1024;
+/// Requests to give up after, for each object that fits on disk.
+const REQUESTS_PER_SLOT_MAX: u64 = 200;
+
+const AFTER_HELP: &str = "\
+Example:
+  damelo bench wrap --turns 2 --zipf 0.8
+
+Requests follow a zipf distribution over --objects objects of 1 byte to --size, by default four
+times as many as fit on disk. What is missing is created. The run ends when every segment has been
+reused --turns times. Write amplification = bytes the device wrote / bytes of values created, from
+start to end, summaries, journal, checkpoints and reinserted objects included; beside it the
+store's own figure, against bytes of records (values with keys and headers).";
+
+/// Write amplification when the ring comes round.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Wrap {
+    /// Size of the store on disk
+    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    disk: ByteSize,
+    /// Memory for data
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    memory: ByteSize,
+    /// Largest object
+    #[arg(long, value_name = "SIZE", default_value = "16KiB")]
+    size: ByteSize,
+    /// Objects asked for [default: four times as many as fit]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    objects: Option<u32>,
+    /// Groups the objects are spread over
+    #[arg(long, value_name = "COUNT", default_value = "64",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    groups: u32,
+    /// Exponent of the distribution
+    #[arg(long, default_value = "0.8")]
+    zipf: f64,
+    /// Times that every segment is reused
+    #[arg(long, default_value = "2")]
+    turns: u64,
+    /// Share of what is written that may be reinserted objects, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "15",
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    reinsert: u8,
+    /// Seed of everything random
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    #[command(flatten)]
+    scratch: ScratchArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Wrap {
+    fn settings(&self) -> Result<Settings, Failure> {
+        let usage = |text: &str| Failure::Usage(text.to_owned());
+        let size_max_bytes = u32::try_from(self.size.bytes())
+            .ok()
+            .filter(|&bytes| bytes > 0)
+            .ok_or_else(|| usage("--size must be from 1 byte to below 4GiB"))?;
+        let fit = (self.disk.bytes() * 2 / u64::from(size_max_bytes)).max(1);
+        let objects = self.objects.or_else(|| u32::try_from(fit * 4).ok());
+        Ok(Settings {
+            objects: objects.ok_or_else(|| usage("give --objects for a store of this size"))?,
+            size_max_bytes,
+            size_fixed: false,
+            groups: self.groups,
+            threads: 1,
+            memory_bytes: self.memory.bytes(),
+            seed: self.seed,
+            verify: true,
+        })
+    }
+}
+
+/// Numbers drawn with probability proportional to `1 / rank^exponent`.
+struct Zipf {
+    cumulative: Vec<f64>,
+}
+
+impl Zipf {
+    fn new(count: u32, exponent: f64) -> Zipf {
+        let mut sum = 0.0;
+        let add = |rank: u32| {
+            sum += f64::from(rank).powf(-exponent);
+            sum
+        };
+        Zipf { cumulative: (1..=count).map(add).collect() }
+    }
+
+    /// A rank, counted from 0.
+    fn draw(&self, rng: &mut Rng) -> u32 {
+        let total = self.cumulative.last().copied().unwrap_or(0.0);
+        let at = rng.f64() * total;
+        let rank = self.cumulative.partition_point(|&sum| sum < at);
+        rank.min(self.cumulative.len() - 1) as u32
+    }
+}
+
+/// What the run saw.
+#[derive(Default)]
+struct Seen {
+    requests: u64,
+    hits: u64,
+    wrong: u64,
+    created_bytes: u64,
+}
+
+/// Drives the store until the ring has come round, and prints what it cost.
+pub(crate) fn run(args: &Wrap) -> Result<(), Failure> {
+    let settings = args.settings()?;
+    let work = Workload::new(&settings, Order::Random);
+    let scratch = Scratch::new(&args.scratch)?;
+    let mut config = Config::new(scratch.path(), args.disk);
+    config.memory = args.memory;
+    config.reinsert_percent_max = args.reinsert;
+    config.seed = Some(args.seed);
+    let store = scratch.create(config)?;
+    let seen = drive(args, &store, &work)?;
+    store.sync()?;
+    print(args, &store, &seen)?;
+    store.close()?;
+    if seen.wrong > 0 { Err(Failure::WrongBytes { wrong: seen.wrong }) } else { Ok(()) }
+}
+
+fn drive(args: &Wrap, store: &Store, work: &Workload) -> Result<Seen, Failure> {
+    let objects = work.settings().objects;
+    let zipf = Zipf::new(objects, args.zipf);
+    let mut rng = Rng::with_seed(args.seed);
+    // Popularity has nothing to do with the number, so every group has popular objects.
+    let mut by_rank: Vec<u32> = (0..objects).collect();
+    rng.shuffle(&mut by_rank);
+    let mut seen = Seen::default();
+    let mut bytes = Vec::new();
+    let slots = args.disk.bytes() * 2 / u64::from(work.settings().size_max_bytes) + 1024;
+    while !wrapped(store, args.turns) {
+        for _ in 0..BATCH {
+            let object = by_rank[zipf.draw(&mut rng) as usize];
+            request(store, work, object, &mut bytes, &mut seen)?;
+        }
+        if seen.requests > slots * REQUESTS_PER_SLOT_MAX * (args.turns + 1) {
+            let text = "the ring did not come round: everything fits; give more --objects";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+    }
+    Ok(seen)
+}
+
+fn wrapped(store: &Store, turns: u64) -> bool {
+    let stats = store.stats();
+    stats.segments_reused >= stats.segments * turns
+}
+
+fn request(
+    store: &Store,
+    work: &Workload,
+    object: u32,
+    bytes: &mut Vec<u8>,
+    seen: &mut Seen,
+) -> Result<(), Failure> {
+    let key = key_of(object);
+    seen.requests += 1;
+    if let Some(found) = store.read(key.as_bytes()).wait()? {
+        seen.hits += 1;
+        seen.wrong += u64::from(!work.matches(object, &found));
+        return Ok(());
+    }
+    work.fill(object, bytes);
+    seen.created_bytes += bytes.len() as u64;
+    let group = GroupId::new(u64::from(work.group_of(object)));
+    Ok(store.create(key.as_bytes(), group, bytes).wait()?)
+}
+
+fn print(args: &Wrap, store: &Store, seen: &Seen) -> Result<(), Failure> {
+    let stats = store.stats();
+    let written: u64 = stats.devices.iter().map(|device| device.write_bytes).sum();
+    let amplification = written as f64 / seen.created_bytes.max(1) as f64;
+    let hit_rate = seen.hits as f64 / seen.requests.max(1) as f64;
+    let mut out = Out::new();
+    if args.json {
+        out.json(&json!({
+            "benchmark": "wrap",
+            "turns": args.turns,
+            "zipf": args.zipf,
+            "requests": seen.requests,
+            "hit_rate": hit_rate,
+            "created_bytes": seen.created_bytes,
+            "device_write_bytes": written,
+            "write_amplification": amplification,
+            "write_amplification_records": stats.write_amplification(),
+            "reinserted_objects": stats.reinserted_objects,
+            "reinserted_bytes": stats.reinserted_bytes,
+            "wrong": seen.wrong,
+        }))?;
+    } else {
+        out.line(format_args!(
+            "write amplification {amplification:.3} ({} written for {} created; {:.3} against records) after {} turns; {} requests, {:.1}% hits, {} reinserted in {} objects",
+            ByteSize::new(written),
+            ByteSize::new(seen.created_bytes),
+            stats.write_amplification(),
+            args.turns,
+            thousands(seen.requests),
+            100.0 * hit_rate,
+            ByteSize::new(stats.reinserted_bytes),
+            thousands(stats.reinserted_objects),
+        ))?;
+    }
+    out.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zipf_draws_follow_the_law() {
+        let zipf = Zipf::new(1000, 0.8);
+        let mut rng = Rng::with_seed(3);
+        let mut counts = vec![0_u32; 1000];
+        (0..200_000).for_each(|_| counts[zipf.draw(&mut rng) as usize] += 1);
+        // Rank 10 is asked for 10^0.8 = 6.3 times less often than rank 1.
+        let ratio = f64::from(counts[0]) / f64::from(counts[9]);
+        assert!((5.3..7.5).contains(&ratio), "{ratio}");
+    }
+}

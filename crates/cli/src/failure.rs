@@ -1,0 +1,180 @@
+//! Everything that can end a command badly: what it was doing, the chain of causes, what to do
+//! about it, and the exit code. The codes are a promise to scripts; see `AFTER_HELP` in `main.rs`.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+use damelo_http_proxy::ProxyError;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// A key that is not in the store.
+    #[error("`{key}` is not in the store")]
+    NotFound {
+        /// The key, printable.
+        key: String,
+    },
+    /// Several keys of which some are not there; each was named already.
+    #[error("{missing} of {asked} keys were not in the store")]
+    SomeNotFound {
+        /// Keys that were not there.
+        missing: usize,
+        /// Keys asked for.
+        asked: usize,
+    },
+    /// `check` found damage.
+    #[error("{damaged} damaged places found")]
+    Damaged {
+        /// How many.
+        damaged: u64,
+    },
+    /// A benchmark saw bytes that are not what was written.
+    #[error("{wrong} reads returned wrong bytes")]
+    WrongBytes {
+        /// How many.
+        wrong: u64,
+    },
+    /// A command line that parses but makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The store cannot be opened or made.
+    #[error("cannot open the store `{path}`")]
+    Open {
+        /// First volume.
+        path: PathBuf,
+        /// What the store said.
+        source: damelo::OpenError,
+    },
+    /// `format` would destroy what is there.
+    #[error("`{path}` exists already")]
+    Exists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// An operating system call failed.
+    #[error("cannot {doing}")]
+    Io {
+        /// What was being done, as the rest of "cannot ...".
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Reading from the store failed.
+    #[error("cannot read from the store")]
+    Read(#[from] damelo::ReadError),
+    /// Writing to the store failed.
+    #[error("the store did not take the object")]
+    Create(#[from] damelo::CreateError),
+    /// Deleting failed.
+    #[error("the store could not record the deletion")]
+    Purge(#[from] damelo::PurgeError),
+    /// Bringing the store's state to disk failed.
+    #[error("cannot bring everything to disk")]
+    Sync(#[from] damelo::SyncError),
+    /// The proxy cannot run, or ended.
+    #[error("the proxy cannot run")]
+    Proxy(#[from] ProxyError),
+    /// A child process of a benchmark failed.
+    #[error("the benchmark's child process failed: {0}")]
+    Child(String),
+    /// Anything serialised by ourselves that did not parse.
+    #[error("cannot understand the benchmark's own output")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Failure {
+    /// An I/O failure, with what was being done as the rest of "cannot ...".
+    pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Failure {
+        Failure::Io { doing: doing.into(), source }
+    }
+
+    /// The process's exit code.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::NotFound { .. }
+            | Failure::SomeNotFound { .. }
+            | Failure::Damaged { .. }
+            | Failure::WrongBytes { .. } => 1,
+            Failure::Usage(_) | Failure::Proxy(ProxyError::Origin { .. } | ProxyError::Name(_)) => {
+                2
+            }
+            Failure::Open { .. } | Failure::Exists { .. } => 3,
+            Failure::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => 0,
+            _ => 4,
+        }
+    }
+
+    /// What a person can do about it, if there is anything to say beyond the error itself.
+    fn advice(&self) -> Option<String> {
+        match self {
+            Failure::Open { path, .. } if !path.exists() => {
+                Some(format!("make it with `damelo format {} --size 20GiB`", path.display()))
+            }
+            Failure::Exists { .. } => Some(
+                "choose another path, or add --force to lose what is there now".to_owned(),
+            ),
+            Failure::Damaged { .. } => Some(
+                "nothing wrong is ever served: damaged objects read as misses and are fetched again; \
+                 see the lines above for where"
+                    .to_owned(),
+            ),
+            Failure::Proxy(ProxyError::Origin { .. }) => Some(
+                "write http://HOST[:PORT], https://HOST[:PORT] or demo".to_owned(),
+            ),
+            Failure::Proxy(ProxyError::Listen { .. }) => {
+                Some("another program may have that address: choose one with --from".to_owned())
+            }
+            Failure::Create(_) => {
+                Some("`damelo put --help` lists what the store takes".to_owned())
+            }
+            Failure::NotFound { .. } => Some("`damelo ls PATH` lists what there is".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// The message with its causes and advice, ready for stderr.
+    fn text(&self) -> String {
+        let mut text = format!("damelo: {self}\n");
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  because: {error}");
+            cause = error.source();
+        }
+        if let Some(advice) = self.advice() {
+            let _ = writeln!(text, "  try: {advice}");
+        }
+        text
+    }
+
+    /// Prints the failure on stderr, unless it is only a reader that went away (`... | head`).
+    pub(crate) fn print(&self) {
+        if self.exit_code() != 0 {
+            eprint!("{}", self.text());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_names_the_cause_and_the_way_out() {
+        let failure = Failure::io("read `x`", io::Error::other("disk on fire"));
+        assert_eq!(failure.text(), "damelo: cannot read `x`\n  because: disk on fire\n");
+        assert!(Failure::NotFound { key: "k".into() }.text().contains("try: `damelo ls"));
+    }
+
+    #[test]
+    fn exit_codes_are_the_documented_ones() {
+        assert_eq!(Failure::NotFound { key: String::new() }.exit_code(), 1);
+        assert_eq!(Failure::Usage(String::new()).exit_code(), 2);
+        assert_eq!(Failure::Exists { path: PathBuf::new() }.exit_code(), 3);
+        assert_eq!(Failure::io("", io::Error::other("")).exit_code(), 4);
+        assert_eq!(Failure::io("", io::ErrorKind::BrokenPipe.into()).exit_code(), 0);
+    }
+}

@@ -1,0 +1,108 @@
+//! How things are named on the command line and printed back: keys (any bytes), groups (a name or
+//! `id:NUMBER`), volumes (`PATH,PATH`). Pure text, no I/O.
+
+use std::convert::Infallible;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use damelo::GroupId;
+
+/// A group as given on the command line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GroupName(pub(crate) GroupId);
+
+impl FromStr for GroupName {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<GroupName, Self::Err> {
+        match text.strip_prefix("id:") {
+            Some(number) => number.parse().map(|id| GroupName(GroupId::new(id))),
+            None => Ok(GroupName(GroupId::of(text))),
+        }
+    }
+}
+
+/// The volumes of one store, in order, never empty.
+#[derive(Debug, Clone)]
+pub(crate) struct Volumes(Vec<PathBuf>);
+
+impl Volumes {
+    /// The first, which names the store in messages.
+    pub(crate) fn first(&self) -> &Path {
+        &self.0[0]
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[PathBuf] {
+        &self.0
+    }
+}
+
+impl From<&Path> for Volumes {
+    fn from(path: &Path) -> Volumes {
+        Volumes(vec![path.to_owned()])
+    }
+}
+
+impl FromStr for Volumes {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Volumes, Infallible> {
+        Ok(Volumes(text.split(',').map(PathBuf::from).collect()))
+    }
+}
+
+/// A key's bytes as given on the command line.
+pub(crate) fn key_bytes(argument: &OsStr) -> &[u8] {
+    argument.as_bytes()
+}
+
+/// A key for people: as it is where that is unambiguous in one line, else with `\xNN`.
+pub(crate) fn key_text(key: &[u8]) -> String {
+    let mut text = String::with_capacity(key.len());
+    for chunk in key.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() || c == '\\' {
+                text.extend(c.escape_default());
+            } else {
+                text.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_go_by_name_or_number() {
+        assert_eq!("id:7".parse::<GroupName>().unwrap().0, GroupId::new(7));
+        assert_eq!("example.org".parse::<GroupName>().unwrap().0, GroupId::of("example.org"));
+        assert!("id:seven".parse::<GroupName>().is_err());
+    }
+
+    #[test]
+    fn keys_print_in_one_line_without_ambiguity() {
+        assert_eq!(key_text(b"http://a/b?c"), "http://a/b?c");
+        assert_eq!(key_text("caf\u{e9}".as_bytes()), "caf\u{e9}");
+        assert_eq!(key_text(b"a\n\xff\\"), "a\\n\\xff\\\\");
+        assert_eq!(hex(&[0, 255]), "00ff");
+    }
+}

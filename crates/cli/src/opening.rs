@@ -1,0 +1,69 @@
+//! How commands open a store that exists: one set of arguments, one wait for recovery, warnings on
+//! stderr, and a close that reports. Commands see every object that is on disk, because they start
+//! only when recovery has ended.
+
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use damelo::{ByteSize, Config, Store};
+
+use crate::failure::Failure;
+use crate::names::Volumes;
+use crate::progress::Progress;
+
+const RECOVERY_POLL: Duration = Duration::from_millis(20);
+
+/// The store a command works on.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// The store: a file or block device made by `damelo format` (several volumes: PATH,PATH)
+    #[arg(value_name = "PATH")]
+    pub(crate) volumes: Volumes,
+    /// Memory the command may use for data
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub(crate) memory: ByteSize,
+}
+
+/// Opens an existing store and waits until all of it is known.
+pub(crate) fn open(args: &StoreArgs) -> Result<Store, Failure> {
+    let mut config = existing(&args.volumes);
+    config.memory = args.memory;
+    let store = open_with(config, &args.volumes)?;
+    wait_recovered(&store);
+    Ok(store)
+}
+
+/// What opens the store on these volumes, if it exists.
+pub(crate) fn existing(volumes: &Volumes) -> Config {
+    let mut config = Config::existing(volumes.first());
+    config.volumes = volumes
+        .all()
+        .iter()
+        .map(|path| damelo::VolumeConfig { path: path.clone(), size: None })
+        .collect();
+    config
+}
+
+/// Opens with this configuration and passes the store's warnings on.
+pub(crate) fn open_with(config: Config, volumes: &Volumes) -> Result<Store, Failure> {
+    let store = Store::open(config)
+        .map_err(|source| Failure::Open { path: volumes.first().to_owned(), source })?;
+    for warning in store.info().warnings {
+        eprintln!("damelo: warning: {warning}");
+    }
+    Ok(store)
+}
+
+/// Waits until recovery has ended, with progress.
+pub(crate) fn wait_recovered(store: &Store) {
+    let mut progress = Progress::count("recovering segments");
+    loop {
+        let state = store.recovery();
+        if state.done {
+            return;
+        }
+        progress.set(state.segments_loaded, state.segments_total);
+        thread::sleep(RECOVERY_POLL);
+    }
+}

@@ -1,0 +1,76 @@
+//! Standard output: buffered, with failures instead of panics, so that `damelo ls | head` ends
+//! quietly. One [`Out`] per command; it holds the lock on stdout while it lives.
+
+use std::fmt;
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Buffered standard output. Call [`Out::finish`] at the end; a drop loses nothing but errors.
+pub(crate) struct Out {
+    inner: BufWriter<StdoutLock<'static>>,
+}
+
+impl Out {
+    /// Locks standard output.
+    pub(crate) fn new() -> Out {
+        Out { inner: BufWriter::with_capacity(64 << 10, io::stdout().lock()) }
+    }
+
+    /// Writes raw bytes.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.inner.write_all(bytes).map_err(failed)
+    }
+
+    /// Writes one line.
+    pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Failure> {
+        writeln!(self.inner, "{text}").map_err(failed)
+    }
+
+    /// Writes one value as one line of JSON.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value)?;
+        self.line(format_args!("{text}"))
+    }
+
+    /// Sends on what is buffered, for output that somebody watches grow.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.inner.flush().map_err(failed)
+    }
+
+    /// Sends on what is buffered and reports what went wrong with it.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.flush()
+    }
+}
+
+fn failed(source: io::Error) -> Failure {
+    Failure::io("write to standard output", source)
+}
+
+/// A count for people: `1,234,567`.
+pub(crate) fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+    }
+}

@@ -1,0 +1,491 @@
+//! Runs the built `damelo` as a person or a script would: every command's output, its exit code,
+//! and what it says when something is wrong. Each test has a directory and store of its own, so
+//! that they may run at once.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory with a store in it.
+struct Bed {
+    dir: TempDir,
+}
+
+impl Bed {
+    /// A directory without a store.
+    fn empty() -> Bed {
+        Bed { dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+    }
+
+    /// A directory with an empty store of 64 MiB.
+    fn new() -> Bed {
+        let bed = Bed::empty();
+        bed.ok(&["format", &bed.store(), "--size", "64MiB"]);
+        bed
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn store(&self) -> String {
+        self.path("s.damelo").to_str().unwrap().to_owned()
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+        command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs, expects success, returns standard output.
+    fn ok(&self, args: &[&str]) -> Vec<u8> {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        output.stdout
+    }
+
+    fn ok_text(&self, args: &[&str]) -> String {
+        String::from_utf8(self.ok(args)).unwrap()
+    }
+
+    /// Runs, expects one line of JSON.
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_slice(&self.ok(args)).unwrap()
+    }
+
+    /// Runs, expects this exit code and nothing on standard output, returns standard error.
+    fn fails(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn put(&self, key: &str, value: &[u8], more: &[&str]) {
+        let store = self.store();
+        let mut args = vec!["put", &store, key, "-"];
+        args.extend(more);
+        let mut child =
+            self.command(&args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(value).unwrap();
+        assert!(child.wait().unwrap().success(), "{args:?}");
+    }
+
+    fn keys(&self, more: &[&str]) -> Vec<String> {
+        let store = self.store();
+        let mut args = vec!["ls", &store, "--json"];
+        args.extend(more);
+        let text = self.ok_text(&args);
+        let key = |line: &str| {
+            let entry: Value = serde_json::from_str(line).unwrap();
+            entry["key"].as_str().unwrap().to_owned()
+        };
+        let mut keys: Vec<String> = text.lines().map(key).collect();
+        keys.sort();
+        keys
+    }
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i % 251) as u8).collect()
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let bed = Bed::empty();
+    let commands = ["format", "stat", "check", "ls", "get", "put", "rm", "purge", "bench", "proxy"];
+    let help = bed.ok_text(&["--help"]);
+    for command in commands {
+        assert!(help.contains(&format!("\n  {command} ")), "{command} is not in {help}");
+        let help = bed.ok_text(&[command, "--help"]);
+        assert!(help.contains("Example") && help.contains(&format!("damelo {command}")), "{help}");
+    }
+    for bench in ["micro", "hits", "randread", "index", "open", "wrap"] {
+        let help = bed.ok_text(&["bench", bench, "--help"]);
+        assert!(help.contains(&format!("damelo bench {bench}")), "{help}");
+    }
+    assert!(bed.ok_text(&["--help"]).contains("Exit codes"));
+}
+
+#[test]
+fn typos_are_usage_errors_and_get_a_suggestion() {
+    let bed = Bed::empty();
+    assert!(bed.fails(2, &["chekc", "x"]).contains("check"));
+    assert!(bed.fails(2, &["format", "x", "--size", "12 parsecs"]).contains("not a size"));
+    assert!(bed.fails(2, &["get", "x", "k", "--range", "9-3"]).contains("FIRST-LAST"));
+    assert!(bed.fails(2, &["ls", "x", "--group", "id:seven"]).contains("--group"));
+    bed.fails(2, &[]);
+    bed.fails(2, &["format", "x"]);
+    bed.fails(2, &["purge", "x"]);
+    bed.fails(2, &["purge", "x", "--all", "--group", "g"]);
+}
+
+#[test]
+fn a_store_that_is_not_there_is_named_with_what_to_do() {
+    let bed = Bed::empty();
+    for args in [
+        &["stat", "none.damelo"][..],
+        &["ls", "none.damelo"],
+        &["get", "none.damelo", "k"],
+        &["rm", "none.damelo", "k"],
+        &["purge", "none.damelo", "--all"],
+        &["check", "none.damelo"],
+        &["put", "none.damelo", "k", "/dev/null"],
+    ] {
+        let error = bed.fails(3, args);
+        assert!(error.contains("none.damelo") && error.contains("damelo format"), "{error}");
+    }
+    assert!(!bed.path("none.damelo").exists(), "nothing is made by looking");
+}
+
+#[test]
+fn a_file_that_is_not_a_store_is_not_touched() {
+    let bed = Bed::empty();
+    let path = bed.path("letter.txt");
+    std::fs::write(&path, pattern(100_000)).unwrap();
+    let name = path.to_str().unwrap();
+    bed.fails(3, &["stat", name]);
+    bed.fails(3, &["format", name, "--size", "64MiB"]);
+    assert_eq!(std::fs::read(&path).unwrap(), pattern(100_000));
+}
+
+#[test]
+fn format_refuses_what_exists_and_force_overrules() {
+    let bed = Bed::new();
+    bed.put("k", b"v", &[]);
+    let error = bed.fails(3, &["format", &bed.store(), "--size", "64MiB"]);
+    assert!(error.contains("exists") && error.contains("--force"), "{error}");
+    assert_eq!(bed.keys(&[]), ["k"]);
+    let made = bed.json(&["format", &bed.store(), "--size", "64MiB", "--force", "--json"]);
+    assert!(made["objects_max"].as_u64().unwrap() > 0 && made["size_bytes"].as_u64().unwrap() > 0);
+    assert!(bed.keys(&[]).is_empty());
+}
+
+#[test]
+fn what_was_put_comes_out_whole_and_in_ranges() {
+    let bed = Bed::new();
+    let value = pattern(3_000_000);
+    std::fs::write(bed.path("in"), &value).unwrap();
+    let store = bed.store();
+    let put = bed.json(&["put", &store, "big", "in", "--group", "g", "--json"]);
+    assert_eq!(put["length_bytes"], 3_000_000);
+    assert!(bed.ok(&["get", &store, "big"]) == value);
+    bed.ok(&["get", &store, "big", "-o", "out"]);
+    assert!(std::fs::read(bed.path("out")).unwrap() == value);
+    for (range, expected) in [
+        ("0-0", 0..1),
+        ("100-199", 100..200),
+        ("2999990-", 2_999_990..3_000_000),
+        ("-5", 2_999_995..3_000_000),
+        ("70000-2000000", 70_000..2_000_001),
+        ("4000000-5000000", 0..0),
+    ] {
+        assert!(bed.ok(&["get", &store, "big", "--range", range]) == value[expected], "{range}");
+    }
+    let known = bed.json(&["get", &store, "big", "--json"]);
+    assert_eq!(known["length_bytes"], 3_000_000);
+    assert_eq!(known["group"], put["group"]);
+}
+
+#[test]
+fn metadata_and_empty_objects_survive() {
+    let bed = Bed::new();
+    std::fs::write(bed.path("meta"), "Content-Type: text/html").unwrap();
+    bed.put("page", b"", &["--meta", "meta"]);
+    let store = bed.store();
+    assert!(bed.ok(&["get", &store, "page", "--meta", "meta.out"]).is_empty());
+    assert_eq!(std::fs::read(bed.path("meta.out")).unwrap(), b"Content-Type: text/html");
+}
+
+#[test]
+fn put_replaces_and_an_unreadable_input_changes_nothing() {
+    let bed = Bed::new();
+    bed.put("k", b"old", &[]);
+    assert_eq!(bed.fails(4, &["put", &bed.store(), "k", "no such file"]).lines().count(), 2);
+    assert_eq!(bed.fails(4, &["put", &bed.store(), "k", "."]).lines().count(), 2);
+    assert_eq!(bed.ok(&["get", &bed.store(), "k"]), b"old");
+    bed.put("k", b"new", &[]);
+    assert_eq!(bed.ok(&["get", &bed.store(), "k"]), b"new");
+    assert_eq!(bed.keys(&[]), ["k"]);
+    bed.fails(4, &["put", &bed.store(), "", "/dev/null"]);
+}
+
+#[test]
+fn ls_shows_what_is_asked_for() {
+    let bed = Bed::new();
+    for (key, group) in [("a/1", "g"), ("a/2", "h"), ("b/1", "g")] {
+        bed.put(key, b"value", &["--group", group]);
+    }
+    assert_eq!(bed.keys(&[]), ["a/1", "a/2", "b/1"]);
+    assert_eq!(bed.keys(&["--prefix", "a/"]), ["a/1", "a/2"]);
+    assert_eq!(bed.keys(&["--group", "g"]), ["a/1", "b/1"]);
+    assert_eq!(bed.keys(&["--group", "g", "--prefix", "b"]), ["b/1"]);
+    let line = bed.ok_text(&["ls", &bed.store(), "--group", "h"]);
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!((fields[0], fields[2]), ("5", "a/2"));
+    assert_eq!(bed.keys(&["--group", fields[1]]), ["a/2"], "the printed group is taken back");
+}
+
+#[test]
+fn rm_and_a_missing_key_end_with_one() {
+    let bed = Bed::new();
+    bed.put("a", b"1", &[]);
+    bed.put("b", b"2", &[]);
+    let store = bed.store();
+    bed.ok(&["rm", &store, "a"]);
+    assert_eq!(bed.keys(&[]), ["b"]);
+    assert!(bed.fails(1, &["get", &store, "a"]).contains("`a` is not in the store"));
+    assert!(bed.fails(1, &["rm", &store, "a", "b"]).contains("1 of 2"));
+    assert!(bed.keys(&[]).is_empty(), "the one that was there is gone nevertheless");
+    bed.ok(&["rm", &store, "--force", "a"]);
+}
+
+#[test]
+fn purge_drops_a_group_a_prefix_or_everything() {
+    let bed = Bed::new();
+    for (key, group) in [("a/1", "g"), ("a/2", "h"), ("b/1", "h"), ("c/1", "h")] {
+        bed.put(key, b"value", &["--group", group]);
+    }
+    let store = bed.store();
+    bed.ok(&["purge", &store, "--group", "g"]);
+    assert_eq!(bed.keys(&[]), ["a/2", "b/1", "c/1"]);
+    bed.ok(&["purge", &store, "--prefix", "a/"]);
+    assert_eq!(bed.keys(&[]), ["b/1", "c/1"]);
+    let purged = bed.json(&["purge", &store, "--all", "--json"]);
+    assert_eq!(purged["purged"], "everything");
+    assert!(bed.keys(&[]).is_empty());
+    bed.put("a/3", b"after", &["--group", "g"]);
+    assert_eq!(bed.keys(&[]), ["a/3"], "what comes after a purge stays");
+}
+
+#[test]
+fn stat_tells_what_the_store_is() {
+    let bed = Bed::new();
+    bed.put("a", b"1", &[]);
+    let text = bed.ok_text(&["stat", &bed.store()]);
+    assert!(text.contains("volume") && text.contains("damelo_"), "{text}");
+    let stat = bed.json(&["stat", &bed.store(), "--json"]);
+    assert!(stat["info"]["page_bytes"].as_u64().unwrap() >= 16 << 10);
+    assert!(!stat["metrics"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn check_passes_a_good_store_and_finds_a_flipped_bit() {
+    let bed = Bed::new();
+    let needle = b"there is exactly one of these in the store";
+    bed.put("k", needle, &[]);
+    let report = bed.json(&["check", &bed.store(), "--json"]);
+    assert_eq!(report["damaged_total"], 0);
+    assert!(!report["segments"].as_array().unwrap().is_empty());
+    flip_a_bit(Path::new(&bed.store()), needle);
+    let output = bed.run(&["check", &bed.store()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("damaged"));
+    let read = bed.run(&["get", &bed.store(), "k"]);
+    assert!(read.stdout.is_empty(), "damaged bytes are never served: {read:?}");
+}
+
+fn flip_a_bit(path: &Path, needle: &[u8]) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let at = bytes.windows(needle.len()).position(|window| window == needle).unwrap();
+    bytes[at + 3] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_reader_that_goes_away_is_not_an_error() {
+    let bed = Bed::new();
+    bed.put("k", &pattern(2_000_000), &[]);
+    let mut child = bed
+        .command(&["get", &bed.store(), "k"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("cannot"), "{output:?}");
+}
+
+#[test]
+fn bench_micro_prints_fifteen_objects() {
+    let bed = Bed::empty();
+    let text = bed.ok_text(&[
+        "bench",
+        "micro",
+        "--objects",
+        "800",
+        "--size",
+        "4KiB",
+        "--groups",
+        "8",
+        "--threads",
+        "2",
+        "--memory",
+        "4MiB",
+        "--disk",
+        "64MiB",
+        "--verify",
+        "--against",
+        ".",
+        "--json",
+    ]);
+    let benchmarks: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(benchmarks.len(), 15);
+    for benchmark in &benchmarks {
+        for side in ["store", "files"] {
+            let side = &benchmark[side];
+            assert_eq!(side["operations"], 800, "{benchmark}");
+            assert!(side["operations_per_second"].as_f64().unwrap() > 0.0);
+            for none in ["wrong", "missing", "failed"] {
+                assert_eq!(side[none], 0, "{benchmark}");
+            }
+        }
+        if benchmark["stage"] == "create" {
+            assert_eq!(benchmark["store"]["lost"], 0, "{benchmark}");
+        }
+        assert!(benchmark["ratio"]["operations_per_second"].as_f64().unwrap() > 0.0);
+    }
+    assert_eq!(std::fs::read_dir(bed.dir.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn bench_micro_refuses_to_overwrite() {
+    let bed = Bed::new();
+    bed.put("k", b"v", &[]);
+    bed.fails(3, &["bench", "micro", "--path", &bed.store()]);
+    assert_eq!(bed.keys(&[]), ["k"]);
+}
+
+#[test]
+fn the_other_benchmarks_end() {
+    let bed = Bed::empty();
+    let hits = bed.ok_text(&[
+        "bench",
+        "hits",
+        "--objects",
+        "64",
+        "--seconds",
+        "1",
+        "--threads",
+        "1",
+        "--json",
+    ]);
+    let hits: Value = serde_json::from_str(hits.trim()).unwrap();
+    assert!(hits["hits_per_second"].as_f64().unwrap() > 0.0 && hits["not_from_memory"] == 0);
+    let random = bed.json(&[
+        "bench",
+        "randread",
+        "--objects",
+        "4096",
+        "--seconds",
+        "1",
+        "--memory",
+        "4MiB",
+        "--json",
+    ]);
+    assert!(random["ratio"].as_f64().unwrap() > 0.0 && random["missing"] == 0, "{random}");
+    let index = bed.json(&["bench", "index", "--objects", "5000", "--memory", "4MiB", "--json"]);
+    assert_eq!(index["lost"], 0);
+    let opened = bed.ok_text(&["bench", "open", "--objects", "5000", "--json"]);
+    for line in opened.lines() {
+        let opened: Value = serde_json::from_str(line).unwrap();
+        assert!(opened["first_hit_seconds"].is_number() && opened["missing"] == 0, "{opened}");
+    }
+    assert_eq!(opened.lines().count(), 2);
+    let wrap = bed.json(&["bench", "wrap", "--disk", "64MiB", "--memory", "4MiB", "--json"]);
+    assert!(wrap["write_amplification"].as_f64().unwrap() > 0.0 && wrap["wrong"] == 0, "{wrap}");
+}
+
+/// A running proxy. Killed with SIGKILL on drop.
+struct RunningProxy {
+    child: std::process::Child,
+    stdout: std::io::BufReader<std::process::ChildStdout>,
+    address: String,
+}
+
+impl RunningProxy {
+    fn start(bed: &Bed) -> RunningProxy {
+        let args = ["proxy", "--from", "127.0.0.1:0", "--to", "demo", "--cache", "p.damelo:64MiB"];
+        let mut child = bed
+            .command(&[&args[..], &["--memory", "16MiB", "--json"]].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+        let started: Value = serde_json::from_str(&line).unwrap();
+        let address = started["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        RunningProxy { child, stdout, address }
+    }
+
+    /// The whole response, headers and body, as text.
+    fn get(&self, path: &str) -> String {
+        let mut stream = std::net::TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n").unwrap();
+        let mut response = Vec::new();
+        std::io::Read::read_to_end(&mut stream, &mut response).unwrap();
+        String::from_utf8(response).unwrap()
+    }
+
+    fn is_hit(&self, path: &str) -> bool {
+        let response = self.get(path);
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        let line = response.lines().find(|line| line.to_lowercase().starts_with("cache-status:"));
+        line.unwrap().contains("; hit")
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for RunningProxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_demo_proxy_hits_ends_cleanly_and_hits_again() {
+    let bed = Bed::empty();
+    let mut proxy = RunningProxy::start(&bed);
+    assert!(!proxy.is_hit("/img/0.svg"));
+    assert!(proxy.is_hit("/img/0.svg"));
+    proxy.signal("-TERM");
+    assert!(proxy.child.wait().unwrap().success());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut proxy.stdout, &mut rest).unwrap();
+    assert_eq!(rest, "", "one JSON object and nothing else");
+    let again = RunningProxy::start(&bed);
+    assert!(again.is_hit("/img/0.svg"), "the hit is still there");
+}
+
+#[test]
+fn the_proxy_s_store_is_locked_and_its_address_taken() {
+    let bed = Bed::empty();
+    let proxy = RunningProxy::start(&bed);
+    let error = bed.fails(3, &["stat", "p.damelo"]);
+    assert!(error.contains("p.damelo"), "{error}");
+    let busy = ["proxy", "--from", &proxy.address, "--to", "demo", "--cache", "q.damelo:64MiB"];
+    let error = bed.fails(4, &busy);
+    assert!(error.contains(&proxy.address) && error.contains("--from"), "{error}");
+    bed.fails(2, &["proxy", "--to", "ftp://x", "--cache", "r.damelo:64MiB"]);
+}

@@ -1,0 +1,255 @@
+//! Bodies on their way through: to clients from the store or the origin, to the origin from clients.
+//!
+//! Invariants: a body that fits in one piece leaves the store as one `Bytes` without copy; a larger
+//! one holds one chunk at a time; a body that breaks off ends in an error, so that hyper closes the
+//! connection and no client takes a part for the whole. Threads: each body lives on one worker.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use damelo::{ReadError, Reader};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::log::LogRecord;
+
+/// Why a body broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error("the sender broke off")]
+    Broken,
+    #[error("the sender was silent for too long")]
+    Idle,
+    #[error("the stored body could not be read to its end")]
+    Store,
+}
+
+/// A body that fails when its sender is silent for too long.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    body: Incoming,
+    limit: Duration,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl Timed {
+    pub(crate) fn new(body: Incoming, limit: Duration) -> Timed {
+        Timed { body, limit, silence: Box::pin(sleep(limit)) }
+    }
+}
+
+impl Body for Timed {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            let deadline = Instant::now() + this.limit;
+            this.silence.as_mut().reset(deadline);
+            return Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyError::Broken)));
+        }
+        ready!(this.silence.as_mut().poll(cx));
+        Poll::Ready(Some(Err(BodyError::Idle)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Body of a request to the origin.
+#[derive(Debug)]
+pub(crate) enum OriginBody {
+    Empty,
+    Stream(Timed),
+}
+
+impl OriginBody {
+    /// Streams `body`, silence in which may last as long as `limit`.
+    pub(crate) fn stream(body: Incoming, limit: Duration) -> OriginBody {
+        if body.is_end_stream() {
+            OriginBody::Empty
+        } else {
+            OriginBody::Stream(Timed::new(body, limit))
+        }
+    }
+}
+
+impl Body for OriginBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut *self {
+            OriginBody::Empty => Poll::Ready(None),
+            OriginBody::Stream(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            OriginBody::Empty => true,
+            OriginBody::Stream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            OriginBody::Empty => SizeHint::with_exact(0),
+            OriginBody::Stream(body) => body.size_hint(),
+        }
+    }
+}
+
+type NextChunk = Pin<Box<dyn Future<Output = (Reader, Result<Option<Bytes>, ReadError>)> + Send>>;
+
+/// A large body streamed from the store, one chunk in memory at a time.
+pub(crate) struct Streamed {
+    reading: Option<NextChunk>,
+    left_bytes: u64,
+}
+
+impl Streamed {
+    pub(crate) fn new(reader: Reader) -> Streamed {
+        let left_bytes = reader.info().length_bytes;
+        Streamed { reading: Some(next_chunk(reader)), left_bytes }
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
+        let (reader, chunk) = ready!(reading.as_mut().poll(cx));
+        self.reading = None;
+        match chunk {
+            Ok(Some(bytes)) if bytes.len() as u64 <= self.left_bytes => {
+                self.left_bytes -= bytes.len() as u64;
+                if self.left_bytes > 0 {
+                    self.reading = Some(next_chunk(reader));
+                }
+                Poll::Ready(Some(Ok(bytes)))
+            }
+            Ok(None) if self.left_bytes == 0 => Poll::Ready(None),
+            _ => Poll::Ready(Some(Err(BodyError::Store))),
+        }
+    }
+}
+
+fn next_chunk(mut reader: Reader) -> NextChunk {
+    Box::pin(async move {
+        let chunk = reader.next().await;
+        (reader, chunk)
+    })
+}
+
+/// Chunks of a fill that is under way; an empty one is the end.
+pub(crate) type FillReceiver = mpsc::Receiver<Result<Bytes, BodyError>>;
+
+enum Kind {
+    Empty,
+    Whole(Option<Bytes>),
+    Streamed(Box<Streamed>),
+    Filling(FillReceiver),
+    Passing(Box<Timed>),
+}
+
+/// Body of an answer to a client.
+pub(crate) struct ProxyBody {
+    kind: Kind,
+    /// Written when the body is dropped.
+    record: Option<Box<LogRecord>>,
+}
+
+impl ProxyBody {
+    fn new(kind: Kind) -> ProxyBody {
+        ProxyBody { kind, record: None }
+    }
+
+    pub(crate) fn empty() -> ProxyBody {
+        ProxyBody::new(Kind::Empty)
+    }
+
+    pub(crate) fn whole(bytes: Bytes) -> ProxyBody {
+        ProxyBody::new(Kind::Whole((!bytes.is_empty()).then_some(bytes)))
+    }
+
+    pub(crate) fn streamed(reader: Reader) -> ProxyBody {
+        ProxyBody::new(Kind::Streamed(Box::new(Streamed::new(reader))))
+    }
+
+    pub(crate) fn filling(chunks: FillReceiver) -> ProxyBody {
+        ProxyBody::new(Kind::Filling(chunks))
+    }
+
+    pub(crate) fn passing(body: Incoming, limit: Duration) -> ProxyBody {
+        ProxyBody::timed(Timed::new(body, limit))
+    }
+
+    pub(crate) fn timed(body: Timed) -> ProxyBody {
+        ProxyBody::new(Kind::Passing(Box::new(body)))
+    }
+
+    /// Counts the bytes into `record`, which is written when the body is done with.
+    pub(crate) fn with_record(mut self, record: LogRecord) -> ProxyBody {
+        self.record = Some(Box::new(record));
+        self
+    }
+}
+
+impl Body for ProxyBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = match &mut self.kind {
+            Kind::Empty => None,
+            Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
+            Kind::Streamed(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
+            Kind::Filling(chunks) => match ready!(chunks.poll_recv(cx)) {
+                Some(Ok(end)) if end.is_empty() => None,
+                Some(chunk) => Some(chunk.map(Frame::data)),
+                // The fill died without a word: this is not a clean end.
+                None => Some(Err(BodyError::Broken)),
+            },
+            Kind::Passing(body) => ready!(Pin::new(body).poll_frame(cx)),
+        };
+        if let (Some(record), Some(Ok(frame))) = (&mut self.record, &frame) {
+            record.body_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Empty | Kind::Whole(None) => true,
+            Kind::Passing(body) => body.is_end_stream(),
+            Kind::Whole(Some(_)) | Kind::Streamed(_) | Kind::Filling(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty | Kind::Whole(None) => SizeHint::with_exact(0),
+            Kind::Whole(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Streamed(body) => SizeHint::with_exact(body.left_bytes),
+            Kind::Passing(body) => body.size_hint(),
+            Kind::Filling(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A response on its way from the origin to a client and into the store at once.
+//!
+//! A task of its own reads the origin, so that the fill can outlive its client. Invariants: the
+//! client's body ends cleanly only if the origin's did; a body the origin broke off is never
+//! committed; the last bytes reach the client after the commit, so that whoever has seen the end
+//! of a stored answer finds it in the store. Backpressure: at most [`CHUNKS_WAITING_MAX`] chunks
+//! wait for the client; a client that takes nothing for `body_idle_timeout` counts as gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::body::{BodyError, FillReceiver, Timed};
+use crate::collapse::{Lead, Outcome};
+use crate::config::ProxyConfig;
+use crate::metrics::Counters;
+use crate::rules::storing::NotStoredReason;
+use crate::vault::{Deposit, Vault};
+
+/// Chunks read from the origin ahead of the client.
+const CHUNKS_WAITING_MAX: usize = 8;
+
+/// Limits of a fill.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FillLimits {
+    pub(crate) body_bytes_max: u64,
+    finish_bytes_max: u64,
+    finish_percent_min: u64,
+    idle: Duration,
+}
+
+impl FillLimits {
+    pub(crate) fn of(config: &ProxyConfig) -> FillLimits {
+        FillLimits {
+            body_bytes_max: config.body_bytes_max,
+            finish_bytes_max: config.finish_bytes_max,
+            finish_percent_min: u64::from(config.finish_percent_min),
+            idle: config.body_idle_timeout,
+        }
+    }
+
+    /// Whether a fill that lost its client goes on.
+    fn worth_finishing(&self, received: u64, expected: Option<u64>) -> bool {
+        let Some(expected) = expected else { return false };
+        expected.saturating_sub(received) <= self.finish_bytes_max
+            || u128::from(received) * 100
+                >= u128::from(expected) * u128::from(self.finish_percent_min)
+    }
+}
+
+/// A fill under way.
+pub(crate) struct Fill {
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) primary: Vec<u8>,
+    pub(crate) limits: FillLimits,
+    pub(crate) body: Timed,
+    pub(crate) deposit: Option<Deposit>,
+    pub(crate) lead: Option<Lead>,
+    client: Client,
+    received: u64,
+    expected: Option<u64>,
+}
+
+/// Who gets the bytes besides the store.
+enum Client {
+    /// Reads along.
+    There(mpsc::Sender<Result<Bytes, BodyError>>),
+    /// Was answered with 304, the fill is for others.
+    NotNeeded,
+    /// Went away.
+    Gone,
+}
+
+/// Why a fill stopped before its end.
+enum Stop {
+    Origin(BodyError),
+    NobodyLeft,
+}
+
+impl Fill {
+    /// A fill whose client, if `with_client`, reads from the returned receiver.
+    pub(crate) fn new(
+        vault: Arc<Vault>,
+        counters: Arc<Counters>,
+        primary: Vec<u8>,
+        limits: FillLimits,
+        body: Timed,
+        deposit: Deposit,
+        with_client: bool,
+    ) -> (Fill, FillReceiver) {
+        let (sender, receiver) = mpsc::channel(CHUNKS_WAITING_MAX);
+        let expected = body.size_hint().exact();
+        let client = if with_client { Client::There(sender) } else { Client::NotNeeded };
+        let deposit = Some(deposit);
+        let lead = None;
+        let fill = Fill {
+            vault,
+            counters,
+            primary,
+            limits,
+            body,
+            deposit,
+            lead,
+            client,
+            received: 0,
+            expected,
+        };
+        (fill, receiver)
+    }
+
+    /// Runs to the end, whatever it is.
+    pub(crate) async fn run(mut self) {
+        let stopped = self.pump().await;
+        match stopped {
+            Ok(last) => {
+                self.finish().await;
+                if !last.is_empty() {
+                    let _ = self.send(Ok(last)).await;
+                }
+                // An empty chunk says that the body is complete.
+                let _ = self.send(Ok(Bytes::new())).await;
+            }
+            Err(Stop::Origin(error)) => {
+                self.give_up(NotStoredReason::Truncated);
+                let _ = self.send(Err(error)).await;
+            }
+            Err(Stop::NobodyLeft) => self.give_up(NotStoredReason::ClientGone),
+        }
+    }
+
+    /// Moves all but the last chunk of a body of known length; returns that chunk.
+    async fn pump(&mut self) -> Result<Bytes, Stop> {
+        while let Some(frame) = self.body.frame().await {
+            // Trailers are neither stored nor passed on.
+            let Ok(bytes) = frame.map_err(Stop::Origin)?.into_data() else { continue };
+            if bytes.is_empty() {
+                continue;
+            }
+            self.received += bytes.len() as u64;
+            self.store(&bytes).await;
+            if self.expected == Some(self.received) {
+                return Ok(bytes);
+            }
+            if self.send(Ok(bytes)).await.is_err() {
+                let worth = self.deposit.is_some()
+                    && self.limits.worth_finishing(self.received, self.expected);
+                if !worth {
+                    return Err(Stop::NobodyLeft);
+                }
+                self.client = Client::Gone;
+            }
+            if self.deposit.is_none() && !matches!(self.client, Client::There(_)) {
+                return Err(Stop::NobodyLeft);
+            }
+        }
+        match self.expected {
+            Some(expected) if expected != self.received => Err(Stop::Origin(BodyError::Broken)),
+            _ => Ok(Bytes::new()),
+        }
+    }
+
+    async fn store(&mut self, bytes: &Bytes) {
+        let Some(deposit) = &mut self.deposit else { return };
+        let written = if self.received > self.limits.body_bytes_max {
+            Err(NotStoredReason::TooLarge)
+        } else {
+            self.vault.write(deposit, bytes, self.limits.idle).await
+        };
+        if let Err(reason) = written {
+            // The client still gets its answer.
+            self.give_up(reason);
+        }
+    }
+
+    async fn finish(&mut self) {
+        let Some(deposit) = self.deposit.take() else { return };
+        match self.vault.commit(&self.primary, deposit).await {
+            Ok(()) => {
+                self.counters.stored.one();
+                if let Some(lead) = self.lead.take() {
+                    lead.end(Outcome::Stored);
+                }
+            }
+            Err(reason) => self.not_stored(reason),
+        }
+    }
+
+    fn give_up(&mut self, reason: NotStoredReason) {
+        if self.deposit.take().is_some() {
+            self.not_stored(reason);
+        }
+    }
+
+    fn not_stored(&mut self, reason: NotStoredReason) {
+        self.counters.not_stored(reason);
+        let Some(lead) = self.lead.take() else { return };
+        match reason {
+            // Says nothing about the resource: another may lead. Dropping the lead says so.
+            NotStoredReason::Truncated
+            | NotStoredReason::ClientGone
+            | NotStoredReason::Invalidated => drop(lead),
+            _ => lead.end(Outcome::NotStored),
+        }
+    }
+
+    /// Hands a chunk to the client, if there is one; an error if it is gone.
+    async fn send(&mut self, chunk: Result<Bytes, BodyError>) -> Result<(), ()> {
+        let Client::There(client) = &self.client else { return Ok(()) };
+        match timeout(self.limits.idle, client.send(chunk)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_a_fill_outlives_its_client() {
+        let limits = FillLimits {
+            body_bytes_max: u64::MAX,
+            finish_bytes_max: 100,
+            finish_percent_min: 50,
+            idle: Duration::ZERO,
+        };
+        for (received, expected, goes_on) in [
+            (0, Some(100), true),
+            (0, Some(101), false),
+            (499, Some(1000), false),
+            (500, Some(1000), true),
+            (900, None, false),
+            (u64::MAX, Some(u64::MAX), true),
+        ] {
+            assert_eq!(limits.worth_finishing(received, expected), goes_on, "{received}");
+        }
+    }
+}

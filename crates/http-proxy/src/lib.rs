@@ -1,0 +1,42 @@
+//! HTTP caching reverse proxy on the [`damelo`] store.
+//!
+//! [`run`] starts one from a [`ProxyConfig`] and an open store and blocks until told to stop. The
+//! rules of HTTP caching are pure functions in `rules`; sockets are at the edge: `server` accepts,
+//! `serve` decides on one request, `vault` is the store as HTTP sees it, `fetch` asks the origin,
+//! `fill` moves a response to client and store at once. What of RFC 9111 is covered, and what not
+//! yet, is in `docs/http-semantics.md`.
+//!
+//! ```no_run
+//! use damelo::{ByteSize, Config, Store};
+//! use damelo_http_proxy::{ProxyConfig, Target, run};
+//! let store = Store::open(Config::new("/var/cache/damelo.store", ByteSize::new(20 << 30)))?;
+//! let to = Target::Url("https://example.org".to_owned());
+//! let config = ProxyConfig::new("127.0.0.1:8080".parse()?, to);
+//! let forever = std::future::pending::<()>();
+//! run(config, store.clone(), |info| println!("{}", info.address), forever)?;
+//! store.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod admin;
+mod ask;
+mod body;
+mod collapse;
+mod config;
+mod demo;
+mod entry;
+mod error;
+mod fetch;
+mod fill;
+mod log;
+mod metrics;
+mod origin;
+mod rules;
+mod serve;
+mod server;
+mod vault;
+mod worker;
+
+pub use config::{ProxyConfig, Target};
+pub use error::ProxyError;
+pub use server::{RunningInfo, run};

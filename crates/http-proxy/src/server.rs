@@ -1,0 +1,292 @@
+//! Listeners, event loops and the life of a proxy from start to drained stop.
+//!
+//! One thread with a single-threaded event loop per worker, each with its own listening socket on
+//! the same port (`SO_REUSEPORT`), rather than one multi-threaded runtime: a RAM hit is then read,
+//! looked up and written by one thread, without a task migrating between cores or a shared queue,
+//! and origin connections need no lock that others contend for. The price: the kernel spreads
+//! connections by hash, not by load, so that with few connections some workers idle.
+//!
+//! Invariants: `run` returns only after every worker has ended; answers and fills under way have
+//! `drain_timeout` to finish once shutdown was asked. Threads: the caller's waits for shutdown.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use damelo::Store;
+use http::HeaderValue;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::collapse::Collapse;
+use crate::config::{ProxyConfig, Target};
+use crate::error::ProxyError;
+use crate::fetch::Fetcher;
+use crate::log::AccessLog;
+use crate::metrics::Counters;
+use crate::origin::Origin;
+use crate::serve;
+use crate::vault::Vault;
+use crate::worker::{Shared, Worker};
+use crate::{admin, demo};
+
+/// Connections the kernel holds for us to accept.
+const BACKLOG: i32 = 1024;
+/// Pause after a failed accept: out of descriptors, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Header lines of a request.
+const HEADER_LINES_MAX: usize = 256;
+/// Fewest bytes hyper accepts as a buffer limit.
+const BUFFER_BYTES_MIN: usize = 8192;
+/// Workers at most.
+const WORKERS_MAX: usize = 1024;
+
+/// Where a started proxy can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunningInfo {
+    /// Address that clients connect to.
+    pub address: SocketAddr,
+    /// Address of `/metrics` and `/healthz`.
+    pub admin: Option<SocketAddr>,
+    /// URL of the origin, that of the demo included.
+    pub origin: String,
+    /// Threads that serve.
+    pub workers: usize,
+}
+
+/// Serves until `shutdown` is done, then drains and returns. Calls `ready` once the proxy can be
+/// reached. The store is not closed: keep a handle and close it after `run` has returned.
+///
+/// `shutdown` is polled on this thread within a tokio runtime, so that it may wait for a signal.
+///
+/// # Errors
+/// When the configuration cannot be used, or an address not be listened on.
+pub fn run(
+    config: ProxyConfig,
+    store: Store,
+    ready: impl FnOnce(RunningInfo),
+    shutdown: impl Future,
+) -> Result<(), ProxyError> {
+    let main = event_loop()?;
+    let proxy = main.block_on(Proxy::start(config, store))?;
+    ready(proxy.info.clone());
+    main.block_on(shutdown);
+    proxy.stop()
+}
+
+fn event_loop() -> Result<Runtime, ProxyError> {
+    Builder::new_current_thread().enable_all().build().map_err(ProxyError::Worker)
+}
+
+/// A started proxy.
+struct Proxy {
+    info: RunningInfo,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What each thread is started with.
+struct Start {
+    shared: Arc<Shared>,
+    connections: Arc<Semaphore>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Proxy {
+    async fn start(config: ProxyConfig, store: Store) -> Result<Proxy, ProxyError> {
+        check_name(&config.name)?;
+        let (stop, stopping) = watch::channel(false);
+        // From here on an early return drops the threads' stop channel, which ends them.
+        let mut threads = Vec::new();
+        let origin_url = match &config.to {
+            Target::Url(url) => url.clone(),
+            Target::Demo => start_demo(&mut threads, stopping.clone()).await?,
+        };
+        let origin = Arc::new(Origin::parse(&origin_url)?);
+        let workers = config.workers.clamp(1, WORKERS_MAX);
+        let (listeners, address) = listeners(config.from, workers)?;
+        let admin_listener = config.admin.map(listeners_one).transpose()?;
+        let admin = admin_listener.as_ref().map(|(_, address)| *address);
+        let connections = Arc::new(Semaphore::new(config.connections_max));
+        let shared = Arc::new(shared(config, store, origin)?);
+        let counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
+        for (listener, counters) in listeners.into_iter().zip(&counters) {
+            let (shared, connections) = (shared.clone(), connections.clone());
+            let start = Start { shared, connections, stop: stopping.clone() };
+            let counters = counters.clone();
+            threads.push(spawn("damelo-worker", move || work(start, listener, counters))?);
+        }
+        if let Some((listener, _)) = admin_listener {
+            let (shared, stop) = (shared.clone(), stopping);
+            let serving = async move { admin::serve(listener, shared, counters).await };
+            threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
+        }
+        let info = RunningInfo { address, admin, origin: origin_url, workers };
+        Ok(Proxy { info, stop, threads })
+    }
+
+    fn stop(self) -> Result<(), ProxyError> {
+        self.stop.send_replace(true);
+        let ends: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        if ends.iter().any(Result::is_err) {
+            return Err(ProxyError::WorkerDied);
+        }
+        Ok(())
+    }
+}
+
+fn shared(config: ProxyConfig, store: Store, origin: Arc<Origin>) -> Result<Shared, ProxyError> {
+    let log = config.access_log.then(AccessLog::to_stdout).transpose();
+    let log = log.map_err(ProxyError::Worker)?;
+    let via = HeaderValue::try_from(format!("1.1 {}", config.name))
+        .map_err(|_| ProxyError::Name(config.name.clone()))?;
+    let vault = Arc::new(Vault::new(store, config.whole_body_bytes_max));
+    Ok(Shared { config, origin, vault, collapse: Collapse::new(), log, via })
+}
+
+/// A token of RFC 8941 that is also one of HTTP, without the rarer characters.
+fn check_name(name: &str) -> Result<(), ProxyError> {
+    let good = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if good { Ok(()) } else { Err(ProxyError::Name(name.to_owned())) }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ProxyError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(ProxyError::Worker)
+}
+
+async fn start_demo(
+    threads: &mut Vec<JoinHandle<()>>,
+    stop: watch::Receiver<bool>,
+) -> Result<String, ProxyError> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (listener, address) = listeners_one(address)?;
+    threads.push(spawn("damelo-demo", move || until_stopped(stop, demo::serve(listener)))?);
+    Ok(format!("http://{address}"))
+}
+
+/// Runs `serving` on an event loop of its own until the proxy stops.
+fn until_stopped(mut stop: watch::Receiver<bool>, serving: impl Future) {
+    // Without an event loop there is nothing to serve with; the workers go on.
+    let Ok(event_loop) = event_loop() else { return };
+    event_loop.block_on(async {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => {}
+            _ = serving => {}
+        }
+    });
+}
+
+fn listeners(from: SocketAddr, count: usize) -> Result<(Vec<StdListener>, SocketAddr), ProxyError> {
+    let (first, address) = listeners_one(from)?;
+    let mut listeners = vec![first];
+    for _ in 1..count {
+        // The first may have been given a free port: the others take the same.
+        listeners.push(listeners_one(address)?.0);
+    }
+    Ok((listeners, address))
+}
+
+fn listeners_one(address: SocketAddr) -> Result<(StdListener, SocketAddr), ProxyError> {
+    let listen = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
+        socket.set_reuse_port(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        let listener = StdListener::from(socket);
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    listen().map_err(|source: io::Error| ProxyError::Listen { address, source })
+}
+
+/// Body of a worker thread.
+fn work(start: Start, listener: StdListener, counters: Arc<Counters>) {
+    // A worker without event loop leaves its share of connections unaccepted; start-up has shown
+    // that one can be made, so this is the system running dry, and the thread's end shows it.
+    let event_loop = event_loop().expect("an event loop");
+    event_loop.block_on(accept(start, listener, counters));
+}
+
+async fn accept(start: Start, listener: StdListener, counters: Arc<Counters>) {
+    let listener = TcpListener::from_std(listener).expect("a listener on an event loop");
+    let drain_timeout = start.shared.config.drain_timeout;
+    let (alive, mut ended) = mpsc::channel::<()>(1);
+    let mut stop = start.stop.clone();
+    let config = &start.shared.config;
+    let fetcher = Fetcher::new(start.shared.origin.clone(), config, counters.clone());
+    let worker = Arc::new(Worker { shared: start.shared.clone(), counters, fetcher, alive });
+    loop {
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => break,
+            accepted = accept_one(&listener, &start.connections) => match accepted {
+                Ok((stream, client, permit)) => {
+                    worker.counters.connections.one();
+                    let serving = connection(worker.clone(), stream, client, start.stop.clone());
+                    tokio::spawn(async move {
+                        serving.await;
+                        drop(permit);
+                    });
+                }
+                Err(_) => sleep(ACCEPT_PAUSE).await,
+            },
+        }
+    }
+    drop(listener);
+    // Every connection and fill holds a sender; the channel closes with the last.
+    drop(worker);
+    let _ = timeout(drain_timeout, ended.recv()).await;
+}
+
+async fn accept_one(
+    listener: &TcpListener,
+    connections: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = connections.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, client) = listener.accept().await?;
+    Ok((stream, client, permit))
+}
+
+async fn connection(
+    worker: Arc<Worker>,
+    stream: TcpStream,
+    client: SocketAddr,
+    mut stop: watch::Receiver<bool>,
+) {
+    // Without it small answers wait; failing to set it only costs time.
+    let _ = stream.set_nodelay(true);
+    let config = &worker.shared.config;
+    let service = service_fn(|request| {
+        let worker = worker.clone();
+        async move { Ok::<_, Infallible>(serve::handle(&worker, request, client.ip()).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(config.client_timeout)
+        .max_buf_size(config.header_bytes_max.max(BUFFER_BYTES_MIN))
+        .max_headers(HEADER_LINES_MAX)
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    // A connection that breaks concerns nobody but its client.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}

@@ -1,0 +1,52 @@
+//! What the requests of one worker share, and what all workers share.
+//!
+//! Threads: `Shared` belongs to all; a `Worker` to one event loop, where all its tasks run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use tokio::sync::mpsc;
+
+use crate::collapse::Collapse;
+use crate::config::ProxyConfig;
+use crate::fetch::Fetcher;
+use crate::fill::FillLimits;
+use crate::log::AccessLog;
+use crate::metrics::Counters;
+use crate::origin::Origin;
+use crate::vault::Vault;
+
+/// Shared by all workers.
+pub(crate) struct Shared {
+    pub(crate) config: ProxyConfig,
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) collapse: Arc<Collapse>,
+    pub(crate) log: Option<AccessLog>,
+    /// Value of `Via`.
+    pub(crate) via: HeaderValue,
+}
+
+/// One worker.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) fetcher: Fetcher,
+    /// Held by every task that must end before the worker may.
+    pub(crate) alive: mpsc::Sender<()>,
+}
+
+impl Worker {
+    pub(crate) fn now_s(&self) -> u64 {
+        self.shared.config.clock.unix_seconds()
+    }
+
+    pub(crate) fn idle_limit(&self) -> Duration {
+        self.shared.config.body_idle_timeout
+    }
+
+    pub(crate) fn fill_limits(&self) -> FillLimits {
+        FillLimits::of(&self.shared.config)
+    }
+}

@@ -1,0 +1,594 @@
+//! Scripts over real sockets: an origin, the proxy, a client, and what must come out.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use damelo_http_proxy::Target;
+use support::{Home, Origin, Proxy, Reply, ask_at, date, eventually, noise, reply, send_to};
+
+/// An origin that gives every request the same answer.
+fn same(status: u16, headers: &'static str, body: &'static str) -> Origin {
+    Origin::start(move |_| reply(status, headers, body))
+}
+
+#[test]
+fn miss_then_hit_with_age_and_date() {
+    let origin = Origin::start(|_| {
+        reply(
+            200,
+            &format!("Cache-Control: max-age=60\nDate: {}\nX-A: 1\nX-A: 2", date(0)),
+            "hello",
+        )
+    });
+    let proxy = Proxy::start(&origin);
+    let miss = proxy.get("/a");
+    assert_eq!((miss.status(), miss.text().as_str()), (200, "hello"));
+    assert!(miss.cache().contains("fwd=uri-miss; fwd-status=200; stored"), "{}", miss.cache());
+    assert!(!miss.has("age"));
+    proxy.pass_seconds(10);
+    let hit = proxy.get("/a");
+    assert_eq!((hit.status(), hit.text().as_str()), (200, "hello"));
+    assert!(hit.cache().contains("damelo; hit; ttl="), "{}", hit.cache());
+    assert!((10..15).contains(&hit.age().unwrap()), "{:?}", hit.age());
+    assert_eq!(hit.header("date"), miss.header("date"), "the origin's Date is kept");
+    assert_eq!(hit.header("x-a"), "1, 2");
+    assert_eq!(hit.header("content-length"), "5");
+    assert_eq!(origin.count(), 1);
+    assert_ne!(proxy.get("/a?q").cache(), hit.cache(), "the query is part of the key");
+}
+
+#[test]
+fn age_of_caches_nearer_the_origin_counts() {
+    let origin = same(200, "Cache-Control: max-age=60\nAge: 50\nCache-Status: inner; hit", "x");
+    let proxy = Proxy::start(&origin);
+    let miss = proxy.get("/");
+    assert!(miss.cache().starts_with("inner; hit, damelo; fwd=uri-miss"), "{}", miss.cache());
+    let hit = proxy.get("/");
+    assert!(hit.age().unwrap() >= 50);
+    assert!(hit.cache().starts_with("damelo; hit"), "{}", hit.cache());
+    proxy.pass_seconds(11);
+    assert!(proxy.get("/").cache().contains("fwd=stale"));
+}
+
+#[test]
+fn etag_revalidation_merges_the_304() {
+    let origin = Origin::start(|request| {
+        if request.header("if-none-match") == "\"v1\"" {
+            reply(
+                304,
+                "ETag: \"v1\"\nCache-Control: max-age=100\nX-New: yes\nContent-Type: wrong/type",
+                "",
+            )
+        } else {
+            reply(
+                200,
+                "ETag: \"v1\"\nCache-Control: max-age=10\nContent-Type: text/plain\nX-Old: yes",
+                "body",
+            )
+        }
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(20);
+    let validated = proxy.get("/");
+    assert_eq!((validated.status(), validated.text().as_str()), (200, "body"));
+    assert!(
+        validated.cache().contains("fwd=stale; fwd-status=304; stored"),
+        "{}",
+        validated.cache()
+    );
+    assert_eq!(validated.header("x-new"), "yes");
+    assert_eq!(validated.header("x-old"), "yes");
+    assert_eq!(validated.header("content-type"), "text/plain");
+    proxy.pass_seconds(90);
+    let hit = proxy.get("/");
+    assert!(hit.cache().contains("; hit"), "the new lifetime counts: {}", hit.cache());
+    assert_eq!(hit.header("x-new"), "yes");
+    assert_eq!(origin.count(), 2);
+}
+
+#[test]
+fn last_modified_revalidation_and_replacement() {
+    let version = Arc::new(AtomicU16::new(1));
+    let current = version.clone();
+    let modified = date(-1_000_000);
+    let expected = modified.clone();
+    let origin = Origin::start(move |request| {
+        let version = current.load(Ordering::SeqCst);
+        if version == 1 && request.header("if-modified-since") == modified {
+            return reply(304, "", "");
+        }
+        reply(
+            200,
+            &format!("Last-Modified: {modified}\nCache-Control: max-age=10"),
+            format!("v{version}"),
+        )
+    });
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.get("/").text(), "v1");
+    proxy.pass_seconds(20);
+    assert_eq!(proxy.get("/").text(), "v1");
+    assert_eq!(origin.last().header("if-modified-since"), expected);
+    version.store(2, Ordering::SeqCst);
+    proxy.pass_seconds(20);
+    assert_eq!(proxy.get("/").text(), "v2");
+    let hit = proxy.get("/");
+    assert!(hit.cache().contains("; hit"));
+    assert_eq!(hit.text(), "v2");
+}
+
+#[test]
+fn a_304_about_other_bytes_is_not_merged() {
+    let origin = Origin::start(|request| {
+        if request.has("if-none-match") {
+            reply(304, "ETag: \"other\"", "")
+        } else {
+            reply(200, "ETag: \"v1\"\nCache-Control: max-age=10", "fetched")
+        }
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(20);
+    let again = proxy.get("/");
+    assert_eq!((again.status(), again.text().as_str()), (200, "fetched"));
+    assert!(again.cache().contains("fwd-status=200"), "{}", again.cache());
+    assert_eq!(origin.count(), 3);
+}
+
+#[test]
+fn vary_keeps_variants_apart() {
+    let origin = Origin::start(|request| {
+        let language = request.header("accept-language");
+        reply(200, "Cache-Control: max-age=60\nVary: Accept-Language", language)
+    });
+    let proxy = Proxy::start(&origin);
+    for language in ["de", "en", ""] {
+        let headers = if language.is_empty() {
+            String::new()
+        } else {
+            format!("Accept-Language: {language}")
+        };
+        let miss = proxy.get_with("/", &headers);
+        assert!(miss.cache().contains("-miss"), "{}", miss.cache());
+        assert_eq!(miss.text(), language);
+    }
+    assert!(proxy.get_with("/", "Accept-Language: fr").cache().contains("fwd=vary-miss"));
+    assert_eq!(origin.count(), 4);
+    for language in ["de", "en", "fr"] {
+        let hit = proxy.get_with("/", &format!("Accept-Language:   {language} "));
+        assert!(hit.cache().contains("; hit"), "{}", hit.cache());
+        assert_eq!(hit.text(), language);
+    }
+    assert_eq!(origin.count(), 4);
+    for number in 0..80 {
+        proxy.get_with("/", &format!("Accept-Language: x{number}"));
+    }
+    assert!(proxy.get_with("/", "Accept-Language: x79").cache().contains("; hit"));
+    assert!(
+        proxy.get_with("/", "Accept-Language: de").cache().contains("fwd=vary-miss"),
+        "bounded"
+    );
+    proxy.ask_with_body("POST", "/", "", b"x");
+    assert!(
+        proxy.get_with("/", "Accept-Language: x79").cache().contains("-miss"),
+        "all invalidated"
+    );
+}
+
+#[test]
+fn what_must_not_be_stored_is_not() {
+    for (headers, request, detail) in [
+        ("Cache-Control: no-store", "", "no-store"),
+        ("Cache-Control: private, max-age=60", "", "private"),
+        ("Cache-Control: max-age=60\nVary: *", "", "vary-star"),
+        ("Cache-Control: max-age=60", "Authorization: Basic eDp5", "authorization"),
+        ("Cache-Control: max-age=60", "Cache-Control: no-store", "request-no-store"),
+        ("X-Nothing: 1", "", "no-validator"),
+    ] {
+        let origin = Origin::start(move |_| reply(200, headers, "x"));
+        let proxy = Proxy::start(&origin);
+        for _ in 0..2 {
+            let answer = proxy.get_with("/", request);
+            assert!(answer.cache().ends_with(&format!("detail={detail}")), "{}", answer.cache());
+            assert_eq!(answer.text(), "x");
+        }
+        assert_eq!(origin.count(), 2, "{headers}");
+    }
+}
+
+#[test]
+fn authorization_with_public_is_shared() {
+    let origin = same(
+        200,
+        "Cache-Control: public, max-age=60\nSet-Cookie: a=b\nConnection: X-Hop\nX-Hop: 1",
+        "x",
+    );
+    let proxy = Proxy::start(&origin);
+    let miss =
+        proxy.get_with("/", "Authorization: Basic eDp5\nConnection: X-Client-Hop\nX-Client-Hop: 1");
+    assert!(!miss.has("x-hop"));
+    assert!(!origin.last().has("x-client-hop"));
+    let hit = proxy.get("/");
+    assert!(hit.cache().contains("; hit"));
+    assert!(!hit.has("x-hop"));
+    assert_eq!(hit.header("set-cookie"), "a=b");
+}
+
+#[test]
+fn qualified_private_fields_are_left_out() {
+    let origin =
+        same(200, "Cache-Control: max-age=60, private=\"X-User\"\nX-User: me\nX-All: us", "x");
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.get("/").header("x-user"), "me");
+    let hit = proxy.get("/");
+    assert!(hit.cache().contains("; hit") && !hit.has("x-user"));
+    assert_eq!(hit.header("x-all"), "us");
+}
+
+#[test]
+fn s_maxage_goes_before_max_age_and_forbids_stale() {
+    let origin = same(200, "Cache-Control: max-age=1000, s-maxage=10", "x");
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    assert!(proxy.get("/").cache().contains("; hit"));
+    proxy.pass_seconds(11);
+    assert!(proxy.get_with("/", "Cache-Control: max-stale").cache().contains("fwd=stale"));
+}
+
+#[test]
+fn stale_is_served_only_when_wanted_and_permitted() {
+    let origin = Origin::start(|request| {
+        let extra = if request.path() == "/must" { ", must-revalidate" } else { "" };
+        reply(200, &format!("Cache-Control: max-age=10{extra}"), "x")
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/may");
+    proxy.get("/must");
+    proxy.pass_seconds(20);
+    let stale = proxy.get_with("/may", "Cache-Control: max-stale=60");
+    assert!(stale.cache().contains("hit; ttl=-"), "{}", stale.cache());
+    let must = proxy.get_with("/must", "Cache-Control: max-stale=60");
+    assert!(must.cache().contains("fwd=stale"), "{}", must.cache());
+    assert!(proxy.get("/may").cache().contains("fwd=stale"));
+}
+
+#[test]
+fn request_directives() {
+    let origin = same(200, "Cache-Control: max-age=60", "x");
+    let proxy = Proxy::start(&origin);
+    let missing = proxy.get_with("/", "Cache-Control: only-if-cached");
+    assert_eq!(missing.status(), 504);
+    assert!(missing.cache().contains("damelo; detail=only-if-cached"));
+    assert_eq!(origin.count(), 0);
+    proxy.get("/");
+    assert_eq!(proxy.get_with("/", "Cache-Control: only-if-cached").status(), 200);
+    for wish in ["no-cache", "max-age=0, no-cache", "min-fresh=100"] {
+        let answer = proxy.get_with("/", &format!("Cache-Control: {wish}"));
+        assert!(answer.cache().contains("fwd=request"), "{wish}: {}", answer.cache());
+    }
+    assert!(proxy.get_with("/", "Pragma: no-cache").cache().contains("fwd=request"));
+    proxy.pass_seconds(5);
+    assert!(proxy.get_with("/", "Cache-Control: max-age=2").cache().contains("fwd=request"));
+    assert_eq!(proxy.get_with("/", "Cache-Control: only-if-cached, max-stale").status(), 200);
+}
+
+#[test]
+fn head_is_served_from_a_stored_get() {
+    let origin = same(200, "Cache-Control: max-age=60\nETag: \"x\"", "seven77");
+    let proxy = Proxy::start(&origin);
+    let forwarded = proxy.ask("HEAD", "/", "");
+    assert_eq!(forwarded.header("content-length"), "7");
+    assert_eq!(origin.last().method(), "HEAD");
+    assert!(forwarded.cache().contains("detail=method"), "a HEAD is not stored");
+    proxy.get("/");
+    let head = proxy.ask("HEAD", "/", "");
+    assert!(head.cache().contains("; hit"), "{}", head.cache());
+    assert_eq!((head.header("content-length").as_str(), head.body.len()), ("7", 0));
+    assert_eq!(proxy.ask("HEAD", "/", "If-None-Match: \"x\"").status(), 304);
+    assert_eq!(origin.count(), 2);
+}
+
+#[test]
+fn other_methods_pass_and_invalidate() {
+    let status = Arc::new(AtomicU16::new(200));
+    let answer = status.clone();
+    let origin = Origin::start(move |request| {
+        if request.method() == "GET" {
+            return reply(200, "Cache-Control: max-age=60", "x");
+        }
+        let headers = "Location: /created\nContent-Location: http://elsewhere/other\nCache-Control: max-age=60";
+        reply(answer.load(Ordering::SeqCst), headers, request.body.clone())
+    });
+    let proxy = Proxy::start(&origin);
+    let fill = || ["/form", "/created", "/other"].map(|path| proxy.get(path));
+    fill();
+    status.store(500, Ordering::SeqCst);
+    proxy.ask_with_body("POST", "/form", "", b"data");
+    assert!(fill().iter().all(|a| a.cache().contains("; hit")), "an error changes nothing");
+    status.store(201, Ordering::SeqCst);
+    let body = noise(1, 300_000);
+    let posted = proxy.ask_with_body("POST", "/form", "Content-Type: x/y", &body);
+    assert_eq!(posted.status(), 201);
+    assert!(posted.body == body, "streams both ways unchanged");
+    assert!(posted.cache().contains("fwd=method"), "{}", posted.cache());
+    assert_eq!(origin.last().header("content-type"), "x/y");
+    let [form, created, other] = fill();
+    assert!(form.cache().contains("uri-miss") && created.cache().contains("uri-miss"));
+    assert!(other.cache().contains("; hit"), "another origin's URI is not ours to forget");
+    for method in ["OPTIONS", "TRACE"] {
+        proxy.ask(method, "/form", "");
+    }
+    assert!(proxy.get("/form").cache().contains("; hit"), "safe methods invalidate nothing");
+    assert_eq!(proxy.ask("CONNECT", "host:443", "").status(), 501);
+}
+
+#[test]
+fn an_invalidation_beats_a_fill_under_way() {
+    let origin = Origin::start(|request| {
+        let mut answer = reply(200, "Cache-Control: max-age=60", "old");
+        if request.method() == "GET" {
+            answer.delay = Duration::from_millis(400);
+        }
+        answer
+    });
+    let proxy = Proxy::start(&origin);
+    let address = proxy.info.address;
+    let getting = std::thread::spawn(move || ask_at(address, "GET", "/", "", b""));
+    eventually("the GET is at the origin", || origin.count() == 1);
+    proxy.ask_with_body("POST", "/", "", b"new");
+    assert_eq!(getting.join().unwrap().text(), "old");
+    assert!(proxy.get("/").cache().contains("uri-miss"), "the old answer was not kept");
+}
+
+#[test]
+fn an_origin_that_dies_mid_body_is_never_stored() {
+    for chunked in [false, true] {
+        let broken = Arc::new(AtomicUsize::new(1));
+        let left = broken.clone();
+        let origin = Origin::start(move |_| {
+            let mut answer = reply(200, "Cache-Control: max-age=60", noise(2, 200_000));
+            answer.chunked = chunked;
+            if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok() {
+                answer.break_after = Some(100_000);
+            }
+            answer
+        });
+        let proxy = Proxy::start(&origin);
+        let first = proxy.get("/");
+        assert!(!first.complete, "the client sees that it is not all");
+        let second = proxy.get("/");
+        assert!(second.complete && second.cache().contains("uri-miss"), "{}", second.cache());
+        let third = proxy.get("/");
+        assert!(third.cache().contains("; hit"), "{}", third.cache());
+        assert!(third.body == noise(2, 200_000));
+    }
+}
+
+#[test]
+fn a_large_body_streams_through_little_memory() {
+    const LENGTH: usize = 32 << 20;
+    let body: Arc<[u8]> = noise(3, LENGTH).into();
+    for chunked in [false, true] {
+        let sent = body.clone();
+        let origin = Origin::start(move |_| {
+            let mut answer = reply(200, "Cache-Control: max-age=60", &*sent);
+            answer.chunked = chunked;
+            answer
+        });
+        let proxy = Proxy::start(&origin);
+        let miss = proxy.get("/big");
+        assert!(miss.complete && miss.body[..] == body[..]);
+        for _ in 0..2 {
+            let hit = proxy.get("/big");
+            assert!(hit.cache().contains("; hit"), "{}", hit.cache());
+            assert_eq!(hit.header("content-length"), LENGTH.to_string());
+            assert!(hit.complete && hit.body[..] == body[..]);
+        }
+        assert_eq!(origin.count(), 1);
+    }
+}
+
+#[test]
+fn a_hundred_clients_make_one_origin_request() {
+    let origin = Origin::start(|_| Reply {
+        delay: Duration::from_millis(300),
+        ..reply(200, "Cache-Control: max-age=60", "once")
+    });
+    let proxy = Proxy::start(&origin);
+    let address = proxy.info.address;
+    let clients: Vec<_> = (0..100)
+        .map(|_| std::thread::spawn(move || ask_at(address, "GET", "/", "", b"")))
+        .collect();
+    let answers: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+    assert!(answers.iter().all(|a| a.status() == 200 && a.text() == "once"));
+    assert_eq!(origin.count(), 1);
+    assert!(answers.iter().any(|a| a.cache().contains("collapsed")));
+}
+
+#[test]
+fn uncacheable_answers_are_not_queued_for() {
+    let origin = Origin::start(|_| Reply {
+        delay: Duration::from_millis(200),
+        ..reply(200, "Cache-Control: no-store", "mine")
+    });
+    let proxy = Proxy::start(&origin);
+    let address = proxy.info.address;
+    for _ in 0..2 {
+        let start = std::time::Instant::now();
+        let clients: Vec<_> = (0..20)
+            .map(|_| std::thread::spawn(move || ask_at(address, "GET", "/", "", b"")))
+            .collect();
+        for client in clients {
+            assert_eq!(client.join().unwrap().text(), "mine");
+        }
+        assert!(start.elapsed() < Duration::from_secs(2), "one after the other would take 4 s");
+    }
+    assert_eq!(origin.count(), 40);
+}
+
+#[test]
+fn a_slow_leader_holds_nobody_for_long() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = calls.clone();
+    let origin = Origin::start(move |_| {
+        let mut answer = reply(200, "Cache-Control: max-age=60", "x");
+        if count.fetch_add(1, Ordering::SeqCst) == 0 {
+            answer.delay = Duration::from_secs(3);
+        }
+        answer
+    });
+    let proxy =
+        Proxy::start_with(&origin, |config| config.collapse_wait = Duration::from_millis(200));
+    let _leader = send_to(proxy.info.address, "GET", "/", "", b"");
+    eventually("the leader is at the origin", || origin.count() == 1);
+    let start = std::time::Instant::now();
+    assert_eq!(proxy.get("/").text(), "x");
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn hits_survive_a_restart() {
+    let origin = same(200, "Cache-Control: max-age=600\nETag: \"x\"", "kept");
+    let home = Home::new();
+    let to = || Target::Url(format!("http://{}", origin.address));
+    let proxy = Proxy::start_in(&home, to(), |_| {});
+    proxy.get("/a");
+    proxy.get_with("/b", "Accept: x");
+    proxy.stop();
+    let proxy = Proxy::start_in(&home, to(), |_| {});
+    for path in ["/a", "/b"] {
+        let hit = proxy.get(path);
+        assert!(hit.cache().contains("; hit"), "{path}: {}", hit.cache());
+        assert_eq!(hit.text(), "kept");
+    }
+    assert_eq!(origin.count(), 2);
+}
+
+#[test]
+fn client_preconditions_are_answered_from_the_cache() {
+    let modified = date(-1000);
+    let stored = format!(
+        "Cache-Control: max-age=60\nETag: \"v1\"\nLast-Modified: {modified}\nContent-Type: a/b"
+    );
+    let origin = Origin::start(move |_| reply(200, &stored, "body"));
+    let proxy = Proxy::start(&origin);
+    let on_miss = proxy.get_with("/", "If-None-Match: \"v1\"");
+    assert_eq!(on_miss.status(), 304, "answered by comparing with the full answer");
+    assert!(!origin.last().has("if-none-match"), "so that the origin sends what can be stored");
+    eventually("the fill is done", || proxy.get("/").cache().contains("; hit"));
+    for (headers, status) in [
+        ("If-None-Match: W/\"v1\"", 304),
+        ("If-None-Match: \"v2\"", 200),
+        ("If-None-Match: *", 304),
+        (&format!("If-Modified-Since: {}", date(0)), 304),
+        (&format!("If-Modified-Since: {}", date(-2000)), 200),
+        (&format!("If-None-Match: \"v2\"\nIf-Modified-Since: {}", date(0)), 200),
+    ] {
+        let answer = proxy.get_with("/", headers);
+        assert_eq!(answer.status(), status, "{headers}");
+        assert!(answer.cache().contains("; hit"));
+        if status == 304 {
+            assert_eq!(answer.header("etag"), "\"v1\"");
+            assert!(!answer.has("content-type") && !answer.has("content-length"));
+        }
+    }
+    let range = proxy.get_with("/", "Range: bytes=0-1");
+    assert!(range.cache().contains("fwd=bypass"), "{}", range.cache());
+}
+
+#[test]
+fn origin_failures_have_their_own_answers() {
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let home = Home::new();
+    let proxy = Proxy::start_in(&home, Target::Url(format!("http://{nowhere}")), |_| {});
+    let answer = proxy.get("/");
+    assert_eq!(answer.status(), 502);
+    assert!(answer.cache().contains("fwd=uri-miss; detail=connect-failed"), "{}", answer.cache());
+    assert!(answer.text().contains("could not be reached"), "{}", answer.text());
+    let origin = Origin::start(|_| Reply { delay: Duration::from_secs(5), ..reply(200, "", "") });
+    let proxy =
+        Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_millis(200));
+    for method in ["GET", "POST"] {
+        let answer = proxy.ask(method, "/", "");
+        assert_eq!(answer.status(), 504);
+        assert!(answer.cache().contains("detail=origin-timeout"), "{}", answer.cache());
+    }
+}
+
+#[test]
+fn stale_pooled_connections_are_replaced() {
+    let origin = Origin::start(|_| reply(200, "Connection: keep-alive", "x"));
+    let proxy = Proxy::start_with(&origin, |config| config.workers = 1);
+    assert_eq!(proxy.get("/1").status(), 200);
+    assert_eq!(proxy.get("/2").status(), 200);
+    let closing = Origin::start(|_| Reply { break_after: Some(1), ..reply(200, "", "x") });
+    let proxy = Proxy::start_with(&closing, |config| config.workers = 1);
+    for _ in 0..20 {
+        assert_eq!(proxy.get("/").status(), 200, "the origin closes after every answer");
+    }
+}
+
+#[test]
+fn a_lost_client_lets_a_small_fill_finish() {
+    let origin = Origin::start(|request| {
+        let length = if request.path() == "/small" { 1 << 20 } else { 16 << 20 };
+        Reply {
+            pace: Duration::from_millis(5),
+            ..reply(200, "Cache-Control: max-age=60", noise(4, length))
+        }
+    });
+    let proxy = Proxy::start(&origin);
+    for path in ["/small", "/large"] {
+        let mut stream = send_to(proxy.info.address, "GET", path, "", b"");
+        std::io::Read::read_exact(&mut stream, &mut [0; 1000]).unwrap();
+    }
+    eventually("the small fill is done", || {
+        proxy.get_with("/small", "Cache-Control: only-if-cached").status() == 200
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let large = proxy.get_with("/large", "Cache-Control: only-if-cached");
+    assert_eq!(large.status(), 504, "not worth fetching for nobody");
+}
+
+#[test]
+fn the_demo_and_the_admin_listener() {
+    let home = Home::new();
+    let proxy = Proxy::start_in(&home, Target::Demo, |config| {
+        config.admin = Some(([127, 0, 0, 1], 0).into());
+    });
+    for path in ["/", "/style.css", "/img/0.svg", "/slow", "/hello", "/missing"] {
+        proxy.get(path);
+        assert!(proxy.get(path).cache().contains("; hit"), "{path}");
+    }
+    assert_eq!(proxy.get("/big").body.len(), 8 << 20);
+    proxy.get("/api/time");
+    assert!(proxy.get("/api/time").cache().contains("detail=no-store"));
+    let admin = proxy.info.admin.unwrap();
+    assert_eq!(ask_at(admin, "GET", "/healthz", "", b"").text(), "ok\n");
+    let metrics = ask_at(admin, "GET", "/metrics", "", b"").text();
+    assert!(metrics.contains("damelo_proxy_hits_total 6\n"), "{metrics}");
+    assert!(metrics.contains("damelo_proxy_not_stored_total{reason=\"no-store\"} 2\n"));
+    assert_eq!(metrics.matches("# EOF").count(), 1);
+    assert!(metrics.ends_with("# EOF\n"));
+}
+
+#[test]
+fn odd_requests_get_answers() {
+    let origin = same(200, "Cache-Control: max-age=60", "x");
+    let proxy = Proxy::start(&origin);
+    let two_hosts = proxy.get_with("/", "Host: a\nHost: b");
+    assert_eq!(two_hosts.status(), 400);
+    assert!(two_hosts.cache().contains("detail=bad-host"));
+    let via = "1.1 damelo, ".repeat(8);
+    assert_eq!(proxy.get_with("/", &format!("Via: {via}")).status(), 508);
+    let long = format!("/{}", "x".repeat(20_000));
+    assert!(proxy.get(&long).cache().contains("detail=long-target"));
+    let body = proxy.ask_with_body("GET", "/", "", b"a GET with a body");
+    assert!(body.cache().contains("fwd=bypass"), "{}", body.cache());
+    let absolute = proxy.get(&format!("http://{}/", proxy.info.address));
+    assert_eq!(absolute.status(), 200);
+    assert!(proxy.get("/").cache().contains("; hit"), "the same resource");
+}

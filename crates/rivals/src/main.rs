@@ -1,0 +1,74 @@
+//! `rivals`: damelo against foyer and against one file per object, on one machine in one run.
+//!
+//! See `benchmarks/README.md` for what is measured and how to read it.
+
+mod cgroup;
+mod child;
+mod contestant;
+mod counters;
+#[cfg(feature = "damelo")]
+mod damelo_store;
+mod drive;
+mod files;
+#[cfg(feature = "damelo")]
+mod fio;
+mod foyer_cache;
+mod machine;
+mod micro;
+mod report;
+mod run;
+mod settings;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures damelo against foyer and against one file per object.
+#[derive(Debug, Parser)]
+#[command(name = "rivals", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The thesis's fifteen microbenchmarks for every contestant.
+    Micro(settings::Settings),
+    /// Random single-object reads with 32 at once, against fio with the same size and depth.
+    #[cfg(feature = "damelo")]
+    Fio(fio::FioOptions),
+    /// Reads with the disk held to so many reads a second (needs root and blkio cgroups).
+    #[command(mut_arg("scale", |a| a.default_value("8")))]
+    #[command(mut_arg("rounds", |a| a.default_value("1")))]
+    #[command(mut_arg("threads", |a| a.default_value("4")))]
+    #[command(mut_arg("contestants", |a| a.default_value("damelo,files")))]
+    Throttled(micro::ThrottledOptions),
+    /// One contestant's turn; started by the other commands.
+    #[command(hide = true)]
+    Child {
+        /// What to do, as JSON.
+        spec: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Micro(settings) => micro::micro(&settings),
+        #[cfg(feature = "damelo")]
+        Command::Fio(options) => fio::compare(&options),
+        Command::Throttled(options) => micro::throttled(&options),
+        Command::Child { spec } => {
+            child::main(&spec);
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("rivals: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

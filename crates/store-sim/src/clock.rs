@@ -1,0 +1,79 @@
+//! A clock whose wall time stands still until it is set, and may be set backwards.
+//!
+//! Invariant: monotonic time never goes back and moves with real time, so that waits of the store
+//! that are bounded by it end. Threads: any; all state is atomic.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use damelo::Clock;
+
+/// Wall time at which simulations start: some day in 2024.
+const UNIX_START_S: u64 = 1_720_000_000;
+
+/// Settable clock for simulations.
+#[derive(Debug)]
+pub struct SimClock {
+    unix_s: AtomicU64,
+    virtual_ns: AtomicU64,
+    start: Instant,
+}
+
+impl SimClock {
+    /// A clock at a fixed day.
+    pub fn new() -> SimClock {
+        SimClock {
+            unix_s: AtomicU64::new(UNIX_START_S),
+            virtual_ns: AtomicU64::new(0),
+            start: Instant::now(),
+        }
+    }
+
+    /// Sets wall time; earlier than now is allowed.
+    pub fn set_unix_seconds(&self, seconds: u64) {
+        self.unix_s.store(seconds, Ordering::SeqCst);
+    }
+
+    /// Moves wall time by so many seconds, in either direction, and returns it.
+    pub fn jump(&self, seconds: i64) -> u64 {
+        let moved = self.unix_seconds().saturating_add_signed(seconds);
+        self.set_unix_seconds(moved);
+        moved
+    }
+
+    /// Moves monotonic time forward.
+    pub fn advance(&self, by: Duration) {
+        self.virtual_ns.fetch_add(by.as_nanos() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Default for SimClock {
+    fn default() -> SimClock {
+        SimClock::new()
+    }
+}
+
+impl Clock for SimClock {
+    fn unix_seconds(&self) -> u64 {
+        self.unix_s.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed() + Duration::from_nanos(self.virtual_ns.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wall_time_jumps_and_monotonic_time_does_not_go_back() {
+        let clock = SimClock::new();
+        let (wall, mono) = (clock.unix_seconds(), clock.monotonic());
+        assert_eq!(clock.jump(-1000), wall - 1000);
+        clock.advance(Duration::from_secs(5));
+        assert_eq!(clock.unix_seconds(), wall - 1000);
+        assert!(clock.monotonic() >= mono + Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,21 @@
+//! Crashes at any disk event, by kill and by loss of power, once and twice.
+//! `DAMELO_SIM_SEEDS` sets how many seeds, `DAMELO_SIM_SEED` picks one.
+
+use damelo_store_sim::harness::sweep;
+use damelo_store_sim::scenario;
+
+#[test]
+fn a_crash_anywhere_leaves_nothing_wrong() {
+    sweep("crash", "a_crash_anywhere_leaves_nothing_wrong", 150, scenario::crash);
+}
+
+#[test]
+fn a_crash_at_every_tick_of_a_short_run() {
+    sweep("crash", "a_crash_at_every_tick_of_a_short_run", 3, scenario::crash_everywhere);
+}
+
+#[test]
+fn a_crash_while_formatting_never_bricks_the_volume() {
+    let name = "a_crash_while_formatting_never_bricks_the_volume";
+    sweep("crash", name, 8, scenario::crash_in_format);
+}

@@ -1,0 +1,271 @@
+//! Disks that fail, one kind of fault a row: the outcome is a miss or a clear error and a counter,
+//! never a wrong byte, a panic or a hang.
+//! `DAMELO_SIM_SEEDS` sets how many seeds a row, `DAMELO_SIM_SEED` picks one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use damelo::Durability;
+use damelo_store_sim::driver::Driver;
+use damelo_store_sim::harness::{
+    SEED_TIME_MAX, fail, fault_counters, guarded, replay, seeds, sweep,
+};
+use damelo_store_sim::model::{Demand, Model};
+use damelo_store_sim::scenario::{self, driver_on, tiny_config};
+use damelo_store_sim::workload::{NewObject, Op};
+use damelo_store_sim::{
+    CrashKind, Effect, FaultPlan, OpKind, Rule, SimClock, SimDisk, SimOptions, SimWorld, When,
+};
+
+const READS: &[OpKind] = OpKind::READS;
+const WRITES: &[OpKind] = OpKind::WRITES;
+const DATA_WRITES: &[OpKind] = &[OpKind::Write];
+const SYNCS: &[OpKind] = &[OpKind::Sync, OpKind::JournalSync];
+const JOURNAL: &[OpKind] = &[OpKind::JournalWrite];
+
+/// What fails, which of them, and how. `true`: already while the store is being opened.
+#[rustfmt::skip]
+const FAULTS: &[(&str, &[OpKind], When, Effect, bool)] = &[
+    ("now and then a read fails",        READS,       When::Chance(0.05), Effect::Eio,     false),
+    ("every read fails",                 READS,       When::Always,       Effect::Eio,     false),
+    ("reads fail from the start",        READS,       When::Always,       Effect::Eio,     true),
+    ("short reads",                      READS,       When::Chance(0.1),  Effect::Short,   false),
+    ("reads with a bit turned over",     READS,       When::Chance(0.2),  Effect::Corrupt, false),
+    ("now and then a write fails",       WRITES,      When::Chance(0.05), Effect::Eio,     false),
+    ("every write fails",                WRITES,      When::Always,       Effect::Eio,     false),
+    ("writes fail from the start",       WRITES,      When::Always,       Effect::Eio,     true),
+    ("data writes fail, journal works",  DATA_WRITES, When::Always,       Effect::Eio,     false),
+    ("short writes",                     DATA_WRITES, When::Chance(0.2),  Effect::Short,   false),
+    ("no space, now and then",           WRITES,      When::Chance(0.1),  Effect::Enospc,  false),
+    ("no space from some write on",      WRITES,      When::From(5),      Effect::Enospc,  false),
+    ("syncs fail",                       SYNCS,       When::Chance(0.5),  Effect::Eio,     false),
+    ("the journal cannot be written",    JOURNAL,     When::Always,       Effect::Eio,     false),
+    ("the journal fails now and then",   JOURNAL,     When::Chance(0.3),  Effect::Eio,     false),
+    ("everything fails now and then",    OpKind::ALL, When::Chance(0.02), Effect::Eio,     false),
+    ("the device vanishes at once",      OpKind::ALL, When::Only(0),      Effect::Vanish,  false),
+    ("the device vanishes later",        OpKind::ALL, When::Only(40),     Effect::Vanish,  false),
+    ("the device vanishes in the open",  OpKind::ALL, When::Only(3),      Effect::Vanish,  true),
+];
+
+fn run_row(row: usize, seed: u64) -> Result<u64, String> {
+    let (_, ops, when, effect, from_start) = FAULTS[row];
+    let plan = FaultPlan::new(vec![Rule::new(ops, when, effect)]);
+    scenario::faulty(seed, &plan, from_start)
+}
+
+#[test]
+fn failing_disks_give_misses_and_errors_only() {
+    let name = "failing_disks_give_misses_and_errors_only";
+    for (row, (what, ..)) in FAULTS.iter().enumerate() {
+        let mut fired = 0;
+        for seed in seeds(4) {
+            match guarded(SEED_TIME_MAX, move || run_row(row, seed)) {
+                Ok(count) => fired += count,
+                Err(error) => {
+                    let command = replay("faults", name, seed);
+                    fail(&format!("{what}, seed {seed}: {error}\nreplay: {command}"))
+                }
+            }
+        }
+        assert!(fired > 0 || FAULTS[row].4, "{what}: no fault was ever hit");
+    }
+}
+
+#[test]
+fn a_bad_range_of_the_disk_costs_only_what_lies_there() {
+    sweep("faults", "a_bad_range_of_the_disk_costs_only_what_lies_there", 10, |seed| {
+        let start = fastrand::Rng::with_seed(seed).u64(2 << 20..5 << 20) / 4096 * 4096;
+        let rule = Rule::new(&[OpKind::Read, OpKind::Write], When::Always, Effect::Eio);
+        let plan = FaultPlan::new(vec![rule.within(start..start + (300 << 10))]);
+        scenario::faulty(seed, &plan, false).map(|_| ())
+    });
+}
+
+#[test]
+fn bits_may_turn_over_anywhere() {
+    sweep("faults", "bits_may_turn_over_anywhere", 60, scenario::bit_flips);
+}
+
+/// A store with `count` objects of 3,000 bytes, synced and dropped from memory.
+fn filled(world: &SimWorld, count: usize) -> Result<Driver, String> {
+    let mut config = tiny_config(1);
+    config.durability = Durability::Synced;
+    let model = Model::new(Demand::Strict, config.durability);
+    let mut driver = driver_on(world, &config, model);
+    driver.open()?;
+    for key in 0..count {
+        let object =
+            NewObject { key, group: key as u64 % 5, length: 3_000, metadata: 20, expires_in: None };
+        driver.apply(1 + key as u64, &Op::Create(object))?;
+    }
+    driver.apply(0, &Op::Sync)?;
+    driver.apply(0, &Op::DropMemory)?;
+    Ok(driver)
+}
+
+fn blank_world(bytes: u64) -> SimWorld {
+    let options = SimOptions::new(3);
+    SimWorld::start(&[SimDisk::blank(bytes)], &options, Arc::new(SimClock::new()))
+}
+
+fn watched(f: fn() -> Result<(), String>) {
+    if let Err(error) = guarded(Duration::from_secs(60), f) {
+        fail(&error);
+    }
+}
+
+/// Opens these disks and demands only genuine values; returns misses counted by the model's keys.
+fn reopen_damaged(world: &SimWorld, disks: &[SimDisk], model: &Model) -> Result<Driver, String> {
+    let clock = Arc::clone(world.sim_clock());
+    let world = SimWorld::start(disks, &SimOptions::new(4), clock);
+    let mut model = model.after_crash(u64::MAX - 1, CrashKind::Kill);
+    model.set_demand(Demand::Genuine);
+    let mut driver = driver_on(&world, &tiny_config(1), model);
+    driver.tolerant = true;
+    driver.open()?;
+    driver.verify_recovered()?;
+    Ok(driver)
+}
+
+fn present(driver: &Driver) -> usize {
+    let found =
+        |key: &damelo_store_sim::model::Key| matches!(driver.store().read(key).wait(), Ok(Some(_)));
+    driver.model.keys().iter().filter(|key| found(key)).count()
+}
+
+#[test]
+fn either_superblock_copy_may_be_garbage_and_both_are_refused_clearly() {
+    watched(|| {
+        let world = blank_world(8 << 20);
+        let mut driver = filled(&world, 100)?;
+        driver.close()?;
+        let rng = &mut fastrand::Rng::with_seed(1);
+        for copy in 0..2_u64 {
+            let mut disks = world.snapshot();
+            disks[0].scribble(copy * 4096..copy * 4096 + 4096, rng);
+            let driver = reopen_damaged(&world, &disks, &driver.model)?;
+            if present(&driver) != 100 {
+                return Err(format!("copy {copy} garbage: {} of 100 there", present(&driver)));
+            }
+        }
+        let mut disks = world.snapshot();
+        disks[0].scribble(0..8192, rng);
+        match reopen_damaged(&world, &disks, &driver.model) {
+            Err(error) if error.starts_with("open:") => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err("a store whose superblocks are both garbage was opened".into()),
+        }
+    });
+}
+
+#[test]
+fn live_bits_that_turn_over_under_a_running_store_are_misses_and_counted() {
+    watched(|| {
+        let world = blank_world(8 << 20);
+        let mut driver = filled(&world, 150)?;
+        driver.model.set_demand(Demand::Fresh);
+        let before = fault_counters(driver.store());
+        for range in world.snapshot()[0].used_ranges(4096) {
+            // Only past the fixed areas: those are read at open.
+            let range = range.start.max(1 << 20)..range.end;
+            if range.start < range.end {
+                world.sims()[0].flip_bits(range.clone(), ((range.end - range.start) / 2048) as u32);
+            }
+        }
+        driver.verify(true)?;
+        let lost = 150 - present(&driver);
+        if lost == 0 || fault_counters(driver.store()) <= before {
+            return Err(format!("{lost} of 150 lost, counters {before} and no more"));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_torn_segment_costs_only_itself() {
+    watched(|| {
+        let world = blank_world(8 << 20);
+        let mut driver = filled(&world, 150)?;
+        driver.apply(1000, &Op::Checkpoint)?;
+        let used = world.snapshot()[0].used_ranges(4096);
+        let last = used.last().ok_or("nothing on disk")?.clone();
+        let mut disks = world.snapshot();
+        let middle = (last.start + last.end) / 2 / 4096 * 4096;
+        disks[0].bytes_mut()[middle as usize..last.end as usize].fill(0);
+        let reopened = reopen_damaged(&world, &disks, &driver.model)?;
+        let left = present(&reopened);
+        driver.abandon();
+        if left == 0 || left == 150 {
+            return Err(format!("{left} of 150 objects left"));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_clock_that_jumps_back_neither_hangs_nor_revives() {
+    watched(|| {
+        let world = blank_world(8 << 20);
+        let mut driver = filled(&world, 20)?;
+        for (i, jump) in [-1_000_000, 50, 3_000_000, -2_999_000, i64::MIN / 4].iter().enumerate() {
+            driver.apply(2000, &Op::Jump(*jump))?;
+            let key = 50 + i;
+            let object =
+                NewObject { key, group: 1, length: 500, metadata: 0, expires_in: Some(100) };
+            driver.apply(100 + i as u64, &Op::Create(object))?;
+            driver.apply(2000, &Op::Sync)?;
+            driver.verify(true)?;
+        }
+        driver.apply(2000, &Op::Reopen)?;
+        driver.verify(true)?;
+        driver.close()
+    });
+}
+
+#[test]
+fn one_volume_of_two_may_vanish_and_the_rest_goes_on() {
+    watched(|| {
+        let disks = [SimDisk::blank(8 << 20), SimDisk::blank(8 << 20)];
+        let world = SimWorld::start(&disks, &SimOptions::new(3), Arc::new(SimClock::new()));
+        let mut config = tiny_config(1);
+        let mut second = config.volumes[0].clone();
+        second.path = "sim-1".into();
+        config.volumes.push(second);
+        config.volume_errors_max = 4;
+        let model = Model::new(Demand::Fresh, config.durability);
+        let mut driver = driver_on(&world, &config, model);
+        driver.tolerant = true;
+        driver.open()?;
+        let create = |driver: &mut Driver, from: usize| -> Result<(), String> {
+            for i in from..from + 300 {
+                let object = NewObject {
+                    key: i % 60,
+                    group: i as u64 % 5,
+                    length: 5_000,
+                    metadata: 0,
+                    expires_in: None,
+                };
+                driver.apply(i as u64 + 1, &Op::Create(object))?;
+            }
+            driver.apply(0, &Op::Sync)
+        };
+        create(&mut driver, 0)?;
+        let rule = Rule::new(OpKind::ALL, When::Always, Effect::Vanish);
+        world.sims()[1].set_faults(FaultPlan::new(vec![rule]));
+        driver.apply(0, &Op::DropMemory)?;
+        driver.verify(true)?;
+        create(&mut driver, 300)?;
+        create(&mut driver, 600)?;
+        driver.apply(0, &Op::DropMemory)?;
+        driver.verify(true)?;
+        let left = present(&driver);
+        if left == 0 {
+            return Err("nothing is served any more although one volume is sound".into());
+        }
+        let out: Vec<bool> = driver.store().info().volumes.iter().map(|v| v.in_service).collect();
+        if out != [true, false] {
+            return Err(format!("volumes in service: {out:?}"));
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,203 @@
+//! What a store is opened with. Plain data with defaults that suit most; checked by `validate`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::ByteSize;
+
+/// How long an acknowledged delete or purge lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Memory only: after a crash a deleted object may be back.
+    None,
+    /// Survives the death of the process (`kill -9`), not a loss of power.
+    #[default]
+    Flushed,
+    /// Survives a loss of power: each delete waits for the device.
+    Synced,
+}
+
+/// Which engine moves bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IoEngine {
+    /// `io_uring` where the system permits it, else threads.
+    #[default]
+    Auto,
+    /// `io_uring` or an error.
+    IoUring,
+    /// A pool of threads with `pread` and `pwrite`.
+    Threads,
+}
+
+/// What a create or read does when no memory can be freed because readers hold it all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenMemoryFull {
+    /// Wait until a reader lets go (at most [`Config::memory_wait`], then refuse).
+    #[default]
+    Wait,
+    /// Refuse at once, counted under `drops{reason="memory_full"}`.
+    Refuse,
+}
+
+/// Which objects stay in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResidencyPolicyKind {
+    /// Scan-resistant queues over page frames, after S3-FIFO (default).
+    #[default]
+    S3Fifo,
+    /// Least recently used frame goes first.
+    Lru,
+    /// First in, first out with a second chance.
+    Clock,
+}
+
+/// Which objects of the oldest segment are kept when the ring comes round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DiskPolicyKind {
+    /// Frequency-based cyclic: keeps what was used since it was written (Maltzahn 1999, FBC).
+    #[default]
+    Fbc,
+    /// Keeps what was used most, with counts that age (UCFS 2002 §2.4.9).
+    LfuAging,
+    /// Keeps what was used in the last half turn of the ring.
+    Lru,
+    /// Keeps nothing: a plain ring.
+    Fifo,
+}
+
+/// Which new objects are written to disk at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Admission {
+    /// Every object (default).
+    #[default]
+    Always,
+    /// An object that was asked for, or created, once before within the ghost window.
+    SecondHit,
+    /// Every object until this many bytes a second have been written, then none.
+    WriteBudget {
+        /// Bytes per second, averaged over ten seconds.
+        bytes_per_second: u64,
+    },
+}
+
+/// One file or block device of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeConfig {
+    /// File or block device.
+    pub path: PathBuf,
+    /// Size to make it if it does not exist yet; a device or existing file keeps its own size.
+    pub size: Option<ByteSize>,
+}
+
+/// Everything a store is opened with. Start from [`Config::new`] and change fields.
+///
+/// ```no_run
+/// use damelo::{ByteSize, Config, Store};
+/// let mut config = Config::new("/var/cache/damelo.store", ByteSize::new(20 << 30));
+/// config.memory = ByteSize::new(512 << 20);
+/// let store = Store::open(config)?;
+/// # Ok::<(), damelo::OpenError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Config {
+    /// Volumes, in order. The first also holds journal and checkpoints.
+    pub volumes: Vec<VolumeConfig>,
+    /// Memory for data: nursery, frames, hot objects. Default 256 MiB, at least 4 MiB.
+    pub memory: ByteSize,
+    /// Objects the index has room for, fixed when the volume is made. Default: one for each
+    /// 4 KiB of disk. Costs 8 bytes of memory each.
+    pub objects_max: Option<u64>,
+    /// Page size for a new store: a power of two, 16 KiB to 1 MiB. Default 64 KiB.
+    /// `None` takes what the store has.
+    pub page: Option<ByteSize>,
+    /// Segment size for a new store: a power of two, 256 KiB to 64 MiB. Default 16 MiB, less on
+    /// small volumes.
+    pub segment: Option<ByteSize>,
+    /// Largest object accepted. Default 8 GiB.
+    pub object_max: ByteSize,
+    /// Overwrite a device or file that holds something else.
+    pub force: bool,
+    /// Refuse to make a store that does not exist.
+    pub must_exist: bool,
+    /// Which engine moves bytes.
+    pub engine: IoEngine,
+    /// Bypass the page cache where the file system can. Default true.
+    pub direct: bool,
+    /// I/Os at the device at once. Default 64.
+    pub queue_depth: u32,
+    /// How long acknowledged deletes and purges last.
+    pub durability: Durability,
+    /// What happens when readers hold all memory.
+    pub when_memory_full: WhenMemoryFull,
+    /// Longest wait for memory before a create or read is refused. Default 10 s.
+    pub memory_wait: Duration,
+    /// Which objects stay in memory.
+    pub residency: ResidencyPolicyKind,
+    /// Which objects survive a turn of the ring.
+    pub disk_policy: DiskPolicyKind,
+    /// FBC: hits counted per object at most (C_max). Default 3, the most the index can hold.
+    pub fbc_count_max: u8,
+    /// FBC: mean count above which all counts are halved, in hundredths (A_max). Default 100.
+    pub fbc_average_max_percent: u32,
+    /// Share of what is written that may be reinserted objects, in percent. Default 15.
+    pub reinsert_percent_max: u8,
+    /// Which objects are written to disk.
+    pub admission: Admission,
+    /// Time between index checkpoints. Zero: only at close. Default 30 s.
+    pub checkpoint_period: Duration,
+    /// Time after which a created object is on its way to disk even if its page is not full.
+    /// Zero: never. Default 5 s. `Store::set_checkpoint` sets it for one group.
+    pub flush_period: Duration,
+    /// Groups whose pages and hints are remembered in memory at once. Default 65,536.
+    pub groups_tracked_max: usize,
+    /// Consecutive errors after which a volume is taken out of service. Default 16.
+    pub volume_errors_max: u32,
+    /// How long `Store::open` waits for recovery, so that a small store is complete when it returns;
+    /// a larger one goes on loading while it serves. Default 100 ms.
+    pub open_wait: Duration,
+    /// Seed for everything random; `None` takes one from the system.
+    pub seed: Option<u64>,
+}
+
+impl Config {
+    /// A store on one volume with the defaults for everything else.
+    pub fn new(path: impl AsRef<Path>, size: ByteSize) -> Config {
+        Config {
+            volumes: vec![VolumeConfig { path: path.as_ref().to_owned(), size: Some(size) }],
+            memory: ByteSize::new(256 << 20),
+            objects_max: None,
+            page: None,
+            segment: None,
+            object_max: ByteSize::new(8 << 30),
+            force: false,
+            must_exist: false,
+            engine: IoEngine::Auto,
+            direct: true,
+            queue_depth: 64,
+            durability: Durability::Flushed,
+            when_memory_full: WhenMemoryFull::Wait,
+            memory_wait: Duration::from_secs(10),
+            residency: ResidencyPolicyKind::S3Fifo,
+            disk_policy: DiskPolicyKind::Fbc,
+            fbc_count_max: 3,
+            fbc_average_max_percent: 100,
+            reinsert_percent_max: 15,
+            admission: Admission::Always,
+            checkpoint_period: Duration::from_secs(30),
+            flush_period: Duration::from_secs(5),
+            groups_tracked_max: 65_536,
+            volume_errors_max: 16,
+            open_wait: Duration::from_millis(100),
+            seed: None,
+        }
+    }
+
+    /// An existing store: no size is declared and nothing is made.
+    pub fn existing(path: impl AsRef<Path>) -> Config {
+        let mut config = Config::new(path, ByteSize::new(0));
+        config.volumes[0].size = None;
+        config.must_exist = true;
+        config
+    }
+}

@@ -1,0 +1,441 @@
+//! A device over one file descriptor: checks requests, counts them, and hands them to an engine.
+//!
+//! Owns: the open file (and so its lock), the counters, and the engine with its threads.
+//! Invariants: nothing misaligned or beyond the end reaches an engine; `done` of every request is
+//! called exactly once; the file stays open until the last engine thread and journal are gone.
+//! Threads: any thread may call in; `done` runs on an engine thread, or on the submitting thread
+//! when the request is refused. Dropping the device waits for all I/O, unless it is dropped by a
+//! `done` closure: then the engine drains on its own, after the drop has returned.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use super::open::EngineChoice;
+use super::{Device, DeviceInfo, DeviceStats, Io, IoBuf, IoOp, JournalArea, journal, threads};
+
+/// I/Os given to a rotational disk at once: enough for it to sort by angle, few enough that the
+/// elevator and the priority of reads keep their effect.
+const ROTATIONAL_DEPTH: u32 = 8;
+
+/// Most I/Os at a device at once, whatever was asked for.
+const DEPTH_MAX: u32 = 4096;
+
+/// Most pieces of memory in one system call.
+pub(super) const IOV_MAX: usize = 1024;
+
+/// What engines, journals and the device share.
+pub(super) struct Core {
+    /// The open file; it carries the lock.
+    pub(super) file: File,
+    /// Path it was opened by.
+    pub(super) path: PathBuf,
+    /// Granularity of transfers (1 if buffered).
+    pub(super) block: u64,
+    /// Statistics.
+    pub(super) counters: Counters,
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // Closing the file does that as well, but the kernel closes the ring's hold on it only some
+        // time later. If it fails there is nothing to do but wait for that.
+        let _ = self.file.unlock();
+    }
+}
+
+/// How much an engine may have at the device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// I/Os at once.
+    pub(super) depth: u32,
+    /// Writes at once: fewer, so that a burst of writes leaves room for reads.
+    pub(super) writes: u32,
+    /// Use the elevator.
+    pub(super) rotational: bool,
+}
+
+/// An accepted I/O on its way through an engine.
+pub(super) struct Request {
+    /// What to do; checked.
+    pub(super) io: Io,
+    /// Bytes to transfer, not zero.
+    pub(super) total: u64,
+    /// When it was submitted.
+    pub(super) queued: Instant,
+}
+
+/// Moves bytes asynchronously. Dropping it completes everything that was submitted.
+pub(super) trait Engine: Send + Sync {
+    /// Starts or queues a request.
+    fn submit(&self, request: Request);
+
+    /// See [`Device::register_memory`].
+    ///
+    /// # Safety
+    /// As for [`Device::register_memory`].
+    unsafe fn register_memory(&self, base: *mut u8, len: usize) -> bool;
+}
+
+thread_local! {
+    static ON_ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks this thread as one that runs `done` closures, which must not wait for other I/Os.
+pub(super) fn mark_engine_thread() {
+    ON_ENGINE_THREAD.set(true);
+}
+
+/// True on a thread that runs `done` closures of any device.
+pub(super) fn on_engine_thread() -> bool {
+    ON_ENGINE_THREAD.get()
+}
+
+/// Ends the process if the thread unwinds through it: an engine thread that died would leave I/Os
+/// that never complete, with the kernel still writing to their memory.
+pub(super) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("damelo: a device I/O thread panicked (completion closures must not): abort");
+            std::process::abort();
+        }
+    }
+}
+
+/// Counters behind [`DeviceStats`].
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    read_errors: AtomicU64,
+    write_errors: AtomicU64,
+    queue_ns: AtomicU64,
+    device_ns: AtomicU64,
+    at_device: AtomicU32,
+    depth_max: AtomicU32,
+}
+
+impl Counters {
+    /// Notes the hand-over of one I/O to the device.
+    pub(super) fn started(&self, queued_ns: u64) {
+        let depth = self.at_device.fetch_add(1, Relaxed) + 1;
+        if depth > self.depth_max.load(Relaxed) {
+            self.depth_max.fetch_max(depth, Relaxed);
+        }
+        if queued_ns > 0 {
+            self.queue_ns.fetch_add(queued_ns, Relaxed);
+        }
+    }
+
+    /// Notes that the device is done with one I/O.
+    pub(super) fn finished(&self, op: IoOp, bytes: u64, device_ns: u64, ok: bool) {
+        self.at_device.fetch_sub(1, Relaxed);
+        self.device_ns.fetch_add(device_ns, Relaxed);
+        match (op, ok) {
+            (IoOp::Read, true) => {
+                self.reads.fetch_add(1, Relaxed);
+                self.read_bytes.fetch_add(bytes, Relaxed);
+            }
+            (IoOp::Write, true) => {
+                self.writes.fetch_add(1, Relaxed);
+                self.write_bytes.fetch_add(bytes, Relaxed);
+            }
+            _ => self.failed(op),
+        }
+    }
+
+    fn failed(&self, op: IoOp) {
+        match op {
+            IoOp::Read => self.read_errors.fetch_add(1, Relaxed),
+            IoOp::Write => self.write_errors.fetch_add(1, Relaxed),
+        };
+    }
+
+    fn snapshot(&self) -> DeviceStats {
+        DeviceStats {
+            reads: self.reads.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
+            writes: self.writes.load(Relaxed),
+            write_bytes: self.write_bytes.load(Relaxed),
+            read_errors: self.read_errors.load(Relaxed),
+            write_errors: self.write_errors.load(Relaxed),
+            queue_ns: self.queue_ns.load(Relaxed),
+            device_ns: self.device_ns.load(Relaxed),
+            depth_max: self.depth_max.load(Relaxed),
+        }
+    }
+}
+
+/// Nanoseconds from `from` to `to`, 0 if the clock went back.
+pub(super) fn nanos(from: Instant, to: Instant) -> u64 {
+    u64::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A [`Device`] on a file or block device.
+pub(super) struct FileDevice {
+    info: DeviceInfo,
+    core: Arc<Core>,
+    engine: Box<dyn Engine>,
+}
+
+impl FileDevice {
+    /// Starts an engine on an open, locked file. `info.engine` is filled in here. The second part
+    /// of the answer says why `Auto` did not get io_uring.
+    pub(super) fn start(
+        file: File,
+        path: PathBuf,
+        mut info: DeviceInfo,
+        choice: EngineChoice,
+        queue_depth: u32,
+    ) -> io::Result<(FileDevice, Option<io::Error>)> {
+        let block = u64::from(info.block_bytes.max(1));
+        let core = Arc::new(Core { file, path, block, counters: Counters::default() });
+        let cap = if info.rotational { ROTATIONAL_DEPTH } else { DEPTH_MAX };
+        let depth = queue_depth.clamp(1, cap);
+        let writes = (depth - depth / 4).max(1);
+        let limits = Limits { depth, writes, rotational: info.rotational };
+        let (engine, refused) = match choice {
+            EngineChoice::Threads => (None, None),
+            EngineChoice::IoUring => (Some(start_uring(&core, limits)?), None),
+            EngineChoice::Auto => match start_uring(&core, limits) {
+                Ok(engine) => (Some(engine), None),
+                Err(e) => (None, Some(e)),
+            },
+        };
+        let engine = match engine {
+            Some(engine) => {
+                info.engine = "io_uring";
+                engine
+            }
+            None => {
+                info.engine = "threads";
+                Box::new(threads::ThreadPool::start(Arc::clone(&core), limits)?)
+            }
+        };
+        Ok((FileDevice { info, core, engine }, refused))
+    }
+
+    /// Refuses what the device could only answer with a puzzling error.
+    fn check(&self, op: IoOp, offset: u64, bufs: &[IoBuf], total: u64) -> io::Result<()> {
+        let block = self.core.block;
+        let misaligned = |what: &str, value: u64| {
+            let text = format!(
+                "{}: {what} {value} is not a multiple of the block size {block} (O_DIRECT)",
+                self.info.name
+            );
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        };
+        if block > 1 {
+            if !offset.is_multiple_of(block) {
+                return misaligned("offset", offset);
+            }
+            for b in bufs.iter().filter(|b| !b.is_empty()) {
+                if !(b.len() as u64).is_multiple_of(block) {
+                    return misaligned("buffer length", b.len() as u64);
+                }
+                if !(b.as_ptr() as u64).is_multiple_of(block) {
+                    return misaligned("buffer address", b.as_ptr() as u64);
+                }
+            }
+        }
+        match offset.checked_add(total) {
+            Some(end) if end <= self.info.size_bytes => Ok(()),
+            _ => Err(short(op)),
+        }
+    }
+
+    fn blocking(&self, op: IoOp, offset: u64, buf: IoBuf) -> io::Result<()> {
+        let total = buf.len() as u64;
+        let bufs = [buf];
+        let counters = &self.core.counters;
+        self.check(op, offset, &bufs, total).inspect_err(|_| counters.failed(op))?;
+        if total == 0 {
+            return Ok(());
+        }
+        counters.started(0);
+        let started = Instant::now();
+        let result = transfer(&self.core, op, offset, &bufs, total, &mut Vec::new());
+        counters.finished(op, total, nanos(started, Instant::now()), result.is_ok());
+        result
+    }
+
+    /// A blocking read that takes its turn in the queue.
+    fn read_queued(&self, offset: u64, buf: IoBuf) -> io::Result<()> {
+        let (send, receive) = mpsc::sync_channel(1);
+        let done = Box::new(move |result| {
+            // The receiver waits below until this has happened, so the channel is open.
+            let _ = send.send(result);
+        });
+        self.submit(Io { op: IoOp::Read, offset, bufs: vec![buf], done });
+        match receive.recv() {
+            Ok(result) => result,
+            // The closure was dropped without a call, which no engine does; the state of the
+            // memory is then unknown.
+            Err(_) => std::process::abort(),
+        }
+    }
+}
+
+impl Device for FileDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn submit(&self, io: Io) {
+        let total = io.len_bytes();
+        match self.check(io.op, io.offset, &io.bufs, total) {
+            Ok(()) if total == 0 => (io.done)(Ok(())),
+            Ok(()) => self.engine.submit(Request { io, total, queued: Instant::now() }),
+            Err(e) => {
+                self.core.counters.failed(io.op);
+                (io.done)(Err(e));
+            }
+        }
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        // SAFETY: the buffer is borrowed exclusively until this function returns, and both ways
+        // below return only after the transfer is over.
+        let piece = unsafe { IoBuf::new(buf.as_mut_ptr(), buf.len()) };
+        if self.info.rotational && !on_engine_thread() {
+            return self.read_queued(offset, piece);
+        }
+        self.blocking(IoOp::Read, offset, piece)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        // SAFETY: the buffer is borrowed until this function returns, which is after the transfer;
+        // a write only reads the memory.
+        let piece = unsafe { IoBuf::new(buf.as_ptr().cast_mut(), buf.len()) };
+        self.blocking(IoOp::Write, offset, piece)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.core.file.sync_data()
+    }
+
+    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
+        let direct = self.info.direct;
+        let size = self.info.size_bytes;
+        Ok(Box::new(journal::FileJournal::open(&self.core, direct, size, offset, len)?))
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.core.counters.snapshot()
+    }
+
+    unsafe fn register_memory(&self, base: *mut u8, len: usize) -> bool {
+        // SAFETY: the caller's promise is passed on unchanged.
+        unsafe { self.engine.register_memory(base, len) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn start_uring(core: &Arc<Core>, limits: Limits) -> io::Result<Box<dyn Engine>> {
+    Ok(Box::new(super::uring::UringEngine::start(Arc::clone(core), limits)?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start_uring(_core: &Arc<Core>, _limits: Limits) -> io::Result<Box<dyn Engine>> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring exists on Linux only"))
+}
+
+/// The error for a transfer that ended early.
+pub(super) fn short(op: IoOp) -> io::Error {
+    match op {
+        IoOp::Read => {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "read beyond the end of the device")
+        }
+        IoOp::Write => {
+            io::Error::new(io::ErrorKind::WriteZero, "write beyond the end of the device")
+        }
+    }
+}
+
+/// Adds `moved` bytes to `progress`; true when all of `total` is there. A direct transfer that
+/// stops off a block boundary has met the end of the file and cannot be continued.
+pub(super) fn advance(
+    op: IoOp,
+    moved: u64,
+    progress: &mut u64,
+    total: u64,
+    block: u64,
+) -> io::Result<bool> {
+    *progress += moved;
+    if moved == 0 || (*progress < total && !moved.is_multiple_of(block)) {
+        return Err(short(op));
+    }
+    Ok(*progress >= total)
+}
+
+/// Describes what is left of `bufs` after `skip` bytes, at most [`IOV_MAX`] pieces.
+pub(super) fn fill_iovecs(bufs: &[IoBuf], mut skip: u64, out: &mut Vec<libc::iovec>) {
+    out.clear();
+    for b in bufs {
+        let len = b.len() as u64;
+        if skip >= len {
+            skip -= len;
+            continue;
+        }
+        if out.len() == IOV_MAX {
+            break;
+        }
+        // `skip` is below a length that is a usize, so it fits and stays within the buffer.
+        let at = skip as usize;
+        let base = b.as_ptr().wrapping_add(at).cast();
+        out.push(libc::iovec { iov_base: base, iov_len: b.len() - at });
+        skip = 0;
+    }
+}
+
+/// Moves all of `bufs` on the calling thread.
+pub(super) fn transfer(
+    core: &Core,
+    op: IoOp,
+    offset: u64,
+    bufs: &[IoBuf],
+    total: u64,
+    iovecs: &mut Vec<libc::iovec>,
+) -> io::Result<()> {
+    let mut progress = 0;
+    loop {
+        fill_iovecs(bufs, progress, iovecs);
+        match transfer_once(core, op, offset + progress, iovecs) {
+            Ok(moved) => {
+                if advance(op, moved, &mut progress, total, core.block)? {
+                    return Ok(());
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn transfer_once(core: &Core, op: IoOp, offset: u64, iov: &[libc::iovec]) -> io::Result<u64> {
+    let fd = core.file.as_raw_fd();
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let at = libc::off_t::try_from(offset).map_err(invalid)?;
+    let count = libc::c_int::try_from(iov.len()).map_err(invalid)?;
+    // SAFETY: the descriptor is open, and every iovec describes memory that the creator of its
+    // IoBuf promised to keep valid (and, for a read, unshared) until the I/O is reported done.
+    let moved = unsafe {
+        match (op, iov) {
+            (IoOp::Read, [one]) => libc::pread(fd, one.iov_base, one.iov_len, at),
+            (IoOp::Read, _) => libc::preadv(fd, iov.as_ptr(), count, at),
+            (IoOp::Write, [one]) => libc::pwrite(fd, one.iov_base, one.iov_len, at),
+            (IoOp::Write, _) => libc::pwritev(fd, iov.as_ptr(), count, at),
+        }
+    };
+    u64::try_from(moved).map_err(|_| io::Error::last_os_error())
+}

@@ -1,0 +1,131 @@
+//! A journal area: a part of the device's file that is written in small pieces through the page
+//! cache, so that what was written survives the death of the process without a system call.
+//!
+//! Owns: a buffered descriptor of the same file, and the mapping of the area.
+//! Invariants: the area is never touched through the device's `O_DIRECT` descriptor while a journal
+//! is open, nor the rest of the file through this one, so the page cache and direct I/O never
+//! disagree. Blocks are allocated before mapping, and all pages are resident and locked, so a store
+//! to the mapping meets neither a hole nor a read error (either would be SIGBUS); the file must not
+//! be truncated by others. File systems that write elsewhere on every overwrite could still run out
+//! of room at such a store, so there, and wherever mapping or locking fails, pwrite is used: it
+//! costs a system call, and survives the death of the process just as well.
+//! Threads: any thread writes, without a lock. Callers write disjoint ranges at any one time;
+//! overlapping concurrent writes leave a mixture of both in the area, and nothing else is affected,
+//! as no Rust reference to the mapping ever exists and reading goes through the descriptor.
+//! After a failed `sync` the kernel may have dropped the data: treat the journal as lost.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::JournalArea;
+use super::file::{Core, short};
+use super::{IoOp, sys};
+
+/// Granularity of areas.
+const ALIGN: u64 = 4096;
+
+/// Bytes moved at once while an area is prepared.
+const CHUNK: u64 = 1 << 20;
+
+/// See the module.
+pub(super) struct FileJournal {
+    file: File,
+    /// Keeps the device's file, and so its lock, while the journal can write.
+    _core: Arc<Core>,
+    offset: u64,
+    len: u64,
+    map: Option<sys::Mapping>,
+}
+
+impl FileJournal {
+    /// Prepares `len` bytes at `offset` of a device of `size` bytes.
+    pub(super) fn open(
+        core: &Arc<Core>,
+        direct: bool,
+        size: u64,
+        offset: u64,
+        len: u64,
+    ) -> io::Result<FileJournal> {
+        if len == 0 || !offset.is_multiple_of(ALIGN) || !len.is_multiple_of(ALIGN) {
+            let text = format!("journal area of {len} bytes at {offset}: not multiples of {ALIGN}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if offset.checked_add(len).is_none_or(|end| end > size) {
+            return Err(short(IoOp::Read));
+        }
+        let file =
+            if direct { sys::reopen(&core.file, &core.path)? } else { core.file.try_clone()? };
+        settle(&file, offset, len)?;
+        let map = if sys::overwrites_in_place(&file) {
+            sys::Mapping::new(&file, offset, len)
+        } else {
+            None
+        };
+        Ok(FileJournal { file, _core: Arc::clone(core), offset, len, map })
+    }
+
+    /// True if writes go to mapped memory.
+    #[cfg(test)]
+    pub(super) fn is_mapped(&self) -> bool {
+        self.map.is_some()
+    }
+
+    /// Goes on with pwrite, as if mapping had failed.
+    #[cfg(test)]
+    pub(super) fn unmap(&mut self) {
+        self.map = None;
+    }
+}
+
+/// Reads the whole area, to be sure that it can be read, and on a file writes it back as it was, to
+/// be sure that blocks are allocated (of a new or sparse file they may not be). Writing what is
+/// there already changes nothing whenever it is interrupted.
+fn settle(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    // Asked first: pages in the cache can make an unwritten range look like data.
+    let allocate = sys::has_holes(file, offset, len)?;
+    let mut chunk = vec![0; len.min(CHUNK) as usize];
+    let mut at = 0;
+    while at < len {
+        let n = (len - at).min(CHUNK) as usize;
+        file.read_exact_at(&mut chunk[..n], offset + at)?;
+        if allocate {
+            file.write_all_at(&chunk[..n], offset + at)?;
+        }
+        at += n as u64;
+    }
+    if allocate {
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
+impl JournalArea for FileJournal {
+    fn read_all(&self) -> io::Result<Vec<u8>> {
+        let len = usize::try_from(self.len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mut all = vec![0; len];
+        // The page cache is where the mapping's pages are, so this sees every earlier write.
+        self.file.read_exact_at(&mut all, self.offset)?;
+        Ok(all)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.len) {
+            let text = format!("{} bytes at {offset} of a journal of {}", bytes.len(), self.len);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        match &self.map {
+            Some(map) => {
+                map.store(offset, bytes);
+                Ok(())
+            }
+            None => self.file.write_all_at(bytes, self.offset + offset),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // Covers pages dirtied through the mapping: they are pages of this file.
+        self.file.sync_data()
+    }
+}

@@ -1,0 +1,202 @@
+//! Where bytes live: the [`Device`] trait that the engine reads and writes through, and its
+//! implementations on real files and block devices.
+//!
+//! The engine never touches a file descriptor itself, so that a simulated device (crate
+//! `damelo-store-sim`) can stand in for a disk and replay crashes and faults from a seed.
+//! Threads: any thread may submit; `Io::done` runs on whichever thread completes the I/O.
+
+mod file;
+mod journal;
+mod open;
+mod queue;
+mod sys;
+#[cfg(test)]
+mod tests;
+mod threads;
+#[cfg(target_os = "linux")]
+mod uring;
+
+use std::io;
+
+pub use open::{DeviceOpenError, EngineChoice, OpenOptions, Opened, open};
+
+/// What an [`Io`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoOp {
+    /// Fill the buffer from the device.
+    Read,
+    /// Write the buffer to the device.
+    Write,
+}
+
+/// A raw view of memory that takes part in one I/O.
+///
+/// The memory is owned by whatever the I/O's `done` closure captured; see [`IoBuf::new`].
+#[derive(Debug)]
+pub struct IoBuf {
+    ptr: *mut u8,
+    len: usize,
+}
+
+// SAFETY: an IoBuf is a plain pointer whose validity, and freedom from conflicting access until
+// `done` has run, is promised by the caller of `IoBuf::new`; moving it between threads is sound.
+unsafe impl Send for IoBuf {}
+
+impl IoBuf {
+    /// Describes `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    /// Until the `done` closure of the [`Io`] has been called, the memory must stay valid; for a
+    /// read nobody else may access it, for a write nobody may change it.
+    pub unsafe fn new(ptr: *mut u8, len: usize) -> IoBuf {
+        IoBuf { ptr, len }
+    }
+
+    /// Start of the memory.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a buffer of no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// One read or write of consecutive device bytes, from or to one or more pieces of memory.
+pub struct Io {
+    /// Read or write.
+    pub op: IoOp,
+    /// Byte offset on the device, a multiple of [`DeviceInfo::block_bytes`].
+    pub offset: u64,
+    /// Pieces of memory, in device order; each a multiple of the block size in address and length.
+    pub bufs: Vec<IoBuf>,
+    /// Called exactly once with the outcome. A short transfer is an error
+    /// (`UnexpectedEof` or `WriteZero`), never a success.
+    pub done: Box<dyn FnOnce(io::Result<()>) + Send>,
+}
+
+impl Io {
+    /// Total bytes to transfer.
+    pub fn len_bytes(&self) -> u64 {
+        self.bufs.iter().map(|b| b.len() as u64).sum()
+    }
+}
+
+/// Facts about a device that the engine and its users need.
+#[derive(Debug, Clone)]
+pub struct DeviceInfo {
+    /// Path or other name, for messages.
+    pub name: String,
+    /// Usable bytes.
+    pub size_bytes: u64,
+    /// Alignment that offsets, lengths and addresses must have (512 or 4096; 1 if buffered).
+    pub block_bytes: u32,
+    /// True when the page cache is bypassed (`O_DIRECT`).
+    pub direct: bool,
+    /// True for a disk with seeks; requests then go through a two-way elevator.
+    pub rotational: bool,
+    /// Which engine moves bytes: `io_uring`, `threads`, `sim`.
+    pub engine: &'static str,
+}
+
+/// Counters of one device since it was opened. Times are summed nanoseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Time between submission to us and hand-over to the device.
+    pub queue_ns: u64,
+    /// Time between hand-over to the device and completion.
+    pub device_ns: u64,
+    /// Largest number of I/Os at the device at once.
+    pub depth_max: u32,
+}
+
+/// A byte-addressed disk. All methods may be called from any thread at once.
+pub trait Device: Send + Sync + 'static {
+    /// Facts that do not change while it is open.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Starts an I/O; `io.done` is called exactly once, later or before this returns. Reads are
+    /// started before queued writes.
+    fn submit(&self, io: Io);
+
+    /// Reads on the calling thread, blocking. Alignment as for [`Io`].
+    ///
+    /// # Errors
+    /// Whatever the device reports; a short read is `UnexpectedEof`.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes on the calling thread, blocking. Alignment as for [`Io`].
+    ///
+    /// # Errors
+    /// Whatever the device reports; a short write is `WriteZero`.
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
+
+    /// Makes everything completed so far survive a loss of power.
+    ///
+    /// # Errors
+    /// Whatever the device reports.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Opens `len` bytes at `offset` as a journal area: small unaligned writes that survive the
+    /// death of the process as soon as they return. `offset` and `len` are multiples of 4096.
+    ///
+    /// # Errors
+    /// Whatever the device reports while the area is prepared.
+    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>>;
+
+    /// Counters since open.
+    fn stats(&self) -> DeviceStats;
+
+    /// Makes I/O to and from `len` bytes at `base` cheaper, if the engine can (io_uring registers
+    /// and pins them); false if not, and then I/O there works as it does anywhere else. Answers
+    /// false when called from an `Io::done` closure.
+    ///
+    /// # Safety
+    /// The memory is readable and writable, and stays mapped at the same place until the device
+    /// has been dropped.
+    unsafe fn register_memory(&self, base: *mut u8, len: usize) -> bool {
+        let _ = (base, len);
+        false
+    }
+}
+
+/// Small unaligned writes into a fixed area of a device (see [`Device::journal`]).
+pub trait JournalArea: Send + Sync + 'static {
+    /// Copies the whole area out.
+    ///
+    /// # Errors
+    /// Whatever the device reports.
+    fn read_all(&self) -> io::Result<Vec<u8>>;
+
+    /// Writes `bytes` at `offset` within the area. When it returns, the bytes survive the death of
+    /// the process, not yet a loss of power. There is no lock: calls at the same time must be for
+    /// ranges that do not overlap, or the area holds a mixture of both.
+    ///
+    /// # Errors
+    /// Whatever the device reports.
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes earlier writes survive a loss of power.
+    ///
+    /// # Errors
+    /// Whatever the device reports.
+    fn sync(&self) -> io::Result<()>;
+}

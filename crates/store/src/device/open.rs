@@ -1,0 +1,553 @@
+//! Opens or makes the file or block device under a store, and says clearly why it cannot.
+//!
+//! Owns: nothing once it returns; the lock and the descriptor pass to the device.
+//! Invariants: a file is only changed under its lock; contents are never looked at (whether they
+//! are ours is for the caller to judge); a file made here is removed again if opening fails.
+//! Threads: blocking calls on the calling thread; the engine's threads start at the end.
+
+use std::fmt;
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::file::FileDevice;
+use super::{Device, DeviceInfo, sys};
+
+/// Sizes of new files are rounded up to this.
+const SIZE_ALIGN: u64 = 4096;
+
+/// Alignment for direct I/O when the system does not tell: enough for every disk.
+const BLOCK_BYTES: u32 = 4096;
+
+/// How often a file that changes under our eyes is looked at anew.
+const TRIES: u32 = 5;
+
+/// Which engine moves bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// io_uring if the system has and permits it, else threads.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    IoUring,
+    /// A pool of threads.
+    Threads,
+}
+
+/// How long to wait for a lock whose holder is dead or unknown, and how long between two looks.
+const GRACE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What to open, and how.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// A regular file (made if missing) or a block device.
+    pub path: PathBuf,
+    /// Size to make if the file does not exist or is empty, rounded up to 4096 bytes. Ignored for
+    /// files with content and for block devices.
+    pub create_bytes: Option<u64>,
+    /// The user's consent to overwrite what is on the device. For the caller, who checks contents;
+    /// nothing in here is relaxed by it, neither the lock nor the exclusive use of a block device.
+    pub force: bool,
+    /// Which engine to use.
+    pub engine: EngineChoice,
+    /// Bypass the page cache where the file system can.
+    pub direct: bool,
+    /// I/Os at the device at once (a rotational device gets at most 8, its elevator has the rest).
+    pub queue_depth: u32,
+    /// Whether the disk has seeks; `None` asks the system.
+    pub rotational: Option<bool>,
+}
+
+impl OpenOptions {
+    /// Opens what exists at `path`, with the defaults: no creation, best engine, direct I/O, 64
+    /// I/Os at once.
+    pub fn new(path: impl Into<PathBuf>) -> OpenOptions {
+        OpenOptions {
+            path: path.into(),
+            create_bytes: None,
+            force: false,
+            engine: EngineChoice::Auto,
+            direct: true,
+            queue_depth: 64,
+            rotational: None,
+        }
+    }
+}
+
+/// An open device.
+pub struct Opened {
+    /// The device; locked until it and all its journals are dropped.
+    pub device: Arc<dyn Device>,
+    /// True if the file was made, or was empty and has been filled, just now: it is all zeros.
+    pub created: bool,
+    /// What is not as it should be, in words for a log.
+    pub warnings: Vec<String>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened")
+            .field("device", self.device.info())
+            .field("created", &self.created)
+            .field("warnings", &self.warnings)
+            .finish()
+    }
+}
+
+/// Why a device could not be opened. The messages say what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceOpenError {
+    /// No such file, and no size to make one.
+    #[error("{}: does not exist; give a size to create it, or correct the path", path.display())]
+    NotFound {
+        /// The file asked for.
+        path: PathBuf,
+    },
+    /// The directory of the file does not exist.
+    #[error("{}: the directory {} does not exist; create it first", path.display(), parent.display())]
+    ParentMissing {
+        /// The file asked for.
+        path: PathBuf,
+        /// Its directory.
+        parent: PathBuf,
+    },
+    /// The path is a directory.
+    #[error("{}: is a directory; give the path of a file in it, or of a block device", path.display())]
+    IsDirectory {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The path is a pipe, socket or character device.
+    #[error("{}: is neither a regular file nor a block device; give the path of one", path.display())]
+    NotStorage {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The system denies access.
+    #[error("{}: permission denied; let this user read and write it and search its directory", path.display())]
+    Permission {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The file system is mounted read-only.
+    #[error("{}: is on a read-only file system; remount it for writing or use another", path.display())]
+    ReadOnly {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The file has, or would have, no room for anything.
+    #[error("{}: the size is zero; give a size to make it", path.display())]
+    SizeZero {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The file system has not enough room.
+    #[error("{}: needs {} but only {} are available on its file system; free some space or give a \
+             smaller size", path.display(), Bytes(*needed), Bytes(*available))]
+    NoRoom {
+        /// The file asked for.
+        path: PathBuf,
+        /// Bytes asked for.
+        needed: u64,
+        /// Bytes that are free to this user.
+        available: u64,
+    },
+    /// The user's quota has not enough room.
+    #[error("{}: needs {}, more than the disk quota allows; raise it or give a smaller size",
+            path.display(), Bytes(*needed))]
+    Quota {
+        /// The file asked for.
+        path: PathBuf,
+        /// Bytes asked for.
+        needed: u64,
+    },
+    /// Larger than the file system or `ulimit -f` permits.
+    #[error("{}: {} is larger than a file may be here; give a smaller size or raise `ulimit -f`",
+            path.display(), Bytes(*needed))]
+    TooLarge {
+        /// The file asked for.
+        path: PathBuf,
+        /// Bytes asked for.
+        needed: u64,
+    },
+    /// Another process, or this one, has it open.
+    #[error("{}: is in use by {}; stop it or use another file", path.display(), Holder(*pid))]
+    Locked {
+        /// The file asked for.
+        path: PathBuf,
+        /// The process that holds the lock, if the system tells.
+        pid: Option<u32>,
+    },
+    /// A block device that is mounted, part of a RAID, or otherwise claimed.
+    #[error("{}: the block device is mounted or otherwise in use; unmount it, or use another",
+            path.display())]
+    InUse {
+        /// The device asked for.
+        path: PathBuf,
+    },
+    /// The engine could not start.
+    #[error("{}: cannot start the I/O engine: {source}; try the engine `auto` or `threads`",
+            path.display())]
+    Engine {
+        /// The path asked for.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Anything else that the system refuses.
+    #[error("{}: cannot {doing}: {source}", path.display())]
+    Io {
+        /// The path asked for.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A number of bytes for people.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1u64 << 60, "EiB"), (1 << 50, "PiB"), (1 << 40, "TiB"), (1 << 30, "GiB")];
+        let small = [(1u64 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.iter().chain(&small).find(|(size, _)| self.0 >= *size) {
+            Some((size, unit)) => {
+                write!(f, "{:.1} {unit} ({} bytes)", self.0 as f64 / *size as f64, self.0)
+            }
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+struct Holder(Option<u32>);
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(pid) if pid == std::process::id() => write!(f, "this process ({pid}) already"),
+            Some(pid) => write!(f, "process {pid}"),
+            None => write!(f, "another process"),
+        }
+    }
+}
+
+/// Opens a file or block device, making the file if need be.
+///
+/// # Errors
+/// See [`DeviceOpenError`].
+pub fn open(options: &OpenOptions) -> Result<Opened, DeviceOpenError> {
+    let path = options.path.as_path();
+    let mut warnings = Vec::new();
+    let target = acquire(options, &mut warnings)?;
+    let Target { mut undo, file, meta, created } = target;
+    let info = inspect(options, &file, &meta, &mut warnings)?;
+    let (device, refused) =
+        FileDevice::start(file, path.to_path_buf(), info, options.engine, options.queue_depth)
+            .map_err(|source| DeviceOpenError::Engine { path: path.to_path_buf(), source })?;
+    if cfg!(target_os = "linux")
+        && let Some(e) = refused
+    {
+        let text = format!("io_uring is not available ({e}), using threads: less I/O per second");
+        warnings.push(text);
+    }
+    if let Some(undo) = &mut undo {
+        undo.armed = false;
+    }
+    Ok(Opened { device: Arc::new(device), created, warnings })
+}
+
+/// An open and locked file with content.
+struct Target {
+    undo: Option<RemoveOnDrop>,
+    file: File,
+    meta: Metadata,
+    created: bool,
+}
+
+/// Removes a file made here, unless disarmed.
+struct RemoveOnDrop {
+    path: PathBuf,
+    meta: Metadata,
+    /// Holds the lock until the file is gone, so that nobody else starts to use it.
+    held: File,
+    armed: bool,
+}
+
+impl Drop for RemoveOnDrop {
+    fn drop(&mut self) {
+        let still_ours = || fs::metadata(&self.path).is_ok_and(|m| sys::same_file(&m, &self.meta));
+        // A device that failed to start has let go of the lock already: take it back first.
+        if self.armed && self.held.try_lock().is_ok() && still_ours() {
+            // On the way out with an error already; a file left behind is empty or all zeros.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn acquire(options: &OpenOptions, warnings: &mut Warnings) -> Result<Target, DeviceOpenError> {
+    let path = options.path.as_path();
+    let (begin, mut tries) = (Instant::now(), 0);
+    while tries < TRIES {
+        let attempt = match fs::metadata(path) {
+            Ok(meta) => open_existing(options, &meta, warnings),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => create(options, warnings),
+            Err(e) => Err(describe(path, "look at it", e)),
+        };
+        match attempt {
+            Ok(Some(target)) => return Ok(target),
+            // It appeared or vanished meanwhile: look again.
+            Ok(None) => tries += 1,
+            Err(e) if begin.elapsed() < GRACE && may_pass(&e) => thread::sleep(PAUSE),
+            Err(e) => return Err(e),
+        }
+    }
+    let source = io::Error::other("it keeps appearing and vanishing, or is a dangling link");
+    Err(DeviceOpenError::Io { path: path.to_path_buf(), doing: "open it", source })
+}
+
+/// True if a file may be in use only because the kernel is still clearing up after its last user:
+/// that is so for some milliseconds after the death of a process with an io_uring.
+fn may_pass(e: &DeviceOpenError) -> bool {
+    match e {
+        DeviceOpenError::Locked { pid, .. } => pid.is_none_or(|pid| !sys::is_alive(pid)),
+        DeviceOpenError::InUse { .. } => true,
+        _ => false,
+    }
+}
+
+type Warnings = Vec<String>;
+
+/// Makes a file. `None` if there is one now.
+fn create(
+    options: &OpenOptions,
+    warnings: &mut Warnings,
+) -> Result<Option<Target>, DeviceOpenError> {
+    let path = options.path.as_path();
+    let parent = parent_of(path);
+    if !parent.is_dir() {
+        let path = path.to_path_buf();
+        return Err(DeviceOpenError::ParentMissing { path, parent: parent.to_path_buf() });
+    }
+    let Some(bytes) = options.create_bytes else {
+        return Err(DeviceOpenError::NotFound { path: path.to_path_buf() });
+    };
+    let bytes = plan(path, bytes)?;
+    let mut how = fs::OpenOptions::new();
+    let file = match how.read(true).write(true).create_new(true).mode(0o600).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+        Err(e) => return Err(describe(path, "create it", e)),
+    };
+    lock(&file, path)?;
+    let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
+    let held = file.try_clone().map_err(|e| describe(path, "open it again", e))?;
+    let undo = RemoveOnDrop { path: path.to_path_buf(), meta, held, armed: true };
+    reserve(&file, path, bytes, warnings)?;
+    if let Err(e) = File::open(parent).and_then(|dir| dir.sync_all()) {
+        warnings.push(format!("{}: cannot sync the directory: {e}", parent.display()));
+    }
+    let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
+    Ok(Some(Target { undo: Some(undo), file, meta, created: true }))
+}
+
+/// Opens what is there. `None` if it is gone meanwhile.
+fn open_existing(
+    options: &OpenOptions,
+    seen: &Metadata,
+    warnings: &mut Warnings,
+) -> Result<Option<Target>, DeviceOpenError> {
+    let path = options.path.as_path();
+    let raw = seen.file_type().is_block_device();
+    if seen.is_dir() {
+        return Err(DeviceOpenError::IsDirectory { path: path.to_path_buf() });
+    }
+    if !raw && !seen.is_file() {
+        return Err(DeviceOpenError::NotStorage { path: path.to_path_buf() });
+    }
+    let mut how = fs::OpenOptions::new();
+    how.read(true).write(true).custom_flags(if raw { libc::O_EXCL } else { 0 });
+    let file = match how.open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if raw && e.raw_os_error() == Some(libc::EBUSY) => {
+            return Err(busy(path, seen));
+        }
+        Err(e) => return Err(describe(path, "open it", e)),
+    };
+    lock(&file, path)?;
+    let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
+    if !sys::same_file(&meta, seen) || meta.nlink() == 0 {
+        return Ok(None);
+    }
+    if raw || meta.len() > 0 {
+        if !raw && meta.blocks().saturating_mul(512) < meta.len() {
+            warnings.push(format!("{}: is sparse, its space is not reserved", path.display()));
+        }
+        return Ok(Some(Target { undo: None, file, meta, created: false }));
+    }
+    let bytes = plan(path, options.create_bytes.unwrap_or(0))?;
+    if let Err(e) = reserve(&file, path, bytes, warnings) {
+        // As it was; the error that matters is the one above.
+        let _ = file.set_len(0);
+        return Err(e);
+    }
+    let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
+    Ok(Some(Target { undo: None, file, meta, created: true }))
+}
+
+/// An exclusive open also fails when an other store has the device open.
+fn busy(path: &Path, seen: &Metadata) -> DeviceOpenError {
+    let path = path.to_path_buf();
+    match sys::lock_holder(seen) {
+        Some(pid) => DeviceOpenError::Locked { path, pid: Some(pid) },
+        None => DeviceOpenError::InUse { path },
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), DeviceOpenError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let pid = file.metadata().ok().and_then(|meta| sys::lock_holder(&meta));
+            Err(DeviceOpenError::Locked { path: path.to_path_buf(), pid })
+        }
+        Err(TryLockError::Error(e)) => Err(describe(path, "lock it", e)),
+    }
+}
+
+/// The size that a file will get, once it is clear that it can: before anything is touched, as
+/// filling a file system to the brim and failing then disturbs its other users.
+fn plan(path: &Path, bytes: u64) -> Result<u64, DeviceOpenError> {
+    let owned = || path.to_path_buf();
+    if bytes == 0 {
+        return Err(DeviceOpenError::SizeZero { path: owned() });
+    }
+    let most = sys::file_size_limit().unwrap_or(u64::MAX).min(i64::MAX as u64);
+    let needed = match bytes.checked_next_multiple_of(SIZE_ALIGN) {
+        Some(needed) if needed <= most => needed,
+        _ => return Err(DeviceOpenError::TooLarge { path: owned(), needed: bytes }),
+    };
+    let parent = parent_of(path);
+    let available = sys::free_bytes(parent).map_err(|e| describe(path, "ask for free space", e))?;
+    if needed > available {
+        return Err(DeviceOpenError::NoRoom { path: owned(), needed, available });
+    }
+    Ok(needed)
+}
+
+/// Gives an empty file its size and, if the file system can, its blocks.
+fn reserve(
+    file: &File,
+    path: &Path,
+    bytes: u64,
+    warnings: &mut Warnings,
+) -> Result<(), DeviceOpenError> {
+    let owned = || path.to_path_buf();
+    let refused = match sys::allocate(file, bytes) {
+        Ok(()) => None,
+        Err(e) if e.kind() == io::ErrorKind::Unsupported => {
+            warnings.push(format!(
+                "{}: the file system cannot reserve space; writes fail if it fills up",
+                path.display()
+            ));
+            file.set_len(bytes).err()
+        }
+        Err(e) => Some(e),
+    };
+    match refused {
+        None => file.sync_all().map_err(|e| describe(path, "sync it", e)),
+        Some(e) => Err(match e.kind() {
+            io::ErrorKind::StorageFull => {
+                let available = sys::free_bytes(parent_of(path)).unwrap_or(0).min(bytes - 1);
+                DeviceOpenError::NoRoom { path: owned(), needed: bytes, available }
+            }
+            io::ErrorKind::QuotaExceeded => DeviceOpenError::Quota { path: owned(), needed: bytes },
+            io::ErrorKind::FileTooLarge => {
+                DeviceOpenError::TooLarge { path: owned(), needed: bytes }
+            }
+            _ => describe(path, "reserve its space", e),
+        }),
+    }
+}
+
+/// Finds out size, alignment and nature, and turns the page cache off.
+fn inspect(
+    options: &OpenOptions,
+    file: &File,
+    meta: &Metadata,
+    warnings: &mut Warnings,
+) -> Result<DeviceInfo, DeviceOpenError> {
+    let path = options.path.as_path();
+    let raw = meta.file_type().is_block_device();
+    let size = if raw {
+        let mut end = file;
+        end.seek(SeekFrom::End(0)).map_err(|e| describe(path, "find its size", e))?
+    } else {
+        meta.len()
+    };
+    let direct = if options.direct { go_direct(file, raw, path, warnings) } else { None };
+    let block = direct.unwrap_or(1);
+    let size_bytes = size - size % u64::from(block);
+    if size_bytes == 0 {
+        return Err(DeviceOpenError::SizeZero { path: path.to_path_buf() });
+    }
+    Ok(DeviceInfo {
+        name: path.display().to_string(),
+        size_bytes,
+        block_bytes: block,
+        direct: direct.is_some(),
+        rotational: options.rotational.unwrap_or_else(|| sys::seeks(meta)),
+        engine: "threads",
+    })
+}
+
+/// Makes the descriptor bypass the page cache. The alignment that I/O then needs, or `None` and a
+/// warning.
+fn go_direct(file: &File, raw: bool, path: &Path, warnings: &mut Warnings) -> Option<u32> {
+    let told = sys::direct_align(file);
+    let block = match told {
+        _ if raw => sys::sector_bytes(file).unwrap_or(BLOCK_BYTES),
+        Some(align) => align,
+        None => BLOCK_BYTES,
+    };
+    let usable = block.is_power_of_two() && block <= BLOCK_BYTES;
+    if usable && sys::set_direct(file).is_ok() {
+        return Some(block.max(512));
+    }
+    warnings.push(format!(
+        "{}: no direct I/O (O_DIRECT) here, using the page cache: slower, and more memory",
+        path.display()
+    ));
+    None
+}
+
+/// Finds the right name for an error of the system.
+fn describe(path: &Path, doing: &'static str, source: io::Error) -> DeviceOpenError {
+    let owned = path.to_path_buf();
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => DeviceOpenError::Permission { path: owned },
+        io::ErrorKind::ReadOnlyFilesystem => DeviceOpenError::ReadOnly { path: owned },
+        io::ErrorKind::IsADirectory => DeviceOpenError::IsDirectory { path: owned },
+        io::ErrorKind::NotADirectory => {
+            let parent = parent_of(path).to_path_buf();
+            DeviceOpenError::ParentMissing { path: owned, parent }
+        }
+        _ => DeviceOpenError::Io { path: owned, doing, source },
+    }
+}

@@ -1,0 +1,324 @@
+//! What the device needs of the operating system beyond `std`, and its absence elsewhere.
+//!
+//! Owns: [`Mapping`], a shared mapping of a part of a file.
+//! Invariants: on targets other than Linux every feature here reports itself as missing, and its
+//! user falls back to plain buffered I/O.
+//! Threads: nothing here has state.
+
+use std::ffi::CString;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Bytes that an ordinary user may still allocate on the file system of `path`.
+pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let mut vfs = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path is a C string and the result has the right type.
+    if unsafe { libc::statvfs(name.as_ptr(), vfs.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it filled the structure.
+    let vfs = unsafe { vfs.assume_init() };
+    #[allow(clippy::unnecessary_cast, reason = "the field types differ between targets")]
+    Ok((vfs.f_bavail as u64).saturating_mul(vfs.f_frsize as u64))
+}
+
+/// The largest file this process may make (`ulimit -f`). Beyond it the kernel sends a signal that
+/// ends the process, so it has to be known before.
+pub(super) fn file_size_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the result has the right type.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// True if both descriptions are of the same file.
+pub(super) fn same_file(a: &Metadata, b: &Metadata) -> bool {
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// Opens the same file once more, with its own flags: buffered.
+pub(super) fn reopen(file: &File, path: &Path) -> io::Result<File> {
+    use std::os::fd::AsRawFd;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    if cfg!(target_os = "linux")
+        && let Ok(again) = options.open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    {
+        return Ok(again);
+    }
+    let again = options.open(path)?;
+    if same_file(&again.metadata()?, &file.metadata()?) {
+        return Ok(again);
+    }
+    Err(io::Error::other(format!("{} was replaced while it is in use", path.display())))
+}
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{
+    Mapping, allocate, direct_align, has_holes, is_alive, lock_holder, overwrites_in_place,
+    sector_bytes, seeks, set_direct,
+};
+
+#[cfg(not(target_os = "linux"))]
+pub(super) use other::{
+    Mapping, allocate, direct_align, has_holes, is_alive, lock_holder, overwrites_in_place,
+    sector_bytes, seeks, set_direct,
+};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs::{self, File, Metadata};
+    use std::io;
+    use std::mem::MaybeUninit;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    use std::path::PathBuf;
+    use std::ptr::{self, NonNull};
+
+    /// File systems known to overwrite allocated blocks in place (ext2/3/4, XFS, tmpfs).
+    const IN_PLACE: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+
+    fn check(result: libc::c_int) -> io::Result<()> {
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Reserves the blocks of the first `bytes` of a file and makes it that long.
+    pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+        let len = libc::off64_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        loop {
+            // SAFETY: a system call without pointers.
+            match check(unsafe { libc::fallocate64(file.as_raw_fd(), 0, 0, len) }) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Makes a descriptor bypass the page cache.
+    pub(crate) fn set_direct(file: &File) -> io::Result<()> {
+        let fd = file.as_raw_fd();
+        // SAFETY: system calls without pointers.
+        unsafe {
+            let flags = libc::fcntl(fd, libc::F_GETFL);
+            check(flags)?;
+            check(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_DIRECT))
+        }
+    }
+
+    /// The alignment that direct I/O needs, 0 if there is no direct I/O, `None` if the kernel does
+    /// not say (before 6.1).
+    pub(crate) fn direct_align(file: &File) -> Option<u32> {
+        let mut stat = MaybeUninit::<libc::statx>::zeroed();
+        // SAFETY: the path is an empty C string, the result has the right type.
+        let result = unsafe {
+            let (fd, flags) = (file.as_raw_fd(), libc::AT_EMPTY_PATH);
+            libc::statx(fd, c"".as_ptr(), flags, libc::STATX_DIOALIGN, stat.as_mut_ptr())
+        };
+        // SAFETY: the structure is plain integers and started as zeros.
+        let stat = unsafe { stat.assume_init() };
+        let told = result == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0;
+        told.then(|| match (stat.stx_dio_offset_align, stat.stx_dio_mem_align) {
+            (0, _) | (_, 0) => 0,
+            (offset, memory) => offset.max(memory),
+        })
+    }
+
+    /// Logical sector size of a block device.
+    pub(crate) fn sector_bytes(file: &File) -> io::Result<u32> {
+        let mut size: libc::c_int = 0;
+        // SAFETY: BLKSSZGET stores one int.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut size) })?;
+        u32::try_from(size).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Whether the disk under a file or block device has seeks, as far as that can be believed:
+    /// virtual disks say yes by default, and NVMe never has.
+    pub(crate) fn seeks(meta: &Metadata) -> bool {
+        let device = if meta.file_type().is_block_device() { meta.rdev() } else { meta.dev() };
+        let link = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+        let Ok(mut dir) = fs::canonicalize(link) else { return false };
+        if dir.join("partition").exists() {
+            dir.pop();
+        }
+        let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        if ["vd", "xvd", "nvme"].iter().any(|p| name.starts_with(p)) {
+            return false;
+        }
+        fs::read_to_string(dir.join("queue/rotational")).is_ok_and(|text| text.trim() == "1")
+    }
+
+    /// The process that holds the lock of a file, if the system tells.
+    pub(crate) fn lock_holder(meta: &Metadata) -> Option<u32> {
+        let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
+        let wanted = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+        let locks = fs::read_to_string(PathBuf::from("/proc/locks")).ok()?;
+        // 1: FLOCK  ADVISORY  WRITE 1234 fd:00:56789 0 EOF
+        locks.lines().find_map(|line| {
+            let mut words = line.split_whitespace().skip_while(|w| *w != "FLOCK").skip(3);
+            let pid = words.next()?.parse().ok()?;
+            (words.next()? == wanted && pid > 0).then_some(pid)
+        })
+    }
+
+    /// False if a process has ended, whether or not its parent knows.
+    pub(crate) fn is_alive(pid: u32) -> bool {
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+        // 1234 (name, which may have spaces and parentheses) S ...
+        let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+        !matches!(state, Some('Z' | 'X'))
+    }
+
+    /// True if a range of a file is not wholly written: it has holes, or blocks that are reserved
+    /// and not written yet.
+    pub(crate) fn has_holes(file: &File, offset: u64, len: u64) -> io::Result<bool> {
+        if !file.metadata()?.is_file() {
+            return Ok(false);
+        }
+        let from = libc::off64_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: a system call without pointers. The position it moves is not used by anybody.
+        let hole = unsafe { libc::lseek64(file.as_raw_fd(), from, libc::SEEK_HOLE) };
+        // If it cannot be told, assume the worst.
+        Ok(u64::try_from(hole).map_or(true, |hole| hole < offset + len))
+    }
+
+    /// True if storing to a mapping of allocated blocks cannot run out of room.
+    pub(crate) fn overwrites_in_place(file: &File) -> bool {
+        if file.metadata().is_ok_and(|m| m.file_type().is_block_device()) {
+            return true;
+        }
+        let mut fs = MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: the result has the right type.
+        if unsafe { libc::fstatfs(file.as_raw_fd(), fs.as_mut_ptr()) } != 0 {
+            return false;
+        }
+        // SAFETY: the call succeeded, so it filled the structure.
+        let fs = unsafe { fs.assume_init() };
+        #[allow(clippy::unnecessary_cast, reason = "the field type differs between targets")]
+        IN_PLACE.contains(&(fs.f_type as u64 & 0xffff_ffff))
+    }
+
+    /// A shared, resident, locked mapping of a part of a file.
+    pub(crate) struct Mapping {
+        base: NonNull<u8>,
+        len: usize,
+    }
+
+    // SAFETY: the memory belongs to the process, not to a thread; no reference to it is ever made,
+    // and stores from several threads go to disjoint ranges (see `journal.rs`).
+    unsafe impl Send for Mapping {}
+    // SAFETY: as above.
+    unsafe impl Sync for Mapping {}
+
+    impl Mapping {
+        /// Maps and locks; `None` if the system refuses either.
+        pub(crate) fn new(file: &File, offset: u64, len: u64) -> Option<Mapping> {
+            let bytes = usize::try_from(len).ok()?;
+            let at = libc::off64_t::try_from(offset).ok()?;
+            // SAFETY: a system call without pointers.
+            let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+            if page == 0 || !offset.is_multiple_of(page) || !len.is_multiple_of(page) {
+                // A larger page would reach into neighbouring blocks.
+                return None;
+            }
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+            // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
+            let base = unsafe {
+                libc::mmap64(ptr::null_mut(), bytes, access, flags, file.as_raw_fd(), at)
+            };
+            if base == libc::MAP_FAILED {
+                return None;
+            }
+            let map = Mapping { base: NonNull::new(base.cast())?, len: bytes };
+            // SAFETY: exactly the range just mapped.
+            (unsafe { libc::mlock(base, bytes) } == 0).then_some(map)
+        }
+
+        /// Copies bytes in. Concurrent stores go to disjoint ranges.
+        pub(crate) fn store(&self, offset: u64, bytes: &[u8]) {
+            let at = usize::try_from(offset).unwrap_or(usize::MAX);
+            assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "in range");
+            // SAFETY: the range was checked to lie within the mapping, which lives as long as
+            // `self`, is resident, and never overlaps a Rust object such as `bytes`. Nobody reads
+            // it through a pointer, and concurrent stores are disjoint.
+            unsafe {
+                let to = self.base.as_ptr().add(at);
+                ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            }
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: the range mapped by `new`, which nobody refers to any more. It cannot fail
+            // for such a range.
+            unsafe {
+                libc::munmap(self.base.as_ptr().cast(), self.len);
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod other {
+    use std::fs::{File, Metadata};
+    use std::io;
+
+    fn missing<T>() -> io::Result<T> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn allocate(_: &File, _: u64) -> io::Result<()> {
+        missing()
+    }
+
+    pub(crate) fn set_direct(_: &File) -> io::Result<()> {
+        missing()
+    }
+
+    pub(crate) fn direct_align(_: &File) -> Option<u32> {
+        Some(0)
+    }
+
+    pub(crate) fn sector_bytes(_: &File) -> io::Result<u32> {
+        missing()
+    }
+
+    pub(crate) fn seeks(_: &Metadata) -> bool {
+        false
+    }
+
+    pub(crate) fn lock_holder(_: &Metadata) -> Option<u32> {
+        None
+    }
+
+    pub(crate) fn is_alive(_: u32) -> bool {
+        true
+    }
+
+    pub(crate) fn has_holes(_: &File, _: u64, _: u64) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub(crate) fn overwrites_in_place(_: &File) -> bool {
+        false
+    }
+
+    /// Never made.
+    pub(crate) enum Mapping {}
+
+    impl Mapping {
+        pub(crate) fn new(_: &File, _: u64, _: u64) -> Option<Mapping> {
+            None
+        }
+
+        pub(crate) fn store(&self, _: u64, _: &[u8]) {
+            match *self {}
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The portable engine: a pool of threads, each moving one request at a time with pread and pwrite.
+//!
+//! Owns: the waiting requests and the threads.
+//! Invariants: no more than `limits.depth` requests are at the device, and no more than
+//! `limits.writes` of them write; every request taken from the queue is completed by the thread
+//! that took it; on drop all requests, also those submitted by `done` closures meanwhile, complete.
+//! Threads: any thread submits; `done` runs on a pool thread, without any lock held.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use super::IoOp;
+use super::file::{
+    AbortOnPanic, Core, Engine, Limits, Request, mark_engine_thread, nanos, transfer,
+};
+use super::queue::IoQueue;
+
+/// Threads of one device, unless its queue depth is smaller.
+const THREADS: u32 = 16;
+
+/// The pool.
+pub(super) struct ThreadPool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    core: Arc<Core>,
+    limits: Limits,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+struct State {
+    queue: IoQueue<Request>,
+    idle: u32,
+    writing: u32,
+    stop: bool,
+}
+
+impl ThreadPool {
+    /// Starts the threads.
+    pub(super) fn start(core: Arc<Core>, limits: Limits) -> io::Result<ThreadPool> {
+        let queue = IoQueue::new(limits.rotational);
+        let state = Mutex::new(State { queue, idle: 0, writing: 0, stop: false });
+        let count = limits.depth.min(THREADS);
+        // With fewer threads than slots the threads are the slots.
+        let limits =
+            Limits { depth: count, writes: limits.writes.min((count * 3).div_ceil(4)), ..limits };
+        let shared = Arc::new(Shared { core, limits, state, work: Condvar::new() });
+        let mut pool = ThreadPool { shared, threads: Vec::new() };
+        for n in 0..count {
+            let shared = Arc::clone(&pool.shared);
+            let builder = thread::Builder::new().name(format!("damelo-io-{n}"));
+            pool.threads.push(builder.spawn(move || shared.work())?);
+        }
+        Ok(pool)
+    }
+}
+
+impl Engine for ThreadPool {
+    fn submit(&self, request: Request) {
+        let mut state = self.shared.lock();
+        let (op, offset, total) = (request.io.op, request.io.offset, request.total);
+        state.queue.push(op, offset, total, request);
+        let wake = state.idle > 0;
+        drop(state);
+        if wake {
+            self.shared.work.notify_one();
+        }
+    }
+
+    unsafe fn register_memory(&self, _base: *mut u8, _len: usize) -> bool {
+        false
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.work.notify_all();
+        let me = thread::current().id();
+        for handle in self.threads.drain(..) {
+            // A `done` closure that drops the last reference runs on a pool thread, which cannot
+            // wait for itself; it ends after the drop, like the others it does not wait for.
+            if handle.thread().id() != me {
+                // An engine thread that panics aborts the process, so there is no error to see.
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while holding the lock, and a panic on a pool thread aborts.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let _bomb = AbortOnPanic;
+        mark_engine_thread();
+        let mut iovecs = Vec::new();
+        while let Some(request) = self.next() {
+            let writes = request.io.op == IoOp::Write;
+            let (done, result) = self.run(request, &mut iovecs);
+            if writes {
+                // Before `done`, which may wait for whatever it likes. This thread looks at the
+                // queue next, but only after `done`: let an idle one use the slot meanwhile.
+                let mut state = self.lock();
+                state.writing -= 1;
+                if state.idle > 0 && !state.queue.is_empty() {
+                    self.work.notify_one();
+                }
+            }
+            done(result);
+        }
+        // Others may wait for a write slot that has no more use.
+        self.work.notify_all();
+    }
+
+    /// Waits for a request; `None` when there will be no more.
+    fn next(&self) -> Option<Request> {
+        let mut state = self.lock();
+        loop {
+            let may_write = state.writing < self.limits.writes;
+            if let Some(request) = state.queue.pop(may_write) {
+                state.writing += u32::from(request.io.op == IoOp::Write);
+                return Some(request);
+            }
+            if state.stop && state.queue.is_empty() {
+                return None;
+            }
+            state.idle += 1;
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+
+    fn run(&self, request: Request, iovecs: &mut Vec<libc::iovec>) -> (Done, io::Result<()>) {
+        let Request { io, total, queued } = request;
+        let started = Instant::now();
+        self.core.counters.started(nanos(queued, started));
+        let result = transfer(&self.core, io.op, io.offset, &io.bufs, total, iovecs);
+        let spent = nanos(started, Instant::now());
+        self.core.counters.finished(io.op, total, spent, result.is_ok());
+        (io.done, result)
+    }
+}
+
+type Done = Box<dyn FnOnce(io::Result<()>) + Send>;

@@ -1,0 +1,517 @@
+//! The Linux engine: one io_uring, driven by one thread.
+//!
+//! Owns: the waiting requests, the ring with its registered file and buffers, and the ring thread.
+//! Invariants: a request sits in exactly one of the queue, a slot (the kernel has it) or a call of
+//! `done`; at most `limits.depth` slots are in use, `limits.writes` of them by writes; the ring is
+//! dropped only when the kernel holds no request. One read of the eventfd is always in flight.
+//! Threads: any thread submits. The ring thread sleeps in the kernel, waiting for a completion; a
+//! submitter wakes it through the eventfd only if `sleeping` says so. `sleeping` is set under the
+//! lock together with the last look at the queue, so that no submission is missed, and cleared by
+//! the first of waker and wakened. `done` runs on the ring thread, without any lock held: a closure
+//! that takes long holds up the device.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::file::{
+    AbortOnPanic, Core, Engine, Limits, Request, advance, fill_iovecs, mark_engine_thread, nanos,
+    on_engine_thread,
+};
+use super::queue::IoQueue;
+use super::{IoBuf, IoOp};
+
+/// `user_data` of the read of the eventfd; all others are slot numbers.
+const WAKE: u64 = u64::MAX;
+
+/// Largest piece of memory that the kernel registers at once.
+const PIECE_BYTES: usize = 1 << 30;
+
+/// Pieces that can be registered on one device.
+const PIECES_MAX: u32 = 4096;
+
+/// Completions dealt with before new requests are started. Devices often complete in bursts: all
+/// that was queued is done, and nothing is left to do until more comes. Dealing with the whole burst
+/// first would leave the device idle all that time.
+const REAP_BATCH: usize = 4;
+
+/// Times in a row that the kernel may ask for one transfer to be tried again.
+const RETRIES_MAX: u32 = 1000;
+
+/// The engine's handle, on the side of the submitters.
+pub(super) struct UringEngine {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    sleeping: AtomicBool,
+    wake: File,
+}
+
+struct State {
+    queue: IoQueue<Request>,
+    register: Vec<Register>,
+    stop: bool,
+}
+
+/// A call of `register_memory` on its way to the ring thread.
+struct Register {
+    base: usize,
+    len: usize,
+    answer: mpsc::SyncSender<bool>,
+}
+
+impl UringEngine {
+    /// Sets up the ring and starts its thread.
+    pub(super) fn start(core: Arc<Core>, limits: Limits) -> io::Result<UringEngine> {
+        let queue = IoQueue::new(limits.rotational);
+        let state = Mutex::new(State { queue, register: Vec::new(), stop: false });
+        let sleeping = AtomicBool::new(false);
+        let shared = Arc::new(Shared { state, sleeping, wake: eventfd()? });
+        let (ready, is_ready) = mpsc::sync_channel(1);
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("damelo-ring".into()).spawn(move || {
+            // The ring belongs to the thread that creates it (SINGLE_ISSUER).
+            match Driver::new(core, theirs, limits) {
+                Ok(mut driver) => {
+                    let _ = ready.send(Ok(()));
+                    driver.run();
+                }
+                Err(e) => {
+                    let _ = ready.send(Err(e));
+                }
+            }
+        })?;
+        match is_ready.recv() {
+            Ok(Ok(())) => Ok(UringEngine { shared, thread: Some(thread) }),
+            Ok(Err(e)) => Err(e),
+            Err(_) => Err(io::Error::other("the io_uring thread died while it started")),
+        }
+    }
+}
+
+impl Engine for UringEngine {
+    fn submit(&self, request: Request) {
+        let mut state = self.shared.lock();
+        let (op, offset, total) = (request.io.op, request.io.offset, request.total);
+        state.queue.push(op, offset, total, request);
+        // Still under the lock: either the ring thread sees the request when it takes the lock
+        // next, or it has set `sleeping` before.
+        let wake = self.shared.sleeping.load(Ordering::Relaxed)
+            && self.shared.sleeping.swap(false, Ordering::Relaxed);
+        drop(state);
+        if wake {
+            self.shared.wake();
+        }
+    }
+
+    unsafe fn register_memory(&self, base: *mut u8, len: usize) -> bool {
+        if len == 0 || base.is_null() || on_engine_thread() {
+            return false;
+        }
+        let (answer, is_done) = mpsc::sync_channel(1);
+        self.shared.lock().register.push(Register { base: base as usize, len, answer });
+        self.shared.wake();
+        is_done.recv().unwrap_or(false)
+    }
+}
+
+impl Drop for UringEngine {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.wake();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            // If the ring thread panics the process aborts, so there is no error to see.
+            let _ = thread.join();
+        }
+        // Otherwise a `done` closure dropped the last reference: the ring thread cannot wait for
+        // itself, and ends once everything has drained.
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while holding the lock, and a panic on the ring thread aborts.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        // Fails only when the counter is full, and then the ring thread has been woken anyway.
+        let _ = (&self.wake).write_all(&1u64.to_ne_bytes());
+    }
+}
+
+/// A place for one request that the kernel has.
+#[derive(Default)]
+struct Slot {
+    request: Option<Request>,
+    iovecs: Vec<libc::iovec>,
+    progress: u64,
+    retries: u32,
+    started: Option<Instant>,
+}
+
+/// A registered piece of memory.
+#[derive(Clone, Copy)]
+struct Piece {
+    base: usize,
+    len: usize,
+    index: u16,
+}
+
+/// The ring thread's state. Field order matters: the ring goes before the memory it uses.
+struct Driver {
+    ring: IoUring,
+    core: Arc<Core>,
+    shared: Arc<Shared>,
+    limits: Limits,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    writing: u32,
+    /// Slots to be given to the kernel (again).
+    start: Vec<u32>,
+    /// Completions being dealt with.
+    completed: Vec<(u64, i32)>,
+    pieces: Vec<Piece>,
+    /// None until the first registration.
+    next_piece: Option<u32>,
+    wake_count: Box<u64>,
+    wake_armed: bool,
+}
+
+impl Driver {
+    fn new(core: Arc<Core>, shared: Arc<Shared>, limits: Limits) -> io::Result<Driver> {
+        // One entry more for the eventfd, so that a round always fits.
+        let ring = build_ring((limits.depth + 1).next_power_of_two())?;
+        ring.submitter().register_files(&[core.file.as_raw_fd(), shared.wake.as_raw_fd()])?;
+        probe(&ring)?;
+        let mut driver = Driver {
+            ring,
+            core,
+            shared,
+            limits,
+            slots: (0..limits.depth).map(|_| Slot::default()).collect(),
+            free: (0..limits.depth).rev().collect(),
+            writing: 0,
+            start: Vec::with_capacity(limits.depth as usize),
+            completed: Vec::with_capacity(REAP_BATCH),
+            pieces: Vec::new(),
+            next_piece: None,
+            wake_count: Box::new(0),
+            wake_armed: false,
+        };
+        driver.arm_wake();
+        Ok(driver)
+    }
+
+    fn run(&mut self) {
+        let _bomb = AbortOnPanic;
+        mark_engine_thread();
+        while !self.fetch() {
+            self.start_all();
+            self.enter();
+            self.reap();
+        }
+        self.disarm_wake();
+        // Dropping the ring lets go of the file as well, but later. It cannot fail with a file
+        // registered, and if it did, that is what is left.
+        let _ = self.ring.submitter().unregister_files();
+    }
+
+    /// Takes what may start from the queue into slots, and goes to sleep as far as submitters are
+    /// concerned if there is room for more. True when the engine was told to stop and is empty.
+    fn fetch(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let now = Instant::now();
+        while let Some(slot) = self.free.last().copied() {
+            let Some(request) = state.queue.pop(self.writing < self.limits.writes) else { break };
+            self.free.pop();
+            self.writing += u32::from(request.io.op == IoOp::Write);
+            self.core.counters.started(nanos(request.queued, now));
+            let place = &mut self.slots[slot as usize];
+            place.progress = 0;
+            place.retries = 0;
+            place.started = Some(now);
+            place.request = Some(request);
+            self.start.push(slot);
+        }
+        let idle = self.free.len() == self.slots.len();
+        let finished = state.stop && idle && state.queue.is_empty();
+        let register = std::mem::take(&mut state.register);
+        // Without room a submission changes nothing: then only completions wake.
+        self.shared.sleeping.store(!self.free.is_empty(), Ordering::Relaxed);
+        drop(state);
+        for r in register {
+            let ok = self.register(r.base, r.len);
+            // The asker waits for this, so the channel is open.
+            let _ = r.answer.send(ok);
+        }
+        finished
+    }
+
+    fn start_all(&mut self) {
+        while let Some(slot) = self.start.pop() {
+            let entry = self.entry(slot);
+            self.push(&entry);
+        }
+        if !self.wake_armed {
+            self.arm_wake();
+        }
+    }
+
+    /// Builds the ring entry for the part of a request that is not done yet.
+    fn entry(&mut self, slot: u32) -> squeue::Entry {
+        let place = &mut self.slots[slot as usize];
+        let Some(request) = &place.request else {
+            unreachable!("a slot in the start list has a request");
+        };
+        let file = types::Fixed(0);
+        let at = request.io.offset + place.progress;
+        let op = request.io.op;
+        let entry = if let [one] = request.io.bufs.as_slice() {
+            single(op, one, place.progress, at, &self.pieces)
+        } else {
+            fill_iovecs(&request.io.bufs, place.progress, &mut place.iovecs);
+            // At most IOV_MAX, so it fits. The vector stays untouched until the completion.
+            let (iov, count) = (place.iovecs.as_ptr(), place.iovecs.len() as u32);
+            match op {
+                IoOp::Read => opcode::Readv::new(file, iov, count).offset(at).build(),
+                IoOp::Write => opcode::Writev::new(file, iov, count).offset(at).build(),
+            }
+        };
+        entry.user_data(u64::from(slot))
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        loop {
+            // SAFETY: the memory in the entry is that of a request in a slot, of the slot's iovecs,
+            // or of `wake_count`; all stay in place until the completion has been seen.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return;
+            }
+            // The ring is as large as all that may be in it, so this does not come up; if it does,
+            // handing over what is there makes room.
+            check_enter(self.ring.submit());
+        }
+    }
+
+    fn arm_wake(&mut self) {
+        let to = ptr::from_mut(&mut *self.wake_count).cast::<u8>();
+        let entry = opcode::Read::new(types::Fixed(1), to, 8).build().user_data(WAKE);
+        self.push(&entry);
+        self.wake_armed = true;
+    }
+
+    /// Lets the last read of the eventfd complete, so that the kernel has no pointer of ours.
+    fn disarm_wake(&mut self) {
+        while self.wake_armed {
+            self.shared.wake();
+            self.enter();
+            self.reap();
+        }
+    }
+
+    /// Hands over all new entries and, if no completion is there yet, waits for one; in at most one
+    /// system call.
+    fn enter(&mut self) {
+        if self.ring.completion().is_empty() {
+            check_enter(self.ring.submit_and_wait(1));
+        } else if !self.ring.submission().is_empty() {
+            check_enter(self.ring.submit());
+        }
+        self.shared.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Deals with some of the completions; the others follow once new requests have been started.
+    fn reap(&mut self) {
+        let mut completed = std::mem::take(&mut self.completed);
+        let some = self.ring.completion().take(REAP_BATCH);
+        completed.extend(some.map(|c| (c.user_data(), c.result())));
+        let now = Instant::now();
+        for (id, result) in completed.drain(..) {
+            if id == WAKE {
+                self.wake_armed = false;
+            } else {
+                // All other ids are slot numbers, which are u32.
+                self.progress(id as u32, result, now);
+            }
+        }
+        self.completed = completed;
+    }
+
+    /// Deals with one completion: the request is done, or goes on with what is missing.
+    fn progress(&mut self, slot: u32, result: i32, now: Instant) {
+        let place = &mut self.slots[slot as usize];
+        let Some(request) = &place.request else {
+            unreachable!("the kernel completed a slot that is not in use");
+        };
+        let outcome = match u64::try_from(result) {
+            Ok(moved) => {
+                let op = request.io.op;
+                match advance(op, moved, &mut place.progress, request.total, self.core.block) {
+                    Ok(false) => None,
+                    Ok(true) => Some(Ok(())),
+                    Err(e) => Some(Err(e)),
+                }
+            }
+            Err(_) => {
+                place.retries += 1;
+                let again = matches!(-result, libc::EINTR | libc::EAGAIN);
+                let error = || Err(io::Error::from_raw_os_error(-result));
+                if again && place.retries < RETRIES_MAX { None } else { Some(error()) }
+            }
+        };
+        match outcome {
+            None => self.start.push(slot),
+            Some(result) => self.finish(slot, result, now),
+        }
+    }
+
+    fn finish(&mut self, slot: u32, result: io::Result<()>, now: Instant) {
+        let place = &mut self.slots[slot as usize];
+        let spent = place.started.map_or(0, |started| nanos(started, now));
+        let Some(Request { io, total, .. }) = place.request.take() else { return };
+        self.free.push(slot);
+        self.writing -= u32::from(io.op == IoOp::Write);
+        self.core.counters.finished(io.op, total, spent, result.is_ok());
+        (io.done)(result);
+    }
+
+    /// Registers memory in pieces; all of it or nothing.
+    fn register(&mut self, base: usize, len: usize) -> bool {
+        if base.checked_add(len).is_none() {
+            return false;
+        }
+        let first = match self.next_piece {
+            Some(next) => next,
+            None if self.ring.submitter().register_buffers_sparse(PIECES_MAX).is_ok() => 0,
+            None => return false,
+        };
+        self.next_piece = Some(first);
+        let pieces: Vec<libc::iovec> = (0..len)
+            .step_by(PIECE_BYTES)
+            .map(|at| piece(base + at, PIECE_BYTES.min(len - at)))
+            .collect();
+        let fits = u32::try_from(pieces.len()).ok().filter(|n| *n <= PIECES_MAX - first);
+        let Some(count) = fits else { return false };
+        for (n, one) in (first..).zip(&pieces) {
+            // SAFETY: the caller of `register_memory` keeps the memory mapped until the device is
+            // gone; the kernel pins its pages.
+            let update = unsafe {
+                self.ring.submitter().register_buffers_update(n, std::slice::from_ref(one), None)
+            };
+            if update.is_err() {
+                self.unregister(first, n);
+                return false;
+            }
+        }
+        for (n, one) in (first..).zip(&pieces) {
+            // Indices are below PIECES_MAX, so they fit.
+            let index = n as u16;
+            self.pieces.push(Piece { base: one.iov_base as usize, len: one.iov_len, index });
+        }
+        self.next_piece = Some(first + count);
+        true
+    }
+
+    fn unregister(&mut self, first: u32, end: u32) {
+        let none = piece(0, 0);
+        for n in first..end {
+            // SAFETY: an empty entry refers to no memory. If it fails, the piece stays pinned but
+            // is not used.
+            let _ = unsafe {
+                self.ring.submitter().register_buffers_update(n, std::slice::from_ref(&none), None)
+            };
+        }
+    }
+}
+
+fn piece(base: usize, len: usize) -> libc::iovec {
+    libc::iovec { iov_base: ptr::without_provenance_mut(base), iov_len: len }
+}
+
+/// The entry for a request with one buffer.
+fn single(op: IoOp, buf: &IoBuf, skip: u64, at: u64, pieces: &[Piece]) -> squeue::Entry {
+    let file = types::Fixed(0);
+    // `skip` is less than the length of the buffer; the kernel moves at most 2 GiB at once, and
+    // the rest is another round.
+    let start = buf.as_ptr().wrapping_add(skip as usize);
+    let len = (buf.len() - skip as usize).min(PIECE_BYTES);
+    let address = start as usize;
+    let inside = |p: &&Piece| address >= p.base && address - p.base <= p.len.saturating_sub(len);
+    let fixed = pieces.iter().find(|p| inside(p) && p.len >= len).map(|p| p.index);
+    let len = len as u32;
+    match (op, fixed) {
+        (IoOp::Read, Some(index)) => {
+            opcode::ReadFixed::new(file, start, len, index).offset(at).build()
+        }
+        (IoOp::Read, None) => opcode::Read::new(file, start, len).offset(at).build(),
+        (IoOp::Write, Some(index)) => {
+            opcode::WriteFixed::new(file, start, len, index).offset(at).build()
+        }
+        (IoOp::Write, None) => opcode::Write::new(file, start, len).offset(at).build(),
+    }
+}
+
+/// A ring as cheap as this kernel can make it.
+fn build_ring(entries: u32) -> io::Result<IoUring> {
+    let mut best = IoUring::builder();
+    best.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
+    // Kernels before 6.1 refuse flags that they do not know.
+    best.build(entries).or_else(|e| match e.raw_os_error() {
+        Some(libc::EINVAL) => IoUring::new(entries),
+        _ => Err(e),
+    })
+}
+
+/// Refuses kernels (before 5.6) that lack the operations used here.
+fn probe(ring: &IoUring) -> io::Result<()> {
+    let mut known = io_uring::Probe::new();
+    ring.submitter().register_probe(&mut known)?;
+    let needed = [
+        opcode::Read::CODE,
+        opcode::Write::CODE,
+        opcode::Readv::CODE,
+        opcode::Writev::CODE,
+        opcode::ReadFixed::CODE,
+        opcode::WriteFixed::CODE,
+    ];
+    match needed.iter().all(|code| known.is_supported(*code)) {
+        true => Ok(()),
+        false => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is too old"))
+        }
+    }
+}
+
+/// Passes over the passing troubles of entering the ring; with any other the process cannot go on,
+/// because the kernel has memory of requests that could never be completed.
+fn check_enter(result: io::Result<usize>) {
+    let Err(e) = result else { return };
+    if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)) {
+        eprintln!("damelo: io_uring_enter failed: {e}: abort");
+        std::process::abort();
+    }
+}
+
+fn eventfd() -> io::Result<File> {
+    // SAFETY: a system call without pointers; the descriptor it returns is new and ours.
+    unsafe {
+        match libc::eventfd(0, libc::EFD_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(File::from_raw_fd(fd)),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Which objects stay when the ring comes round to their segment. Pure decisions on counts.
+//!
+//! A count is the index's two-bit frequency: how often the object was asked for since it was written
+//! or last looked at, as far as it was seen (reads from disk, and one for each stay in memory with a
+//! hit).
+
+use crate::config::{Config, DiskPolicyKind};
+
+/// What is known of an object whose segment is about to be reused.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    pub(crate) freq: u8,
+    pub(crate) loved: bool,
+    pub(crate) hated: bool,
+}
+
+/// Decides what is kept; stateless.
+pub(crate) trait DiskPolicy: Send + Sync {
+    /// Worth keeping; the greater the more. `None` lets it go. `mean_percent` is the segment's mean
+    /// count in hundredths.
+    fn worth(&self, candidate: Candidate, mean_percent: u32) -> Option<u8>;
+
+    /// Count that a kept object starts its next turn with.
+    fn next_freq(&self, freq: u8, mean_percent: u32) -> u8;
+}
+
+/// Maltzahn 1999 §5.2: replacement goes round in a cycle and skips what was popular. Counts stop at
+/// C_max; when their mean passes A_max all are halved, so that old popularity fades.
+struct Fbc {
+    count_max: u8,
+    average_max_percent: u32,
+}
+
+impl DiskPolicy for Fbc {
+    fn worth(&self, c: Candidate, _mean_percent: u32) -> Option<u8> {
+        let count = c.freq.min(self.count_max) + u8::from(c.loved);
+        (count > 0 && !c.hated).then_some(count)
+    }
+
+    fn next_freq(&self, freq: u8, mean_percent: u32) -> u8 {
+        let freq = freq.min(self.count_max);
+        if mean_percent > self.average_max_percent { freq / 2 } else { freq.saturating_sub(1) }
+    }
+}
+
+/// UCFS 2002 §2.4.9: the least used go, counts are halved each turn.
+struct LfuAging;
+
+impl DiskPolicy for LfuAging {
+    fn worth(&self, c: Candidate, mean_percent: u32) -> Option<u8> {
+        let above = u32::from(c.freq) * 100 >= mean_percent.max(1);
+        (c.freq > 0 && above && !c.hated).then_some(c.freq)
+    }
+
+    fn next_freq(&self, freq: u8, _mean_percent: u32) -> u8 {
+        freq / 2
+    }
+}
+
+/// Any use in this turn keeps an object for one more.
+struct Lru;
+
+impl DiskPolicy for Lru {
+    fn worth(&self, c: Candidate, _mean_percent: u32) -> Option<u8> {
+        (c.freq > 0 && !c.hated).then_some(1)
+    }
+
+    fn next_freq(&self, _freq: u8, _mean_percent: u32) -> u8 {
+        0
+    }
+}
+
+struct Fifo;
+
+impl DiskPolicy for Fifo {
+    fn worth(&self, _c: Candidate, _mean_percent: u32) -> Option<u8> {
+        None
+    }
+
+    fn next_freq(&self, _freq: u8, _mean_percent: u32) -> u8 {
+        0
+    }
+}
+
+pub(crate) fn disk_policy(config: &Config) -> Box<dyn DiskPolicy> {
+    match config.disk_policy {
+        DiskPolicyKind::Fbc => Box::new(Fbc {
+            count_max: config.fbc_count_max,
+            average_max_percent: config.fbc_average_max_percent,
+        }),
+        DiskPolicyKind::LfuAging => Box::new(LfuAging),
+        DiskPolicyKind::Lru => Box::new(Lru),
+        DiskPolicyKind::Fifo => Box::new(Fifo),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ByteSize;
+
+    fn policy(kind: DiskPolicyKind) -> Box<dyn DiskPolicy> {
+        let mut config = Config::new("x", ByteSize::new(0));
+        config.disk_policy = kind;
+        disk_policy(&config)
+    }
+
+    #[test]
+    fn used_objects_stay_and_unused_ones_go() {
+        let used = Candidate { freq: 2, loved: false, hated: false };
+        let unused = Candidate { freq: 0, ..used };
+        let hated = Candidate { hated: true, ..used };
+        for kind in [DiskPolicyKind::Fbc, DiskPolicyKind::LfuAging, DiskPolicyKind::Lru] {
+            let policy = policy(kind);
+            assert!(policy.worth(used, 100).is_some(), "{kind:?}");
+            assert!(policy.worth(unused, 100).is_none(), "{kind:?}");
+            assert!(policy.worth(hated, 100).is_none(), "{kind:?}");
+        }
+        assert!(policy(DiskPolicyKind::Fifo).worth(used, 0).is_none());
+    }
+
+    #[test]
+    fn fbc_caps_counts_and_fades_them() {
+        let fbc = policy(DiskPolicyKind::Fbc);
+        assert_eq!(fbc.next_freq(3, 50), 2);
+        assert_eq!(fbc.next_freq(3, 150), 1);
+    }
+}

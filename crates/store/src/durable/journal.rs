@@ -1,0 +1,218 @@
+//! The journal: deletes and purge marks that must survive a crash until a checkpoint covers them.
+//!
+//! Two halves, used in turn; each life of a half has an epoch. A half is overwritten only after a
+//! checkpoint that was begun after its last record is complete, and its first record names that
+//! checkpoint's generation, so that recovery knows when it may not trust older segments.
+//! Threads: any; appends are serialised by a mutex, held for a memory copy (and, at `synced`, not
+//! while the device syncs).
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::config::Durability;
+use crate::device::JournalArea;
+use crate::format::{JournalOp, JournalRecord, StoreNonce};
+use crate::memory::pool::lock;
+
+/// Longest wait for a checkpoint to free the other half.
+const TURN_WAIT: Duration = Duration::from_secs(10);
+
+struct State {
+    epoch: u32,
+    offset: u64,
+    /// Everything up to this epoch is covered by the checkpoint of that generation.
+    covered_epoch: u32,
+    covered_generation: u64,
+}
+
+pub(crate) struct Journal {
+    area: Option<Box<dyn JournalArea>>,
+    half_bytes: u64,
+    nonce: StoreNonce,
+    durability: Durability,
+    state: Mutex<State>,
+    covered: Condvar,
+    /// The current half took over recently: a checkpoint is wanted.
+    wants_checkpoint: AtomicBool,
+}
+
+/// What a crashed store's journal says.
+pub(crate) struct JournalContents {
+    pub(crate) records: Vec<JournalRecord>,
+    /// Newest epoch seen.
+    pub(crate) epoch: u32,
+    /// Where the newest half ends.
+    pub(crate) end: u64,
+    /// Objects older than `seq` may be trusted only with a checkpoint of at least `generation`.
+    pub(crate) requires: Option<Requires>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requires {
+    pub(crate) generation: u64,
+    pub(crate) seq: u64,
+}
+
+impl Journal {
+    pub(crate) fn new(
+        area: Option<Box<dyn JournalArea>>,
+        bytes: u64,
+        nonce: StoreNonce,
+        durability: Durability,
+        contents: &JournalContents,
+    ) -> Journal {
+        let state = State {
+            epoch: contents.epoch,
+            offset: contents.end,
+            covered_epoch: contents.epoch.saturating_sub(2),
+            covered_generation: contents.requires.map_or(0, |r| r.generation),
+        };
+        Journal {
+            area,
+            half_bytes: bytes / 2,
+            nonce,
+            durability,
+            state: Mutex::new(state),
+            covered: Condvar::new(),
+            wants_checkpoint: AtomicBool::new(contents.epoch > 1),
+        }
+    }
+
+    /// Writes one record. When it returns the record is as durable as configured.
+    pub(crate) fn append(&self, op: JournalOp, seq: u64) -> io::Result<()> {
+        let Some(area) = &self.area else { return Ok(()) };
+        if self.durability == Durability::None {
+            return Ok(());
+        }
+        let mut state = lock(&self.state);
+        let mut bytes = Vec::with_capacity(32);
+        let record = JournalRecord { op, epoch: state.epoch, seq };
+        encode(&record, self.nonce, &mut bytes)?;
+        if state.offset + bytes.len() as u64 > self.half_bytes {
+            state = self.turn(state, area.as_ref(), seq)?;
+            bytes.clear();
+            encode(&JournalRecord { epoch: state.epoch, ..record }, self.nonce, &mut bytes)?;
+        }
+        area.write(self.half_start(state.epoch) + state.offset, &bytes)?;
+        state.offset += bytes.len() as u64;
+        drop(state);
+        if self.durability == Durability::Synced {
+            area.sync()?;
+        }
+        Ok(())
+    }
+
+    fn half_start(&self, epoch: u32) -> u64 {
+        u64::from(epoch % 2) * self.half_bytes
+    }
+
+    /// Goes over to the other half, once a checkpoint covers what is there.
+    fn turn<'a>(
+        &'a self,
+        mut state: std::sync::MutexGuard<'a, State>,
+        area: &dyn JournalArea,
+        seq: u64,
+    ) -> io::Result<std::sync::MutexGuard<'a, State>> {
+        let mut waited = Duration::ZERO;
+        let full = |state: &State| state.offset > self.half_bytes / 2;
+        while full(&state) && state.epoch > 1 && state.covered_epoch + 1 < state.epoch {
+            if waited >= TURN_WAIT {
+                return Err(io::Error::other("journal full: no checkpoint could be written"));
+            }
+            self.wants_checkpoint.store(true, Ordering::Relaxed);
+            let nap = Duration::from_millis(20);
+            let (guard, _) =
+                self.covered.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            waited += nap;
+        }
+        if full(&state) || state.epoch == 0 {
+            state.epoch += 1;
+            state.offset = 0;
+            let first = JournalRecord {
+                op: JournalOp::Epoch { generation: state.covered_generation },
+                epoch: state.epoch,
+                seq,
+            };
+            let mut bytes = Vec::with_capacity(32);
+            encode(&first, self.nonce, &mut bytes)?;
+            area.write(self.half_start(state.epoch), &bytes)?;
+            state.offset = bytes.len() as u64;
+            self.wants_checkpoint.store(true, Ordering::Relaxed);
+        }
+        Ok(state)
+    }
+
+    /// True once after each turn: the caller should write a checkpoint soon.
+    pub(crate) fn take_wants_checkpoint(&self) -> bool {
+        self.wants_checkpoint.swap(false, Ordering::Relaxed)
+    }
+
+    /// Epoch that a checkpoint begun now will cover all earlier ones of.
+    pub(crate) fn checkpoint_begins(&self) -> u32 {
+        lock(&self.state).epoch
+    }
+
+    /// A checkpoint begun at `epoch` is complete and durable.
+    pub(crate) fn checkpoint_done(&self, epoch: u32, generation: u64) {
+        let mut state = lock(&self.state);
+        state.covered_epoch = state.covered_epoch.max(epoch.saturating_sub(1));
+        state.covered_generation = state.covered_generation.max(generation);
+        drop(state);
+        self.covered.notify_all();
+    }
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.area.as_ref().map_or(Ok(()), |area| area.sync())
+    }
+}
+
+fn encode(record: &JournalRecord, nonce: StoreNonce, out: &mut Vec<u8>) -> io::Result<()> {
+    record.encode_into(nonce, out).map_err(io::Error::other)
+}
+
+/// Reads what an earlier life left. Damage ends a half; it never invents a record.
+pub(crate) fn read_journal(
+    area: &dyn JournalArea,
+    bytes: u64,
+    nonce: StoreNonce,
+) -> io::Result<JournalContents> {
+    let all = area.read_all()?;
+    let half = (bytes / 2) as usize;
+    let mut halves: Vec<(u32, u64, Vec<JournalRecord>)> = Vec::new();
+    for number in 0..2_u32 {
+        let start = number as usize * half;
+        let Some(slice) = all.get(start..start + half) else { continue };
+        let mut walk = crate::format::JournalWalk::half(slice, nonce);
+        let records: Vec<JournalRecord> = walk.by_ref().collect();
+        let end = walk.offset() as u64;
+        if let Some(first) = records.first()
+            && first.epoch % 2 == number
+        {
+            halves.push((first.epoch, end, records));
+        }
+    }
+    halves.sort_by_key(|(epoch, _, _)| *epoch);
+    // Only consecutive epochs belong together; a gap means that the older half is a leftover.
+    if halves.len() == 2 && halves[0].0 + 1 != halves[1].0 {
+        halves.remove(0);
+    }
+    let (epoch, end) = halves.last().map_or((0, half as u64), |(epoch, end, _)| (*epoch, *end));
+    let requires = requirement(&halves);
+    let records = halves.into_iter().flat_map(|(_, _, records)| records).collect();
+    Ok(JournalContents { records, epoch, end, requires })
+}
+
+/// What was overwritten is covered by the newest half's checkpoint; with it missing, nothing older
+/// than the oldest half that survives can be trusted.
+fn requirement(halves: &[(u32, u64, Vec<JournalRecord>)]) -> Option<Requires> {
+    let generation_of = |records: &[JournalRecord]| match records.first()?.op {
+        JournalOp::Epoch { generation } => Some(generation),
+        _ => None,
+    };
+    let generation = generation_of(&halves.last()?.2)?;
+    let seq = halves.first()?.2.first()?.seq;
+    (generation > 0).then_some(Requires { generation, seq })
+}

@@ -1,0 +1,168 @@
+//! Purge marks: "everything of this group (or prefix, or at all) older than this is dead".
+//!
+//! Setting a mark is O(1); it is applied when an object is read or rewritten. The epoch counts
+//! marks, so that an object that was checked once is checked again only after a new mark.
+//! Threads: any.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use crate::format::{JournalOp, JournalRecord, MARKS_MAX};
+
+/// Longest prefix of a prefix purge, in bytes.
+pub(crate) const PREFIX_MAX: usize = 8192;
+/// Most prefix marks, since each is compared on the first read of an object after a purge.
+const PREFIX_MARKS_MAX: usize = 1024;
+const GROUP_MARKS_MAX: usize = MARKS_MAX as usize / 2;
+
+#[derive(Debug, Default, Clone)]
+struct State {
+    all_before: u64,
+    groups: HashMap<u64, u64>,
+    prefixes: Vec<(Vec<u8>, u64)>,
+}
+
+#[derive(Default)]
+pub(crate) struct Marks {
+    epoch: AtomicU32,
+    state: RwLock<State>,
+}
+
+impl Marks {
+    /// Number of marks ever set, wrapping; zero means none.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// True if an object is dead by a mark.
+    pub(crate) fn kills(&self, group: u64, key: &[u8], seq: u64) -> bool {
+        if self.epoch() == 0 {
+            return false;
+        }
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        seq < state.all_before
+            || state.groups.get(&group).is_some_and(|before| seq < *before)
+            || state
+                .prefixes
+                .iter()
+                .any(|(prefix, before)| seq < *before && key.starts_with(prefix))
+    }
+
+    /// Sets the mark of a purge; a delete of one key is no mark and is ignored.
+    pub(crate) fn apply(&self, op: &JournalOp, seq: u64) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        match op {
+            JournalOp::PurgeAll => {
+                state.all_before = state.all_before.max(seq);
+                let floor = state.all_before;
+                state.groups.retain(|_, before| *before > floor);
+                state.prefixes.retain(|(_, before)| *before > floor);
+            }
+            JournalOp::PurgeGroup { group } => {
+                let before = state.groups.entry(*group).or_default();
+                *before = seq.max(*before);
+                fold_groups(&mut state);
+            }
+            JournalOp::PurgePrefix { prefix } => add_prefix(&mut state, prefix, seq),
+            JournalOp::DeleteKey { .. } | JournalOp::Epoch { .. } => return,
+        }
+        drop(state);
+        // Never zero again, not even when it wraps: zero means "no mark".
+        if self.epoch.fetch_add(1, Ordering::Release) == u32::MAX {
+            self.epoch.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Forgets marks that no object on disk or in memory can be older than.
+    pub(crate) fn prune(&self, oldest_seq: u64) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.groups.retain(|_, before| *before > oldest_seq);
+        state.prefixes.retain(|(_, before)| *before > oldest_seq);
+    }
+
+    /// All marks as journal records, for a checkpoint.
+    pub(crate) fn records(&self) -> Vec<JournalRecord> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let record = |op, seq| JournalRecord { op, epoch: 0, seq };
+        let mut records = Vec::new();
+        if state.all_before > 0 {
+            records.push(record(JournalOp::PurgeAll, state.all_before));
+        }
+        records.extend(
+            state
+                .groups
+                .iter()
+                .map(|(group, seq)| record(JournalOp::PurgeGroup { group: *group }, *seq)),
+        );
+        records.extend(
+            state.prefixes.iter().map(|(prefix, seq)| {
+                record(JournalOp::PurgePrefix { prefix: prefix.clone() }, *seq)
+            }),
+        );
+        records
+    }
+}
+
+fn add_prefix(state: &mut State, prefix: &[u8], seq: u64) {
+    // A longer prefix is implied by a shorter, newer one.
+    state.prefixes.retain(|(old, before)| !(old.starts_with(prefix) && *before <= seq));
+    state.prefixes.push((prefix.to_vec(), seq));
+    if state.prefixes.len() > PREFIX_MARKS_MAX {
+        // Forgetting more than was asked is allowed, forgetting a purge is not: the oldest quarter
+        // becomes one mark on everything that old.
+        state.prefixes.sort_by_key(|(_, before)| *before);
+        let folded: Vec<_> = state.prefixes.drain(..PREFIX_MARKS_MAX / 4).collect();
+        state.all_before = folded.iter().map(|(_, b)| *b).max().unwrap_or(0).max(state.all_before);
+    }
+}
+
+fn fold_groups(state: &mut State) {
+    if state.groups.len() <= GROUP_MARKS_MAX {
+        return;
+    }
+    let mut seqs: Vec<u64> = state.groups.values().copied().collect();
+    seqs.sort_unstable();
+    let floor = seqs[GROUP_MARKS_MAX / 4];
+    state.all_before = state.all_before.max(floor);
+    state.groups.retain(|_, before| *before > floor);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_kill_what_is_older_and_survive_a_round_trip() {
+        let marks = Marks::default();
+        assert!(!marks.kills(1, b"a/b", 5));
+        marks.apply(&JournalOp::PurgeGroup { group: 1 }, 10);
+        marks.apply(&JournalOp::PurgePrefix { prefix: b"a/".to_vec() }, 20);
+        for m in [&marks, &{
+            let copy = Marks::default();
+            marks.records().iter().for_each(|r| copy.apply(&r.op, r.seq));
+            copy
+        }] {
+            assert!(m.kills(1, b"x", 9) && !m.kills(1, b"x", 10) && !m.kills(2, b"x", 9));
+            assert!(m.kills(2, b"a/b", 19) && !m.kills(2, b"a/b", 20));
+        }
+        marks.apply(&JournalOp::PurgeAll, 30);
+        assert!(marks.kills(9, b"z", 29) && !marks.kills(1, b"a/b", 30));
+    }
+
+    #[test]
+    fn too_many_marks_forget_more_never_less() {
+        let marks = Marks::default();
+        for seq in 1..=(PREFIX_MARKS_MAX as u64 + 1) {
+            marks.apply(
+                &JournalOp::PurgePrefix { prefix: format!("p{seq}/").into_bytes() },
+                seq * 10,
+            );
+        }
+        for seq in 1..=(PREFIX_MARKS_MAX as u64 + 1) {
+            assert!(marks.kills(0, format!("p{seq}/x").as_bytes(), seq * 10 - 1), "{seq}");
+        }
+        assert!(!marks.kills(0, b"other", u64::MAX));
+    }
+}

@@ -1,0 +1,416 @@
+//! How a store comes back: journal first, then the newest checkpoint, then what was written since.
+//!
+//! Invariants: nothing deleted or purged is served at any moment, since the journal is read before
+//! the store opens and consulted until it has been applied; the order of several versions of a key
+//! is that of their sequence numbers. Threads: one recovery thread; readers are served meanwhile.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use super::checkpoint::{self, Found};
+use super::journal::{JournalContents, Requires};
+use crate::engine::Engine;
+use crate::format::{
+    BLOCK_BYTES, JournalOp, PAGE_HEADER_BYTES, PageHeader, RecordHeader, RecordKind, RecordWalk,
+    SegmentFooter, SummaryEntry, UNIT_BYTES, decode_summary,
+};
+use crate::memory::pool::lock;
+use crate::space::{AlignedBuf, SegmentId};
+use crate::stats::add;
+use crate::write::reclaim::read_footer;
+
+/// How far recovery has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecoveryProgress {
+    /// Everything that survived is being served.
+    pub done: bool,
+    /// Segments whose contents must be looked at.
+    pub segments_total: u64,
+    /// Of these, those that have been.
+    pub segments_loaded: u64,
+    /// Objects found so far.
+    pub objects_loaded: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct RecoveryState {
+    total: AtomicU64,
+    loaded: AtomicU64,
+    objects: AtomicU64,
+    done: AtomicBool,
+    ring_known: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl RecoveryState {
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn progress(&self) -> RecoveryProgress {
+        RecoveryProgress {
+            done: self.is_done(),
+            segments_total: self.total.load(Ordering::Relaxed),
+            segments_loaded: self.loaded.load(Ordering::Relaxed),
+            objects_loaded: self.objects.load(Ordering::Relaxed),
+        }
+    }
+
+    fn set_ring_known(&self) {
+        *lock(&self.ring_known) = true;
+        self.changed.notify_all();
+    }
+
+    /// The flusher waits here: before this nobody knows which segments are free.
+    pub(crate) fn wait_ring_known(&self) {
+        let mut known = lock(&self.ring_known);
+        while !*known {
+            known = self.changed.wait(known).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn finish(&self) {
+        self.done.store(true, Ordering::Release);
+        drop(lock(&self.ring_known));
+        self.changed.notify_all();
+    }
+
+    /// As `wait_done`, for so long at most.
+    pub(crate) fn wait_done_for(&self, most: std::time::Duration) {
+        let known = lock(&self.ring_known);
+        let pending = |_: &mut bool| !self.is_done();
+        drop(self.changed.wait_timeout_while(known, most, pending));
+    }
+
+    pub(crate) fn wait_done(&self) {
+        let mut known = lock(&self.ring_known);
+        while !self.is_done() {
+            known = self.changed.wait(known).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// What the recovery thread works from, found before the store is handed out.
+pub(crate) struct Plan {
+    found: Option<Found>,
+}
+
+impl Engine {
+    pub(crate) fn recovery_kills(&self, hash: u64, seq: u64) -> bool {
+        let deletes = self.journal_deletes.read().unwrap_or_else(PoisonError::into_inner);
+        deletes.get(&hash).is_some_and(|before| seq < *before)
+    }
+
+    /// Applies journal and checkpoint tables; after this the store may be used.
+    pub(crate) fn prepare_recovery(&self, contents: &JournalContents) -> Plan {
+        let found = checkpoint::find(self);
+        let mut next_seq = 1;
+        if let Some(found) = &found {
+            next_seq = found.header.seq_next;
+            self.checkpoints.raise(found.header.generation);
+            found.tables.marks.iter().for_each(|mark| self.marks.apply(&mark.op, mark.seq));
+        }
+        let since = next_seq;
+        let mut deletes: HashMap<u64, u64> = HashMap::new();
+        for record in &contents.records {
+            next_seq = next_seq.max(record.seq + 1);
+            if let JournalOp::DeleteKey { hash } = record.op {
+                if record.seq >= since {
+                    let before = deletes.entry(hash).or_default();
+                    *before = record.seq.max(*before);
+                }
+            } else {
+                self.marks.apply(&record.op, record.seq);
+            }
+        }
+        self.distrust_if_needed(contents.requires, found.as_ref());
+        *self.journal_deletes.write().unwrap_or_else(PoisonError::into_inner) = deletes;
+        self.next_seq.fetch_max(next_seq, Ordering::AcqRel);
+        Plan { found }
+    }
+
+    /// Deletes were dropped from the journal because a checkpoint covered them. Without that
+    /// checkpoint, what is older than the journal may have been deleted: it is forgotten.
+    fn distrust_if_needed(&self, requires: Option<Requires>, found: Option<&Found>) {
+        let Some(requires) = requires else { return };
+        let generation = found.map_or(0, |f| f.header.generation);
+        if generation < requires.generation {
+            self.marks.apply(&JournalOp::PurgeAll, requires.seq);
+        }
+    }
+
+    /// The recovery thread.
+    pub(crate) fn recover(self: &Arc<Engine>, plan: Plan) {
+        let clean = plan.found.as_ref().is_some_and(|f| f.header.clean);
+        let seqs = match &plan.found {
+            Some(found) if clean => found.tables.segment_seqs.clone(),
+            _ => self.find_segments(),
+        };
+        if let Some(found) = plan.found.as_ref().filter(|_| clean)
+            && checkpoint::clear_clean(self, found).is_err()
+        {
+            // After a crash the old tables would be trusted for what is written from now on, so nothing
+            // may be: the volume is out of service.
+            self.space.volumes[0].take_out();
+            add(&self.counters.checkpoint_errors, 1);
+        }
+        self.ring.restore(&seqs, &self.space, self.ring_next(plan.found.as_ref()));
+        let whole = plan.found.as_ref().is_none_or(|found| {
+            let same = |segment: SegmentId| {
+                let then = found.tables.segment_seqs[segment.0 as usize];
+                then != 0 && then == seqs[segment.0 as usize]
+            };
+            let (loaded, whole) = checkpoint::load_shards(self, found, same);
+            self.recovery.objects.fetch_add(loaded, Ordering::Relaxed);
+            whole
+        });
+        self.apply_deletes();
+        // The flusher may start: the ring is known, and what it reuses is replayed or dropped.
+        let from = match &plan.found {
+            Some(found) if whole => found.header.ring_seq,
+            _ => 0,
+        };
+        let mut order: Vec<(u64, u32)> = seqs
+            .iter()
+            .enumerate()
+            .filter(|(_, seq)| **seq != 0)
+            .map(|(id, seq)| (*seq, id as u32))
+            .collect();
+        order.sort_unstable();
+        let replay: Vec<_> = order.iter().copied().filter(|(seq, _)| *seq >= from).collect();
+        self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
+        for (seq, id) in &replay {
+            if self.is_closed() {
+                break;
+            }
+            self.replay(SegmentId(*id), *seq);
+            self.recovery.loaded.fetch_add(1, Ordering::Relaxed);
+        }
+        self.recovery.set_ring_known();
+        self.counters.recovered_objects.store(self.index.len(), Ordering::Relaxed);
+        self.recovery.finish();
+        for (seq, id) in order.iter().filter(|(seq, _)| *seq < from) {
+            if self.is_closed() {
+                break;
+            }
+            self.learn_groups(SegmentId(*id), *seq);
+        }
+    }
+
+    fn ring_next(&self, found: Option<&Found>) -> u64 {
+        found.map_or(1, |f| f.tables.segment_seqs.iter().copied().max().unwrap_or(0) + 1)
+    }
+
+    /// Which life each segment is in, by its footer; where there is none, by its first record.
+    fn find_segments(&self) -> Vec<u64> {
+        let mut seqs = vec![0; self.space.segments as usize];
+        let next = AtomicU64::new(0);
+        let slots: Vec<AtomicU64> = seqs.iter().map(|_| AtomicU64::new(0)).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..8.min(seqs.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let id = next.fetch_add(1, Ordering::Relaxed) as usize;
+                        let Some(slot) = slots.get(id) else { break };
+                        let segment = SegmentId(id as u32);
+                        let seq = match read_footer(self, segment) {
+                            Ok(Some(footer)) => footer.segment_seq,
+                            Ok(None) => self.open_segment_seq(segment).unwrap_or(0),
+                            Err(_) => 0,
+                        };
+                        slot.store(seq, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        for (seq, slot) in seqs.iter_mut().zip(&slots) {
+            *seq = slot.load(Ordering::Relaxed);
+        }
+        seqs
+    }
+
+    /// The life of a segment without a footer: its first page carries it.
+    fn open_segment_seq(&self, segment: SegmentId) -> Option<u64> {
+        let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
+        self.space.read(segment, 0, &mut block).ok()?;
+        let page =
+            PageHeader::decode(&block, self.space.nonce, self.space.page_bytes as u32).ok()?;
+        Some(page.segment_seq)
+    }
+
+    /// Puts a segment's objects into the index, unless dead or already known.
+    fn replay(&self, segment: SegmentId, seq: u64) {
+        let Some(entries) = segment_entries(self, segment) else { return };
+        let mut oldest = u64::MAX;
+        let mut newest = 0;
+        for entry in &entries {
+            oldest = oldest.min(entry.seq);
+            newest = newest.max(entry.seq);
+            let is_object = matches!(
+                entry.kind,
+                Some(RecordKind::Object | RecordKind::Manifest | RecordKind::Patch)
+            );
+            let location = self.space.location(segment, u64::from(entry.offset_units) * UNIT_BYTES);
+            if !is_object
+                || self.recovery_kills(entry.hash, entry.seq)
+                || self.marks.kills(entry.group, &[], entry.seq)
+                || self.index.contains_at(entry.hash, location)
+                || self.is_older_elsewhere(entry)
+            {
+                continue;
+            }
+            self.index_insert(entry.hash, location, Engine::class_of(entry));
+            self.recovery.objects.fetch_add(1, Ordering::Relaxed);
+        }
+        self.next_seq.fetch_max(newest + 1, Ordering::AcqRel);
+        self.ring.note_oldest(segment, oldest);
+        self.note_groups(segment, seq, &entries);
+    }
+
+    /// A page record and an extent of the same key are ordered by their sequence numbers, which
+    /// takes a look at the other one; records of one kind are ordered by place.
+    fn is_older_elsewhere(&self, entry: &SummaryEntry) -> bool {
+        let page_units = self.page_record_max() / UNIT_BYTES;
+        let is_extent = u64::from(entry.stored_units) > page_units;
+        self.index.candidates(entry.hash).iter().any(|other| {
+            let crosses = (other.length_class.units() > page_units) != is_extent;
+            crosses
+                && self
+                    .header_at(other.location)
+                    .is_some_and(|h| h.hash == entry.hash && h.seq > entry.seq)
+        })
+    }
+
+    fn header_at(&self, location: crate::index::Location) -> Option<RecordHeader> {
+        let (segment, start, len) = self.blocks_of(location, 64);
+        let mut buf = AlignedBuf::zeroed(len as usize);
+        self.space.read(segment, start, &mut buf).ok()?;
+        let (_, offset) = self.space.split(location);
+        RecordHeader::decode(buf.get((offset - start) as usize..)?, self.space.nonce).ok()
+    }
+
+    fn learn_groups(&self, segment: SegmentId, seq: u64) {
+        if self.ring.seq(segment) != seq {
+            return;
+        }
+        if let Some(entries) = segment_entries(self, segment)
+            && self.ring.seq(segment) == seq
+        {
+            self.ring.note_oldest(segment, entries.iter().map(|e| e.seq).min().unwrap_or(u64::MAX));
+            self.note_groups(segment, seq, &entries);
+        }
+    }
+
+    fn note_groups(&self, segment: SegmentId, seq: u64, entries: &[SummaryEntry]) {
+        let mut last = None;
+        for entry in entries {
+            if u64::from(entry.stored_units) * UNIT_BYTES > self.page_record_max() {
+                continue;
+            }
+            let page = u64::from(entry.offset_units) * UNIT_BYTES / self.space.page_bytes;
+            if last == Some((page, entry.group)) {
+                continue;
+            }
+            last = Some((page, entry.group));
+            if self.page_groups.get(segment, page).is_none() {
+                self.page_groups.set(segment, page, entry.group);
+            }
+            self.groups.entry(entry.group).note_page(segment.0, seq, page as u32);
+        }
+    }
+
+    /// Deletes found in the journal take effect on what the checkpoint brought.
+    fn apply_deletes(&self) {
+        let deletes = self.journal_deletes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for hash in deletes.keys() {
+            self.index.remove_all(*hash, |location| self.ring.age(&self.space, location));
+        }
+    }
+}
+
+/// What a segment holds: by its summary if it has one, else by walking it.
+pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
+    add(&engine.counters.maintenance_reads, 1);
+    match read_footer(engine, segment) {
+        Ok(Some(footer)) => {
+            read_summary(engine, segment, &footer).or_else(|| walk_segment(engine, segment))
+        }
+        Ok(None) => walk_segment(engine, segment),
+        Err(_) => None,
+    }
+}
+
+fn read_summary(
+    engine: &Engine,
+    segment: SegmentId,
+    footer: &SegmentFooter,
+) -> Option<Vec<SummaryEntry>> {
+    let start = footer.summary_block();
+    let end = engine.space.segment_bytes - BLOCK_BYTES;
+    let mut buf = AlignedBuf::zeroed((end - start) as usize);
+    add(&engine.counters.maintenance_reads, 1);
+    engine.space.read(segment, start, &mut buf).ok()?;
+    let skip = (u64::from(footer.summary_offset) - start) as usize;
+    decode_summary(buf.get(skip..)?, footer).ok()
+}
+
+/// Finds the records of a segment that was still open when the store stopped.
+pub(crate) fn walk_segment(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
+    let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
+    add(&engine.counters.maintenance_reads, 1);
+    engine.space.read(segment, 0, &mut image).ok()?;
+    Some(walk_image(engine, &image))
+}
+
+fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
+    let page_bytes = engine.space.page_bytes as usize;
+    let nonce = engine.space.nonce;
+    let mut entries = Vec::new();
+    let Ok(first) = PageHeader::decode(image, nonce, page_bytes as u32) else {
+        return entries;
+    };
+    if first.record_count == 0 {
+        walk_extents(engine, image, first.primary_group, &mut entries);
+        return entries;
+    }
+    for (index, page) in image.chunks_exact(page_bytes).enumerate() {
+        let Ok(header) = PageHeader::decode(page, nonce, page_bytes as u32) else { continue };
+        if header.segment_seq != first.segment_seq {
+            continue;
+        }
+        let end = header.used_bytes.min(page_bytes as u32);
+        let walk = RecordWalk::new(page, PAGE_HEADER_BYTES as u32, end, nonce);
+        for (offset, record) in walk.map_while(Result::ok) {
+            let at = index * page_bytes + offset as usize;
+            entries.push(entry_of(at, &record));
+        }
+    }
+    entries
+}
+
+/// Extents follow each other at block boundaries. What is older than `floor` is of a former life.
+fn walk_extents(engine: &Engine, image: &[u8], floor: u64, entries: &mut Vec<SummaryEntry>) {
+    let mut at = BLOCK_BYTES as usize;
+    while let Some(rest) = image.get(at..) {
+        let Ok(record) = RecordHeader::decode(rest, engine.space.nonce) else { break };
+        let stored = record.stored_bytes();
+        if record.seq < floor || stored > rest.len() as u64 {
+            break;
+        }
+        entries.push(entry_of(at, &record));
+        at += stored.next_multiple_of(BLOCK_BYTES) as usize;
+    }
+}
+
+fn entry_of(at: usize, record: &RecordHeader) -> SummaryEntry {
+    SummaryEntry {
+        hash: record.hash,
+        group: record.group,
+        seq: record.seq,
+        offset_units: (at as u64 / UNIT_BYTES) as u32,
+        stored_units: (record.stored_bytes() / UNIT_BYTES) as u32,
+        kind: Some(record.kind),
+    }
+}

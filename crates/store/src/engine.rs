@@ -1,0 +1,183 @@
+//! The engine: every part of an open store, and the few things that belong to all of them.
+//!
+//! `Store` is a handle on this; the flusher, the keeper (checkpoints, recovery) and the workers are
+//! its threads. Invariants across parts: an object is in the resident table, in the index, or gone;
+//! sequence numbers are unique and grow with time.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::config::{Config, WhenMemoryFull};
+use crate::durable::checkpoint::CheckpointState;
+use crate::durable::journal::Journal;
+use crate::durable::marks::Marks;
+use crate::durable::recovery::RecoveryState;
+use crate::format::JournalOp;
+use crate::group::{GROUP_BYTES, Groups};
+use crate::index::Index;
+use crate::memory::cache::Cache;
+use crate::memory::policy::Hint;
+use crate::memory::pool::{Run, lock};
+use crate::page_groups::PageGroups;
+use crate::read::flight::Flights;
+use crate::read::page_choice::ReadCosts;
+use crate::ring::Ring;
+use crate::space::Space;
+use crate::stats::{Counters, Stats, add};
+use crate::types::Clock;
+use crate::workers::Workers;
+use crate::write::nursery::Nursery;
+use crate::{disk_policy::DiskPolicy, write::create::AdmissionState};
+
+pub(crate) struct Engine {
+    pub(crate) config: Config,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) index: Arc<Index>,
+    pub(crate) cache: Cache,
+    pub(crate) ring: Ring,
+    pub(crate) nursery: Nursery,
+    pub(crate) groups: Groups,
+    pub(crate) page_groups: PageGroups,
+    pub(crate) marks: Marks,
+    pub(crate) journal: Journal,
+    pub(crate) counters: Counters,
+    pub(crate) flights: Flights,
+    pub(crate) costs: ReadCosts,
+    pub(crate) disk_policy: Box<dyn DiskPolicy>,
+    pub(crate) admission: AdmissionState,
+    pub(crate) recovery: RecoveryState,
+    pub(crate) checkpoints: CheckpointState,
+    pub(crate) workers: Workers,
+    pub(crate) hash_seed: u64,
+    pub(crate) next_seq: AtomicU64,
+    /// Deletes found in the journal, consulted until recovery has applied them.
+    pub(crate) journal_deletes: RwLock<HashMap<u64, u64>>,
+    /// Held shared while an object moves on with a new sequence number, exclusively by purges.
+    pub(crate) purge_lock: RwLock<()>,
+    pub(crate) writes_in_flight: Mutex<usize>,
+    pub(crate) writes_done: Condvar,
+    pub(crate) keeper_stopped: Mutex<bool>,
+    pub(crate) keeper_wake: Condvar,
+    pub(crate) closed: AtomicBool,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) created: bool,
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+impl Engine {
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        // Zero would look like "no hash" in a summary.
+        twox_hash::XxHash3_64::oneshot_with_seed(self.hash_seed, key).max(1)
+    }
+
+    pub(crate) fn new_seq(&self) -> u64 {
+        self.next_seq.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Records below this size go into pages.
+    pub(crate) fn page_record_max(&self) -> u64 {
+        self.space.page_bytes / 2
+    }
+
+    /// Largest record that is kept in memory, or read, in one piece.
+    pub(crate) fn piece_max(&self) -> u64 {
+        let memory = self.cache.pool.frames() as u64 * self.space.page_bytes;
+        (memory / 8).max(2 * self.space.page_bytes)
+    }
+
+    /// Largest record that is written as one extent.
+    pub(crate) fn extent_max(&self) -> u64 {
+        self.piece_max().min(self.space.segment_bytes / 4)
+    }
+
+    pub(crate) fn frames_for(&self, bytes: u64) -> usize {
+        bytes.div_ceil(self.space.page_bytes) as usize
+    }
+
+    /// Takes memory, waiting for readers as configured. `None`: refused.
+    pub(crate) fn take_waiting(&self, frames: usize, requester: Hint) -> Option<Run> {
+        let mut waited = Duration::ZERO;
+        loop {
+            if let Some(run) = self.cache.take(frames, requester) {
+                return Some(run);
+            }
+            let refuse =
+                self.config.when_memory_full == WhenMemoryFull::Refuse && self.nursery.bytes() == 0;
+            if refuse || waited >= self.config.memory_wait || self.is_closed() {
+                return None;
+            }
+            let nap = Duration::from_millis(5);
+            if self.nursery.bytes() > 0 {
+                self.nursery.request_flush();
+            }
+            self.cache.pool.wait_freed(nap);
+            waited += nap;
+        }
+    }
+
+    /// Writes a delete or purge to the journal; a failure is counted and reported.
+    pub(crate) fn journal_append(&self, op: JournalOp, seq: u64) -> std::io::Result<()> {
+        add(&self.counters.journal_records, 1);
+        self.journal.append(op, seq).inspect_err(|_| add(&self.counters.journal_errors, 1))
+    }
+
+    /// Regular small duties of the flusher while it has nothing to write.
+    pub(crate) fn tick(&self) {
+        let tables = self.groups.tracked() * GROUP_BYTES;
+        self.cache.charge_tables(tables);
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = self.counters.snapshot();
+        self.cache.resident.for_each_shard(|shard| {
+            stats.hits_memory += shard.hits;
+            stats.hit_bytes += shard.hit_bytes;
+            stats.prefetch_hits += shard.prefetch_hits;
+            stats.resident_objects += shard.map.len() as u64;
+        });
+        let counters = &self.cache.counters;
+        stats.evicted_memory = counters.evicted_objects.load(Ordering::Relaxed);
+        stats.prefetch_wasted = counters.prefetch_wasted.load(Ordering::Relaxed);
+        stats.index_objects = self.index.len();
+        stats.index_slots = self.index.slots();
+        stats.index_bytes = self.index.memory_bytes();
+        let page = self.space.page_bytes;
+        stats.memory_used_bytes = self.cache.pool.used() as u64 * page;
+        stats.memory_bytes = self.config.memory.bytes();
+        stats.nursery_bytes = self.nursery.bytes();
+        stats.groups_tracked = self.groups.tracked() as u64;
+        stats.segments = u64::from(self.ring.segments());
+        stats.segments_free = self.ring.free_count() as u64;
+        stats.volumes_out = self.space.volumes.iter().filter(|v| v.is_out()).count() as u64;
+        stats.queue_frames = self.cache.queue_frames().map(|frames| frames as u64);
+        stats.devices = self.space.volumes.iter().map(|v| v.device.stats()).collect();
+        let progress = self.recovery.progress();
+        stats.recovery_segments_loaded = progress.segments_loaded;
+        stats.recovery_segments_total = progress.segments_total;
+        stats
+    }
+
+    /// Ends the keeper thread.
+    pub(crate) fn keeper_stop(&self) {
+        *lock(&self.keeper_stopped) = true;
+        self.keeper_wake.notify_all();
+    }
+
+    /// Sleeps; true once the keeper should end.
+    pub(crate) fn keeper_sleep(&self, nap: Duration) -> bool {
+        let stopped = lock(&self.keeper_stopped);
+        if *stopped {
+            return true;
+        }
+        *self.keeper_wake.wait_timeout(stopped, nap).unwrap_or_else(PoisonError::into_inner).0
+    }
+}

@@ -1,0 +1,219 @@
+//! Errors, one enum per family of operations. Each says what to do and keeps its cause.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::ByteSize;
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A file or device could not be opened or made.
+    #[error(transparent)]
+    Device(#[from] crate::device::DeviceOpenError),
+    /// A setting is outside its limits.
+    #[error("{setting} is {value}: {limit}")]
+    Setting {
+        /// Name of the setting.
+        setting: &'static str,
+        /// What was given.
+        value: String,
+        /// What is allowed.
+        limit: String,
+    },
+    /// The volume is too small.
+    #[error("{path}: {size} is too small: {reason}")]
+    TooSmall {
+        /// Volume.
+        path: PathBuf,
+        /// Its size.
+        size: ByteSize,
+        /// The smallest size that would do.
+        reason: String,
+    },
+    /// The volume holds something that is not a store of ours.
+    #[error("{path} holds data that is not a Damelo store; use force to overwrite it")]
+    NotOurs {
+        /// Volume.
+        path: PathBuf,
+    },
+    /// The store was made by another version of the format.
+    #[error(
+        "{path} has format version {found}, this program reads {expected}; format it anew with force"
+    )]
+    Version {
+        /// Volume.
+        path: PathBuf,
+        /// Version on the volume.
+        found: u32,
+        /// Version that this program reads.
+        expected: u32,
+    },
+    /// Both copies of the superblock are damaged.
+    #[error("{path}: both superblock copies are damaged ({reason}); format it anew with force")]
+    Damaged {
+        /// Volume.
+        path: PathBuf,
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// A declared value contradicts the store's.
+    #[error(
+        "{path}: {setting} was declared as {declared}, the store has {found}; leave it out or format anew"
+    )]
+    Contradicts {
+        /// Volume.
+        path: PathBuf,
+        /// Name of the setting.
+        setting: &'static str,
+        /// What was declared.
+        declared: String,
+        /// What the store has.
+        found: String,
+    },
+    /// The volumes do not belong together.
+    #[error("{path} is not volume {index} of this store; give all volumes in their order")]
+    WrongVolume {
+        /// Volume.
+        path: PathBuf,
+        /// Its place in the list.
+        index: usize,
+    },
+    /// There is no store there.
+    #[error("{path} does not hold a store; make one with `damelo format`")]
+    Missing {
+        /// Volume.
+        path: PathBuf,
+    },
+    /// The device failed while the store was being opened.
+    #[error("{path}: {doing} failed")]
+    Io {
+        /// Volume.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The memory budget could not be mapped, or a thread not started.
+    #[error("cannot get memory or threads for the store")]
+    System(#[source] io::Error),
+}
+
+/// Why an object was not created.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The key is empty or too long.
+    #[error("a key of {length} bytes: keys have 1 to {max} bytes")]
+    KeyLength {
+        /// Its length in bytes.
+        length: usize,
+        /// Longest key.
+        max: usize,
+    },
+    /// The value is larger than the store accepts.
+    #[error("an object of {length} bytes: this store accepts at most {max} bytes")]
+    TooLarge {
+        /// Its length in bytes.
+        length: u64,
+        /// Largest object.
+        max: u64,
+    },
+    /// The metadata is too large.
+    #[error("metadata of {length} bytes: at most {max} bytes are kept")]
+    MetadataTooLarge {
+        /// Its length in bytes.
+        length: usize,
+        /// Most metadata.
+        max: usize,
+    },
+    /// Readers hold all memory and none came free in time.
+    #[error("no memory came free: readers hold the whole budget; raise `memory` or release guards")]
+    MemoryFull,
+    /// The admission rule refused it.
+    #[error("not admitted: {rule}")]
+    NotAdmitted {
+        /// The rule that refused.
+        rule: &'static str,
+    },
+    /// The store is closed.
+    #[error("the store is closed")]
+    Closed,
+    /// Every volume is out of service.
+    #[error("every volume is out of service after repeated I/O errors")]
+    VolumesGone,
+    /// A part of a streamed object could not be written.
+    #[error("a part of the object could not be written: {reason}")]
+    Write {
+        /// What the device said.
+        reason: String,
+    },
+}
+
+/// Why a read gave neither an object nor a miss.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Readers hold all memory and none came free in time.
+    #[error("no memory came free: readers hold the whole budget; raise `memory` or release guards")]
+    MemoryFull,
+    /// The object does not fit in memory as one piece.
+    #[error("the object has {length} bytes, a read in one piece takes at most {max}; use a reader")]
+    TooLargeForMemory {
+        /// Its length in bytes.
+        length: u64,
+        /// Largest object that is read in one piece.
+        max: u64,
+    },
+    /// The object was replaced, evicted or damaged while it was being streamed.
+    #[error("the rest of the object is gone: it was evicted or damaged while being read")]
+    Gone,
+    /// The store is closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// Why a delete or purge was not acknowledged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PurgeError {
+    /// The journal could not be written; the objects are gone from memory, but a crash may bring
+    /// them back.
+    #[error("the delete is in effect but could not be made durable")]
+    Journal(#[source] io::Error),
+    /// A prefix that is empty or too long.
+    #[error("a prefix of {length} bytes: prefixes have 1 to {max} bytes; use purge_all for all")]
+    PrefixLength {
+        /// Its length in bytes.
+        length: usize,
+        /// Longest prefix.
+        max: usize,
+    },
+    /// The store is closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// Why not everything is safely on disk.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The device failed.
+    #[error("the device failed while syncing")]
+    Io(#[source] io::Error),
+    /// Objects could not be written and were dropped.
+    #[error("{objects} objects could not be written and were dropped; see the store's counters")]
+    Dropped {
+        /// How many since the last sync.
+        objects: u64,
+    },
+    /// Every volume is out of service.
+    #[error("every volume is out of service after repeated I/O errors")]
+    VolumesGone,
+    /// The store is closed.
+    #[error("the store is closed")]
+    Closed,
+}

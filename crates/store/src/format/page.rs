@@ -1,0 +1,118 @@
+//! The header of a page: a run of small records that were written together.
+//!
+//! Owns the first 64 bytes of a page; the records follow adjacently from offset 64 and the rest of
+//! the page is zero. Invariants: a page is written once per life of its segment; `segment_seq`
+//! tells this life from an older one; a decoded header's `used_bytes` lies inside the page.
+//!
+//! Threads: none; pure functions.
+
+use super::fields::{Field, Slot, table};
+use super::record::{RECORD_HEADER_BYTES, RecordWalk};
+use super::{FormatError, StoreNonce, UNIT_BYTES, ensure, first};
+
+/// Bytes of a page header.
+pub const PAGE_HEADER_BYTES: usize = 64;
+
+const MAGIC: u32 = 0x4547_4150;
+/// A record is at least a header and one more unit, since its key is not empty.
+const RECORD_MIN_BYTES: u64 = RECORD_HEADER_BYTES as u64 + UNIT_BYTES;
+
+pub(crate) mod at {
+    use super::{Field, PAGE_HEADER_BYTES, Slot, table};
+    table! { PAGE_HEADER_BYTES;
+        MAGIC: u32, 0, "magic", "`PAGE`; tells a page from an extent";
+        NONCE: u32, 4, "nonce", "tells this store from the device's former user";
+        SEGMENT_SEQ: u64, 8, "segment_seq",
+            "life of the segment; an older page left here has a smaller one";
+        PAGE_INDEX: u32, 16, "page_index",
+            "place within the segment; a misdirected write is noticed";
+        RECORD_COUNT: u32, 20, "record_count",
+            "records that follow; a walk that finds another number is damaged";
+        USED_BYTES: u32, 24, "used_bytes", "end of the last record, this header included";
+        RESERVED: [u8; 4], 28, "reserved", "zero";
+        PRIMARY_GROUP: u64, 32, "primary_group", "group that the page was opened for";
+        ZERO: [u8; 20], 40, "zero", "room";
+        CRC: u32, 60, "header_crc", "crc32c of bytes 0..60";
+    }
+}
+
+/// What starts a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageHeader {
+    /// The store.
+    pub nonce: StoreNonce,
+    /// The life of the segment.
+    pub segment_seq: u64,
+    /// Place of the page within the segment.
+    pub page_index: u32,
+    /// Records in the page.
+    pub record_count: u32,
+    /// Bytes used, this header included.
+    pub used_bytes: u32,
+    /// The group that the page was opened for.
+    pub primary_group: u64,
+}
+
+impl PageHeader {
+    /// The first 64 bytes of the page.
+    #[must_use]
+    pub fn encode(&self) -> [u8; PAGE_HEADER_BYTES] {
+        let mut bytes = [0; PAGE_HEADER_BYTES];
+        at::MAGIC.put(&mut bytes, MAGIC);
+        at::NONCE.put(&mut bytes, self.nonce.0);
+        at::SEGMENT_SEQ.put(&mut bytes, self.segment_seq);
+        at::PAGE_INDEX.put(&mut bytes, self.page_index);
+        at::RECORD_COUNT.put(&mut bytes, self.record_count);
+        at::USED_BYTES.put(&mut bytes, self.used_bytes);
+        at::PRIMARY_GROUP.put(&mut bytes, self.primary_group);
+        at::CRC.seal(&mut bytes);
+        bytes
+    }
+
+    /// Decodes the start of a page.
+    ///
+    /// # Errors
+    /// Not a page, another store's, or damaged.
+    pub fn decode(bytes: &[u8], nonce: StoreNonce, page_bytes: u32) -> Result<Self, FormatError> {
+        let bytes = first::<PAGE_HEADER_BYTES>(bytes)?;
+        if at::MAGIC.get(bytes) != MAGIC {
+            return Err(FormatError::NotOurs);
+        }
+        if !at::CRC.sealed(bytes) {
+            return Err(FormatError::Checksum { what: "page header" });
+        }
+        let found = at::NONCE.get(bytes);
+        if found != nonce.0 {
+            return Err(FormatError::OtherStore { found });
+        }
+        let zero = at::RESERVED.is_zero(bytes) && at::ZERO.is_zero(bytes);
+        ensure(zero, "reserved bytes of a page header")?;
+        let header = Self {
+            nonce,
+            segment_seq: at::SEGMENT_SEQ.get(bytes),
+            page_index: at::PAGE_INDEX.get(bytes),
+            record_count: at::RECORD_COUNT.get(bytes),
+            used_bytes: at::USED_BYTES.get(bytes),
+            primary_group: at::PRIMARY_GROUP.get(bytes),
+        };
+        header.validate(page_bytes)?;
+        Ok(header)
+    }
+
+    /// Walks the records of the page that this header starts.
+    #[must_use]
+    pub fn records<'a>(&self, page: &'a [u8]) -> RecordWalk<'a> {
+        RecordWalk::of_page(page, self)
+    }
+
+    fn validate(&self, page_bytes: u32) -> Result<(), FormatError> {
+        let used = u64::from(self.used_bytes);
+        ensure(used <= u64::from(page_bytes), "used bytes of a page")?;
+        ensure(used.is_multiple_of(UNIT_BYTES), "used bytes of a page")?;
+        let records = used.checked_sub(PAGE_HEADER_BYTES as u64);
+        let count = u64::from(self.record_count);
+        let fits = records.is_some_and(|bytes| count * RECORD_MIN_BYTES <= bytes);
+        ensure(fits, "record count of a page")?;
+        ensure((count == 0) == (records == Some(0)), "record count of a page")
+    }
+}

@@ -1,0 +1,213 @@
+//! What is remembered of groups: hints, where their pages lie, how well page reads served them.
+//!
+//! Bounded: beyond `groups_tracked_max` a group that has no hint is forgotten (its objects stay; only
+//! prefetch and statistics lose it). Threads: any; the map is sharded, each group has atomics.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::GroupId;
+use crate::memory::policy::Hint;
+use crate::memory::pool::lock;
+
+const SHARDS: usize = 16;
+/// Memory of one remembered group with a few pages, counted against the budget.
+pub(crate) const GROUP_BYTES: usize = 240;
+/// Most page runs remembered for one group; beyond, the oldest are forgotten.
+const PAGE_RUNS_MAX: usize = 4096;
+
+/// Consecutive pages that hold a group's objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageRun {
+    pub(crate) segment: u32,
+    pub(crate) segment_seq: u64,
+    pub(crate) first_page: u32,
+    pub(crate) pages: u32,
+}
+
+/// What a group has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupStats {
+    /// Objects created.
+    pub objects_created: u64,
+    /// Bytes of values created.
+    pub bytes_created: u64,
+    /// Reads that went to disk.
+    pub disk_reads: u64,
+    /// Of these, reads of whole pages.
+    pub page_reads: u64,
+    /// Objects that came in with a page.
+    pub prefetched: u64,
+    /// Of these, objects that were asked for.
+    pub prefetch_hits: u64,
+    /// Pages known to hold its objects.
+    pub pages_known: u64,
+    /// Loved, hated or neutral.
+    pub hint: Hint,
+}
+
+#[derive(Default)]
+pub(crate) struct GroupState {
+    hint: AtomicU8,
+    pub(crate) objects_created: AtomicU64,
+    pub(crate) bytes_created: AtomicU64,
+    pub(crate) disk_reads: AtomicU64,
+    pub(crate) page_reads: AtomicU64,
+    pub(crate) prefetched: AtomicU64,
+    pub(crate) prefetch_hits: AtomicU64,
+    /// Recent figures for the choice between object and page reads; halved now and then.
+    pub(crate) recent_prefetched: AtomicU32,
+    pub(crate) recent_prefetch_hits: AtomicU32,
+    /// Place of the page after the one read last, to notice reading in order.
+    pub(crate) next_page: AtomicU64,
+    /// Flush period in milliseconds plus one; 0 = the store's.
+    flush_ms: AtomicU64,
+    pages: Mutex<Vec<PageRun>>,
+}
+
+impl GroupState {
+    pub(crate) fn hint(&self) -> Hint {
+        match self.hint.load(Ordering::Relaxed) {
+            1 => Hint::Loved,
+            2 => Hint::Hated,
+            _ => Hint::Neutral,
+        }
+    }
+
+    fn set_hint(&self, hint: Hint) {
+        let code = match hint {
+            Hint::Neutral => 0,
+            Hint::Loved => 1,
+            Hint::Hated => 2,
+        };
+        self.hint.store(code, Ordering::Relaxed);
+    }
+
+    pub(crate) fn flush_period(&self) -> Option<Duration> {
+        self.flush_ms.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_millis)
+    }
+
+    pub(crate) fn set_flush_period(&self, period: Duration) {
+        let ms = u64::try_from(period.as_millis()).unwrap_or(u64::MAX - 1);
+        self.flush_ms.store(ms.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Remembers that a page holds objects of this group.
+    pub(crate) fn note_page(&self, segment: u32, segment_seq: u64, page: u32) {
+        let mut pages = lock(&self.pages);
+        if let Some(last) = pages.last_mut()
+            && last.segment == segment
+            && last.segment_seq == segment_seq
+        {
+            if (last.first_page..last.first_page + last.pages).contains(&page) {
+                return;
+            }
+            if last.first_page + last.pages == page {
+                last.pages += 1;
+                return;
+            }
+        }
+        if pages.len() == PAGE_RUNS_MAX {
+            pages.drain(..PAGE_RUNS_MAX / 4);
+        }
+        pages.push(PageRun { segment, segment_seq, first_page: page, pages: 1 });
+    }
+
+    /// Pages known, without those whose segment has been reused.
+    pub(crate) fn pages(&self, is_current: impl Fn(u32, u64) -> bool) -> Vec<PageRun> {
+        let mut pages = lock(&self.pages);
+        pages.retain(|run| is_current(run.segment, run.segment_seq));
+        pages.clone()
+    }
+
+    fn is_worth_keeping(&self) -> bool {
+        self.hint() != Hint::Neutral || self.flush_period().is_some()
+    }
+}
+
+pub(crate) struct Groups {
+    shards: [Mutex<HashMap<u64, Arc<GroupState>>>; SHARDS],
+    tracked: AtomicUsize,
+    tracked_max: usize,
+    /// Groups with a hint; while there are none nobody needs to look one up.
+    hinted: AtomicUsize,
+}
+
+impl Groups {
+    pub(crate) fn new(tracked_max: usize) -> Groups {
+        Groups {
+            shards: Default::default(),
+            tracked: AtomicUsize::new(0),
+            tracked_max: tracked_max.max(SHARDS),
+            hinted: AtomicUsize::new(0),
+        }
+    }
+
+    fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Arc<GroupState>>> {
+        &self.shards[(id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SHARDS]
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<GroupState>> {
+        lock(self.shard(id)).get(&id).cloned()
+    }
+
+    /// The group's state, made if it is not remembered yet.
+    pub(crate) fn entry(&self, id: u64) -> Arc<GroupState> {
+        let mut shard = lock(self.shard(id));
+        if let Some(state) = shard.get(&id) {
+            return Arc::clone(state);
+        }
+        if shard.len() >= self.tracked_max / SHARDS {
+            let victim = shard.iter().find(|(_, s)| !s.is_worth_keeping()).map(|(id, _)| *id);
+            // All hinted: the hint of an arbitrary one is lost rather than the bound.
+            if let Some(victim) = victim.or_else(|| shard.keys().next().copied()) {
+                shard.remove(&victim);
+                self.tracked.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let state = Arc::new(GroupState::default());
+        shard.insert(id, Arc::clone(&state));
+        self.tracked.fetch_add(1, Ordering::Relaxed);
+        state
+    }
+
+    pub(crate) fn hint(&self, id: u64) -> Hint {
+        if self.hinted.load(Ordering::Relaxed) == 0 {
+            return Hint::Neutral;
+        }
+        self.get(id).map_or(Hint::Neutral, |state| state.hint())
+    }
+
+    pub(crate) fn set_hint(&self, id: GroupId, hint: Hint) {
+        if hint != Hint::Neutral {
+            self.hinted.store(1, Ordering::Relaxed);
+        }
+        self.entry(id.get()).set_hint(hint);
+    }
+
+    pub(crate) fn tracked(&self) -> usize {
+        self.tracked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stats(
+        &self,
+        id: GroupId,
+        is_current: impl Fn(u32, u64) -> bool,
+    ) -> Option<GroupStats> {
+        let state = self.get(id.get())?;
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Some(GroupStats {
+            objects_created: get(&state.objects_created),
+            bytes_created: get(&state.bytes_created),
+            disk_reads: get(&state.disk_reads),
+            page_reads: get(&state.page_reads),
+            prefetched: get(&state.prefetched),
+            prefetch_hits: get(&state.prefetch_hits),
+            pages_known: state.pages(is_current).iter().map(|run| u64::from(run.pages)).sum(),
+            hint: state.hint(),
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! Which shard, which two buckets and which tag a hash has. Plain values, no threads.
+//!
+//! Invariants: the shard depends on the high 32 bits of the hash, the bucket on the bits from 16
+//! up of the low 32, the tag on the low 16, so that none tells about another. The two buckets of
+//! a tag are each other's alternate ([`alternate`] is an involution), so a slot can be moved
+//! knowing its bucket and tag only. Shards have an even number of buckets (or one), for which no
+//! bucket is its own alternate.
+//!
+//! Bucket and tag decide where index checkpoints put their entries: changing how they are derived
+//! is a change of format.
+
+use super::slot::TAGS;
+use super::table::BUCKET_SLOTS;
+
+/// The most slots in a shard.
+pub(super) const SHARD_SLOTS: u64 = 1 << 16;
+
+/// The buckets an entry may be in (of its shard) and the tag it has there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Pair {
+    pub(super) first: u32,
+    pub(super) second: u32,
+    pub(super) tag: u16,
+}
+
+impl Pair {
+    /// The pair an entry with this tag, found in this bucket, belongs to.
+    pub(super) fn of_entry(buckets: u32, bucket: u32, tag: u16) -> Pair {
+        Pair { first: bucket, second: alternate(buckets, bucket, tag), tag }
+    }
+
+    /// The buckets to look into: one or two.
+    #[inline]
+    pub(super) fn buckets(self) -> impl Iterator<Item = u32> {
+        let second = (self.second != self.first).then_some(self.second);
+        std::iter::once(self.first).chain(second)
+    }
+}
+
+/// The shape of an index.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Geometry {
+    /// Shards, all alike.
+    pub(super) shards: usize,
+    /// Buckets in each.
+    pub(super) buckets: u32,
+}
+
+impl Geometry {
+    /// The shape with room for at least that many entries.
+    pub(super) fn for_slots(slots: u64) -> Geometry {
+        let slots = slots.max(1);
+        let shards = slots.div_ceil(SHARD_SLOTS);
+        let buckets = slots.div_ceil(shards).div_ceil(BUCKET_SLOTS as u64);
+        let buckets = if buckets == 1 { 1 } else { buckets.next_multiple_of(2) };
+        let shards = usize::try_from(shards).expect("index beyond the address space");
+        Geometry { shards, buckets: buckets as u32 }
+    }
+
+    /// Slots in one shard.
+    pub(super) fn shard_slots(self) -> u64 {
+        u64::from(self.buckets) * BUCKET_SLOTS as u64
+    }
+
+    /// Where entries of this hash belong: the shard, and the place in it.
+    #[inline]
+    pub(super) fn locate(self, hash: u64) -> (usize, Pair) {
+        let shard = (u128::from(hash) * self.shards as u128) >> 64;
+        let bucket = ((hash & 0xffff_ffff) * u64::from(self.buckets)) >> 32;
+        let tag = 1 + (((hash & 0xffff) * TAGS) >> 16) as u16;
+        (shard as usize, Pair::of_entry(self.buckets, bucket as u32, tag))
+    }
+}
+
+/// The other bucket an entry with this tag may be in: `h(tag) - bucket` modulo the number of
+/// buckets.
+#[inline]
+pub(super) fn alternate(buckets: u32, bucket: u32, tag: u16) -> u32 {
+    let sum = tag_hash(buckets, tag);
+    if sum >= bucket { sum - bucket } else { sum + buckets - bucket }
+}
+
+/// A number below `buckets`; odd when `buckets` is even, so that it is never twice a bucket.
+#[inline]
+fn tag_hash(buckets: u32, tag: u16) -> u32 {
+    let mut mixed = u32::from(tag).wrapping_mul(0x9e37_79b1);
+    mixed = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca77);
+    mixed ^= mixed >> 13;
+    let below = ((u64::from(mixed) * u64::from(buckets)) >> 32) as u32;
+    below | u32::from(buckets.is_multiple_of(2))
+}

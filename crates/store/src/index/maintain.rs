@@ -1,0 +1,88 @@
+//! Whole shards at a time: checkpoint images, and dropping entries by where they lie.
+//!
+//! Owns no state. Threads: everything here runs under the shard's lock, for as long as it takes
+//! to look at every slot of it (tens of microseconds); readers go on meanwhile.
+//!
+//! An image is the shard's slots in order as little-endian words, so an entry's bucket is known
+//! by its position.
+
+use super::Loaded;
+use super::geometry::Pair;
+use super::shard::{At, Locked};
+use super::slot::{self, EMPTY, Location, SlotFields};
+use super::table::BUCKET_SLOTS;
+
+const WORD: usize = size_of::<u64>();
+
+impl Locked<'_> {
+    /// Bytes in an image of this shard.
+    fn image_bytes(&self) -> usize {
+        self.shard.buckets.len() * BUCKET_SLOTS * WORD
+    }
+
+    fn all_places(&self) -> impl Iterator<Item = At> + use<> {
+        let buckets = self.shard.buckets.len() as u32;
+        (0..buckets).flat_map(|bucket| (0..BUCKET_SLOTS as u8).map(move |slot| At { bucket, slot }))
+    }
+
+    /// Appends the shard's image.
+    pub(super) fn copy_to(&self, image: &mut Vec<u8>) {
+        image.reserve(self.image_bytes());
+        for at in self.all_places() {
+            image.extend_from_slice(&self.load(at).to_le_bytes());
+        }
+    }
+
+    /// Inserts what an image holds and `keep` wants.
+    pub(super) fn load_image(
+        &self,
+        image: &[u8],
+        keep: impl Fn(Location) -> bool,
+        ring_age: &impl Fn(Location) -> u64,
+    ) -> Loaded {
+        let mut loaded = Loaded::default();
+        if image.len() != self.image_bytes() {
+            return loaded;
+        }
+        let was_empty = self.len() == 0;
+        for (at, word) in self.all_places().zip(image.as_chunks::<WORD>().0) {
+            let entry = u64::from_le_bytes(*word);
+            match SlotFields::unpack(entry) {
+                Some(fields) if keep(fields.location) => {}
+                _ => continue,
+            }
+            if was_empty {
+                self.fill(at, entry);
+                loaded.loaded += 1;
+            } else {
+                self.merge(at, entry, ring_age, &mut loaded);
+            }
+        }
+        loaded
+    }
+
+    /// Inserts one entry of an image unless it is there already.
+    fn merge(&self, at: At, entry: u64, ring_age: &impl Fn(Location) -> u64, loaded: &mut Loaded) {
+        let (tag, location) = (slot::tag(entry), slot::location(entry));
+        let pair = Pair::of_entry(self.shard.buckets.len() as u32, at.bucket, tag);
+        if self.search(pair, location).is_some() {
+            return;
+        }
+        let evicted = self.insert(pair, entry, ring_age).evicted;
+        loaded.evicted += evicted.iter().filter(|gone| gone.location != location).count() as u64;
+        loaded.loaded += u64::from(evicted.iter().all(|gone| gone.location != location));
+    }
+
+    /// Drops entries whose location `keep` does not want; returns how many.
+    pub(super) fn retain(&self, keep: impl Fn(Location) -> bool) -> u64 {
+        let mut dropped = 0;
+        for at in self.all_places() {
+            let slot = self.load(at);
+            if slot != EMPTY && !keep(slot::location(slot)) {
+                self.clear(at);
+                dropped += 1;
+            }
+        }
+        dropped
+    }
+}

@@ -1,0 +1,261 @@
+//! Insertion: finding room in a pair of buckets, making it by moving others, evicting when there
+//! is none.
+//!
+//! Owns no state. Threads: everything here runs under the shard's lock; entries are moved from
+//! the end of the path back, each written to its new slot before its old one is emptied, so that
+//! readers always find them (`shard.rs`).
+//!
+//! Invariant: when an entry is dropped, no older entry with the same tag in its pair stays. It
+//! could be an older version of the same key, and would be served in its place.
+
+use super::geometry::{Pair, alternate};
+use super::shard::{At, Locked};
+use super::slot::{self, EMPTY, Location};
+use super::sync::Ordering;
+use super::table::BUCKET_SLOTS;
+use super::{EvictionReason, Few, Inserted};
+
+/// The most entries with the same tag in a pair of buckets.
+pub(super) const TAG_LIMIT: usize = 3;
+
+/// Buckets looked at for an empty slot before evicting.
+const SEARCH: usize = 256;
+
+/// The same in shards so full that most searches fail anyway.
+const SHORT_SEARCH: usize = 32;
+
+impl Locked<'_> {
+    /// Inserts an entry. `ring_age` says how old the entry at a location is: greater is older.
+    pub(super) fn insert(
+        &self,
+        pair: Pair,
+        entry: u64,
+        ring_age: &impl Fn(Location) -> u64,
+    ) -> Inserted {
+        let scan = self.scan(pair);
+        if scan.same != 0 {
+            let same = self.same_tag(pair);
+            let location = slot::location(entry);
+            let again = same.iter().find(|&&at| slot::location(self.load(at)) == location);
+            if let Some(&at) = again {
+                self.overwrite(at, entry);
+                return Inserted::default();
+            }
+            if same.len() >= TAG_LIMIT {
+                return self.replace_oldest(&same, entry, ring_age);
+            }
+        }
+        match scan.room(pair).or_else(|| self.make_room(pair)) {
+            Some(at) => {
+                self.fill(at, entry);
+                Inserted::default()
+            }
+            None => self.evict_for(pair, entry, ring_age),
+        }
+    }
+
+    /// Looks at all slots of a pair at once.
+    #[inline]
+    fn scan(&self, pair: Pair) -> Scan {
+        let mut scan = Scan { same: 0, empty: 0 };
+        let mut shift = 0;
+        for bucket in pair.buckets() {
+            for slot in &self.shard.buckets[bucket as usize] {
+                let slot = slot.load(Ordering::Acquire);
+                scan.same |= u32::from(slot::tag(slot) == pair.tag) << shift;
+                scan.empty |= u32::from(slot == EMPTY) << shift;
+                shift += 1;
+            }
+        }
+        scan
+    }
+
+    /// Frees a slot of the pair by moving entries to their other buckets, as few as possible.
+    fn make_room(&self, pair: Pair) -> Option<At> {
+        let (len, slots) = (self.len(), (self.shard.buckets.len() * BUCKET_SLOTS) as u64);
+        if len == slots {
+            return None;
+        }
+        let nearly_full = len * 100 >= slots * 99;
+        let mut search = Search::new(pair);
+        let end = search.run(self, if nearly_full { SHORT_SEARCH } else { SEARCH })?;
+        Some(search.walk_back(self, end))
+    }
+
+    /// Puts an entry in place of the oldest of those with its tag; if it is older than all of
+    /// them itself, it is the one that goes.
+    fn replace_oldest(
+        &self,
+        same: &[At],
+        entry: u64,
+        ring_age: &impl Fn(Location) -> u64,
+    ) -> Inserted {
+        let mut inserted = Inserted::default();
+        let location = slot::location(entry);
+        let oldest = self.oldest(same.iter().copied(), ring_age);
+        match oldest {
+            Some((at, age)) if age >= ring_age(location) => {
+                inserted.evict(slot::location(self.load(at)), EvictionReason::TagLimit);
+                self.overwrite(at, entry);
+            }
+            _ => inserted.evict(location, EvictionReason::TagLimit),
+        }
+        inserted
+    }
+
+    /// Puts an entry in place of the oldest in its two buckets, and drops what is even older and
+    /// shares the victim's tag and buckets.
+    fn evict_for(&self, pair: Pair, entry: u64, ring_age: &impl Fn(Location) -> u64) -> Inserted {
+        let mut inserted = Inserted::default();
+        let location = slot::location(entry);
+        let Some((at, age)) = self.oldest(self.places(pair), ring_age) else {
+            inserted.evict(location, EvictionReason::IndexFull);
+            return inserted;
+        };
+        let victim = slot::fields(self.load(at));
+        if victim.tag == pair.tag && ring_age(location) > age {
+            inserted.evict(location, EvictionReason::IndexFull);
+            return inserted;
+        }
+        let buckets = self.shard.buckets.len() as u32;
+        let family = Pair::of_entry(buckets, at.bucket, victim.tag);
+        for removed in &self.drop_older(family, age, ring_age) {
+            inserted.evict(*removed, EvictionReason::IndexFull);
+        }
+        inserted.evict(victim.location, EvictionReason::IndexFull);
+        self.overwrite(at, entry);
+        inserted
+    }
+
+    /// Drops entries with the pair's tag that are older than `age`: the oldest first, so that
+    /// readers never find an older one without the newer.
+    pub(super) fn drop_older(
+        &self,
+        pair: Pair,
+        age: u64,
+        ring_age: &impl Fn(Location) -> u64,
+    ) -> Few<Location> {
+        self.drop_oldest_first(pair, ring_age, |found| found > age)
+    }
+
+    /// Drops entries with the pair's tag and such an age, the oldest first.
+    pub(super) fn drop_oldest_first(
+        &self,
+        pair: Pair,
+        ring_age: &impl Fn(Location) -> u64,
+        doomed: impl Fn(u64) -> bool,
+    ) -> Few<Location> {
+        let mut found: Few<(u64, At)> = Few::new();
+        for &at in &self.same_tag(pair) {
+            let age = ring_age(slot::location(self.load(at)));
+            if doomed(age) {
+                found.push((age, at));
+            }
+        }
+        found.as_mut_slice().sort_unstable_by_key(|&(age, _)| std::cmp::Reverse(age));
+        let mut dropped = Few::new();
+        for &(_, at) in &found {
+            dropped.push(slot::location(self.clear(at)));
+        }
+        dropped
+    }
+
+    /// The oldest entry among those places, and its age.
+    fn oldest(
+        &self,
+        places: impl Iterator<Item = At>,
+        ring_age: &impl Fn(Location) -> u64,
+    ) -> Option<(At, u64)> {
+        places
+            .filter(|&at| self.load(at) != EMPTY)
+            .map(|at| (at, ring_age(slot::location(self.load(at)))))
+            .max_by_key(|&(_, age)| age)
+    }
+}
+
+/// Which slots of a pair have its tag, and which are empty: a bit for each of the first bucket,
+/// then of the second if there are two.
+struct Scan {
+    same: u32,
+    empty: u32,
+}
+
+impl Scan {
+    /// An empty slot in the emptier of both buckets.
+    #[inline]
+    fn room(&self, pair: Pair) -> Option<At> {
+        let (first, second) = (self.empty & ((1 << BUCKET_SLOTS) - 1), self.empty >> BUCKET_SLOTS);
+        let (bucket, empty) = if second.count_ones() > first.count_ones() {
+            (pair.second, second)
+        } else {
+            (pair.first, first)
+        };
+        (empty != 0).then(|| At { bucket, slot: empty.trailing_zeros() as u8 })
+    }
+}
+
+/// A breadth-first search from two full buckets for one with an empty slot. A bucket is looked at
+/// once, so the path found moves no entry twice.
+struct Search {
+    buckets: [u32; SEARCH],
+    /// For each bucket, which of the others it was reached from and by moving which slot.
+    reached_from: [(u16, u8); SEARCH],
+    len: usize,
+}
+
+/// Marks the two buckets that searches start from.
+const START: u16 = u16::MAX;
+
+impl Search {
+    fn new(pair: Pair) -> Search {
+        let mut search = Search { buckets: [0; SEARCH], reached_from: [(0, 0); SEARCH], len: 0 };
+        for bucket in pair.buckets() {
+            search.visit(bucket, START, 0);
+        }
+        search
+    }
+
+    fn visit(&mut self, bucket: u32, from: u16, slot: u8) {
+        self.buckets[self.len] = bucket;
+        self.reached_from[self.len] = (from, slot);
+        self.len += 1;
+    }
+
+    /// Looks at up to `limit` buckets; returns an empty slot of the last it looked at.
+    fn run(&mut self, shard: &Locked<'_>, limit: usize) -> Option<At> {
+        let buckets = shard.shard.buckets.len() as u32;
+        let mut next = 0;
+        while next < self.len {
+            let bucket = self.buckets[next];
+            for slot in 0..BUCKET_SLOTS as u8 {
+                let entry = shard.load(At { bucket, slot });
+                let other = alternate(buckets, bucket, slot::tag(entry));
+                if self.buckets[..self.len].contains(&other) {
+                    continue;
+                }
+                if self.len == limit {
+                    return None;
+                }
+                self.visit(other, next as u16, slot);
+                if let Some(empty) = shard.empty_in(other) {
+                    return Some(empty);
+                }
+            }
+            next += 1;
+        }
+        None
+    }
+
+    /// Moves entries along the path to `empty`, in the last bucket looked at; returns the slot
+    /// that is free then, in a bucket the search started from.
+    fn walk_back(&self, shard: &Locked<'_>, mut empty: At) -> At {
+        let (mut from, mut slot) = self.reached_from[self.len - 1];
+        while from != START {
+            let source = At { bucket: self.buckets[usize::from(from)], slot };
+            shard.relocate(source, empty);
+            empty = source;
+            (from, slot) = self.reached_from[usize::from(from)];
+        }
+        empty
+    }
+}

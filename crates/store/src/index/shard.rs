@@ -1,0 +1,273 @@
+//! One shard: its slots, its lock, and the counter that lets readers do without the lock.
+//!
+//! Threads: any number of readers and writers. A writer holds the shard's lock (a [`Locked`]);
+//! readers take none. What makes that right:
+//!
+//! - A slot is one atomic word, so an entry is seen whole or not at all. Slots are written with
+//!   release and read with acquire ordering.
+//! - Only a holder of the lock fills, moves or empties slots. Without the lock, a slot's freq may
+//!   be raised by compare-and-swap, nothing else.
+//! - Before a writer makes an entry vanish from a slot (moved, removed, overwritten by another)
+//!   it counts up `moves`, and before that it has written the entry's new slot, if any.
+//! - A reader reads `moves`, the slots, and `moves` again, and believes what it saw only if the
+//!   two agree. Suppose it missed an entry by reading its new slot too early and its old one too
+//!   late. Reading the old slot too late means that it sees what was written after `moves` was
+//!   counted up, so the second reading has the new count. Reading the new slot too early means
+//!   that the first reading had not. So they differ.
+//!
+//! A reader therefore never waits for a writer that is not running: it retries only when one has
+//! made progress. Between the two writes of a move an entry is in two slots; readers drop the
+//! copy.
+
+use std::array;
+use std::sync::PoisonError;
+
+use super::geometry::Pair;
+use super::slot::{self, EMPTY, Location};
+use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use super::table::{BUCKET_SLOTS, Bucket};
+use super::{Candidates, Few};
+
+/// What a shard has besides slots. The counter that readers look at has a cache line for itself.
+#[repr(align(64))]
+pub(super) struct ShardHead {
+    moves: Moves,
+    lock: Mutex<()>,
+    len: AtomicU64,
+}
+
+#[repr(align(64))]
+struct Moves(AtomicU64);
+
+impl ShardHead {
+    pub(super) fn new() -> ShardHead {
+        ShardHead { moves: Moves(AtomicU64::new(0)), lock: Mutex::new(()), len: AtomicU64::new(0) }
+    }
+
+    /// Entries in the shard.
+    pub(super) fn len(&self) -> u64 {
+        self.len.load(Ordering::Relaxed)
+    }
+}
+
+/// A place in a shard.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) bucket: u32,
+    pub(super) slot: u8,
+}
+
+/// A shard as anyone may use it.
+#[derive(Clone, Copy)]
+pub(super) struct Shard<'a> {
+    pub(super) head: &'a ShardHead,
+    pub(super) buckets: &'a [Bucket],
+}
+
+/// A shard as the holder of its lock may use it.
+pub(super) struct Locked<'a> {
+    pub(super) shard: Shard<'a>,
+    _guard: MutexGuard<'a, ()>,
+}
+
+impl<'a> Shard<'a> {
+    /// Takes the lock. A panic of an earlier holder is no reason to stop: slots are words, each
+    /// right by itself.
+    pub(super) fn lock(self) -> Locked<'a> {
+        let guard = self.head.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { shard: self, _guard: guard }
+    }
+
+    /// Calls `read` until no entry vanished from a slot meanwhile.
+    #[inline]
+    pub(super) fn read_steadily<T>(self, read: impl Fn() -> T) -> T {
+        loop {
+            let before = self.head.moves.0.load(Ordering::Acquire);
+            let seen = read();
+            // Relaxed will do: the slots were read with acquire, so this cannot come earlier.
+            if self.head.moves.0.load(Ordering::Relaxed) == before {
+                return seen;
+            }
+            super::sync::spin_loop();
+        }
+    }
+
+    /// All entries with the pair's tag.
+    #[inline]
+    pub(super) fn candidates(self, pair: Pair) -> Candidates {
+        let mut found = self.read_steadily(|| self.matches(pair));
+        found.drop_copies();
+        found
+    }
+
+    #[inline]
+    fn matches(self, pair: Pair) -> Candidates {
+        let mut found = Candidates::new();
+        self.matches_in(pair.first, pair.tag, &mut found);
+        if pair.second != pair.first {
+            self.matches_in(pair.second, pair.tag, &mut found);
+        }
+        found
+    }
+
+    /// Compares all tags of a bucket before it branches on any: which one matches is anyone's
+    /// guess, the processor's too.
+    #[inline]
+    fn matches_in(self, bucket: u32, tag: u16, found: &mut Candidates) {
+        let slots = &self.buckets[bucket as usize];
+        let seen: [u64; BUCKET_SLOTS] = array::from_fn(|n| slots[n].load(Ordering::Acquire));
+        let matching = |n| u32::from(slot::tag(seen[n]) == tag) << n;
+        let mut mask = (0..BUCKET_SLOTS).fold(0, |mask, n| mask | matching(n));
+        while mask != 0 {
+            found.push(seen[mask.trailing_zeros() as usize % BUCKET_SLOTS]);
+            mask &= mask - 1;
+        }
+    }
+
+    /// Where an entry is and what its slot holds. Without the lock it may be gone by now.
+    fn search(self, pair: Pair, location: Location) -> Option<(At, u64)> {
+        for bucket in pair.buckets() {
+            for (index, slot) in self.buckets[bucket as usize].iter().enumerate() {
+                let slot = slot.load(Ordering::Acquire);
+                if slot::tag(slot) == pair.tag && slot::location(slot) == location {
+                    return Some((At { bucket, slot: index as u8 }, slot));
+                }
+            }
+        }
+        None
+    }
+
+    /// What an entry's slot holds.
+    pub(super) fn entry(self, pair: Pair, location: Location) -> Option<u64> {
+        self.read_steadily(|| self.search(pair, location)).map(|(_, slot)| slot)
+    }
+
+    /// Raises an entry's freq; returns what it is then.
+    pub(super) fn bump_freq(self, pair: Pair, location: Location, by: u8) -> Option<u8> {
+        loop {
+            let (at, slot) = self.read_steadily(|| self.search(pair, location))?;
+            if let Some(freq) = raise(self.at(at), slot, by) {
+                return Some(freq);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn at(self, at: At) -> &'a AtomicU64 {
+        &self.buckets[at.bucket as usize][usize::from(at.slot)]
+    }
+}
+
+/// Raises the freq of the entry that `slot` held as `seen`; nothing if it holds another by now.
+fn raise(slot: &AtomicU64, mut seen: u64, by: u8) -> Option<u8> {
+    loop {
+        let raised = slot::with_freq(seen, slot::freq(seen).saturating_add(by));
+        if raised == seen {
+            return Some(slot::freq(seen));
+        }
+        match slot.compare_exchange(seen, raised, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(slot::freq(raised)),
+            Err(now) if slot::same_entry(now, seen) => seen = now,
+            Err(_) => return None,
+        }
+    }
+}
+
+impl Locked<'_> {
+    /// What a slot holds. Its freq may rise any time, all else stays as long as the lock is held.
+    #[inline]
+    pub(super) fn load(&self, at: At) -> u64 {
+        self.shard.at(at).load(Ordering::Acquire)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.shard.head.len()
+    }
+
+    fn set_len(&self, len: u64) {
+        self.shard.head.len.store(len, Ordering::Relaxed);
+    }
+
+    /// Fills an empty slot.
+    pub(super) fn fill(&self, at: At, entry: u64) {
+        debug_assert_eq!(self.load(at), EMPTY);
+        self.shard.at(at).store(entry, Ordering::Release);
+        self.set_len(self.len() + 1);
+    }
+
+    /// Empties a slot in use; returns what it held.
+    pub(super) fn clear(&self, at: At) -> u64 {
+        self.count_move();
+        self.set_len(self.len() - 1);
+        self.shard.at(at).swap(EMPTY, Ordering::AcqRel)
+    }
+
+    /// Puts an entry in place of another.
+    pub(super) fn overwrite(&self, at: At, entry: u64) {
+        self.count_move();
+        self.shard.at(at).store(entry, Ordering::Release);
+    }
+
+    /// Changes the entry in a slot, freq raised meanwhile included.
+    pub(super) fn update(&self, at: At, change: impl Fn(u64) -> u64) {
+        self.count_move();
+        let slot = self.shard.at(at);
+        let mut seen = slot.load(Ordering::Acquire);
+        while let Err(now) =
+            slot.compare_exchange(seen, change(seen), Ordering::AcqRel, Ordering::Acquire)
+        {
+            seen = now;
+        }
+    }
+
+    /// Moves an entry to an empty slot of its other bucket.
+    pub(super) fn relocate(&self, from: At, to: At) {
+        debug_assert_eq!(self.load(to), EMPTY);
+        let entry = self.load(from);
+        self.shard.at(to).store(entry, Ordering::Release);
+        self.count_move();
+        let last = self.shard.at(from).swap(EMPTY, Ordering::AcqRel);
+        let gained = slot::freq(last).saturating_sub(slot::freq(entry));
+        if gained > 0 {
+            // Raised in the old slot since it was copied.
+            raise(self.shard.at(to), entry, gained);
+        }
+    }
+
+    /// Tells readers that an entry is about to vanish from a slot. See the head of this file.
+    fn count_move(&self) {
+        let moves = &self.shard.head.moves.0;
+        moves.store(moves.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
+    pub(super) fn search(&self, pair: Pair, location: Location) -> Option<At> {
+        self.shard.search(pair, location).map(|(at, _)| at)
+    }
+
+    /// Where the entries with the pair's tag are.
+    #[inline]
+    pub(super) fn same_tag(&self, pair: Pair) -> Few<At> {
+        let mut found = Few::new();
+        for at in self.places(pair) {
+            if slot::tag(self.load(at)) == pair.tag {
+                found.push(at);
+            }
+        }
+        found
+    }
+
+    /// All slots of a pair.
+    #[inline]
+    pub(super) fn places(&self, pair: Pair) -> impl Iterator<Item = At> + use<> {
+        pair.buckets()
+            .flat_map(|bucket| (0..BUCKET_SLOTS as u8).map(move |slot| At { bucket, slot }))
+    }
+
+    /// An empty slot of that bucket.
+    #[inline]
+    pub(super) fn empty_in(&self, bucket: u32) -> Option<At> {
+        let slots = &self.shard.buckets[bucket as usize];
+        let slot = slots.iter().position(|slot| slot.load(Ordering::Acquire) == EMPTY)?;
+        Some(At { bucket, slot: slot as u8 })
+    }
+}

@@ -1,0 +1,201 @@
+//! What one index slot holds, and how it is packed in 64 bits. Plain values, no threads.
+//!
+//! From the highest bit: tag (15), freq (2), length class (9), location (38). The tag is never
+//! zero, so a slot in use is never zero, and zero means empty. The packing and the table of
+//! length classes are also what index checkpoints hold on disk: changing either is a change of
+//! format.
+
+use std::fmt;
+
+const LOCATION_BITS: u32 = 38;
+const CLASS_BITS: u32 = 9;
+const FREQ_BITS: u32 = 2;
+pub(super) const TAG_BITS: u32 = 15;
+
+const CLASS_SHIFT: u32 = LOCATION_BITS;
+const FREQ_SHIFT: u32 = CLASS_SHIFT + CLASS_BITS;
+const TAG_SHIFT: u32 = FREQ_SHIFT + FREQ_BITS;
+
+const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
+const CLASS_MASK: u64 = (1 << CLASS_BITS) - 1;
+const FREQ_MASK: u64 = (1 << FREQ_BITS) - 1;
+
+/// Bytes in one unit of [`Location`] and [`LengthClass`].
+pub const UNIT_BYTES: u64 = 64;
+
+/// The most a slot's use count can say.
+pub const MAX_FREQ: u8 = FREQ_MASK as u8;
+
+/// How many different tags there are: 1 to this number.
+pub(super) const TAGS: u64 = (1 << TAG_BITS) - 1;
+
+/// A slot with nothing in it.
+pub(super) const EMPTY: u64 = 0;
+
+const _: () = assert!(LOCATION_BITS + CLASS_BITS + FREQ_BITS + TAG_BITS == u64::BITS);
+const _: () = assert!(TAG_SHIFT + TAG_BITS == u64::BITS);
+const _: () = {
+    let lowest =
+        SlotFields { tag: 1, location: Location(0), length_class: LengthClass(0), freq: 0 };
+    assert!(lowest.pack() != EMPTY);
+    let highest = SlotFields {
+        tag: TAGS as u16,
+        location: Location::MAX,
+        length_class: LengthClass::LARGE,
+        freq: MAX_FREQ,
+    };
+    assert!(highest.pack() == u64::MAX);
+};
+
+/// Where a record starts on the volume, in units of 64 bytes. 38 bits: volumes up to 16 TiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Location(u64);
+
+impl Location {
+    /// The highest location there is.
+    pub const MAX: Location = Location(LOCATION_MASK);
+
+    /// A location by number of 64-byte units from the start of the volume.
+    ///
+    /// # Panics
+    /// When `units` does not fit 38 bits; the size of the volume is checked when it is made.
+    pub const fn new(units: u64) -> Location {
+        assert!(units <= LOCATION_MASK, "location beyond 38 bits");
+        Location(units)
+    }
+
+    /// As [`Location::new`], or nothing when `units` does not fit.
+    pub const fn try_new(units: u64) -> Option<Location> {
+        if units <= LOCATION_MASK { Some(Location(units)) } else { None }
+    }
+
+    /// The number of 64-byte units from the start of the volume.
+    pub const fn units(self) -> u64 {
+        self.0
+    }
+
+    /// The number of bytes from the start of the volume.
+    pub const fn bytes(self) -> u64 {
+        self.0 * UNIT_BYTES
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{}", self.0)
+    }
+}
+
+/// How long a record is, rounded up to one of 511 lengths, or "large" for all beyond.
+///
+/// Exact up to 49 units (3 KiB), then at most 2 % over. The class [`LengthClass::LARGE`] stands
+/// for anything above 43 MiB: read the record's header first to learn its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct LengthClass(u16);
+
+const CLASSES: usize = CLASS_MASK as usize;
+
+/// The length each class stands for: every one is at most 2 % above the shortest it covers.
+const CLASS_UNITS: [u32; CLASSES] = {
+    let mut table = [0u32; CLASSES];
+    let mut class = 1;
+    while class < CLASSES {
+        let shortest = table[class - 1] as u64 + 1;
+        table[class] = (shortest * 51 / 50) as u32;
+        class += 1;
+    }
+    table
+};
+
+impl LengthClass {
+    /// The class of records too long for any other.
+    pub const LARGE: LengthClass = LengthClass(CLASS_MASK as u16);
+
+    /// The longest length, in 64-byte units, with a class of its own.
+    pub const LONGEST_UNITS: u64 = CLASS_UNITS[CLASSES - 1] as u64;
+
+    /// The class for a record of `units` 64-byte units: the shortest that covers it.
+    pub fn from_units(units: u64) -> LengthClass {
+        let class = CLASS_UNITS.partition_point(|&covered| u64::from(covered) < units);
+        LengthClass(class as u16) // one past the table is LARGE
+    }
+
+    /// The most 64-byte units a record of this class has. For [`LengthClass::LARGE`] that is the
+    /// size of the largest volume: ask [`LengthClass::is_large`] before reading that much.
+    pub const fn units(self) -> u64 {
+        if self.is_large() { LOCATION_MASK } else { CLASS_UNITS[self.0 as usize] as u64 }
+    }
+
+    /// Whether the length is unknown and the record's header must be read first.
+    pub const fn is_large(self) -> bool {
+        self.0 == LengthClass::LARGE.0
+    }
+
+    /// The class by its number, as slots hold it.
+    pub const fn code(self) -> u16 {
+        self.0
+    }
+}
+
+/// A slot's content, unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotFields {
+    /// Part of the key's hash, 1 to 32,767.
+    pub tag: u16,
+    /// Where the record lies.
+    pub location: Location,
+    /// How long it is, about.
+    pub length_class: LengthClass,
+    /// How often it was used, 0 to [`MAX_FREQ`].
+    pub freq: u8,
+}
+
+impl SlotFields {
+    /// As a slot holds it: never zero. A freq above [`MAX_FREQ`] is packed as [`MAX_FREQ`].
+    pub const fn pack(self) -> u64 {
+        debug_assert!(self.tag != 0 && self.tag as u64 <= TAGS);
+        let freq = if self.freq > MAX_FREQ { MAX_FREQ } else { self.freq };
+        self.location.0
+            | (self.length_class.0 as u64) << CLASS_SHIFT
+            | (freq as u64) << FREQ_SHIFT
+            | (self.tag as u64) << TAG_SHIFT
+    }
+
+    /// From what a slot holds; nothing when it is empty, or no slot this code could have written.
+    pub const fn unpack(slot: u64) -> Option<SlotFields> {
+        if tag(slot) == 0 { None } else { Some(fields(slot)) }
+    }
+}
+
+/// Unpacks a slot known to be in use.
+pub(super) const fn fields(slot: u64) -> SlotFields {
+    SlotFields {
+        tag: tag(slot),
+        location: location(slot),
+        length_class: LengthClass((slot >> CLASS_SHIFT & CLASS_MASK) as u16),
+        freq: freq(slot),
+    }
+}
+
+pub(super) const fn tag(slot: u64) -> u16 {
+    (slot >> TAG_SHIFT) as u16
+}
+
+pub(super) const fn location(slot: u64) -> Location {
+    Location(slot & LOCATION_MASK)
+}
+
+pub(super) const fn freq(slot: u64) -> u8 {
+    (slot >> FREQ_SHIFT & FREQ_MASK) as u8
+}
+
+/// The same entry with another freq (at most [`MAX_FREQ`]).
+pub(super) const fn with_freq(slot: u64, freq: u8) -> u64 {
+    let freq = if freq > MAX_FREQ { MAX_FREQ } else { freq };
+    slot & !(FREQ_MASK << FREQ_SHIFT) | (freq as u64) << FREQ_SHIFT
+}
+
+/// Whether two slots hold the same entry, whatever their freq.
+pub(super) const fn same_entry(a: u64, b: u64) -> bool {
+    with_freq(a, 0) == with_freq(b, 0)
+}

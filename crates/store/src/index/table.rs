@@ -1,0 +1,74 @@
+//! The memory of all slots: one allocation of buckets, each on a cache line of its own.
+//!
+//! Owns the words; which of them may be written when is the business of `shard.rs`. The memory is
+//! asked for zeroed and with the alignment of a word, because that is what the allocator hands
+//! out untouched (`calloc`): a larger alignment would make it write, and so occupy, every page
+//! at once. The buckets are aligned to cache lines by hand instead, at the cost of seven words.
+
+use super::slot::EMPTY;
+use super::sync::AtomicU64;
+
+/// Slots in a bucket: a cache line of them, or few enough for loom.
+pub(super) const BUCKET_SLOTS: usize = if cfg!(all(loom, test)) { 2 } else { 8 };
+
+/// One bucket.
+pub(super) type Bucket = [AtomicU64; BUCKET_SLOTS];
+
+const BUCKET_BYTES: usize = BUCKET_SLOTS * size_of::<u64>();
+const _: () = assert!(cfg!(all(loom, test)) || BUCKET_BYTES == 64);
+
+/// All buckets of an index.
+pub(super) struct Table {
+    words: Box<[AtomicU64]>,
+    first: usize,
+    buckets: usize,
+}
+
+impl Table {
+    /// A table of that many empty buckets.
+    pub(super) fn new(buckets: usize) -> Table {
+        let spare = BUCKET_SLOTS - 1;
+        let words = buckets.checked_mul(BUCKET_SLOTS).and_then(|n| n.checked_add(spare));
+        let words = empty_words(words.expect("index beyond the address space"));
+        let first = match words.as_ptr().align_offset(BUCKET_BYTES) {
+            offset if offset <= spare && !cfg!(all(loom, test)) => offset,
+            _ => 0, // no alignment to be had: slower, still right
+        };
+        Table { words, first, buckets }
+    }
+
+    /// The buckets.
+    #[inline]
+    pub(super) fn buckets(&self) -> &[Bucket] {
+        let words = &self.words[self.first..][..self.buckets * BUCKET_SLOTS];
+        words.as_chunks().0
+    }
+
+    /// What the table takes when every page of it is in use.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        size_of_val::<[AtomicU64]>(&self.words) as u64
+    }
+}
+
+#[cfg(all(loom, test))]
+fn empty_words(count: usize) -> Box<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::new(EMPTY)).collect()
+}
+
+#[cfg(not(all(loom, test)))]
+fn empty_words(count: usize) -> Box<[AtomicU64]> {
+    use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+
+    const { assert!(EMPTY == 0) };
+    let layout = Layout::array::<AtomicU64>(count).expect("index beyond the address space");
+    assert!(layout.size() > 0, "an index has at least one bucket");
+    // SAFETY: the layout is not of size zero.
+    let memory = unsafe { alloc_zeroed(layout) };
+    if memory.is_null() {
+        handle_alloc_error(layout);
+    }
+    let words = std::ptr::slice_from_raw_parts_mut(memory.cast::<AtomicU64>(), count);
+    // SAFETY: the global allocator gave it with the layout a box of this slice has, nobody else
+    // has it, and zero bytes are a valid `AtomicU64`.
+    unsafe { Box::from_raw(words) }
+}

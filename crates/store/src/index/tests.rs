@@ -1,0 +1,467 @@
+//! The index by one thread: against a model, filled up, and the numbers it promises.
+//!
+//! Sizes shrink under Miri. Run with `cargo test -p damelo index`.
+
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+
+use super::geometry::{Geometry, alternate};
+use super::slot::{TAGS, freq, tag};
+use super::*;
+
+const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
+
+/// Record `n` of a ring that was written from 0 up: the higher, the younger.
+fn ring_age(location: Location) -> u64 {
+    Location::MAX.units() - location.units()
+}
+
+fn class(units: u64) -> LengthClass {
+    LengthClass::from_units(units)
+}
+
+fn insert(index: &Index, hash: u64, location: u64) -> Inserted {
+    index.insert(hash, Location::new(location), class(location % 1000), 0, ring_age)
+}
+
+fn found(index: &Index, hash: u64) -> Vec<Location> {
+    let mut found: Vec<_> = index.candidates(hash).iter().map(|c| c.location).collect();
+    found.sort_unstable();
+    found
+}
+
+fn locations(units: &[u64]) -> Vec<Location> {
+    units.iter().map(|&units| Location::new(units)).collect()
+}
+
+fn fill(index: &Index, count: u64, seed: u64) -> (Vec<u64>, u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut evicted = 0;
+    let hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
+    for (n, &hash) in hashes.iter().enumerate() {
+        let gone = insert(index, hash, n as u64).evicted;
+        evicted += gone.iter().filter(|e| e.reason == EvictionReason::IndexFull).count() as u64;
+    }
+    (hashes, evicted)
+}
+
+#[test]
+fn length_classes_round_up_by_two_percent_at_most() {
+    for units in 0..=49 {
+        assert_eq!(class(units).units(), units);
+    }
+    let step = if cfg!(miri) { 40_009 } else { 7 };
+    for units in (1..=LengthClass::LONGEST_UNITS).step_by(step) {
+        let covered = class(units).units();
+        assert!(covered >= units && covered * 50 <= units * 51, "{units} as {covered}");
+        assert_eq!(class(covered), class(units));
+        assert!(!class(units).is_large());
+    }
+    assert!(class(LengthClass::LONGEST_UNITS + 1).is_large());
+    assert!(class(u64::MAX).is_large());
+    const { assert!(LengthClass::LONGEST_UNITS * UNIT_BYTES > 16 << 20) };
+    assert_eq!(LengthClass::LARGE.code(), 511);
+    assert_eq!(Location::try_new(1 << 38), None);
+    assert_eq!(Location::new(3).bytes(), 192);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: CASES, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn slots_unpack_to_what_was_packed(
+        tag in 1..=TAGS as u16,
+        location in 0..=Location::MAX.units(),
+        units in 0..2 * LengthClass::LONGEST_UNITS,
+        freq in 0..=MAX_FREQ,
+    ) {
+        let location = Location::new(location);
+        let fields = SlotFields { tag, location, length_class: class(units), freq };
+        prop_assert_eq!(SlotFields::unpack(fields.pack()), Some(fields));
+        prop_assert_eq!(SlotFields::unpack(fields.pack() << 15 >> 15), None);
+    }
+
+    #[test]
+    fn alternate_is_an_involution(
+        buckets in 1u32..=8192, bucket: prop::sample::Index, tag in 1..=TAGS as u16,
+    ) {
+        let bucket = bucket.index(buckets as usize) as u32;
+        let other = alternate(buckets, bucket, tag);
+        prop_assert!(other < buckets);
+        prop_assert_eq!(alternate(buckets, other, tag), bucket);
+        prop_assert!(other != bucket || buckets % 2 == 1);
+    }
+
+    #[test]
+    fn hashes_are_located_within_the_table(slots in 0u64..1 << 40, hash: u64) {
+        let geometry = Geometry::for_slots(slots);
+        let (shard, pair) = geometry.locate(hash);
+        prop_assert!(geometry.shard_slots() <= 1 << 16);
+        prop_assert!(geometry.shards as u64 * geometry.shard_slots() >= slots);
+        prop_assert!(shard < geometry.shards);
+        prop_assert!(pair.first < geometry.buckets && pair.second < geometry.buckets);
+        prop_assert!(pair.tag != 0 && u64::from(pair.tag) <= TAGS);
+    }
+
+    #[test]
+    fn behaves_as_a_map_of_lists(
+        slots in prop_oneof![Just(8u64), Just(16), Just(100), 1u64..400],
+        keys in 1u64..160,
+        steps in prop::collection::vec((0u8..12, any::<u64>(), any::<u8>()), 1..400),
+    ) {
+        let mut model = Model::new(slots);
+        for (what, key, extra) in steps {
+            model.step(what, key % keys, extra);
+        }
+        model.check();
+    }
+}
+
+/// What the index should hold: by shard and pair, since the index cannot tell hashes apart that
+/// agree in these.
+struct Model {
+    index: Index,
+    entries: HashMap<u64, Vec<(Location, u8)>>,
+    hashes: HashMap<u64, u64>,
+    written: u64,
+}
+
+impl Model {
+    fn new(slots: u64) -> Model {
+        Model {
+            index: Index::new(slots),
+            entries: HashMap::new(),
+            hashes: HashMap::new(),
+            written: 0,
+        }
+    }
+
+    fn hash(&self, key: u64) -> u64 {
+        fastrand::Rng::with_seed(key).u64(..)
+    }
+
+    /// The first hash seen that is alike to the index.
+    fn canonical(&mut self, hash: u64) -> u64 {
+        let (shard, pair) = self.index.geometry.locate(hash);
+        let (low, high) = (pair.first.min(pair.second), pair.first.max(pair.second));
+        let alike = (shard as u64) << 48 | u64::from(low) << 32 | u64::from(high) << 16;
+        *self.hashes.entry(alike | u64::from(pair.tag)).or_insert(hash)
+    }
+
+    fn step(&mut self, what: u8, key: u64, extra: u8) {
+        let hash = self.hash(key);
+        let canonical = self.canonical(hash);
+        let list = self.entries.entry(canonical).or_default().clone();
+        let some = list.get(usize::from(extra) % list.len().max(1)).copied();
+        let location = some.map_or(Location::MAX, |(location, _)| location);
+        match what {
+            0..=6 => self.insert(hash, canonical, extra),
+            7 => {
+                let removed = self.index.remove_at(hash, location);
+                assert_eq!(removed, some.map(|(_, freq)| freq));
+                self.list(canonical).retain(|e| e.0 != location);
+            }
+            8 => self.remove_several(hash, canonical, location, extra),
+            9 => {
+                let freq = self.index.bump_freq(hash, location, extra % 3);
+                assert_eq!(freq, some.map(|(_, freq)| (freq + extra % 3).min(MAX_FREQ)));
+                self.set_freq(canonical, location, freq);
+            }
+            10 => {
+                assert_eq!(self.index.set_freq(hash, location, extra % 4), some.is_some());
+                self.set_freq(canonical, location, Some(extra % 4));
+                assert_eq!(self.index.freq(hash, location), some.map(|_| extra % 4));
+            }
+            _ => {
+                let new = self.next_location();
+                let moved = self.index.replace_location(hash, location, new, class(9));
+                assert_eq!(moved, some.is_some());
+                for entry in self.list(canonical).iter_mut().filter(|e| e.0 == location) {
+                    entry.0 = new;
+                }
+            }
+        }
+        self.check_key(canonical);
+    }
+
+    fn list(&mut self, canonical: u64) -> &mut Vec<(Location, u8)> {
+        self.entries.entry(canonical).or_default()
+    }
+
+    fn next_location(&mut self) -> Location {
+        self.written += 1;
+        Location::new(self.written)
+    }
+
+    fn set_freq(&mut self, canonical: u64, location: Location, freq: Option<u8>) {
+        for entry in self.list(canonical).iter_mut().filter(|e| e.0 == location) {
+            entry.1 = freq.expect("present");
+        }
+    }
+
+    fn insert(&mut self, hash: u64, canonical: u64, extra: u8) {
+        let location = self.next_location();
+        let freq = extra % 4;
+        let gone = self.index.insert(hash, location, class(1), freq, ring_age).evicted;
+        for evicted in &gone {
+            self.evict(canonical, *evicted);
+        }
+        self.list(canonical).push((location, freq));
+    }
+
+    /// An evicted entry was there, and no older one with its tag is left.
+    fn evict(&mut self, inserted: u64, evicted: Evicted) {
+        let home = self
+            .entries
+            .iter_mut()
+            .find(|(_, list)| list.iter().any(|&(location, _)| location == evicted.location));
+        let (&canonical, list) = home.expect("evicted what was not there");
+        if evicted.reason == EvictionReason::TagLimit {
+            assert_eq!((canonical, list.len()), (inserted, 3));
+        }
+        list.retain(|&(location, _)| location != evicted.location);
+        assert!(list.iter().all(|&(location, _)| location > evicted.location));
+    }
+
+    fn remove_several(&mut self, hash: u64, canonical: u64, location: Location, extra: u8) {
+        let removed = if extra.is_multiple_of(2) {
+            self.index.remove_all(hash, ring_age)
+        } else {
+            self.index.remove_older(hash, location, ring_age)
+        };
+        let gone = |other: Location| extra.is_multiple_of(2) || other < location;
+        let list = self.list(canonical);
+        let mut expected: Vec<_> = list.iter().map(|e| e.0).filter(|&l| gone(l)).collect();
+        expected.sort_unstable(); // oldest first
+        assert_eq!(&*removed, &*expected);
+        list.retain(|e| !gone(e.0));
+    }
+
+    fn check_key(&self, canonical: u64) {
+        let mut expected = self.entries[&canonical].clone();
+        expected.sort_unstable();
+        assert!(expected.len() <= 3);
+        let mut found: Vec<_> =
+            self.index.candidates(canonical).iter().map(|c| (c.location, c.freq)).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected);
+        for (location, freq) in expected {
+            assert!(self.index.contains_at(canonical, location));
+            assert_eq!(self.index.freq(canonical, location), Some(freq));
+        }
+    }
+
+    fn check(&self) {
+        for &canonical in self.entries.keys() {
+            self.check_key(canonical);
+        }
+        assert_eq!(self.index.len(), self.entries.values().map(|l| l.len() as u64).sum::<u64>());
+    }
+}
+
+#[test]
+fn fills_to_97_percent_without_evicting() {
+    let sizes: &[u64] =
+        if cfg!(miri) { &[8, 16, 100] } else { &[8, 16, 100, 1000, 65_536, 70_000, 1_000_000] };
+    for &slots in sizes {
+        for (percent, seed) in [(90, 1), (97, 2), (97, 3)] {
+            let index = Index::new(slots);
+            assert!(index.slots() >= slots && index.slots() <= slots + 16 * 32);
+            let count = index.slots() * percent / 100;
+            let (hashes, evicted) = fill(&index, count, seed);
+            assert_eq!((evicted, index.len()), (0, count), "{slots} slots");
+            for (n, &hash) in hashes.iter().enumerate() {
+                assert!(index.contains_at(hash, Location::new(n as u64)));
+            }
+        }
+    }
+}
+
+#[test]
+fn evicts_the_oldest_and_older_entries_with_its_tag() {
+    let index = Index::new(8);
+    let tags: Vec<u64> = (0..8).map(|n| n << 8).collect();
+    for location in [20, 21] {
+        assert!(insert(&index, tags[0], location).evicted.is_empty());
+    }
+    for (n, &hash) in tags.iter().enumerate().skip(1).take(6) {
+        assert!(insert(&index, hash, 30 + n as u64).evicted.is_empty());
+    }
+    let evicted = insert(&index, tags[7], 40).evicted;
+    let full =
+        |units| Evicted { location: Location::new(units), reason: EvictionReason::IndexFull };
+    assert_eq!(&*evicted, &[full(20)]);
+    assert_eq!(found(&index, tags[0]), locations(&[21]));
+    assert_eq!(index.len(), 8);
+}
+
+#[test]
+fn evicting_takes_older_entries_of_the_other_bucket_along() {
+    let slots = if cfg!(miri) { 100 } else { 1000 };
+    let index = Index::new(slots);
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut several = 0;
+    let hashes: Vec<u64> = (0..index.slots()).map(|_| random.u64(..)).collect();
+    for location in 0..20 * index.slots() {
+        let hash = hashes[random.usize(..hashes.len())];
+        let evicted = insert(&index, hash, location).evicted;
+        several += u64::from(evicted.len() > 1);
+        assert!(evicted.is_sorted_by_key(|e| e.location), "oldest first");
+    }
+    assert!(several > 0 || cfg!(miri));
+    assert!(index.len() > index.slots() * 97 / 100);
+}
+
+#[test]
+fn a_fourth_entry_with_the_tag_drops_the_oldest() {
+    let index = Index::new(100);
+    let hash = 0x1234_5678_9abc_def0;
+    for location in [7, 5, 6] {
+        assert!(insert(&index, hash, location).evicted.is_empty());
+    }
+    let gone = |units| Evicted { location: Location::new(units), reason: EvictionReason::TagLimit };
+    assert_eq!(&*insert(&index, hash, 8).evicted, &[gone(5)]);
+    assert_eq!(&*insert(&index, hash, 3).evicted, &[gone(3)], "out of order: not kept");
+    assert!(insert(&index, hash, 7).evicted.is_empty(), "again: replaced");
+    assert_eq!(found(&index, hash), locations(&[6, 7, 8]));
+    assert_eq!(index.len(), 3);
+    assert!(!index.replace_location(hash, Location::new(6), Location::new(7), class(1)));
+    assert_eq!(found(&index, hash), locations(&[7, 8]));
+}
+
+#[test]
+fn false_candidates_are_as_rare_as_documented() {
+    let (slots, lookups) = if cfg!(miri) { (100, 1000) } else { (100_000, 2_000_000) };
+    let index = Index::new(slots);
+    fill(&index, index.slots() * 9 / 10, 1);
+    let mut random = fastrand::Rng::with_seed(2);
+    let false_ones = (0..lookups).filter(|_| !index.candidates(random.u64(..)).is_empty()).count();
+    let expected = lookups as f64 * 16.0 * 0.9 / TAGS as f64;
+    if !cfg!(miri) {
+        assert!((false_ones as f64 - expected).abs() < 5.0 * expected.sqrt(), "{false_ones}");
+    }
+    assert!(false_ones * 1000 <= lookups.max(1000), "{false_ones}");
+}
+
+#[test]
+fn takes_at_most_ten_bytes_per_object_at_90_percent() {
+    for slots in if cfg!(miri) { vec![10_000] } else { vec![10_000, 70_000, 1 << 24, 100_000_000] }
+    {
+        let index = Index::new(slots);
+        let objects = slots * 9 / 10;
+        assert!(index.memory_bytes() <= 10 * objects, "{slots}: {}", index.memory_bytes());
+    }
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn reserves_memory_without_taking_it() {
+    let resident = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    let before = resident();
+    let index = Index::new(1 << 27);
+    assert!(insert(&index, 1, 1).evicted.is_empty());
+    assert!(resident() < before + (256 << 20), "{} of {}", resident(), index.memory_bytes());
+    assert_eq!(index.table.buckets().as_ptr().align_offset(64), 0);
+}
+
+fn image(index: &Index, shard: usize) -> Vec<u8> {
+    let mut image = Vec::new();
+    index.copy_shard(shard, &mut image);
+    assert_eq!(image.len() as u64, 8 * index.shard_slots());
+    image
+}
+
+#[test]
+fn a_copied_shard_loads_where_it_was() {
+    let slots = if cfg!(miri) { 100 } else { 150_000 };
+    let index = Index::new(slots);
+    let (hashes, _) = fill(&index, slots * 9 / 10, 1);
+    let len = index.len();
+    let copy = Index::new(slots);
+    for shard in 0..index.shard_count() {
+        let image = image(&index, shard);
+        let loaded = copy.load_shard(shard, &image, |_| true, ring_age);
+        assert_eq!(loaded.evicted, 0);
+        let again = copy.load_shard(shard, &image, |_| true, ring_age);
+        assert_eq!(again, Loaded::default());
+        assert_eq!(copy.load_shard(shard, &image[8..], |_| true, ring_age), Loaded::default());
+    }
+    assert_eq!(copy.len(), len);
+    for &hash in &hashes {
+        assert_eq!(found(&copy, hash), found(&index, hash));
+    }
+}
+
+#[test]
+fn loading_merges_and_leaves_out() {
+    let slots = if cfg!(miri) { 100 } else { 10_000 };
+    let index = Index::new(slots);
+    let half = slots * 45 / 100;
+    let (old, _) = fill(&index, half, 1);
+    let image = image(&index, 0);
+    let other = Index::new(slots);
+    let mut random = fastrand::Rng::with_seed(9);
+    let new: Vec<u64> = (0..half).map(|_| random.u64(..)).collect();
+    for (n, &hash) in new.iter().enumerate() {
+        assert!(insert(&other, hash, half + n as u64).evicted.is_empty());
+    }
+    assert!(insert(&other, old[1], 1).evicted.is_empty(), "in both");
+    let before = other.len();
+    let odd = |location: Location| location.units() % 2 == 1;
+    let loaded = other.load_shard(0, &image, odd, ring_age);
+    assert_eq!(loaded, Loaded { loaded: half / 2 - 1, evicted: 0 });
+    assert_eq!(other.len(), before + loaded.loaded);
+    for (n, &hash) in old.iter().enumerate() {
+        assert_eq!(other.contains_at(hash, Location::new(n as u64)), n % 2 == 1);
+    }
+    for (n, &hash) in new.iter().enumerate() {
+        assert!(other.contains_at(hash, Location::new(half + n as u64)));
+    }
+}
+
+#[test]
+fn retain_drops_by_location() {
+    let index = Index::new(if cfg!(miri) { 100 } else { 70_000 });
+    let count = index.slots() / 2;
+    let (hashes, _) = fill(&index, count, 1);
+    let dropped: u64 =
+        (0..index.shard_count()).map(|shard| index.retain(shard, |l| l.units() >= 10)).sum();
+    assert_eq!((dropped, index.len()), (10, count - 10));
+    for (n, &hash) in hashes.iter().enumerate() {
+        assert_eq!(index.contains_at(hash, Location::new(n as u64)), n >= 10);
+    }
+}
+
+#[test]
+fn damaged_words_are_left_out_of_a_loaded_shard() {
+    let index = Index::new(8);
+    let mut image = vec![0u8; 64];
+    image[..8].copy_from_slice(&77u64.to_le_bytes()); // no tag
+    image[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
+    assert_eq!(index.load_shard(0, &image, |_| true, ring_age).loaded, 1);
+    assert_eq!((tag(77), freq(u64::MAX), index.len()), (0, MAX_FREQ, 1));
+}
+
+#[test]
+fn tags_and_buckets_are_spread_evenly() {
+    let geometry = Geometry::for_slots(1 << 20);
+    let mut random = fastrand::Rng::with_seed(1);
+    let draws = if cfg!(miri) { 100 } else { 100_000 };
+    let mut tags = HashSet::new();
+    let mut shards = vec![0u32; geometry.shards];
+    for _ in 0..draws {
+        let (shard, pair) = geometry.locate(random.u64(..));
+        shards[shard] += 1;
+        tags.insert(pair.tag);
+    }
+    if !cfg!(miri) {
+        assert!(tags.len() > 30_000, "{}", tags.len());
+        assert!(shards.iter().all(|&n| n > 5_800 && n < 6_700), "{shards:?}");
+    }
+}

@@ -1,0 +1,449 @@
+//! Who holds memory: queues of runs, the logs that single objects are copied into, and eviction.
+//!
+//! Invariants: every run with entries is either tracked by a queue, an open log, or held by the
+//! nursery, so that memory can always be found again; an entry is published before, or checked
+//! after, its run is tracked. Lock order: resident shard, then log, then slot, then queues, then
+//! pool; never the other way. Threads: any.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::policy::{Fate, Hint, QUEUES, Queue, ResidencyPolicy, Usage};
+use super::pool::{Pool, Run, lock};
+use super::resident::{ENTRY_BYTES, Entry, Resident};
+use crate::format::UNIT_BYTES;
+use crate::index::Index;
+
+/// Frames that only log copies may take, so that eviction can always move hot objects on.
+const RESERVE_FRAMES: usize = 2;
+/// At most this share of a run is copied on when it is taken apart, so that eviction always gains.
+const KEEP_PERCENT_MAX: usize = 50;
+
+/// A tracked run: the queue's own reference and the hashes of what was put into it.
+struct Slot {
+    run: Option<Run>,
+    queue: Queue,
+    generation: u32,
+    hashes: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Queues {
+    waiting: [VecDeque<(u32, u32)>; 4],
+    frames: [usize; 4],
+}
+
+#[derive(Default)]
+struct OpenLog {
+    run: Option<Run>,
+    used: usize,
+    hashes: Vec<u64>,
+}
+
+/// Counters of what left memory and why.
+#[derive(Default)]
+pub(crate) struct CacheCounters {
+    pub(crate) evicted_objects: AtomicU64,
+    pub(crate) kept_objects: AtomicU64,
+    pub(crate) evicted_unused: AtomicU64,
+    /// Objects that came in with a page and left without a hit.
+    pub(crate) prefetch_wasted: AtomicU64,
+    /// Objects that left though they had a future, and all that left: what a newcomer displaces.
+    /// By class: `[unloved, loved]`.
+    pub(crate) displaced_hit: [AtomicU64; 2],
+    pub(crate) displaced: [AtomicU64; 2],
+}
+
+pub(crate) struct Cache {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) resident: Resident,
+    pub(crate) counters: CacheCounters,
+    slots: Box<[Mutex<Slot>]>,
+    queues: Mutex<Queues>,
+    logs: [Mutex<OpenLog>; 4],
+    policy: Box<dyn ResidencyPolicy>,
+    index: Arc<Index>,
+}
+
+impl Cache {
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        policy: Box<dyn ResidencyPolicy>,
+        index: Arc<Index>,
+    ) -> Cache {
+        let slot = || {
+            Mutex::new(Slot {
+                run: None,
+                queue: Queue::Probation,
+                generation: 0,
+                hashes: Vec::new(),
+            })
+        };
+        Cache {
+            slots: (0..pool.frames()).map(|_| slot()).collect(),
+            pool,
+            resident: Resident::new(),
+            counters: CacheCounters::default(),
+            queues: Mutex::default(),
+            logs: Default::default(),
+            policy,
+            index,
+        }
+    }
+
+    pub(crate) fn arrive(&self, hint: Hint, seen_before: bool) -> Queue {
+        self.policy.arrive(hint, seen_before)
+    }
+
+    /// Takes a run of `frames`, evicting as needed; `None` when nothing more can be freed now.
+    pub(crate) fn take(&self, frames: usize, requester: Hint) -> Option<Run> {
+        // A run pinned by a guard frees nothing; give up after one round of everything.
+        for _ in 0..self.pool.frames() + 1 {
+            if self.pool.available() >= frames + RESERVE_FRAMES {
+                if let Some(run) = self.pool.try_take(frames) {
+                    return Some(run);
+                }
+                if frames > 1 {
+                    return self.take_window(frames);
+                }
+            }
+            if !self.evict_one(requester) {
+                break;
+            }
+        }
+        // The reserve is for copies, but refusing a caller would be worse.
+        self.pool.try_take(frames).or_else(|| self.take_window(frames))
+    }
+
+    /// Frees consecutive frames by evicting exactly the runs that lie in the way.
+    fn take_window(&self, frames: usize) -> Option<Run> {
+        if frames < 2 {
+            return None;
+        }
+        let window = self.pool.window(frames, |first| self.is_unpinned(first))?;
+        for first in window {
+            self.evict_run(first as u32, false);
+        }
+        self.pool.try_take(frames)
+    }
+
+    fn is_unpinned(&self, first: usize) -> bool {
+        let (refs, hashes) = {
+            let slot = lock(&self.slots[first]);
+            let Some(run) = &slot.run else { return false };
+            (run.refs(), slot.hashes.clone())
+        };
+        let mut own = 1;
+        for hash in hashes {
+            let shard = self.resident.shard(hash);
+            own += u32::from(shard.map.get(&hash).is_some_and(|e| e.run.first() == first as u32));
+        }
+        refs <= own
+    }
+
+    /// Puts a run under the care of a queue. Its entries have been published.
+    pub(crate) fn track(&self, run: Run, queue: Queue, hashes: Vec<u64>) {
+        let first = run.first();
+        let frames = run.len_bytes() / self.pool.frame_bytes();
+        let generation = {
+            let mut slot = lock(&self.slots[first as usize]);
+            assert!(slot.run.is_none(), "a run is tracked once");
+            slot.run = Some(run);
+            slot.queue = queue;
+            slot.hashes = hashes;
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.generation
+        };
+        let mut queues = lock(&self.queues);
+        queues.waiting[queue as usize].push_back((first, generation));
+        queues.frames[queue as usize] += frames;
+    }
+
+    fn usage(&self) -> Usage {
+        Usage { frames: lock(&self.queues).frames, total: self.pool.frames() }
+    }
+
+    /// Frames held by each queue, for statistics.
+    pub(crate) fn queue_frames(&self) -> [usize; 4] {
+        self.usage().frames
+    }
+
+    /// Evicts one run; false if there is none left to evict.
+    pub(crate) fn evict_one(&self, requester: Hint) -> bool {
+        loop {
+            let Some(queue) = self.policy.victim(&self.usage(), requester) else {
+                return self.close_some_log();
+            };
+            let next = lock(&self.queues).waiting[queue as usize].pop_front();
+            let Some((first, generation)) = next else {
+                return self.close_some_log();
+            };
+            let current = {
+                let slot = lock(&self.slots[first as usize]);
+                slot.run.is_some() && slot.generation == generation
+            };
+            if current {
+                if self.policy.spares_whole_runs() && self.spare_run(first, queue, generation) {
+                    continue;
+                }
+                self.evict_run(first, true);
+                return true;
+            }
+        }
+    }
+
+    /// LRU by runs: a run with a hit since it was last looked at goes to the back.
+    fn spare_run(&self, first: u32, queue: Queue, generation: u32) -> bool {
+        let hashes = lock(&self.slots[first as usize]).hashes.clone();
+        let mut hit = false;
+        for hash in hashes {
+            let mut shard = self.resident.shard(hash);
+            if let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) {
+                hit |= entry.hits > 0;
+                entry.hits = 0;
+            }
+        }
+        if hit {
+            lock(&self.queues).waiting[queue as usize].push_back((first, generation));
+        }
+        hit
+    }
+
+    /// When only open logs hold memory, hands them to their queues.
+    fn close_some_log(&self) -> bool {
+        let mut any = false;
+        for queue in QUEUES {
+            let log = std::mem::take(&mut *lock(&self.logs[queue as usize]));
+            if let Some(run) = log.run {
+                self.track(run, queue, log.hashes);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Takes one tracked run apart: copies on what the policy keeps, forgets the rest.
+    fn evict_run(&self, first: u32, may_keep: bool) {
+        let (run, queue, hashes) = {
+            let mut slot = lock(&self.slots[first as usize]);
+            let Some(run) = slot.run.take() else { return };
+            slot.generation = slot.generation.wrapping_add(1);
+            (run, slot.queue, std::mem::take(&mut slot.hashes))
+        };
+        let frames = run.len_bytes() / self.pool.frame_bytes();
+        lock(&self.queues).frames[queue as usize] -= frames;
+        let mut keep_left =
+            if may_keep && frames == 1 { run.len_bytes() * KEEP_PERCENT_MAX / 100 } else { 0 };
+        for hash in hashes {
+            self.evict_object(hash, first, queue, &mut keep_left);
+        }
+    }
+
+    fn evict_object(&self, hash: u64, first: u32, queue: Queue, keep_left: &mut usize) {
+        let mut shard = self.resident.shard(hash);
+        let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
+            return;
+        };
+        self.note_leaving(entry, hash, queue);
+        let size = entry.stored_bytes as usize;
+        if let Fate::CopyTo(target) = self.policy.fate(queue, entry.hits)
+            && size <= *keep_left
+            && let Some((run, offset)) = self.append(target, hash, entry.record(), false)
+        {
+            *keep_left -= size;
+            let moved = offset as i64 - i64::from(entry.offset);
+            entry.run = run;
+            entry.offset = offset as u32;
+            entry.body = (i64::from(entry.body) + moved) as u32;
+            entry.hits = entry.hits.saturating_sub(2).min(1);
+            self.counters.kept_objects.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        shard.map.remove(&hash);
+        self.counters.evicted_objects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn note_leaving(&self, entry: &Entry, hash: u64, queue: Queue) {
+        let counters = &self.counters;
+        let class = usize::from(queue == Queue::Loved);
+        counters.displaced[class].fetch_add(1, Ordering::Relaxed);
+        if entry.hits > 0 || entry.prefetched {
+            // Asked for again, or not even asked for yet: it had a future. What was used once and
+            // never again, as in a sequential read, had none.
+            counters.displaced_hit[class].fetch_add(1, Ordering::Relaxed);
+        }
+        if entry.hits > 0 {
+            if let Some(location) = entry.location {
+                self.index.bump_freq(hash, location, 1);
+            }
+        } else {
+            counters.evicted_unused.fetch_add(1, Ordering::Relaxed);
+        }
+        if entry.prefetched {
+            counters.prefetch_wasted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Share of objects leaving memory that seemed to have a future, in percent, among the loved or
+    /// the others: what a newcomer displaces.
+    pub(crate) fn displaced_hit_percent(&self, loved: bool) -> u64 {
+        let class = usize::from(loved);
+        let (all, hit) = (&self.counters.displaced[class], &self.counters.displaced_hit[class]);
+        let count = all.load(Ordering::Relaxed);
+        if count == 0 {
+            return 0;
+        }
+        let percent = hit.load(Ordering::Relaxed) * 100 / count;
+        // Halving keeps the figure recent; losing a few counts to a race does no harm.
+        if count > 4096 {
+            all.store(count / 2, Ordering::Relaxed);
+            hit.store(hit.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+        }
+        percent.min(100)
+    }
+
+    /// Copies a record into the log of `queue`. `None` if there is no memory for it.
+    pub(crate) fn append(
+        &self,
+        queue: Queue,
+        hash: u64,
+        record: &[u8],
+        may_evict: bool,
+    ) -> Option<(Run, usize)> {
+        let size = record.len().next_multiple_of(UNIT_BYTES as usize);
+        if size > self.pool.frame_bytes() {
+            return None;
+        }
+        let full = {
+            let mut log = lock(&self.logs[queue as usize]);
+            if let Some(placed) = place(&mut log, self.pool.frame_bytes(), size, hash, record) {
+                return Some(placed);
+            }
+            std::mem::take(&mut *log)
+        };
+        if let Some(run) = full.run {
+            self.track(run, queue, full.hashes);
+        }
+        let hint = if queue == Queue::Loved { Hint::Loved } else { Hint::Neutral };
+        let fresh = if may_evict { self.take(1, hint) } else { self.pool.try_take(1) }?;
+        let mut log = lock(&self.logs[queue as usize]);
+        let raced = if log.run.is_none() {
+            log.run = Some(fresh);
+            log.used = 0;
+            None
+        } else {
+            Some(fresh)
+        };
+        let placed = place(&mut log, self.pool.frame_bytes(), size, hash, record);
+        drop(log);
+        drop(raced);
+        placed
+    }
+
+    /// Publishes an entry; takes it back if its run was evicted in the meantime.
+    pub(crate) fn publish_logged(&self, hash: u64, entry: Entry) {
+        let (first, offset) = (entry.run.first(), entry.offset);
+        self.resident.shard(hash).map.insert(hash, entry);
+        if !self.is_held(first) {
+            let mut shard = self.resident.shard(hash);
+            if shard.map.get(&hash).is_some_and(|e| e.is_at(first, offset)) {
+                shard.map.remove(&hash);
+            }
+        }
+    }
+
+    fn is_held(&self, first: u32) -> bool {
+        self.logs.iter().any(|log| lock(log).run.as_ref().is_some_and(|r| r.first() == first))
+            || lock(&self.slots[first as usize]).run.is_some()
+    }
+
+    /// Forgets everything that is also on disk.
+    pub(crate) fn drop_all(&self) {
+        self.close_some_log();
+        for first in 0..self.pool.frames() {
+            self.evict_run(first as u32, false);
+        }
+        let mut queues = lock(&self.queues);
+        for waiting in &mut queues.waiting {
+            waiting.retain(|(first, generation)| {
+                let slot = lock(&self.slots[*first as usize]);
+                slot.run.is_some() && slot.generation == *generation
+            });
+        }
+    }
+
+    /// Moves every tracked run of a group's objects to the queue that fits its new hint.
+    pub(crate) fn requeue(&self, is_member: impl Fn(u64) -> bool, hint: Hint) {
+        for first in 0..self.pool.frames() as u32 {
+            let hash = {
+                let slot = lock(&self.slots[first as usize]);
+                if slot.run.is_none() {
+                    continue;
+                }
+                slot.hashes.first().copied()
+            };
+            let Some(hash) = hash else { continue };
+            let group = {
+                let shard = self.resident.shard(hash);
+                shard.map.get(&hash).filter(|e| e.run.first() == first).map(|e| e.group)
+            };
+            if group.is_some_and(&is_member) {
+                self.move_run(first, self.policy.arrive(hint, true));
+            }
+        }
+    }
+
+    fn move_run(&self, first: u32, target: Queue) {
+        let (generation, from, frames) = {
+            let mut slot = lock(&self.slots[first as usize]);
+            let Some(run) = &slot.run else { return };
+            if slot.queue == target {
+                return;
+            }
+            let frames = run.len_bytes() / self.pool.frame_bytes();
+            let from = slot.queue;
+            slot.queue = target;
+            slot.generation = slot.generation.wrapping_add(1);
+            (slot.generation, from, frames)
+        };
+        let mut queues = lock(&self.queues);
+        queues.frames[from as usize] -= frames;
+        queues.frames[target as usize] += frames;
+        queues.waiting[target as usize].push_back((first, generation));
+    }
+
+    /// Lowers the frames in use by what the tables cost now, so that the whole stays in budget.
+    pub(crate) fn charge_tables(&self, other_bytes: usize) {
+        let bytes = self.resident.len() * ENTRY_BYTES + other_bytes;
+        let frames = self.pool.frames();
+        let taken = (bytes / self.pool.frame_bytes()).min(frames / 2);
+        self.pool.set_limit(frames - taken);
+        let mut rounds = frames;
+        while self.pool.used() > frames - taken && rounds > 0 && self.evict_one(Hint::Neutral) {
+            rounds -= 1;
+        }
+    }
+}
+
+/// Puts a record into an open log if there is room.
+fn place(
+    log: &mut OpenLog,
+    frame_bytes: usize,
+    size: usize,
+    hash: u64,
+    record: &[u8],
+) -> Option<(Run, usize)> {
+    let run = log.run.as_ref()?;
+    if frame_bytes - log.used < size {
+        return None;
+    }
+    let offset = log.used;
+    // SAFETY: `offset .. offset + size` lies beyond everything placed so far, and the log's lock is
+    // held, so the range is ours until it is published.
+    unsafe { run.bytes_mut(offset, record.len()) }.copy_from_slice(record);
+    let run = run.clone();
+    log.used += size;
+    log.hashes.push(hash);
+    Some((run, offset))
+}

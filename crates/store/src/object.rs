@@ -1,0 +1,205 @@
+//! What reads return: guards on bytes in the store's memory.
+//!
+//! A guard pins the memory it shows and nothing else: no lock is held, it may outlive the store, and
+//! dropping it is one atomic decrement. Threads: guards are `Send + Sync`.
+
+use std::ops::Deref;
+
+use bytes::Bytes;
+
+use crate::GroupId;
+use crate::memory::pool::Run;
+use crate::memory::resident::Entry;
+
+/// A whole object in memory. Derefs to its value.
+#[derive(Clone)]
+pub struct Object {
+    run: Run,
+    body: u32,
+    key_len: u32,
+    meta_len: u32,
+    value_len: u32,
+    expires_s: u32,
+    group: u64,
+    from_memory: bool,
+}
+
+impl Object {
+    #[inline]
+    pub(crate) fn of(entry: &Entry, from_memory: bool) -> Object {
+        Object {
+            run: entry.run.clone(),
+            body: entry.body,
+            key_len: entry.key_len,
+            meta_len: entry.meta_len,
+            value_len: entry.value_len,
+            expires_s: entry.expires_s,
+            group: entry.group,
+            from_memory,
+        }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &[u8] {
+        self.run.bytes(self.body as usize, self.key_len as usize)
+    }
+
+    /// The metadata beside the value.
+    pub fn metadata(&self) -> &[u8] {
+        self.run.bytes((self.body + self.key_len) as usize, self.meta_len as usize)
+    }
+
+    /// The group it was created in.
+    pub fn group(&self) -> GroupId {
+        GroupId::new(self.group)
+    }
+
+    /// When it expires, in seconds since 1970.
+    pub fn expires_unix_s(&self) -> Option<u64> {
+        (self.expires_s != 0).then_some(u64::from(self.expires_s))
+    }
+
+    /// True if no disk read was needed.
+    pub fn from_memory(&self) -> bool {
+        self.from_memory
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        let start = self.body as usize + self.key_len as usize + self.meta_len as usize;
+        self.run.bytes(start, self.value_len as usize)
+    }
+}
+
+impl Deref for Object {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.value()
+    }
+}
+
+impl AsRef<[u8]> for Object {
+    fn as_ref(&self) -> &[u8] {
+        self.value()
+    }
+}
+
+impl From<Object> for Bytes {
+    /// Without copying; the bytes stay pinned until the last `Bytes` is gone.
+    fn from(object: Object) -> Bytes {
+        if object.value_len == 0 { Bytes::new() } else { Bytes::from_owner(object) }
+    }
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Object")
+            .field("key", &String::from_utf8_lossy(self.key()))
+            .field("length_bytes", &self.value_len)
+            .field("group", &self.group)
+            .field("from_memory", &self.from_memory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A part of an object in memory. Derefs to the bytes of the range.
+#[derive(Clone)]
+pub struct ObjectRange {
+    pub(crate) run: Option<Run>,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    pub(crate) offset: u64,
+    pub(crate) object_length: u64,
+    pub(crate) metadata: Bytes,
+}
+
+impl ObjectRange {
+    pub(crate) fn of_object(object: Object, range: &std::ops::Range<u64>) -> ObjectRange {
+        let length = u64::from(object.value_len);
+        let (from, to) = (range.start.min(length), range.end.min(length));
+        let value = object.body as usize + object.key_len as usize + object.meta_len as usize;
+        ObjectRange {
+            start: value + from as usize,
+            len: to.saturating_sub(from) as usize,
+            offset: from,
+            object_length: length,
+            metadata: Bytes::copy_from_slice(object.metadata()),
+            run: Some(object.run),
+        }
+    }
+
+    /// Where the range starts in the object, in bytes.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Length of the whole object in bytes.
+    pub fn object_length_bytes(&self) -> u64 {
+        self.object_length
+    }
+
+    /// The metadata beside the value.
+    pub fn metadata(&self) -> &[u8] {
+        &self.metadata
+    }
+}
+
+impl Deref for ObjectRange {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.run.as_ref().map_or(&[], |run| run.bytes(self.start, self.len))
+    }
+}
+
+impl AsRef<[u8]> for ObjectRange {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<ObjectRange> for Bytes {
+    /// Without copying; the bytes stay pinned until the last `Bytes` is gone.
+    fn from(range: ObjectRange) -> Bytes {
+        if range.len == 0 { Bytes::new() } else { Bytes::from_owner(range) }
+    }
+}
+
+impl std::fmt::Debug for ObjectRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectRange")
+            .field("offset", &self.offset)
+            .field("length_bytes", &self.len)
+            .field("object_length_bytes", &self.object_length)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An object without its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// The group it was created in.
+    pub group: GroupId,
+    /// Length of its value in bytes.
+    pub length_bytes: u64,
+    /// The metadata beside the value.
+    pub metadata: Bytes,
+    /// When it expires, in seconds since 1970.
+    pub expires_unix_s: Option<u64>,
+    /// True if it is in memory now.
+    pub resident: bool,
+}
+
+impl ObjectInfo {
+    pub(crate) fn of(object: &Object) -> ObjectInfo {
+        ObjectInfo {
+            group: object.group(),
+            length_bytes: object.len() as u64,
+            metadata: Bytes::copy_from_slice(object.metadata()),
+            expires_unix_s: object.expires_unix_s(),
+            resident: object.from_memory,
+        }
+    }
+}

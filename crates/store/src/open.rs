@@ -1,0 +1,482 @@
+//! Opening and formatting: from a `Config` to a running engine.
+//!
+//! Invariants: nothing on a volume is changed before every check has passed; a volume that holds
+//! something that is not ours is overwritten only with `force`. Threads: starts the flusher, the
+//! recovery thread and the keeper.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::ByteSize;
+use crate::config::{Config, IoEngine};
+use crate::device::{Device, EngineChoice, OpenOptions};
+use crate::disk_policy::disk_policy;
+use crate::durable::checkpoint::CheckpointState;
+use crate::durable::journal::{Journal, JournalContents, read_journal};
+use crate::durable::recovery::RecoveryState;
+use crate::engine::Engine;
+use crate::error::OpenError;
+use crate::format::{
+    FORMAT_VERSION, FormatError, LayoutError, PlanRequest, Superblock, VolumeLayout,
+    segments_upper_bound,
+};
+use crate::group::Groups;
+use crate::index::Index;
+use crate::memory::cache::Cache;
+use crate::memory::policy::residency_policy;
+use crate::memory::pool::Pool;
+use crate::page_groups::PageGroups;
+use crate::read::flight::Flights;
+use crate::read::page_choice::ReadCosts;
+use crate::ring::Ring;
+use crate::space::{AlignedBuf, Space};
+use crate::stats::Counters;
+use crate::types::Clock;
+use crate::workers::Workers;
+use crate::write::create::AdmissionState;
+use crate::write::nursery::Nursery;
+
+const MEMORY_MIN: u64 = 4 << 20;
+const PAGE_MIN: u64 = 16 << 10;
+const PAGE_MAX: u64 = 1 << 20;
+const PAGE_DEFAULT: u64 = 64 << 10;
+const SEGMENT_MIN: u64 = 256 << 10;
+const SEGMENT_MAX: u64 = 64 << 20;
+const SEGMENT_DEFAULT: u64 = 16 << 20;
+/// A new store gets at least this many segments, by smaller ones if need be.
+const SEGMENTS_WANTED: u64 = 32;
+/// Disk bytes for which the index has one slot unless told otherwise.
+const BYTES_PER_OBJECT: u64 = 4096;
+const JOURNAL_MIN: u64 = 256 << 10;
+const JOURNAL_MAX: u64 = 4 << 20;
+/// At most this share of memory waits to be written.
+const NURSERY_SHARE: u64 = 4;
+const NURSERY_MAX: u64 = 64 << 20;
+
+/// An opened volume before it is known what it holds.
+pub(crate) struct RawVolume {
+    pub(crate) path: PathBuf,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) fresh: bool,
+}
+
+/// Opens the devices a configuration names.
+pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<String>), OpenError> {
+    let mut warnings = Vec::new();
+    let mut volumes = Vec::new();
+    for volume in &config.volumes {
+        if config.must_exist && !volume.path.exists() {
+            return Err(OpenError::Missing { path: volume.path.clone() });
+        }
+        let mut options = OpenOptions::new(&volume.path);
+        options.create_bytes =
+            if config.must_exist { None } else { volume.size.map(ByteSize::bytes) };
+        options.force = config.force;
+        options.direct = config.direct;
+        options.queue_depth = config.queue_depth;
+        options.engine = match config.engine {
+            IoEngine::Auto => EngineChoice::Auto,
+            IoEngine::IoUring => EngineChoice::IoUring,
+            IoEngine::Threads => EngineChoice::Threads,
+        };
+        let opened = crate::device::open(&options)?;
+        warnings.extend(opened.warnings.iter().map(|w| format!("{}: {w}", volume.path.display())));
+        let (path, fresh) = (volume.path.clone(), opened.created);
+        volumes.push(RawVolume { path, device: opened.device, fresh });
+    }
+    Ok((volumes, warnings))
+}
+
+/// Checks what does not depend on the volumes.
+pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
+    let bad = |setting, value: String, limit: &str| {
+        Err(OpenError::Setting { setting, value, limit: limit.to_owned() })
+    };
+    if config.volumes.is_empty() || config.volumes.len() > 64 {
+        return bad("volumes", config.volumes.len().to_string(), "a store has 1 to 64 volumes");
+    }
+    if config.memory.bytes() < MEMORY_MIN {
+        return bad("memory", config.memory.to_string(), "at least 4MiB");
+    }
+    if let Some(page) = config.page {
+        let fits = (PAGE_MIN..=PAGE_MAX).contains(&page.bytes()) && page.bytes().is_power_of_two();
+        if !fits {
+            return bad("page", page.to_string(), "a power of two from 16KiB to 1MiB");
+        }
+    }
+    if let Some(segment) = config.segment {
+        let fits = (SEGMENT_MIN..=SEGMENT_MAX).contains(&segment.bytes())
+            && segment.bytes().is_power_of_two();
+        if !fits {
+            return bad("segment", segment.to_string(), "a power of two from 256KiB to 64MiB");
+        }
+    }
+    if config.reinsert_percent_max > 90 {
+        return bad("reinsert_percent_max", config.reinsert_percent_max.to_string(), "0 to 90");
+    }
+    if config.fbc_count_max > 3 {
+        return bad(
+            "fbc_count_max",
+            config.fbc_count_max.to_string(),
+            "0 to 3: the index has two bits",
+        );
+    }
+    Ok(())
+}
+
+/// What a volume holds.
+enum Holds {
+    Ours(Box<Superblock>),
+    Nothing,
+    Other,
+    Version(u32),
+    Damaged(String),
+}
+
+fn inspect(volume: &RawVolume) -> Result<Holds, OpenError> {
+    if volume.fresh {
+        return Ok(Holds::Nothing);
+    }
+    let size = volume.device.info().size_bytes;
+    if size < 8192 {
+        return Ok(if size == 0 { Holds::Nothing } else { Holds::Other });
+    }
+    let mut head = AlignedBuf::zeroed(8192);
+    volume.device.read_at(0, &mut head).map_err(|source| OpenError::Io {
+        path: volume.path.clone(),
+        doing: "reading the superblock",
+        source,
+    })?;
+    if head.iter().all(|byte| *byte == 0) {
+        return Ok(Holds::Nothing);
+    }
+    Ok(match Superblock::decode_either(&head) {
+        Ok(superblock) => Holds::Ours(Box::new(superblock)),
+        Err(FormatError::OtherVersion { found, .. }) => Holds::Version(found),
+        Err(FormatError::NotOurs) => Holds::Other,
+        Err(error) => Holds::Damaged(error.to_string()),
+    })
+}
+
+/// Finds the store on the volumes, or makes one.
+fn superblocks(
+    config: &Config,
+    volumes: &[RawVolume],
+    clock: &dyn Clock,
+) -> Result<(Vec<Superblock>, bool), OpenError> {
+    let mut found = Vec::new();
+    let mut empty = 0;
+    for volume in volumes {
+        let path = volume.path.clone();
+        match inspect(volume)? {
+            Holds::Ours(superblock) => found.push(Some(*superblock)),
+            Holds::Nothing if config.must_exist => return Err(OpenError::Missing { path }),
+            Holds::Nothing => {
+                empty += 1;
+                found.push(None);
+            }
+            Holds::Other | Holds::Version(_) | Holds::Damaged(_) if config.force => {
+                empty += 1;
+                found.push(None);
+            }
+            Holds::Other => return Err(OpenError::NotOurs { path }),
+            Holds::Version(found) => {
+                return Err(OpenError::Version { path, found, expected: FORMAT_VERSION });
+            }
+            Holds::Damaged(reason) => return Err(OpenError::Damaged { path, reason }),
+        }
+    }
+    if empty == volumes.len() || (config.force && empty > 0) {
+        return Ok((format(config, volumes, clock)?, true));
+    }
+    let mut all = Vec::new();
+    for (index, (volume, superblock)) in volumes.iter().zip(found).enumerate() {
+        let wrong = || OpenError::WrongVolume { path: volume.path.clone(), index };
+        let superblock = superblock.ok_or_else(wrong)?;
+        let same_store =
+            all.first().is_none_or(|first: &Superblock| first.store_id == superblock.store_id);
+        if usize::from(superblock.volume_index) != index
+            || usize::from(superblock.volume_count) != volumes.len()
+            || !same_store
+        {
+            return Err(wrong());
+        }
+        contradictions(config, volume, &superblock)?;
+        all.push(superblock);
+    }
+    Ok((all, false))
+}
+
+fn contradictions(
+    config: &Config,
+    volume: &RawVolume,
+    found: &Superblock,
+) -> Result<(), OpenError> {
+    let check = |setting, declared: Option<u64>, found: u64| match declared {
+        Some(declared) if declared != found => Err(OpenError::Contradicts {
+            path: volume.path.clone(),
+            setting,
+            declared: ByteSize::new(declared).to_string(),
+            found: ByteSize::new(found).to_string(),
+        }),
+        _ => Ok(()),
+    };
+    check("page", config.page.map(ByteSize::bytes), u64::from(found.page_bytes))?;
+    check("segment", config.segment.map(ByteSize::bytes), found.segment_bytes)?;
+    let size = volume.device.info().size_bytes;
+    if found.volume_bytes > size {
+        return Err(OpenError::Contradicts {
+            path: volume.path.clone(),
+            setting: "size",
+            declared: format!("{} (the file or device has been cut)", ByteSize::new(size)),
+            found: ByteSize::new(found.volume_bytes).to_string(),
+        });
+    }
+    Ok(())
+}
+
+fn format(
+    config: &Config,
+    volumes: &[RawVolume],
+    clock: &dyn Clock,
+) -> Result<Vec<Superblock>, OpenError> {
+    let sizes: Vec<u64> = volumes.iter().map(|v| v.device.info().size_bytes & !4095).collect();
+    let total: u64 = sizes.iter().sum();
+    let page = config.page.map_or(PAGE_DEFAULT, ByteSize::bytes);
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let fitting = (smallest / SEGMENTS_WANTED).max(1);
+    let fitting = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
+    let segment = config
+        .segment
+        .map_or_else(|| fitting.clamp(SEGMENT_MIN.max(4 * page), SEGMENT_DEFAULT), ByteSize::bytes);
+    let wanted = config.objects_max.unwrap_or(total / BYTES_PER_OBJECT).max(64);
+    let index_slots = Index::new(wanted).slots();
+    let journal = (index_slots * 16).clamp(JOURNAL_MIN, JOURNAL_MAX) & !8191;
+    let total_segments: u32 = sizes.iter().map(|size| segments_upper_bound(*size, segment)).sum();
+    let most = (crate::index::Location::MAX.units() + 1) * crate::format::UNIT_BYTES;
+    if u64::from(total_segments) * segment > most {
+        return Err(OpenError::Setting {
+            setting: "size",
+            value: ByteSize::new(total).to_string(),
+            limit: format!("all volumes together hold at most {}", ByteSize::new(most)),
+        });
+    }
+    let mut rng = Seeds::new(config, clock);
+    let (mut store_id, hash_seed) = ([0; 16], rng.next());
+    store_id[..8].copy_from_slice(&rng.next().to_le_bytes());
+    store_id[8..].copy_from_slice(&rng.next().to_le_bytes());
+    let mut all: Vec<Superblock> = Vec::new();
+    for (index, (volume, size)) in volumes.iter().zip(&sizes).enumerate() {
+        let layout = VolumeLayout::plan(&PlanRequest {
+            volume_bytes: *size,
+            volume_index: index as u16,
+            page_bytes: page as u32,
+            segment_bytes: segment,
+            index_slots,
+            journal_bytes: if index == 0 { journal } else { 0 },
+            total_segments,
+        })
+        .map_err(|error| layout_error(volume, *size, &error))?;
+        all.push(Superblock {
+            page_bytes: page as u32,
+            segment_bytes: segment,
+            segment_count: layout.segment_count,
+            volume_index: index as u16,
+            volume_count: volumes.len() as u16,
+            first_segment: all.iter().map(|s| s.segment_count).sum(),
+            store_id,
+            volume_bytes: *size,
+            index_slots,
+            hash_seed,
+            journal_offset: layout.journal_offset,
+            journal_bytes: layout.journal_bytes,
+            checkpoint_offset: layout.checkpoint_offset,
+            checkpoint_bytes: layout.checkpoint_bytes,
+            segments_offset: layout.segments_offset,
+            object_max_bytes: config.object_max.bytes(),
+            created_unix_s: clock.unix_seconds(),
+        });
+    }
+    for (volume, superblock) in volumes.iter().zip(&all) {
+        write_superblock(volume, superblock)?;
+    }
+    Ok(all)
+}
+
+fn layout_error(volume: &RawVolume, size: u64, error: &LayoutError) -> OpenError {
+    OpenError::TooSmall {
+        path: volume.path.clone(),
+        size: ByteSize::new(size),
+        reason: error.to_string(),
+    }
+}
+
+/// Old contents go first, so that nothing of them can be taken for this store's.
+fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), OpenError> {
+    let io = |doing| {
+        let path = volume.path.clone();
+        move |source| OpenError::Io { path, doing, source }
+    };
+    let mut both = AlignedBuf::zeroed(8192);
+    volume.device.write_at(0, &both).map_err(io("clearing the superblock"))?;
+    if superblock.checkpoint_bytes > 0 {
+        let zero = AlignedBuf::zeroed(4096);
+        for slot in 0..2 {
+            let at = superblock.layout().checkpoint_slot(slot);
+            volume.device.write_at(at, &zero).map_err(io("clearing the checkpoints"))?;
+        }
+    }
+    volume.device.sync().map_err(io("syncing the cleared areas"))?;
+    let encoded = superblock.encode();
+    both[..4096].copy_from_slice(&encoded);
+    both[4096..].copy_from_slice(&encoded);
+    volume.device.write_at(0, &both).map_err(io("writing the superblock"))?;
+    volume.device.sync().map_err(io("syncing the superblock"))
+}
+
+/// Random numbers for ids: from the configured seed, or from the system's hash keys and time.
+struct Seeds(u64);
+
+impl Seeds {
+    fn new(config: &Config, clock: &dyn Clock) -> Seeds {
+        use std::hash::{BuildHasher, RandomState};
+        Seeds(config.seed.unwrap_or_else(|| {
+            RandomState::new().hash_one((clock.unix_seconds(), std::process::id()))
+        }))
+    }
+
+    /// SplitMix64.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// Builds the engine on open volumes and starts its threads.
+pub(crate) fn start(
+    config: Config,
+    raw: Vec<RawVolume>,
+    warnings: Vec<String>,
+    clock: Arc<dyn Clock>,
+) -> Result<(Arc<Engine>, Threads), OpenError> {
+    validate(&config)?;
+    let (superblocks, created) = superblocks(&config, &raw, clock.as_ref())?;
+    let paths: Vec<PathBuf> = raw.iter().map(|v| v.path.clone()).collect();
+    let first = superblocks[0];
+    let volumes = raw
+        .into_iter()
+        .zip(superblocks)
+        .map(|(volume, superblock)| (volume.path, volume.device, superblock))
+        .collect();
+    let space = Arc::new(Space::new(volumes, config.volume_errors_max));
+    let (journal, contents) = open_journal(&config, &space, &first, &paths)?;
+    let index = Arc::new(Index::new(first.index_slots));
+    let page_bytes = space.page_bytes;
+    let frames = (config.memory.bytes() / page_bytes).max(16) as usize;
+    let pool = Pool::new(frames, page_bytes as usize).map_err(OpenError::System)?;
+    let cache = Cache::new(pool, residency_policy(config.residency), Arc::clone(&index));
+    let nursery_bytes = (config.memory.bytes() / NURSERY_SHARE).min(NURSERY_MAX);
+    let generation = contents.requires.map_or(0, |r| r.generation);
+    let engine = Arc::new(Engine {
+        clock,
+        ring: Ring::new(space.segments),
+        nursery: Nursery::new(nursery_bytes),
+        groups: Groups::new(config.groups_tracked_max),
+        page_groups: PageGroups::new(space.segments, space.segment_bytes / page_bytes),
+        marks: Default::default(),
+        journal,
+        counters: Counters::default(),
+        flights: Flights::default(),
+        costs: ReadCosts::new(),
+        disk_policy: disk_policy(&config),
+        admission: AdmissionState::new(config.admission),
+        recovery: RecoveryState::default(),
+        checkpoints: CheckpointState::new(generation),
+        workers: Workers::default(),
+        hash_seed: first.hash_seed,
+        next_seq: AtomicU64::new(1),
+        journal_deletes: Default::default(),
+        purge_lock: Default::default(),
+        writes_in_flight: Mutex::new(0),
+        writes_done: Condvar::new(),
+        keeper_stopped: Mutex::new(false),
+        keeper_wake: Condvar::new(),
+        closed: AtomicBool::new(false),
+        warnings,
+        created,
+        paths,
+        cache,
+        index,
+        space,
+        config,
+    });
+    let plan = engine.prepare_recovery(&contents);
+    let threads = Threads::start(&engine, plan).map_err(OpenError::System)?;
+    Ok((engine, threads))
+}
+
+fn open_journal(
+    config: &Config,
+    space: &Space,
+    first: &Superblock,
+    paths: &[PathBuf],
+) -> Result<(Journal, JournalContents), OpenError> {
+    let io = |doing| {
+        let path = paths[0].clone();
+        move |source| OpenError::Io { path, doing, source }
+    };
+    let area = space.volumes[0]
+        .device
+        .journal(first.journal_offset, first.journal_bytes)
+        .map_err(io("opening the journal"))?;
+    let contents = read_journal(area.as_ref(), first.journal_bytes, first.nonce())
+        .map_err(io("reading the journal"))?;
+    let journal =
+        Journal::new(Some(area), first.journal_bytes, first.nonce(), config.durability, &contents);
+    Ok((journal, contents))
+}
+
+/// The store's own threads, joined at close.
+#[derive(Default)]
+pub(crate) struct Threads {
+    flusher: Option<std::thread::JoinHandle<()>>,
+    others: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Threads {
+    fn start(
+        engine: &Arc<Engine>,
+        plan: crate::durable::recovery::Plan,
+    ) -> std::io::Result<Threads> {
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(format!("damelo-{name}")).spawn(body)
+        };
+        let mut threads = Threads::default();
+        let this = Arc::clone(engine);
+        threads.others.push(spawn("recovery", Box::new(move || this.recover(plan)))?);
+        let this = Arc::clone(engine);
+        threads.flusher = Some(spawn(
+            "flusher",
+            Box::new(move || crate::write::flusher::Flusher::default().run(&this)),
+        )?);
+        let this = Arc::clone(engine);
+        threads.others.push(spawn("keeper", Box::new(move || this.keep()))?);
+        Ok(threads)
+    }
+
+    pub(crate) fn join_flusher(&mut self) {
+        if let Some(flusher) = self.flusher.take() {
+            // A panic there has been reported by the panic hook; close goes on.
+            let _ = flusher.join();
+        }
+    }
+
+    pub(crate) fn join_others(&mut self) {
+        for thread in self.others.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! One object from disk: which candidate, verified how, and into which memory.
+//!
+//! Invariants: nothing is returned whose key, checksum and place in time were not checked; of
+//! several candidates the newest that is the key's own decides, even if it is damaged, so that an
+//! older version is never served. Threads: any.
+
+use std::sync::Arc;
+
+use super::flight::Joined;
+use super::range::LargeObject;
+use super::verify_record;
+use crate::device::IoOp;
+use crate::engine::Engine;
+use crate::error::ReadError;
+use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
+use crate::index::{Candidate, LengthClass, Location};
+use crate::memory::pool::Run;
+use crate::memory::resident::Entry;
+use crate::object::Object;
+use crate::ops::OneShot;
+use crate::stats::add;
+
+type Outcome = Result<Option<Object>, ReadError>;
+
+/// What one candidate turned out to be.
+pub(crate) enum Found {
+    Object(Object),
+    /// Another key with the same tag.
+    OtherKey,
+    /// The key's object, but expired, purged, damaged or unreadable: a miss, and it ends the search.
+    Gone,
+    /// Someone else was reading it, or it moved meanwhile: look again.
+    LookAgain,
+}
+
+/// A record's bytes as read: where in the run it starts, and what was read.
+pub(crate) struct RawRecord {
+    pub(crate) run: Run,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+/// Looks that end in "look again" before the caller reads on its own.
+const LOOKS_SHARED_MAX: usize = 3;
+const LOOKS_MAX: usize = 12;
+
+impl Engine {
+    /// Candidates that lie in live segments, newest first.
+    pub(crate) fn ordered_candidates(&self, hash: u64) -> Vec<Candidate> {
+        let mut all: Vec<Candidate> = self.index.candidates(hash).iter().collect();
+        all.retain(|c| {
+            let (segment, _) = self.space.split(c.location);
+            self.space.holds(segment) && self.ring.seq(segment) != 0
+        });
+        if all.len() > 1 {
+            all.sort_by_key(|c| std::cmp::Reverse(self.ring.position(&self.space, c.location)));
+        }
+        all
+    }
+
+    /// Reads on the calling thread.
+    pub(crate) fn read_blocking(self: &Arc<Engine>, hash: u64, key: &[u8]) -> Outcome {
+        for look in 0..LOOKS_MAX {
+            if look > 0
+                && let Some(object) = self.lookup_memory(hash, key)
+            {
+                return Ok(Some(object));
+            }
+            let found = match self.indirect_in_memory(hash, key) {
+                Some((raw, header)) => self.read_indirect(hash, key, &raw, &header)?,
+                None => self.look(hash, key, look < LOOKS_SHARED_MAX)?,
+            };
+            match found {
+                Found::Object(object) => {
+                    add(&self.counters.hits_disk, 1);
+                    return Ok(Some(object));
+                }
+                Found::OtherKey => {
+                    add(&self.counters.misses_collision, 1);
+                    return Ok(None);
+                }
+                Found::Gone => return Ok(None),
+                Found::LookAgain => {}
+            }
+        }
+        add(&self.counters.misses_overwritten, 1);
+        Ok(None)
+    }
+
+    /// A manifest or patch that is still on its way to disk.
+    pub(crate) fn indirect_in_memory(
+        &self,
+        hash: u64,
+        key: &[u8],
+    ) -> Option<(RawRecord, RecordHeader)> {
+        let shard = self.cache.resident.shard(hash);
+        let entry = shard.map.get(&hash).filter(|e| !e.is_object && e.key() == key)?;
+        let header = RecordHeader::decode(entry.record(), self.space.nonce).ok()?;
+        let (start, len) = (entry.offset as usize, (entry.offset + entry.stored_bytes) as usize);
+        let raw = RawRecord { run: entry.run.clone(), start, len };
+        drop(shard);
+        (!self.is_dead(header.group, key, header.seq, header.expires_s)).then_some((raw, header))
+    }
+
+    fn read_indirect(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        raw: &RawRecord,
+        header: &RecordHeader,
+    ) -> Result<Found, ReadError> {
+        // No place of its own yet: what is put together is for this reader only.
+        let candidate = Candidate {
+            location: Location::MAX,
+            length_class: LengthClass::from_units(1),
+            freq: 0,
+        };
+        match header.kind {
+            RecordKind::Manifest => self.assemble_manifest(hash, &candidate, raw, header),
+            _ => self.assemble_patch(hash, key, &candidate, raw, header),
+        }
+    }
+
+    /// One round over the candidates. `OtherKey` means that none was the key's.
+    fn look(self: &Arc<Engine>, hash: u64, key: &[u8], shared: bool) -> Result<Found, ReadError> {
+        for candidate in self.ordered_candidates(hash) {
+            let found = self.read_candidate(hash, key, candidate, shared)?;
+            if !matches!(found, Found::OtherKey) {
+                return Ok(found);
+            }
+            add(&self.counters.collision_reads, 1);
+        }
+        Ok(Found::OtherKey)
+    }
+
+    fn read_candidate(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        candidate: Candidate,
+        shared: bool,
+    ) -> Result<Found, ReadError> {
+        self.index.bump_freq(hash, candidate.location, 1);
+        if self.wants_page(hash, &candidate)
+            && let Some(found) = self.read_page_for(hash, key, &candidate, shared)?
+        {
+            return Ok(found);
+        }
+        if !shared {
+            return self.read_object(hash, key, &candidate);
+        }
+        match self.flights.join(candidate.location.units()) {
+            Joined::Follower(flight) => {
+                add(&self.counters.shared_reads, 1);
+                flight.wait();
+                Ok(Found::LookAgain)
+            }
+            Joined::Leader(lead) => {
+                let found = self.read_object(hash, key, &candidate);
+                self.flights.land(lead);
+                found
+            }
+        }
+    }
+
+    /// Reads one record by itself and makes it resident.
+    fn read_object(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        candidate: &Candidate,
+    ) -> Result<Found, ReadError> {
+        let started = self.clock.monotonic();
+        let units = candidate.length_class.units();
+        let Some(raw) = self.read_raw(candidate.location, units * UNIT_BYTES)? else {
+            return Ok(self.unreadable(hash, candidate.location));
+        };
+        self.note_object_read(&raw, started);
+        self.accept(hash, key, candidate, raw)
+    }
+
+    pub(crate) fn note_object_read(&self, raw: &RawRecord, started: std::time::Duration) {
+        let time = self.clock.monotonic().saturating_sub(started);
+        self.costs.note(false, time);
+        self.counters.read_latency.record(time);
+        add(&self.counters.object_reads, 1);
+        add(&self.counters.disk_read_bytes, raw.len as u64);
+    }
+
+    pub(crate) fn unreadable(&self, hash: u64, location: Location) -> Found {
+        add(&self.counters.misses_io, 1);
+        self.index.remove_at(hash, location);
+        Found::Gone
+    }
+
+    /// Blocks of the device that hold `bytes` at a location: segment, offset, length.
+    pub(crate) fn blocks_of(
+        &self,
+        location: Location,
+        bytes: u64,
+    ) -> (crate::space::SegmentId, u64, u64) {
+        let (segment, offset) = self.space.split(location);
+        let block = self.space.block();
+        let start = offset - offset % block;
+        let end = (offset + bytes).next_multiple_of(block).min(self.space.segment_bytes);
+        (segment, start, end - start)
+    }
+
+    /// Reads the blocks around a record. `Ok(None)`: the device failed.
+    pub(crate) fn read_raw(
+        self: &Arc<Engine>,
+        location: Location,
+        bytes: u64,
+    ) -> Result<Option<RawRecord>, ReadError> {
+        let (segment, start, len) = self.blocks_of(location, bytes);
+        if len > self.piece_max() + 2 * self.space.page_bytes {
+            return Err(ReadError::TooLargeForMemory { length: bytes, max: self.piece_max() });
+        }
+        let run = self.take_for_read(self.frames_for(len))?;
+        // SAFETY: the run is fresh and known to this thread only.
+        let buf = unsafe { run.bytes_mut(0, len as usize) };
+        if self.space.read(segment, start, buf).is_err() {
+            return Ok(None);
+        }
+        let (_, offset) = self.space.split(location);
+        Ok(Some(RawRecord { run, start: (offset - start) as usize, len: len as usize }))
+    }
+
+    pub(crate) fn take_for_read(&self, frames: usize) -> Result<Run, ReadError> {
+        self.take_waiting(frames, crate::memory::policy::Hint::Neutral).ok_or_else(|| {
+            add(&self.counters.reads_refused, 1);
+            ReadError::MemoryFull
+        })
+    }
+
+    /// Checks what was read and makes it resident.
+    pub(crate) fn accept(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        candidate: &Candidate,
+        raw: RawRecord,
+    ) -> Result<Found, ReadError> {
+        let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
+        let Ok(header) = RecordHeader::decode(bytes, self.space.nonce) else {
+            return Ok(self.damaged(hash, candidate.location));
+        };
+        if header.hash != hash {
+            // The segment may have been reused while it was read.
+            let moved = !self.index.contains_at(hash, candidate.location);
+            return Ok(if moved { Found::LookAgain } else { Found::OtherKey });
+        }
+        if header.stored_bytes() > bytes.len() as u64 {
+            return self.reread_longer(hash, key, candidate, &header);
+        }
+        if !verify_record(&header, bytes) {
+            return Ok(self.damaged(hash, candidate.location));
+        }
+        if bytes.get(header.key_range()) != Some(key) {
+            return Ok(Found::OtherKey);
+        }
+        if self.is_dead(header.group, key, header.seq, header.expires_s) {
+            self.index.remove_at(hash, candidate.location);
+            return Ok(Found::Gone);
+        }
+        match header.kind {
+            RecordKind::Object => Ok(self.admit_read(hash, candidate, &raw, &header)),
+            RecordKind::Manifest => self.assemble_manifest(hash, candidate, &raw, &header),
+            RecordKind::Patch => self.assemble_patch(hash, key, candidate, &raw, &header),
+            RecordKind::Part => Ok(self.damaged(hash, candidate.location)),
+        }
+    }
+
+    /// The index's length class was too small (it is for the largest): read again, whole.
+    fn reread_longer(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        candidate: &Candidate,
+        header: &RecordHeader,
+    ) -> Result<Found, ReadError> {
+        let class_bytes = candidate.length_class.units() * UNIT_BYTES;
+        if header.stored_bytes() <= class_bytes && !candidate.length_class.is_large() {
+            return Ok(self.damaged(hash, candidate.location));
+        }
+        if header.stored_bytes() > self.piece_max() {
+            let length = header.value_len;
+            return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
+        }
+        let Some(raw) = self.read_raw(candidate.location, header.stored_bytes())? else {
+            return Ok(self.unreadable(hash, candidate.location));
+        };
+        if (raw.len - raw.start) < header.stored_bytes() as usize {
+            return Ok(self.damaged(hash, candidate.location));
+        }
+        self.accept(hash, key, candidate, raw)
+    }
+
+    /// A record that is not what was written, unless the segment was reused under the read.
+    pub(crate) fn damaged(&self, hash: u64, location: Location) -> Found {
+        if self.index.remove_at(hash, location).is_none() {
+            return Found::LookAgain;
+        }
+        add(&self.counters.damaged_records, 1);
+        add(&self.counters.misses_damaged, 1);
+        Found::Gone
+    }
+
+    /// Makes a verified record resident: small ones are copied into a log, large ones stay put.
+    fn admit_read(
+        &self,
+        hash: u64,
+        candidate: &Candidate,
+        raw: &RawRecord,
+        header: &RecordHeader,
+    ) -> Found {
+        let group = self.groups.entry(header.group);
+        add(&group.disk_reads, 1);
+        let queue = self.cache.arrive(group.hint(), candidate.freq > 0);
+        let stored = header.stored_bytes() as usize;
+        let mut entry = Entry::of(raw.run.clone(), raw.start, header);
+        entry.location = Some(candidate.location);
+        entry.marks_epoch = self.marks.epoch();
+        let object = Object::of(&entry, false);
+        if !self.index.contains_at(hash, candidate.location) {
+            // Replaced or removed while it was read: right for this reader, not for the next.
+            return Found::Object(object);
+        }
+        if stored as u64 > self.page_record_max() {
+            if self.publish_read(hash, entry) {
+                self.cache.track(raw.run.clone(), queue, vec![hash]);
+            }
+            return Found::Object(object);
+        }
+        let record = raw.run.bytes(raw.start, stored);
+        if let Some((run, offset)) = self.cache.append(queue, hash, record, true) {
+            let mut copied = Entry::of(run, offset, header);
+            copied.location = Some(candidate.location);
+            copied.marks_epoch = entry.marks_epoch;
+            let object = Object::of(&copied, false);
+            if self.may_publish(hash, candidate.location) {
+                self.cache.publish_logged(hash, copied);
+            }
+            return Found::Object(object);
+        }
+        Found::Object(object)
+    }
+
+    /// Publishes unless something newer is there; true if it was published.
+    pub(crate) fn publish_read(&self, hash: u64, entry: Entry) -> bool {
+        let mut shard = self.cache.resident.shard(hash);
+        let current = entry.location.is_some_and(|l| self.index.contains_at(hash, l));
+        if !current || shard.map.contains_key(&hash) {
+            return false;
+        }
+        shard.map.insert(hash, entry);
+        true
+    }
+
+    pub(crate) fn may_publish(&self, hash: u64, location: Location) -> bool {
+        let shard = self.cache.resident.shard(hash);
+        self.index.contains_at(hash, location) && !shard.map.contains_key(&hash)
+    }
+
+    /// New metadata on an old value: reads the value where it lies.
+    fn assemble_patch(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        candidate: &Candidate,
+        raw: &RawRecord,
+        header: &RecordHeader,
+    ) -> Result<Found, ReadError> {
+        let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
+        let meta = bytes::Bytes::copy_from_slice(&bytes[header.meta_range()]);
+        let value = &bytes[header.value_range()];
+        let large = self.of_patch(hash, key, header, meta.clone(), value)?;
+        self.assemble_large(hash, candidate, header, large, &[key, &meta])
+    }
+
+    /// All of an object that lies in extents, as one piece of memory.
+    pub(crate) fn assemble_large(
+        self: &Arc<Engine>,
+        hash: u64,
+        candidate: &Candidate,
+        header: &RecordHeader,
+        large: Option<LargeObject>,
+        before: &[&[u8]; 2],
+    ) -> Result<Found, ReadError> {
+        let Some(large) = large else {
+            self.index.remove_at(hash, candidate.location);
+            add(&self.counters.misses_overwritten, 1);
+            return Ok(Found::Gone);
+        };
+        let length = large.info.length_bytes;
+        if length > self.piece_max() {
+            return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
+        }
+        let Some(range) = large.read(self, 0..length)? else {
+            self.index.remove_at(hash, candidate.location);
+            add(&self.counters.misses_damaged, 1);
+            return Ok(Found::Gone);
+        };
+        let pieces = [before[0], before[1], &range];
+        let object = self.assemble(hash, candidate.location, header, length, &pieces)?;
+        Ok(Found::Object(object))
+    }
+
+    /// Puts key, metadata and value together in a run of their own, published under `location`.
+    pub(crate) fn assemble(
+        self: &Arc<Engine>,
+        hash: u64,
+        location: Location,
+        header: &RecordHeader,
+        value_len: u64,
+        pieces: &[&[u8]],
+    ) -> Result<Object, ReadError> {
+        let total: usize = pieces.iter().map(|p| p.len()).sum();
+        let run = self.take_for_read(self.frames_for(total as u64 + 64))?;
+        let mut at = 64;
+        for piece in pieces {
+            // SAFETY: the run is fresh and known to this thread only.
+            unsafe { run.bytes_mut(at, piece.len()) }.copy_from_slice(piece);
+            at += piece.len();
+        }
+        let mut entry = Entry::of(run.clone(), 0, header);
+        entry.body = 64;
+        entry.is_object = true;
+        entry.meta_len = pieces[1].len() as u32;
+        entry.value_len = value_len as u32;
+        entry.stored_bytes = run.len_bytes() as u32;
+        entry.location = Some(location);
+        entry.marks_epoch = self.marks.epoch();
+        let object = Object::of(&entry, false);
+        if self.publish_read(hash, entry) {
+            let hint = self.groups.hint(header.group);
+            self.cache.track(run, self.cache.arrive(hint, true), vec![hash]);
+        }
+        Ok(object)
+    }
+
+    /// The asynchronous road for one plain candidate; anything else goes to `fallback`.
+    pub(crate) fn submit_object_read(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: Arc<[u8]>,
+        promise: Arc<OneShot<Outcome>>,
+        fallback: impl FnOnce() + Send + 'static,
+    ) {
+        let candidates = self.ordered_candidates(hash);
+        let [candidate] = candidates[..] else { return fallback() };
+        let bytes = candidate.length_class.units() * UNIT_BYTES;
+        if bytes > self.page_record_max() || self.wants_page(hash, &candidate) {
+            return fallback();
+        }
+        let (segment, start, len) = self.blocks_of(candidate.location, bytes);
+        let frames = self.frames_for(len);
+        let hint = crate::memory::policy::Hint::Neutral;
+        let Some(run) = self.cache.take(frames, hint) else { return fallback() };
+        let Joined::Leader(lead) = self.flights.join(candidate.location.units()) else {
+            return fallback();
+        };
+        self.index.bump_freq(hash, candidate.location, 1);
+        let started = self.clock.monotonic();
+        let this = Arc::clone(self);
+        let held = run.clone();
+        self.space.submit(IoOp::Read, segment, start, &[(&run, len as usize)], move |outcome| {
+            let (_, offset) = this.space.split(candidate.location);
+            let raw = RawRecord { run: held, start: (offset - start) as usize, len: len as usize };
+            let found = if outcome.is_ok() {
+                this.note_object_read(&raw, started);
+                this.accept_plain(hash, &key, &candidate, raw)
+            } else {
+                Some(this.unreadable(hash, candidate.location))
+            };
+            this.flights.land(lead);
+            match found {
+                Some(Found::Object(object)) => {
+                    add(&this.counters.hits_disk, 1);
+                    promise.put(Ok(Some(object)));
+                }
+                Some(Found::Gone) => promise.put(Ok(None)),
+                Some(Found::OtherKey) => {
+                    add(&this.counters.misses_collision, 1);
+                    promise.put(Ok(None));
+                }
+                Some(Found::LookAgain) | None => fallback(),
+            }
+        });
+    }
+
+    /// `accept` for an I/O thread, which must not read or wait: `None` if that would be needed.
+    fn accept_plain(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        candidate: &Candidate,
+        raw: RawRecord,
+    ) -> Option<Found> {
+        let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
+        if let Ok(header) = RecordHeader::decode(bytes, self.space.nonce)
+            && header.hash == hash
+            && (header.kind != RecordKind::Object || header.stored_bytes() > bytes.len() as u64)
+        {
+            return None;
+        }
+        self.accept(hash, key, candidate, raw).ok()
+    }
+}

@@ -1,0 +1,272 @@
+//! Reading a whole page, and the pages after it when a group is read in order.
+//!
+//! A page read brings all of its live objects into memory in one frame, without copying. Threads: any.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+
+use super::disk::Found;
+use super::flight::{Joined, Lead};
+use super::page_choice::{Question, page_pays};
+use crate::device::IoOp;
+use crate::engine::Engine;
+use crate::error::ReadError;
+use crate::format::{PageHeader, RecordHeader, UNIT_BYTES, verify_body};
+use crate::index::{Candidate, Location};
+use crate::memory::policy::{Hint, Queue};
+use crate::memory::pool::Run;
+use crate::memory::resident::Entry;
+use crate::object::Object;
+use crate::space::SegmentId;
+use crate::stats::add;
+
+/// Most bytes read ahead of a sequential reader in one I/O, its own page included.
+const READ_AHEAD_BYTES: u64 = 256 << 10;
+/// Recent prefetch counts are halved beyond this, so that a group's figure follows its use.
+const RECENT_MAX: u32 = 512;
+
+impl Engine {
+    /// True if the candidate lies on a page and the page is worth reading whole.
+    pub(crate) fn wants_page(&self, hash: u64, candidate: &Candidate) -> bool {
+        let bytes = candidate.length_class.units() * UNIT_BYTES;
+        if bytes > self.page_record_max() || candidate.length_class.is_large() {
+            return false;
+        }
+        // The group is in the record, which is still on disk; the page's group is the best guess.
+        let Some(group) = self.page_group(candidate.location) else {
+            return self.rotates();
+        };
+        let _ = hash;
+        let state = self.groups.entry(group);
+        let loved = state.hint() == Hint::Loved;
+        let frames = self.cache.queue_frames();
+        let spare = self.cache.pool.available() > self.cache.pool.frames() / 64 + 4;
+        let unloved = frames[0] + frames[1] + frames[2];
+        let memory_free = spare || (loved && unloved > self.cache.pool.frames() / 64 + 4);
+        page_pays(&Question {
+            neighbours: (self.space.page_bytes / bytes.max(UNIT_BYTES)).saturating_sub(1),
+            prefetched: u64::from(state.recent_prefetched.load(Ordering::Relaxed)),
+            prefetch_hits: u64::from(state.recent_prefetch_hits.load(Ordering::Relaxed)),
+            displaced_hit_percent: self.cache.displaced_hit_percent(loved),
+            memory_free,
+            loved,
+            cost_ratio_percent: self.costs.ratio_percent(),
+        })
+    }
+
+    fn rotates(&self) -> bool {
+        self.space.rotational()
+    }
+
+    /// The group that a page mostly holds, as far as it is remembered.
+    fn page_group(&self, location: Location) -> Option<u64> {
+        let (segment, offset) = self.space.split(location);
+        self.page_groups.get(segment, offset / self.space.page_bytes)
+    }
+
+    /// Reads the candidate's page. `None`: it cannot be done this way, read the object alone.
+    pub(crate) fn read_page_for(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        candidate: &Candidate,
+        shared: bool,
+    ) -> Result<Option<Found>, ReadError> {
+        let (segment, offset) = self.space.split(candidate.location);
+        let page = offset / self.space.page_bytes;
+        let lead = match self.flights.join(self.page_place(segment, page)) {
+            Joined::Follower(flight) if shared => {
+                add(&self.counters.shared_reads, 1);
+                flight.wait();
+                return Ok(Some(Found::LookAgain));
+            }
+            Joined::Follower(_) => return Ok(None),
+            Joined::Leader(lead) => lead,
+        };
+        if !shared {
+            self.flights.land(lead);
+            return Ok(None);
+        }
+        let group = self.page_group(candidate.location).unwrap_or(0);
+        let mut pages = vec![(page, lead)];
+        self.add_read_ahead(segment, group, &mut pages);
+        Ok(self
+            .read_pages(segment, pages)
+            .map(|()| self.lookup_fresh(hash, key).map_or(Found::LookAgain, Found::Object)))
+    }
+
+    /// An object that a page read has just brought in: a hit from disk, not from memory.
+    fn lookup_fresh(&self, hash: u64, key: &[u8]) -> Option<Object> {
+        let mut shard = self.cache.resident.shard(hash);
+        let entry = shard.map.get_mut(&hash)?;
+        if entry.key() != key || self.is_dead(entry.group, key, entry.seq, entry.expires_s) {
+            return None;
+        }
+        if std::mem::take(&mut entry.prefetched)
+            && let Some(state) = self.groups.get(entry.group)
+        {
+            // It was asked for: it never was a prefetch.
+            state.recent_prefetched.fetch_sub(1, Ordering::Relaxed);
+            state.prefetched.fetch_sub(1, Ordering::Relaxed);
+            self.counters.prefetched.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(Object::of(entry, false))
+    }
+
+    /// Key of a page's flight, apart from those of objects (which are never this large).
+    fn page_place(&self, segment: SegmentId, page: u64) -> u64 {
+        (1 << 63) | self.space.location(segment, page * self.space.page_bytes).units()
+    }
+
+    /// Adds the following pages if the group is being read in order and memory is to be had.
+    fn add_read_ahead(&self, segment: SegmentId, group: u64, pages: &mut Vec<(u64, Lead)>) {
+        let first = pages[0].0;
+        let state = self.groups.entry(group);
+        let here = self.page_place(segment, first);
+        let step = self.space.page_bytes / UNIT_BYTES;
+        let in_order = state.next_page.load(Ordering::Relaxed) == here;
+        if in_order {
+            for page in first + 1..first + READ_AHEAD_BYTES / self.space.page_bytes {
+                let place = self.page_place(segment, page);
+                if (page + 1) * self.space.page_bytes > self.space.segment_bytes
+                    || self.page_groups.get(segment, page) != Some(group)
+                {
+                    break;
+                }
+                match self.flights.join(place) {
+                    Joined::Leader(lead) => pages.push((page, lead)),
+                    Joined::Follower(_) => break,
+                }
+            }
+        }
+        state.next_page.store(here + step * pages.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Reads consecutive pages in one I/O and makes their objects resident. `None`: not possible.
+    fn read_pages(self: &Arc<Engine>, segment: SegmentId, pages: Vec<(u64, Lead)>) -> Option<()> {
+        let mut runs = Vec::with_capacity(pages.len());
+        for index in 0..pages.len() {
+            let run = if index == 0 {
+                self.take_waiting(1, Hint::Loved)
+            } else {
+                self.cache.take(1, Hint::Loved)
+            };
+            match run {
+                Some(run) => runs.push(run),
+                None => break,
+            }
+        }
+        let (first, count) = (pages[0].0, runs.len());
+        let started = self.clock.monotonic();
+        let done = count > 0 && self.transfer(segment, first, &runs);
+        if done {
+            let time = self.clock.monotonic().saturating_sub(started);
+            self.costs.note(true, time / count as u32);
+            self.counters.read_latency.record(time);
+            add(&self.counters.page_reads, 1);
+            add(&self.counters.readahead_pages, count as u64 - 1);
+            add(&self.counters.disk_read_bytes, count as u64 * self.space.page_bytes);
+            for (run, (page, _)) in runs.into_iter().zip(&pages) {
+                self.admit_page(segment, *page, run);
+            }
+        }
+        for (_, lead) in pages {
+            self.flights.land(lead);
+        }
+        done.then_some(())
+    }
+
+    fn transfer(&self, segment: SegmentId, first: u64, runs: &[Run]) -> bool {
+        let page_bytes = self.space.page_bytes;
+        let start = first * page_bytes;
+        if let [run] = runs {
+            // SAFETY: the run is fresh and known to this thread only.
+            let buf = unsafe { run.bytes_mut(0, page_bytes as usize) };
+            return self.space.read(segment, start, buf).is_ok();
+        }
+        let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page_bytes as usize)).collect();
+        let (sender, receiver) = channel();
+        self.space.submit(IoOp::Read, segment, start, &pieces, move |outcome| {
+            // The receiver waits below, unless its thread died.
+            let _ = sender.send(outcome.is_ok());
+        });
+        receiver.recv().unwrap_or(false)
+    }
+
+    /// Makes every live, undamaged object of a page resident.
+    pub(crate) fn admit_page(self: &Arc<Engine>, segment: SegmentId, page: u64, run: Run) -> u64 {
+        let page_bytes = self.space.page_bytes;
+        let bytes = run.bytes(0, page_bytes as usize);
+        let header = PageHeader::decode(bytes, self.space.nonce, page_bytes as u32);
+        let Ok(header) = header else { return 0 };
+        if header.segment_seq != self.ring.seq(segment) {
+            return 0;
+        }
+        let wanted: Vec<(u32, RecordHeader, Location)> = header
+            .records(bytes)
+            .map_while(Result::ok)
+            .map(|(offset, record)| {
+                let at = page * page_bytes + u64::from(offset);
+                (offset, record, self.space.location(segment, at))
+            })
+            .filter(|(offset, record, location)| self.is_wanted(&run, *offset, record, *location))
+            .collect();
+        let count = wanted.len() as u64;
+        let state = self.groups.entry(header.primary_group);
+        add(&self.counters.prefetched, count);
+        add(&state.page_reads, 1);
+        add(&state.disk_reads, 1);
+        add(&state.prefetched, count);
+        let recent = state.recent_prefetched.fetch_add(count as u32, Ordering::Relaxed);
+        if recent > RECENT_MAX {
+            state.recent_prefetched.store(recent / 2, Ordering::Relaxed);
+            let hits = state.recent_prefetch_hits.load(Ordering::Relaxed);
+            state.recent_prefetch_hits.store(hits / 2, Ordering::Relaxed);
+        }
+        let queue = self.cache.arrive(state.hint(), false);
+        let wanted_bytes: u64 = wanted.iter().map(|(_, record, _)| record.stored_bytes()).sum();
+        if wanted_bytes * 2 < page_bytes {
+            self.copy_from_page(&run, queue, &wanted);
+            return count;
+        }
+        let mut hashes = Vec::with_capacity(wanted.len());
+        for (offset, record, location) in &wanted {
+            let mut entry = Entry::of(run.clone(), *offset as usize, record);
+            entry.location = Some(*location);
+            // Marks are checked when it is first asked for, since its epoch is zero.
+            entry.prefetched = true;
+            if self.publish_read(record.hash, entry) {
+                hashes.push(record.hash);
+            }
+        }
+        self.cache.track(run, queue, hashes);
+        count
+    }
+
+    /// Most of the page is in memory already, or dead: a frame for the rest would be mostly empty.
+    fn copy_from_page(&self, run: &Run, queue: Queue, wanted: &[(u32, RecordHeader, Location)]) {
+        for (offset, record, location) in wanted {
+            let bytes = run.bytes(*offset as usize, record.stored_bytes() as usize);
+            let Some((log, at)) = self.cache.append(queue, record.hash, bytes, true) else {
+                return;
+            };
+            let mut entry = Entry::of(log, at, record);
+            entry.location = Some(*location);
+            entry.prefetched = true;
+            if self.may_publish(record.hash, *location) {
+                self.cache.publish_logged(record.hash, entry);
+            }
+        }
+    }
+
+    /// True for a live, undamaged object that is not in memory yet.
+    fn is_wanted(&self, run: &Run, offset: u32, header: &RecordHeader, location: Location) -> bool {
+        let dead = header.kind != crate::format::RecordKind::Object
+            || (!self.recovery.is_done() && self.recovery_kills(header.hash, header.seq))
+            || !self.index.contains_at(header.hash, location)
+            || self.cache.resident.shard(header.hash).map.contains_key(&header.hash);
+        let record = run.bytes(offset as usize, header.stored_bytes() as usize);
+        !dead && verify_body(header, record)
+    }
+}

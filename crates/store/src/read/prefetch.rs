@@ -1,0 +1,63 @@
+//! Bringing a whole group into memory, a read for each page. Threads: any.
+
+use std::sync::Arc;
+
+use crate::GroupId;
+use crate::engine::Engine;
+use crate::error::ReadError;
+use crate::space::SegmentId;
+
+/// What a prefetch did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PrefetchReport {
+    /// Pages read.
+    pub pages: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Objects that came into memory.
+    pub objects: u64,
+}
+
+impl Engine {
+    /// Reads the pages known to hold objects of a group, as many as go in memory without pushing
+    /// out what is loved.
+    pub(crate) fn prefetch_blocking(
+        self: &Arc<Engine>,
+        group: GroupId,
+    ) -> Result<PrefetchReport, ReadError> {
+        let mut report = PrefetchReport::default();
+        let Some(state) = self.groups.get(group.get()) else { return Ok(report) };
+        let current = |segment, seq| self.ring.seq(SegmentId(segment)) == seq;
+        let most = self.cache.pool.frames() as u64 * 3 / 4;
+        for run in state.pages(current) {
+            for page in run.first_page..run.first_page + run.pages {
+                if report.pages >= most {
+                    return Ok(report);
+                }
+                self.prefetch_page(SegmentId(run.segment), u64::from(page), &mut report)?;
+            }
+        }
+        Ok(report)
+    }
+
+    fn prefetch_page(
+        self: &Arc<Engine>,
+        segment: SegmentId,
+        page: u64,
+        report: &mut PrefetchReport,
+    ) -> Result<(), ReadError> {
+        let bytes = self.space.page_bytes;
+        let run = self.take_for_read(1)?;
+        // SAFETY: the run is fresh and known to this thread only.
+        let buf = unsafe { run.bytes_mut(0, bytes as usize) };
+        if self.space.read(segment, page * bytes, buf).is_err() {
+            return Ok(());
+        }
+        crate::stats::add(&self.counters.page_reads, 1);
+        crate::stats::add(&self.counters.disk_read_bytes, bytes);
+        report.objects += self.admit_page(segment, page, run);
+        report.pages += 1;
+        report.bytes += bytes;
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Streamed reads: an object of any size, a piece at a time, in bounded memory.
+//!
+//! Threads: one reader is used by one thread at a time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::range::Source;
+use crate::engine::Engine;
+use crate::error::ReadError;
+use crate::object::{ObjectInfo, ObjectRange};
+use crate::ops::Deferred;
+
+/// Bytes of one piece.
+const PIECE_BYTES: u64 = 256 << 10;
+
+/// Reads one object from front to back, or from any offset.
+pub struct Reader {
+    engine: Arc<Engine>,
+    source: Arc<Source>,
+    info: ObjectInfo,
+    offset: u64,
+}
+
+impl Reader {
+    pub(crate) fn open(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<Reader>, ReadError> {
+        let Some(source) = engine.resolve(key)? else { return Ok(None) };
+        let info = match &source {
+            Source::Memory(object) => ObjectInfo::of(object),
+            Source::Disk(large) => large.info.clone(),
+        };
+        let engine = Arc::clone(engine);
+        Ok(Some(Reader { engine, source: Arc::new(source), info, offset: 0 }))
+    }
+
+    /// What is being read.
+    pub fn info(&self) -> &ObjectInfo {
+        &self.info
+    }
+
+    /// Goes on from `offset` bytes into the object.
+    pub fn seek(&mut self, offset: u64) {
+        self.offset = offset.min(self.info.length_bytes);
+    }
+
+    /// The next piece, or `None` at the end. Pieces are at most 256 KiB, except that an object in
+    /// memory comes as one.
+    #[expect(clippy::should_implement_trait, reason = "it is awaited, an Iterator cannot be")]
+    pub fn next(&mut self) -> NextChunk<'_> {
+        NextChunk { reader: self, waiting: None }
+    }
+
+    /// The piece at the current offset, as blocking work; `None` if there is nothing to wait for.
+    fn piece(&self) -> Result<Bytes, Deferred<'static, Result<Bytes, ReadError>>> {
+        let length = self.info.length_bytes;
+        let end = (self.offset + PIECE_BYTES).min(length);
+        if let Source::Memory(object) = &*self.source {
+            return Ok(ObjectRange::of_object(object.clone(), &(self.offset..length)).into());
+        }
+        let (engine, source, range) =
+            (Arc::clone(&self.engine), Arc::clone(&self.source), self.offset..end);
+        Err(Deferred::blocking(&self.engine, move || {
+            let Source::Disk(large) = &*source else { return Err(ReadError::Gone) };
+            let piece = large.read_piece(&engine, range.clone())?.ok_or(ReadError::Gone)?;
+            let (run, start, len) = piece;
+            Ok(Bytes::from(ObjectRange {
+                run: Some(run),
+                start,
+                len,
+                offset: range.start,
+                object_length: length,
+                metadata: Bytes::new(),
+            }))
+        }))
+    }
+
+    fn advance(&mut self, piece: &Bytes) {
+        self.offset += piece.len() as u64;
+    }
+
+    fn at_end(&self) -> bool {
+        self.offset >= self.info.length_bytes
+    }
+}
+
+/// The next piece of a streamed read; see [`Reader::next`].
+#[must_use = "await it, or call wait()"]
+pub struct NextChunk<'a> {
+    reader: &'a mut Reader,
+    waiting: Option<Deferred<'static, Result<Bytes, ReadError>>>,
+}
+
+impl NextChunk<'_> {
+    /// Reads on this thread.
+    ///
+    /// # Errors
+    /// The object was evicted or damaged meanwhile, or no memory came free.
+    pub fn wait(self) -> Result<Option<Bytes>, ReadError> {
+        if self.reader.at_end() {
+            return Ok(None);
+        }
+        let piece = match self.reader.piece() {
+            Ok(piece) => piece,
+            Err(work) => work.wait()?,
+        };
+        self.reader.advance(&piece);
+        Ok(Some(piece))
+    }
+}
+
+impl Future for NextChunk<'_> {
+    type Output = Result<Option<Bytes>, ReadError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if this.reader.at_end() {
+            return Poll::Ready(Ok(None));
+        }
+        let mut work = match this.waiting.take() {
+            Some(work) => work,
+            None => match this.reader.piece() {
+                Ok(piece) => {
+                    this.reader.advance(&piece);
+                    return Poll::Ready(Ok(Some(piece)));
+                }
+                Err(work) => work,
+            },
+        };
+        match work.poll(cx) {
+            Poll::Pending => {
+                this.waiting = Some(work);
+                Poll::Pending
+            }
+            Poll::Ready(Ok(piece)) => {
+                this.reader.advance(&piece);
+                Poll::Ready(Ok(Some(piece)))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The ring of segments: which are free, open, sealed; in which order they are reused; and what life
+//! each is in.
+//!
+//! Invariants: a segment's sequence number grows with every life and is unique in the store; zero
+//! means that it holds nothing. Sealed segments are reused oldest first. Threads: the flusher
+//! changes it, everyone reads sequence numbers without a lock.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::index::Location;
+use crate::memory::pool::lock;
+use crate::space::{SegmentId, Space};
+
+#[derive(Default)]
+struct State {
+    free: VecDeque<SegmentId>,
+    sealed: VecDeque<SegmentId>,
+    next_seq: u64,
+}
+
+pub(crate) struct Ring {
+    seqs: Box<[AtomicU64]>,
+    /// Sequence number of the oldest object in each segment, for pruning marks.
+    oldest_objects: Box<[AtomicU64]>,
+    /// No record of a segment's former life has this sequence number or a greater one.
+    floors: Box<[AtomicU64]>,
+    state: Mutex<State>,
+}
+
+impl Ring {
+    pub(crate) fn new(segments: u32) -> Ring {
+        let zeros = || (0..segments).map(|_| AtomicU64::new(0)).collect();
+        Ring { seqs: zeros(), oldest_objects: zeros(), floors: zeros(), state: Mutex::default() }
+    }
+
+    /// Bytes of its tables.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.seqs.len() * 28
+    }
+
+    pub(crate) fn segments(&self) -> u32 {
+        self.seqs.len() as u32
+    }
+
+    #[inline]
+    pub(crate) fn seq(&self, segment: SegmentId) -> u64 {
+        self.seqs[segment.0 as usize].load(Ordering::Acquire)
+    }
+
+    /// Sets what an earlier life left: each segment's sequence number, zero if it holds nothing.
+    /// Free segments are dealt over the volumes in turn, so that they are written in parallel.
+    pub(crate) fn restore(&self, seqs: &[u64], space: &Space, next_seq: u64) {
+        let mut state = lock(&self.state);
+        let mut sealed: Vec<(u64, u32)> = Vec::new();
+        let mut free: Vec<(u32, u32)> = Vec::new();
+        for (segment, seq) in seqs.iter().enumerate() {
+            self.seqs[segment].store(*seq, Ordering::Release);
+            let id = segment as u32;
+            if *seq == 0 {
+                let volume = space.spot(SegmentId(id), 0).volume;
+                free.push((id - volume.superblock.first_segment, id));
+            } else {
+                sealed.push((*seq, id));
+            }
+        }
+        sealed.sort_unstable();
+        free.sort_unstable();
+        state.sealed = sealed.iter().map(|(_, id)| SegmentId(*id)).collect();
+        state.free = free.iter().map(|(_, id)| SegmentId(*id)).collect();
+        let newest = sealed.last().map_or(0, |(seq, _)| *seq);
+        state.next_seq = next_seq.max(newest + 1).max(1);
+    }
+
+    /// Takes a free segment of a volume in service and starts a new life in it.
+    pub(crate) fn open_free(&self, space: &Space) -> Option<(SegmentId, u64)> {
+        let mut state = lock(&self.state);
+        let usable = |id: &SegmentId| !space.spot(*id, 0).volume.is_out();
+        let at = state.free.iter().position(usable)?;
+        let segment = state.free.remove(at)?;
+        let seq = state.next_seq;
+        state.next_seq += 1;
+        self.seqs[segment.0 as usize].store(seq, Ordering::Release);
+        Some((segment, seq))
+    }
+
+    pub(crate) fn seal(&self, segment: SegmentId, oldest_object: u64) {
+        self.oldest_objects[segment.0 as usize].store(oldest_object, Ordering::Relaxed);
+        lock(&self.state).sealed.push_back(segment);
+    }
+
+    /// The next segment to be reused, which stays readable until `free` is called.
+    pub(crate) fn take_oldest(&self, space: &Space) -> Option<SegmentId> {
+        let mut state = lock(&self.state);
+        let usable = |id: &SegmentId| !space.spot(*id, 0).volume.is_out();
+        let at = state.sealed.iter().position(usable)?;
+        state.sealed.remove(at)
+    }
+
+    pub(crate) fn free(&self, segment: SegmentId) {
+        self.seqs[segment.0 as usize].store(0, Ordering::Release);
+        lock(&self.state).free.push_back(segment);
+    }
+
+    pub(crate) fn free_count(&self) -> usize {
+        lock(&self.state).free.len()
+    }
+
+    /// Sequence number that the next life will get.
+    pub(crate) fn next_seq(&self) -> u64 {
+        lock(&self.state).next_seq
+    }
+
+    pub(crate) fn seqs(&self) -> Vec<u64> {
+        self.seqs.iter().map(|seq| seq.load(Ordering::Acquire)).collect()
+    }
+
+    /// No object on disk is older than this; zero while that is not known.
+    pub(crate) fn oldest_object(&self) -> u64 {
+        let held = self
+            .seqs
+            .iter()
+            .zip(&self.oldest_objects)
+            .filter(|(s, _)| s.load(Ordering::Relaxed) != 0);
+        held.map(|(_, oldest)| oldest.load(Ordering::Relaxed)).min().unwrap_or(0)
+    }
+
+    /// The oldest life that is neither free nor sealed, if any.
+    pub(crate) fn oldest_unsealed(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        let mut open: Vec<u64> = self.seqs();
+        for sealed in &state.sealed {
+            open[sealed.0 as usize] = 0;
+        }
+        open.into_iter().filter(|seq| *seq != 0).min()
+    }
+
+    pub(crate) fn set_floor(&self, segment: SegmentId, floor: u64) {
+        self.floors[segment.0 as usize].store(floor, Ordering::Relaxed);
+    }
+
+    pub(crate) fn floor(&self, segment: SegmentId) -> u64 {
+        self.floors[segment.0 as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_oldest(&self, segment: SegmentId, oldest: u64) {
+        self.oldest_objects[segment.0 as usize].store(oldest, Ordering::Relaxed);
+    }
+
+    /// Order in which locations were written: a greater position is newer; zero for a dead one.
+    pub(crate) fn position(&self, space: &Space, location: Location) -> u128 {
+        let (segment, offset) = space.split(location);
+        if !space.holds(segment) {
+            return 0;
+        }
+        (u128::from(self.seq(segment)) << 64) | u128::from(offset)
+    }
+
+    /// How old a location is; greater is older.
+    pub(crate) fn age(&self, space: &Space, location: Location) -> u64 {
+        let (segment, offset) = space.split(location);
+        if !space.holds(segment) {
+            return u64::MAX;
+        }
+        u64::MAX - ((self.seq(segment) << 26) | (offset >> 6).min((1 << 26) - 1))
+    }
+}

@@ -1,0 +1,224 @@
+//! The volumes of a store as one space of segments: where a location lies, and I/O on it with
+//! errors counted and failing volumes taken out of service.
+//!
+//! Invariants: a location is `segment * segment_bytes + offset`, in 64-byte units; no I/O crosses a
+//! segment. Threads: any.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::device::{Device, Io, IoBuf, IoOp};
+use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
+use crate::index::Location;
+use crate::memory::pool::Run;
+
+/// Segment number, counted over all volumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SegmentId(pub(crate) u32);
+
+pub(crate) struct Volume {
+    pub(crate) path: PathBuf,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) superblock: Superblock,
+    errors_in_row: AtomicU32,
+    out_of_service: AtomicBool,
+}
+
+pub(crate) struct Space {
+    pub(crate) volumes: Vec<Volume>,
+    pub(crate) page_bytes: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) segments: u32,
+    pub(crate) nonce: StoreNonce,
+    errors_max: u32,
+}
+
+/// A place on a volume.
+pub(crate) struct Spot<'a> {
+    pub(crate) volume: &'a Volume,
+    pub(crate) offset: u64,
+}
+
+impl Space {
+    pub(crate) fn new(
+        volumes: Vec<(PathBuf, Arc<dyn Device>, Superblock)>,
+        errors_max: u32,
+    ) -> Space {
+        let first = &volumes[0].2;
+        let (page_bytes, segment_bytes) = (u64::from(first.page_bytes), first.segment_bytes);
+        let nonce = first.nonce();
+        let segments = volumes.iter().map(|(_, _, s)| s.segment_count).sum();
+        let volumes = volumes
+            .into_iter()
+            .map(|(path, device, superblock)| Volume {
+                path,
+                device,
+                superblock,
+                errors_in_row: AtomicU32::new(0),
+                out_of_service: AtomicBool::new(false),
+            })
+            .collect();
+        Space { volumes, page_bytes, segment_bytes, segments, nonce, errors_max }
+    }
+
+    pub(crate) fn location(&self, segment: SegmentId, offset: u64) -> Location {
+        debug_assert!(offset.is_multiple_of(UNIT_BYTES) && offset < self.segment_bytes);
+        Location::new((u64::from(segment.0) * self.segment_bytes + offset) / UNIT_BYTES)
+    }
+
+    /// Segment and offset within it.
+    pub(crate) fn split(&self, location: Location) -> (SegmentId, u64) {
+        let bytes = location.units() * UNIT_BYTES;
+        (SegmentId((bytes / self.segment_bytes) as u32), bytes % self.segment_bytes)
+    }
+
+    pub(crate) fn holds(&self, segment: SegmentId) -> bool {
+        segment.0 < self.segments
+    }
+
+    /// Start of a segment on its volume.
+    pub(crate) fn spot(&self, segment: SegmentId, offset: u64) -> Spot<'_> {
+        let volume = self
+            .volumes
+            .iter()
+            .rev()
+            .find(|v| v.superblock.first_segment <= segment.0)
+            .expect("segment numbers start at zero on the first volume");
+        let local = u64::from(segment.0 - volume.superblock.first_segment);
+        let start = volume.superblock.segments_offset + local * self.segment_bytes;
+        Spot { volume, offset: start + offset }
+    }
+
+    /// Granularity of I/O.
+    pub(crate) fn block(&self) -> u64 {
+        self.volumes
+            .iter()
+            .map(|v| u64::from(v.device.info().block_bytes))
+            .max()
+            .unwrap_or(1)
+            .max(512)
+    }
+
+    pub(crate) fn rotational(&self) -> bool {
+        self.volumes.iter().any(|v| v.device.info().rotational)
+    }
+
+    pub(crate) fn all_gone(&self) -> bool {
+        self.volumes.iter().all(Volume::is_out)
+    }
+
+    /// Reads on this thread.
+    pub(crate) fn read(&self, segment: SegmentId, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let spot = self.spot(segment, offset);
+        spot.volume.usable()?;
+        let outcome = spot.volume.device.read_at(spot.offset, buf);
+        spot.volume.note(&outcome, self.errors_max);
+        outcome
+    }
+
+    /// Writes on this thread.
+    pub(crate) fn write(&self, segment: SegmentId, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let spot = self.spot(segment, offset);
+        spot.volume.usable()?;
+        let outcome = spot.volume.device.write_at(spot.offset, buf);
+        spot.volume.note(&outcome, self.errors_max);
+        outcome
+    }
+
+    /// Starts a read or write of the leading `lengths` of `runs`; `done` keeps them alive.
+    pub(crate) fn submit(
+        self: &Arc<Space>,
+        op: IoOp,
+        segment: SegmentId,
+        offset: u64,
+        pieces: &[(&Run, usize)],
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) {
+        let spot = self.spot(segment, offset);
+        if let Err(error) = spot.volume.usable() {
+            done(Err(error));
+            return;
+        }
+        let held: Vec<Run> = pieces.iter().map(|(run, _)| (*run).clone()).collect();
+        let bufs = pieces
+            .iter()
+            .map(|(run, len)| {
+                assert!(*len <= run.len_bytes(), "I/O beyond its run");
+                // SAFETY: `held` keeps the runs alive until `done` has run; the caller reserved the
+                // bytes (reads) or has finished writing them (writes).
+                unsafe { IoBuf::new(run.ptr(), *len) }
+            })
+            .collect();
+        let (space, volume) = (Arc::clone(self), spot.volume.superblock.volume_index as usize);
+        let io = Io {
+            op,
+            offset: spot.offset,
+            bufs,
+            done: Box::new(move |outcome| {
+                space.volumes[volume].note(&outcome, space.errors_max);
+                done(outcome);
+                drop(held);
+            }),
+        };
+        spot.volume.device.submit(io);
+    }
+}
+
+impl Volume {
+    pub(crate) fn is_out(&self) -> bool {
+        self.out_of_service.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_out(&self) {
+        self.out_of_service.store(true, Ordering::Relaxed);
+    }
+
+    fn usable(&self) -> io::Result<()> {
+        if self.is_out() {
+            return Err(io::Error::other("volume out of service after repeated errors"));
+        }
+        Ok(())
+    }
+
+    fn note(&self, outcome: &io::Result<()>, errors_max: u32) {
+        if outcome.is_ok() {
+            if self.errors_in_row.load(Ordering::Relaxed) > 0 {
+                self.errors_in_row.store(0, Ordering::Relaxed);
+            }
+        } else if self.errors_in_row.fetch_add(1, Ordering::Relaxed) + 1 >= errors_max {
+            self.out_of_service.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Memory aligned for direct I/O, for the few transfers that do not go through the pool.
+pub(crate) struct AlignedBuf {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl AlignedBuf {
+    /// `len` zero bytes, aligned to 4096.
+    pub(crate) fn zeroed(len: usize) -> AlignedBuf {
+        let bytes = vec![0; len + 4095];
+        let start = bytes.as_ptr().align_offset(4096);
+        AlignedBuf { bytes, start, len }
+    }
+}
+
+impl std::ops::Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..self.start + self.len]
+    }
+}
+
+impl std::ops::DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len]
+    }
+}

@@ -1,0 +1,320 @@
+//! The one registry of counters: declared once here, it feeds `Store::stats`, OpenMetrics text and
+//! the documents. Counters only grow; gauges are filled in when a snapshot is taken.
+//!
+//! Threads: any; relaxed atomics, since nothing is decided by a counter.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a metric's value means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows.
+    Counter,
+    /// Goes both ways.
+    Gauge,
+}
+
+/// One metric with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metric {
+    /// Family name, such as `damelo_misses`.
+    pub name: &'static str,
+    /// What it counts, with its unit.
+    pub help: &'static str,
+    /// Counter or gauge.
+    pub kind: MetricKind,
+    /// Labels, such as `reason="not_found"`.
+    pub labels: Vec<(&'static str, String)>,
+    /// Its value.
+    pub value: f64,
+}
+
+macro_rules! counters {
+    ($($field:ident $family:literal [$($label:literal = $text:literal),*] $help:literal;)*) => {
+        /// Live counters of a store.
+        #[derive(Default)]
+        pub(crate) struct Counters { $(pub(crate) $field: AtomicU64,)* pub(crate) read_latency: Histogram }
+
+        /// Values of every counter and gauge at one moment.
+        #[derive(Debug, Clone, Default, PartialEq)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $(#[doc = $help] pub $field: u64,)*
+            /// Objects in the index.
+            pub index_objects: u64,
+            /// Slots of the index.
+            pub index_slots: u64,
+            /// Memory of the index in bytes.
+            pub index_bytes: u64,
+            /// Objects in memory.
+            pub resident_objects: u64,
+            /// Memory in use of the declared budget, in bytes.
+            pub memory_used_bytes: u64,
+            /// Declared memory budget in bytes.
+            pub memory_bytes: u64,
+            /// Bytes that wait in memory to be written.
+            pub nursery_bytes: u64,
+            /// Groups remembered.
+            pub groups_tracked: u64,
+            /// Segments in all.
+            pub segments: u64,
+            /// Segments that hold nothing.
+            pub segments_free: u64,
+            /// Volumes out of service.
+            pub volumes_out: u64,
+            /// Frames in the hated, probation, protected and loved queues.
+            pub queue_frames: [u64; 4],
+            /// Counters of each volume's device.
+            pub devices: Vec<crate::device::DeviceStats>,
+            /// Time of disk reads, submission to verified object: `(upper bound, count)` of buckets.
+            pub read_latency: Vec<(Duration, u64)>,
+            /// Segments whose contents are known, of all that must be (recovery).
+            pub recovery_segments_loaded: u64,
+            /// Segments that recovery must look at.
+            pub recovery_segments_total: u64,
+        }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> Stats {
+                Stats {
+                    $($field: self.$field.load(Ordering::Relaxed),)*
+                    read_latency: self.read_latency.snapshot(),
+                    ..Stats::default()
+                }
+            }
+        }
+
+        impl Stats {
+            fn counter_metrics(&self) -> Vec<Metric> {
+                vec![$(Metric {
+                    name: $family,
+                    help: $help,
+                    kind: MetricKind::Counter,
+                    labels: vec![$(($label, $text.to_owned())),*],
+                    value: self.$field as f64,
+                }),*]
+            }
+        }
+    };
+}
+
+counters! {
+    hits_memory "damelo_hits" ["from" = "memory"] "Reads answered.";
+    hits_disk "damelo_hits" ["from" = "disk"] "Reads answered.";
+    hit_bytes "damelo_hit_bytes" [] "Bytes of values in reads answered from memory.";
+    misses_not_found "damelo_misses" ["reason" = "not_found"] "Reads that found nothing.";
+    misses_collision "damelo_misses" ["reason" = "tag_collision"] "Reads that found nothing.";
+    misses_expired "damelo_misses" ["reason" = "expired"] "Reads that found nothing.";
+    misses_purged "damelo_misses" ["reason" = "purged"] "Reads that found nothing.";
+    misses_damaged "damelo_misses" ["reason" = "damaged"] "Reads that found nothing.";
+    misses_overwritten "damelo_misses" ["reason" = "overwritten"] "Reads that found nothing.";
+    misses_io "damelo_misses" ["reason" = "io_error"] "Reads that found nothing.";
+    collision_reads "damelo_collision_reads" [] "Disk reads that brought another key's object.";
+    object_reads "damelo_disk_reads" ["unit" = "object"] "Disk reads by unit.";
+    page_reads "damelo_disk_reads" ["unit" = "page"] "Disk reads by unit.";
+    range_reads "damelo_disk_reads" ["unit" = "range"] "Disk reads by unit.";
+    maintenance_reads "damelo_disk_reads" ["unit" = "maintenance"] "Disk reads by unit.";
+    disk_read_bytes "damelo_disk_read_bytes" [] "Bytes read from disk for callers.";
+    readahead_pages "damelo_readahead_pages" [] "Pages read before they were asked for.";
+    prefetched "damelo_prefetched_objects" [] "Objects that came into memory with a page.";
+    prefetch_hits "damelo_prefetch_hits" [] "Prefetched objects that were asked for.";
+    prefetch_wasted "damelo_prefetch_wasted" [] "Prefetched objects that left memory unasked.";
+    shared_reads "damelo_shared_reads" [] "Reads that waited for another reader's I/O.";
+    creates "damelo_creates" [] "Objects created.";
+    create_bytes "damelo_create_bytes" [] "Bytes of values created.";
+    replaced "damelo_replaced" [] "Creates of a key that was there.";
+    removes "damelo_removes" [] "Removes that found something.";
+    purges "damelo_purges" [] "Purge marks set.";
+    pages_written "damelo_pages_written" [] "Pages written.";
+    extents_written "damelo_extents_written" [] "Extents written.";
+    written_bytes "damelo_written_bytes" [] "Bytes written to segments, summaries included.";
+    written_object_bytes "damelo_written_object_bytes" [] "Bytes of new records written.";
+    reinserted_objects "damelo_reinserted_objects" [] "Objects kept when their segment was reused.";
+    reinserted_bytes "damelo_reinserted_bytes" [] "Bytes of records kept when reused.";
+    segments_sealed "damelo_segments_sealed" [] "Segments filled.";
+    segments_reused "damelo_segments_reused" [] "Segments taken for reuse.";
+    evicted_ring "damelo_evictions" ["reason" = "ring"] "Objects forgotten on disk.";
+    evicted_index_full "damelo_evictions" ["reason" = "index_full"] "Objects forgotten on disk.";
+    evicted_collision "damelo_evictions" ["reason" = "tag_collision"] "Objects forgotten on disk.";
+    evicted_memory "damelo_memory_evictions" [] "Objects that left memory and stay on disk.";
+    drops_memory_full "damelo_drops" ["reason" = "memory_full"] "Objects not stored.";
+    drops_not_admitted "damelo_drops" ["reason" = "not_admitted"] "Objects not stored.";
+    drops_write_error "damelo_drops" ["reason" = "write_error"] "Objects not stored.";
+    drops_abandoned "damelo_drops" ["reason" = "abandoned"] "Objects not stored.";
+    drops_too_large "damelo_drops" ["reason" = "too_large"] "Objects not stored.";
+    drops_superseded "damelo_drops" ["reason" = "superseded"] "Objects not stored.";
+    reads_refused "damelo_reads_refused" [] "Reads refused because readers held all memory.";
+    damaged_records "damelo_damaged_records" [] "Records whose checksum or header was wrong.";
+    journal_records "damelo_journal_records" [] "Records written to the journal.";
+    journal_errors "damelo_journal_errors" [] "Journal writes that failed.";
+    checkpoints "damelo_checkpoints" [] "Index checkpoints completed.";
+    checkpoint_errors "damelo_checkpoint_errors" [] "Index checkpoints that failed.";
+    recovered_objects "damelo_recovered_objects" [] "Objects found again at open.";
+    create_waits "damelo_create_waits" [] "Creates that waited for memory.";
+}
+
+impl Stats {
+    /// Bytes written for each byte of new records; 1 if nothing was written.
+    pub fn write_amplification(&self) -> f64 {
+        if self.written_object_bytes == 0 {
+            return 1.0;
+        }
+        self.written_bytes as f64 / self.written_object_bytes as f64
+    }
+
+    /// Every metric with its value, in a fixed order.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let mut all = self.counter_metrics();
+        let gauges: [(&'static str, &'static str, f64); 13] = [
+            ("damelo_index_objects", "Objects in the index.", self.index_objects as f64),
+            ("damelo_index_slots", "Slots of the index.", self.index_slots as f64),
+            ("damelo_index_bytes", "Memory of the index.", self.index_bytes as f64),
+            ("damelo_resident_objects", "Objects in memory.", self.resident_objects as f64),
+            ("damelo_memory_used_bytes", "Data memory in use.", self.memory_used_bytes as f64),
+            ("damelo_memory_bytes", "Declared data memory.", self.memory_bytes as f64),
+            ("damelo_nursery_bytes", "Bytes waiting to be written.", self.nursery_bytes as f64),
+            ("damelo_groups_tracked", "Groups remembered.", self.groups_tracked as f64),
+            ("damelo_segments", "Segments in all.", self.segments as f64),
+            ("damelo_segments_free", "Segments that hold nothing.", self.segments_free as f64),
+            ("damelo_volumes_out", "Volumes out of service.", self.volumes_out as f64),
+            (
+                "damelo_recovery_segments_loaded",
+                "Segments whose contents are known.",
+                self.recovery_segments_loaded as f64,
+            ),
+            (
+                "damelo_write_amplification",
+                "Bytes written for each byte of new records.",
+                self.write_amplification(),
+            ),
+        ];
+        all.extend(gauges.map(|(name, help, value)| Metric {
+            name,
+            help,
+            kind: MetricKind::Gauge,
+            labels: Vec::new(),
+            value,
+        }));
+        for (volume, device) in self.devices.iter().enumerate() {
+            all.extend(device_metrics(volume, device));
+        }
+        all
+    }
+
+    /// The same as OpenMetrics text, without the closing `# EOF` so that it can be joined.
+    pub fn to_openmetrics(&self) -> String {
+        let mut text = String::new();
+        let mut last = "";
+        for metric in self.metrics() {
+            let kind = if metric.kind == MetricKind::Counter { "counter" } else { "gauge" };
+            if metric.name != last {
+                // Writing to a String cannot fail.
+                let _ = writeln!(
+                    text,
+                    "# TYPE {} {kind}\n# HELP {} {}",
+                    metric.name, metric.name, metric.help
+                );
+                last = metric.name;
+            }
+            let labels: Vec<String> =
+                metric.labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+            let labels =
+                if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            let suffix = if metric.kind == MetricKind::Counter { "_total" } else { "" };
+            let _ = writeln!(text, "{}{suffix}{labels} {}", metric.name, metric.value);
+        }
+        self.latency_openmetrics(&mut text);
+        text
+    }
+
+    fn latency_openmetrics(&self, text: &mut String) {
+        let name = "damelo_disk_read_seconds";
+        let _ = writeln!(text, "# TYPE {name} histogram\n# HELP {name} Time of disk reads.");
+        let mut sum = 0;
+        for (bound, count) in &self.read_latency {
+            sum += count;
+            let _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {sum}", bound.as_secs_f64());
+        }
+        let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {sum}\n{name}_count {sum}");
+    }
+}
+
+fn device_metrics(volume: usize, d: &crate::device::DeviceStats) -> Vec<Metric> {
+    let rows: [(&'static str, &'static str, f64); 8] = [
+        ("damelo_device_reads", "Reads the device did.", d.reads as f64),
+        ("damelo_device_read_bytes", "Bytes the device read.", d.read_bytes as f64),
+        ("damelo_device_writes", "Writes the device did.", d.writes as f64),
+        ("damelo_device_write_bytes", "Bytes the device wrote.", d.write_bytes as f64),
+        ("damelo_device_read_errors", "Reads that failed.", d.read_errors as f64),
+        ("damelo_device_write_errors", "Writes that failed.", d.write_errors as f64),
+        ("damelo_device_queue_seconds", "Time I/Os waited in our queue.", d.queue_ns as f64 / 1e9),
+        ("damelo_device_busy_seconds", "Time I/Os spent at the device.", d.device_ns as f64 / 1e9),
+    ];
+    rows.into_iter()
+        .map(|(name, help, value)| Metric {
+            name,
+            help,
+            kind: MetricKind::Counter,
+            labels: vec![("volume", volume.to_string())],
+            value,
+        })
+        .collect()
+}
+
+const BUCKETS: usize = 24;
+
+/// Counts by powers of two of microseconds.
+#[derive(Default)]
+pub(crate) struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+}
+
+impl Histogram {
+    pub(crate) fn record(&self, time: Duration) {
+        let micros = time.as_micros().max(1) as u64;
+        let bucket = (u64::BITS - (micros - 1).leading_zeros()) as usize;
+        self.buckets[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn snapshot(&self) -> Vec<(Duration, u64)> {
+        self.buckets
+            .iter()
+            .enumerate()
+            .map(|(bucket, count)| {
+                (Duration::from_micros(1 << bucket), count.load(Ordering::Relaxed))
+            })
+            .collect()
+    }
+}
+
+/// Adds to a counter.
+#[inline]
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_name_each_family_once_and_carry_values() {
+        let counters = Counters::default();
+        add(&counters.hits_disk, 3);
+        let text = counters.snapshot().to_openmetrics();
+        assert!(text.contains("damelo_hits_total{from=\"disk\"} 3"), "{text}");
+        assert_eq!(text.matches("# TYPE damelo_hits ").count(), 1);
+    }
+
+    #[test]
+    fn histogram_buckets_are_upper_bounds() {
+        let histogram = Histogram::default();
+        histogram.record(Duration::from_micros(64));
+        histogram.record(Duration::from_micros(65));
+        let rows = histogram.snapshot();
+        assert_eq!(rows[6], (Duration::from_micros(64), 1));
+        assert_eq!(rows[7], (Duration::from_micros(128), 1));
+    }
+}

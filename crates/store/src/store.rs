@@ -1,0 +1,625 @@
+//! `Store`: the handle that programs hold, and the operations that are short enough to live here.
+//!
+//! A handle is cheap to clone; the last one to be dropped closes the store. Guards and readers may
+//! outlive it. Threads: any number, sync or async.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::device::Device;
+use crate::durable::recovery::RecoveryProgress;
+use crate::engine::Engine;
+use crate::entries::Entries;
+use crate::error::{CreateError, OpenError, PurgeError, ReadError, SyncError};
+use crate::format::{JournalOp, Patch, RecordKind};
+use crate::group::GroupStats;
+use crate::memory::policy::Hint;
+use crate::memory::pool::lock;
+use crate::object::ObjectInfo;
+use crate::open::{RawVolume, Threads, open_devices, start, validate};
+use crate::ops::{
+    Create, Deferred, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata,
+};
+use crate::read::range::Source;
+use crate::read::stream::Reader;
+use crate::space::SegmentId;
+use crate::stats::{Stats, add};
+use crate::types::{Clock, SystemClock};
+use crate::write::create::NewObject;
+use crate::write::writer::{Writer, WriterOptions, create_operation, expires_s};
+use crate::{ByteSize, GroupId};
+
+/// What else to store with an object.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CreateOptions<'a> {
+    /// Up to 1 MiB kept beside the value; can be replaced later.
+    pub metadata: &'a [u8],
+    /// When it expires, in seconds since 1970: from then on it is a miss.
+    pub expires_unix_s: Option<u64>,
+}
+
+/// Facts about an open store.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct StoreInfo {
+    /// Made when the store was formatted.
+    pub store_id: [u8; 16],
+    /// Bytes that move as one.
+    pub page_bytes: u64,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Segments of all volumes.
+    pub segments: u64,
+    /// Objects the index has room for.
+    pub objects_max: u64,
+    /// Memory of the index and all tables beside it, in bytes.
+    pub index_bytes: u64,
+    /// Memory for data, in bytes.
+    pub memory_bytes: u64,
+    /// Its volumes, in order.
+    pub volumes: Vec<VolumeInfo>,
+    /// What should be known by whoever runs it.
+    pub warnings: Vec<String>,
+    /// True if it was made by this open.
+    pub created: bool,
+}
+
+/// Facts about a volume of an open store.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct VolumeInfo {
+    /// File or device.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// What moves its bytes.
+    pub engine: &'static str,
+    /// True if the page cache is bypassed.
+    pub direct: bool,
+    /// True for a disk with seeks.
+    pub rotational: bool,
+    /// False once repeated errors have taken it out of service.
+    pub in_service: bool,
+}
+
+/// Closes the engine when the last handle goes.
+struct Shared {
+    engine: Arc<Engine>,
+    threads: Mutex<Option<Threads>>,
+}
+
+/// An open store.
+#[derive(Clone)]
+pub struct Store(Arc<Shared>);
+
+impl Store {
+    /// Opens a store, making it if it does not exist. Returns as soon as it can serve; what an
+    /// earlier life left comes back in the background (see [`Store::recovery`]).
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing has been changed then.
+    pub fn open(config: Config) -> Result<Store, OpenError> {
+        validate(&config)?;
+        let (volumes, warnings) = open_devices(&config)?;
+        Store::start(config, volumes, warnings, Arc::new(SystemClock::new()))
+    }
+
+    /// Opens a store on devices and a clock of the caller's: for tests and simulation.
+    /// `config.volumes` only gives their names.
+    ///
+    /// # Errors
+    /// As for [`Store::open`].
+    pub fn open_on(
+        config: Config,
+        devices: Vec<Arc<dyn Device>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Store, OpenError> {
+        validate(&config)?;
+        let volumes = devices
+            .into_iter()
+            .map(|device| RawVolume {
+                path: PathBuf::from(&device.info().name),
+                device,
+                fresh: false,
+            })
+            .collect();
+        Store::start(config, volumes, Vec::new(), clock)
+    }
+
+    fn start(
+        config: Config,
+        volumes: Vec<RawVolume>,
+        warnings: Vec<String>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Store, OpenError> {
+        let (engine, threads) = start(config, volumes, warnings, clock)?;
+        engine.recovery.wait_done_for(engine.config.open_wait);
+        Ok(Store(Arc::new(Shared { engine, threads: Mutex::new(Some(threads)) })))
+    }
+
+    #[inline]
+    fn engine(&self) -> &Arc<Engine> {
+        &self.0.engine
+    }
+
+    /// Stores an object, replacing one with the same key at once and for every later reader. The
+    /// bytes are copied before this returns, unless memory must be waited for.
+    ///
+    /// A key has 1 to 65,536 bytes. The object is in memory when the operation is done and on disk
+    /// soon after (see [`Store::sync`]).
+    pub fn create(&self, key: &[u8], group: GroupId, value: &[u8]) -> Create {
+        self.create_with(key, group, value, CreateOptions::default())
+    }
+
+    /// As [`Store::create`], with metadata and expiry.
+    pub fn create_with(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        value: &[u8],
+        options: CreateOptions<'_>,
+    ) -> Create {
+        let engine = self.engine();
+        let max = engine.config.object_max.bytes();
+        if value.len() as u64 > max {
+            add(&engine.counters.drops_too_large, 1);
+            let error = CreateError::TooLarge { length: value.len() as u64, max };
+            return Create(Deferred::ready(Err(error)));
+        }
+        let new = NewObject {
+            kind: RecordKind::Object,
+            key,
+            group: group.get(),
+            metadata: options.metadata,
+            value,
+            expires_s: expires_s(options.expires_unix_s),
+            internal: false,
+            freq: 0,
+        };
+        Create(create_operation(engine, &new))
+    }
+
+    /// Starts an object whose bytes come in pieces.
+    ///
+    /// # Errors
+    /// The key, or the declared length, is outside the limits; the object is not admitted.
+    pub fn writer(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        options: WriterOptions,
+    ) -> Result<Writer, CreateError> {
+        Writer::new(self.engine(), key, group, options)
+    }
+
+    /// Reads an object. From memory: no system call, no allocation. From disk: one read.
+    #[inline]
+    pub fn read(&self, key: &[u8]) -> Read {
+        Read(self.engine().read_operation(key))
+    }
+
+    /// Reads bytes `range` of an object, clamped to its length.
+    pub fn read_range(&self, key: &[u8], range: Range<u64>) -> ReadRange {
+        let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
+        ReadRange(self.reading(move || engine.read_range_blocking(&key, range)))
+    }
+
+    /// Starts a streamed read, for objects of any size.
+    pub fn reader(&self, key: &[u8]) -> OpenReader {
+        let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
+        OpenReader(self.reading(move || Reader::open(&engine, &key)))
+    }
+
+    /// Group, length, metadata and expiry of an object, without reading its value if it is large.
+    pub fn lookup(&self, key: &[u8]) -> Lookup {
+        let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
+        Lookup(self.reading(move || lookup(&engine, &key)))
+    }
+
+    /// Length of an object's value in bytes.
+    pub fn length(&self, key: &[u8]) -> Length {
+        let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
+        Length(self.reading(move || Ok(lookup(&engine, &key)?.map(|info| info.length_bytes))))
+    }
+
+    fn reading<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+    ) -> Deferred<'static, Result<T, ReadError>> {
+        if self.engine().is_closed() {
+            return Deferred::ready(Err(ReadError::Closed));
+        }
+        Deferred::blocking(self.engine(), work)
+    }
+
+    /// False if there is certainly no such object. No I/O; true is wrong for less than one absent
+    /// key in a thousand.
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        let hash = self.engine().hash(key);
+        self.engine().cache.resident.shard(hash).map.contains_key(&hash)
+            || !self.engine().ordered_candidates(hash).is_empty()
+    }
+
+    /// Replaces an object's metadata. The value of a large object is not written again.
+    pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
+        let (engine, key, metadata) = (Arc::clone(self.engine()), key.to_vec(), metadata.to_vec());
+        let work = move || engine.set_metadata(&key, &metadata);
+        SetMetadata(Deferred::blocking(self.engine(), work))
+    }
+
+    /// Removes an object. `Ok(false)`: it certainly was not there. No I/O but the journal's.
+    ///
+    /// # Errors
+    /// The journal could not be written: the object is gone, but a crash may bring it back.
+    pub fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
+        self.engine().remove(key)
+    }
+
+    /// Keeps a group's objects in memory as long as anything else can go, and on disk as well.
+    pub fn love(&self, group: GroupId) {
+        self.hint(group, Hint::Loved);
+    }
+
+    /// Lets a group's objects go first.
+    pub fn hate(&self, group: GroupId) {
+        self.hint(group, Hint::Hated);
+    }
+
+    /// Takes back what `love` or `hate` said.
+    pub fn neutral(&self, group: GroupId) {
+        self.hint(group, Hint::Neutral);
+    }
+
+    fn hint(&self, group: GroupId, hint: Hint) {
+        let engine = self.engine();
+        let before = engine.groups.hint(group.get());
+        engine.groups.set_hint(group, hint);
+        if before != hint {
+            engine.cache.requeue(|id| id == group.get(), hint);
+        }
+    }
+
+    /// Brings the pages of a group into memory.
+    pub fn prefetch(&self, group: GroupId) -> Prefetch {
+        let engine = Arc::clone(self.engine());
+        Prefetch(self.reading(move || engine.prefetch_blocking(group)))
+    }
+
+    /// Forgets every object of a group, in constant time.
+    ///
+    /// # Errors
+    /// The purge is in effect, but the journal could not be written.
+    pub fn purge_group(&self, group: GroupId) -> Result<(), PurgeError> {
+        self.engine().purge(JournalOp::PurgeGroup { group: group.get() })
+    }
+
+    /// Forgets every object whose key starts with `prefix` (1 to 8,192 bytes), in constant time.
+    ///
+    /// # Errors
+    /// As for [`Store::purge_group`], and for a prefix outside the limits.
+    pub fn purge_prefix(&self, prefix: &[u8]) -> Result<(), PurgeError> {
+        let max = crate::durable::marks::PREFIX_MAX;
+        if prefix.is_empty() || prefix.len() > max {
+            return Err(PurgeError::PrefixLength { length: prefix.len(), max });
+        }
+        self.engine().purge(JournalOp::PurgePrefix { prefix: prefix.to_vec() })
+    }
+
+    /// Forgets everything, in constant time.
+    ///
+    /// # Errors
+    /// As for [`Store::purge_group`].
+    pub fn purge_all(&self) -> Result<(), PurgeError> {
+        self.engine().purge(JournalOp::PurgeAll)
+    }
+
+    /// What is remembered of a group; `None` if nothing is.
+    pub fn group_stats(&self, group: GroupId) -> Option<GroupStats> {
+        let engine = self.engine();
+        engine.groups.stats(group, |segment, seq| engine.ring.seq(SegmentId(segment)) == seq)
+    }
+
+    /// How long objects of a group may be only in memory before they are on their way to disk; zero
+    /// means until their page is full. (The thesis's `setCheckpoint`.)
+    pub fn set_checkpoint(&self, group: GroupId, period: Duration) {
+        self.engine().groups.entry(group.get()).set_flush_period(period);
+    }
+
+    /// Returns when everything created, removed or purged before would survive a loss of power.
+    ///
+    /// # Errors
+    /// A device failed, or objects could not be written.
+    pub fn sync(&self) -> Result<(), SyncError> {
+        if self.engine().is_closed() {
+            return Err(SyncError::Closed);
+        }
+        self.engine().sync()
+    }
+
+    /// Forgets every object in memory that is also on disk: for benchmarks, between stages.
+    pub fn drop_memory(&self) {
+        self.engine().nursery.release_open();
+        self.engine().cache.drop_all();
+    }
+
+    /// Writes an index checkpoint now.
+    ///
+    /// # Errors
+    /// The device failed; the earlier checkpoint stays valid.
+    pub fn checkpoint(&self) -> Result<(), SyncError> {
+        self.engine().recovery.wait_done();
+        self.engine().write_checkpoint(false).map_err(SyncError::Io)
+    }
+
+    /// Every counter and gauge.
+    pub fn stats(&self) -> Stats {
+        self.engine().stats()
+    }
+
+    /// How far recovery has come.
+    pub fn recovery(&self) -> RecoveryProgress {
+        self.engine().recovery.progress()
+    }
+
+    /// Blocks until everything that survived is being served.
+    pub fn wait_recovered(&self) {
+        self.engine().recovery.wait_done();
+    }
+
+    /// Every object on disk, by walking all segments; what is only in memory is not listed.
+    pub fn entries(&self) -> Entries {
+        Entries::new(self.engine())
+    }
+
+    /// Facts about the store.
+    pub fn info(&self) -> StoreInfo {
+        let engine = self.engine();
+        let first = &engine.space.volumes[0].superblock;
+        let tables = engine.ring.memory_bytes() + engine.page_groups.memory_bytes();
+        StoreInfo {
+            store_id: first.store_id,
+            page_bytes: engine.space.page_bytes,
+            segment_bytes: engine.space.segment_bytes,
+            segments: u64::from(engine.space.segments),
+            objects_max: engine.index.slots(),
+            index_bytes: engine.index.memory_bytes() + tables as u64,
+            memory_bytes: engine.config.memory.bytes(),
+            volumes: engine.space.volumes.iter().map(volume_info).collect(),
+            warnings: engine.warnings.clone(),
+            created: engine.created,
+        }
+    }
+
+    /// Writes everything out, checkpoints, and closes for every handle.
+    ///
+    /// # Errors
+    /// Something could not be written; the store is closed all the same.
+    pub fn close(self) -> Result<(), SyncError> {
+        self.0.close()
+    }
+}
+
+fn volume_info(volume: &crate::space::Volume) -> VolumeInfo {
+    let info = volume.device.info();
+    VolumeInfo {
+        path: volume.path.clone(),
+        size_bytes: volume.superblock.volume_bytes,
+        engine: info.engine,
+        direct: info.direct,
+        rotational: info.rotational,
+        in_service: !volume.is_out(),
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let size: u64 = self.engine().space.volumes.iter().map(|v| v.superblock.volume_bytes).sum();
+        f.debug_struct("Store")
+            .field("volumes", &self.engine().paths)
+            .field("size", &ByteSize::new(size).to_string())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn close(&self) -> Result<(), SyncError> {
+        let Some(mut threads) = lock(&self.threads).take() else {
+            return Err(SyncError::Closed);
+        };
+        let engine = &self.engine;
+        engine.recovery.wait_done();
+        let synced = engine.sync();
+        engine.closed.store(true, Ordering::Release);
+        engine.nursery.stop();
+        threads.join_flusher();
+        engine.keeper_stop();
+        threads.join_others();
+        let checkpoint = if engine.space.all_gone() {
+            Err(SyncError::VolumesGone)
+        } else {
+            engine.write_checkpoint(true).map_err(SyncError::Io)
+        };
+        engine.workers.stop();
+        // Frames of clean objects go back now; guards keep theirs.
+        engine.cache.drop_all();
+        synced.and(checkpoint)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Whoever wants to know whether it worked calls `close`.
+        let _ = self.close();
+    }
+}
+
+fn lookup(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<ObjectInfo>, ReadError> {
+    Ok(engine.resolve(key)?.map(|source| match source {
+        Source::Memory(object) => ObjectInfo::of(&object),
+        Source::Disk(large) => large.info.clone(),
+    }))
+}
+
+impl Engine {
+    pub(crate) fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
+        if self.is_closed() {
+            return Err(PurgeError::Closed);
+        }
+        let hash = self.hash(key);
+        let mut shard = self.cache.resident.shard(hash);
+        let resident = shard.map.remove(&hash);
+        // An entry with the same tag may be another key's; that key is then forgotten too, which a
+        // cache may do, and costs less than a disk read for each remove.
+        let removed = self.index.remove_all(hash, |l| self.ring.age(&self.space, l));
+        let seq = self.new_seq();
+        drop(shard);
+        if removed.len() > 1 {
+            add(&self.counters.evicted_collision, removed.len() as u64 - 1);
+        }
+        if resident.is_none() && removed.is_empty() {
+            return Ok(false);
+        }
+        drop(resident);
+        add(&self.counters.removes, 1);
+        self.journal_append(JournalOp::DeleteKey { hash }, seq).map_err(PurgeError::Journal)?;
+        Ok(true)
+    }
+
+    fn purge(&self, op: JournalOp) -> Result<(), PurgeError> {
+        if self.is_closed() {
+            return Err(PurgeError::Closed);
+        }
+        let exclusive = self.purge_lock.write().unwrap_or_else(PoisonError::into_inner);
+        let seq = self.new_seq();
+        self.marks.apply(&op, seq);
+        drop(exclusive);
+        add(&self.counters.purges, 1);
+        self.journal_append(op, seq).map_err(PurgeError::Journal)
+    }
+
+    fn sync(self: &Arc<Engine>) -> Result<(), SyncError> {
+        self.recovery.wait_ring_known();
+        let dropped = self.nursery.drain();
+        for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
+            volume.device.sync().map_err(SyncError::Io)?;
+        }
+        self.journal.sync().map_err(SyncError::Io)?;
+        if self.space.all_gone() {
+            return Err(SyncError::VolumesGone);
+        }
+        if dropped > 0 {
+            return Err(SyncError::Dropped { objects: dropped });
+        }
+        Ok(())
+    }
+
+    /// Small objects are stored anew, since their value lies in the same page; large ones that are
+    /// on disk get a patch record that refers to the value.
+    fn set_metadata(self: &Arc<Engine>, key: &[u8], metadata: &[u8]) -> Result<bool, CreateError> {
+        for _ in 0..64 {
+            let info = match lookup(self, key) {
+                Ok(Some(info)) => info,
+                Ok(None) | Err(ReadError::Gone) => return Ok(false),
+                Err(ReadError::Closed) => return Err(CreateError::Closed),
+                Err(_) => return Err(CreateError::MemoryFull),
+            };
+            let expires_s = expires_s(info.expires_unix_s);
+            if info.length_bytes <= self.page_record_max() {
+                let Ok(found) = self.read_blocking_or_memory(key) else {
+                    return Err(CreateError::MemoryFull);
+                };
+                let Some(object) = found else { return Ok(false) };
+                let new =
+                    self.replacement(RecordKind::Object, key, &info, metadata, &object, expires_s);
+                return self.create_waiting(&new).map(|()| true);
+            }
+            if let Some(patch) = self.patch_base(key) {
+                let value = patch.encode();
+                let new =
+                    self.replacement(RecordKind::Patch, key, &info, metadata, &value, expires_s);
+                return self.create_waiting(&new).map(|()| true);
+            }
+            // It is still on its way to disk.
+            self.nursery.request_flush();
+            self.nursery.wait_progress(Duration::from_millis(20));
+        }
+        Ok(false)
+    }
+
+    fn replacement<'a>(
+        &self,
+        kind: RecordKind,
+        key: &'a [u8],
+        info: &ObjectInfo,
+        metadata: &'a [u8],
+        value: &'a [u8],
+        expires_s: u32,
+    ) -> NewObject<'a> {
+        NewObject {
+            kind,
+            key,
+            group: info.group.get(),
+            metadata,
+            value,
+            expires_s,
+            internal: true,
+            freq: 1,
+        }
+    }
+
+    fn read_blocking_or_memory(
+        self: &Arc<Engine>,
+        key: &[u8],
+    ) -> Result<Option<crate::Object>, ReadError> {
+        let hash = self.hash(key);
+        match self.lookup_memory(hash, key) {
+            Some(object) => Ok(Some(object)),
+            None => self.read_blocking(hash, key),
+        }
+    }
+
+    /// Where the value of a large object lies: the record itself, or what an earlier patch refers to.
+    fn patch_base(self: &Arc<Engine>, key: &[u8]) -> Option<Patch> {
+        let hash = self.hash(key);
+        if let Some((raw, header)) = self.indirect_in_memory(hash, key) {
+            let value =
+                raw.run.bytes(raw.start + header.value_range().start, header.value_len as usize);
+            // A manifest on its way to disk has no place yet.
+            return (header.kind == RecordKind::Patch).then(|| Patch::decode(value).ok())?;
+        }
+        let candidate = self.ordered_candidates(hash).into_iter().next()?;
+        let header = self.verified_header(key, hash, candidate.location)?;
+        match header.0.kind {
+            RecordKind::Object | RecordKind::Manifest => {
+                Some(Patch { base_units: candidate.location.units(), base_seq: header.0.seq })
+            }
+            RecordKind::Patch => Patch::decode(&header.1).ok(),
+            RecordKind::Part => None,
+        }
+    }
+
+    /// Period work beside the flusher: checkpoints, and pages of groups whose time has come.
+    pub(crate) fn keep(self: &Arc<Engine>) {
+        self.recovery.wait_done();
+        let mut last = self.clock.monotonic();
+        let mut last_written = 0;
+        while !self.keeper_sleep(Duration::from_millis(20)) {
+            let period = self.config.checkpoint_period;
+            let now = self.clock.monotonic();
+            let written = self.counters.written_bytes.load(Ordering::Relaxed)
+                + self.counters.journal_records.load(Ordering::Relaxed);
+            let due =
+                !period.is_zero() && now.saturating_sub(last) >= period && written != last_written;
+            if due || self.journal.take_wants_checkpoint() {
+                // Failures are counted; the next round tries again.
+                let _ = self.write_checkpoint(false);
+                last = now;
+                last_written = written;
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Ids and units that cross the whole crate. Plain values, no threads.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Identifies a group: objects that belong together, lie together on disk, and are loved, hated,
+/// prefetched and purged together. Chosen by the caller; any number may exist.
+///
+/// ```
+/// use damelo::GroupId;
+/// assert_eq!(GroupId::of("example.org"), GroupId::of("example.org"));
+/// assert_ne!(GroupId::of("example.org"), GroupId::new(3));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct GroupId(u64);
+
+impl GroupId {
+    /// A group by number.
+    pub const fn new(id: u64) -> GroupId {
+        GroupId(id)
+    }
+
+    /// A group by name: a 64-bit hash of it, the same in every process and release.
+    pub fn of(name: impl AsRef<[u8]>) -> GroupId {
+        GroupId(twox_hash::XxHash3_64::oneshot(name.as_ref()))
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A size in bytes that people write as `20GiB`, `512 MiB`, `64k` or `4096`.
+///
+/// Units are powers of two whether written `KiB`, `KB` or `K`, as disks and caches are sized.
+///
+/// ```
+/// use damelo::ByteSize;
+/// assert_eq!("20GiB".parse::<ByteSize>().unwrap().bytes(), 20 << 30);
+/// assert_eq!("1.5 MiB".parse::<ByteSize>().unwrap().bytes(), 3 << 19);
+/// assert_eq!(ByteSize::new(65536).to_string(), "64KiB");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct ByteSize(u64);
+
+impl ByteSize {
+    /// A size by number of bytes.
+    pub const fn new(bytes: u64) -> ByteSize {
+        ByteSize(bytes)
+    }
+
+    /// The number of bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+const SIZE_UNITS: [(&str, u32); 5] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, shift) in SIZE_UNITS {
+            let one = 1_u64 << shift;
+            if self.0 >= one {
+                return if self.0.is_multiple_of(one) {
+                    write!(f, "{}{unit}", self.0 / one)
+                } else {
+                    write!(f, "{:.1}{unit}", self.0 as f64 / one as f64)
+                };
+            }
+        }
+        f.write_str("0B")
+    }
+}
+
+/// A size that could not be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{input}` is not a size: write a number and a unit, such as 512MiB or 20GiB")]
+pub struct ParseByteSizeError {
+    input: String,
+}
+
+impl FromStr for ByteSize {
+    type Err = ParseByteSizeError;
+
+    fn from_str(input: &str) -> Result<ByteSize, ParseByteSizeError> {
+        let error = || ParseByteSizeError { input: input.to_owned() };
+        let text = input.trim();
+        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let number: f64 = text[..split].parse().map_err(|_| error())?;
+        let shift = match text[split..].trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 0,
+            "k" | "kb" | "kib" => 10,
+            "m" | "mb" | "mib" => 20,
+            "g" | "gb" | "gib" => 30,
+            "t" | "tb" | "tib" => 40,
+            _ => return Err(error()),
+        };
+        if shift == 0 && text[..split].contains('.') {
+            return Err(error());
+        }
+        let bytes = number * (1_u64 << shift) as f64;
+        if bytes >= 9.0e18 {
+            return Err(error());
+        }
+        // Whole numbers take the exact road: a double holds only 53 bits.
+        match text[..split].parse::<u64>() {
+            Ok(whole) => whole.checked_mul(1 << shift).map(ByteSize).ok_or_else(error),
+            Err(_) => Ok(ByteSize(bytes as u64)),
+        }
+    }
+}
+
+/// Wall-clock and monotonic time, so that tests and the lab can supply their own.
+pub trait Clock: Send + Sync + 'static {
+    /// Seconds since 1970 by the wall clock; may jump in either direction.
+    fn unix_seconds(&self) -> u64;
+    /// Time since some fixed moment; never goes back.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The system's clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClock {
+    start: std::time::Instant,
+}
+
+impl SystemClock {
+    /// Starts counting monotonic time now.
+    pub fn new() -> SystemClock {
+        SystemClock { start: std::time::Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> SystemClock {
+        SystemClock::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn unix_seconds(&self) -> u64 {
+        // A clock before 1970 reads as 1970: objects then simply look unexpired.
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written_as_people_do() {
+        for (text, bytes) in
+            [("0", 0), ("512", 512), ("64k", 65536), ("2 GB", 2 << 30), ("1TiB", 1 << 40)]
+        {
+            assert_eq!(text.parse::<ByteSize>().unwrap().bytes(), bytes, "{text}");
+        }
+        for text in ["", "GiB", "-1", "1.5", "12 parsecs", "99999999TiB", "1e3"] {
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
+        assert_eq!(ByteSize::new(0).to_string(), "0B");
+        assert_eq!(ByteSize::new(1536).to_string(), "1.5KiB");
+    }
+}

@@ -1,0 +1,344 @@
+//! Creating objects: checks, admission, the copy into memory, replacing what was there.
+//!
+//! Invariants: an object is visible to readers from the moment its entry is in the resident table;
+//! the journal says that what it replaces is dead before the create is acknowledged. Threads: any.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::nursery::{Staged, StagedExtent};
+use crate::config::Admission;
+use crate::engine::Engine;
+use crate::error::CreateError;
+use crate::format::{
+    BLOCK_BYTES, ChunkCrcs, JournalOp, KEY_MAX_BYTES, META_MAX_BYTES, RecordFields, RecordHeader,
+    RecordKind, encode_head_into, encode_record_into,
+};
+use crate::memory::policy::Hint;
+use crate::memory::pool::Run;
+use crate::memory::resident::Entry;
+use crate::stats::add;
+
+/// What to store.
+#[derive(Clone, Copy)]
+pub(crate) struct NewObject<'a> {
+    pub(crate) kind: RecordKind,
+    pub(crate) key: &'a [u8],
+    pub(crate) group: u64,
+    pub(crate) metadata: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) expires_s: u32,
+    /// Kept from a reused segment, or written anew by the store itself: no admission, not counted.
+    pub(crate) internal: bool,
+    /// Frequency that it starts with in the index.
+    pub(crate) freq: u8,
+}
+
+/// Why a create did not finish at once.
+pub(crate) enum NotNow {
+    MustWait,
+    Failed(CreateError),
+}
+
+impl From<CreateError> for NotNow {
+    fn from(error: CreateError) -> NotNow {
+        NotNow::Failed(error)
+    }
+}
+
+const GHOSTS: usize = 1 << 16;
+/// Window over which a write budget is averaged.
+const BUDGET_WINDOW: Duration = Duration::from_secs(10);
+
+/// What the admission rule remembers: fingerprints of refused keys, and recent bytes.
+pub(crate) struct AdmissionState {
+    ghosts: Box<[AtomicU32]>,
+    window_start_ms: AtomicU64,
+    window_bytes: AtomicU64,
+}
+
+impl AdmissionState {
+    pub(crate) fn new(rule: Admission) -> AdmissionState {
+        let ghosts = if rule == Admission::SecondHit { GHOSTS } else { 0 };
+        AdmissionState {
+            ghosts: (0..ghosts).map(|_| AtomicU32::new(0)).collect(),
+            window_start_ms: AtomicU64::new(0),
+            window_bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn admits(
+        &self,
+        rule: Admission,
+        hash: u64,
+        bytes: u64,
+        now: Duration,
+    ) -> Result<(), &'static str> {
+        match rule {
+            Admission::Always => Ok(()),
+            Admission::SecondHit => {
+                let print = (hash >> 32) as u32 | 1;
+                let slot = &self.ghosts[hash as usize % GHOSTS];
+                if slot.swap(print, Ordering::Relaxed) == print {
+                    Ok(())
+                } else {
+                    Err("second_hit: first seen now")
+                }
+            }
+            Admission::WriteBudget { bytes_per_second } => {
+                let now_ms = now.as_millis() as u64;
+                let start = self.window_start_ms.load(Ordering::Relaxed);
+                if now_ms.saturating_sub(start) >= BUDGET_WINDOW.as_millis() as u64 {
+                    self.window_start_ms.store(now_ms, Ordering::Relaxed);
+                    self.window_bytes.store(0, Ordering::Relaxed);
+                }
+                let budget = bytes_per_second.saturating_mul(BUDGET_WINDOW.as_secs());
+                if self.window_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= budget {
+                    Ok(())
+                } else {
+                    Err("write_budget: spent for now")
+                }
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Creates without waiting.
+    pub(crate) fn create_now(self: &Arc<Engine>, new: &NewObject<'_>) -> Result<(), NotNow> {
+        self.check_create(new)?;
+        let hash = self.hash(new.key);
+        let plain = fields_of(self, new, hash, 0, false).header(
+            new.key.len(),
+            new.metadata.len(),
+            new.value.len() as u64,
+        );
+        let stored = plain.map_err(|e| too_large(self, new, &e.to_string()))?.stored_bytes();
+        if !new.internal && self.nursery.is_full(stored) {
+            return Err(NotNow::MustWait);
+        }
+        if stored <= self.page_record_max() {
+            self.create_small(new, hash, stored as usize)?;
+        } else {
+            self.create_extent(new, hash)?;
+        }
+        if !new.internal {
+            add(&self.counters.creates, 1);
+            add(&self.counters.create_bytes, new.value.len() as u64);
+            let group = self.groups.entry(new.group);
+            add(&group.objects_created, 1);
+            add(&group.bytes_created, new.value.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Creates, waiting for the flusher and for readers as configured.
+    pub(crate) fn create_waiting(
+        self: &Arc<Engine>,
+        new: &NewObject<'_>,
+    ) -> Result<(), CreateError> {
+        let mut waited = Duration::ZERO;
+        let nap = Duration::from_millis(5);
+        loop {
+            match self.create_now(new) {
+                Ok(()) => return Ok(()),
+                Err(NotNow::Failed(error)) => return Err(error),
+                Err(NotNow::MustWait) => {
+                    if waited.is_zero() {
+                        add(&self.counters.create_waits, 1);
+                    }
+                    if self.refuses_to_wait() || waited >= self.config.memory_wait {
+                        add(&self.counters.drops_memory_full, 1);
+                        return Err(CreateError::MemoryFull);
+                    }
+                    self.nursery.wait_progress(nap);
+                    waited += nap;
+                }
+            }
+        }
+    }
+
+    /// Waiting is for readers only: while the flusher is at work a create always waits for it.
+    fn refuses_to_wait(&self) -> bool {
+        self.config.when_memory_full == crate::config::WhenMemoryFull::Refuse
+            && self.nursery.bytes() == 0
+    }
+
+    fn check_create(&self, new: &NewObject<'_>) -> Result<(), CreateError> {
+        check_key(new.key)?;
+        if new.metadata.len() > META_MAX_BYTES as usize {
+            let (length, max) = (new.metadata.len(), META_MAX_BYTES as usize);
+            return Err(CreateError::MetadataTooLarge { length, max });
+        }
+        if self.is_closed() {
+            return Err(CreateError::Closed);
+        }
+        if self.space.all_gone() {
+            add(&self.counters.drops_write_error, 1);
+            return Err(CreateError::VolumesGone);
+        }
+        Ok(())
+    }
+
+    /// Asks the admission rule; a refusal is counted.
+    pub(crate) fn admit(&self, key: &[u8], bytes: u64) -> Result<(), CreateError> {
+        let rule = self.config.admission;
+        if rule == Admission::Always {
+            return Ok(());
+        }
+        self.admission.admits(rule, self.hash(key), bytes, self.clock.monotonic()).map_err(|rule| {
+            add(&self.counters.drops_not_admitted, 1);
+            // What was there is out of date: the caller meant to replace it.
+            let _ = self.remove(key);
+            CreateError::NotAdmitted { rule }
+        })
+    }
+
+    fn create_small(
+        self: &Arc<Engine>,
+        new: &NewObject<'_>,
+        hash: u64,
+        stored: usize,
+    ) -> Result<(), NotNow> {
+        let (run, offset) = loop {
+            if let Some(place) = self.nursery.reserve(stored) {
+                break place;
+            }
+            let fresh = self.cache.take(1, Hint::Loved).ok_or(NotNow::MustWait)?;
+            self.nursery.refill(fresh);
+        };
+        let seq = self.new_seq();
+        let fields = fields_of(self, new, hash, seq, false);
+        // SAFETY: the range was reserved for this create and is published below.
+        let record = unsafe { run.bytes_mut(offset, stored) };
+        encode_record_into(record, &fields, new.key, new.metadata, new.value)
+            .map_err(|e| too_large(self, new, &e.to_string()))?;
+        let header = fields
+            .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
+            .map_err(|e| too_large(self, new, &e.to_string()))?;
+        let entry = Entry::of(run.clone(), offset, &header);
+        self.publish_new(hash, entry, seq);
+        let staged = Staged {
+            run,
+            offset: offset as u32,
+            stored_bytes: stored as u32,
+            hash,
+            seq,
+            reinserted: new.internal,
+            freq: new.freq,
+        };
+        self.nursery.push(new.group, staged, self.due(new.group));
+        Ok(())
+    }
+
+    fn create_extent(self: &Arc<Engine>, new: &NewObject<'_>, hash: u64) -> Result<(), NotNow> {
+        let seq = self.new_seq();
+        let fields = fields_of(self, new, hash, seq, true);
+        let header = fields
+            .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
+            .map_err(|e| too_large(self, new, &e.to_string()))?;
+        let stored = header.stored_bytes();
+        if stored > self.extent_max() {
+            // Larger objects go through a writer, which cuts them into parts.
+            return Err(too_large(self, new, "more than one extent").into());
+        }
+        let hint = self.groups.hint(new.group);
+        let run = self.cache.take(self.frames_for(stored), hint).ok_or(NotNow::MustWait)?;
+        encode_extent(&run, &fields, new, &header)
+            .map_err(|reason| too_large(self, new, &reason))?;
+        self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq);
+        let staged = Staged {
+            run,
+            offset: 0,
+            stored_bytes: stored as u32,
+            hash,
+            seq,
+            reinserted: new.internal,
+            freq: new.freq,
+        };
+        self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group });
+        Ok(())
+    }
+
+    /// Makes an entry visible in place of whatever was there.
+    pub(crate) fn publish_new(&self, hash: u64, mut entry: Entry, seq: u64) {
+        entry.marks_epoch = self.marks.epoch();
+        let old = {
+            let mut shard = self.cache.resident.shard(hash);
+            let old = shard.map.insert(hash, entry);
+            if let Some(location) = old.as_ref().and_then(|old| old.location) {
+                self.index.remove_at(hash, location);
+            }
+            old
+        };
+        if old.is_some() || !self.index.candidates(hash).is_empty() {
+            add(&self.counters.replaced, 1);
+            // Without this record a crash before the new object is written would bring back the old
+            // one. An error is counted; the create itself stands.
+            let _ = self.journal_append(JournalOp::DeleteKey { hash }, seq);
+        }
+    }
+
+    /// When an object created now must be on its way to disk.
+    fn due(&self, group: u64) -> Option<Duration> {
+        let period = self
+            .groups
+            .get(group)
+            .and_then(|state| state.flush_period())
+            .unwrap_or(self.config.flush_period);
+        (!period.is_zero()).then(|| self.clock.monotonic() + period)
+    }
+}
+
+pub(crate) fn check_key(key: &[u8]) -> Result<(), CreateError> {
+    let max = KEY_MAX_BYTES as usize;
+    if key.is_empty() || key.len() > max {
+        return Err(CreateError::KeyLength { length: key.len(), max });
+    }
+    Ok(())
+}
+
+fn too_large(engine: &Engine, new: &NewObject<'_>, _reason: &str) -> CreateError {
+    add(&engine.counters.drops_too_large, 1);
+    CreateError::TooLarge { length: new.value.len() as u64, max: engine.config.object_max.bytes() }
+}
+
+pub(crate) fn fields_of(
+    engine: &Engine,
+    new: &NewObject<'_>,
+    hash: u64,
+    seq: u64,
+    chunked: bool,
+) -> RecordFields {
+    RecordFields {
+        nonce: engine.space.nonce,
+        kind: new.kind,
+        chunked,
+        hash,
+        seq,
+        group: new.group,
+        expires_s: new.expires_s,
+    }
+}
+
+/// Lays a chunked record out at the start of a run, zeros up to the next block.
+fn encode_extent(
+    run: &Run,
+    fields: &RecordFields,
+    new: &NewObject<'_>,
+    header: &RecordHeader,
+) -> Result<(), String> {
+    let mut crcs = ChunkCrcs::new();
+    crcs.update(new.value);
+    let crcs = crcs.finish();
+    let end = (header.stored_bytes().next_multiple_of(BLOCK_BYTES)) as usize;
+    // SAFETY: the run is fresh and not published yet.
+    let bytes = unsafe { run.bytes_mut(0, end.min(run.len_bytes())) };
+    encode_head_into(bytes, fields, new.key, new.metadata, new.value.len() as u64, &crcs)
+        .map_err(|e| e.to_string())?;
+    let value = header.value_range();
+    bytes[value.clone()].copy_from_slice(new.value);
+    bytes[value.end..].fill(0);
+    Ok(())
+}

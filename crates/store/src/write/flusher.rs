@@ -1,0 +1,518 @@
+//! The flusher: builds pages from what waits in the nursery and writes pages and extents.
+//!
+//! Invariants: an object is in the index only after its bytes are on the device; a page's entries
+//! move from nursery to page frame under the shard lock, so that a remove or replace in between is
+//! seen. Threads: one flusher builds and submits; completions run on I/O threads.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::nursery::{Staged, StagedExtent, Work};
+use super::packer::fill_page;
+use super::segment::{Holds, OpenSegment, open_segment, seal};
+use crate::device::IoOp;
+use crate::engine::Engine;
+use crate::format::{
+    BLOCK_BYTES, PAGE_HEADER_BYTES, PageHeader, RecordHeader, RecordKind, SummaryEntry, UNIT_BYTES,
+};
+use crate::index::LengthClass;
+use crate::memory::policy::Hint;
+use crate::memory::pool::Run;
+use crate::space::SegmentId;
+use crate::stats::add;
+
+/// Pages that go to disk in one write.
+const WRITE_BYTES_MAX: u64 = 1 << 20;
+/// Writes at the device at once.
+const WRITES_IN_FLIGHT_MAX: usize = 4;
+/// Longest sleep without work: timers are looked at this often.
+const NAP: Duration = Duration::from_millis(20);
+
+/// One object on its way from nursery to page.
+struct Move {
+    hash: u64,
+    from_first: u32,
+    from_offset: u32,
+    offset: u32,
+    group: u64,
+    stored_units: u32,
+    freq: u8,
+}
+
+struct BuiltPage {
+    run: Run,
+    moves: Vec<Move>,
+    /// Keeps the staged bytes alive until the entries have moved.
+    staged: Vec<Staged>,
+}
+
+#[derive(Default)]
+pub(crate) struct Flusher {
+    pages: Option<OpenSegment>,
+    extents: Option<OpenSegment>,
+    batch: Vec<BuiltPage>,
+}
+
+impl Flusher {
+    /// The flusher thread: runs until the nursery is stopped and empty, then seals.
+    pub(crate) fn run(mut self, engine: &Arc<Engine>) {
+        engine.recovery.wait_ring_known();
+        loop {
+            let page_bytes = engine.space.page_bytes;
+            match engine.nursery.take(page_bytes, || engine.clock.monotonic(), NAP) {
+                Work::Pages { groups, partial } => self.build(engine, groups, partial),
+                Work::Extents(extents) => self.write_extents(engine, extents),
+                Work::Idle => {
+                    engine.nursery.release_open();
+                    engine.tick();
+                }
+                Work::Stop => break,
+            }
+        }
+        engine.wait_writes(0);
+        for open in [self.pages.take(), self.extents.take()].into_iter().flatten() {
+            seal(engine, &open);
+        }
+    }
+
+    fn build(&mut self, engine: &Arc<Engine>, groups: Vec<(u64, Vec<Staged>)>, partial: bool) {
+        let capacity = engine.space.page_bytes - PAGE_HEADER_BYTES as u64;
+        // Enough is left of a group that its next page has a choice too, unless all must go.
+        let keep = if partial { capacity } else { capacity + capacity / 4 };
+        let mut small: Vec<(u64, Vec<Staged>)> = Vec::new();
+        for (group, mut objects) in groups {
+            let mut bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
+            while bytes > keep {
+                let page = cut_page(&mut objects, capacity as u32);
+                bytes -= page.iter().map(|s| u64::from(s.stored_bytes)).sum::<u64>();
+                self.add_page(engine, page);
+            }
+            if partial {
+                small.push((group, objects));
+            } else {
+                engine.nursery.put_back(group, objects);
+            }
+        }
+        self.build_mixed(engine, small, capacity as u32);
+        self.write_batch(engine);
+    }
+
+    /// Pages of several small groups, each group adjacent and on as few pages as can be.
+    fn build_mixed(
+        &mut self,
+        engine: &Arc<Engine>,
+        mut groups: Vec<(u64, Vec<Staged>)>,
+        capacity: u32,
+    ) {
+        groups.retain(|(_, objects)| !objects.is_empty());
+        while !groups.is_empty() {
+            let sizes: Vec<u32> = groups
+                .iter()
+                .map(|(_, objects)| objects.iter().map(|s| s.stored_bytes).sum())
+                .collect();
+            let mut chosen = fill_page(&sizes, capacity);
+            chosen.sort_unstable();
+            let mut page = Vec::new();
+            for index in chosen.into_iter().rev() {
+                page.extend(groups.swap_remove(index).1);
+            }
+            self.add_page(engine, page);
+        }
+    }
+
+    fn add_page(&mut self, engine: &Arc<Engine>, objects: Vec<Staged>) {
+        let run = engine.take_for_flush();
+        if let Some(page) = build_page(engine, run, objects) {
+            self.batch.push(page);
+        }
+        if self.batch.len() as u64 * engine.space.page_bytes >= WRITE_BYTES_MAX {
+            self.write_batch(engine);
+        }
+    }
+
+    /// Writes the pages gathered so far, in one I/O where they fit in one segment.
+    fn write_batch(&mut self, engine: &Arc<Engine>) {
+        while !self.batch.is_empty() {
+            let page_bytes = engine.space.page_bytes;
+            let first_entries = self.batch[0].moves.len();
+            let open =
+                match ensure_open(&mut self.pages, engine, Holds::Pages, page_bytes, first_entries)
+                {
+                    Ok(open) => open,
+                    Err(_) => {
+                        for page in self.batch.drain(..) {
+                            drop_page(engine, page);
+                        }
+                        return;
+                    }
+                };
+            let mut entries = 0;
+            let mut count = 0_u64;
+            for page in &self.batch {
+                entries += page.moves.len();
+                if open.room(engine.space.segment_bytes, entries) < (count + 1) * page_bytes {
+                    break;
+                }
+                count += 1;
+            }
+            let pages: Vec<BuiltPage> = self.batch.drain(..count as usize).collect();
+            submit_pages(engine, open, pages);
+        }
+    }
+
+    fn write_extents(&mut self, engine: &Arc<Engine>, extents: Vec<StagedExtent>) {
+        for extent in extents {
+            let bytes = u64::from(extent.staged.stored_bytes).next_multiple_of(BLOCK_BYTES);
+            match ensure_open(&mut self.extents, engine, Holds::Extents, bytes, 1) {
+                Ok(open) => submit_extent(engine, open, extent, bytes),
+                Err(error) => drop_extent(engine, extent, &error.to_string()),
+            }
+        }
+    }
+}
+
+/// Cuts one page's worth off the front.
+fn cut_page(objects: &mut Vec<Staged>, capacity: u32) -> Vec<Staged> {
+    let window = objects.len().min(8192);
+    let sizes: Vec<u32> = objects[..window].iter().map(|s| s.stored_bytes).collect();
+    let chosen = fill_page(&sizes, capacity);
+    let last = chosen.iter().max().copied().unwrap_or(0);
+    let mut take = vec![false; last + 1];
+    for index in &chosen {
+        take[*index] = true;
+    }
+    let mut page = Vec::with_capacity(chosen.len());
+    let mut rest = Vec::new();
+    for (index, object) in objects.drain(..=last).enumerate() {
+        if take[index] { page.push(object) } else { rest.push(object) }
+    }
+    objects.splice(0..0, rest);
+    page
+}
+
+fn ensure_open<'a>(
+    slot: &'a mut Option<OpenSegment>,
+    engine: &Arc<Engine>,
+    holds: Holds,
+    bytes: u64,
+    entries: usize,
+) -> io::Result<&'a mut OpenSegment> {
+    let full =
+        slot.as_ref().is_some_and(|open| open.room(engine.space.segment_bytes, entries) < bytes);
+    if full && let Some(open) = slot.take() {
+        // Footer last: a segment with a footer has all its pages.
+        engine.wait_writes(0);
+        seal(engine, &open);
+    }
+    if slot.is_none() {
+        *slot = Some(open_segment(engine, holds)?);
+    }
+    let open = slot.as_mut().expect("opened just above");
+    if open.room(engine.space.segment_bytes, entries) < bytes {
+        return Err(io::Error::other("an empty segment is too small for this"));
+    }
+    Ok(open)
+}
+
+/// Copies what is still wanted into a page frame.
+fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Option<BuiltPage> {
+    let mut offset = PAGE_HEADER_BYTES;
+    let mut moves = Vec::with_capacity(objects.len());
+    let mut staged = Vec::with_capacity(objects.len());
+    let (mut dead, mut dead_bytes) = (0, 0);
+    for object in objects {
+        let wanted = engine
+            .cache
+            .resident
+            .shard(object.hash)
+            .map
+            .get(&object.hash)
+            .filter(|e| e.is_at(object.run.first(), object.offset))
+            .map(|e| e.group);
+        let Some(group) = wanted else {
+            dead += 1;
+            dead_bytes += u64::from(object.stored_bytes);
+            continue;
+        };
+        let len = object.stored_bytes as usize;
+        // SAFETY: the frame is fresh and known to this thread only.
+        unsafe { run.bytes_mut(offset, len) }
+            .copy_from_slice(object.run.bytes(object.offset as usize, len));
+        moves.push(Move {
+            hash: object.hash,
+            from_first: object.run.first(),
+            from_offset: object.offset,
+            offset: offset as u32,
+            group,
+            stored_units: object.stored_bytes / UNIT_BYTES as u32,
+            freq: object.freq,
+        });
+        offset += len;
+        staged.push(object);
+    }
+    add(&engine.counters.drops_superseded, dead);
+    engine.nursery.finished(dead, dead_bytes, 0);
+    if moves.is_empty() {
+        return None;
+    }
+    // SAFETY: as above; the tail of the page must not carry bytes of the frame's former life.
+    unsafe { run.bytes_mut(offset, run.len_bytes() - offset) }.fill(0);
+    Some(BuiltPage { run, moves, staged })
+}
+
+fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPage>) {
+    let page_bytes = engine.space.page_bytes;
+    let start = open.cursor;
+    for page in &pages {
+        finish_page(engine, open, page);
+        open.cursor += page_bytes;
+    }
+    let (id, seq) = (open.id, open.seq);
+    let bytes = pages.len() as u64 * page_bytes;
+    add(&engine.counters.written_bytes, bytes);
+    add(&engine.counters.pages_written, pages.len() as u64);
+    engine.wait_writes(WRITES_IN_FLIGHT_MAX - 1);
+    engine.writes_begin();
+    let runs: Vec<Run> = pages.iter().map(|p| p.run.clone()).collect();
+    let pieces: Vec<(&Run, usize)> = runs.iter().map(|run| (run, page_bytes as usize)).collect();
+    let this = Arc::clone(engine);
+    engine.space.submit(IoOp::Write, id, start, &pieces, move |outcome| {
+        for (index, page) in pages.into_iter().enumerate() {
+            let at = start + index as u64 * page_bytes;
+            match &outcome {
+                Ok(()) => publish_page(&this, id, seq, at, page),
+                Err(_) => drop_page(&this, page),
+            }
+        }
+        this.writes_end();
+    });
+}
+
+/// Writes the page header and the summary's entries.
+fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltPage) {
+    let used = page.moves.iter().map(|m| m.stored_units * UNIT_BYTES as u32).sum::<u32>();
+    let header = PageHeader {
+        nonce: engine.space.nonce,
+        segment_seq: open.seq,
+        page_index: (open.cursor / engine.space.page_bytes) as u32,
+        record_count: page.moves.len() as u32,
+        used_bytes: used + PAGE_HEADER_BYTES as u32,
+        primary_group: page.moves[0].group,
+    };
+    // SAFETY: the frame is not published yet.
+    unsafe { page.run.bytes_mut(0, PAGE_HEADER_BYTES) }.copy_from_slice(&header.encode());
+    for (m, staged) in page.moves.iter().zip(&page.staged) {
+        let size = u64::from(staged.stored_bytes);
+        if !staged.reinserted {
+            add(&engine.counters.written_object_bytes, size);
+        }
+        open.note(SummaryEntry {
+            hash: m.hash,
+            group: m.group,
+            seq: staged.seq,
+            offset_units: ((open.cursor + u64::from(m.offset)) / UNIT_BYTES) as u32,
+            stored_units: m.stored_units,
+            kind: record_kind(engine, &page.run, m.offset),
+        });
+    }
+}
+
+fn record_kind(engine: &Engine, run: &Run, offset: u32) -> Option<RecordKind> {
+    let bytes = run.bytes(offset as usize, crate::format::RECORD_HEADER_BYTES);
+    RecordHeader::decode(bytes, engine.space.nonce).ok().map(|header| header.kind)
+}
+
+fn publish_page(engine: &Arc<Engine>, segment: SegmentId, seq: u64, at: u64, page: BuiltPage) {
+    let bytes: u64 = page.staged.iter().map(|s| u64::from(s.stored_bytes)).sum();
+    let mut hashes = Vec::with_capacity(page.moves.len());
+    let mut noted: BTreeMap<u64, ()> = BTreeMap::new();
+    for m in &page.moves {
+        let mut shard = engine.cache.resident.shard(m.hash);
+        let Some(entry) =
+            shard.map.get_mut(&m.hash).filter(|e| e.is_at(m.from_first, m.from_offset))
+        else {
+            continue;
+        };
+        let location = engine.space.location(segment, at + u64::from(m.offset));
+        let class = LengthClass::from_units(u64::from(m.stored_units));
+        engine.index_insert_with(m.hash, location, class, m.freq);
+        entry.body = entry.body - entry.offset + m.offset;
+        entry.offset = m.offset;
+        entry.run = page.run.clone();
+        entry.location = Some(location);
+        if entry.is_object {
+            hashes.push(m.hash);
+        } else {
+            // A manifest or patch is of no use in memory: what it stands for will be.
+            shard.map.remove(&m.hash);
+        }
+        drop(shard);
+        noted.insert(m.group, ());
+    }
+    for group in noted.keys() {
+        let page_index = (at / engine.space.page_bytes) as u32;
+        engine.groups.entry(*group).note_page(segment.0, seq, page_index);
+    }
+    engine.page_groups.set(segment, at / engine.space.page_bytes, page.moves[0].group);
+    let hint = engine.groups.hint(page.moves[0].group);
+    let count = page.staged.len() as u64;
+    drop(page.staged);
+    engine.cache.track(page.run, engine.cache.arrive(hint, false), hashes);
+    engine.nursery.finished(count, bytes, 0);
+}
+
+fn drop_page(engine: &Engine, page: BuiltPage) {
+    for m in &page.moves {
+        let mut shard = engine.cache.resident.shard(m.hash);
+        if shard.map.get(&m.hash).is_some_and(|e| e.is_at(m.from_first, m.from_offset)) {
+            shard.map.remove(&m.hash);
+        }
+    }
+    let count = page.staged.len() as u64;
+    let bytes: u64 = page.staged.iter().map(|s| u64::from(s.stored_bytes)).sum();
+    add(&engine.counters.drops_write_error, count);
+    engine.nursery.finished(count, bytes, count);
+}
+
+fn submit_extent(engine: &Arc<Engine>, open: &mut OpenSegment, extent: StagedExtent, bytes: u64) {
+    let at = open.cursor;
+    let staged = &extent.staged;
+    let stored_units = staged.stored_bytes / UNIT_BYTES as u32;
+    open.note(SummaryEntry {
+        hash: staged.hash,
+        group: extent.group,
+        seq: staged.seq,
+        offset_units: (at / UNIT_BYTES) as u32,
+        stored_units,
+        kind: record_kind(engine, &staged.run, staged.offset),
+    });
+    open.cursor += bytes;
+    add(&engine.counters.written_bytes, bytes);
+    add(&engine.counters.extents_written, 1);
+    if !staged.reinserted {
+        add(&engine.counters.written_object_bytes, u64::from(staged.stored_bytes));
+    }
+    let id = open.id;
+    engine.wait_writes(WRITES_IN_FLIGHT_MAX - 1);
+    engine.writes_begin();
+    let run = staged.run.clone();
+    let this = Arc::clone(engine);
+    engine.space.submit(IoOp::Write, id, at, &[(&run, bytes as usize)], move |outcome| {
+        match outcome {
+            Ok(()) => publish_extent(&this, id, at, extent),
+            Err(error) => drop_extent(&this, extent, &error.to_string()),
+        }
+        this.writes_end();
+    });
+}
+
+fn publish_extent(engine: &Arc<Engine>, segment: SegmentId, at: u64, extent: StagedExtent) {
+    let StagedExtent { staged, part, group } = extent;
+    let location = engine.space.location(segment, at);
+    let bytes = u64::from(staged.stored_bytes);
+    if let Some(part) = part {
+        // The writer may have been abandoned: then nobody is waiting, and the part is garbage.
+        let _ = part.send(Ok(location));
+    } else {
+        let mut shard = engine.cache.resident.shard(staged.hash);
+        let entry = shard.map.get_mut(&staged.hash);
+        if let Some(entry) = entry.filter(|e| e.is_at(staged.run.first(), staged.offset)) {
+            let class = LengthClass::from_units(bytes / UNIT_BYTES);
+            engine.index_insert_with(staged.hash, location, class, staged.freq);
+            entry.location = Some(location);
+            if !entry.is_object {
+                shard.map.remove(&staged.hash);
+            }
+        }
+        drop(shard);
+        let hint = engine.groups.hint(group);
+        engine.cache.track(staged.run, engine.cache.arrive(hint, false), vec![staged.hash]);
+    }
+    engine.nursery.finished(1, bytes, 0);
+}
+
+fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
+    let StagedExtent { staged, part, .. } = extent;
+    if let Some(part) = part {
+        let _ = part.send(Err(reason.to_owned()));
+    } else {
+        let mut shard = engine.cache.resident.shard(staged.hash);
+        if shard.map.get(&staged.hash).is_some_and(|e| e.is_at(staged.run.first(), staged.offset)) {
+            shard.map.remove(&staged.hash);
+        }
+    }
+    add(&engine.counters.drops_write_error, 1);
+    engine.nursery.finished(1, u64::from(staged.stored_bytes), 1);
+}
+
+impl Engine {
+    /// A frame for a page being built. The flusher cannot refuse: it waits for readers, and stops
+    /// waiting only because its own progress is what frees the nursery.
+    fn take_for_flush(&self) -> Run {
+        loop {
+            if let Some(run) = self.cache.take(1, Hint::Loved) {
+                return run;
+            }
+            self.cache.pool.wait_freed(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn writes_begin(&self) {
+        *crate::memory::pool::lock(&self.writes_in_flight) += 1;
+    }
+
+    pub(crate) fn writes_end(&self) {
+        *crate::memory::pool::lock(&self.writes_in_flight) -= 1;
+        self.writes_done.notify_all();
+    }
+
+    /// Waits until at most `most` writes are in flight.
+    pub(crate) fn wait_writes(&self, most: usize) {
+        let mut count = crate::memory::pool::lock(&self.writes_in_flight);
+        while *count > most {
+            count = self.writes_done.wait(count).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// Puts a location into the index and counts what it pushed out.
+    pub(crate) fn index_insert(
+        &self,
+        hash: u64,
+        location: crate::index::Location,
+        class: LengthClass,
+    ) {
+        self.index_insert_with(hash, location, class, 0);
+    }
+
+    /// As `index_insert`, with a frequency kept from an earlier place.
+    pub(crate) fn index_insert_with(
+        &self,
+        hash: u64,
+        location: crate::index::Location,
+        class: LengthClass,
+        freq: u8,
+    ) {
+        // Two segments are open at once, one for pages and one for extents, so the order of an older
+        // page record and a newer extent cannot be told by place: the older one goes.
+        let page_units = self.space.page_bytes / UNIT_BYTES / 2;
+        let is_extent = class.units() > page_units;
+        for other in self.index.candidates(hash).iter() {
+            let crosses = (other.length_class.units() > page_units) != is_extent;
+            if crosses {
+                self.index.remove_at(hash, other.location);
+            }
+        }
+        let inserted =
+            self.index.insert(hash, location, class, freq, |l| self.ring.age(&self.space, l));
+        for evicted in &inserted.evicted {
+            let counter = match evicted.reason {
+                crate::index::EvictionReason::IndexFull => &self.counters.evicted_index_full,
+                crate::index::EvictionReason::TagLimit => &self.counters.evicted_collision,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

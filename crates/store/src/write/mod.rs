@@ -1,0 +1,11 @@
+//! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
+//! page), `flusher` (pages and extents into segments), `segment` (the open ones), `reclaim` (reuse of
+//! the oldest), `writer` (streamed objects).
+
+pub(crate) mod create;
+pub(crate) mod flusher;
+pub(crate) mod nursery;
+pub(crate) mod packer;
+pub(crate) mod reclaim;
+pub(crate) mod segment;
+pub(crate) mod writer;

@@ -1,0 +1,178 @@
+//! Reuse of the oldest segment: what was used is kept, the rest is forgotten and counted.
+//!
+//! Kept objects go back to the nursery with a new sequence number, so that they come to lie with
+//! their group again. Bytes kept are bounded by `reinsert_percent_max`. Threads: the flusher.
+
+use std::sync::{Arc, PoisonError};
+
+use super::create::NewObject;
+use crate::disk_policy::Candidate;
+use crate::engine::Engine;
+use crate::format::{
+    FOOTER_BLOCK_BYTES, RecordHeader, RecordKind, SegmentFooter, SummaryEntry, UNIT_BYTES,
+};
+use crate::index::{LengthClass, Location};
+use crate::memory::policy::Hint;
+use crate::space::{AlignedBuf, SegmentId};
+use crate::stats::add;
+
+/// An object worth keeping.
+struct Keeper {
+    entry: SummaryEntry,
+    location: Location,
+    worth: u8,
+    freq: u8,
+}
+
+/// Frees the oldest sealed segment; false if there is none.
+pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
+    let Some(segment) = engine.ring.take_oldest(&engine.space) else { return false };
+    let entries = crate::durable::recovery::segment_entries(engine, segment).unwrap_or_default();
+    let (keepers, mean) = choose(engine, segment, &entries);
+    for keeper in keepers {
+        keep(engine, &keeper, mean);
+    }
+    for entry in &entries {
+        let location = location_of(engine, segment, entry);
+        if engine.index.remove_at(entry.hash, location).is_some() {
+            add(&engine.counters.evicted_ring, 1);
+        }
+    }
+    let newest = entries.iter().map(|entry| entry.seq).max().unwrap_or(0);
+    engine.ring.set_floor(segment, newest + 1);
+    engine.ring.free(segment);
+    add(&engine.counters.segments_reused, 1);
+    let oldest = engine.ring.oldest_object();
+    if oldest > 0 && engine.nursery.bytes() == 0 {
+        engine.marks.prune(oldest);
+    }
+    true
+}
+
+fn location_of(engine: &Engine, segment: SegmentId, entry: &SummaryEntry) -> Location {
+    engine.space.location(segment, u64::from(entry.offset_units) * UNIT_BYTES)
+}
+
+/// What the disk policy keeps within the budget, the worthiest first, and the segment's mean count.
+fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec<Keeper>, u32) {
+    let mut live: Vec<(SummaryEntry, Location, u8)> = Vec::new();
+    for entry in entries {
+        let location = location_of(engine, segment, entry);
+        if let Some(freq) = engine.index.freq(entry.hash, location) {
+            live.push((*entry, location, freq.max(memory_freq(engine, entry.hash, location))));
+        }
+    }
+    let sum: u32 = live.iter().map(|(_, _, freq)| u32::from(*freq)).sum();
+    let mean = sum * 100 / (live.len() as u32).max(1);
+    let mut keepers: Vec<Keeper> = live
+        .into_iter()
+        .filter_map(|(entry, location, freq)| {
+            let hint = engine.groups.hint(entry.group);
+            let candidate =
+                Candidate { freq, loved: hint == Hint::Loved, hated: hint == Hint::Hated };
+            let worth = engine.disk_policy.worth(candidate, mean)?;
+            Some(Keeper { entry, location, worth, freq })
+        })
+        .collect();
+    keepers.sort_by_key(|k| std::cmp::Reverse(k.worth));
+    let budget =
+        engine.space.segment_bytes * u64::from(engine.config.reinsert_percent_max.min(90)) / 100;
+    let mut left = budget;
+    keepers.retain(|k| {
+        let bytes = u64::from(k.entry.stored_units) * UNIT_BYTES;
+        let fits = bytes <= left;
+        left -= if fits { bytes } else { 0 };
+        fits
+    });
+    (keepers, mean)
+}
+
+/// Hits of an object that sits in memory have not reached the index yet.
+fn memory_freq(engine: &Engine, hash: u64, location: Location) -> u8 {
+    let shard = engine.cache.resident.shard(hash);
+    shard.map.get(&hash).filter(|e| e.location == Some(location)).map_or(0, |e| e.hits.min(3))
+}
+
+/// Puts one object back into the nursery. Failing that it is forgotten like the others.
+fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32) {
+    let hash = keeper.entry.hash;
+    // Another entry with the same tag may be a newer version of the same key.
+    if engine.index.candidates(hash).len() != 1 {
+        return;
+    }
+    let stored = u64::from(keeper.entry.stored_units) * UNIT_BYTES;
+    if stored > engine.extent_max() || keeper.entry.kind != Some(RecordKind::Object) {
+        return;
+    }
+    let Some((record, header)) = read_kept(engine, keeper, stored) else { return };
+    let new = NewObject {
+        kind: RecordKind::Object,
+        key: &record[header.key_range()],
+        group: header.group,
+        metadata: &record[header.meta_range()],
+        value: &record[header.value_range()],
+        expires_s: header.expires_s,
+        internal: true,
+        freq: engine.disk_policy.next_freq(keeper.freq, mean),
+    };
+    // A purge that comes later gets a greater sequence number than the copy, one that came before
+    // is seen here: it cannot slip in between.
+    let shared = engine.purge_lock.read().unwrap_or_else(PoisonError::into_inner);
+    let dead = engine.marks.kills(header.group, new.key, header.seq)
+        || header.expired(engine.clock.unix_seconds())
+        || !engine.index.contains_at(hash, keeper.location);
+    if !dead && engine.create_now(&new).is_ok() {
+        engine.index.remove_at(hash, keeper.location);
+        add(&engine.counters.reinserted_objects, 1);
+        add(&engine.counters.reinserted_bytes, stored);
+    }
+    drop(shared);
+}
+
+/// The record from memory, else from disk, verified.
+fn read_kept(engine: &Engine, keeper: &Keeper, stored: u64) -> Option<(Vec<u8>, RecordHeader)> {
+    let hash = keeper.entry.hash;
+    let resident = {
+        let shard = engine.cache.resident.shard(hash);
+        let entry = shard.map.get(&hash).filter(|e| e.location == Some(keeper.location));
+        entry.map(|e| e.record().to_vec())
+    };
+    let record = match resident {
+        Some(record) => record,
+        None => read_range(engine, keeper.location, stored)?,
+    };
+    let header = RecordHeader::decode(&record, engine.space.nonce).ok()?;
+    let whole = header.hash == hash && header.stored_bytes() <= record.len() as u64;
+    (whole && crate::read::verify_record(&header, &record)).then_some((record, header))
+}
+
+fn read_range(engine: &Engine, location: Location, stored: u64) -> Option<Vec<u8>> {
+    let (segment, offset) = engine.space.split(location);
+    let block = engine.space.block();
+    let start = offset - offset % block;
+    let end = (offset + stored).next_multiple_of(block).min(engine.space.segment_bytes);
+    let mut buf = AlignedBuf::zeroed((end - start) as usize);
+    add(&engine.counters.maintenance_reads, 1);
+    engine.space.read(segment, start, &mut buf).ok()?;
+    let from = (offset - start) as usize;
+    buf.get(from..from + stored as usize).map(<[u8]>::to_vec)
+}
+
+/// The footer of a segment, if it has a valid one.
+pub(crate) fn read_footer(
+    engine: &Engine,
+    segment: SegmentId,
+) -> std::io::Result<Option<SegmentFooter>> {
+    let mut block = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
+    let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
+    engine.space.read(segment, at, &mut block)?;
+    let footer = SegmentFooter::decode(&block, engine.space.nonce, engine.space.segment_bytes);
+    Ok(footer.ok().filter(|footer| footer.segment_id == segment.0))
+}
+
+impl Engine {
+    /// Length class of a summary's entry.
+    pub(crate) fn class_of(entry: &SummaryEntry) -> LengthClass {
+        LengthClass::from_units(u64::from(entry.stored_units))
+    }
+}

@@ -1,0 +1,120 @@
+//! The open segments: one takes pages, one takes extents. Where the next batch goes, and sealing.
+//!
+//! Invariants: within a segment offsets only grow; a segment always has room left for the summary of
+//! what it holds; a footer is written only after the segment is full. Threads: the flusher only.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::format::{
+    BLOCK_BYTES, FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, PageHeader, SUMMARY_ENTRY_BYTES,
+    SegmentFooter, SummaryEntry, encode_summary,
+};
+use crate::space::{AlignedBuf, SegmentId};
+use crate::stats::add;
+
+pub(crate) struct OpenSegment {
+    pub(crate) id: SegmentId,
+    pub(crate) seq: u64,
+    pub(crate) cursor: u64,
+    pub(crate) entries: Vec<SummaryEntry>,
+    object_bytes: u64,
+}
+
+impl OpenSegment {
+    /// Bytes that data may still take, if `more` entries are added.
+    pub(crate) fn room(&self, segment_bytes: u64, more: usize) -> u64 {
+        let summary = ((self.entries.len() + more) * SUMMARY_ENTRY_BYTES) as u64;
+        let tail = summary.next_multiple_of(BLOCK_BYTES) + FOOTER_BLOCK_BYTES as u64;
+        segment_bytes.saturating_sub(self.cursor).saturating_sub(tail)
+    }
+
+    pub(crate) fn note(&mut self, entry: SummaryEntry) {
+        self.object_bytes += u64::from(entry.stored_units) * 64;
+        self.entries.push(entry);
+    }
+}
+
+/// Starts a new life in a free segment, reusing the oldest if need be.
+pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSegment, io::Error> {
+    // Every segment may hit an error once; then there is nothing left to try.
+    for _ in 0..=engine.ring.segments() {
+        while engine.ring.free_count() < 2 {
+            if !super::reclaim::reclaim_oldest(engine) {
+                break;
+            }
+        }
+        let Some((id, seq)) = engine.ring.open_free(&engine.space) else { break };
+        // The footer of the former life goes first: from now on the segment counts as open.
+        let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
+        let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
+        let begun = engine.space.write(id, at, &zero).and_then(|()| match holds {
+            Holds::Pages => Ok(0),
+            Holds::Extents => write_lead(engine, id, seq),
+        });
+        match begun {
+            Ok(cursor) => {
+                add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64 + cursor);
+                return Ok(OpenSegment { id, seq, cursor, entries: Vec::new(), object_bytes: 0 });
+            }
+            Err(_) => engine.ring.free(id),
+        }
+    }
+    Err(io::Error::other("no segment can be written: volumes out of service or all in use"))
+}
+
+/// What a segment will hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    Pages,
+    Extents,
+}
+
+/// Extents do not carry the life of their segment, so a segment of extents begins with the header
+/// of an empty page, which does. In place of a group it has the sequence number below which records
+/// are leftovers of the former life.
+fn write_lead(engine: &Engine, id: SegmentId, seq: u64) -> io::Result<u64> {
+    let header = PageHeader {
+        nonce: engine.space.nonce,
+        segment_seq: seq,
+        page_index: 0,
+        record_count: 0,
+        used_bytes: PAGE_HEADER_BYTES as u32,
+        primary_group: engine.ring.floor(id),
+    };
+    let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
+    block[..PAGE_HEADER_BYTES].copy_from_slice(&header.encode());
+    engine.space.write(id, 0, &block)?;
+    Ok(BLOCK_BYTES)
+}
+
+/// Writes summary and footer. A failure only costs the objects of this segment after a crash.
+pub(crate) fn seal(engine: &Engine, open: &OpenSegment) {
+    let summary = encode_summary(&open.entries);
+    let segment_bytes = engine.space.segment_bytes;
+    let end = segment_bytes - FOOTER_BLOCK_BYTES as u64;
+    let footer = SegmentFooter {
+        nonce: engine.space.nonce,
+        segment_id: open.id.0,
+        entry_count: open.entries.len() as u32,
+        segment_seq: open.seq,
+        summary_offset: (end - summary.len() as u64) as u32,
+        summary_bytes: summary.len() as u32,
+        summary_crc: crc32c::crc32c(&summary),
+        group_run_count: 0,
+        object_bytes: open.object_bytes,
+    };
+    let block_start = footer.summary_block();
+    let mut tail = AlignedBuf::zeroed((segment_bytes - block_start) as usize);
+    let summary_at = (end - summary.len() as u64 - block_start) as usize;
+    tail[summary_at..summary_at + summary.len()].copy_from_slice(&summary);
+    let footer_at = (end - block_start) as usize;
+    tail[footer_at..].copy_from_slice(&footer.encode());
+    add(&engine.counters.written_bytes, tail.len() as u64);
+    // An error is counted by the device; the segment then looks open to recovery, which walks it.
+    let _ = engine.space.write(open.id, block_start, &tail);
+    let oldest = open.entries.iter().map(|e| e.seq).min().unwrap_or(u64::MAX);
+    engine.ring.seal(open.id, oldest);
+    add(&engine.counters.segments_sealed, 1);
+}

@@ -1,0 +1,407 @@
+//! Streamed creation: an object of unknown length comes in pieces.
+//!
+//! What fits in one buffer becomes an ordinary object at commit. Beyond that, full buffers are written
+//! as parts, and the object is a manifest that lists them; nothing refers to a part before the
+//! commit, so an abandoned writer leaves only bytes that the ring will overwrite.
+//! Threads: one writer is used by one thread at a time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::create::{NewObject, NotNow, check_key};
+use super::nursery::{Staged, StagedExtent};
+use crate::GroupId;
+use crate::engine::Engine;
+use crate::error::CreateError;
+use crate::format::{
+    BLOCK_BYTES, CHUNK_BYTES, ChunkCrcs, META_MAX_BYTES, Manifest, ManifestPart, RecordFields,
+    RecordKind, UNIT_BYTES, encode_head_into,
+};
+use crate::index::Location;
+use crate::memory::policy::Hint;
+use crate::memory::pool::Run;
+use crate::ops::{Commit, Deferred};
+use crate::stats::add;
+
+/// What is known of a streamed object at the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// Metadata; can be changed until the commit.
+    pub metadata: Vec<u8>,
+    /// When it expires, in seconds since 1970.
+    pub expires_unix_s: Option<u64>,
+    /// Its length if known: an object that cannot be stored is then refused at the start.
+    pub length: Option<u64>,
+}
+
+const PART_BYTES_MAX: u64 = 1 << 20;
+
+/// A part on its way to disk.
+struct SentPart {
+    location: Receiver<Result<Location, String>>,
+    value_len: u32,
+}
+
+/// Takes an object in pieces. Dropped without `commit`, it leaves nothing behind.
+pub struct Writer {
+    engine: Arc<Engine>,
+    key: Vec<u8>,
+    group: u64,
+    metadata: Vec<u8>,
+    expires_s: u32,
+    buffer: Option<Run>,
+    filled: usize,
+    part_bytes: usize,
+    parts: Vec<SentPart>,
+    total: u64,
+    committed: bool,
+}
+
+pub(crate) fn expires_s(unix_s: Option<u64>) -> u32 {
+    // Zero on disk means never; what expires after 2106 does not expire.
+    unix_s.map_or(0, |s| u32::try_from(s.max(1)).unwrap_or(0))
+}
+
+impl Writer {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        key: &[u8],
+        group: GroupId,
+        options: WriterOptions,
+    ) -> Result<Writer, CreateError> {
+        check_key(key)?;
+        let max = engine.config.object_max.bytes();
+        let length = options.length.unwrap_or(0);
+        if length > max {
+            add(&engine.counters.drops_too_large, 1);
+            return Err(CreateError::TooLarge { length, max });
+        }
+        if engine.is_closed() {
+            return Err(CreateError::Closed);
+        }
+        engine.admit(key, length)?;
+        let head = key.len() as u64 + 256;
+        let part = (engine.extent_max() / 2).min(PART_BYTES_MAX).saturating_sub(head);
+        let part_bytes = (part - part % CHUNK_BYTES).max(CHUNK_BYTES.min(part)) as usize;
+        Ok(Writer {
+            engine: Arc::clone(engine),
+            key: key.to_vec(),
+            group: group.get(),
+            metadata: options.metadata,
+            expires_s: expires_s(options.expires_unix_s),
+            buffer: None,
+            filled: 0,
+            part_bytes,
+            parts: Vec::new(),
+            total: 0,
+            committed: false,
+        })
+    }
+
+    /// Bytes taken so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.total
+    }
+
+    /// Replaces the metadata that will be stored.
+    pub fn set_metadata(&mut self, metadata: Vec<u8>) {
+        self.metadata = metadata;
+    }
+
+    /// Replaces the time of expiry that will be stored, in seconds since 1970.
+    pub fn set_expires(&mut self, unix_s: Option<u64>) {
+        self.expires_s = expires_s(unix_s);
+    }
+
+    /// Takes the next bytes of the value.
+    ///
+    /// # Errors
+    /// The object grows too large, or no memory comes free in time; the writer is then of no
+    /// further use.
+    pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
+        Write { writer: self, bytes, waiting: None, waited: Duration::ZERO }
+    }
+
+    /// Makes the object visible, replacing what was there.
+    ///
+    /// # Errors
+    /// A part could not be written, or no memory comes free in time.
+    pub fn commit(self) -> Commit {
+        let engine = Arc::clone(&self.engine);
+        Commit(Deferred::blocking(&engine, move || self.commit_waiting()))
+    }
+
+    /// Value bytes lie at this offset of the buffer while it fills: room for the longest head.
+    fn value_at(&self) -> usize {
+        let table = self.part_bytes.div_ceil(CHUNK_BYTES as usize) * 4;
+        (64 + table + self.key.len()).next_multiple_of(UNIT_BYTES as usize)
+    }
+
+    /// Copies what fits without waiting; true when all of `bytes` was taken.
+    fn push(&mut self, bytes: &mut &[u8]) -> Result<bool, CreateError> {
+        let max = self.engine.config.object_max.bytes();
+        while !bytes.is_empty() {
+            if self.total + bytes.len() as u64 > max {
+                add(&self.engine.counters.drops_too_large, 1);
+                return Err(CreateError::TooLarge { length: self.total + bytes.len() as u64, max });
+            }
+            if self.filled == self.part_bytes && !self.send_part() {
+                return Ok(false);
+            }
+            let Some(run) = self.buffer.clone().or_else(|| self.new_buffer()) else {
+                return Ok(false);
+            };
+            let n = bytes.len().min(self.part_bytes - self.filled);
+            // SAFETY: the buffer is this writer's alone until it is sent.
+            unsafe { run.bytes_mut(self.value_at() + self.filled, n) }.copy_from_slice(&bytes[..n]);
+            self.filled += n;
+            self.total += n as u64;
+            *bytes = &bytes[n..];
+        }
+        Ok(true)
+    }
+
+    fn new_buffer(&mut self) -> Option<Run> {
+        let bytes = (self.value_at() + self.part_bytes) as u64 + BLOCK_BYTES;
+        let run = self.engine.cache.take(self.engine.frames_for(bytes), Hint::Loved)?;
+        self.buffer = Some(run.clone());
+        self.filled = 0;
+        Some(run)
+    }
+
+    /// Hands the buffer to the flusher as a part; false if that must wait.
+    fn send_part(&mut self) -> bool {
+        let engine = &self.engine;
+        if engine.nursery.is_full(self.part_bytes as u64) {
+            return false;
+        }
+        let Some(run) = self.buffer.take() else { return true };
+        let hash = engine.hash(&self.key);
+        let seq = engine.new_seq();
+        let stored = self.encode_part(&run, hash, seq);
+        let (sender, location) = channel();
+        let staged = Staged {
+            run,
+            offset: 0,
+            stored_bytes: stored as u32,
+            hash,
+            seq,
+            reinserted: false,
+            freq: 0,
+        };
+        let value_len = self.filled as u32;
+        engine.nursery.push_extent(StagedExtent { staged, part: Some(sender), group: self.group });
+        self.parts.push(SentPart { location, value_len });
+        self.filled = 0;
+        true
+    }
+
+    /// Lays the part's head before its value and moves the value up to it.
+    fn encode_part(&self, run: &Run, hash: u64, seq: u64) -> u64 {
+        let fields = RecordFields {
+            nonce: self.engine.space.nonce,
+            kind: RecordKind::Part,
+            chunked: true,
+            hash,
+            seq,
+            group: self.group,
+            expires_s: 0,
+        };
+        let header = fields
+            .header(self.key.len(), 0, self.filled as u64)
+            .expect("a part's key and length are within the format's limits");
+        let end = header.stored_bytes().next_multiple_of(BLOCK_BYTES) as usize;
+        let from = self.value_at();
+        // SAFETY: the buffer is this writer's alone until it is sent.
+        let bytes = unsafe { run.bytes_mut(0, end.max(from + self.filled)) };
+        let mut crcs = ChunkCrcs::new();
+        crcs.update(&bytes[from..from + self.filled]);
+        let value = header.value_range();
+        bytes.copy_within(from..from + self.filled, value.start);
+        encode_head_into(bytes, &fields, &self.key, &[], self.filled as u64, &crcs.finish())
+            .expect("the head fits before the value by `value_at`");
+        bytes[value.end..end].fill(0);
+        header.stored_bytes()
+    }
+
+    fn commit_waiting(mut self) -> Result<(), CreateError> {
+        if self.metadata.len() > META_MAX_BYTES as usize {
+            let (length, max) = (self.metadata.len(), META_MAX_BYTES as usize);
+            return Err(CreateError::MetadataTooLarge { length, max });
+        }
+        let engine = Arc::clone(&self.engine);
+        let run = self.buffer.clone();
+        if self.parts.is_empty() {
+            let (at, filled) = (self.value_at(), self.filled);
+            let value = run.as_ref().map_or(&[][..], |run| run.bytes(at, filled));
+            engine.create_waiting(&self.object(RecordKind::Object, value))?;
+            self.committed = true;
+            return Ok(());
+        }
+        drop(run);
+        while self.filled > 0 && !self.send_part() {
+            engine.nursery.wait_progress(Duration::from_millis(5));
+        }
+        let manifest = self.manifest()?;
+        engine.create_waiting(&self.object(RecordKind::Manifest, &manifest))?;
+        self.committed = true;
+        Ok(())
+    }
+
+    fn object<'a>(&'a self, kind: RecordKind, value: &'a [u8]) -> NewObject<'a> {
+        NewObject {
+            kind,
+            key: &self.key,
+            group: self.group,
+            metadata: &self.metadata,
+            value,
+            expires_s: self.expires_s,
+            internal: false,
+            freq: 0,
+        }
+    }
+
+    /// Waits for all parts and lists them.
+    fn manifest(&mut self) -> Result<Vec<u8>, CreateError> {
+        let write_error = |reason: String| CreateError::Write { reason };
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for sent in self.parts.drain(..) {
+            let location =
+                sent.location.recv().map_err(|_| CreateError::Closed)?.map_err(write_error)?;
+            let (segment, offset) = self.engine.space.split(location);
+            parts.push(ManifestPart {
+                segment_seq: self.engine.ring.seq(segment),
+                segment_id: segment.0,
+                offset_units: (offset / UNIT_BYTES) as u32,
+                value_len: sent.value_len,
+            });
+        }
+        Manifest { total_len: self.total, parts }.encode().map_err(|e| write_error(e.to_string()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.committed {
+            add(&self.engine.counters.drops_abandoned, 1);
+        }
+    }
+}
+
+/// Taking bytes into a writer; see [`Writer::write`].
+#[must_use = "await it, or call wait()"]
+pub struct Write<'a> {
+    writer: &'a mut Writer,
+    bytes: &'a [u8],
+    waiting: Option<Deferred<'static, ()>>,
+    waited: Duration,
+}
+
+const WRITE_NAP: Duration = Duration::from_millis(5);
+
+impl Write<'_> {
+    /// Takes the bytes, waiting on this thread if need be.
+    ///
+    /// # Errors
+    /// As for [`Writer::write`].
+    pub fn wait(mut self) -> Result<(), CreateError> {
+        while !self.writer.push(&mut self.bytes)? {
+            self.note_wait()?;
+            self.writer.engine.nursery.wait_progress(WRITE_NAP);
+        }
+        Ok(())
+    }
+
+    fn note_wait(&mut self) -> Result<(), CreateError> {
+        if self.waited >= self.writer.engine.config.memory_wait {
+            add(&self.writer.engine.counters.drops_memory_full, 1);
+            return Err(CreateError::MemoryFull);
+        }
+        self.waited += WRITE_NAP;
+        Ok(())
+    }
+}
+
+impl Future for Write<'_> {
+    type Output = Result<(), CreateError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            if let Some(waiting) = &mut this.waiting {
+                if waiting.poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                this.waiting = None;
+            }
+            match this.writer.push(&mut this.bytes) {
+                Ok(true) => return Poll::Ready(Ok(())),
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(false) => this.note_wait()?,
+            }
+            let engine = Arc::clone(&this.writer.engine);
+            let waiter = Arc::clone(&engine);
+            this.waiting =
+                Some(Deferred::blocking(&engine, move || waiter.nursery.wait_progress(WRITE_NAP)));
+        }
+    }
+}
+
+/// Reports a create that cannot be done at once as an operation that waits.
+pub(crate) fn create_operation(
+    engine: &Arc<Engine>,
+    new: &NewObject<'_>,
+) -> Deferred<'static, Result<(), CreateError>> {
+    if let Err(error) = engine.admit(new.key, new.value.len() as u64) {
+        return Deferred::ready(Err(error));
+    }
+    let head = (new.key.len() + new.metadata.len()) as u64 + 4096;
+    if new.value.len() as u64 + head > engine.extent_max() && new.kind == RecordKind::Object {
+        return create_by_writer(engine, new);
+    }
+    match engine.create_now(new) {
+        Ok(()) => Deferred::ready(Ok(())),
+        Err(NotNow::Failed(error)) => Deferred::ready(Err(error)),
+        Err(NotNow::MustWait) => {
+            let (key, metadata, value) =
+                (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
+            let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
+            let this = Arc::clone(engine);
+            Deferred::blocking(engine, move || {
+                this.create_waiting(&NewObject {
+                    kind,
+                    key: &key,
+                    group,
+                    metadata: &metadata,
+                    value: &value,
+                    expires_s,
+                    internal: false,
+                    freq: 0,
+                })
+            })
+        }
+    }
+}
+
+/// An object too large for one extent: the same as a writer that gets it all at once.
+fn create_by_writer(
+    engine: &Arc<Engine>,
+    new: &NewObject<'_>,
+) -> Deferred<'static, Result<(), CreateError>> {
+    let options = WriterOptions {
+        metadata: new.metadata.to_vec(),
+        expires_unix_s: (new.expires_s != 0).then_some(u64::from(new.expires_s)),
+        length: Some(new.value.len() as u64),
+    };
+    let (key, value) = (new.key.to_vec(), new.value.to_vec());
+    let (this, group) = (Arc::clone(engine), GroupId::new(new.group));
+    Deferred::blocking(engine, move || {
+        let mut writer = Writer::new(&this, &key, group, options)?;
+        writer.write(&value).wait()?;
+        writer.commit().wait()
+    })
+}

@@ -1,0 +1,64 @@
+//! Operations as futures, on an executor of a few lines: no runtime is needed.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use damelo::{ByteSize, Config, GroupId, Store};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return value;
+        }
+        std::thread::park();
+    }
+}
+
+#[test]
+fn everything_can_be_awaited() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(32 << 20));
+    config.memory = ByteSize::new(4 << 20);
+    let store = Store::open(config).unwrap();
+    block_on(async {
+        for key in 0..1000_u32 {
+            let bytes = vec![key as u8; 5000];
+            store.create(&key.to_le_bytes(), GroupId::new(1), &bytes).await.unwrap();
+        }
+        store.sync().unwrap();
+        store.drop_memory();
+        for key in (0..1000_u32).rev() {
+            let object = store.read(&key.to_le_bytes()).await.unwrap().unwrap();
+            assert_eq!(&*object, vec![key as u8; 5000]);
+        }
+        let mut writer = store.writer(b"w", GroupId::new(2), Default::default()).unwrap();
+        for _ in 0..50 {
+            writer.write(&[9; 60_000]).await.unwrap();
+        }
+        writer.commit().await.unwrap();
+        let mut reader = store.reader(b"w").await.unwrap().unwrap();
+        let mut total = 0;
+        while let Some(piece) = reader.next().await.unwrap() {
+            assert!(piece.iter().all(|byte| *byte == 9));
+            total += piece.len();
+        }
+        assert_eq!(total, 50 * 60_000);
+        assert_eq!(store.length(b"w").await.unwrap(), Some(3_000_000));
+        let report = store.prefetch(GroupId::new(1)).await.unwrap();
+        assert!(report.pages > 0);
+    });
+}

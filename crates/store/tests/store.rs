@@ -1,0 +1,303 @@
+//! Behaviour of a store on a real file, both I/O engines: what comes in comes out, restarts, groups,
+//! deletes, large objects. Contents are derived from the key, so that a wrong byte is noticed.
+
+use std::time::Duration;
+
+use damelo::{ByteSize, Config, CreateOptions, GroupId, IoEngine, Store, WriterOptions};
+use tempfile::TempDir;
+
+fn config(dir: &TempDir, engine: IoEngine) -> Config {
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    config.engine = engine;
+    config
+}
+
+fn value(key: u64, len: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(key);
+    (0..len).map(|_| rng.u8(..)).collect()
+}
+
+fn length(key: u64) -> usize {
+    fastrand::Rng::with_seed(key ^ 0x55).usize(0..16_000)
+}
+
+fn name(key: u64) -> Vec<u8> {
+    format!("http://host{}/object/{key}", key % 16).into_bytes()
+}
+
+fn fill(store: &Store, count: u64) {
+    for key in 0..count {
+        let group = GroupId::new(key % 16);
+        store.create(&name(key), group, &value(key, length(key))).wait().unwrap();
+    }
+}
+
+fn verify(store: &Store, count: u64) -> u64 {
+    let mut hits = 0;
+    for key in 0..count {
+        if let Some(object) = store.read(&name(key)).wait().unwrap() {
+            assert_eq!(&*object, value(key, length(key)), "object {key}");
+            assert_eq!(object.key(), name(key));
+            assert_eq!(object.group(), GroupId::new(key % 16));
+            hits += 1;
+        }
+    }
+    hits
+}
+
+fn each_engine(test: impl Fn(IoEngine)) {
+    test(IoEngine::Threads);
+    test(IoEngine::Auto);
+}
+
+#[test]
+fn everything_created_is_there_from_memory_from_disk_and_after_reopening() {
+    each_engine(|engine| {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(config(&dir, engine)).unwrap();
+        fill(&store, 3000);
+        assert_eq!(verify(&store, 3000), 3000);
+        store.sync().unwrap();
+        store.drop_memory();
+        assert_eq!(verify(&store, 3000), 3000);
+        store.close().unwrap();
+        let store = Store::open(config(&dir, engine)).unwrap();
+        assert!(!store.info().created);
+        store.wait_recovered();
+        assert_eq!(verify(&store, 3000), 3000);
+        assert_eq!(store.entries().filter(Result::is_ok).count(), 3000);
+    });
+}
+
+#[test]
+fn a_group_read_in_order_costs_about_its_bytes_by_the_page_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+    (0..16).for_each(|group| store.love(GroupId::new(group)));
+    for group in 0..16 {
+        for key in (0..4000).filter(|key| key % 16 == group) {
+            store.create(&name(key), GroupId::new(group), &value(key, length(key))).wait().unwrap();
+        }
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    let before = store.stats();
+    for group in 0..16 {
+        for key in (0..4000).filter(|key| key % 16 == group) {
+            assert!(store.read(&name(key)).wait().unwrap().is_some());
+        }
+    }
+    let after = store.stats();
+    let reads = (after.object_reads + after.page_reads) - (before.object_reads + before.page_reads);
+    let bytes: usize = (0..4000).map(|key| length(key) + 100).sum();
+    assert!(
+        reads < (bytes / 65_536) as u64 * 11 / 10,
+        "{reads} reads for {bytes} bytes: {after:?}"
+    );
+}
+
+#[test]
+fn removed_and_purged_objects_stay_away_across_a_restart() {
+    each_engine(|engine| {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(config(&dir, engine)).unwrap();
+        fill(&store, 500);
+        store.sync().unwrap();
+        assert!(store.remove(&name(1)).unwrap());
+        assert!(!store.remove(b"never there").unwrap());
+        store.purge_group(GroupId::new(2)).unwrap();
+        store.purge_prefix(b"http://host3/").unwrap();
+        let gone = |store: &Store| {
+            for key in 0..500 {
+                let expected = key != 1 && key % 16 != 2 && key % 16 != 3;
+                assert_eq!(store.read(&name(key)).wait().unwrap().is_some(), expected, "{key}");
+            }
+        };
+        gone(&store);
+        store.close().unwrap();
+        let store = Store::open(config(&dir, engine)).unwrap();
+        gone(&store);
+        store.create(&name(2), GroupId::new(2), b"again").wait().unwrap();
+        assert_eq!(&*store.read(&name(2)).wait().unwrap().unwrap(), b"again");
+        store.purge_all().unwrap();
+        assert_eq!(verify(&store, 500), 0);
+    });
+}
+
+#[test]
+fn large_objects_stream_in_and_out_in_little_memory() {
+    each_engine(|engine| {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(config(&dir, engine)).unwrap();
+        let big = value(7, 20 << 20);
+        let options = WriterOptions { metadata: b"meta".to_vec(), ..Default::default() };
+        let mut writer = store.writer(b"big", GroupId::new(1), options).unwrap();
+        for piece in big.chunks(100_000) {
+            writer.write(piece).wait().unwrap();
+        }
+        writer.commit().wait().unwrap();
+        for round in 0..2 {
+            let mut reader = store.reader(b"big").wait().unwrap().unwrap();
+            assert_eq!(reader.info().length_bytes, big.len() as u64);
+            assert_eq!(&*reader.info().metadata, b"meta");
+            let mut at = 0;
+            while let Some(piece) = reader.next().wait().unwrap() {
+                assert_eq!(&piece[..], &big[at..at + piece.len()], "round {round} at {at}");
+                at += piece.len();
+            }
+            assert_eq!(at, big.len());
+            let range = store.read_range(b"big", 1_000_001..1_900_000).wait().unwrap().unwrap();
+            assert_eq!(&*range, &big[1_000_001..1_900_000]);
+            store.sync().unwrap();
+            store.drop_memory();
+        }
+        assert!(store.read(b"big").wait().is_err(), "too large for one piece");
+        let abandoned = store.writer(b"other", GroupId::new(1), WriterOptions::default()).unwrap();
+        drop(abandoned);
+        assert!(store.read(b"other").wait().unwrap().is_none());
+        store.close().unwrap();
+        let store = Store::open(config(&dir, engine)).unwrap();
+        let range = store.read_range(b"big", 5..10).wait().unwrap().unwrap();
+        assert_eq!(&*range, &big[5..10]);
+    });
+}
+
+#[test]
+fn metadata_is_replaced_for_objects_of_every_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+    for (key, size) in [(1_u64, 10), (2, 30_000), (3, 200_000), (4, 900_000), (5, 5 << 20)] {
+        let bytes = value(key, size);
+        let options = CreateOptions { metadata: b"old", ..Default::default() };
+        store.create_with(&name(key), GroupId::new(1), &bytes, options).wait().unwrap();
+        for round in 0..3 {
+            let new = format!("new {round}");
+            assert!(store.set_metadata(&name(key), new.as_bytes()).wait().unwrap(), "{size}");
+            if round == 1 {
+                store.sync().unwrap();
+                store.drop_memory();
+            }
+            let info = store.lookup(&name(key)).wait().unwrap().unwrap();
+            assert_eq!((&info.metadata[..], info.length_bytes), (new.as_bytes(), size as u64));
+            let mut reader = store.reader(&name(key)).wait().unwrap().unwrap();
+            let mut all = Vec::new();
+            while let Some(piece) = reader.next().wait().unwrap() {
+                all.extend_from_slice(&piece);
+            }
+            assert!(all == bytes, "{size} round {round}");
+        }
+    }
+    assert!(!store.set_metadata(b"none", b"x").wait().unwrap());
+}
+
+#[test]
+fn a_ring_that_wraps_keeps_what_is_used_and_never_lies() {
+    each_engine(|engine| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(&dir, engine);
+        config.volumes[0].size = Some(ByteSize::new(16 << 20));
+        let store = Store::open(config).unwrap();
+        for key in 0..8000_u64 {
+            let bytes = value(key, length(key));
+            store.create(&name(key), GroupId::new(key % 16), &bytes).wait().unwrap();
+            let hot = key % 50;
+            if let Some(object) = store.read(&name(hot)).wait().unwrap() {
+                assert_eq!(&*object, value(hot, length(hot)));
+            }
+        }
+        store.sync().unwrap();
+        let stats = store.stats();
+        assert!(stats.segments_reused > 10, "{stats:?}");
+        assert!(stats.reinserted_objects > 0, "{stats:?}");
+        assert!(stats.write_amplification() < 1.25, "{}", stats.write_amplification());
+        store.drop_memory();
+        let kept = verify(&store, 8000);
+        assert!(kept > 500, "{kept} kept: {stats:?}");
+    });
+}
+
+#[test]
+fn replaced_objects_are_new_for_readers_old_for_guards() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+    store.create(b"k", GroupId::new(1), b"one").wait().unwrap();
+    let old = store.read(b"k").wait().unwrap().unwrap();
+    for size in [3, 100_000, 2 << 20, 5] {
+        let bytes = value(size as u64, size);
+        store.create(b"k", GroupId::new(1), &bytes).wait().unwrap();
+        store.sync().unwrap();
+        store.drop_memory();
+        let mut reader = store.reader(b"k").wait().unwrap().unwrap();
+        assert_eq!(reader.info().length_bytes, size as u64);
+        let first = reader.next().wait().unwrap().unwrap();
+        assert_eq!(&first[..], &bytes[..first.len()]);
+    }
+    assert_eq!(&*old, b"one");
+    drop(store);
+    assert_eq!(bytes::Bytes::from(old), "one");
+}
+
+#[test]
+fn expired_objects_are_misses() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+    let options = CreateOptions { expires_unix_s: Some(1), ..Default::default() };
+    store.create_with(b"old", GroupId::new(1), b"x", options).wait().unwrap();
+    assert!(store.read(b"old").wait().unwrap().is_none());
+    assert!(store.stats().misses_expired > 0);
+}
+
+#[test]
+fn guards_that_hold_all_memory_make_others_wait_or_be_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Auto);
+    config.when_memory_full = damelo::WhenMemoryFull::Refuse;
+    config.memory_wait = Duration::from_millis(200);
+    let store = Store::open(config).unwrap();
+    let mut guards = Vec::new();
+    let mut refused = false;
+    for key in 0..400_u64 {
+        let made = store.create(&name(key), GroupId::new(key), &value(key, 30_000)).wait();
+        match made {
+            Ok(()) => guards.extend(store.read(&name(key)).wait().unwrap()),
+            Err(error) => {
+                assert_eq!(error, damelo::CreateError::MemoryFull);
+                refused = true;
+                break;
+            }
+        }
+    }
+    assert!(refused);
+    assert!(store.stats().memory_used_bytes <= 8 << 20);
+    for (key, guard) in guards.iter().enumerate() {
+        assert_eq!(&**guard, value(key as u64, 30_000));
+    }
+    guards.clear();
+    store.create(b"now", GroupId::new(1), b"fits").wait().unwrap();
+}
+
+#[test]
+fn what_is_synced_after_a_clean_reopen_survives_the_next_crash() {
+    // The clean checkpoint of the first life must not speak for the second one.
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    config.checkpoint_period = Duration::ZERO;
+    let store = Store::open(config.clone()).unwrap();
+    fill(&store, 200);
+    store.close().unwrap();
+    let store = Store::open(config.clone()).unwrap();
+    store.wait_recovered();
+    for key in 200..400 {
+        store.create(&name(key), GroupId::new(key % 16), &value(key, length(key))).wait().unwrap();
+    }
+    store.sync().unwrap();
+    // What a crash leaves behind is what is on disk now.
+    let copy = dir.path().join("after-crash");
+    std::fs::copy(dir.path().join("store"), &copy).unwrap();
+    drop(store);
+    config.volumes[0].path = copy;
+    let store = Store::open(config).unwrap();
+    store.wait_recovered();
+    assert_eq!(verify(&store, 400), 400);
+}
