@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 
 /// Added to a signal's number for the exit code of a process that it ended, as shells do.
-const SIGNAL_EXIT_BASE: i32 = 128;
+pub(crate) const EXIT_BASE: i32 = 128;
 
 /// Signals this soon after the first count as the first.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
@@ -45,7 +45,7 @@ impl Stop {
                 wait(&signals);
                 eprintln!("damelo: finishing what is under way; once more ends at once");
                 told.set();
-                std::process::exit(SIGNAL_EXIT_BASE + wait_again(&signals));
+                std::process::exit(EXIT_BASE + wait_again(&signals));
             })
             .map_err(failed)?;
         Ok(stop)
@@ -82,7 +82,7 @@ impl Future for Stop {
 }
 
 /// Blocks both signals in this thread and those it starts.
-fn block() -> io::Result<libc::sigset_t> {
+pub(crate) fn block() -> io::Result<libc::sigset_t> {
     // SAFETY: a sigset_t of zeros is valid memory for sigemptyset to write; all calls get pointers
     // to it that live through them.
     unsafe {
@@ -98,7 +98,7 @@ fn block() -> io::Result<libc::sigset_t> {
 }
 
 /// Waits for one of the signals and returns its number.
-fn wait(signals: &libc::sigset_t) -> i32 {
+pub(crate) fn wait(signals: &libc::sigset_t) -> i32 {
     let mut signal = 0;
     // SAFETY: both pointers are valid; the call fails only for an invalid set.
     unsafe { libc::sigwait(signals, &raw mut signal) };

@@ -254,7 +254,7 @@ impl Model {
         };
         let pool = if self.demand == Demand::Genuine { &state.ever } else { &state.live };
         let Some(found) = pool.iter().find(|s| s.matches(key, seen)).cloned() else {
-            return Err(state.explain(key, seen));
+            return Err(format!("{}; {}", state.explain(key, seen), self.history(key)));
         };
         if found.expires_unix_s.is_some_and(|at| at <= now_s) {
             return Err(format!("key {}: {found:?} has expired at {now_s}", show(key)));
@@ -264,6 +264,29 @@ impl Model {
             state.live = vec![found];
         }
         Ok(())
+    }
+
+    /// The last events that touched a key, for reports.
+    fn history(&self, key: &[u8]) -> String {
+        let touches = |event: &&Event| match &event.change {
+            Change::Create { key: k, .. }
+            | Change::SetMetadata { key: k, .. }
+            | Change::Remove { key: k } => **k == *key,
+            Change::PurgePrefix(prefix) => key.starts_with(prefix),
+            Change::PurgeGroup(_) | Change::PurgeAll | Change::Sync => true,
+        };
+        let lines = self.events.iter().filter(touches).rev().take(12).map(|e| {
+            let what = match &e.change {
+                Change::Create { state, .. } => {
+                    format!("create {} ({} bytes)", state.version, state.length)
+                }
+                Change::SetMetadata { version, .. } => format!("metadata {version}"),
+                Change::Remove { .. } => "remove".to_owned(),
+                other => format!("{other:?}"),
+            };
+            format!("{what} {:?} {}..{}", e.outcome, e.begin, e.ack)
+        });
+        format!("before, newest first: {}", lines.collect::<Vec<_>>().join(", "))
     }
 
     /// Whether a value held by a guard is still what it was.
@@ -286,10 +309,8 @@ impl Model {
             let acked = event.ack <= at && event.outcome != Outcome::Failed;
             let durable = covered.is_some_and(|begin| event.ack <= begin);
             let journaled = strong && event.outcome == Outcome::Done;
-            // Without a journal even a sync makes only data durable, which replaces older data.
-            let durable = durable
-                && (self.durability != Durability::None
-                    || matches!(event.change, Change::Create { .. } | Change::SetMetadata { .. }));
+            // Without a journal a sync makes durable only what is there, not what is gone.
+            let durable = durable && self.durability != Durability::None;
             if matches!(event.change, Change::Sync) && acked && event.outcome == Outcome::Done {
                 keys.values_mut().for_each(KeyState::require_settled);
             }
@@ -385,9 +406,6 @@ impl KeyState {
                         self.miss = true;
                     }
                 }
-                if outcome == Outcome::NothingThere && !strict {
-                    self.live.clear();
-                }
             }
             Change::Sync => {}
             purge if failed => self.miss |= self.live.iter().any(|s| kills(purge, s)),
@@ -458,6 +476,7 @@ impl KeyState {
     fn require_settled(&mut self) {
         if self.settled && self.live.len() == 1 {
             self.required = self.live.first().cloned();
+            self.disk = self.live.clone();
         }
     }
 

@@ -26,6 +26,7 @@ fn name(key: u64) -> Vec<u8> {
     format!("http://host{}/object/{key}", key % 16).into_bytes()
 }
 
+#[expect(clippy::unwrap_used, reason = "a test helper")]
 fn fill(store: &Store, count: u64) {
     for key in 0..count {
         let group = GroupId::new(key % 16);
@@ -33,6 +34,7 @@ fn fill(store: &Store, count: u64) {
     }
 }
 
+#[expect(clippy::unwrap_used, reason = "a test helper")]
 fn verify(store: &Store, count: u64) -> u64 {
     let mut hits = 0;
     for key in 0..count {

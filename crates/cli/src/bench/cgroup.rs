@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use crate::bench::leftovers::Leftover;
+
 const V1_ROOT: &str = "/sys/fs/cgroup/memory";
 const V2_ROOT: &str = "/sys/fs/cgroup";
 /// Tries to remove the group; the kernel lets go of the last process a little after its end.
@@ -16,6 +18,7 @@ const REMOVE_TRIES: u32 = 50;
 #[derive(Debug)]
 pub(crate) struct MemoryLimit {
     dir: PathBuf,
+    _leftover: Leftover,
 }
 
 /// Why memory could not be limited.
@@ -42,7 +45,7 @@ impl MemoryLimit {
             .ok_or(LimitError::NoController)?;
         let dir = parent.join(format!("damelo-bench-{}", std::process::id()));
         fs::create_dir(&dir).map_err(|source| LimitError::Io { path: dir.clone(), source })?;
-        let limit = MemoryLimit { dir };
+        let limit = MemoryLimit { _leftover: Leftover::new(&dir), dir };
         write(&limit.dir.join(limit_file), limit_bytes)?;
         Ok(limit)
     }

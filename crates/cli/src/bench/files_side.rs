@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::cgroup::{self, MemoryLimit};
 use crate::bench::disk::{DiskCounters, device_counters, process_read_bytes};
+use crate::bench::leftovers::{Leftover, end_with_parent};
 use crate::bench::report::Measurement;
 use crate::bench::stage::{self, Seen, Side};
 use crate::bench::workload::{DIRECTORIES, Order, Settings, Stage, Workload};
@@ -83,7 +84,7 @@ pub(crate) fn run_child(mut job: FilesJob) -> Result<(FilesAnswer, String), Fail
 
 /// The child: runs the job and answers on stdout.
 pub(crate) fn run(args: &MicroFiles) -> Result<(), Failure> {
-    die_with_parent();
+    end_with_parent();
     let job: FilesJob = serde_json::from_str(&args.job)?;
     if let Some(dir) = &job.cgroup {
         cgroup::enter(dir)
@@ -101,15 +102,10 @@ pub(crate) fn run(args: &MicroFiles) -> Result<(), Failure> {
     out.finish()
 }
 
-/// An interrupted benchmark leaves no child behind.
-fn die_with_parent() {
-    // SAFETY: prctl with these arguments only sets a flag of this process.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
-}
-
 /// Files in two-tier directories.
 struct FilesSide<'a> {
     root: tempfile::TempDir,
+    _leftover: Leftover,
     work: &'a Workload,
 }
 
@@ -120,10 +116,11 @@ impl<'a> FilesSide<'a> {
             |source| Failure::io(format!("make directories in `{}`", dir.display()), source);
         let root =
             tempfile::Builder::new().prefix("damelo-bench-").tempdir_in(dir).map_err(failed)?;
+        let leftover = Leftover::new(root.path());
         for directory in 0..DIRECTORIES {
             fs::create_dir_all(root.path().join(directory_name(directory))).map_err(failed)?;
         }
-        Ok(FilesSide { root, work })
+        Ok(FilesSide { root, _leftover: leftover, work })
     }
 
     fn path(&self, object: u32) -> PathBuf {

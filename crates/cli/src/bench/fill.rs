@@ -12,6 +12,7 @@ use damelo::{ByteSize, Config, GroupId, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::disk::resident_bytes;
+use crate::bench::leftovers::end_with_parent;
 use crate::bench::scratch;
 use crate::bench::store_side::key_of;
 use crate::failure::Failure;
@@ -128,6 +129,7 @@ impl Drop for Filler {
 
 /// The child.
 pub(crate) fn run(args: &Fill) -> Result<(), Failure> {
+    end_with_parent();
     let job: FillJob = serde_json::from_str(&args.job)?;
     let mut config = Config::new(&job.path, ByteSize::new(job.disk_bytes));
     config.memory = ByteSize::new(job.memory_bytes);

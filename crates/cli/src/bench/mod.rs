@@ -8,6 +8,7 @@ mod fill;
 mod hits;
 mod index;
 mod latency;
+mod leftovers;
 mod micro;
 mod open;
 mod queue;
@@ -57,6 +58,7 @@ enum Which {
 
 /// Runs the benchmark asked for.
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
+    leftovers::watch()?;
     match &args.which {
         Which::Micro(args) => micro::run(args),
         Which::Hits(args) => hits::run(args),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use damelo::{Config, Store};
 
+use crate::bench::leftovers::Leftover;
 use crate::failure::Failure;
 
 /// Where a benchmark's store goes.
@@ -23,6 +24,7 @@ pub(crate) struct ScratchArgs {
 pub(crate) struct Scratch {
     path: PathBuf,
     device: bool,
+    _leftover: Option<Leftover>,
     // Removes the directory of a temporary store; must only live.
     _dir: Option<tempfile::TempDir>,
 }
@@ -36,13 +38,15 @@ impl Scratch {
                 .tempdir_in(".")
                 .map_err(|source| Failure::io("make a temporary directory here", source))?;
             let path = dir.path().join("bench.damelo");
-            return Ok(Scratch { path, device: false, _dir: Some(dir) });
+            let leftover = Some(Leftover::new(dir.path()));
+            return Ok(Scratch { path, device: false, _leftover: leftover, _dir: Some(dir) });
         };
         if path.exists() && !args.force {
             return Err(Failure::Exists { path: path.clone() });
         }
         let device = path.exists() && !path.is_file();
-        Ok(Scratch { path: path.clone(), device, _dir: None })
+        let leftover = (!device).then(|| Leftover::new(path));
+        Ok(Scratch { path: path.clone(), device, _leftover: leftover, _dir: None })
     }
 
     /// The path.

@@ -17,6 +17,10 @@ use crate::index::Index;
 
 /// Frames that only log copies may take, so that eviction can always move hot objects on.
 const RESERVE_FRAMES: usize = 2;
+/// Logs open at once for each queue: with one, half an object's length is lost at the end of each.
+const OPEN_LOGS_MAX: usize = 8;
+/// A small memory cannot afford many half-filled frames.
+const FRAMES_PER_OPEN_LOG: usize = 256;
 /// At most this share of a run is copied on when it is taken apart, so that eviction always gains.
 const KEEP_PERCENT_MAX: usize = 50;
 
@@ -34,9 +38,8 @@ struct Queues {
     frames: [usize; 4],
 }
 
-#[derive(Default)]
 struct OpenLog {
-    run: Option<Run>,
+    run: Run,
     used: usize,
     hashes: Vec<u64>,
 }
@@ -61,7 +64,9 @@ pub(crate) struct Cache {
     pub(crate) counters: CacheCounters,
     slots: Box<[Mutex<Slot>]>,
     queues: Mutex<Queues>,
-    logs: [Mutex<OpenLog>; 4],
+    /// Open logs of each queue: several, so that a record finds one whose room it fills well.
+    logs: [Mutex<Vec<OpenLog>>; 4],
+    open_logs_max: usize,
     policy: Box<dyn ResidencyPolicy>,
     index: Arc<Index>,
 }
@@ -82,6 +87,7 @@ impl Cache {
         };
         Cache {
             slots: (0..pool.frames()).map(|_| slot()).collect(),
+            open_logs_max: (pool.frames() / FRAMES_PER_OPEN_LOG).clamp(1, OPEN_LOGS_MAX),
             pool,
             resident: Resident::new(),
             counters: CacheCounters::default(),
@@ -214,9 +220,9 @@ impl Cache {
     fn close_some_log(&self) -> bool {
         let mut any = false;
         for queue in QUEUES {
-            let log = std::mem::take(&mut *lock(&self.logs[queue as usize]));
-            if let Some(run) = log.run {
-                self.track(run, queue, log.hashes);
+            let logs = std::mem::take(&mut *lock(&self.logs[queue as usize]));
+            for log in logs {
+                self.track(log.run, queue, log.hashes);
                 any = true;
             }
         }
@@ -315,30 +321,37 @@ impl Cache {
         if size > self.pool.frame_bytes() {
             return None;
         }
-        let full = {
-            let mut log = lock(&self.logs[queue as usize]);
-            if let Some(placed) = place(&mut log, self.pool.frame_bytes(), size, hash, record) {
-                return Some(placed);
-            }
-            std::mem::take(&mut *log)
-        };
-        if let Some(run) = full.run {
-            self.track(run, queue, full.hashes);
+        if let Some(placed) = self.place(queue, size, hash, record) {
+            return Some(placed);
         }
         let hint = if queue == Queue::Loved { Hint::Loved } else { Hint::Neutral };
         let fresh = if may_evict { self.take(1, hint) } else { self.pool.try_take(1) }?;
-        let mut log = lock(&self.logs[queue as usize]);
-        let raced = if log.run.is_none() {
-            log.run = Some(fresh);
-            log.used = 0;
-            None
-        } else {
-            Some(fresh)
+        let full = {
+            let mut logs = lock(&self.logs[queue as usize]);
+            logs.push(OpenLog { run: fresh, used: 0, hashes: Vec::new() });
+            let most = self.open_logs_max;
+            let fullest = logs.iter().enumerate().max_by_key(|(_, log)| log.used).map(|(at, _)| at);
+            fullest.filter(|_| logs.len() > most).map(|at| logs.swap_remove(at))
         };
-        let placed = place(&mut log, self.pool.frame_bytes(), size, hash, record);
-        drop(log);
-        drop(raced);
-        placed
+        if let Some(full) = full {
+            self.track(full.run, queue, full.hashes);
+        }
+        self.place(queue, size, hash, record)
+    }
+
+    /// Puts a record into the open log whose room it fills best.
+    fn place(&self, queue: Queue, size: usize, hash: u64, record: &[u8]) -> Option<(Run, usize)> {
+        let frame_bytes = self.pool.frame_bytes();
+        let mut logs = lock(&self.logs[queue as usize]);
+        let fitting = logs.iter_mut().filter(|log| frame_bytes - log.used >= size);
+        let log = fitting.max_by_key(|log| log.used)?;
+        let offset = log.used;
+        // SAFETY: `offset .. offset + size` lies beyond everything placed so far, and the logs' lock is
+        // held, so the range is ours until it is published.
+        unsafe { log.run.bytes_mut(offset, record.len()) }.copy_from_slice(record);
+        log.used += size;
+        log.hashes.push(hash);
+        Some((log.run.clone(), offset))
     }
 
     /// Publishes an entry; takes it back if its run was evicted in the meantime.
@@ -354,7 +367,7 @@ impl Cache {
     }
 
     fn is_held(&self, first: u32) -> bool {
-        self.logs.iter().any(|log| lock(log).run.as_ref().is_some_and(|r| r.first() == first))
+        self.logs.iter().any(|logs| lock(logs).iter().any(|log| log.run.first() == first))
             || lock(&self.slots[first as usize]).run.is_some()
     }
 
@@ -424,26 +437,4 @@ impl Cache {
             rounds -= 1;
         }
     }
-}
-
-/// Puts a record into an open log if there is room.
-fn place(
-    log: &mut OpenLog,
-    frame_bytes: usize,
-    size: usize,
-    hash: u64,
-    record: &[u8],
-) -> Option<(Run, usize)> {
-    let run = log.run.as_ref()?;
-    if frame_bytes - log.used < size {
-        return None;
-    }
-    let offset = log.used;
-    // SAFETY: `offset .. offset + size` lies beyond everything placed so far, and the log's lock is
-    // held, so the range is ours until it is published.
-    unsafe { run.bytes_mut(offset, record.len()) }.copy_from_slice(record);
-    let run = run.clone();
-    log.used += size;
-    log.hashes.push(hash);
-    Some((run, offset))
 }

@@ -72,9 +72,9 @@ pub(crate) trait ResidencyPolicy: Send + Sync {
     }
 }
 
-/// Unloved frames are never squeezed below this share by loved groups (1 in 128, at least 2), so
+/// Unloved frames are never squeezed below this share by loved groups (1 in 256, at least 2), so
 /// that reads of unloved objects always have somewhere to go.
-const UNLOVED_SHARE_MIN: usize = 128;
+const UNLOVED_SHARE_MIN: usize = 256;
 const UNLOVED_FRAMES_MIN: usize = 2;
 /// S3-FIFO: share of unloved memory that probation may keep (Yang et al. 2023: 10%).
 const PROBATION_SHARE: usize = 10;

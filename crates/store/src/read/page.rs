@@ -226,7 +226,7 @@ impl Engine {
         }
         let queue = self.cache.arrive(state.hint(), false);
         let wanted_bytes: u64 = wanted.iter().map(|(_, record, _)| record.stored_bytes()).sum();
-        if wanted_bytes * 2 < page_bytes {
+        if wanted_bytes * 8 < page_bytes * 7 {
             self.copy_from_page(&run, queue, &wanted);
             return count;
         }
@@ -244,7 +244,8 @@ impl Engine {
         count
     }
 
-    /// Most of the page is in memory already, or dead: a frame for the rest would be mostly empty.
+    /// Some of the page is in memory already, or dead: its frame would stay partly empty, so the rest
+    /// is packed with others.
     fn copy_from_page(&self, run: &Run, queue: Queue, wanted: &[(u32, RecordHeader, Location)]) {
         for (offset, record, location) in wanted {
             let bytes = run.bytes(*offset as usize, record.stored_bytes() as usize);

@@ -1,0 +1,84 @@
+//! What an interrupted benchmark must not leave behind: gigabytes of temporary store, a tree of
+//! files, a cgroup. Everything temporary is registered here while it exists; Ctrl-C and SIGTERM
+//! remove it and end the process. Normal ends use `Drop`, as everywhere.
+//!
+//! Threads: [`watch`] runs before any other thread is started and starts the one that waits.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::signals;
+
+/// Time that children have to end before what they used is removed.
+const CHILDREN_END: Duration = Duration::from_millis(200);
+
+static REGISTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A registered file or directory; forgotten on drop, which must come after its removal.
+#[derive(Debug)]
+pub(crate) struct Leftover {
+    path: PathBuf,
+}
+
+impl Leftover {
+    /// Registers a path.
+    pub(crate) fn new(path: &Path) -> Leftover {
+        registered().push(path.to_owned());
+        Leftover { path: path.to_owned() }
+    }
+}
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        let mut paths = registered();
+        if let Some(at) = paths.iter().position(|path| *path == self.path) {
+            paths.swap_remove(at);
+        }
+    }
+}
+
+fn registered() -> MutexGuard<'static, Vec<PathBuf>> {
+    // A list of paths is valid at every moment.
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on a signal removes what is registered and ends the process.
+pub(crate) fn watch() -> Result<(), Failure> {
+    let failed = |source| Failure::io("wait for signals", source);
+    let set = signals::block().map_err(failed)?;
+    let wait = move || {
+        let signal = signals::wait(&set);
+        let paths = registered();
+        let is_cgroup = |path: &&PathBuf| path.starts_with("/sys/fs/cgroup");
+        paths.iter().filter(|path| !is_cgroup(path)).for_each(|path| remove(path));
+        thread::sleep(CHILDREN_END);
+        paths.iter().filter(is_cgroup).for_each(|path| remove(path));
+        std::process::exit(signals::EXIT_BASE + signal);
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(failed)?;
+    Ok(())
+}
+
+/// The process ends whatever happens here, so failures are not looked at.
+fn remove(path: &Path) {
+    if path.starts_with("/sys/fs/cgroup") {
+        let _ = fs::remove_dir(path);
+    } else if path.is_dir() {
+        // Other threads still create files in there: under another name they find it no more.
+        let aside = path.with_extension("removing");
+        let _ = fs::rename(path, &aside);
+        let _ = fs::remove_dir_all(&aside);
+    } else {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Sends this process a signal when its parent ends, so that no child outlives a benchmark.
+pub(crate) fn end_with_parent() {
+    // SAFETY: prctl with these arguments only sets a flag of this process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+}
