@@ -113,7 +113,12 @@ impl Proxy {
             Target::Url(url) => url.clone(),
             Target::Demo => start_demo(&mut threads, stopping.clone()).await?,
         };
-        let origin = Arc::new(Origin::parse(&origin_url)?);
+        let mut origin = Origin::parse(&origin_url)?;
+        if config.to == Target::Demo {
+            // Its port is another one each time; its objects are the same.
+            "demo".clone_into(&mut origin.authority);
+        }
+        let origin = Arc::new(origin);
         let workers = config.workers.clamp(1, WORKERS_MAX);
         let (listeners, address) = listeners(config.from, workers)?;
         let admin_listener = config.admin.map(listeners_one).transpose()?;

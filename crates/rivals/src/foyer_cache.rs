@@ -44,7 +44,7 @@ impl Eviction {
             Eviction::Lru => LruConfig::default().into(),
             Eviction::Lfu => LfuConfig::default().into(),
             Eviction::S3fifo => S3FifoConfig::default().into(),
-            Eviction::Sieve => SieveConfig::default().into(),
+            Eviction::Sieve => SieveConfig.into(),
         }
     }
 }

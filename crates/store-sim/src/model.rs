@@ -452,17 +452,18 @@ impl KeyState {
                 }
             }
             Change::Sync => {}
-            purge => {
-                let hit = self.live.iter().chain(&self.required).any(|s| kills(purge, s));
-                if certain {
-                    self.disk.retain(|s| !kills(purge, s));
-                }
-                self.live.retain(|s| !kills(purge, s));
-                if hit {
-                    self.required = None;
-                }
-            }
+            purge => self.purge_disk(purge, certain),
         }
+    }
+
+    fn purge_disk(&mut self, purge: &Change, certain: bool) {
+        if self.live.iter().chain(&self.required).any(|s| kills(purge, s)) {
+            self.required = None;
+        }
+        if certain {
+            self.disk.retain(|s| !kills(purge, s));
+        }
+        self.live.retain(|s| !kills(purge, s));
     }
 
     /// While running: after an acknowledged sync.

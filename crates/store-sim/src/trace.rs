@@ -215,8 +215,8 @@ fn torn(range: Range<u64>, rng: &mut fastrand::Rng) -> Vec<Range<u64>> {
     let count = (range.end - range.start) / SECTOR_BYTES;
     let cut = range.start + rng.u64(0..=count) * SECTOR_BYTES;
     match rng.u8(0..4) {
-        0 => vec![range.start..cut],
-        1 => vec![cut..range.end],
+        0 => std::iter::once(range.start..cut).collect(),
+        1 => std::iter::once(cut..range.end).collect(),
         2 => vec![range.start..cut, (cut + SECTOR_BYTES).min(range.end)..range.end],
         _ => (0..count)
             .map(|i| range.start + i * SECTOR_BYTES)
@@ -286,10 +286,8 @@ mod tests {
             for sector in image.bytes().chunks(512) {
                 assert!(sector.iter().all(|&b| b == sector[0]), "sectors are atomic");
             }
-            mixed += u32::from(
-                image.bytes()[..4096].iter().any(|&b| b == 1)
-                    && image.bytes()[..4096].iter().any(|&b| b == 2),
-            );
+            mixed +=
+                u32::from(image.bytes()[..4096].contains(&1) && image.bytes()[..4096].contains(&2));
         }
         assert!(mixed > 5, "torn writes turn up");
     }

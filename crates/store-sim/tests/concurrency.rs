@@ -265,8 +265,8 @@ fn all_held(_: u64) -> Result<(), String> {
         let key = format!("k{i}").into_bytes();
         let made = rig.store.create(&key, GroupId::new(1), &content::value(&key, i, 9_000));
         made.wait().map_err(|e| e.to_string())?;
-        // Leave a quarter of the budget for the store to work with.
-        if held.len() * 9_000 < 3 << 20 {
+        // Each takes a frame of 16 KiB; half of the budget is left for the store to work with.
+        if held.len() < 128 {
             held.extend(rig.store.read(&key).wait().map_err(|e| e.to_string())?.map(|o| (i, o)));
         }
     }

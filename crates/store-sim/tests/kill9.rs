@@ -79,13 +79,24 @@ fn is_read(op: &damelo_store_sim::workload::Op) -> bool {
     matches!(op, Op::Read { .. } | Op::ReadRange { .. } | Op::ReadStream { .. } | Op::Lookup(_))
 }
 
-fn start(directory: &Path, life: u64, strict: bool) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+/// The child process; it never outlives the parent's interest in it.
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // It may be dead already; either way it is reaped.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(directory: &Path, life: u64, strict: bool) -> std::io::Result<Victim> {
+    let mut command = Command::new(std::env::current_exe()?);
     command.args(["--exact", "child", "--nocapture"]).env(DIRECTORY, directory);
     if strict {
         command.env(STRICT, "1");
     }
-    command.env(LIFE, life.to_string()).stdout(Stdio::piped()).spawn().unwrap()
+    command.env(LIFE, life.to_string()).stdout(Stdio::piped()).spawn().map(Victim)
 }
 
 /// Reads what the child said until it was killed; returns events for the model.
@@ -125,13 +136,12 @@ fn one_life(
     strict: bool,
     run: Duration,
 ) -> Result<(Model, usize), String> {
-    let mut child = start(directory, life, strict);
-    let out = child.stdout.take().ok_or("no pipe")?;
+    let mut victim = start(directory, life, strict).map_err(|e| e.to_string())?;
+    let out = victim.0.stdout.take().ok_or("no pipe")?;
     let listener = std::thread::spawn(move || listen(out, life, strict));
     std::thread::sleep(run);
-    let ended = child.try_wait().map_err(|e| e.to_string())?;
-    child.kill().map_err(|e| e.to_string())?;
-    child.wait().map_err(|e| e.to_string())?;
+    let ended = victim.0.try_wait().map_err(|e| e.to_string())?;
+    drop(victim);
     let events = listener.join().map_err(|_| "the listener panicked")??;
     if let Some(status) = ended {
         return Err(format!("the child ended by itself: {status}; see its output above"));
@@ -147,7 +157,7 @@ fn one_life(
     driver.verify_recovered()?;
     let model = driver.model.clone();
     // Half of the lives end cleanly, half again like a crash.
-    if life % 2 == 0 {
+    if life.is_multiple_of(2) {
         driver.close()?;
     }
     Ok((model, count))

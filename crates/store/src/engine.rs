@@ -79,6 +79,16 @@ impl Engine {
         self.next_seq.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Forgets every version of a key on disk: the newest is gone, and an older one must not come
+    /// back in its place. Entries of other keys with the same tag go too, which is rare and allowed.
+    pub(crate) fn forget(&self, hash: u64) -> usize {
+        let removed = self.index.remove_all(hash, |l| self.ring.age(&self.space, l)).len();
+        if removed > 1 {
+            add(&self.counters.evicted_collision, removed as u64 - 1);
+        }
+        removed
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -96,7 +106,7 @@ impl Engine {
 
     /// Largest record that is written as one extent.
     pub(crate) fn extent_max(&self) -> u64 {
-        self.piece_max().min(self.space.segment_bytes / 4)
+        self.piece_max().min(self.space.segment_bytes / 2)
     }
 
     pub(crate) fn frames_for(&self, bytes: u64) -> usize {
@@ -107,11 +117,11 @@ impl Engine {
     pub(crate) fn take_waiting(&self, frames: usize, requester: Hint) -> Option<Run> {
         let mut waited = Duration::ZERO;
         loop {
+            let idle = self.nursery.bytes() == 0;
             if let Some(run) = self.cache.take(frames, requester) {
                 return Some(run);
             }
-            let refuse =
-                self.config.when_memory_full == WhenMemoryFull::Refuse && self.nursery.bytes() == 0;
+            let refuse = self.config.when_memory_full == WhenMemoryFull::Refuse && idle;
             if refuse || waited >= self.config.memory_wait || self.is_closed() {
                 return None;
             }

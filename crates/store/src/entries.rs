@@ -53,13 +53,26 @@ impl Entries {
         {
             let offset = u64::from(summary.offset_units) * UNIT_BYTES;
             let location = engine.space.location(segment, offset);
-            if !engine.index.contains_at(summary.hash, location) {
+            if !engine.index.contains_at(summary.hash, location)
+                || engine.is_superseded(summary.hash, location)
+            {
                 continue;
             }
             if let Some(entry) = entry_at(engine, segment, &image[offset as usize..]) {
                 self.ready.push_back(Ok(entry));
             }
         }
+    }
+}
+
+impl Engine {
+    /// True if a newer record of the same key is in the index.
+    fn is_superseded(&self, hash: u64, location: crate::index::Location) -> bool {
+        let candidates = self.ordered_candidates(hash);
+        candidates
+            .iter()
+            .take_while(|newer| newer.location != location)
+            .any(|newer| self.header_at(newer.location).is_some_and(|header| header.hash == hash))
     }
 }
 

@@ -178,6 +178,7 @@ impl Store {
             value,
             expires_s: expires_s(options.expires_unix_s),
             internal: false,
+            kept: false,
             freq: 0,
         };
         Create(create_operation(engine, &new))
@@ -474,13 +475,10 @@ impl Engine {
         let resident = shard.map.remove(&hash);
         // An entry with the same tag may be another key's; that key is then forgotten too, which a
         // cache may do, and costs less than a disk read for each remove.
-        let removed = self.index.remove_all(hash, |l| self.ring.age(&self.space, l));
+        let removed = self.forget(hash);
         let seq = self.new_seq();
         drop(shard);
-        if removed.len() > 1 {
-            add(&self.counters.evicted_collision, removed.len() as u64 - 1);
-        }
-        if resident.is_none() && removed.is_empty() {
+        if resident.is_none() && removed == 0 {
             return Ok(false);
         }
         drop(resident);
@@ -567,6 +565,7 @@ impl Engine {
             value,
             expires_s,
             internal: true,
+            kept: false,
             freq: 1,
         }
     }

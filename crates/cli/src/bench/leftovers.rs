@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::signals;
 
-/// Time that children have to end before what they used is removed.
-const CHILDREN_END: Duration = Duration::from_millis(200);
+/// Longest wait for children in a cgroup to remove what is theirs and end.
+const CHILDREN_END_MAX: Duration = Duration::from_secs(30);
 
 static REGISTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -52,11 +52,8 @@ pub(crate) fn watch() -> Result<(), Failure> {
     let set = signals::block().map_err(failed)?;
     let wait = move || {
         let signal = signals::wait(&set);
-        let paths = registered();
-        let is_cgroup = |path: &&PathBuf| path.starts_with("/sys/fs/cgroup");
-        paths.iter().filter(|path| !is_cgroup(path)).for_each(|path| remove(path));
-        thread::sleep(CHILDREN_END);
-        paths.iter().filter(is_cgroup).for_each(|path| remove(path));
+        eprintln!("damelo: removing what was temporary");
+        registered().iter().for_each(|path| remove(path));
         std::process::exit(signals::EXIT_BASE + signal);
     };
     thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(failed)?;
@@ -66,7 +63,7 @@ pub(crate) fn watch() -> Result<(), Failure> {
 /// The process ends whatever happens here, so failures are not looked at.
 fn remove(path: &Path) {
     if path.starts_with("/sys/fs/cgroup") {
-        let _ = fs::remove_dir(path);
+        remove_cgroup(path);
     } else if path.is_dir() {
         // Other threads still create files in there: under another name they find it no more.
         let aside = path.with_extension("removing");
@@ -74,6 +71,19 @@ fn remove(path: &Path) {
         let _ = fs::remove_dir_all(&aside);
     } else {
         let _ = fs::remove_file(path);
+    }
+}
+
+/// Tells the children in it to end, which takes them a while, and removes it.
+fn remove_cgroup(dir: &Path) {
+    let members = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    for process in members.lines().filter_map(|line| line.parse().ok()) {
+        // SAFETY: kill touches no memory; the cgroup is ours and holds only our children.
+        unsafe { libc::kill(process, libc::SIGTERM) };
+    }
+    let start = Instant::now();
+    while fs::remove_dir(dir).is_err() && dir.exists() && start.elapsed() < CHILDREN_END_MAX {
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

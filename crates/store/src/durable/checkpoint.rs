@@ -85,12 +85,17 @@ impl Engine {
         let layout = superblock.layout();
         let slot = layout.checkpoint_slot((generation % 2) as usize);
         let epoch = self.journal.checkpoint_begins();
+        let seq_next = self.next_seq.load(std::sync::atomic::Ordering::Acquire);
+        let ring_seq = self.oldest_open_seq(clean);
+        // A new version that still waits in memory has an older one in the index. Its delete record
+        // may be forgotten once this checkpoint is complete, so it must be on disk before the copy.
+        self.nursery.drain();
         let plan = ShardPlan::of(superblock.index_slots);
         let mut header = CheckpointHeader {
             nonce: self.space.nonce,
             generation,
-            seq_next: self.next_seq.load(std::sync::atomic::Ordering::Acquire),
-            ring_seq: self.oldest_open_seq(clean),
+            seq_next,
+            ring_seq,
             index_slots: superblock.index_slots,
             shard_count: plan.shard_count,
             shard_bytes: plan.shard_bytes,

@@ -283,7 +283,7 @@ impl Engine {
         })
     }
 
-    fn header_at(&self, location: crate::index::Location) -> Option<RecordHeader> {
+    pub(crate) fn header_at(&self, location: crate::index::Location) -> Option<RecordHeader> {
         let (segment, start, len) = self.blocks_of(location, 64);
         let mut buf = AlignedBuf::zeroed(len as usize);
         self.space.read(segment, start, &mut buf).ok()?;
@@ -325,7 +325,7 @@ impl Engine {
     fn apply_deletes(&self) {
         let deletes = self.journal_deletes.read().unwrap_or_else(PoisonError::into_inner).clone();
         for hash in deletes.keys() {
-            self.index.remove_all(*hash, |location| self.ring.age(&self.space, location));
+            self.forget(*hash);
         }
     }
 }

@@ -188,8 +188,11 @@ impl Engine {
     }
 
     pub(crate) fn unreadable(&self, hash: u64, location: Location) -> Found {
+        if !self.index.contains_at(hash, location) {
+            return Found::LookAgain;
+        }
+        self.forget(hash);
         add(&self.counters.misses_io, 1);
-        self.index.remove_at(hash, location);
         Found::Gone
     }
 
@@ -260,7 +263,7 @@ impl Engine {
             return Ok(Found::OtherKey);
         }
         if self.is_dead(header.group, key, header.seq, header.expires_s) {
-            self.index.remove_at(hash, candidate.location);
+            self.forget(hash);
             return Ok(Found::Gone);
         }
         match header.kind {
@@ -298,9 +301,10 @@ impl Engine {
 
     /// A record that is not what was written, unless the segment was reused under the read.
     pub(crate) fn damaged(&self, hash: u64, location: Location) -> Found {
-        if self.index.remove_at(hash, location).is_none() {
+        if !self.index.contains_at(hash, location) {
             return Found::LookAgain;
         }
+        self.forget(hash);
         add(&self.counters.damaged_records, 1);
         add(&self.counters.misses_damaged, 1);
         Found::Gone
@@ -388,7 +392,7 @@ impl Engine {
         before: &[&[u8]; 2],
     ) -> Result<Found, ReadError> {
         let Some(large) = large else {
-            self.index.remove_at(hash, candidate.location);
+            self.forget(hash);
             add(&self.counters.misses_overwritten, 1);
             return Ok(Found::Gone);
         };
@@ -397,7 +401,7 @@ impl Engine {
             return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
         }
         let Some(range) = large.read(self, 0..length)? else {
-            self.index.remove_at(hash, candidate.location);
+            self.forget(hash);
             add(&self.counters.misses_damaged, 1);
             return Ok(Found::Gone);
         };

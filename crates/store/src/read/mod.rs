@@ -47,11 +47,8 @@ impl Engine {
         }
         if entry.marks_epoch != epoch || entry.expires_s != 0 {
             if self.is_dead(entry.group, key, entry.seq, entry.expires_s) {
-                let location = entry.location;
                 shard.map.remove(&hash);
-                if let Some(location) = location {
-                    self.index.remove_at(hash, location);
-                }
+                self.forget(hash);
                 return None;
             }
             entry.marks_epoch = epoch;

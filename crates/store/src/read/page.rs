@@ -30,14 +30,14 @@ impl Engine {
     /// True if the candidate lies on a page and the page is worth reading whole.
     pub(crate) fn wants_page(&self, hash: u64, candidate: &Candidate) -> bool {
         let bytes = candidate.length_class.units() * UNIT_BYTES;
-        if bytes > self.page_record_max() || candidate.length_class.is_large() {
+        let several = self.index.candidates(hash).len() > 1;
+        if several || bytes > self.page_record_max() || candidate.length_class.is_large() {
             return false;
         }
         // The group is in the record, which is still on disk; the page's group is the best guess.
         let Some(group) = self.page_group(candidate.location) else {
             return self.rotates();
         };
-        let _ = hash;
         let state = self.groups.entry(group);
         let loved = state.hint() == Hint::Loved;
         let frames = self.cache.queue_frames();
@@ -261,11 +261,18 @@ impl Engine {
         }
     }
 
+    /// True if the index knows this record and no other that may be of the same key: an older
+    /// version must not come into memory beside a newer one on disk.
+    fn is_only_version(&self, hash: u64, location: Location) -> bool {
+        let candidates = self.index.candidates(hash);
+        candidates.len() == 1 && candidates.iter().all(|c| c.location == location)
+    }
+
     /// True for a live, undamaged object that is not in memory yet.
     fn is_wanted(&self, run: &Run, offset: u32, header: &RecordHeader, location: Location) -> bool {
         let dead = header.kind != crate::format::RecordKind::Object
             || (!self.recovery.is_done() && self.recovery_kills(header.hash, header.seq))
-            || !self.index.contains_at(header.hash, location)
+            || !self.is_only_version(header.hash, location)
             || self.cache.resident.shard(header.hash).map.contains_key(&header.hash);
         let record = run.bytes(offset as usize, header.stored_bytes() as usize);
         !dead && verify_body(header, record)

@@ -103,7 +103,7 @@ impl Engine {
             return Ok(None);
         }
         if self.is_dead(header.group, key, header.seq, header.expires_s) {
-            self.index.remove_at(hash, candidate.location);
+            self.forget(hash);
             return Ok(Some(None));
         }
         let metadata = Bytes::copy_from_slice(&head.bytes[header.meta_range()]);
@@ -174,7 +174,7 @@ impl Engine {
             RecordKind::Object | RecordKind::Part => None,
         };
         if large.is_none() {
-            self.index.remove_at(hash, location);
+            self.forget(hash);
             add(&self.counters.misses_overwritten, 1);
         }
         Ok(large)

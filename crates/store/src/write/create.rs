@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::nursery::{Staged, StagedExtent};
-use crate::config::Admission;
+use crate::config::{Admission, WhenMemoryFull};
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
@@ -31,6 +31,8 @@ pub(crate) struct NewObject<'a> {
     pub(crate) expires_s: u32,
     /// Kept from a reused segment, or written anew by the store itself: no admission, not counted.
     pub(crate) internal: bool,
+    /// Moved from a segment about to be reused: the same bytes, so nothing becomes out of date.
+    pub(crate) kept: bool,
     /// Frequency that it starts with in the index.
     pub(crate) freq: u8,
 }
@@ -141,6 +143,8 @@ impl Engine {
         let mut waited = Duration::ZERO;
         let nap = Duration::from_millis(5);
         loop {
+            // If nothing was waiting to be written before the attempt, only readers are in the way.
+            let idle = self.nursery.bytes() == 0;
             match self.create_now(new) {
                 Ok(()) => return Ok(()),
                 Err(NotNow::Failed(error)) => return Err(error),
@@ -148,7 +152,8 @@ impl Engine {
                     if waited.is_zero() {
                         add(&self.counters.create_waits, 1);
                     }
-                    if self.refuses_to_wait() || waited >= self.config.memory_wait {
+                    let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
+                    if (refuses && idle) || waited >= self.config.memory_wait {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }
@@ -157,12 +162,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// Waiting is for readers only: while the flusher is at work a create always waits for it.
-    fn refuses_to_wait(&self) -> bool {
-        self.config.when_memory_full == crate::config::WhenMemoryFull::Refuse
-            && self.nursery.bytes() == 0
     }
 
     fn check_create(&self, new: &NewObject<'_>) -> Result<(), CreateError> {
@@ -218,14 +217,14 @@ impl Engine {
             .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
             .map_err(|e| too_large(self, new, &e.to_string()))?;
         let entry = Entry::of(run.clone(), offset, &header);
-        self.publish_new(hash, entry, seq);
+        self.publish_new(hash, entry, seq, new.kept);
         let staged = Staged {
             run,
             offset: offset as u32,
             stored_bytes: stored as u32,
             hash,
             seq,
-            reinserted: new.internal,
+            reinserted: new.kept,
             freq: new.freq,
         };
         self.nursery.push(new.group, staged, self.due(new.group));
@@ -247,14 +246,14 @@ impl Engine {
         let run = self.cache.take(self.frames_for(stored), hint).ok_or(NotNow::MustWait)?;
         encode_extent(&run, &fields, new, &header)
             .map_err(|reason| too_large(self, new, &reason))?;
-        self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq);
+        self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept);
         let staged = Staged {
             run,
             offset: 0,
             stored_bytes: stored as u32,
             hash,
             seq,
-            reinserted: new.internal,
+            reinserted: new.kept,
             freq: new.freq,
         };
         self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group });
@@ -262,7 +261,7 @@ impl Engine {
     }
 
     /// Makes an entry visible in place of whatever was there.
-    pub(crate) fn publish_new(&self, hash: u64, mut entry: Entry, seq: u64) {
+    pub(crate) fn publish_new(&self, hash: u64, mut entry: Entry, seq: u64, kept: bool) {
         entry.marks_epoch = self.marks.epoch();
         let old = {
             let mut shard = self.cache.resident.shard(hash);
@@ -272,7 +271,7 @@ impl Engine {
             }
             old
         };
-        if old.is_some() || !self.index.candidates(hash).is_empty() {
+        if !kept && (old.is_some() || !self.index.candidates(hash).is_empty()) {
             add(&self.counters.replaced, 1);
             // Without this record a crash before the new object is written would bring back the old
             // one. An error is counted; the create itself stands.

@@ -366,15 +366,22 @@ fn publish_page(engine: &Arc<Engine>, segment: SegmentId, seq: u64, at: u64, pag
 
 fn drop_page(engine: &Engine, page: BuiltPage) {
     for m in &page.moves {
-        let mut shard = engine.cache.resident.shard(m.hash);
-        if shard.map.get(&m.hash).is_some_and(|e| e.is_at(m.from_first, m.from_offset)) {
-            shard.map.remove(&m.hash);
-        }
+        drop_object(engine, m.hash, m.from_first, m.from_offset);
     }
     let count = page.staged.len() as u64;
     let bytes: u64 = page.staged.iter().map(|s| u64::from(s.stored_bytes)).sum();
     add(&engine.counters.drops_write_error, count);
     engine.nursery.finished(count, bytes, count);
+}
+
+/// Forgets an object that could not be written, and with it what it was to replace: the older
+/// version must not come back.
+fn drop_object(engine: &Engine, hash: u64, first: u32, offset: u32) {
+    let mut shard = engine.cache.resident.shard(hash);
+    if shard.map.get(&hash).is_some_and(|e| e.is_at(first, offset)) {
+        shard.map.remove(&hash);
+        engine.forget(hash);
+    }
 }
 
 fn submit_extent(engine: &Arc<Engine>, open: &mut OpenSegment, extent: StagedExtent, bytes: u64) {
@@ -439,10 +446,7 @@ fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
     if let Some(part) = part {
         let _ = part.send(Err(reason.to_owned()));
     } else {
-        let mut shard = engine.cache.resident.shard(staged.hash);
-        if shard.map.get(&staged.hash).is_some_and(|e| e.is_at(staged.run.first(), staged.offset)) {
-            shard.map.remove(&staged.hash);
-        }
+        drop_object(engine, staged.hash, staged.run.first(), staged.offset);
     }
     add(&engine.counters.drops_write_error, 1);
     engine.nursery.finished(1, u64::from(staged.stored_bytes), 1);

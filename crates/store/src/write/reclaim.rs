@@ -113,6 +113,7 @@ fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32) {
         value: &record[header.value_range()],
         expires_s: header.expires_s,
         internal: true,
+        kept: true,
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
     };
     // A purge that comes later gets a greater sequence number than the copy, one that came before

@@ -85,7 +85,12 @@ impl Writer {
         }
         engine.admit(key, length)?;
         let head = key.len() as u64 + 256;
-        let part = (engine.extent_max() / 2).min(PART_BYTES_MAX).saturating_sub(head);
+        let part = engine.extent_max().saturating_sub(head + BLOCK_BYTES).min(PART_BYTES_MAX);
+        if part < BLOCK_BYTES {
+            // Only a key of tens of kilobytes on the smallest segments leaves no room.
+            add(&engine.counters.drops_too_large, 1);
+            return Err(CreateError::TooLarge { length, max: 0 });
+        }
         let part_bytes = (part - part % CHUNK_BYTES).max(CHUNK_BYTES.min(part)) as usize;
         Ok(Writer {
             engine: Arc::clone(engine),
@@ -261,6 +266,7 @@ impl Writer {
             value,
             expires_s: self.expires_s,
             internal: false,
+            kept: false,
             freq: 0,
         }
     }
@@ -380,6 +386,7 @@ pub(crate) fn create_operation(
                     value: &value,
                     expires_s,
                     internal: false,
+                    kept: false,
                     freq: 0,
                 })
             })
