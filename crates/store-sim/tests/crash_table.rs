@@ -227,15 +227,33 @@ fn read(store: &Store, key: &[u8]) -> Checked<Option<(Vec<u8>, Vec<u8>)>> {
     }
 }
 
+/// Where a value is that of which version.
+fn wrong_bytes(key: &[u8], value: &[u8]) -> String {
+    let step = 4096;
+    let length = value.len() as u64;
+    let blocks = || (0..length.div_ceil(step as u64)).map(|i| i * step as u64);
+    let pieces = value.chunks(step).enumerate().map(|(i, piece)| {
+        let is = |v, at| content::value_matches(key, v, length, at, piece);
+        match [1, 2].into_iter().find(|&v| is(v, (i * step) as u64)) {
+            Some(version) => version.to_string(),
+            // From another place of a version, or from nowhere.
+            None => [1, 2]
+                .into_iter()
+                .find_map(|v| Some(format!("[{v}@{}]", blocks().find(|&at| is(v, at))?)))
+                .unwrap_or_else(|| "?".to_owned()),
+        }
+    });
+    format!("wrong bytes, by block of {step}: {}", pieces.collect::<String>())
+}
+
 /// Names what the store answers for `key` as the table does.
 fn answer(store: &Store, key: &str) -> Checked<String> {
     let name = key.as_bytes();
     let Some((value, metadata)) = read(store, name)? else { return Ok("miss".into()) };
-    let version = content::identify(name, &value)
-        .ok_or_else(|| format!("wrong bytes: {:?}", &value[..value.len().min(16)]))?;
     if value.len() as u64 != length(key) {
         return Err(format!("{} bytes instead of {}", value.len(), length(key)));
     }
+    let version = content::identify(name, &value).ok_or_else(|| wrong_bytes(name, &value))?;
     let known = [version, 1, 2]
         .into_iter()
         .find(|&v| metadata == content::metadata(name, v, 20))

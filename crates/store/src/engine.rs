@@ -89,6 +89,14 @@ impl Engine {
         removed
     }
 
+    /// As `forget`, and says so in the journal: the records are still on disk, and recovery would
+    /// find them again. Not to be called with a shard locked, since the journal may wait.
+    pub(crate) fn forget_durably(&self, hash: u64) {
+        self.forget(hash);
+        // An error is counted; nothing more can be done on a device that fails.
+        let _ = self.journal_append(JournalOp::DeleteKey { hash }, self.new_seq());
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

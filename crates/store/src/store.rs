@@ -590,7 +590,18 @@ impl Engine {
             // A manifest on its way to disk has no place yet.
             return (header.kind == RecordKind::Patch).then(|| Patch::decode(value).ok())?;
         }
-        let candidate = self.ordered_candidates(hash).into_iter().next()?;
+        let resident = {
+            let shard = self.cache.resident.shard(hash);
+            shard.map.get(&hash).filter(|entry| entry.key() == key).map(|entry| entry.location)
+        };
+        let candidate = match resident {
+            // Still on its way to disk: what the index knows is an older version.
+            Some(None) => return None,
+            Some(Some(location)) => {
+                self.ordered_candidates(hash).into_iter().find(|c| c.location == location)?
+            }
+            None => self.ordered_candidates(hash).into_iter().next()?,
+        };
         let header = self.verified_header(key, hash, candidate.location)?;
         match header.0.kind {
             RecordKind::Object | RecordKind::Manifest => {

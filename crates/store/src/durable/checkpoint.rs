@@ -190,17 +190,17 @@ pub(crate) fn clear_clean(engine: &Engine, found: &Found) -> io::Result<()> {
 }
 
 /// Loads the shards of a checkpoint, entries in segments that are still in the same life only.
-/// Returns how many entries were loaded; a damaged piece is skipped and reported as `false`.
+/// Returns how many entries were loaded; a damaged piece is skipped and counted.
 pub(crate) fn load_shards(
     engine: &Engine,
     found: &Found,
     is_current: impl Fn(crate::space::SegmentId) -> bool,
-) -> (u64, bool) {
+) -> u64 {
     let volume = &engine.space.volumes[0];
     let slot = volume.superblock.layout().checkpoint_slot(found.slot);
     let shard_bytes = engine.index.shard_slots() as usize * 8;
     let mut pending: Vec<u8> = Vec::new();
-    let (mut shard, mut loaded, mut whole) = (0, 0, true);
+    let (mut shard, mut loaded) = (0, 0);
     let mut buf = AlignedBuf::zeroed(found.header.shard_bytes as usize);
     for number in 0..found.header.shard_count {
         let read = found
@@ -211,7 +211,7 @@ pub(crate) fn load_shards(
             read && found.tables.shard_crcs.get(number as usize) == Some(&crc32c::crc32c(&buf));
         if !good {
             buf.fill(0);
-            whole = false;
+            add(&engine.counters.damaged_records, 1);
         }
         pending.extend_from_slice(&buf);
         while pending.len() >= shard_bytes && shard < engine.index.shard_count() {
@@ -225,5 +225,5 @@ pub(crate) fn load_shards(
             shard += 1;
         }
     }
-    (loaded, whole)
+    loaded
 }

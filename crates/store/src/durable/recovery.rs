@@ -157,21 +157,20 @@ impl Engine {
             add(&self.counters.checkpoint_errors, 1);
         }
         self.ring.restore(&seqs, &self.space, self.ring_next(plan.found.as_ref()));
-        let whole = plan.found.as_ref().is_none_or(|found| {
+        if let Some(found) = &plan.found {
             let same = |segment: SegmentId| {
                 let then = found.tables.segment_seqs[segment.0 as usize];
                 then != 0 && then == seqs[segment.0 as usize]
             };
-            let (loaded, whole) = checkpoint::load_shards(self, found, same);
+            let loaded = checkpoint::load_shards(self, found, same);
             self.recovery.objects.fetch_add(loaded, Ordering::Relaxed);
-            whole
-        });
+        }
         self.apply_deletes();
         // The flusher may start: the ring is known, and what it reuses is replayed or dropped.
-        let from = match &plan.found {
-            Some(found) if whole => found.header.ring_seq,
-            _ => 0,
-        };
+        // What is older than the checkpoint and not in it was forgotten before it: only the checkpoint
+        // knows, since the journal need not reach back that far. A damaged piece of it is forgotten.
+        let (from, since) =
+            plan.found.as_ref().map_or((0, 0), |f| (f.header.ring_seq, f.header.seq_next));
         let mut order: Vec<(u64, u32)> = seqs
             .iter()
             .enumerate()
@@ -185,7 +184,7 @@ impl Engine {
             if self.is_closed() {
                 break;
             }
-            self.replay(SegmentId(*id), *seq);
+            self.replay(SegmentId(*id), *seq, since);
             self.recovery.loaded.fetch_add(1, Ordering::Relaxed);
         }
         self.recovery.set_ring_known();
@@ -241,7 +240,7 @@ impl Engine {
     }
 
     /// Puts a segment's objects into the index, unless dead or already known.
-    fn replay(&self, segment: SegmentId, seq: u64) {
+    fn replay(&self, segment: SegmentId, seq: u64, since: u64) {
         let Some(entries) = segment_entries(self, segment) else { return };
         let mut oldest = u64::MAX;
         let mut newest = 0;
@@ -254,6 +253,7 @@ impl Engine {
             );
             let location = self.space.location(segment, u64::from(entry.offset_units) * UNIT_BYTES);
             if !is_object
+                || entry.seq < since
                 || self.recovery_kills(entry.hash, entry.seq)
                 || self.marks.kills(entry.group, &[], entry.seq)
                 || self.index.contains_at(entry.hash, location)

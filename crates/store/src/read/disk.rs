@@ -191,7 +191,7 @@ impl Engine {
         if !self.index.contains_at(hash, location) {
             return Found::LookAgain;
         }
-        self.forget(hash);
+        self.forget_durably(hash);
         add(&self.counters.misses_io, 1);
         Found::Gone
     }
@@ -304,7 +304,7 @@ impl Engine {
         if !self.index.contains_at(hash, location) {
             return Found::LookAgain;
         }
-        self.forget(hash);
+        self.forget_durably(hash);
         add(&self.counters.damaged_records, 1);
         add(&self.counters.misses_damaged, 1);
         Found::Gone
@@ -392,7 +392,7 @@ impl Engine {
         before: &[&[u8]; 2],
     ) -> Result<Found, ReadError> {
         let Some(large) = large else {
-            self.forget(hash);
+            self.forget_durably(hash);
             add(&self.counters.misses_overwritten, 1);
             return Ok(Found::Gone);
         };
@@ -401,7 +401,7 @@ impl Engine {
             return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
         }
         let Some(range) = large.read(self, 0..length)? else {
-            self.forget(hash);
+            self.forget_durably(hash);
             add(&self.counters.misses_damaged, 1);
             return Ok(Found::Gone);
         };

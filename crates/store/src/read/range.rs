@@ -174,7 +174,7 @@ impl Engine {
             RecordKind::Object | RecordKind::Part => None,
         };
         if large.is_none() {
-            self.forget(hash);
+            self.forget_durably(hash);
             add(&self.counters.misses_overwritten, 1);
         }
         Ok(large)

@@ -233,7 +233,9 @@ impl Engine {
 
     fn create_extent(self: &Arc<Engine>, new: &NewObject<'_>, hash: u64) -> Result<(), NotNow> {
         let seq = self.new_seq();
-        let fields = fields_of(self, new, hash, seq, true);
+        // Parts of objects are read by chunks; manifests and patches are always read whole.
+        let chunked = new.kind == RecordKind::Object;
+        let fields = fields_of(self, new, hash, seq, chunked);
         let header = fields
             .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
             .map_err(|e| too_large(self, new, &e.to_string()))?;
@@ -321,19 +323,24 @@ pub(crate) fn fields_of(
     }
 }
 
-/// Lays a chunked record out at the start of a run, zeros up to the next block.
+/// Lays a large record out at the start of a run, zeros up to the next block.
 fn encode_extent(
     run: &Run,
     fields: &RecordFields,
     new: &NewObject<'_>,
     header: &RecordHeader,
 ) -> Result<(), String> {
-    let mut crcs = ChunkCrcs::new();
-    crcs.update(new.value);
-    let crcs = crcs.finish();
     let end = (header.stored_bytes().next_multiple_of(BLOCK_BYTES)) as usize;
     // SAFETY: the run is fresh and not published yet.
     let bytes = unsafe { run.bytes_mut(0, end.min(run.len_bytes())) };
+    if !fields.chunked {
+        bytes.fill(0);
+        let encoded = encode_record_into(bytes, fields, new.key, new.metadata, new.value);
+        return encoded.map(|_| ()).map_err(|e| e.to_string());
+    }
+    let mut crcs = ChunkCrcs::new();
+    crcs.update(new.value);
+    let crcs = crcs.finish();
     encode_head_into(bytes, fields, new.key, new.metadata, new.value.len() as u64, &crcs)
         .map_err(|e| e.to_string())?;
     let value = header.value_range();

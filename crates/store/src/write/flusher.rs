@@ -380,7 +380,9 @@ fn drop_object(engine: &Engine, hash: u64, first: u32, offset: u32) {
     let mut shard = engine.cache.resident.shard(hash);
     if shard.map.get(&hash).is_some_and(|e| e.is_at(first, offset)) {
         shard.map.remove(&hash);
-        engine.forget(hash);
+        drop(shard);
+        // The write may have reached the disk all the same.
+        engine.forget_durably(hash);
     }
 }
 
