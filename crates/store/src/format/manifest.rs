@@ -37,7 +37,8 @@ pub(crate) mod part_at {
         OFFSET_UNITS: u32, 12, "offset_units",
             "place of the part's record in the segment / 64; whole blocks";
         VALUE_LEN: u32, 16, "value_len", "bytes of the value in this part, less than a segment";
-        RESERVED: [u8; 4], 20, "reserved", "zero";
+        PART_SEQ: u32, 20, "part_seq",
+            "low half of the part's sequence number: tells it from what else may lie there";
     }
 }
 
@@ -52,6 +53,8 @@ pub struct ManifestPart {
     pub offset_units: u32,
     /// Bytes of the value in this part.
     pub value_len: u32,
+    /// Low half of the sequence number in the part's record.
+    pub part_seq: u32,
 }
 
 /// The parts of a large object, in order.
@@ -87,6 +90,7 @@ impl Manifest {
             part_at::SEGMENT_ID.put(entry, part.segment_id);
             part_at::OFFSET_UNITS.put(entry, part.offset_units);
             part_at::VALUE_LEN.put(entry, part.value_len);
+            part_at::PART_SEQ.put(entry, part.part_seq);
         }
         Ok(bytes)
     }
@@ -105,13 +109,12 @@ impl Manifest {
         ensure(length == Ok(value.len()), "length of a manifest")?;
         let entries = value.get(MANIFEST_HEAD_BYTES..).unwrap_or(&[]);
         let entries = entries.chunks_exact(MANIFEST_PART_BYTES);
-        let zero = entries.clone().all(|entry| part_at::RESERVED.is_zero(entry));
-        ensure(zero, "reserved bytes of a manifest")?;
         let parts = entries.map(|entry| ManifestPart {
             segment_seq: part_at::SEGMENT_SEQ.get(entry),
             segment_id: part_at::SEGMENT_ID.get(entry),
             offset_units: part_at::OFFSET_UNITS.get(entry),
             value_len: part_at::VALUE_LEN.get(entry),
+            part_seq: part_at::PART_SEQ.get(entry),
         });
         let manifest = Self { total_len: head_at::TOTAL_LEN.get(head), parts: parts.collect() };
         manifest.validate(segment_bytes)?;

@@ -50,6 +50,8 @@ struct Extent {
     location: Location,
     start: u64,
     len: u64,
+    /// Low half of the record's sequence number.
+    record_seq: u32,
 }
 
 struct Head {
@@ -108,7 +110,7 @@ impl Engine {
         }
         let metadata = Bytes::copy_from_slice(&head.bytes[header.meta_range()]);
         if header.kind == RecordKind::Object && header.chunked {
-            let extent = self.extent(candidate.location, 0, header.value_len);
+            let extent = self.extent(candidate.location, &header);
             let head = Some((0, Arc::new(head)));
             let info = info_of(&header, header.value_len, metadata);
             return Ok(Some(Some(LargeObject {
@@ -134,9 +136,11 @@ impl Engine {
         Ok(None)
     }
 
-    fn extent(&self, location: Location, start: u64, len: u64) -> Extent {
+    fn extent(&self, location: Location, header: &RecordHeader) -> Extent {
         let (segment, _) = self.space.split(location);
-        Extent { segment, segment_seq: self.ring.seq(segment), location, start, len }
+        let segment_seq = self.ring.seq(segment);
+        let (len, record_seq) = (header.value_len, header.seq as u32);
+        Extent { segment, segment_seq, location, start: 0, len, record_seq }
     }
 
     fn indirect(
@@ -207,6 +211,7 @@ impl Engine {
             location: self.space.location(segment, u64::from(part.offset_units) * UNIT_BYTES),
             start,
             len: u64::from(part.value_len),
+            record_seq: part.part_seq,
         })
     }
 
@@ -240,7 +245,7 @@ impl Engine {
                 .then(|| self.of_manifest(header, metadata, &bytes[base.header.value_range()]))
                 .flatten());
         }
-        let extent = self.extent(location, 0, base.header.value_len);
+        let extent = self.extent(location, &base.header);
         let info = info_of(header, base.header.value_len, metadata);
         Ok(Some(LargeObject { info, extents: vec![extent], head: Mutex::new(None) }))
     }
@@ -439,7 +444,9 @@ impl LargeObject {
             return Ok(Some(Arc::clone(head)));
         }
         let Some(head) = engine.read_head(extent.location)? else { return Ok(None) };
-        if !head.header.chunked || head.header.value_len != extent.len {
+        let header = &head.header;
+        let same = header.value_len == extent.len && header.seq as u32 == extent.record_seq;
+        if !header.chunked || !same {
             return Ok(None);
         }
         let head = Arc::new(head);

@@ -44,6 +44,7 @@ const PART_BYTES_MAX: u64 = 1 << 20;
 struct SentPart {
     location: Receiver<Result<Location, String>>,
     value_len: u32,
+    seq: u64,
 }
 
 /// Takes an object in pieces. Dropped without `commit`, it leaves nothing behind.
@@ -200,7 +201,7 @@ impl Writer {
         };
         let value_len = self.filled as u32;
         engine.nursery.push_extent(StagedExtent { staged, part: Some(sender), group: self.group });
-        self.parts.push(SentPart { location, value_len });
+        self.parts.push(SentPart { location, value_len, seq });
         self.filled = 0;
         true
     }
@@ -284,6 +285,7 @@ impl Writer {
                 segment_id: segment.0,
                 offset_units: (offset / UNIT_BYTES) as u32,
                 value_len: sent.value_len,
+                part_seq: sent.seq as u32,
             });
         }
         Manifest { total_len: self.total, parts }.encode().map_err(|e| write_error(e.to_string()))

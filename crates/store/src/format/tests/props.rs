@@ -244,6 +244,7 @@ proptest! {
             segment_id,
             offset_units: block * 64,
             value_len,
+            part_seq: value_len ^ segment_id,
         };
         let parts: Vec<ManifestPart> = parts.into_iter().map(part).collect();
         let total_len = parts.iter().map(|part| u64::from(part.value_len)).sum();

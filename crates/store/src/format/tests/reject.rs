@@ -326,7 +326,7 @@ fn manifests() {
     assert!(Manifest { total_len: 1, ..good.clone() }.encode().is_err());
     assert!(Manifest { total_len: 0, parts: vec![] }.encode().is_err());
     let bytes = good.encode().unwrap();
-    for at in [8, 12, 36] {
+    for at in [8, 12] {
         let mut bytes = bytes.clone();
         bytes[at] ^= 1;
         assert!(Manifest::decode(&bytes, SEGMENT).is_err(), "byte {at}");

@@ -75,6 +75,7 @@ pub(super) fn manifest() -> Manifest {
         segment_id,
         offset_units,
         value_len,
+        part_seq: 0,
     };
     Manifest { total_len: 70_005, parts: vec![part(5, 3, 64, 70_000), part(6, 4, 128, 5)] }
 }
