@@ -6,18 +6,18 @@ use damelo_store_sim::scenario;
 
 #[test]
 fn a_crash_anywhere_leaves_nothing_wrong() {
-    sweep("crash", "a_crash_anywhere_leaves_nothing_wrong", 150, scenario::crash);
+    sweep("crash", "a_crash_anywhere_leaves_nothing_wrong", 80, scenario::crash);
 }
 
 #[test]
 fn a_crash_after_the_ring_came_round_revives_nothing() {
     let name = "a_crash_after_the_ring_came_round_revives_nothing";
-    sweep("crash", name, 40, scenario::crash_wrapped);
+    sweep("crash", name, 30, scenario::crash_wrapped);
 }
 
 #[test]
 fn a_crash_at_every_tick_of_a_short_run() {
-    sweep("crash", "a_crash_at_every_tick_of_a_short_run", 3, scenario::crash_everywhere);
+    sweep("crash", "a_crash_at_every_tick_of_a_short_run", 1, scenario::crash_everywhere);
 }
 
 #[test]

@@ -117,6 +117,11 @@ impl Engine {
         self.piece_max().min(self.space.segment_bytes / 2)
     }
 
+    /// Most metadata of one object: the format's limit, less on small segments or little memory.
+    pub(crate) fn metadata_max(&self) -> usize {
+        (self.extent_max() / 2).min(u64::from(crate::format::META_MAX_BYTES)) as usize
+    }
+
     pub(crate) fn frames_for(&self, bytes: u64) -> usize {
         bytes.div_ceil(self.space.page_bytes) as usize
     }

@@ -36,7 +36,8 @@ use crate::{ByteSize, GroupId};
 /// What else to store with an object.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CreateOptions<'a> {
-    /// Up to 1 MiB kept beside the value; can be replaced later.
+    /// Kept beside the value, can be replaced later. Up to 1 MiB, less on small segments or little
+    /// memory.
     pub metadata: &'a [u8],
     /// When it expires, in seconds since 1970: from then on it is a miss.
     pub expires_unix_s: Option<u64>,

@@ -12,8 +12,8 @@ use crate::config::{Admission, WhenMemoryFull};
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
-    BLOCK_BYTES, ChunkCrcs, JournalOp, KEY_MAX_BYTES, META_MAX_BYTES, RecordFields, RecordHeader,
-    RecordKind, encode_head_into, encode_record_into,
+    BLOCK_BYTES, ChunkCrcs, JournalOp, KEY_MAX_BYTES, RecordFields, RecordHeader, RecordKind,
+    encode_head_into, encode_record_into,
 };
 use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
@@ -166,10 +166,7 @@ impl Engine {
 
     fn check_create(&self, new: &NewObject<'_>) -> Result<(), CreateError> {
         check_key(new.key)?;
-        if new.metadata.len() > META_MAX_BYTES as usize {
-            let (length, max) = (new.metadata.len(), META_MAX_BYTES as usize);
-            return Err(CreateError::MetadataTooLarge { length, max });
-        }
+        self.check_metadata(new.metadata)?;
         if self.is_closed() {
             return Err(CreateError::Closed);
         }
@@ -178,6 +175,11 @@ impl Engine {
             return Err(CreateError::VolumesGone);
         }
         Ok(())
+    }
+
+    pub(crate) fn check_metadata(&self, metadata: &[u8]) -> Result<(), CreateError> {
+        let (length, max) = (metadata.len(), self.metadata_max());
+        if length > max { Err(CreateError::MetadataTooLarge { length, max }) } else { Ok(()) }
     }
 
     /// Asks the admission rule; a refusal is counted.

@@ -18,8 +18,8 @@ use crate::GroupId;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
-    BLOCK_BYTES, CHUNK_BYTES, ChunkCrcs, META_MAX_BYTES, Manifest, ManifestPart, RecordFields,
-    RecordKind, UNIT_BYTES, encode_head_into,
+    BLOCK_BYTES, CHUNK_BYTES, ChunkCrcs, Manifest, ManifestPart, RecordFields, RecordKind,
+    UNIT_BYTES, encode_head_into,
 };
 use crate::index::Location;
 use crate::memory::policy::Hint;
@@ -235,10 +235,7 @@ impl Writer {
     }
 
     fn commit_waiting(mut self) -> Result<(), CreateError> {
-        if self.metadata.len() > META_MAX_BYTES as usize {
-            let (length, max) = (self.metadata.len(), META_MAX_BYTES as usize);
-            return Err(CreateError::MetadataTooLarge { length, max });
-        }
+        self.engine.check_metadata(&self.metadata)?;
         let engine = Arc::clone(&self.engine);
         let run = self.buffer.clone();
         if self.parts.is_empty() {
@@ -364,7 +361,8 @@ pub(crate) fn create_operation(
     engine: &Arc<Engine>,
     new: &NewObject<'_>,
 ) -> Deferred<'static, Result<(), CreateError>> {
-    if let Err(error) = engine.admit(new.key, new.value.len() as u64) {
+    let checked = check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
+    if let Err(error) = checked.and_then(|()| engine.admit(new.key, new.value.len() as u64)) {
         return Deferred::ready(Err(error));
     }
     let head = (new.key.len() + new.metadata.len()) as u64 + 4096;
