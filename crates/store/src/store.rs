@@ -502,7 +502,8 @@ impl Engine {
 
     fn sync(self: &Arc<Engine>) -> Result<(), SyncError> {
         self.recovery.wait_ring_known();
-        let dropped = self.nursery.drain();
+        self.nursery.drain();
+        let dropped = self.nursery.take_dropped();
         for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
             volume.device.sync().map_err(SyncError::Io)?;
         }

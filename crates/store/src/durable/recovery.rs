@@ -272,11 +272,9 @@ impl Engine {
     /// A page record and an extent of the same key are ordered by their sequence numbers, which
     /// takes a look at the other one; records of one kind are ordered by place.
     fn is_older_elsewhere(&self, entry: &SummaryEntry) -> bool {
-        let page_units = self.page_record_max() / UNIT_BYTES;
-        let is_extent = u64::from(entry.stored_units) > page_units;
+        let class = Engine::class_of(entry);
         self.index.candidates(entry.hash).iter().any(|other| {
-            let crosses = (other.length_class.units() > page_units) != is_extent;
-            crosses
+            self.may_differ_in_kind(class, other.length_class)
                 && self
                     .header_at(other.location)
                     .is_some_and(|h| h.hash == entry.hash && h.seq > entry.seq)

@@ -355,9 +355,16 @@ impl Cache {
     }
 
     /// Publishes an entry; takes it back if its run was evicted in the meantime.
-    pub(crate) fn publish_logged(&self, hash: u64, entry: Entry) {
+    /// `may` is asked with the shard locked: a newer version must not be replaced by an older one.
+    pub(crate) fn publish_logged(&self, hash: u64, entry: Entry, may: impl FnOnce() -> bool) {
         let (first, offset) = (entry.run.first(), entry.offset);
-        self.resident.shard(hash).map.insert(hash, entry);
+        {
+            let mut shard = self.resident.shard(hash);
+            if shard.map.contains_key(&hash) || !may() {
+                return;
+            }
+            shard.map.insert(hash, entry);
+        }
         if !self.is_held(first) {
             let mut shard = self.resident.shard(hash);
             if shard.map.get(&hash).is_some_and(|e| e.is_at(first, offset)) {

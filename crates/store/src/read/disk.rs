@@ -342,9 +342,7 @@ impl Engine {
             copied.location = Some(candidate.location);
             copied.marks_epoch = entry.marks_epoch;
             let object = Object::of(&copied, false);
-            if self.may_publish(hash, candidate.location) {
-                self.cache.publish_logged(hash, copied);
-            }
+            self.cache.publish_logged(hash, copied, || self.is_newest(hash, candidate.location));
             return Found::Object(object);
         }
         Found::Object(object)
@@ -353,7 +351,7 @@ impl Engine {
     /// Publishes unless something newer is there; true if it was published.
     pub(crate) fn publish_read(&self, hash: u64, entry: Entry) -> bool {
         let mut shard = self.cache.resident.shard(hash);
-        let current = entry.location.is_some_and(|l| self.index.contains_at(hash, l));
+        let current = entry.location.is_some_and(|l| self.is_newest(hash, l));
         if !current || shard.map.contains_key(&hash) {
             return false;
         }
@@ -361,9 +359,9 @@ impl Engine {
         true
     }
 
-    pub(crate) fn may_publish(&self, hash: u64, location: Location) -> bool {
-        let shard = self.cache.resident.shard(hash);
-        self.index.contains_at(hash, location) && !shard.map.contains_key(&hash)
+    /// True if the index knows a record and none that may be a newer version of its key.
+    pub(crate) fn is_newest(&self, hash: u64, location: Location) -> bool {
+        self.ordered_candidates(hash).first().is_some_and(|newest| newest.location == location)
     }
 
     /// New metadata on an old value: reads the value where it lies.

@@ -255,9 +255,8 @@ impl Engine {
             let mut entry = Entry::of(log, at, record);
             entry.location = Some(*location);
             entry.prefetched = true;
-            if self.may_publish(record.hash, *location) {
-                self.cache.publish_logged(record.hash, entry);
-            }
+            self.cache
+                .publish_logged(record.hash, entry, || self.is_newest(record.hash, *location));
         }
     }
 

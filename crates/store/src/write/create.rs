@@ -269,6 +269,10 @@ impl Engine {
         entry.marks_epoch = self.marks.epoch();
         let old = {
             let mut shard = self.cache.resident.shard(hash);
+            if kept && shard.map.get(&hash).is_some_and(|e| e.location.is_none()) {
+                // A newer version is waiting to be written: the one being moved is out of date.
+                return;
+            }
             let old = shard.map.insert(hash, entry);
             if let Some(location) = old.as_ref().and_then(|old| old.location) {
                 self.index.remove_at(hash, location);

@@ -424,7 +424,7 @@ fn publish_extent(engine: &Arc<Engine>, segment: SegmentId, at: u64, extent: Sta
     let bytes = u64::from(staged.stored_bytes);
     if let Some(part) = part {
         // The writer may have been abandoned: then nobody is waiting, and the part is garbage.
-        let _ = part.send(Ok(location));
+        let _ = part.send(Ok((location, engine.ring.seq(segment))));
     } else {
         let mut shard = engine.cache.resident.shard(staged.hash);
         let entry = shard.map.get_mut(&staged.hash);
@@ -493,6 +493,19 @@ impl Engine {
         self.index_insert_with(hash, location, class, 0);
     }
 
+    /// False if two records certainly are both in pages, or both in extents. Length classes are
+    /// rounded, so those next to half a page tell nothing.
+    pub(crate) fn may_differ_in_kind(&self, one: LengthClass, other: LengthClass) -> bool {
+        let page_units = self.page_record_max() / UNIT_BYTES;
+        let unsure = LengthClass::from_units(page_units + 1).units();
+        let kind = |class: LengthClass| match class.units() {
+            units if units <= page_units => Some(false),
+            units if units > unsure => Some(true),
+            _ => None,
+        };
+        kind(one).is_none() || kind(one) != kind(other)
+    }
+
     /// As `index_insert`, with a frequency kept from an earlier place.
     pub(crate) fn index_insert_with(
         &self,
@@ -503,11 +516,8 @@ impl Engine {
     ) {
         // Two segments are open at once, one for pages and one for extents, so the order of an older
         // page record and a newer extent cannot be told by place: the older one goes.
-        let page_units = self.space.page_bytes / UNIT_BYTES / 2;
-        let is_extent = class.units() > page_units;
         for other in self.index.candidates(hash).iter() {
-            let crosses = (other.length_class.units() > page_units) != is_extent;
-            if crosses {
+            if self.may_differ_in_kind(class, other.length_class) {
                 self.index.remove_at(hash, other.location);
             }
         }

@@ -34,7 +34,7 @@ pub(crate) struct StagedExtent {
     pub(crate) group: u64,
 }
 
-pub(crate) type PartSender = std::sync::mpsc::Sender<Result<crate::index::Location, String>>;
+pub(crate) type PartSender = std::sync::mpsc::Sender<Result<(crate::index::Location, u64), String>>;
 
 #[derive(Default)]
 struct Pending {
@@ -225,10 +225,9 @@ impl Nursery {
         if groups.is_empty() { Work::Idle } else { Work::Pages { groups, partial: true } }
     }
 
-    /// Asks for everything to be written and waits until it is. Returns objects dropped meanwhile.
-    pub(crate) fn drain(&self) -> u64 {
+    /// Asks for everything to be written and waits until it is.
+    pub(crate) fn drain(&self) {
         let mut state = lock(&self.state);
-        let before = state.dropped;
         while state.objects > 0 || state.in_flight > 0 {
             state.drain = true;
             self.work.notify_one();
@@ -237,7 +236,11 @@ impl Nursery {
                 self.done.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
             state = guard;
         }
-        state.dropped - before
+    }
+
+    /// Objects dropped since this was last asked.
+    pub(crate) fn take_dropped(&self) -> u64 {
+        std::mem::take(&mut lock(&self.state).dropped)
     }
 
     /// Waits until something was written, at most `nap`.

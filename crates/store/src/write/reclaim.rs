@@ -40,6 +40,7 @@ pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
     }
     let newest = entries.iter().map(|entry| entry.seq).max().unwrap_or(0);
     engine.ring.set_floor(segment, newest + 1);
+    erase(engine, segment);
     engine.ring.free(segment);
     add(&engine.counters.segments_reused, 1);
     let oldest = engine.ring.oldest_object();
@@ -47,6 +48,22 @@ pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
         engine.marks.prune(oldest);
     }
     true
+}
+
+/// Takes away what recovery would know the segment by, so that nothing that was forgotten with it is
+/// found again. An error is counted by the device.
+fn erase(engine: &Engine, segment: SegmentId) {
+    let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
+    let last = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
+    for at in [0, last] {
+        if engine.space.write(segment, at, &zero).is_ok() {
+            add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64);
+        }
+    }
+    if engine.config.durability == crate::config::Durability::Synced {
+        // As above: a device that cannot sync is on its way out of service.
+        let _ = engine.space.spot(segment, 0).volume.device.sync();
+    }
 }
 
 fn location_of(engine: &Engine, segment: SegmentId, entry: &SummaryEntry) -> Location {

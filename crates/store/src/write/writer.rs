@@ -42,7 +42,7 @@ const PART_BYTES_MAX: u64 = 1 << 20;
 
 /// A part on its way to disk.
 struct SentPart {
-    location: Receiver<Result<Location, String>>,
+    location: Receiver<Result<(Location, u64), String>>,
     value_len: u32,
     seq: u64,
 }
@@ -274,11 +274,11 @@ impl Writer {
         let write_error = |reason: String| CreateError::Write { reason };
         let mut parts = Vec::with_capacity(self.parts.len());
         for sent in self.parts.drain(..) {
-            let location =
+            let (location, segment_seq) =
                 sent.location.recv().map_err(|_| CreateError::Closed)?.map_err(write_error)?;
             let (segment, offset) = self.engine.space.split(location);
             parts.push(ManifestPart {
-                segment_seq: self.engine.ring.seq(segment),
+                segment_seq,
                 segment_id: segment.0,
                 offset_units: (offset / UNIT_BYTES) as u32,
                 value_len: sent.value_len,
