@@ -8,7 +8,7 @@ use crate::ByteSize;
 /// How long an acknowledged delete or purge lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Memory only: after a crash a deleted object may be back.
+    /// Memory only: after a crash a deleted object, or an older version of a replaced one, may be back.
     None,
     /// Survives the death of the process (`kill -9`), not a loss of power.
     #[default]
