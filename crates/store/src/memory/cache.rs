@@ -35,7 +35,8 @@ struct Slot {
 #[derive(Default)]
 struct Queues {
     waiting: [VecDeque<(u32, u32)>; 4],
-    frames: [usize; 4],
+    /// Signed: a run may be evicted before the one who tracked or moved it has counted it.
+    frames: [isize; 4],
 }
 
 struct OpenLog {
@@ -163,11 +164,12 @@ impl Cache {
         };
         let mut queues = lock(&self.queues);
         queues.waiting[queue as usize].push_back((first, generation));
-        queues.frames[queue as usize] += frames;
+        queues.frames[queue as usize] += frames as isize;
     }
 
     fn usage(&self) -> Usage {
-        Usage { frames: lock(&self.queues).frames, total: self.pool.frames() }
+        let frames = lock(&self.queues).frames.map(|n| n.max(0) as usize);
+        Usage { frames, total: self.pool.frames() }
     }
 
     /// Frames held by each queue, for statistics.
@@ -238,7 +240,7 @@ impl Cache {
             (run, slot.queue, std::mem::take(&mut slot.hashes))
         };
         let frames = run.len_bytes() / self.pool.frame_bytes();
-        lock(&self.queues).frames[queue as usize] -= frames;
+        lock(&self.queues).frames[queue as usize] -= frames as isize;
         let mut keep_left =
             if may_keep && frames == 1 { run.len_bytes() * KEEP_PERCENT_MAX / 100 } else { 0 };
         for hash in hashes {
@@ -428,8 +430,8 @@ impl Cache {
             (slot.generation, from, frames)
         };
         let mut queues = lock(&self.queues);
-        queues.frames[from as usize] -= frames;
-        queues.frames[target as usize] += frames;
+        queues.frames[from as usize] -= frames as isize;
+        queues.frames[target as usize] += frames as isize;
         queues.waiting[target as usize].push_back((first, generation));
     }
 
