@@ -166,7 +166,6 @@ fn shared_keys(seed: u64) -> Result<(), String> {
 }
 
 #[test]
-#[ignore = "known defect: under load a reader now and then misses what was just acknowledged; see CHANGELOG"]
 fn readers_of_shared_keys_never_go_back_in_time() {
     watched("readers_of_shared_keys_never_go_back_in_time", shared_keys);
 }

@@ -96,11 +96,15 @@ impl Engine {
             .map(|()| self.lookup_fresh(hash, key).map_or(Found::LookAgain, Found::Object)))
     }
 
-    /// An object that a page read has just brought in: a hit from disk, not from memory.
+    /// An object that a page read has just brought in: a hit from disk, not from memory. A manifest
+    /// or patch that was created meanwhile is not one: its bytes are not the object's.
     fn lookup_fresh(&self, hash: u64, key: &[u8]) -> Option<Object> {
         let mut shard = self.cache.resident.shard(hash);
         let entry = shard.map.get_mut(&hash)?;
-        if entry.key() != key || self.is_dead(entry.group, key, entry.seq, entry.expires_s) {
+        if entry.key() != key
+            || !entry.is_object
+            || self.is_dead(entry.group, key, entry.seq, entry.expires_s)
+        {
             return None;
         }
         if std::mem::take(&mut entry.prefetched)
