@@ -508,8 +508,9 @@ pub fn faulty(seed: u64, plan: &FaultPlan, from_start: bool) -> Result<u64, Fail
     let disks = world.snapshot();
     driver.abandon();
     no_violations(&world)?;
-    // A journal that could not be written promises nothing for later, and its user was told so.
-    if plan.mentions(OpKind::JournalWrite) {
+    // Without a journal, or with one that could not be written, nothing is promised for later: if the
+    // object that replaced another could not be written either, the older one is back.
+    if plan.mentions(OpKind::JournalWrite) || config.durability == Durability::None {
         model.set_demand(Demand::Genuine);
     }
     let sound = SimOptions { faults: FaultPlan::none(), ..options };

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::{Config, WhenMemoryFull};
 use crate::durable::checkpoint::CheckpointState;
@@ -25,10 +25,12 @@ use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
 use crate::read::page_choice::ReadCosts;
 use crate::ring::Ring;
+use crate::signal::Signal;
 use crate::space::Space;
 use crate::stats::{Counters, Stats, add};
 use crate::types::Clock;
 use crate::workers::Workers;
+use crate::write::gate::Gate;
 use crate::write::nursery::Nursery;
 use crate::{disk_policy::DiskPolicy, write::create::AdmissionState};
 
@@ -40,6 +42,7 @@ pub(crate) struct Engine {
     pub(crate) cache: Cache,
     pub(crate) ring: Ring,
     pub(crate) nursery: Nursery,
+    pub(crate) gate: Gate,
     pub(crate) groups: Groups,
     pub(crate) page_groups: PageGroups,
     pub(crate) marks: Marks,
@@ -59,7 +62,7 @@ pub(crate) struct Engine {
     /// Held shared while an object moves on with a new sequence number, exclusively by purges.
     pub(crate) purge_lock: RwLock<()>,
     pub(crate) writes_in_flight: Mutex<usize>,
-    pub(crate) writes_done: Condvar,
+    pub(crate) writes_done: Signal,
     pub(crate) keeper_stopped: Mutex<bool>,
     pub(crate) keeper_wake: Condvar,
     pub(crate) closed: AtomicBool,
@@ -76,7 +79,7 @@ impl Engine {
     }
 
     pub(crate) fn new_seq(&self) -> u64 {
-        self.next_seq.fetch_add(1, Ordering::Relaxed)
+        self.next_seq.fetch_add(1, Ordering::SeqCst)
     }
 
     /// Forgets every version of a key on disk: the newest is gone, and an older one must not come
@@ -128,22 +131,20 @@ impl Engine {
 
     /// Takes memory, waiting for readers as configured. `None`: refused.
     pub(crate) fn take_waiting(&self, frames: usize, requester: Hint) -> Option<Run> {
-        let mut waited = Duration::ZERO;
+        let begun = Instant::now();
         loop {
             let idle = self.nursery.bytes() == 0;
             if let Some(run) = self.cache.take(frames, requester) {
                 return Some(run);
             }
             let refuse = self.config.when_memory_full == WhenMemoryFull::Refuse && idle;
-            if refuse || waited >= self.config.memory_wait || self.is_closed() {
+            if refuse || begun.elapsed() >= self.config.memory_wait || self.is_closed() {
                 return None;
             }
-            let nap = Duration::from_millis(5);
             if self.nursery.bytes() > 0 {
                 self.nursery.request_flush();
             }
-            self.cache.pool.wait_freed(nap);
-            waited += nap;
+            self.cache.pool.wait_freed(Duration::from_millis(5));
         }
     }
 

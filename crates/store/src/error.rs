@@ -133,6 +133,14 @@ pub enum CreateError {
     /// Readers hold all memory and none came free in time.
     #[error("no memory came free: readers hold the whole budget; raise `memory` or release guards")]
     MemoryFull,
+    /// The object whose metadata is to be replaced did not get to disk in time.
+    #[error(
+        "the object is still on its way to disk after {waited_ms} ms: try again, or `sync` first"
+    )]
+    StillWriting {
+        /// How long it was waited for.
+        waited_ms: u64,
+    },
     /// The admission rule refused it.
     #[error("not admitted: {rule}")]
     NotAdmitted {

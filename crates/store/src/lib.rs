@@ -36,6 +36,7 @@ mod ops;
 mod page_groups;
 mod read;
 mod ring;
+mod signal;
 mod space;
 mod stats;
 mod store;

@@ -30,6 +30,7 @@ use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
 use crate::read::page_choice::ReadCosts;
 use crate::ring::Ring;
+use crate::signal::Signal;
 use crate::space::{AlignedBuf, Space};
 use crate::stats::Counters;
 use crate::types::Clock;
@@ -384,6 +385,7 @@ pub(crate) fn start(
         clock,
         ring: Ring::new(space.segments),
         nursery: Nursery::new(nursery_bytes),
+        gate: Default::default(),
         groups: Groups::new(config.groups_tracked_max),
         page_groups: PageGroups::new(space.segments, space.segment_bytes / page_bytes),
         marks: Default::default(),
@@ -401,7 +403,7 @@ pub(crate) fn start(
         journal_deletes: Default::default(),
         purge_lock: Default::default(),
         writes_in_flight: Mutex::new(0),
-        writes_done: Condvar::new(),
+        writes_done: Signal::default(),
         keeper_stopped: Mutex::new(false),
         keeper_wake: Condvar::new(),
         closed: AtomicBool::new(false),
@@ -460,7 +462,7 @@ impl Threads {
         let this = Arc::clone(engine);
         threads.flusher = Some(spawn(
             "flusher",
-            Box::new(move || crate::write::flusher::Flusher::default().run(&this)),
+            Box::new(move || crate::write::flusher::Flusher::new(&this).run(&this)),
         )?);
         let this = Arc::clone(engine);
         threads.others.push(spawn("keeper", Box::new(move || this.keep()))?);

@@ -142,7 +142,7 @@ impl Space {
             return;
         }
         let held: Vec<Run> = pieces.iter().map(|(run, _)| (*run).clone()).collect();
-        let bufs = pieces
+        let bufs: Vec<IoBuf> = pieces
             .iter()
             .map(|(run, len)| {
                 assert!(*len <= run.len_bytes(), "I/O beyond its run");
@@ -151,18 +151,47 @@ impl Space {
                 unsafe { IoBuf::new(run.ptr(), *len) }
             })
             .collect();
+        self.start(op, &spot, bufs, move |outcome| {
+            done(outcome);
+            drop(held);
+        });
+    }
+
+    /// Starts a write of memory outside the pool.
+    pub(crate) fn submit_write(
+        self: &Arc<Space>,
+        segment: SegmentId,
+        offset: u64,
+        buf: AlignedBuf,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) {
+        let spot = self.spot(segment, offset);
+        if let Err(error) = spot.volume.usable() {
+            done(Err(error));
+            return;
+        }
+        // SAFETY: the closure keeps the heap memory of `buf` alive until the write is done, and nobody
+        // changes it; moving the buffer does not move that memory.
+        let piece = unsafe { IoBuf::new(buf.as_ptr().cast_mut(), buf.len()) };
+        self.start(IoOp::Write, &spot, vec![piece], move |outcome| {
+            done(outcome);
+            drop(buf);
+        });
+    }
+
+    fn start(
+        self: &Arc<Space>,
+        op: IoOp,
+        spot: &Spot<'_>,
+        bufs: Vec<IoBuf>,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) {
         let (space, volume) = (Arc::clone(self), spot.volume.superblock.volume_index as usize);
-        let io = Io {
-            op,
-            offset: spot.offset,
-            bufs,
-            done: Box::new(move |outcome| {
-                space.volumes[volume].note(&outcome, space.errors_max);
-                done(outcome);
-                drop(held);
-            }),
-        };
-        spot.volume.device.submit(io);
+        let done = Box::new(move |outcome: io::Result<()>| {
+            space.volumes[volume].note(&outcome, space.errors_max);
+            done(outcome);
+        });
+        spot.volume.device.submit(Io { op, offset: spot.offset, bufs, done });
     }
 }
 

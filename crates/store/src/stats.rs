@@ -128,6 +128,7 @@ counters! {
     removes "damelo_removes" [] "Removes that found something.";
     purges "damelo_purges" [] "Purge marks set.";
     pages_written "damelo_pages_written" [] "Pages written.";
+    pages_through_spare "damelo_pages_through_spare" [] "Pages written while readers held all memory.";
     extents_written "damelo_extents_written" [] "Extents written.";
     written_bytes "damelo_written_bytes" [] "Bytes written to segments, summaries included.";
     written_object_bytes "damelo_written_object_bytes" [] "Bytes of new records written.";

@@ -15,7 +15,7 @@ use crate::durable::recovery::RecoveryProgress;
 use crate::engine::Engine;
 use crate::entries::Entries;
 use crate::error::{CreateError, OpenError, PurgeError, ReadError, SyncError};
-use crate::format::{JournalOp, Patch, RecordKind};
+use crate::format::{JournalOp, RecordKind};
 use crate::group::GroupStats;
 use crate::memory::policy::Hint;
 use crate::memory::pool::lock;
@@ -459,7 +459,7 @@ impl Drop for Shared {
     }
 }
 
-fn lookup(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<ObjectInfo>, ReadError> {
+pub(crate) fn lookup(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<ObjectInfo>, ReadError> {
     Ok(engine.resolve(key)?.map(|source| match source {
         Source::Memory(object) => ObjectInfo::of(&object),
         Source::Disk(large) => large.info.clone(),
@@ -515,103 +515,6 @@ impl Engine {
             return Err(SyncError::Dropped { objects: dropped });
         }
         Ok(())
-    }
-
-    /// Small objects are stored anew, since their value lies in the same page; large ones that are
-    /// on disk get a patch record that refers to the value.
-    fn set_metadata(self: &Arc<Engine>, key: &[u8], metadata: &[u8]) -> Result<bool, CreateError> {
-        for _ in 0..64 {
-            let info = match lookup(self, key) {
-                Ok(Some(info)) => info,
-                Ok(None) | Err(ReadError::Gone) => return Ok(false),
-                Err(ReadError::Closed) => return Err(CreateError::Closed),
-                Err(_) => return Err(CreateError::MemoryFull),
-            };
-            let expires_s = expires_s(info.expires_unix_s);
-            if info.length_bytes <= self.page_record_max() {
-                let Ok(found) = self.read_blocking_or_memory(key) else {
-                    return Err(CreateError::MemoryFull);
-                };
-                let Some(object) = found else { return Ok(false) };
-                let new =
-                    self.replacement(RecordKind::Object, key, &info, metadata, &object, expires_s);
-                return self.create_waiting(&new).map(|()| true);
-            }
-            if let Some(patch) = self.patch_base(key) {
-                let value = patch.encode();
-                let new =
-                    self.replacement(RecordKind::Patch, key, &info, metadata, &value, expires_s);
-                return self.create_waiting(&new).map(|()| true);
-            }
-            // It is still on its way to disk.
-            self.nursery.request_flush();
-            self.nursery.wait_progress(Duration::from_millis(20));
-        }
-        Ok(false)
-    }
-
-    fn replacement<'a>(
-        &self,
-        kind: RecordKind,
-        key: &'a [u8],
-        info: &ObjectInfo,
-        metadata: &'a [u8],
-        value: &'a [u8],
-        expires_s: u32,
-    ) -> NewObject<'a> {
-        NewObject {
-            kind,
-            key,
-            group: info.group.get(),
-            metadata,
-            value,
-            expires_s,
-            internal: true,
-            kept: false,
-            freq: 1,
-        }
-    }
-
-    fn read_blocking_or_memory(
-        self: &Arc<Engine>,
-        key: &[u8],
-    ) -> Result<Option<crate::Object>, ReadError> {
-        let hash = self.hash(key);
-        match self.lookup_memory(hash, key) {
-            Some(object) => Ok(Some(object)),
-            None => self.read_blocking(hash, key),
-        }
-    }
-
-    /// Where the value of a large object lies: the record itself, or what an earlier patch refers to.
-    fn patch_base(self: &Arc<Engine>, key: &[u8]) -> Option<Patch> {
-        let hash = self.hash(key);
-        if let Some((raw, header)) = self.indirect_in_memory(hash, key) {
-            let value =
-                raw.run.bytes(raw.start + header.value_range().start, header.value_len as usize);
-            // A manifest on its way to disk has no place yet.
-            return (header.kind == RecordKind::Patch).then(|| Patch::decode(value).ok())?;
-        }
-        let resident = {
-            let shard = self.cache.resident.shard(hash);
-            shard.map.get(&hash).filter(|entry| entry.key() == key).map(|entry| entry.location)
-        };
-        let candidate = match resident {
-            // Still on its way to disk: what the index knows is an older version.
-            Some(None) => return None,
-            Some(Some(location)) => {
-                self.ordered_candidates(hash).into_iter().find(|c| c.location == location)?
-            }
-            None => self.ordered_candidates(hash).into_iter().next()?,
-        };
-        let header = self.verified_header(key, hash, candidate.location)?;
-        match header.0.kind {
-            RecordKind::Object | RecordKind::Manifest => {
-                Some(Patch { base_units: candidate.location.units(), base_seq: header.0.seq })
-            }
-            RecordKind::Patch => Patch::decode(&header.1).ok(),
-            RecordKind::Part => None,
-        }
     }
 
     /// Period work beside the flusher: checkpoints, and pages of groups whose time has come.

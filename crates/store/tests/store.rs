@@ -303,3 +303,35 @@ fn what_is_synced_after_a_clean_reopen_survives_the_next_crash() {
     store.wait_recovered();
     assert_eq!(verify(&store, 400), 400);
 }
+
+#[test]
+fn a_sync_ends_though_the_thread_that_asks_for_it_holds_all_memory() {
+    each_engine(|engine| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(&dir, engine);
+        config.memory_wait = Duration::from_millis(50);
+        let store = Store::open(config).unwrap();
+        fill(&store, 1200);
+        store.sync().unwrap();
+        let mut held = Vec::new();
+        let mut created = 0;
+        // Hold whatever comes in, until reads and creates are refused.
+        for key in 0..1200 {
+            let Ok(object) = store.read(&name(key)).wait() else { break };
+            held.extend(object);
+        }
+        for key in 2000..2400 {
+            let (key, value) = (name(key), value(key, 5_000));
+            if store.create(&key, GroupId::new(1), &value).wait().is_err() {
+                break;
+            }
+            created += 1;
+        }
+        store.sync().unwrap();
+        drop(held);
+        for key in 2000..2000 + created {
+            let object = store.read(&name(key)).wait().unwrap().expect("it was synced");
+            assert_eq!(&*object, value(key, 5_000));
+        }
+    });
+}

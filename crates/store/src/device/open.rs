@@ -38,8 +38,10 @@ pub enum EngineChoice {
     Threads,
 }
 
-/// How long to wait for a lock whose holder is dead or unknown, and how long between two looks.
-const GRACE: Duration = Duration::from_secs(1);
+/// How long to wait for a lock whose holder is dead (on a busy machine the kernel takes its time to
+/// clear up) or unknown, and how long between two looks.
+const GRACE_DEAD: Duration = Duration::from_secs(15);
+const GRACE_UNKNOWN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What to open, and how.
@@ -306,7 +308,7 @@ fn acquire(options: &OpenOptions, warnings: &mut Warnings) -> Result<Target, Dev
             Ok(Some(target)) => return Ok(target),
             // It appeared or vanished meanwhile: look again.
             Ok(None) => tries += 1,
-            Err(e) if begin.elapsed() < GRACE && may_pass(&e) => thread::sleep(PAUSE),
+            Err(e) if grace(&e).is_some_and(|most| begin.elapsed() < most) => thread::sleep(PAUSE),
             Err(e) => return Err(e),
         }
     }
@@ -314,13 +316,17 @@ fn acquire(options: &OpenOptions, warnings: &mut Warnings) -> Result<Target, Dev
     Err(DeviceOpenError::Io { path: path.to_path_buf(), doing: "open it", source })
 }
 
-/// True if a file may be in use only because the kernel is still clearing up after its last user:
+/// How long a file may be in use only because the kernel is still clearing up after its last user:
 /// that is so for some milliseconds after the death of a process with an io_uring.
-fn may_pass(e: &DeviceOpenError) -> bool {
+fn grace(e: &DeviceOpenError) -> Option<Duration> {
     match e {
-        DeviceOpenError::Locked { pid, .. } => pid.is_none_or(|pid| !sys::is_alive(pid)),
-        DeviceOpenError::InUse { .. } => true,
-        _ => false,
+        DeviceOpenError::Locked { pid: Some(pid), .. } => {
+            (!sys::is_alive(*pid)).then_some(GRACE_DEAD)
+        }
+        DeviceOpenError::Locked { pid: None, .. } | DeviceOpenError::InUse { .. } => {
+            Some(GRACE_UNKNOWN)
+        }
+        _ => None,
     }
 }
 

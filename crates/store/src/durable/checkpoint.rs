@@ -85,7 +85,9 @@ impl Engine {
         let layout = superblock.layout();
         let slot = layout.checkpoint_slot((generation % 2) as usize);
         let epoch = self.journal.checkpoint_begins();
-        let seq_next = self.next_seq.load(std::sync::atomic::Ordering::Acquire);
+        let seq_next = self.next_seq.load(std::sync::atomic::Ordering::SeqCst);
+        // Whoever has an older number is in the nursery after this.
+        self.gate.wait_empty();
         let ring_seq = self.oldest_open_seq(clean);
         // A new version that still waits in memory has an older one in the index. Its delete record
         // may be forgotten once this checkpoint is complete, so it must be on disk before the copy.

@@ -7,14 +7,15 @@
 //! while the device syncs).
 
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::Durability;
 use crate::device::JournalArea;
 use crate::format::{JournalOp, JournalRecord, StoreNonce};
 use crate::memory::pool::lock;
+use crate::signal::Signal;
 
 /// Longest wait for a checkpoint to free the other half.
 const TURN_WAIT: Duration = Duration::from_secs(10);
@@ -33,9 +34,11 @@ pub(crate) struct Journal {
     nonce: StoreNonce,
     durability: Durability,
     state: Mutex<State>,
-    covered: Condvar,
+    covered: Signal,
     /// The current half took over recently: a checkpoint is wanted.
     wants_checkpoint: AtomicBool,
+    /// Little room is left and the other half is not covered by a checkpoint yet.
+    tight: AtomicBool,
 }
 
 /// What a crashed store's journal says.
@@ -75,8 +78,9 @@ impl Journal {
             nonce,
             durability,
             state: Mutex::new(state),
-            covered: Condvar::new(),
+            covered: Signal::default(),
             wants_checkpoint: AtomicBool::new(contents.epoch > 1),
+            tight: AtomicBool::new(false),
         }
     }
 
@@ -97,11 +101,28 @@ impl Journal {
         }
         area.write(self.half_start(state.epoch) + state.offset, &bytes)?;
         state.offset += bytes.len() as u64;
+        self.note_room(&state);
         drop(state);
         if self.durability == Durability::Synced {
             area.sync()?;
         }
         Ok(())
+    }
+
+    /// False while an append might have to wait for a checkpoint. For those who must not, since a
+    /// checkpoint waits for them.
+    pub(crate) fn has_room(&self) -> bool {
+        let room = !self.tight.load(Ordering::Relaxed);
+        if !room {
+            self.wants_checkpoint.store(true, Ordering::Relaxed);
+        }
+        room
+    }
+
+    fn note_room(&self, state: &State) {
+        let may_turn = state.epoch <= 1 || state.covered_epoch + 1 >= state.epoch;
+        let tight = !may_turn && state.offset > self.half_bytes / 4 * 3;
+        self.tight.store(tight, Ordering::Relaxed);
     }
 
     fn half_start(&self, epoch: u32) -> u64 {
@@ -115,18 +136,14 @@ impl Journal {
         area: &dyn JournalArea,
         seq: u64,
     ) -> io::Result<std::sync::MutexGuard<'a, State>> {
-        let mut waited = Duration::ZERO;
+        let begun = Instant::now();
         let full = |state: &State| state.offset > self.half_bytes / 2;
         while full(&state) && state.epoch > 1 && state.covered_epoch + 1 < state.epoch {
-            if waited >= TURN_WAIT {
+            if begun.elapsed() >= TURN_WAIT {
                 return Err(io::Error::other("journal full: no checkpoint could be written"));
             }
             self.wants_checkpoint.store(true, Ordering::Relaxed);
-            let nap = Duration::from_millis(20);
-            let (guard, _) =
-                self.covered.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
-            state = guard;
-            waited += nap;
+            state = self.covered.wait_for(state, Duration::from_millis(20)).0;
         }
         if full(&state) || state.epoch == 0 {
             state.epoch += 1;
@@ -160,6 +177,7 @@ impl Journal {
         let mut state = lock(&self.state);
         state.covered_epoch = state.covered_epoch.max(epoch.saturating_sub(1));
         state.covered_generation = state.covered_generation.max(generation);
+        self.note_room(&state);
         drop(state);
         self.covered.notify_all();
     }

@@ -344,16 +344,19 @@ impl Cache {
     /// Puts a record into the open log whose room it fills best.
     fn place(&self, queue: Queue, size: usize, hash: u64, record: &[u8]) -> Option<(Run, usize)> {
         let frame_bytes = self.pool.frame_bytes();
-        let mut logs = lock(&self.logs[queue as usize]);
-        let fitting = logs.iter_mut().filter(|log| frame_bytes - log.used >= size);
-        let log = fitting.max_by_key(|log| log.used)?;
-        let offset = log.used;
-        // SAFETY: `offset .. offset + size` lies beyond everything placed so far, and the logs' lock is
-        // held, so the range is ours until it is published.
-        unsafe { log.run.bytes_mut(offset, record.len()) }.copy_from_slice(record);
-        log.used += size;
-        log.hashes.push(hash);
-        Some((log.run.clone(), offset))
+        let (run, offset) = {
+            let mut logs = lock(&self.logs[queue as usize]);
+            let fitting = logs.iter_mut().filter(|log| frame_bytes - log.used >= size);
+            let log = fitting.max_by_key(|log| log.used)?;
+            let offset = log.used;
+            log.used += size;
+            log.hashes.push(hash);
+            (log.run.clone(), offset)
+        };
+        // SAFETY: `offset .. offset + size` was set aside above for this call only, and nobody reads it
+        // before the caller publishes it.
+        unsafe { run.bytes_mut(offset, record.len()) }.copy_from_slice(record);
+        Some((run, offset))
     }
 
     /// Publishes an entry; takes it back if its run was evicted in the meantime.

@@ -6,16 +6,20 @@
 //! it. Threads: any; the free list is behind a mutex, reference counts are atomic.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use crate::signal::Signal;
 
 /// Locks a mutex; a holder that panicked left data that is valid by construction.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// State of one frame. The first frame of a run carries the run's count and length.
+/// State of one frame. The first frame of a run carries the run's count and length. On a cache line
+/// of its own: readers on several cores count references to different runs all the time.
+#[repr(align(64))]
 struct FrameHeader {
     refs: AtomicU32,
     run_frames: AtomicU32,
@@ -29,6 +33,9 @@ struct FreeState {
     /// Frames that have been handed out before and so occupy memory.
     touched: Vec<bool>,
     touched_count: usize,
+    /// Free frames that occupy memory, the latest last: handed out first, so that memory is touched
+    /// no wider than needed. May name frames that have been taken since; `free` decides.
+    warm: Vec<u32>,
     /// Where the next search starts.
     next: usize,
     /// Frames that may be in use at once; lowered as tables grow.
@@ -40,8 +47,7 @@ pub(crate) struct Pool {
     frame_bytes: usize,
     headers: Box<[FrameHeader]>,
     state: Mutex<FreeState>,
-    freed: Condvar,
-    waiting: AtomicUsize,
+    freed: Signal,
 }
 
 // SAFETY: the mapping is plain memory; access to it goes through `Run`, whose users keep the
@@ -63,6 +69,7 @@ impl Pool {
             free_count: frames,
             touched: vec![false; frames],
             touched_count: 0,
+            warm: Vec::new(),
             next: 0,
             limit: frames,
         };
@@ -71,8 +78,7 @@ impl Pool {
             frame_bytes,
             headers,
             state: Mutex::new(state),
-            freed: Condvar::new(),
-            waiting: AtomicUsize::new(0),
+            freed: Signal::default(),
         }))
     }
 
@@ -128,7 +134,15 @@ impl Pool {
         if frames == 0 || used + frames > state.limit {
             return None;
         }
-        let first = find_run(&state, frames)?;
+        let warm = if frames == 1 { state.pop_warm() } else { None };
+        let first = match warm {
+            Some(first) => first,
+            None => {
+                let first = find_run(&state, frames)?;
+                state.next = first + frames;
+                first
+            }
+        };
         for index in first..first + frames {
             state.free[index] = false;
             if !state.touched[index] {
@@ -137,7 +151,6 @@ impl Pool {
             }
         }
         state.free_count -= frames;
-        state.next = first + frames;
         if state.touched_count > state.limit {
             self.trim(&mut state);
         }
@@ -189,25 +202,25 @@ impl Pool {
         let mut state = lock(&self.state);
         for index in first..first + frames {
             state.free[index] = true;
+            state.warm.push(index as u32);
         }
         state.free_count += frames;
+        if state.warm.len() > 2 * state.free.len() {
+            state.rebuild_warm();
+        }
         if state.touched_count > state.limit {
             self.trim(&mut state);
         }
         drop(state);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.freed.notify_all();
-        }
+        self.freed.notify_all();
     }
 
     /// Waits until some run is released, at most `timeout`.
     pub(crate) fn wait_freed(&self, timeout: Duration) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
         let state = lock(&self.state);
-        // Guards are dropped without this lock, so a wake-up can be missed: wake now and then.
+        // The caller looked before the lock was taken, so a wake-up can be missed: wake now and then.
         let nap = timeout.min(Duration::from_millis(5));
-        drop(self.freed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner));
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(self.freed.wait_for(state, nap));
     }
 }
 
@@ -217,6 +230,25 @@ impl Drop for Pool {
         // SAFETY: the mapping was made by `map_anonymous` with this length, and no run is left,
         // since each holds a strong count of the pool.
         unsafe { libc::munmap(self.base.as_ptr().cast(), bytes) };
+    }
+}
+
+impl FreeState {
+    /// A free frame that occupies memory already.
+    fn pop_warm(&mut self) -> Option<usize> {
+        while let Some(index) = self.warm.pop() {
+            let index = index as usize;
+            if self.free[index] && self.touched[index] {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Drops stale and double names.
+    fn rebuild_warm(&mut self) {
+        let is_warm = |i: &usize| self.free[*i] && self.touched[*i];
+        self.warm = (0..self.free.len()).filter(is_warm).map(|i| i as u32).collect();
     }
 }
 

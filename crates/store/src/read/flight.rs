@@ -3,15 +3,16 @@
 //! The first caller of a place leads; the others wait until it is done and look again. Threads: any.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::memory::pool::lock;
+use crate::signal::Signal;
 
 #[derive(Default)]
 pub(crate) struct Flight {
     done: Mutex<bool>,
-    landed: Condvar,
+    landed: Signal,
 }
 
 const SHARDS: usize = 16;
@@ -70,10 +71,9 @@ impl Flight {
     pub(crate) fn wait(&self) {
         let mut done = lock(&self.done);
         while !*done {
-            let (guard, timeout) =
-                self.landed.wait_timeout(done, WAIT_MAX).unwrap_or_else(PoisonError::into_inner);
+            let (guard, notified) = self.landed.wait_for(done, WAIT_MAX);
             done = guard;
-            if timeout.timed_out() {
+            if !notified {
                 return;
             }
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::nursery::{Staged, StagedExtent};
 use crate::config::{Admission, WhenMemoryFull};
@@ -117,7 +117,8 @@ impl Engine {
             new.value.len() as u64,
         );
         let stored = plain.map_err(|e| too_large(self, new, &e.to_string()))?.stored_bytes();
-        if !new.internal && self.nursery.is_full(stored) {
+        let full = !new.internal && self.nursery.is_full(stored);
+        if full || (!new.kept && !self.journal.has_room()) {
             return Err(NotNow::MustWait);
         }
         if stored <= self.page_record_max() {
@@ -140,8 +141,7 @@ impl Engine {
         self: &Arc<Engine>,
         new: &NewObject<'_>,
     ) -> Result<(), CreateError> {
-        let mut waited = Duration::ZERO;
-        let nap = Duration::from_millis(5);
+        let mut begun = None;
         loop {
             // If nothing was waiting to be written before the attempt, only readers are in the way.
             let idle = self.nursery.bytes() == 0;
@@ -149,16 +149,16 @@ impl Engine {
                 Ok(()) => return Ok(()),
                 Err(NotNow::Failed(error)) => return Err(error),
                 Err(NotNow::MustWait) => {
-                    if waited.is_zero() {
+                    let begun = *begun.get_or_insert_with(|| {
                         add(&self.counters.create_waits, 1);
-                    }
+                        Instant::now()
+                    });
                     let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
-                    if (refuses && idle) || waited >= self.config.memory_wait {
+                    if (refuses && idle) || begun.elapsed() >= self.config.memory_wait {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }
-                    self.nursery.wait_progress(nap);
-                    waited += nap;
+                    self.nursery.wait_progress(Duration::from_millis(5));
                 }
             }
         }
@@ -209,6 +209,7 @@ impl Engine {
             let fresh = self.cache.take(1, Hint::Loved).ok_or(NotNow::MustWait)?;
             self.nursery.refill(fresh);
         };
+        let _inside = self.gate.enter(hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, false);
         // SAFETY: the range was reserved for this create and is published below.
@@ -228,26 +229,31 @@ impl Engine {
             seq,
             reinserted: new.kept,
             freq: new.freq,
+            round: 0,
         };
         self.nursery.push(new.group, staged, self.due(new.group));
         Ok(())
     }
 
     fn create_extent(self: &Arc<Engine>, new: &NewObject<'_>, hash: u64) -> Result<(), NotNow> {
-        let seq = self.new_seq();
         // Parts of objects are read by chunks; manifests and patches are always read whole.
         let chunked = new.kind == RecordKind::Object;
-        let fields = fields_of(self, new, hash, seq, chunked);
-        let header = fields
-            .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
-            .map_err(|e| too_large(self, new, &e.to_string()))?;
-        let stored = header.stored_bytes();
+        let head = |fields: &RecordFields| {
+            fields
+                .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
+                .map_err(|e| too_large(self, new, &e.to_string()))
+        };
+        let stored = head(&fields_of(self, new, hash, 0, chunked))?.stored_bytes();
         if stored > self.extent_max() {
             // Larger objects go through a writer, which cuts them into parts.
             return Err(too_large(self, new, "more than one extent").into());
         }
         let hint = self.groups.hint(new.group);
         let run = self.cache.take(self.frames_for(stored), hint).ok_or(NotNow::MustWait)?;
+        let _inside = self.gate.enter(hash);
+        let seq = self.new_seq();
+        let fields = fields_of(self, new, hash, seq, chunked);
+        let header = head(&fields)?;
         encode_extent(&run, &fields, new, &header)
             .map_err(|reason| too_large(self, new, &reason))?;
         self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept);
@@ -259,6 +265,7 @@ impl Engine {
             seq,
             reinserted: new.kept,
             freq: new.freq,
+            round: 0,
         };
         self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group });
         Ok(())

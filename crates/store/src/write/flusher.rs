@@ -4,15 +4,15 @@
 //! move from nursery to page frame under the shard lock, so that a remove or replace in between is
 //! seen. Threads: one flusher builds and submits; completions run on I/O threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::nursery::{Staged, StagedExtent, Work};
-use super::packer::fill_page;
-use super::segment::{Holds, OpenSegment, open_segment, seal};
+use super::nursery::{Finished, Staged, StagedExtent, Work};
+use super::packer::{LOOK_AHEAD, fill_page};
+use super::segment::{Holds, OpenSegment, close_segment, open_segment};
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{
@@ -26,8 +26,12 @@ use crate::stats::add;
 
 /// Pages that go to disk in one write.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
-/// Writes at the device at once.
-const WRITES_IN_FLIGHT_MAX: usize = 4;
+/// Writes at the device at once: as many as this part of the memory holds, within limits.
+const WRITES_MEMORY_SHARE: u64 = 16;
+const WRITES_MIN: u64 = 2;
+const WRITES_MAX: u64 = 16;
+/// How long a page waits for a frame while readers hold them all; then it goes through the spare.
+const FRAME_WAIT: Duration = Duration::from_millis(100);
 /// Longest sleep without work: timers are looked at this often.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -47,16 +51,24 @@ struct BuiltPage {
     moves: Vec<Move>,
     /// Keeps the staged bytes alive until the entries have moved.
     staged: Vec<Staged>,
+    /// The frame is needed again: the objects leave memory once they are on disk.
+    passing: bool,
 }
 
-#[derive(Default)]
 pub(crate) struct Flusher {
     pages: Option<OpenSegment>,
     extents: Option<OpenSegment>,
     batch: Vec<BuiltPage>,
+    /// A frame set aside, so that what waits gets to disk even if readers hold all others.
+    spare: Option<Run>,
 }
 
 impl Flusher {
+    pub(crate) fn new(engine: &Engine) -> Flusher {
+        let spare = engine.cache.pool.try_take(1);
+        Flusher { pages: None, extents: None, batch: Vec::new(), spare }
+    }
+
     /// The flusher thread: runs until the nursery is stopped and empty, then seals.
     pub(crate) fn run(mut self, engine: &Arc<Engine>) {
         engine.recovery.wait_ring_known();
@@ -72,10 +84,10 @@ impl Flusher {
                 Work::Stop => break,
             }
         }
-        engine.wait_writes(0);
         for open in [self.pages.take(), self.extents.take()].into_iter().flatten() {
-            seal(engine, &open);
+            close_segment(engine, open);
         }
+        engine.wait_writes(0);
     }
 
     fn build(&mut self, engine: &Arc<Engine>, groups: Vec<(u64, Vec<Staged>)>, partial: bool) {
@@ -83,17 +95,18 @@ impl Flusher {
         // Enough is left of a group that its next page has a choice too, unless all must go.
         let keep = if partial { capacity } else { capacity + capacity / 4 };
         let mut small: Vec<(u64, Vec<Staged>)> = Vec::new();
-        for (group, mut objects) in groups {
+        for (group, objects) in groups {
             let mut bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
+            let mut objects = VecDeque::from(objects);
             while bytes > keep {
                 let page = cut_page(&mut objects, capacity as u32);
                 bytes -= page.iter().map(|s| u64::from(s.stored_bytes)).sum::<u64>();
                 self.add_page(engine, page);
             }
             if partial {
-                small.push((group, objects));
+                small.push((group, objects.into()));
             } else {
-                engine.nursery.put_back(group, objects);
+                engine.nursery.put_back(group, objects.into());
             }
         }
         self.build_mixed(engine, small, capacity as u32);
@@ -124,12 +137,27 @@ impl Flusher {
     }
 
     fn add_page(&mut self, engine: &Arc<Engine>, objects: Vec<Staged>) {
-        let run = engine.take_for_flush();
+        let Some(run) = engine.take_for_flush(self.spare.is_some()) else {
+            return self.pass_page(engine, objects);
+        };
         if let Some(page) = build_page(engine, run, objects) {
             self.batch.push(page);
         }
         if self.batch.len() as u64 * engine.space.page_bytes >= WRITE_BYTES_MAX {
             self.write_batch(engine);
+        }
+    }
+
+    /// Writes one page through the spare frame and waits for it.
+    fn pass_page(&mut self, engine: &Arc<Engine>, objects: Vec<Staged>) {
+        self.write_batch(engine);
+        let run = self.spare.clone().expect("without a spare a frame is waited for");
+        add(&engine.counters.pages_through_spare, 1);
+        if let Some(mut page) = build_page(engine, run, objects) {
+            page.passing = true;
+            self.batch.push(page);
+            self.write_batch(engine);
+            engine.wait_writes(0);
         }
     }
 
@@ -175,9 +203,14 @@ impl Flusher {
 }
 
 /// Cuts one page's worth off the front.
-fn cut_page(objects: &mut Vec<Staged>, capacity: u32) -> Vec<Staged> {
-    let window = objects.len().min(8192);
-    let sizes: Vec<u32> = objects[..window].iter().map(|s| s.stored_bytes).collect();
+fn cut_page(objects: &mut VecDeque<Staged>, capacity: u32) -> Vec<Staged> {
+    let mut sum = 0;
+    let fits = |s: &&Staged| {
+        sum += u64::from(s.stored_bytes);
+        sum <= u64::from(capacity)
+    };
+    let window = objects.iter().take_while(fits).count() + LOOK_AHEAD;
+    let sizes: Vec<u32> = objects.iter().take(window).map(|s| s.stored_bytes).collect();
     let chosen = fill_page(&sizes, capacity);
     let last = chosen.iter().max().copied().unwrap_or(0);
     let mut take = vec![false; last + 1];
@@ -189,7 +222,9 @@ fn cut_page(objects: &mut Vec<Staged>, capacity: u32) -> Vec<Staged> {
     for (index, object) in objects.drain(..=last).enumerate() {
         if take[index] { page.push(object) } else { rest.push(object) }
     }
-    objects.splice(0..0, rest);
+    for object in rest.into_iter().rev() {
+        objects.push_front(object);
+    }
     page
 }
 
@@ -203,9 +238,7 @@ fn ensure_open<'a>(
     let full =
         slot.as_ref().is_some_and(|open| open.room(engine.space.segment_bytes, entries) < bytes);
     if full && let Some(open) = slot.take() {
-        // Footer last: a segment with a footer has all its pages.
-        engine.wait_writes(0);
-        seal(engine, &open);
+        close_segment(engine, open);
     }
     if slot.is_none() {
         *slot = Some(open_segment(engine, holds)?);
@@ -222,7 +255,7 @@ fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Option<BuiltPa
     let mut offset = PAGE_HEADER_BYTES;
     let mut moves = Vec::with_capacity(objects.len());
     let mut staged = Vec::with_capacity(objects.len());
-    let (mut dead, mut dead_bytes) = (0, 0);
+    let mut dead = Finished::default();
     for object in objects {
         let wanted = engine
             .cache
@@ -233,8 +266,7 @@ fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Option<BuiltPa
             .filter(|e| e.is_at(object.run.first(), object.offset))
             .map(|e| e.group);
         let Some(group) = wanted else {
-            dead += 1;
-            dead_bytes += u64::from(object.stored_bytes);
+            dead.add(&object);
             continue;
         };
         let len = object.stored_bytes as usize;
@@ -253,14 +285,21 @@ fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Option<BuiltPa
         offset += len;
         staged.push(object);
     }
-    add(&engine.counters.drops_superseded, dead);
-    engine.nursery.finished(dead, dead_bytes, 0);
+    if dead.objects() > 0 {
+        add(&engine.counters.drops_superseded, dead.objects());
+        engine.nursery.finished(&dead, 0);
+    }
     if moves.is_empty() {
         return None;
     }
     // SAFETY: as above; the tail of the page must not carry bytes of the frame's former life.
     unsafe { run.bytes_mut(offset, run.len_bytes() - offset) }.fill(0);
-    Some(BuiltPage { run, moves, staged })
+    Some(BuiltPage { run, moves, staged, passing: false })
+}
+
+fn writes_max(engine: &Engine) -> usize {
+    let share = engine.config.memory.bytes() / WRITES_MEMORY_SHARE / WRITE_BYTES_MAX;
+    share.clamp(WRITES_MIN, WRITES_MAX) as usize
 }
 
 fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPage>) {
@@ -274,19 +313,26 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
     let bytes = pages.len() as u64 * page_bytes;
     add(&engine.counters.written_bytes, bytes);
     add(&engine.counters.pages_written, pages.len() as u64);
-    engine.wait_writes(WRITES_IN_FLIGHT_MAX - 1);
+    engine.wait_writes(writes_max(engine) - 1);
     engine.writes_begin();
+    open.writes.begin();
+    let writes = Arc::clone(&open.writes);
     let runs: Vec<Run> = pages.iter().map(|p| p.run.clone()).collect();
     let pieces: Vec<(&Run, usize)> = runs.iter().map(|run| (run, page_bytes as usize)).collect();
     let this = Arc::clone(engine);
     engine.space.submit(IoOp::Write, id, start, &pieces, move |outcome| {
+        let mut written = Finished::default();
         for (index, page) in pages.into_iter().enumerate() {
             let at = start + index as u64 * page_bytes;
-            match &outcome {
-                Ok(()) => publish_page(&this, id, seq, at, page),
-                Err(_) => drop_page(&this, page),
+            if outcome.is_err() {
+                drop_page(&this, page);
+                continue;
             }
+            page.staged.iter().for_each(|staged| written.add(staged));
+            publish_page(&this, id, seq, at, page);
         }
+        this.nursery.finished(&written, 0);
+        writes.end(&this);
         this.writes_end();
     });
 }
@@ -326,7 +372,6 @@ fn record_kind(engine: &Engine, run: &Run, offset: u32) -> Option<RecordKind> {
 }
 
 fn publish_page(engine: &Arc<Engine>, segment: SegmentId, seq: u64, at: u64, page: BuiltPage) {
-    let bytes: u64 = page.staged.iter().map(|s| u64::from(s.stored_bytes)).sum();
     let mut hashes = Vec::with_capacity(page.moves.len());
     let mut noted: BTreeMap<u64, ()> = BTreeMap::new();
     for m in &page.moves {
@@ -341,9 +386,9 @@ fn publish_page(engine: &Arc<Engine>, segment: SegmentId, seq: u64, at: u64, pag
         engine.index_insert_with(m.hash, location, class, m.freq);
         entry.body = entry.body - entry.offset + m.offset;
         entry.offset = m.offset;
-        entry.run = page.run.clone();
         entry.location = Some(location);
-        if entry.is_object {
+        if entry.is_object && !page.passing {
+            entry.run = page.run.clone();
             hashes.push(m.hash);
         } else {
             // A manifest or patch is of no use in memory: what it stands for will be.
@@ -358,20 +403,20 @@ fn publish_page(engine: &Arc<Engine>, segment: SegmentId, seq: u64, at: u64, pag
     }
     engine.page_groups.set(segment, at / engine.space.page_bytes, page.moves[0].group);
     let hint = engine.groups.hint(page.moves[0].group);
-    let count = page.staged.len() as u64;
     drop(page.staged);
+    if page.passing {
+        return;
+    }
     engine.cache.track(page.run, engine.cache.arrive(hint, false), hashes);
-    engine.nursery.finished(count, bytes, 0);
 }
 
 fn drop_page(engine: &Engine, page: BuiltPage) {
     for m in &page.moves {
         drop_object(engine, m.hash, m.from_first, m.from_offset);
     }
-    let count = page.staged.len() as u64;
-    let bytes: u64 = page.staged.iter().map(|s| u64::from(s.stored_bytes)).sum();
-    add(&engine.counters.drops_write_error, count);
-    engine.nursery.finished(count, bytes, count);
+    let dropped = Finished::of(&page.staged);
+    add(&engine.counters.drops_write_error, dropped.objects());
+    engine.nursery.finished(&dropped, dropped.objects());
 }
 
 /// Forgets an object that could not be written, and with it what it was to replace: the older
@@ -405,8 +450,10 @@ fn submit_extent(engine: &Arc<Engine>, open: &mut OpenSegment, extent: StagedExt
         add(&engine.counters.written_object_bytes, u64::from(staged.stored_bytes));
     }
     let id = open.id;
-    engine.wait_writes(WRITES_IN_FLIGHT_MAX - 1);
+    engine.wait_writes(writes_max(engine) - 1);
     engine.writes_begin();
+    open.writes.begin();
+    let writes = Arc::clone(&open.writes);
     let run = staged.run.clone();
     let this = Arc::clone(engine);
     engine.space.submit(IoOp::Write, id, at, &[(&run, bytes as usize)], move |outcome| {
@@ -414,6 +461,7 @@ fn submit_extent(engine: &Arc<Engine>, open: &mut OpenSegment, extent: StagedExt
             Ok(()) => publish_extent(&this, id, at, extent),
             Err(error) => drop_extent(&this, extent, &error.to_string()),
         }
+        writes.end(&this);
         this.writes_end();
     });
 }
@@ -422,6 +470,7 @@ fn publish_extent(engine: &Arc<Engine>, segment: SegmentId, at: u64, extent: Sta
     let StagedExtent { staged, part, group } = extent;
     let location = engine.space.location(segment, at);
     let bytes = u64::from(staged.stored_bytes);
+    let written = Finished::of([&staged]);
     if let Some(part) = part {
         // The writer may have been abandoned: then nobody is waiting, and the part is garbage.
         let _ = part.send(Ok((location, engine.ring.seq(segment))));
@@ -440,7 +489,7 @@ fn publish_extent(engine: &Arc<Engine>, segment: SegmentId, at: u64, extent: Sta
         let hint = engine.groups.hint(group);
         engine.cache.track(staged.run, engine.cache.arrive(hint, false), vec![staged.hash]);
     }
-    engine.nursery.finished(1, bytes, 0);
+    engine.nursery.finished(&written, 0);
 }
 
 fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
@@ -451,16 +500,19 @@ fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
         drop_object(engine, staged.hash, staged.run.first(), staged.offset);
     }
     add(&engine.counters.drops_write_error, 1);
-    engine.nursery.finished(1, u64::from(staged.stored_bytes), 1);
+    engine.nursery.finished(&Finished::of([&staged]), 1);
 }
 
 impl Engine {
-    /// A frame for a page being built. The flusher cannot refuse: it waits for readers, and stops
-    /// waiting only because its own progress is what frees the nursery.
-    fn take_for_flush(&self) -> Run {
+    /// A frame for a page being built. `None` after a while, if there is a spare to do it with.
+    fn take_for_flush(&self, has_spare: bool) -> Option<Run> {
+        let begun = Instant::now();
         loop {
             if let Some(run) = self.cache.take(1, Hint::Loved) {
-                return run;
+                return Some(run);
+            }
+            if has_spare && begun.elapsed() >= FRAME_WAIT {
+                return None;
             }
             self.cache.pool.wait_freed(Duration::from_millis(5));
         }
@@ -475,11 +527,15 @@ impl Engine {
         self.writes_done.notify_all();
     }
 
+    pub(crate) fn writes_in_flight(&self) -> usize {
+        *crate::memory::pool::lock(&self.writes_in_flight)
+    }
+
     /// Waits until at most `most` writes are in flight.
     pub(crate) fn wait_writes(&self, most: usize) {
         let mut count = crate::memory::pool::lock(&self.writes_in_flight);
         while *count > most {
-            count = self.writes_done.wait(count).unwrap_or_else(std::sync::PoisonError::into_inner);
+            count = self.writes_done.wait(count);
         }
     }
 

@@ -5,12 +5,14 @@
 //! that waits or is being written, and is what back-pressure is measured by. Threads: any create;
 //! one flusher takes.
 
-use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
 use crate::memory::pool::{Run, lock};
+use crate::signal::Signal;
 
 /// An object that waits.
 pub(crate) struct Staged {
@@ -24,6 +26,8 @@ pub(crate) struct Staged {
     pub(crate) reinserted: bool,
     /// Frequency that it starts with in the index.
     pub(crate) freq: u8,
+    /// Between which two drains it came; set by the nursery.
+    pub(crate) round: u64,
 }
 
 /// A record too large for a page: written from where it lies.
@@ -54,23 +58,30 @@ struct OpenRun {
 struct State {
     groups: HashMap<u64, Pending>,
     extents: Vec<StagedExtent>,
-    open: OpenRun,
     /// Bytes in `groups` and `extents`.
     waiting_bytes: u64,
-    /// Bytes waiting or being written.
-    bytes: u64,
     objects: u64,
-    /// Objects taken so far and finished so far, for `sync`.
+    /// Objects that the flusher has taken and not finished.
     in_flight: u64,
+    /// Unfinished objects of each round since `first_round`, the current one last.
+    rounds: VecDeque<u64>,
+    first_round: u64,
     stop: bool,
     drain: bool,
     dropped: u64,
 }
 
+/// Creates that wait are woken when this part of the limit is free.
+const WAKE_PART: u64 = 8;
+
 pub(crate) struct Nursery {
+    /// The run that creates are filling.
+    open: Mutex<OpenRun>,
     state: Mutex<State>,
-    work: Condvar,
-    done: Condvar,
+    /// Bytes waiting or being written; changed under the lock of `state`.
+    bytes: AtomicU64,
+    work: Signal,
+    done: Signal,
     /// Bytes beyond which creates wait.
     pub(crate) limit_bytes: u64,
     flush_at_bytes: u64,
@@ -91,9 +102,11 @@ pub(crate) enum Work {
 impl Nursery {
     pub(crate) fn new(limit_bytes: u64) -> Nursery {
         Nursery {
+            open: Mutex::default(),
             state: Mutex::default(),
-            work: Condvar::new(),
-            done: Condvar::new(),
+            bytes: AtomicU64::new(0),
+            work: Signal::default(),
+            done: Signal::default(),
             limit_bytes,
             flush_at_bytes: limit_bytes / 2,
         }
@@ -101,38 +114,36 @@ impl Nursery {
 
     /// True if a create of this size should wait for the flusher first.
     pub(crate) fn is_full(&self, stored_bytes: u64) -> bool {
-        let state = lock(&self.state);
-        state.bytes > 0 && state.bytes + stored_bytes > self.limit_bytes
+        let bytes = self.bytes();
+        bytes > 0 && bytes + stored_bytes > self.limit_bytes
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        lock(&self.state).bytes
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Reserves room in the open run. `None`: hand in a fresh run with `refill` and try again.
     pub(crate) fn reserve(&self, stored_bytes: usize) -> Option<(Run, usize)> {
         debug_assert!(stored_bytes.is_multiple_of(UNIT_BYTES as usize));
-        let mut state = lock(&self.state);
-        let run = state.open.run.clone()?;
-        if run.len_bytes() - state.open.used < stored_bytes {
+        let mut open = lock(&self.open);
+        let run = open.run.as_ref()?;
+        if run.len_bytes() - open.used < stored_bytes {
             return None;
         }
-        let offset = state.open.used;
-        state.open.used += stored_bytes;
-        Some((run, offset))
+        let place = (run.clone(), open.used);
+        open.used += stored_bytes;
+        Some(place)
     }
 
     pub(crate) fn refill(&self, run: Run) {
-        let mut state = lock(&self.state);
-        let old = std::mem::take(&mut state.open);
-        state.open = OpenRun { run: Some(run), used: 0 };
-        drop(state);
+        let old = std::mem::replace(&mut *lock(&self.open), OpenRun { run: Some(run), used: 0 });
         drop(old);
     }
 
     /// Queues an object whose entry has been published.
-    pub(crate) fn push(&self, group: u64, staged: Staged, due: Option<Duration>) {
+    pub(crate) fn push(&self, group: u64, mut staged: Staged, due: Option<Duration>) {
         let mut state = lock(&self.state);
+        staged.round = state.enter_round();
         let bytes = u64::from(staged.stored_bytes);
         let pending = state.groups.entry(group).or_default();
         pending.objects.push(staged);
@@ -142,7 +153,7 @@ impl Nursery {
             (a, b) => a.or(b),
         };
         state.waiting_bytes += bytes;
-        state.bytes += bytes;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
         let wake = state.waiting_bytes >= self.flush_at_bytes;
         drop(state);
@@ -151,24 +162,34 @@ impl Nursery {
         }
     }
 
-    pub(crate) fn push_extent(&self, extent: StagedExtent) {
+    pub(crate) fn push_extent(&self, mut extent: StagedExtent) {
         let mut state = lock(&self.state);
-        state.waiting_bytes += u64::from(extent.staged.stored_bytes);
-        state.bytes += u64::from(extent.staged.stored_bytes);
+        extent.staged.round = state.enter_round();
+        let bytes = u64::from(extent.staged.stored_bytes);
+        state.waiting_bytes += bytes;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
         state.extents.push(extent);
         drop(state);
         self.work.notify_one();
     }
 
-    /// The flusher reports objects written (or dropped) that it had taken.
-    pub(crate) fn finished(&self, objects: u64, bytes: u64, dropped: u64) {
+    /// The flusher reports objects that it had taken: written, dropped or dead.
+    pub(crate) fn finished(&self, done: &Finished, dropped: u64) {
         let mut state = lock(&self.state);
-        state.in_flight -= objects;
-        state.bytes -= bytes;
+        state.in_flight -= done.objects;
+        for (round, count) in &done.rounds {
+            state.leave_round(*round, *count);
+        }
+        let bytes = done.bytes;
+        let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
         state.dropped += dropped;
+        let idle = state.in_flight == 0;
         drop(state);
-        self.done.notify_all();
+        // Creates that wait for room are woken for a good many objects, not for each.
+        if idle || left <= self.limit_bytes - self.limit_bytes / WAKE_PART {
+            self.done.notify_all();
+        }
     }
 
     /// Puts back what did not fill a page.
@@ -191,13 +212,9 @@ impl Nursery {
     /// Waits for work, at most `nap`, and takes it.
     pub(crate) fn take(&self, page_bytes: u64, now: impl Fn() -> Duration, nap: Duration) -> Work {
         let mut state = lock(&self.state);
-        if !state.drain && state.extents.is_empty() && state.waiting_bytes < self.flush_at_bytes {
-            if state.stop {
-                return Work::Stop;
-            }
-            let (guard, _) =
-                self.work.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
-            state = guard;
+        let urgent = state.drain || state.stop || !state.extents.is_empty();
+        if !urgent && state.waiting_bytes < self.flush_at_bytes {
+            state = self.work.wait_for(state, nap).0;
         }
         if !state.extents.is_empty() {
             let extents = std::mem::take(&mut state.extents);
@@ -218,6 +235,7 @@ impl Nursery {
         }
         let target = if state.drain || state.stop { u64::MAX } else { self.flush_at_bytes / 2 };
         let groups = if state.drain || state.stop || over {
+            state.drain = false;
             take_largest(&mut state, target)
         } else {
             take_due(&mut state, now())
@@ -225,16 +243,21 @@ impl Nursery {
         if groups.is_empty() { Work::Idle } else { Work::Pages { groups, partial: true } }
     }
 
-    /// Asks for everything to be written and waits until it is.
+    /// Asks for everything that is here to be written and waits until it is. What comes meanwhile
+    /// is not waited for, so that a drain ends however fast others create.
     pub(crate) fn drain(&self) {
         let mut state = lock(&self.state);
-        while state.objects > 0 || state.in_flight > 0 {
-            state.drain = true;
-            self.work.notify_one();
-            let nap = Duration::from_millis(50);
-            let (guard, _) =
-                self.done.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
-            state = guard;
+        let last = state.end_round();
+        let mut ask = true;
+        while state.has_unfinished(last) {
+            if ask {
+                state.drain = true;
+                self.work.notify_one();
+            }
+            let notified;
+            (state, notified) = self.done.wait_for(state, Duration::from_millis(50));
+            // Something may have been put back since.
+            ask = !notified;
         }
     }
 
@@ -247,7 +270,7 @@ impl Nursery {
     pub(crate) fn wait_progress(&self, nap: Duration) {
         let state = lock(&self.state);
         self.work.notify_one();
-        drop(self.done.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner));
+        drop(self.done.wait_for(state, nap));
     }
 
     pub(crate) fn stop(&self) {
@@ -265,12 +288,77 @@ impl Nursery {
 
     /// Lets go of the run that is being filled, if nothing waits in it.
     pub(crate) fn release_open(&self) {
-        let mut state = lock(&self.state);
+        let state = lock(&self.state);
         if state.objects == 0 && state.in_flight == 0 {
-            let old = std::mem::take(&mut state.open);
+            let old = std::mem::take(&mut *lock(&self.open));
             drop(state);
             drop(old);
         }
+    }
+}
+
+/// Objects that the flusher is done with.
+#[derive(Default)]
+pub(crate) struct Finished {
+    objects: u64,
+    bytes: u64,
+    /// Mostly one or two rounds.
+    rounds: Vec<(u64, u64)>,
+}
+
+impl Finished {
+    pub(crate) fn add(&mut self, staged: &Staged) {
+        self.objects += 1;
+        self.bytes += u64::from(staged.stored_bytes);
+        match self.rounds.iter_mut().find(|(round, _)| *round == staged.round) {
+            Some((_, count)) => *count += 1,
+            None => self.rounds.push((staged.round, 1)),
+        }
+    }
+
+    pub(crate) fn of<'a>(all: impl IntoIterator<Item = &'a Staged>) -> Finished {
+        let mut done = Finished::default();
+        all.into_iter().for_each(|staged| done.add(staged));
+        done
+    }
+
+    pub(crate) fn objects(&self) -> u64 {
+        self.objects
+    }
+}
+
+impl State {
+    fn enter_round(&mut self) -> u64 {
+        if self.rounds.is_empty() {
+            self.rounds.push_back(0);
+        }
+        let last = self.rounds.len() - 1;
+        self.rounds[last] += 1;
+        self.first_round + last as u64
+    }
+
+    fn leave_round(&mut self, round: u64, count: u64) {
+        self.rounds[(round - self.first_round) as usize] -= count;
+        while self.rounds.len() > 1 && self.rounds[0] == 0 {
+            self.rounds.pop_front();
+            self.first_round += 1;
+        }
+    }
+
+    /// Begins a new round; returns the one before.
+    fn end_round(&mut self) -> u64 {
+        if self.rounds.is_empty() {
+            self.rounds.push_back(0);
+        }
+        let last = self.first_round + self.rounds.len() as u64 - 1;
+        self.rounds.push_back(0);
+        self.leave_round(last, 0);
+        last
+    }
+
+    fn has_unfinished(&self, last: u64) -> bool {
+        let count = (last + 1).saturating_sub(self.first_round) as usize;
+        self.rounds.iter().take(count).any(|unfinished| *unfinished > 0)
     }
 }
 

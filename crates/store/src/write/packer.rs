@@ -5,7 +5,7 @@
 //! is done with whole small groups, so that each stays on as few pages as can be.
 
 /// Objects looked at beyond the first that does not fit.
-const LOOK_AHEAD: usize = 96;
+pub(super) const LOOK_AHEAD: usize = 96;
 /// A gap smaller than this is not worth a search: no record is smaller.
 const GAP_MIN: u32 = 128;
 

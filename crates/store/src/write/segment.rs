@@ -1,16 +1,18 @@
 //! The open segments: one takes pages, one takes extents. Where the next batch goes, and sealing.
 //!
 //! Invariants: within a segment offsets only grow; a segment always has room left for the summary of
-//! what it holds; a footer is written only after the segment is full. Threads: the flusher only.
+//! what it holds; a footer is written only after everything else in its segment, while the flusher
+//! goes on with the next one. Threads: the flusher; footers are begun and noted by I/O threads too.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::engine::Engine;
 use crate::format::{
     BLOCK_BYTES, FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, PageHeader, SUMMARY_ENTRY_BYTES,
     SegmentFooter, SummaryEntry, encode_summary,
 };
+use crate::memory::pool::lock;
 use crate::space::{AlignedBuf, SegmentId};
 use crate::stats::add;
 
@@ -20,6 +22,48 @@ pub(crate) struct OpenSegment {
     pub(crate) cursor: u64,
     pub(crate) entries: Vec<SummaryEntry>,
     object_bytes: u64,
+    pub(crate) writes: Arc<SegmentWrites>,
+}
+
+/// The writes of one segment that are under way, and who seals it after the last.
+#[derive(Default)]
+pub(crate) struct SegmentWrites(Mutex<(usize, Option<OpenSegment>)>);
+
+impl SegmentWrites {
+    pub(crate) fn begin(&self) {
+        lock(&self.0).0 += 1;
+    }
+
+    /// Notes that one write is over; the last one of a full segment has it sealed.
+    pub(crate) fn end(&self, engine: &Arc<Engine>) {
+        let full = {
+            let mut state = lock(&self.0);
+            state.0 -= 1;
+            if state.0 == 0 { state.1.take() } else { None }
+        };
+        if let Some(open) = full {
+            seal(engine, &open);
+        }
+    }
+}
+
+/// Seals a full segment once its last write is over. Counts as a write in flight until then, so that
+/// `wait_writes(0)` waits for it too.
+pub(crate) fn close_segment(engine: &Arc<Engine>, open: OpenSegment) {
+    engine.writes_begin();
+    let writes = Arc::clone(&open.writes);
+    let idle = {
+        let mut state = lock(&writes.0);
+        if state.0 == 0 {
+            Some(open)
+        } else {
+            state.1 = Some(open);
+            None
+        }
+    };
+    if let Some(open) = idle {
+        seal(engine, &open);
+    }
 }
 
 impl OpenSegment {
@@ -41,9 +85,14 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
     // Every segment may hit an error once; then there is nothing left to try.
     for _ in 0..=engine.ring.segments() {
         while engine.ring.free_count() < 2 {
-            if !super::reclaim::reclaim_oldest(engine) {
+            if super::reclaim::reclaim_oldest(engine) {
+                continue;
+            }
+            if engine.ring.free_count() > 0 || engine.writes_in_flight() == 0 {
                 break;
             }
+            // On a tiny volume all other segments may be about to be sealed.
+            engine.wait_writes(0);
         }
         let Some((id, seq)) = engine.ring.open_free(&engine.space) else { break };
         // The footer of the former life goes first: from now on the segment counts as open.
@@ -56,7 +105,14 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
         match begun {
             Ok(cursor) => {
                 add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64 + cursor);
-                return Ok(OpenSegment { id, seq, cursor, entries: Vec::new(), object_bytes: 0 });
+                return Ok(OpenSegment {
+                    id,
+                    seq,
+                    cursor,
+                    entries: Vec::new(),
+                    object_bytes: 0,
+                    writes: Arc::default(),
+                });
             }
             Err(_) => engine.ring.free(id),
         }
@@ -89,8 +145,9 @@ fn write_lead(engine: &Engine, id: SegmentId, seq: u64) -> io::Result<u64> {
     Ok(BLOCK_BYTES)
 }
 
-/// Writes summary and footer. A failure only costs the objects of this segment after a crash.
-pub(crate) fn seal(engine: &Engine, open: &OpenSegment) {
+/// Starts the write of summary and footer, which ends a write in flight. A failure only costs the
+/// objects of this segment after a crash.
+fn seal(engine: &Arc<Engine>, open: &OpenSegment) {
     let summary = encode_summary(&open.entries);
     let segment_bytes = engine.space.segment_bytes;
     let end = segment_bytes - FOOTER_BLOCK_BYTES as u64;
@@ -112,9 +169,12 @@ pub(crate) fn seal(engine: &Engine, open: &OpenSegment) {
     let footer_at = (end - block_start) as usize;
     tail[footer_at..].copy_from_slice(&footer.encode());
     add(&engine.counters.written_bytes, tail.len() as u64);
-    // An error is counted by the device; the segment then looks open to recovery, which walks it.
-    let _ = engine.space.write(open.id, block_start, &tail);
     let oldest = open.entries.iter().map(|e| e.seq).min().unwrap_or(u64::MAX);
-    engine.ring.seal(open.id, oldest);
-    add(&engine.counters.segments_sealed, 1);
+    let (id, this) = (open.id, Arc::clone(engine));
+    // An error is counted by the device; the segment then looks open to recovery, which walks it.
+    engine.space.submit_write(id, block_start, tail, move |_outcome| {
+        this.ring.seal(id, oldest);
+        add(&this.counters.segments_sealed, 1);
+        this.writes_end();
+    });
 }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::create::{NewObject, NotNow, check_key};
 use super::nursery::{Staged, StagedExtent};
@@ -129,7 +129,7 @@ impl Writer {
     /// The object grows too large, or no memory comes free in time; the writer is then of no
     /// further use.
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
-        Write { writer: self, bytes, waiting: None, waited: Duration::ZERO }
+        Write { writer: self, bytes, waiting: None, since: None }
     }
 
     /// Makes the object visible, replacing what was there.
@@ -198,6 +198,7 @@ impl Writer {
             seq,
             reinserted: false,
             freq: 0,
+            round: 0,
         };
         let value_len = self.filled as u32;
         engine.nursery.push_extent(StagedExtent { staged, part: Some(sender), group: self.group });
@@ -303,7 +304,8 @@ pub struct Write<'a> {
     writer: &'a mut Writer,
     bytes: &'a [u8],
     waiting: Option<Deferred<'static, ()>>,
-    waited: Duration,
+    /// When it began to wait, and how many bytes were left then.
+    since: Option<(Instant, usize)>,
 }
 
 const WRITE_NAP: Duration = Duration::from_millis(5);
@@ -322,11 +324,17 @@ impl Write<'_> {
     }
 
     fn note_wait(&mut self) -> Result<(), CreateError> {
-        if self.waited >= self.writer.engine.config.memory_wait {
+        let left = self.bytes.len();
+        let since = match self.since {
+            Some((since, before)) if before == left => since,
+            // It got on since then.
+            _ => Instant::now(),
+        };
+        self.since = Some((since, left));
+        if since.elapsed() >= self.writer.engine.config.memory_wait {
             add(&self.writer.engine.counters.drops_memory_full, 1);
             return Err(CreateError::MemoryFull);
         }
-        self.waited += WRITE_NAP;
         Ok(())
     }
 }

@@ -1,0 +1,97 @@
+//! A condition variable that costs a load when nobody waits.
+//!
+//! The standard one makes a system call for every notification, waited for or not; most of ours
+//! are not. Invariant: waiting and notifying threads change and test the awaited state under the
+//! same mutex, so a waiter is counted before anybody can miss it. Threads: any.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::time::Duration;
+
+#[derive(Default)]
+pub(crate) struct Signal {
+    condvar: Condvar,
+    waiters: AtomicUsize,
+}
+
+impl Signal {
+    /// Gives the lock up until notified; the state is to be tested again afterwards.
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        let guard = self.condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+        guard
+    }
+
+    /// As `wait`, for `most` at most; true if it was notified before.
+    pub(crate) fn wait_for<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        most: Duration,
+    ) -> (MutexGuard<'a, T>, bool) {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        let (guard, timeout) =
+            self.condvar.wait_timeout(guard, most).unwrap_or_else(PoisonError::into_inner);
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+        (guard, !timeout.timed_out())
+    }
+
+    /// Wakes one waiter. The state must have been changed under the waiters' mutex before.
+    pub(crate) fn notify_one(&self) {
+        if self.waiters.load(Ordering::Relaxed) > 0 {
+            self.condvar.notify_one();
+        }
+    }
+
+    /// Wakes all waiters. The state must have been changed under the waiters' mutex before.
+    pub(crate) fn notify_all(&self) {
+        if self.waiters.load(Ordering::Relaxed) > 0 {
+            self.condvar.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::memory::pool::lock;
+
+    #[test]
+    fn no_notification_is_missed() {
+        let shared = Arc::new((Mutex::new(0_u32), Signal::default()));
+        let theirs = Arc::clone(&shared);
+        let rounds = 2_000;
+        let other = std::thread::spawn(move || {
+            for round in 0..rounds {
+                let mut state = lock(&theirs.0);
+                while *state != 2 * round + 1 {
+                    state = theirs.1.wait(state);
+                }
+                *state += 1;
+                drop(state);
+                theirs.1.notify_all();
+            }
+        });
+        for round in 0..rounds {
+            let mut state = lock(&shared.0);
+            *state += 1;
+            drop(state);
+            shared.1.notify_one();
+            let mut state = lock(&shared.0);
+            while *state != 2 * round + 2 {
+                state = shared.1.wait(state);
+            }
+        }
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn a_wait_that_nobody_ends_times_out() {
+        let (mutex, signal) = (Mutex::new(()), Signal::default());
+        let (_guard, notified) = signal.wait_for(lock(&mutex), Duration::from_millis(1));
+        assert!(!notified);
+        assert_eq!(signal.waiters.load(Ordering::Relaxed), 0);
+    }
+}
