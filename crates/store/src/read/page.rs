@@ -51,7 +51,12 @@ impl Engine {
             displaced_hit_percent: self.cache.displaced_hit_percent(loved),
             memory_free,
             loved,
-            cost_ratio_percent: self.costs.ratio_percent(),
+            cost_ratio_percent: self.costs.ratio_percent(
+                self.space.page_bytes,
+                // On the average half a block is read at either end beside the object.
+                bytes + self.space.block(),
+                self.rotates(),
+            ),
         })
     }
 

@@ -17,6 +17,9 @@ pub(crate) struct ReadCosts {
 /// 7.1 ms and 4 KiB in 6.1 ms; flash is nearer to two to one.
 const RATIO_PERCENT_START: u64 = 200;
 const RATIO_PERCENT_MAX: u64 = 1600;
+/// What flash could transfer in the time that it takes for a random read as such: 86,000 reads of
+/// 4 KiB in a second against 17,500 of 64 KiB, measured on the virtual disk that we develop on.
+const FLASH_IO_BYTES: u64 = 12 << 10;
 
 impl ReadCosts {
     pub(crate) fn new() -> ReadCosts {
@@ -31,8 +34,21 @@ impl ReadCosts {
         cost.store(new.max(1), Ordering::Relaxed);
     }
 
-    /// Cost of a page read in percent of an object read's.
-    pub(crate) fn ratio_percent(&self) -> u64 {
+    /// Cost of reading `page_bytes` in percent of that of `object_bytes`. Times tell it for a disk with
+    /// seeks. On flash they tell it only while the queue is short: behind a long one both wait the
+    /// same, though the page keeps the device busy for longer.
+    pub(crate) fn ratio_percent(
+        &self,
+        page_bytes: u64,
+        object_bytes: u64,
+        rotational: bool,
+    ) -> u64 {
+        let busy =
+            (FLASH_IO_BYTES + page_bytes) * 100 / (FLASH_IO_BYTES + object_bytes.min(page_bytes));
+        if rotational { self.measured_percent() } else { self.measured_percent().max(busy) }
+    }
+
+    fn measured_percent(&self) -> u64 {
         let object = self.object_ns.load(Ordering::Relaxed);
         let page = self.page_ns.load(Ordering::Relaxed);
         if object == 0 || page == 0 {
@@ -101,6 +117,15 @@ mod tests {
         assert!(page_pays(&Question { prefetched: 700, prefetch_hits: 690, ..Q }));
         assert!(!page_pays(&Question { prefetched: 700, prefetch_hits: 10, ..Q }));
         assert!(!page_pays(&Question { neighbours: 0, ..Q }));
+    }
+
+    #[test]
+    fn behind_a_long_queue_a_page_of_flash_is_not_cheap() {
+        let costs = ReadCosts::new();
+        costs.note(false, Duration::from_micros(600));
+        costs.note(true, Duration::from_micros(650));
+        assert!((300..350).contains(&costs.ratio_percent(64 << 10, 12 << 10, false)));
+        assert_eq!(costs.ratio_percent(64 << 10, 12 << 10, true), 108);
     }
 
     #[test]
