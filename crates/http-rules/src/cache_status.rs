@@ -1,0 +1,179 @@
+//! The `Cache-Status` header (RFC 9211), sent on every answer of this proxy.
+//!
+//! Invariants: `hit` and `fwd` exclude each other; what is written is a valid structured field,
+//! whatever bytes a key has.
+
+use std::fmt::Write as _;
+
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+/// The header's name.
+pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// Why a request went to the origin (RFC 9211 §2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forward {
+    /// The cache was told not to handle it.
+    Bypass,
+    /// The method must be forwarded.
+    Method,
+    /// Nothing stored under this URI.
+    UriMiss,
+    /// Something is stored, but for other values of the headers in `Vary`.
+    VaryMiss,
+    /// A fresh response is stored, but the request asked for the origin.
+    Request,
+    /// What is stored is stale.
+    Stale,
+}
+
+impl Forward {
+    fn name(self) -> &'static str {
+        match self {
+            Forward::Bypass => "bypass",
+            Forward::Method => "method",
+            Forward::UriMiss => "uri-miss",
+            Forward::VaryMiss => "vary-miss",
+            Forward::Request => "request",
+            Forward::Stale => "stale",
+        }
+    }
+}
+
+/// One member of the list: what this cache did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheStatus {
+    /// Served without asking the origin.
+    pub hit: bool,
+    /// Why it was forwarded.
+    pub forward: Option<Forward>,
+    /// What the origin answered, where that is not what the client gets.
+    pub forward_status: Option<StatusCode>,
+    /// The answer is being stored.
+    pub stored: bool,
+    /// Waited for another request to the same resource.
+    pub collapsed: bool,
+    /// Seconds of freshness left; negative when stale.
+    pub ttl_s: Option<i64>,
+    /// A token that explains more.
+    pub detail: Option<&'static str>,
+    /// The key of the resource, where it is to be shown.
+    pub key: Option<String>,
+}
+
+impl CacheStatus {
+    /// Served from the cache.
+    pub fn hit(ttl_s: i64) -> CacheStatus {
+        CacheStatus { hit: true, ttl_s: Some(ttl_s), ..CacheStatus::default() }
+    }
+
+    /// Forwarded to the origin.
+    pub fn forwarded(reason: Forward) -> CacheStatus {
+        CacheStatus { forward: Some(reason), ..CacheStatus::default() }
+    }
+
+    /// Answered by the proxy itself.
+    pub fn own(detail: &'static str) -> CacheStatus {
+        CacheStatus { detail: Some(detail), ..CacheStatus::default() }
+    }
+
+    /// One word for the access log.
+    pub fn word(&self) -> &'static str {
+        match self.forward {
+            _ if self.hit => "hit",
+            Some(_) if self.collapsed => "collapsed",
+            Some(reason) if self.forward_status == Some(StatusCode::NOT_MODIFIED) => match reason {
+                Forward::Request => "request-revalidated",
+                _ => "revalidated",
+            },
+            Some(reason) => reason.name(),
+            None => "none",
+        }
+    }
+
+    /// Writes the member, `cache` being the name of this cache (a token).
+    pub fn render(&self, cache: &str) -> String {
+        let mut text = String::with_capacity(64);
+        text.push_str(cache);
+        if self.hit {
+            text.push_str("; hit");
+        } else if let Some(reason) = self.forward {
+            text.push_str("; fwd=");
+            text.push_str(reason.name());
+        }
+        // Writing to a String cannot fail.
+        if let Some(status) = self.forward_status {
+            let _ = write!(text, "; fwd-status={}", status.as_u16());
+        }
+        if self.stored {
+            text.push_str("; stored");
+        }
+        if self.collapsed {
+            text.push_str("; collapsed");
+        }
+        if let Some(ttl_s) = self.ttl_s {
+            let _ = write!(text, "; ttl={ttl_s}");
+        }
+        if let Some(key) = &self.key {
+            text.push_str("; key=");
+            push_string(&mut text, key);
+        }
+        if let Some(detail) = self.detail {
+            text.push_str("; detail=");
+            text.push_str(detail);
+        }
+        text
+    }
+
+    /// Appends the member to the headers of an answer, after those of caches nearer the origin.
+    pub fn append_to(&self, headers: &mut HeaderMap, cache: &str) {
+        if let Ok(value) = HeaderValue::try_from(self.render(cache)) {
+            headers.append(CACHE_STATUS, value);
+        }
+    }
+}
+
+/// Writes a structured String (RFC 9651 §4.1.6); what it cannot hold becomes a question mark.
+fn push_string(text: &mut String, value: &str) {
+    text.push('"');
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            ' '..='~' => text.push(c),
+            _ => text.push('?'),
+        }
+    }
+    text.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rendering() {
+        assert_eq!(CacheStatus::hit(-3).render("damelo"), "damelo; hit; ttl=-3");
+        let mut status = CacheStatus::forwarded(Forward::Stale);
+        status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        status.stored = true;
+        status.ttl_s = Some(9);
+        assert_eq!(status.render("c"), "c; fwd=stale; fwd-status=304; stored; ttl=9");
+        assert_eq!(status.word(), "revalidated");
+        assert_eq!(CacheStatus::own("only-if-cached").render("c"), "c; detail=only-if-cached");
+    }
+
+    /// RFC 9211 §2: one member of a structured List, its parameters of the right types.
+    #[test]
+    fn what_is_written_is_a_structured_field() {
+        let status = CacheStatus {
+            key: Some("http://h/a\"b\\c\u{e9} \n".to_owned()),
+            collapsed: true,
+            detail: Some("x-y"),
+            ..CacheStatus::forwarded(Forward::VaryMiss)
+        };
+        let text = status.render("damelo");
+        assert!(text.contains(r#"; key="http://h/a\"b\\c? ?"; detail=x-y"#), "{text}");
+        assert!(sfv::Parser::new(&text).parse::<sfv::List>().is_ok(), "{text}");
+    }
+}
