@@ -41,6 +41,7 @@ fn store_and_reuse(map: &HeaderMap, rules: &Rules) {
         response: map,
         directives: &directives,
         response_time_s: NOW,
+        selective: false,
     };
     if storing::decide(exchange, rules).is_ok() {
         assert!(!directives.private && !wishes.no_store);
@@ -48,6 +49,7 @@ fn store_and_reuse(map: &HeaderMap, rules: &Rules) {
     let arrived = Arrived {
         status: StatusCode::OK,
         headers: map,
+        received: map,
         directives: &directives,
         request_time_s: NOW,
         response_time_s: NOW,

@@ -19,7 +19,7 @@ use crate::body::{BodyError, FillReceiver, Timed};
 use crate::collapse::{Lead, Outcome};
 use crate::config::ProxyConfig;
 use crate::metrics::Counters;
-use crate::rules::storing::NotStoredReason;
+use crate::rules::NotStoredReason;
 use crate::vault::{Deposit, Vault};
 
 /// Chunks read from the origin ahead of the client.

@@ -8,8 +8,14 @@
 //! under a key of its own (that of its response, 0x01, a generation) and is streamed; all others lie
 //! beside their metadata, so that a hit is one read and a lookup never drags a large body in.
 //!
+//! A response lies in one group of the store, its home. For every further group that its origin
+//! names, the group has a *sentinel*: a small object in that group with a random generation, which
+//! the response remembers. Purging the group takes the sentinel, and with it every response that
+//! remembers it, in constant time; a sentinel that the store lets go costs misses, never a lie.
+//!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
-//! metadata is written only beside the body that it was made from. Threads: shared by all workers;
+//! metadata is written only beside the body that it was made from; a part never replaces a whole.
+//! Threads: shared by all workers;
 //! changes to one resource are ordered by a lock chosen by its primary key.
 
 use std::hash::BuildHasher;
@@ -18,22 +24,23 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
 use damelo::{CreateOptions, GroupId, Reader, Store, Writer, WriterOptions};
-use http::HeaderMap;
 use http::header::HeaderName;
+use http::{HeaderMap, StatusCode};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::entry::{Apart, Entry, StoredResponse, VaryMarker};
+use crate::entry::{Apart, Entry, Membership, StoredResponse, VaryMarker};
 use crate::metrics::Counters;
-use crate::rules::cache_status::Forward;
-use crate::rules::storing::NotStoredReason;
+use crate::rules::group::Groups;
+use crate::rules::parts::{self, Part};
 use crate::rules::vary::{self, Vary};
+use crate::rules::{Forward, NotStoredReason, Rules};
 
 /// Longest primary key; requests with longer targets go past the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
 /// Longest values of varying headers in a key; requests with more are not cached.
 const SECONDARY_KEY_BYTES_MAX: usize = 8 << 10;
-/// Variants of one resource; the oldest is dropped for another.
-const VARIANTS_MAX: usize = 32;
+/// What keys of sentinels begin with: no key of a resource does.
+const SENTINEL: &[u8] = b"\x02group";
 /// Locks and epochs; two resources that share one only wait for or disturb each other.
 const STRIPES: usize = 1024;
 
@@ -94,6 +101,8 @@ pub(crate) enum Looked {
 pub(crate) struct Epoch {
     stripe: usize,
     count: u64,
+    /// Invalidations of groups: any of them may have meant what is being fetched.
+    groups: u64,
 }
 
 struct Stripe {
@@ -105,7 +114,9 @@ struct Stripe {
 pub(crate) struct Vault {
     store: Store,
     whole_body_bytes_max: u64,
+    rules: Rules,
     stripes: Box<[Stripe]>,
+    group_epoch: AtomicU64,
     hasher: std::hash::RandomState,
 }
 
@@ -116,6 +127,8 @@ pub(crate) struct Deposit {
     group: GroupId,
     response: StoredResponse,
     whole_body_bytes_max: u64,
+    /// A stored part that this one is to be joined with.
+    older: Option<(Part, Bytes)>,
     body: DepositBody,
 }
 
@@ -128,11 +141,13 @@ enum DepositBody {
 }
 
 impl Vault {
-    pub(crate) fn new(store: Store, whole_body_bytes_max: u64) -> Vault {
+    pub(crate) fn new(store: Store, whole_body_bytes_max: u64, rules: Rules) -> Vault {
         let stripe = |_| Stripe { lock: Mutex::new(()), epoch: AtomicU64::new(0) };
         Vault {
             store,
             whole_body_bytes_max,
+            rules,
+            group_epoch: AtomicU64::new(0),
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
         }
@@ -153,11 +168,13 @@ impl Vault {
     /// Remembers the moment before a fetch.
     pub(crate) fn epoch(&self, primary: &[u8]) -> Epoch {
         let stripe = self.stripe_of(primary);
-        Epoch { stripe, count: self.stripes[stripe].epoch.load(Ordering::SeqCst) }
+        let count = self.stripes[stripe].epoch.load(Ordering::SeqCst);
+        Epoch { stripe, count, groups: self.group_epoch.load(Ordering::SeqCst) }
     }
 
     fn is_current(&self, epoch: Epoch) -> bool {
         self.stripes[epoch.stripe].epoch.load(Ordering::SeqCst) == epoch.count
+            && self.group_epoch.load(Ordering::SeqCst) == epoch.groups
     }
 
     /// False: certainly nothing is stored for this key. Costs no I/O.
@@ -181,7 +198,7 @@ impl Vault {
                 Looked::Found(Box::new(Found { key, blob, response, body }))
             }
             Some((_, Entry::Marker(marker), _)) => {
-                let Some(key) = variant_key(primary, &marker, request) else {
+                let Some(key) = variant_key(primary, &marker, request, &self.rules) else {
                     return Looked::Unkeyable;
                 };
                 match self.probe(&key, want_body, counters).await {
@@ -212,6 +229,11 @@ impl Vault {
             counters.damaged_entries.one();
             return None;
         };
+        if let Entry::Response(response) = &entry
+            && !self.all_groups_stand(&response.groups).await
+        {
+            return None;
+        }
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
                 self.open_body(key, apart).await?
@@ -232,6 +254,42 @@ impl Vault {
         whole.then(|| FoundBody::Large(Box::new(reader)))
     }
 
+    /// True if none of the groups has been purged since the response was stored.
+    async fn all_groups_stand(&self, groups: &[Membership]) -> bool {
+        for member in groups {
+            if self.generation_of(member.group).await != Some(member.generation) {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn generation_of(&self, group: GroupId) -> Option<u64> {
+        let object = self.store.read(&sentinel_key(group)).await.ok()??;
+        Some(u64::from_le_bytes(object.get(..)?.try_into().ok()?))
+    }
+
+    /// Makes a response a member of these groups, by the sentinels that stand for them.
+    async fn join_groups(&self, names: &[Vec<u8>]) -> Result<Vec<Membership>, NotStoredReason> {
+        let mut joined = Vec::with_capacity(names.len());
+        for name in names {
+            let group = GroupId::of(name);
+            let key = sentinel_key(group);
+            let _ordered = self.lock(&key).await;
+            let generation = match self.generation_of(group).await {
+                Some(generation) => generation,
+                None => {
+                    let generation = fastrand::u64(..);
+                    let made = self.store.create(&key, group, &generation.to_le_bytes()).await;
+                    made.map_err(|_| NotStoredReason::Store)?;
+                    generation
+                }
+            };
+            joined.push(Membership { group, generation });
+        }
+        Ok(joined)
+    }
+
     /// Begins to store a response fetched since `epoch`.
     pub(crate) async fn begin(
         &self,
@@ -240,11 +298,14 @@ impl Vault {
         request: &HeaderMap,
         response: &StoredResponse,
         length_bytes: Option<u64>,
-        group: GroupId,
+        groups: &Groups,
     ) -> Result<Deposit, NotStoredReason> {
+        let group = GroupId::of(&groups.home);
+        let mut response = response.clone();
+        response.groups = self.join_groups(&groups.others).await?;
         // Found out now rather than after the body.
         response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let key = match vary::of(&response.headers) {
+        let key = match vary::with_configured(&response.headers, &self.rules) {
             Vary::Nothing => target.primary.clone(),
             Vary::Star => return Err(NotStoredReason::VaryStar),
             Vary::Names(names) => {
@@ -255,8 +316,9 @@ impl Vault {
             key,
             epoch,
             group,
-            response: response.clone(),
+            response,
             whole_body_bytes_max: self.whole_body_bytes_max,
+            older: None,
             body: DepositBody::Small { chunks: Vec::new(), length_bytes: 0 },
         };
         if length_bytes.is_some_and(|length| length > self.whole_body_bytes_max) {
@@ -304,12 +366,13 @@ impl Vault {
             }
             other => (new_marker(names, other.map(|(marker, _)| marker)), Vec::new()),
         };
-        let key = variant_key(primary, &marker, request).ok_or(NotStoredReason::HeadersTooLarge)?;
+        let key = variant_key(primary, &marker, request, &self.rules)
+            .ok_or(NotStoredReason::HeadersTooLarge)?;
         if variants.contains(&key) {
             return Ok(key);
         }
         variants.push(key.clone());
-        while variants.len() > VARIANTS_MAX {
+        while variants.len() > self.rules.variants_max.max(1) {
             // The oldest goes; if the store cannot say so, it is merely not listed any more.
             let _ = self.store.remove(&variants.remove(0));
         }
@@ -362,6 +425,9 @@ impl Vault {
             return Err(NotStoredReason::Invalidated);
         }
         let (key, epoch) = (deposit.key.clone(), deposit.epoch);
+        if deposit.response.part.is_some() && self.holds_whole(&key).await {
+            return Err(NotStoredReason::Partial);
+        }
         deposit.commit(&self.store).await?;
         if !self.is_current(epoch) {
             // Invalidated while it was committed: take it out again.
@@ -369,6 +435,12 @@ impl Vault {
             return Err(NotStoredReason::Invalidated);
         }
         Ok(())
+    }
+
+    /// True if a whole response lies there that a part must not replace.
+    async fn holds_whole(&self, key: &[u8]) -> bool {
+        let Ok(Some(info)) = self.store.lookup(key).await else { return false };
+        matches!(Entry::decode(&info.metadata), Some(Entry::Response(stored)) if stored.part.is_none())
     }
 
     /// Forgets one stored response.
@@ -385,7 +457,26 @@ impl Vault {
     }
 }
 
+impl Vault {
+    /// Forgets everything in these groups, wherever it lies, and whatever is being fetched now.
+    pub(crate) fn invalidate_groups(&self, names: &[Vec<u8>]) {
+        if names.is_empty() {
+            return;
+        }
+        self.group_epoch.fetch_add(1, Ordering::SeqCst);
+        for name in names {
+            // In effect even if the journal could not be written.
+            let _ = self.store.purge_group(GroupId::of(name));
+        }
+    }
+}
+
 impl Deposit {
+    /// Joins this part with an older one of the same version.
+    pub(crate) fn join_with(&mut self, older: Part, bytes: Bytes) {
+        self.older = Some((older, bytes));
+    }
+
     fn begin_large(
         &self,
         store: &Store,
@@ -417,11 +508,25 @@ impl Deposit {
                 self.response.apart = Some(apart);
                 Bytes::new()
             }
-            DepositBody::Small { chunks, .. } => joined(chunks),
+            DepositBody::Small { chunks, .. } => self.response.joined(joined(chunks), self.older),
         };
         let metadata = self.response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
         store.create_with(&self.key, self.group, &value, options).await.map_err(failed)
+    }
+}
+
+impl StoredResponse {
+    /// Joins the bytes of a part with those of an older one; what comes out may be the whole.
+    fn joined(&mut self, bytes: Bytes, older: Option<(Part, Bytes)>) -> Bytes {
+        let (Some(part), Some((older, older_bytes))) = (self.part, older) else { return bytes };
+        let all = parts::joined_bytes((&older, &older_bytes), (&part, &bytes));
+        let (Some(all), Some(joined)) = (all, older.joined(&part)) else { return bytes };
+        self.part = (!joined.is_whole()).then_some(joined);
+        if self.part.is_none() {
+            self.status = StatusCode::OK;
+        }
+        all.into()
     }
 }
 
@@ -453,13 +558,24 @@ fn new_marker(mut names: Vec<HeaderName>, old: Option<VaryMarker>) -> VaryMarker
     VaryMarker { generation: fastrand::u64(..), names }
 }
 
-fn variant_key(primary: &[u8], marker: &VaryMarker, request: &HeaderMap) -> Option<Vec<u8>> {
+fn sentinel_key(group: GroupId) -> Vec<u8> {
+    let mut key = SENTINEL.to_vec();
+    key.put_u64(group.get());
+    key
+}
+
+fn variant_key(
+    primary: &[u8],
+    marker: &VaryMarker,
+    request: &HeaderMap,
+    rules: &Rules,
+) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(primary.len() + 128);
     key.extend_from_slice(primary);
     key.push(0);
     key.put_u64(marker.generation);
     let start = key.len();
-    vary::secondary_key(&marker.names, request, &mut key);
+    vary::secondary_key(&marker.names, request, rules, &mut key);
     (key.len() - start <= SECONDARY_KEY_BYTES_MAX).then_some(key)
 }
 

@@ -26,6 +26,8 @@ pub enum Forward {
     Request,
     /// What is stored is stale.
     Stale,
+    /// Only a part is stored, and not the one asked for.
+    Partial,
 }
 
 impl Forward {
@@ -37,6 +39,7 @@ impl Forward {
             Forward::VaryMiss => "vary-miss",
             Forward::Request => "request",
             Forward::Stale => "stale",
+            Forward::Partial => "partial",
         }
     }
 }

@@ -38,8 +38,10 @@ pub struct Policy {
 pub struct Arrived<'a> {
     /// Status code.
     pub status: StatusCode,
-    /// Fields as they came, `Age` among them.
+    /// Its fields; after a 304, those of both merged.
     pub headers: &'a HeaderMap,
+    /// Fields of the message that came, `Age` among them; after a 304, those of the 304.
+    pub received: &'a HeaderMap,
     /// What they say of caching.
     pub directives: &'a ResponseDirectives,
     /// When the request was sent.
@@ -51,14 +53,15 @@ pub struct Arrived<'a> {
 impl Policy {
     /// The policy of a response.
     pub fn of(arrived: Arrived<'_>, rules: &Rules) -> Policy {
-        let Arrived { status, headers, directives, request_time_s, response_time_s } = arrived;
+        let Arrived { status, headers, received, directives, request_time_s, response_time_s } =
+            arrived;
         let lifetime = Lifetime::of(status, headers, directives, rules, response_time_s);
         let (swr, sie) = (directives.stale_while_revalidate_s, directives.stale_if_error_s);
         let allowed_beside =
             rules.stale_beside_s_maxage && !directives.targeted && (swr.is_some() || sie.is_some());
         Policy {
             lifetime_s: lifetime.seconds,
-            initial_age_s: freshness::initial_age(headers, request_time_s, response_time_s),
+            initial_age_s: freshness::initial_age(received, request_time_s, response_time_s),
             response_time_s,
             stale_while_revalidate_s: swr.unwrap_or(rules.stale_while_revalidate_s),
             stale_if_error_s: sie.unwrap_or(rules.stale_if_error_s),
@@ -210,6 +213,7 @@ mod tests {
         let arrived = Arrived {
             status: StatusCode::OK,
             headers: &map,
+            received: &map,
             directives: &directives,
             request_time_s: NOW,
             response_time_s: NOW,

@@ -119,11 +119,15 @@ pub struct Exchange<'a> {
     pub directives: &'a ResponseDirectives,
     /// When the response arrived.
     pub response_time_s: u64,
+    /// The origin was asked for a range or under the client's own conditions: any answer but a 200
+    /// or 206 is for this request alone.
+    pub selective: bool,
 }
 
 /// Whether the response may be stored by a shared cache.
 pub fn decide(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReason> {
-    let Exchange { method, request, wishes, status, response, directives, .. } = exchange;
+    let Exchange { method, request, wishes, status, response, directives, selective, .. } =
+        exchange;
     if *method != Method::GET {
         return Err(NotStoredReason::Method);
     }
@@ -133,7 +137,12 @@ pub fn decide(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReas
     if directives.must_understand && !understood(status) {
         return Err(NotStoredReason::Status);
     }
-    if status == StatusCode::PARTIAL_CONTENT && parts::Part::of(response).is_none() {
+    let partial = status == StatusCode::PARTIAL_CONTENT;
+    if selective && !partial && status != StatusCode::OK {
+        return Err(NotStoredReason::Status);
+    }
+    // A part that nobody asked for could be a part of anything.
+    if partial && !(selective && parts::Part::of(response).is_some()) {
         return Err(NotStoredReason::Partial);
     }
     if wishes.no_store {

@@ -22,6 +22,7 @@ fn decide_for(
         response: &response,
         directives: &ResponseDirectives::of(&response, rules),
         response_time_s: NOW,
+        selective: request.contains_key("range"),
     };
     decide(exchange, rules)
 }
@@ -32,6 +33,7 @@ fn what_may_be_stored() {
     let cc = |value: &'static str| vec![("cache-control", value)];
     let fresh = ("cache-control", "max-age=60");
     let auth = &[("authorization", "Basic eDp5")][..];
+    let range = &[("range", "bytes=0-1")][..];
     for (method, request, status, response, expected) in [
         ("GET", &[][..], 200, vec![fresh], Ok(())),
         ("HEAD", &[], 200, vec![fresh], Err(Not::Method)),
@@ -54,10 +56,16 @@ fn what_may_be_stored() {
         ("GET", &[], 304, vec![fresh], Err(Not::Status)),
         ("GET", &[], 103, vec![fresh], Err(Not::Status)),
         ("GET", &[], 206, vec![fresh], Err(Not::Partial)),
-        ("GET", &[], 206, vec![fresh, ("content-range", "bytes 0-1/9")], Ok(())),
+        ("GET", &[], 206, vec![fresh, ("content-range", "bytes 0-1/9")], Err(Not::Partial)),
+        ("GET", range, 206, vec![fresh, ("content-range", "bytes 0-1/9")], Ok(())),
+        ("GET", range, 206, vec![fresh], Err(Not::Partial)),
+        ("GET", range, 200, vec![fresh], Ok(())),
+        ("GET", range, 416, vec![fresh], Err(Not::Status)),
+        ("GET", range, 404, vec![fresh], Err(Not::Status)),
+        ("GET", &[], 416, vec![fresh], Ok(())),
         (
             "GET",
-            &[],
+            range,
             206,
             vec![fresh, ("content-type", "multipart/byteranges; boundary=x")],
             Err(Not::Partial),

@@ -92,6 +92,7 @@ fn policy_of(status: StatusCode, headers: &HeaderMap, delay_s: u64) -> Policy {
     let arrived = Arrived {
         status,
         headers,
+        received: headers,
         directives: &directives,
         request_time_s: NOW - delay_s,
         response_time_s: NOW,
@@ -111,6 +112,7 @@ fn storable(status: StatusCode, request: &str, response: &HeaderMap) -> bool {
         response,
         directives: &ResponseDirectives::of(response, &rules),
         response_time_s: NOW,
+        selective: false,
     };
     storing::decide(exchange, &rules).is_ok()
 }
