@@ -306,7 +306,7 @@ impl Vault {
         // Found out now rather than after the body.
         response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let key = match vary::with_configured(&response.headers, &self.rules) {
-            Vary::Nothing => target.primary.clone(),
+            Vary::Nothing => self.place_default(&target.primary, request, group).await?,
             Vary::Star => return Err(NotStoredReason::VaryStar),
             Vary::Names(names) => {
                 self.place_variant(&target.primary, names, request, group).await?
@@ -348,6 +348,20 @@ impl Vault {
             return Ok(());
         }
         deposit.write_large(bytes, limit).await
+    }
+
+    /// Where a response without `Vary` goes. Some resources leave the field out of one answer among
+    /// many; that one must not displace the variants (RFC 9111 §4.1), and becomes one of them.
+    async fn place_default(
+        &self,
+        primary: &[u8],
+        request: &HeaderMap,
+        group: GroupId,
+    ) -> Result<Vec<u8>, NotStoredReason> {
+        if self.may_contain(primary) && self.read_marker(primary).await.is_some() {
+            return self.place_variant(primary, Vec::new(), request, group).await;
+        }
+        Ok(primary.to_vec())
     }
 
     /// Makes the marker list this variant, and returns the variant's key.

@@ -11,7 +11,6 @@ use http::header::{
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::cache_control::{RequestDirectives, ResponseDirectives};
-use crate::cache_status::CACHE_STATUS;
 use crate::config::{Rules, SetCookie};
 use crate::freshness::{self, Lifetime, LifetimeSource};
 use crate::vary::{self, Vary};
@@ -206,7 +205,8 @@ pub fn stored_headers(
 ) -> HeaderMap {
     let mut stored = response.clone();
     remove_hop_by_hop(&mut stored);
-    for name in [AGE, CONTENT_LENGTH, CACHE_STATUS] {
+    // Both are made anew when the response is served.
+    for name in [AGE, CONTENT_LENGTH] {
         stored.remove(name);
     }
     if rules.set_cookie == SetCookie::Strip {

@@ -130,15 +130,17 @@ fn connection_and_qualified_fields_are_not_stored() {
         ("etag", "\"e\""),
         ("strict-transport-security", "max-age=1"),
         ("content-security-policy", "x"),
+        ("cache-status", "inner; hit"),
+        ("x-unheard-of", "1"),
     ]);
     let rules = Rules::default();
     let directives = ResponseDirectives::of(&response, &rules);
     let stored = stored_headers(&response, &directives, &rules, NOW);
     let mut names: Vec<_> = stored.keys().map(HeaderName::as_str).collect();
     names.sort_unstable();
-    let kept = ["cache-control", "content-security-policy", "date", "etag"];
-    assert_eq!(names[..4], kept);
-    assert_eq!(names[4..], ["strict-transport-security"]);
+    let known = ["cache-control", "cache-status", "content-security-policy", "date", "etag"];
+    assert_eq!(names[..5], known);
+    assert_eq!(names[5..], ["strict-transport-security", "x-unheard-of"]);
     assert_eq!(stored[DATE], "Sun, 06 Nov 1994 08:49:37 GMT");
 }
 

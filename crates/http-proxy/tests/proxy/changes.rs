@@ -70,6 +70,25 @@ fn values_that_mean_the_same_share_a_variant() {
     assert!(other.cache().contains("fwd=vary-miss"), "{}", other.cache());
 }
 
+/// RFC 9111 §4.1: an answer that leaves `Vary` out does not stand for all the others.
+#[test]
+fn an_answer_without_vary_displaces_no_variants() {
+    let origin = Origin::start(|request| {
+        let language = request.header("accept-language");
+        let vary = if language.is_empty() { "" } else { "\nVary: Accept-Language" };
+        reply(200, &format!("Cache-Control: max-age=60{vary}"), language)
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get_with("/", "Accept-Language: de");
+    proxy.get("/");
+    let german = proxy.get_with("/", "Accept-Language: de");
+    assert!(german.cache().contains("; hit") && german.text() == "de", "{}", german.cache());
+    let default = proxy.get("/");
+    assert!(default.cache().contains("; hit") && default.text().is_empty());
+    let english = proxy.get_with("/", "Accept-Language: en");
+    assert!(english.cache().contains("fwd=vary-miss") && english.text() == "en");
+}
+
 #[test]
 fn a_coding_can_be_reduced_to_what_the_origin_has() {
     use damelo_http_rules::negotiation::Normaliser;
