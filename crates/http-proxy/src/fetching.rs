@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! fetch ─► 304 that we asked for ─► freshen, serve        (or forget and ask again)
+//!      ├► 304 about another variant ─► adopt it (see `variants`)
 //!      ├► 200 to a HEAD ─► freshen or make stale, pass on
 //!      ├► an error, or none ─► serve what is stale, if that is permitted
 //!      ├► storable ─► fill: to the client and into the store at once
@@ -30,7 +31,7 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
 use crate::serve::{Answer, origin_failed, with_hit_status};
-use crate::vault::{Deposit, Epoch, Found, FoundBody};
+use crate::vault::{Deposit, Epoch, Found, FoundBody, Variant};
 use crate::worker::Worker;
 
 /// Under which conditions the origin is asked.
@@ -59,10 +60,12 @@ pub(crate) struct Fetching<'a> {
     pub(crate) lead: Option<Lead>,
     pub(crate) conditions: Conditions,
     pub(crate) audience: Audience,
-    status: CacheStatus,
-    epoch: Epoch,
+    /// Stored variants that the origin is asked about, though none matches the request.
+    pub(crate) variants: Vec<Variant>,
+    pub(crate) status: CacheStatus,
+    pub(crate) epoch: Epoch,
     request_time_s: u64,
-    response_time_s: u64,
+    pub(crate) response_time_s: u64,
 }
 
 impl<'a> Fetching<'a> {
@@ -80,6 +83,7 @@ impl<'a> Fetching<'a> {
             lead: None,
             conditions: Conditions::Ours,
             audience: Audience::Client,
+            variants: Vec::new(),
             status: CacheStatus::forwarded(reason),
             epoch: worker.shared.vault.epoch(&ask.target.primary),
             request_time_s: worker.now_s(),
@@ -96,10 +100,7 @@ impl<'a> Fetching<'a> {
             (Some(found), Conditions::Ours) => {
                 validation::make_conditional(headers, &found.response.headers)
             }
-            (None, Conditions::Ours) => {
-                validation::remove_conditions(headers);
-                false
-            }
+            (None, Conditions::Ours) => self.ask_about_variants(worker, headers).await,
         };
         let response = match worker.fetcher.send(request).await {
             Ok(response) => response,
@@ -108,6 +109,9 @@ impl<'a> Fetching<'a> {
         self.response_time_s = worker.now_s();
         let status = response.status();
         if conditional && status == StatusCode::NOT_MODIFIED {
+            if self.found.is_none() {
+                return self.adopt(worker, &response).await;
+            }
             return match self.freshened(worker, &response) {
                 Some(merged) => self.serve_freshened(worker, merged).await,
                 None => self.fetch_again(worker).await,
@@ -123,7 +127,7 @@ impl<'a> Fetching<'a> {
         self.received(worker, response).await
     }
 
-    fn rules<'w>(&self, worker: &'w Worker) -> &'w Rules {
+    pub(crate) fn rules<'w>(&self, worker: &'w Worker) -> &'w Rules {
         &worker.shared.config.rules
     }
 
@@ -152,7 +156,7 @@ impl<'a> Fetching<'a> {
         with_hit_status(worker, self.ask, *found, self.status)
     }
 
-    fn end_lead(&mut self, outcome: Outcome) {
+    pub(crate) fn end_lead(&mut self, outcome: Outcome) {
         if let Some(lead) = self.lead.take() {
             lead.end(outcome);
         }
@@ -188,7 +192,7 @@ impl<'a> Fetching<'a> {
         Some(self.merged(worker, stored, response.headers()))
     }
 
-    fn merged(
+    pub(crate) fn merged(
         &self,
         worker: &Worker,
         stored: &StoredResponse,
@@ -247,12 +251,13 @@ impl<'a> Fetching<'a> {
             }
         })?;
         let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let kept = vault.update(&self.ask.target.primary, found, &metadata, self.epoch).await;
+        let primary = &self.ask.target.primary;
+        let kept = vault.update(primary, &found.key, &found.blob, &metadata, self.epoch).await;
         if kept { Ok(()) } else { Err(NotStoredReason::Invalidated) }
     }
 
     /// The 304 was about bytes we do not have: forget ours and ask without conditions.
-    async fn fetch_again(mut self, worker: &Worker) -> Answer {
+    pub(crate) async fn fetch_again(mut self, worker: &Worker) -> Answer {
         if let Some(found) = self.found.take() {
             worker.shared.vault.forget(&found.key);
         }
@@ -294,7 +299,8 @@ impl<'a> Fetching<'a> {
             }
         };
         if let Some(metadata) = updated.encode() {
-            worker.shared.vault.update(primary, found, &metadata, self.epoch).await;
+            let vault = &worker.shared.vault;
+            vault.update(primary, &found.key, &found.blob, &metadata, self.epoch).await;
         }
     }
 

@@ -36,6 +36,7 @@ mod metrics;
 mod origin;
 mod serve;
 mod server;
+mod variants;
 mod vault;
 mod worker;
 

@@ -66,6 +66,14 @@ pub(crate) struct Found {
     pub(crate) body: FoundBody,
 }
 
+/// A stored variant without its body.
+pub(crate) struct Variant {
+    pub(crate) key: Vec<u8>,
+    /// Its metadata as it was read.
+    pub(crate) blob: Bytes,
+    pub(crate) response: StoredResponse,
+}
+
 /// A stored body.
 pub(crate) enum FoundBody {
     Whole(Bytes),
@@ -400,6 +408,29 @@ impl Vault {
         Ok(key)
     }
 
+    /// The stored variants of a resource without their bodies, the newest first, at most `max`.
+    pub(crate) async fn variants(&self, primary: &[u8], max: usize) -> Vec<Variant> {
+        let Some((_, keys)) = self.read_marker(primary).await else { return Vec::new() };
+        let mut variants = Vec::new();
+        for key in keys.into_iter().rev().take(max) {
+            let Ok(Some(info)) = self.store.lookup(&key).await else { continue };
+            if let Some(Entry::Response(response)) = Entry::decode(&info.metadata)
+                && self.all_groups_stand(&response.groups).await
+            {
+                variants.push(Variant { key, blob: info.metadata, response });
+            }
+        }
+        variants
+    }
+
+    /// A variant with its body; `None` if it is another one by now.
+    pub(crate) async fn open(&self, variant: &Variant, counters: &Counters) -> Option<Found> {
+        let (blob, entry, body) = self.probe(&variant.key, true, counters).await?;
+        let Entry::Response(response) = entry else { return None };
+        let same = blob == variant.blob;
+        same.then(|| Found { key: variant.key.clone(), blob, response, body })
+    }
+
     async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {
         let object = self.store.read(primary).await.ok()??;
         match Entry::decode(&Bytes::copy_from_slice(object.metadata()))? {
@@ -413,7 +444,8 @@ impl Vault {
     pub(crate) async fn update(
         &self,
         primary: &[u8],
-        found: &Found,
+        key: &[u8],
+        blob: &Bytes,
         metadata: &[u8],
         epoch: Epoch,
     ) -> bool {
@@ -421,11 +453,11 @@ impl Vault {
         if !self.is_current(epoch) {
             return false;
         }
-        match self.store.lookup(&found.key).await {
-            Ok(Some(info)) if info.metadata == found.blob => {}
+        match self.store.lookup(key).await {
+            Ok(Some(info)) if info.metadata == *blob => {}
             _ => return false,
         }
-        matches!(self.store.set_metadata(&found.key, metadata).await, Ok(true))
+        matches!(self.store.set_metadata(key, metadata).await, Ok(true))
     }
 
     /// Finishes a deposit: from now on it is served.

@@ -377,6 +377,22 @@ fn an_origin_that_dies_mid_body_is_never_stored() {
 }
 
 #[test]
+fn trailers_do_not_become_headers() {
+    let origin = Origin::start(|_| Reply {
+        chunked: true,
+        trailer: Some("X-Trailer: 1"),
+        ..reply(200, "Cache-Control: max-age=60\nTrailer: X-Trailer", "body")
+    });
+    let proxy = Proxy::start(&origin);
+    for _ in 0..2 {
+        let answer = proxy.get("/");
+        assert_eq!(answer.text(), "body");
+        assert!(answer.complete && !answer.has("x-trailer") && !answer.has("trailer"));
+    }
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
 fn a_large_body_streams_through_little_memory() {
     const LENGTH: usize = 32 << 20;
     let body: Arc<[u8]> = noise(3, LENGTH).into();

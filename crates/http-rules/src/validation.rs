@@ -5,15 +5,16 @@
 //! response that it agrees with.
 
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, HeaderValue, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName,
+    HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
+    LAST_MODIFIED, RANGE,
 };
 use http::{HeaderMap, StatusCode};
 
 use crate::cache_control::ResponseDirectives;
 use crate::config::Rules;
 use crate::preconditions::{is_strong, weakly};
-use crate::storing;
+use crate::{list_members, storing};
 
 /// Most entity tags sent in one request on behalf of stored variants.
 pub const TAGS_SENT_MAX: usize = 16;
@@ -52,6 +53,20 @@ pub fn make_conditional_on_any<'a>(
         }
         _ => false,
     }
+}
+
+/// Whether a stored variant may be asked about for a request that it was not stored for: only by a
+/// strong tag, which names one representation and no other, and only in a coding that the client
+/// says it understands, as some origins give all codings of a thing the same tag.
+pub fn may_stand_for_another(request: &HeaderMap, variant: &HeaderMap) -> bool {
+    let strong = variant.get(ETAG).is_some_and(|tag| is_strong(tag.as_bytes()));
+    let accepted = |coding: &[u8]| {
+        list_members(request, &ACCEPT_ENCODING).any(|member| {
+            // With a weight it may be a refusal, and need not be understood here.
+            member.eq_ignore_ascii_case(coding)
+        })
+    };
+    strong && list_members(variant, &CONTENT_ENCODING).all(accepted)
 }
 
 /// Takes off every condition and range, so that the origin answers with something whole that can

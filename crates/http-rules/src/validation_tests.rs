@@ -36,6 +36,22 @@ fn several_variants_are_asked_about_at_once() {
     assert_eq!(sent.matches("\"1\"").count(), TAGS_SENT_MAX);
 }
 
+#[test]
+fn which_variants_may_stand_for_another() {
+    let gzip = ("content-encoding", "gzip");
+    for (request, variant, expected) in [
+        (&[][..], &[("etag", "\"1\"")][..], true),
+        (&[], &[("etag", "W/\"1\"")], false),
+        (&[], &[], false),
+        (&[], &[("etag", "\"1\""), gzip], false),
+        (&[("accept-encoding", "br, GZIP")], &[("etag", "\"1\""), gzip], true),
+        (&[("accept-encoding", "gzip;q=0")], &[("etag", "\"1\""), gzip], false),
+    ] {
+        let got = may_stand_for_another(&headers(request), &headers(variant));
+        assert_eq!(got, expected, "{request:?} {variant:?}");
+    }
+}
+
 /// RFC 9111 §4.3.4.
 #[test]
 fn which_stored_responses_a_304_means() {

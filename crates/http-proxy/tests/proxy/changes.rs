@@ -89,6 +89,49 @@ fn an_answer_without_vary_displaces_no_variants() {
     assert!(english.cache().contains("fwd=vary-miss") && english.text() == "en");
 }
 
+/// RFC 9111 §4.3.1, §4.3.4.
+#[test]
+fn a_304_names_the_variant_that_serves_a_new_request() {
+    let origin = Origin::start(|request| {
+        // Two languages of texts, however they are asked for.
+        let german = request.header("accept-language").starts_with("de");
+        let (tag, text) = if german { ("\"de\"", "guten tag") } else { ("\"en\"", "good day") };
+        let headers = format!(
+            "Cache-Control: max-age=60\nVary: Accept-Language\nETag: {tag}\nX-Asked: {}",
+            request.header("accept-language")
+        );
+        let known = request.header("if-none-match").split(", ").any(|known| known == tag);
+        reply(if known { 304 } else { 200 }, &headers, text)
+    });
+    let proxy = Proxy::start(&origin);
+    let ask = |language: &str, more: &str| {
+        proxy.get_with("/", &format!("Accept-Language: {language}\n{more}"))
+    };
+    ask("de", "");
+    ask("en", "");
+    let austrian = ask("de-AT", "");
+    assert_eq!((austrian.status(), austrian.text().as_str()), (200, "guten tag"));
+    assert!(
+        austrian.cache().contains("fwd=vary-miss; fwd-status=304; stored"),
+        "{}",
+        austrian.cache()
+    );
+    assert_eq!(austrian.header("x-asked"), "de-AT");
+    let sent = origin.last().header("if-none-match");
+    assert!(sent.contains("\"de\"") && sent.contains("\"en\""), "{sent}");
+    for (language, more, status) in
+        [("de-AT", "", 200), ("de-AT", "If-None-Match: \"de\"", 304), ("de", "", 200)]
+    {
+        let hit = ask(language, more);
+        assert!(hit.cache().contains("; hit"), "{language}: {}", hit.cache());
+        assert_eq!((hit.status(), hit.header("x-asked").as_str()), (status, "de-AT"));
+    }
+    let swiss = ask("de-CH", "If-None-Match: \"de\"");
+    assert_eq!(swiss.status(), 304, "the client has it");
+    let british = ask("en-GB", "If-None-Match: \"de\"");
+    assert_eq!(british.text(), "good day", "the client has another");
+}
+
 #[test]
 fn a_coding_can_be_reduced_to_what_the_origin_has() {
     use damelo_http_rules::negotiation::Normaliser;
