@@ -57,8 +57,7 @@ impl Policy {
             arrived;
         let lifetime = Lifetime::of(status, headers, directives, rules, response_time_s);
         let (swr, sie) = (directives.stale_while_revalidate_s, directives.stale_if_error_s);
-        let allowed_beside =
-            rules.stale_beside_s_maxage && !directives.targeted && (swr.is_some() || sie.is_some());
+        let allowed_beside = rules.stale_beside_s_maxage && (swr.is_some() || sie.is_some());
         Policy {
             lifetime_s: lifetime.seconds,
             initial_age_s: freshness::initial_age(received, request_time_s, response_time_s),
