@@ -20,6 +20,7 @@ use crate::answer;
 use crate::ask::Ask;
 use crate::body::{OriginBody, ProxyBody, Timed};
 use crate::collapse::{Lead, Outcome};
+use crate::deposit::Deposit;
 use crate::entry::StoredResponse;
 use crate::error::FetchError;
 use crate::fill::Fill;
@@ -31,7 +32,7 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
 use crate::serve::{Answer, origin_failed, with_hit_status};
-use crate::vault::{Deposit, Epoch, Found, FoundBody, Variant};
+use crate::vault::{Epoch, Found, FoundBody, Variant};
 use crate::worker::Worker;
 
 /// Under which conditions the origin is asked.

@@ -8,11 +8,6 @@
 //! under a key of its own (that of its response, 0x01, a generation) and is streamed; all others lie
 //! beside their metadata, so that a hit is one read and a lookup never drags a large body in.
 //!
-//! A response lies in one group of the store, its home. For every further group that its origin
-//! names, the group has a *sentinel*: a small object in that group with a random generation, which
-//! the response remembers. Purging the group takes the sentinel, and with it every response that
-//! remembers it, in constant time; a sentinel that the store lets go costs misses, never a lie.
-//!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
 //! metadata is written only beside the body that it was made from; a part never replaces a whole.
 //! Threads: shared by all workers;
@@ -23,15 +18,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
-use damelo::{CreateOptions, GroupId, Reader, Store, Writer, WriterOptions};
+use damelo::{CreateOptions, GroupId, Reader, Store};
+use http::HeaderMap;
 use http::header::HeaderName;
-use http::{HeaderMap, StatusCode};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::entry::{Apart, Entry, Membership, StoredResponse, VaryMarker};
+use crate::deposit::{Deposit, body_key};
+use crate::entry::{Apart, Entry, StoredResponse, VaryMarker};
 use crate::metrics::Counters;
 use crate::rules::group::Groups;
-use crate::rules::parts::{self, Part};
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
 
@@ -39,8 +34,6 @@ use crate::rules::{Forward, NotStoredReason, Rules};
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
 /// Longest values of varying headers in a key; requests with more are not cached.
 const SECONDARY_KEY_BYTES_MAX: usize = 8 << 10;
-/// What keys of sentinels begin with: no key of a resource does.
-const SENTINEL: &[u8] = b"\x02group";
 /// Locks and epochs; two resources that share one only wait for or disturb each other.
 const STRIPES: usize = 1024;
 
@@ -120,32 +113,13 @@ struct Stripe {
 
 /// The store as HTTP sees it.
 pub(crate) struct Vault {
-    store: Store,
+    pub(crate) store: Store,
     whole_body_bytes_max: u64,
     rules: Rules,
     stripes: Box<[Stripe]>,
-    group_epoch: AtomicU64,
+    /// Invalidations of groups so far.
+    pub(crate) group_epoch: AtomicU64,
     hasher: std::hash::RandomState,
-}
-
-/// A response on its way into the store.
-pub(crate) struct Deposit {
-    key: Vec<u8>,
-    epoch: Epoch,
-    group: GroupId,
-    response: StoredResponse,
-    whole_body_bytes_max: u64,
-    /// A stored part that this one is to be joined with.
-    older: Option<(Part, Bytes)>,
-    body: DepositBody,
-}
-
-/// The body of a deposit so far.
-enum DepositBody {
-    /// Few bytes yet: it may turn out small.
-    Small { chunks: Vec<Bytes>, length_bytes: u64 },
-    /// Being written under a key of its own.
-    Large { writer: Box<Writer>, apart: Apart },
 }
 
 impl Vault {
@@ -169,7 +143,7 @@ impl Vault {
         self.hasher.hash_one(primary) as usize % STRIPES
     }
 
-    async fn lock(&self, primary: &[u8]) -> MutexGuard<'_, ()> {
+    pub(crate) async fn lock(&self, primary: &[u8]) -> MutexGuard<'_, ()> {
         self.stripes[self.stripe_of(primary)].lock.lock().await
     }
 
@@ -262,42 +236,6 @@ impl Vault {
         whole.then(|| FoundBody::Large(Box::new(reader)))
     }
 
-    /// True if none of the groups has been purged since the response was stored.
-    async fn all_groups_stand(&self, groups: &[Membership]) -> bool {
-        for member in groups {
-            if self.generation_of(member.group).await != Some(member.generation) {
-                return false;
-            }
-        }
-        true
-    }
-
-    async fn generation_of(&self, group: GroupId) -> Option<u64> {
-        let object = self.store.read(&sentinel_key(group)).await.ok()??;
-        Some(u64::from_le_bytes(object.get(..)?.try_into().ok()?))
-    }
-
-    /// Makes a response a member of these groups, by the sentinels that stand for them.
-    async fn join_groups(&self, names: &[Vec<u8>]) -> Result<Vec<Membership>, NotStoredReason> {
-        let mut joined = Vec::with_capacity(names.len());
-        for name in names {
-            let group = GroupId::of(name);
-            let key = sentinel_key(group);
-            let _ordered = self.lock(&key).await;
-            let generation = match self.generation_of(group).await {
-                Some(generation) => generation,
-                None => {
-                    let generation = fastrand::u64(..);
-                    let made = self.store.create(&key, group, &generation.to_le_bytes()).await;
-                    made.map_err(|_| NotStoredReason::Store)?;
-                    generation
-                }
-            };
-            joined.push(Membership { group, generation });
-        }
-        Ok(joined)
-    }
-
     /// Begins to store a response fetched since `epoch`.
     pub(crate) async fn begin(
         &self,
@@ -320,18 +258,8 @@ impl Vault {
                 self.place_variant(&target.primary, names, request, group).await?
             }
         };
-        let mut deposit = Deposit {
-            key,
-            epoch,
-            group,
-            response,
-            whole_body_bytes_max: self.whole_body_bytes_max,
-            older: None,
-            body: DepositBody::Small { chunks: Vec::new(), length_bytes: 0 },
-        };
-        if length_bytes.is_some_and(|length| length > self.whole_body_bytes_max) {
-            deposit.body = deposit.begin_large(&self.store, length_bytes)?;
-        }
+        let mut deposit = Deposit::new(key, epoch, group, response, self.whole_body_bytes_max);
+        deposit.announce(&self.store, length_bytes)?;
         Ok(deposit)
     }
 
@@ -342,20 +270,7 @@ impl Vault {
         bytes: &Bytes,
         limit: Duration,
     ) -> Result<(), NotStoredReason> {
-        if let DepositBody::Small { chunks, length_bytes } = &mut deposit.body {
-            chunks.push(bytes.clone());
-            *length_bytes += bytes.len() as u64;
-            if *length_bytes <= deposit.whole_body_bytes_max {
-                return Ok(());
-            }
-            let chunks = std::mem::take(chunks);
-            deposit.body = deposit.begin_large(&self.store, None)?;
-            for chunk in &chunks {
-                deposit.write_large(chunk, limit).await?;
-            }
-            return Ok(());
-        }
-        deposit.write_large(bytes, limit).await
+        deposit.write(&self.store, bytes, limit).await
     }
 
     /// Where a response without `Vary` goes. Some resources leave the field out of one answer among
@@ -503,96 +418,6 @@ impl Vault {
     }
 }
 
-impl Vault {
-    /// Forgets everything in these groups, wherever it lies, and whatever is being fetched now.
-    pub(crate) fn invalidate_groups(&self, names: &[Vec<u8>]) {
-        if names.is_empty() {
-            return;
-        }
-        self.group_epoch.fetch_add(1, Ordering::SeqCst);
-        for name in names {
-            // In effect even if the journal could not be written.
-            let _ = self.store.purge_group(GroupId::of(name));
-        }
-    }
-}
-
-impl Deposit {
-    /// Joins this part with an older one of the same version.
-    pub(crate) fn join_with(&mut self, older: Part, bytes: Bytes) {
-        self.older = Some((older, bytes));
-    }
-
-    fn begin_large(
-        &self,
-        store: &Store,
-        length: Option<u64>,
-    ) -> Result<DepositBody, NotStoredReason> {
-        let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
-        let options = WriterOptions { metadata: Vec::new(), expires_unix_s: None, length };
-        let writer = store
-            .writer(&body_key(&self.key, apart.generation), self.group, options)
-            .map_err(|_| NotStoredReason::Store)?;
-        Ok(DepositBody::Large { writer: Box::new(writer), apart })
-    }
-
-    async fn write_large(&mut self, bytes: &[u8], limit: Duration) -> Result<(), NotStoredReason> {
-        let DepositBody::Large { writer, apart } = &mut self.body else { return Ok(()) };
-        apart.length_bytes += bytes.len() as u64;
-        match tokio::time::timeout(limit, writer.write(bytes)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(NotStoredReason::Store),
-        }
-    }
-
-    /// The body first, where it lies apart: nothing refers to what is not there.
-    async fn commit(mut self, store: &Store) -> Result<(), NotStoredReason> {
-        let failed = |_| NotStoredReason::Store;
-        let value = match self.body {
-            DepositBody::Large { writer, apart } => {
-                writer.commit().await.map_err(failed)?;
-                self.response.apart = Some(apart);
-                Bytes::new()
-            }
-            DepositBody::Small { chunks, .. } => self.response.joined(joined(chunks), self.older),
-        };
-        let metadata = self.response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
-        store.create_with(&self.key, self.group, &value, options).await.map_err(failed)
-    }
-}
-
-impl StoredResponse {
-    /// Joins the bytes of a part with those of an older one; what comes out may be the whole.
-    fn joined(&mut self, bytes: Bytes, older: Option<(Part, Bytes)>) -> Bytes {
-        let (Some(part), Some((older, older_bytes))) = (self.part, older) else { return bytes };
-        let all = parts::joined_bytes((&older, &older_bytes), (&part, &bytes));
-        let (Some(all), Some(joined)) = (all, older.joined(&part)) else { return bytes };
-        self.part = (!joined.is_whole()).then_some(joined);
-        if self.part.is_none() {
-            self.status = StatusCode::OK;
-        }
-        all.into()
-    }
-}
-
-/// The chunks as one; without copy if there is only one.
-fn joined(mut chunks: Vec<Bytes>) -> Bytes {
-    match chunks.len() {
-        0 => Bytes::new(),
-        1 => chunks.swap_remove(0),
-        _ => chunks.concat().into(),
-    }
-}
-
-fn body_key(key: &[u8], generation: u64) -> Vec<u8> {
-    let mut body = Vec::with_capacity(key.len() + 9);
-    body.extend_from_slice(key);
-    body.push(1);
-    body.put_u64(generation);
-    body
-}
-
 /// A marker for these names and those of the one it replaces, with a generation never used before.
 fn new_marker(mut names: Vec<HeaderName>, old: Option<VaryMarker>) -> VaryMarker {
     let known = old.map(|marker| marker.names).unwrap_or_default();
@@ -602,12 +427,6 @@ fn new_marker(mut names: Vec<HeaderName>, old: Option<VaryMarker>) -> VaryMarker
         names.dedup();
     }
     VaryMarker { generation: fastrand::u64(..), names }
-}
-
-fn sentinel_key(group: GroupId) -> Vec<u8> {
-    let mut key = SENTINEL.to_vec();
-    key.put_u64(group.get());
-    key
 }
 
 fn variant_key(

@@ -4,6 +4,8 @@
 mod changes;
 #[path = "proxy/conditions.rs"]
 mod conditions;
+#[path = "proxy/conformance.rs"]
+mod conformance;
 #[path = "proxy/ranges.rs"]
 mod ranges;
 #[path = "proxy/stale.rs"]
