@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG,
-    EXPIRES, HeaderName, HeaderValue, LAST_MODIFIED, VARY,
+    AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, EXPIRES,
+    HeaderName, HeaderValue, LAST_MODIFIED, VARY,
 };
 use http::{HeaderMap, Method, Response, StatusCode};
 
@@ -161,7 +161,8 @@ fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Re
     let frame = Multipart::new(&headers, ranges, complete_bytes, fastrand::u64(..));
     headers.insert(CONTENT_TYPE, frame.content_type);
     headers.insert(CONTENT_LENGTH, HeaderValue::from(frame.length_bytes));
-    headers.remove(ACCEPT_RANGES);
+    // Each part has one of its own.
+    headers.remove(CONTENT_RANGE);
     let start = found.response.part.map_or(0, |part| part.start);
     let mut pieces = Vec::with_capacity(ranges.len() * 2 + 1);
     for (head, range) in frame.heads.into_iter().zip(ranges) {

@@ -248,19 +248,20 @@ impl<'a> Fetching<'a> {
         storing::decide(exchange, rules).inspect_err(|reason| {
             // What only this request forbids does not touch what is stored.
             if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
-                vault.forget(&found.key);
+                vault.forget(found.key(&self.ask.target.primary));
             }
         })?;
         let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let primary = &self.ask.target.primary;
-        let kept = vault.update(primary, &found.key, &found.blob, &metadata, self.epoch).await;
+        let kept =
+            vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
         if kept { Ok(()) } else { Err(NotStoredReason::Invalidated) }
     }
 
     /// The 304 was about bytes we do not have: forget ours and ask without conditions.
     pub(crate) async fn fetch_again(mut self, worker: &Worker) -> Answer {
         if let Some(found) = self.found.take() {
-            worker.shared.vault.forget(&found.key);
+            worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
         let mut request = self.ask.forward(&worker.shared, OriginBody::Empty);
         validation::remove_conditions(request.headers_mut());
@@ -301,7 +302,7 @@ impl<'a> Fetching<'a> {
         };
         if let Some(metadata) = updated.encode() {
             let vault = &worker.shared.vault;
-            vault.update(primary, &found.key, &found.blob, &metadata, self.epoch).await;
+            vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
         }
     }
 
@@ -337,7 +338,7 @@ impl<'a> Fetching<'a> {
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
         if full && !status.is_server_error() {
-            worker.shared.vault.forget(&found.key);
+            worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
     }
 

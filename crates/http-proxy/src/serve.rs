@@ -231,8 +231,9 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
         Looked::Missed { key, reason } => return Plan::Ask(Question::missed(ask, key, reason)),
         Looked::Found(found) => found,
     };
-    let key = found.key.clone();
+    let primary = &ask.target.primary;
     if !answer::part_suffices(worker, ask, &found.response) {
+        let key = found.key(primary).to_vec();
         // Kept, so that a further part can be joined with it.
         let found = ask.wants_range().then_some(found);
         return Plan::Ask(Question { found, ..Question::missed(ask, key, Forward::Partial) });
@@ -240,7 +241,7 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
     let rules = &worker.shared.config.rules;
     match reuse::decide(&ask.wishes, &found.response.policy, rules, worker.now_s()) {
         Decision::Validate(reason) => {
-            let conditions = Conditions::Ours;
+            let (key, conditions) = (found.key(primary).to_vec(), Conditions::Ours);
             Plan::Ask(Question { found: Some(found), key, reason, conditions })
         }
         decision => Plan::Serve(found, decision),
@@ -253,7 +254,7 @@ async fn cached(worker: &Arc<Worker>, ask: &Ask) -> Answer {
         let mut question = match plan(worker, ask).await {
             Plan::Serve(found, decision) => {
                 if decision == Decision::ServeAndRevalidate {
-                    validate_behind(worker, ask, &found.key);
+                    validate_behind(worker, ask, found.key(&ask.target.primary));
                 }
                 return serve_hit(worker, ask, *found, collapsed);
             }

@@ -51,12 +51,19 @@ pub(crate) struct Target {
 
 /// A stored response and its body.
 pub(crate) struct Found {
-    /// Where it lies.
-    pub(crate) key: Vec<u8>,
+    /// Where it lies, if not under the primary key.
+    variant_key: Option<Vec<u8>>,
     /// Its metadata as it was read.
     pub(crate) blob: Bytes,
     pub(crate) response: StoredResponse,
     pub(crate) body: FoundBody,
+}
+
+impl Found {
+    /// Where it lies, its resource lying under `primary`.
+    pub(crate) fn key<'a>(&'a self, primary: &'a [u8]) -> &'a [u8] {
+        self.variant_key.as_deref().unwrap_or(primary)
+    }
 }
 
 /// A stored variant without its body.
@@ -176,8 +183,7 @@ impl Vault {
         match self.probe(primary, want_body, counters).await {
             None => missed(primary, Forward::UriMiss),
             Some((blob, Entry::Response(response), body)) => {
-                let key = primary.to_vec();
-                Looked::Found(Box::new(Found { key, blob, response, body }))
+                Looked::Found(Box::new(Found { variant_key: None, blob, response, body }))
             }
             Some((_, Entry::Marker(marker), _)) => {
                 let Some(key) = variant_key(primary, &marker, request, &self.rules) else {
@@ -185,7 +191,8 @@ impl Vault {
                 };
                 match self.probe(&key, want_body, counters).await {
                     Some((blob, Entry::Response(response), body)) => {
-                        Looked::Found(Box::new(Found { key, blob, response, body }))
+                        let variant_key = Some(key);
+                        Looked::Found(Box::new(Found { variant_key, blob, response, body }))
                     }
                     _ => missed(&key, Forward::VaryMiss),
                 }
@@ -343,7 +350,8 @@ impl Vault {
         let (blob, entry, body) = self.probe(&variant.key, true, counters).await?;
         let Entry::Response(response) = entry else { return None };
         let same = blob == variant.blob;
-        same.then(|| Found { key: variant.key.clone(), blob, response, body })
+        let variant_key = Some(variant.key.clone());
+        same.then(|| Found { variant_key, blob, response, body })
     }
 
     async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {
