@@ -42,21 +42,22 @@ impl Vault {
     ) -> Result<Vec<Membership>, NotStoredReason> {
         let mut joined = Vec::with_capacity(names.len());
         for name in names {
-            let group = GroupId::of(name);
-            let key = sentinel_key(group);
-            let _ordered = self.lock(&key).await;
-            let generation = match self.generation_of(group).await {
-                Some(generation) => generation,
-                None => {
-                    let generation = fastrand::u64(..);
-                    let made = self.store.create(&key, group, &generation.to_le_bytes()).await;
-                    made.map_err(|_| NotStoredReason::Store)?;
-                    generation
-                }
-            };
-            joined.push(Membership { group, generation });
+            joined.push(self.join_group(GroupId::of(name)).await?);
         }
         Ok(joined)
+    }
+
+    /// Makes a response a member of this group.
+    pub(crate) async fn join_group(&self, group: GroupId) -> Result<Membership, NotStoredReason> {
+        let key = sentinel_key(group);
+        let _ordered = self.lock(&key).await;
+        if let Some(generation) = self.generation_of(group).await {
+            return Ok(Membership { group, generation });
+        }
+        let generation = fastrand::u64(..);
+        let made = self.store.create(&key, group, &generation.to_le_bytes()).await;
+        made.map_err(|_| NotStoredReason::Store)?;
+        Ok(Membership { group, generation })
     }
 
     /// Forgets everything in these groups, wherever it lies, and whatever is being fetched now.
@@ -72,7 +73,8 @@ impl Vault {
     }
 }
 
-fn sentinel_key(group: GroupId) -> Vec<u8> {
+/// Where the sentinel of a group lies.
+pub(crate) fn sentinel_key(group: GroupId) -> Vec<u8> {
     let mut key = SENTINEL.to_vec();
     key.put_u64(group.get());
     key

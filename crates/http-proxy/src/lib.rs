@@ -38,6 +38,7 @@ mod metrics;
 mod origin;
 mod serve;
 mod server;
+mod slices;
 mod variants;
 mod vault;
 mod worker;

@@ -32,6 +32,7 @@ use crate::log::LogRecord;
 use crate::rules::group::{Rule, full_name};
 use crate::rules::reuse::{self, Decision, Failure};
 use crate::rules::{CacheStatus, Forward, cache_groups, invalidation, preconditions, storing};
+use crate::slices;
 use crate::vault::{Found, Looked, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 
@@ -261,6 +262,11 @@ async fn cached(worker: &Arc<Worker>, ask: &Ask) -> Answer {
             Plan::Ask(question) => question,
             Plan::Alone => break,
         };
+        if question.found.is_none()
+            && let Some(answer) = slices::serve(worker, ask, question.reason).await
+        {
+            return answer;
+        }
         if ask.wishes.only_if_cached {
             return only_if_cached(worker);
         }

@@ -6,7 +6,8 @@
 //! An invalidation removes the primary key only: variants of a removed marker are unreachable,
 //! because the next marker has another generation. A body larger than `whole_body_bytes_max` lies
 //! under a key of its own (that of its response, 0x01, a generation) and is streamed; all others lie
-//! beside their metadata, so that a hit is one read and a lookup never drags a large body in.
+//! beside their metadata, so that a hit is one read and a lookup never drags a large body in. Slices
+//! of a resource lie under primary key, 0x03, their size and their number.
 //!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
 //! metadata is written only beside the body that it was made from; a part never replaces a whole.
@@ -25,8 +26,10 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::deposit::{Deposit, body_key};
 use crate::entry::{Apart, Entry, StoredResponse, VaryMarker};
+use crate::groups::sentinel_key;
 use crate::metrics::Counters;
 use crate::rules::group::Groups;
+use crate::rules::parts::Slices;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
 
@@ -60,6 +63,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// Put together of several stored objects: it lies nowhere as it is.
+    pub(crate) fn assembled(response: StoredResponse, body: FoundBody) -> Found {
+        Found { variant_key: None, blob: Bytes::new(), response, body }
+    }
+
     /// Where it lies, its resource lying under `primary`.
     pub(crate) fn key<'a>(&'a self, primary: &'a [u8]) -> &'a [u8] {
         self.variant_key.as_deref().unwrap_or(primary)
@@ -419,11 +427,73 @@ impl Vault {
         let _ = self.store.remove(key);
     }
 
-    /// Forgets a resource with all its variants, and whatever is being fetched for it now.
+    /// Forgets a resource with all its variants and slices, and whatever is being fetched for it now.
     pub(crate) fn invalidate(&self, primary: &[u8]) {
         self.stripes[self.stripe_of(primary)].epoch.fetch_add(1, Ordering::SeqCst);
         self.forget(primary);
+        self.forget_slices(primary);
     }
+
+    /// Forgets all slices of a resource.
+    pub(crate) fn forget_slices(&self, primary: &[u8]) {
+        self.forget(&sentinel_key(slices_group(primary)));
+    }
+
+    /// A slice of a resource, if it is stored.
+    pub(crate) async fn slice(
+        &self,
+        primary: &[u8],
+        slices: Slices,
+        index: u64,
+        counters: &Counters,
+    ) -> Option<(StoredResponse, Bytes)> {
+        let key = slice_key(primary, slices, index);
+        let (_, Entry::Response(response), FoundBody::Whole(bytes)) =
+            self.probe(&key, true, counters).await?
+        else {
+            return None;
+        };
+        Some((response, bytes))
+    }
+
+    /// Stores a slice fetched since `epoch`.
+    pub(crate) async fn store_slice(
+        &self,
+        target: &Target,
+        epoch: Epoch,
+        slice: (Slices, u64),
+        mut response: StoredResponse,
+        groups: &Groups,
+        bytes: &Bytes,
+    ) -> Result<(), NotStoredReason> {
+        let primary = &target.primary;
+        response.groups = self.join_groups(&groups.others).await?;
+        response.groups.push(self.join_group(slices_group(primary)).await?);
+        let metadata = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
+        let key = slice_key(primary, slice.0, slice.1);
+        let _ordered = self.lock(primary).await;
+        if !self.is_current(epoch) {
+            return Err(NotStoredReason::Invalidated);
+        }
+        let group = GroupId::of(&groups.home);
+        let made = self.store.create_with(&key, group, bytes, options).await;
+        made.map_err(|_| NotStoredReason::Store)
+    }
+}
+
+/// Group of a sentinel that all slices of a resource remember, so that they go together.
+fn slices_group(primary: &[u8]) -> GroupId {
+    GroupId::of([b"slices\0", primary].concat())
+}
+
+fn slice_key(primary: &[u8], slices: Slices, index: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(primary.len() + 17);
+    key.extend_from_slice(primary);
+    key.push(3);
+    key.put_u64(slices.slice_bytes);
+    key.put_u64(index);
+    key
 }
 
 /// A marker for these names and those of the one it replaces, with a generation never used before.

@@ -56,6 +56,9 @@ pub struct Rules {
     pub variants_max: usize,
     /// Ranges answered in one response; a request for more gets the whole. Default 16.
     pub ranges_max: usize,
+    /// Length of the aligned slices in which a range of something large is fetched and stored, in
+    /// bytes; 0: a range is fetched as the client asks for it. Default 0.
+    pub slice_bytes: u64,
     /// What the key of a resource is made of.
     pub key: KeyRules,
     /// Send the key of the resource in `Cache-Status`. Default false.
@@ -79,6 +82,7 @@ impl Default for Rules {
             accept_language: Normaliser::Equivalent,
             variants_max: 32,
             ranges_max: 16,
+            slice_bytes: 0,
             key: KeyRules::default(),
             show_key: false,
         }

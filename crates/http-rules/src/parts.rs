@@ -75,6 +75,34 @@ impl Part {
     }
 }
 
+/// A large resource as slices of one size, each fetched and stored by itself when a range is asked
+/// for. The last one may be shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slices {
+    /// Length of a slice; not zero.
+    pub slice_bytes: u64,
+}
+
+impl Slices {
+    /// Numbers of the slices that hold bytes `first` to `last`; `None` if they are more than `max`.
+    pub fn covering(&self, first: u64, last: u64, max: u64) -> Option<Range<u64>> {
+        let (from, to) = (first / self.slice_bytes, last / self.slice_bytes + 1);
+        (from < to && to - from <= max).then_some(from..to)
+    }
+
+    /// First and last byte of a slice.
+    pub fn bounds(&self, index: u64) -> (u64, u64) {
+        let first = index.saturating_mul(self.slice_bytes);
+        (first, first.saturating_add(self.slice_bytes - 1))
+    }
+
+    /// Whether a part is all of this slice that there is.
+    pub fn is_slice(&self, index: u64, part: &Part) -> bool {
+        let (first, last) = self.bounds(index);
+        part.start == first && part.end == last.saturating_add(1).min(part.complete_bytes)
+    }
+}
+
 fn number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -153,6 +181,25 @@ mod tests {
         assert_eq!(part(2, 6).locate(&(1..3)), None);
         assert_eq!(part(2, 6).locate(&(5..7)), None);
         assert!(part(0, 10).is_whole() && !part(0, 9).is_whole() && !part(1, 10).is_whole());
+    }
+
+    #[test]
+    fn slices_cover_ranges() {
+        let slices = Slices { slice_bytes: 4 };
+        for (first, last, expected) in [
+            (0, 0, Some(0..1)),
+            (0, 3, Some(0..1)),
+            (3, 4, Some(0..2)),
+            (5, 11, Some(1..3)),
+            (0, 12, None),
+            (0, u64::MAX, None),
+        ] {
+            assert_eq!(slices.covering(first, last, 3), expected, "{first}-{last}");
+        }
+        assert_eq!(slices.bounds(2), (8, 11));
+        assert!(slices.is_slice(1, &part(4, 8)) && slices.is_slice(2, &part(8, 10)));
+        assert!(!slices.is_slice(2, &part(8, 9)) && !slices.is_slice(1, &part(4, 9)));
+        assert!(!slices.is_slice(0, &part(1, 4)));
     }
 
     /// RFC 9111 §3.4.

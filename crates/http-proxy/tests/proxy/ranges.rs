@@ -162,6 +162,86 @@ fn parts_of_different_versions_are_never_joined() {
     }
 }
 
+/// Starts a proxy that fetches ranges in slices of four bytes.
+fn sliced(origin: &Origin) -> Proxy {
+    Proxy::start_with(origin, |config| {
+        let mut rules = damelo_http_proxy::Rules::default();
+        rules.slice_bytes = 4;
+        config.rules = rules;
+    })
+}
+
+/// An origin that clips ranges to what there is, as they do.
+fn clipping(tag: impl Fn() -> String + Send + Sync + 'static) -> Origin {
+    Origin::start(move |request| {
+        let mut clipped = request.clone();
+        for (name, value) in &mut clipped.headers {
+            if name.eq_ignore_ascii_case("range") {
+                *value = value.replace("-11", "-9");
+            }
+        }
+        slice_of(&clipped, DIGITS.as_bytes(), &format!("ETag: {}", tag()))
+    })
+}
+
+#[test]
+fn only_the_slices_that_are_needed_are_fetched() {
+    let origin = clipping(|| "\"v1\"".to_owned());
+    let proxy = sliced(&origin);
+    let ask = |range: &str| proxy.get_with("/", &format!("Range: bytes={range}"));
+    let miss = ask("5-6");
+    assert_eq!((miss.status(), miss.text().as_str()), (206, "56"));
+    assert_eq!(miss.header("content-range"), "bytes 5-6/10");
+    assert!(miss.cache().contains("fwd=uri-miss; fwd-status=206; stored"), "{}", miss.cache());
+    assert_eq!(origin.last().header("range"), "bytes=4-7");
+    for (range, body, asked) in [
+        ("4-7", "4567", 1),
+        ("7-9", "789", 2),
+        ("6-8", "678", 2),
+        ("8-99", "89", 2),
+        ("1-9", "123456789", 3),
+        ("0-0", "0", 3),
+    ] {
+        let answer = ask(range);
+        assert_eq!((answer.status(), answer.text().as_str()), (206, body), "{range}");
+        assert_eq!(origin.count(), asked, "{range}");
+    }
+    assert!(ask("0-9").cache().contains("; hit"));
+    assert_eq!(ask("0-1\nIf-None-Match: \"v1\"").status(), 304);
+    proxy.ask_with_body("POST", "/", "", b"x");
+    assert!(ask("0-1").cache().contains("uri-miss"), "a change reaches every slice");
+    let whole = proxy.get("/");
+    assert_eq!((whole.status(), whole.text().as_str()), (200, DIGITS));
+    assert!(ask("2-7").cache().contains("; hit"), "cut from the whole");
+}
+
+#[test]
+fn slices_of_different_versions_are_never_joined() {
+    let version = std::sync::atomic::AtomicUsize::new(0);
+    let next = move || version.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    let origin = clipping(move || format!("\"v{}\"", next()));
+    let proxy = sliced(&origin);
+    proxy.get_with("/", "Range: bytes=0-1");
+    let both = proxy.get_with("/", "Range: bytes=2-5");
+    assert_eq!((both.status(), both.text().as_str()), (206, "2345"));
+    assert_eq!(origin.last().header("range"), "bytes=2-5", "asked for as it is");
+    proxy.get_with("/", "Range: bytes=0-1");
+    assert_eq!(origin.last().header("range"), "bytes=0-3", "the old slices are gone");
+}
+
+#[test]
+fn what_cannot_be_sliced_is_asked_for_as_it_is() {
+    let origin = digits("Vary: Accept");
+    let proxy = sliced(&origin);
+    assert_eq!(
+        proxy.get_with("/", "Range: bytes=0-1").text(),
+        DIGITS,
+        "the origin knows no ranges"
+    );
+    eventually("it is stored", || proxy.get("/").cache().contains("; hit"));
+    assert_eq!(proxy.get_with("/", "Range: bytes=0-1").text(), "01");
+}
+
 #[test]
 fn what_only_a_range_brought_about_is_not_stored() {
     let origin = Origin::start(|request| {
