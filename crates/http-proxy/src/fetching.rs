@@ -315,7 +315,7 @@ impl<'a> Fetching<'a> {
             Ok((deposit, policy)) => {
                 self.status.stored = true;
                 self.status.ttl_s = Some(policy.ttl_s(worker.now_s()));
-                self.fill(worker, parts, timed, deposit)
+                self.fill(worker, parts, timed, deposit).await
             }
             Err(reason) => {
                 worker.counters.not_stored(reason);
@@ -420,7 +420,7 @@ impl<'a> Fetching<'a> {
     }
 
     /// Starts the fill and answers from it; with 304 or 412 if the client wants no body.
-    fn fill(
+    async fn fill(
         mut self,
         worker: &Worker,
         parts: response::Parts,
@@ -439,6 +439,7 @@ impl<'a> Fetching<'a> {
             ),
         };
         let wanted = condition == Condition::Proceed && self.audience == Audience::Client;
+        let bodyless = body.size_hint().exact() == Some(0);
         let (mut fill, chunks) = Fill::new(
             worker.shared.vault.clone(),
             worker.counters.clone(),
@@ -450,11 +451,16 @@ impl<'a> Fetching<'a> {
         );
         fill.lead = self.lead.take();
         worker.shared.collapse.remember(&self.key, true);
-        let alive = worker.alive.clone();
-        tokio::spawn(async move {
+        if bodyless {
+            // Nothing to stream: whoever has seen the answer finds it in the store.
             fill.run().await;
-            drop(alive);
-        });
+        } else {
+            let alive = worker.alive.clone();
+            tokio::spawn(async move {
+                fill.run().await;
+                drop(alive);
+            });
+        }
         let mut headers = parts.headers;
         storing::remove_hop_by_hop(&mut headers);
         let response = match condition {

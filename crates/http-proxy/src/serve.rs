@@ -262,7 +262,7 @@ async fn cached(worker: &Arc<Worker>, ask: &Ask) -> Answer {
             Plan::Ask(question) => question,
             Plan::Alone => break,
         };
-        if question.found.is_none()
+        if question.conditions == Conditions::Clients
             && let Some(answer) = slices::serve(worker, ask, question.reason).await
         {
             return answer;
