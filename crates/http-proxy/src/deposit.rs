@@ -22,6 +22,7 @@ pub(crate) struct Deposit {
     group: GroupId,
     pub(crate) response: StoredResponse,
     whole_body_bytes_max: u64,
+    expected_bytes: Option<u64>,
     /// A stored part that this one is to be joined with.
     older: Option<(Part, Bytes)>,
     body: DepositBody,
@@ -45,7 +46,16 @@ impl Deposit {
         whole_body_bytes_max: u64,
     ) -> Deposit {
         let body = DepositBody::Small { chunks: Vec::new(), length_bytes: 0 };
-        Deposit { key, epoch, group, response, whole_body_bytes_max, older: None, body }
+        Deposit {
+            key,
+            epoch,
+            group,
+            response,
+            whole_body_bytes_max,
+            older: None,
+            expected_bytes: None,
+            body,
+        }
     }
 
     /// Prepares for a body of this length, if it is known.
@@ -83,6 +93,11 @@ impl Deposit {
         self.write_large(bytes, limit).await
     }
 
+    /// Makes the commit fail if the body turns out to have another length than its headers said.
+    pub(crate) fn expect(&mut self, length_bytes: Option<u64>) {
+        self.expected_bytes = length_bytes;
+    }
+
     /// Joins this part with an older one of the same version.
     pub(crate) fn join_with(&mut self, older: Part, bytes: Bytes) {
         self.older = Some((older, bytes));
@@ -113,6 +128,13 @@ impl Deposit {
     /// The body first, where it lies apart: nothing refers to what is not there.
     pub(crate) async fn commit(mut self, store: &Store) -> Result<(), NotStoredReason> {
         let failed = |_| NotStoredReason::Store;
+        let length_bytes = match &self.body {
+            DepositBody::Small { length_bytes, .. } => *length_bytes,
+            DepositBody::Large { apart, .. } => apart.length_bytes,
+        };
+        if self.expected_bytes.is_some_and(|expected| expected != length_bytes) {
+            return Err(NotStoredReason::Partial);
+        }
         let value = match self.body {
             DepositBody::Large { writer, apart } => {
                 writer.commit().await.map_err(failed)?;

@@ -30,6 +30,7 @@ use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{self, Arrived, Failure};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, HeadEffect};
+use crate::rules::vary;
 use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
 use crate::serve::{Answer, origin_failed, with_hit_status};
 use crate::vault::{Epoch, Found, FoundBody, Variant};
@@ -251,8 +252,13 @@ impl<'a> Fetching<'a> {
                 vault.forget(found.key(&self.ask.target.primary));
             }
         })?;
-        let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let primary = &self.ask.target.primary;
+        if vary::of(&merged.headers) != vary::of(&found.response.headers) {
+            // It does not lie where requests that it varies on would look for it.
+            vault.forget(found.key(primary));
+            return Err(NotStoredReason::Invalidated);
+        }
+        let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let kept =
             vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
         if kept { Ok(()) } else { Err(NotStoredReason::Invalidated) }
@@ -367,7 +373,9 @@ impl<'a> Fetching<'a> {
         }
         let policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
         let stored = self.to_store(rules, parts, &directives, policy);
-        if stored.part.is_some_and(|part| length.is_some_and(|l| l != part.length_bytes())) {
+        let announced = Part::of(&parts.headers).filter(|_| exchange.selective);
+        let announced = announced.map(|part| part.length_bytes());
+        if announced.is_some() && length.is_some() && announced != length {
             return Err(NotStoredReason::Partial);
         }
         let target = &ask.target;
@@ -376,6 +384,7 @@ impl<'a> Fetching<'a> {
         let vault = &worker.shared.vault;
         let begun = vault.begin(target, self.epoch, &ask.headers, &stored, length, &groups).await;
         let mut deposit = begun?;
+        deposit.expect(announced);
         if let Some((older, bytes)) = self.older_part(&stored) {
             deposit.join_with(older, bytes);
         }

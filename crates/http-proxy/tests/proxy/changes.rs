@@ -132,6 +132,23 @@ fn a_304_names_the_variant_that_serves_a_new_request() {
     assert_eq!(british.text(), "good day", "the client has another");
 }
 
+/// RFC 9111 §4.1: a 304 that newly varies leaves nothing behind that would match every request.
+#[test]
+fn a_304_that_changes_vary_is_not_kept() {
+    let origin = Origin::start(|request| {
+        let accept = request.header("accept");
+        if request.has("if-none-match") {
+            return reply(304, "ETag: \"a\"\nVary: Accept\nCache-Control: max-age=60", "");
+        }
+        reply(200, "ETag: \"a\"\nCache-Control: max-age=10", accept)
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get_with("/", "Accept: a");
+    proxy.pass_seconds(20);
+    assert_eq!(proxy.get_with("/", "Accept: a").text(), "a");
+    assert_eq!(proxy.get_with("/", "Accept: b").text(), "b");
+}
+
 #[test]
 fn a_coding_can_be_reduced_to_what_the_origin_has() {
     use damelo_http_rules::negotiation::Normaliser;

@@ -243,6 +243,20 @@ fn what_cannot_be_sliced_is_asked_for_as_it_is() {
 }
 
 #[test]
+fn a_part_of_another_length_than_it_says_is_not_stored() {
+    let origin = Origin::start(|_| Reply {
+        chunked: true,
+        ..reply(206, "Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes 0-4/10", "012")
+    });
+    let proxy = Proxy::start(&origin);
+    for _ in 0..2 {
+        let answer = proxy.get_with("/", "Range: bytes=0-4");
+        assert!(!answer.cache().contains("; hit"), "{}", answer.cache());
+    }
+    assert_eq!(origin.count(), 2);
+}
+
+#[test]
 fn what_only_a_range_brought_about_is_not_stored() {
     let origin = Origin::start(|request| {
         if request.has("range") {
