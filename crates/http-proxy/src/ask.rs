@@ -5,12 +5,16 @@
 
 use std::net::IpAddr;
 
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, VIA};
+use http::header::{
+    CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING, VIA,
+};
 use http::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::body::OriginBody;
-use crate::rules::cache_control::CacheControl;
-use crate::rules::{list_members, storing};
+use crate::rules::invalidation::{self, Base};
+use crate::rules::key::{KeyRules, normal_host};
+use crate::rules::{RequestDirectives, list_members, storing, validation, vary};
 use crate::vault::Target;
 use crate::worker::Shared;
 
@@ -21,11 +25,12 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const VIA_REPEATS_MAX: usize = 8;
 
 /// A request without its body.
+#[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) target: Target,
-    pub(crate) cache_control: CacheControl,
+    pub(crate) wishes: RequestDirectives,
     client: IpAddr,
 }
 
@@ -53,6 +58,7 @@ impl Ask {
         } else {
             shared.origin.authority.clone()
         };
+        let host = normal_host(&host, shared.origin.scheme);
         let path_and_query = match parts.uri.path_and_query() {
             Some(target) if target.as_str().starts_with('/') => target.as_str().to_owned(),
             // `OPTIONS *`, and nothing else that does not begin with a slash.
@@ -61,11 +67,11 @@ impl Ask {
             Some(target) if target.as_str().starts_with('?') => format!("/{target}"),
             Some(_) => return Err(BadRequest::BadTarget),
         };
-        let primary = primary_key(shared.origin.scheme, &host, &path_and_query);
-        let cache_control = CacheControl::of_request(&parts.headers);
+        let keys = &shared.config.rules.key;
+        let primary = keys.primary(shared.origin.scheme, &host, &path_and_query);
+        let wishes = RequestDirectives::of(&parts.headers);
         let target = Target { primary, host, client_host, path_and_query };
-        let ask =
-            Ask { method: parts.method, headers: parts.headers, target, cache_control, client };
+        let ask = Ask { method: parts.method, headers: parts.headers, target, wishes, client };
         Ok((ask, body))
     }
 
@@ -73,10 +79,12 @@ impl Ask {
     pub(crate) fn forward(&self, shared: &Shared, body: OriginBody) -> Request<OriginBody> {
         let mut headers = self.headers.clone();
         storing::remove_hop_by_hop(&mut headers);
+        vary::reduce_request(&mut headers, &shared.config.rules);
         headers.remove(EXPECT);
         let host = headers.remove(HOST);
         if shared.config.preserve_host
-            && let Ok(value) = HeaderValue::try_from(&self.target.host)
+            && !self.target.client_host.is_empty()
+            && let Ok(value) = HeaderValue::try_from(&self.target.client_host)
         {
             headers.insert(HOST, value);
         } else {
@@ -97,30 +105,41 @@ impl Ask {
         request
     }
 
-    /// Key of another URI named by a response to this request, if it is of the same origin.
-    pub(crate) fn key_of_named(&self, reference: &HeaderValue, scheme: &str) -> Option<Vec<u8>> {
-        let text = reference.to_str().ok()?.trim();
-        if let Ok(uri) = text.parse::<Uri>()
-            && let Some(authority) = uri.authority()
-        {
-            let named = authority.as_str();
-            let ours = [&self.target.host, &self.target.client_host];
-            if !ours.iter().any(|host| host.eq_ignore_ascii_case(named)) {
-                return None;
-            }
-            let path = uri.path_and_query().map_or("/", |path| path.as_str());
-            return Some(primary_key(scheme, &self.target.host, path));
-        }
-        let text = text.split('#').next().unwrap_or_default();
-        if text.starts_with("//") || text.contains("://") || text.is_empty() {
-            return None;
-        }
-        if text.starts_with('/') {
-            return Some(primary_key(scheme, &self.target.host, text));
-        }
-        let base = self.target.path_and_query.split('?').next().unwrap_or_default();
-        let folder = &base[..=base.rfind('/')?];
-        Some(primary_key(scheme, &self.target.host, &format!("{folder}{text}")))
+    /// Keys of the URIs of the same origin that a response to this request names.
+    pub(crate) fn keys_of_named(
+        &self,
+        response: &HeaderMap,
+        keys: &KeyRules,
+        scheme: &str,
+    ) -> Vec<Vec<u8>> {
+        let base = Base {
+            scheme,
+            hosts: [&self.target.host, &self.target.client_host],
+            path_and_query: &self.target.path_and_query,
+        };
+        let paths = invalidation::named(base, response);
+        paths.map(|path| keys.primary(scheme, &self.target.host, &path)).collect()
+    }
+
+    /// True if the client wants parts of the resource.
+    pub(crate) fn wants_range(&self) -> bool {
+        self.method == Method::GET && self.headers.contains_key(RANGE)
+    }
+
+    /// True if the request, sent as it is, may bring an answer that is for its client alone.
+    pub(crate) fn is_selective(&self) -> bool {
+        [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE]
+            .iter()
+            .any(|name| self.headers.contains_key(name))
+    }
+
+    /// The same request without what only its client wants: for a validation that nobody waits for.
+    pub(crate) fn for_nobody(&self) -> Ask {
+        let mut ask = self.clone();
+        validation::remove_conditions(&mut ask.headers);
+        ask.wishes = RequestDirectives::default();
+        ask.method = Method::GET;
+        ask
     }
 }
 
@@ -128,14 +147,6 @@ impl Ask {
 pub(crate) fn announces_body(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0")
-}
-
-fn primary_key(scheme: &str, host: &str, path_and_query: &str) -> Vec<u8> {
-    let mut key = Vec::with_capacity(scheme.len() + 3 + host.len() + path_and_query.len());
-    for part in [scheme, "://", host, path_and_query] {
-        key.extend_from_slice(part.as_bytes());
-    }
-    key
 }
 
 /// The host the client asked, lower case; empty for HTTP/1.0 without one.

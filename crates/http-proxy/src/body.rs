@@ -4,7 +4,9 @@
 //! one holds one chunk at a time; a body that breaks off ends in an error, so that hyper closes the
 //! connection and no client takes a part for the whole. Threads: each body lives on one worker.
 
+use std::collections::VecDeque;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -118,33 +120,83 @@ impl Body for OriginBody {
 
 type NextChunk = Pin<Box<dyn Future<Output = (Reader, Result<Option<Bytes>, ReadError>)> + Send>>;
 
-/// A large body streamed from the store, one chunk in memory at a time.
+/// What a streamed body consists of, in order.
+pub(crate) enum Piece {
+    Bytes(Bytes),
+    /// Bytes of the stored object.
+    Stored(Range<u64>),
+}
+
+/// A body put together from pieces, of the store above all, one chunk in memory at a time.
 pub(crate) struct Streamed {
+    pieces: VecDeque<Piece>,
+    /// Reads the object; here while it is not reading.
+    reader: Option<Reader>,
     reading: Option<NextChunk>,
+    /// Of the piece being read.
+    piece_left_bytes: u64,
     left_bytes: u64,
 }
 
 impl Streamed {
-    pub(crate) fn new(reader: Reader) -> Streamed {
-        let left_bytes = reader.info().length_bytes;
-        Streamed { reading: Some(next_chunk(reader)), left_bytes }
+    /// The pieces one after the other; those of the store from `reader`.
+    pub(crate) fn new(reader: Option<Reader>, pieces: Vec<Piece>) -> Streamed {
+        let length = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Stored(range) => range.end.saturating_sub(range.start),
+        };
+        let left_bytes = pieces.iter().map(length).sum();
+        let pieces = pieces.into();
+        Streamed { pieces, reader, reading: None, piece_left_bytes: 0, left_bytes }
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
-        let (reader, chunk) = ready!(reading.as_mut().poll(cx));
-        self.reading = None;
-        match chunk {
-            Ok(Some(bytes)) if bytes.len() as u64 <= self.left_bytes => {
-                self.left_bytes -= bytes.len() as u64;
-                if self.left_bytes > 0 {
+        loop {
+            if let Some(reading) = &mut self.reading {
+                let (reader, chunk) = ready!(reading.as_mut().poll(cx));
+                self.reading = None;
+                return Poll::Ready(Some(self.took(reader, chunk)));
+            }
+            match self.pieces.pop_front() {
+                None => return Poll::Ready(None),
+                Some(Piece::Bytes(bytes)) => {
+                    self.left_bytes -= bytes.len() as u64;
+                    return Poll::Ready(Some(Ok(bytes)));
+                }
+                Some(Piece::Stored(range)) if range.is_empty() => {}
+                Some(Piece::Stored(range)) => {
+                    let Some(mut reader) = self.reader.take() else {
+                        return Poll::Ready(Some(Err(BodyError::Store)));
+                    };
+                    reader.seek(range.start);
+                    self.piece_left_bytes = range.end - range.start;
                     self.reading = Some(next_chunk(reader));
                 }
-                Poll::Ready(Some(Ok(bytes)))
             }
-            Ok(None) if self.left_bytes == 0 => Poll::Ready(None),
-            _ => Poll::Ready(Some(Err(BodyError::Store))),
         }
+    }
+
+    /// Accounts for a chunk that was read, and reads on if its piece goes on.
+    fn took(
+        &mut self,
+        reader: Reader,
+        chunk: Result<Option<Bytes>, ReadError>,
+    ) -> Result<Bytes, BodyError> {
+        let Ok(Some(mut bytes)) = chunk else { return Err(BodyError::Store) };
+        if bytes.is_empty() {
+            return Err(BodyError::Store);
+        }
+        if bytes.len() as u64 > self.piece_left_bytes {
+            bytes.truncate(self.piece_left_bytes as usize);
+        }
+        self.piece_left_bytes -= bytes.len() as u64;
+        self.left_bytes -= bytes.len() as u64;
+        if self.piece_left_bytes > 0 {
+            self.reading = Some(next_chunk(reader));
+        } else {
+            self.reader = Some(reader);
+        }
+        Ok(bytes)
     }
 }
 
@@ -186,8 +238,8 @@ impl ProxyBody {
         ProxyBody::new(Kind::Whole((!bytes.is_empty()).then_some(bytes)))
     }
 
-    pub(crate) fn streamed(reader: Reader) -> ProxyBody {
-        ProxyBody::new(Kind::Streamed(Box::new(Streamed::new(reader))))
+    pub(crate) fn streamed(reader: Option<Reader>, pieces: Vec<Piece>) -> ProxyBody {
+        ProxyBody::new(Kind::Streamed(Box::new(Streamed::new(reader, pieces))))
     }
 
     pub(crate) fn filling(chunks: FillReceiver) -> ProxyBody {

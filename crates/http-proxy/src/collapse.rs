@@ -65,8 +65,7 @@ impl Collapse {
 
     /// Leads or follows for `key`.
     pub(crate) fn join(self: &Arc<Collapse>, key: &[u8]) -> Role {
-        let (slot, hash) = self.slot(key);
-        if slot.load(Ordering::Relaxed) == hash {
+        if self.is_uncacheable(key) {
             return Role::Alone;
         }
         let mut leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,6 +78,12 @@ impl Collapse {
                 Role::Leader(Lead { collapse: self.clone(), key, outcome })
             }
         }
+    }
+
+    /// True if responses under `key` are remembered as uncacheable.
+    pub(crate) fn is_uncacheable(&self, key: &[u8]) -> bool {
+        let (slot, hash) = self.slot(key);
+        slot.load(Ordering::Relaxed) == hash
     }
 
     /// Remembers whether responses under `key` can be shared.

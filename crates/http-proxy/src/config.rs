@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use damelo::{Clock, SystemClock};
+use damelo_http_rules::Rules;
 
 /// The origin that the proxy stands before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +42,8 @@ pub struct ProxyConfig {
     pub name: String,
     /// Send the client's `Host` to the origin and cache by it. Default false: the origin's own.
     pub preserve_host: bool,
-    /// Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests. Default true.
-    pub obey_request_directives: bool,
+    /// What may be chosen about the rules of caching. Default: as the RFCs say.
+    pub rules: Rules,
     /// Write a line per request to standard output. Default false.
     pub access_log: bool,
     /// Request and origin response headers larger than this are refused. Default 64 KiB.
@@ -88,7 +89,7 @@ impl ProxyConfig {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             name: "damelo".to_owned(),
             preserve_host: false,
-            obey_request_directives: true,
+            rules: Rules::default(),
             access_log: false,
             header_bytes_max: 64 << 10,
             connections_max: 10_000,

@@ -1,30 +1,36 @@
 //! The metadata blob beside a stored body: what an HTTP response is besides its bytes.
 //!
 //! Layout, little-endian: version (1 byte), kind (1 byte), then for a response: status u16, flags
-//! u8, lifetime, initial age, request time, response time (u64 each), if the body lies apart its
-//! generation and length (u64 each), header count u16, and per header name length u16, name, value
-//! length u32, value. For a vary marker: generation u64, name
-//! count u8, and per name length u16, name.
+//! u8, and as u64 each lifetime, initial age, response time, the windows of stale-while-revalidate
+//! and stale-if-error; if the body lies apart its generation and length (u64 each); if it is a part
+//! its start, end and the length of the whole (u64 each); group count u8, and per group its number
+//! and generation (u64 each); header count u16, and per header name length u16, name, value length
+//! u32, value. For a vary marker: generation u64, name count u8, and per name length u16, name.
 //!
 //! Invariants: the decoder trusts nothing and never panics; an unknown version, a kind it does not
 //! know, a short or an overlong blob is `None`, which the caller takes for a miss. Header values
 //! share the blob's memory. No threads.
 
 use bytes::{BufMut, Bytes};
+use damelo::GroupId;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::rules::cache_control::CacheControl;
-use crate::rules::freshness;
-use crate::rules::request::Policy;
+use crate::rules::Policy;
+use crate::rules::parts::Part;
 
 /// Version of the layout. Entries of another version are misses.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const KIND_RESPONSE: u8 = 1;
 const KIND_VARY_MARKER: u8 = 2;
 const FLAG_NO_CACHE: u8 = 1;
 const FLAG_NEVER_STALE: u8 = 2;
 const FLAG_APART: u8 = 4;
+const FLAG_IMMUTABLE: u8 = 8;
+const FLAG_PART: u8 = 16;
+const FLAGS: u8 = 31;
+/// Groups besides its home that one response may be in: what rules read at most.
+const GROUPS_MAX: usize = 64;
 
 /// Largest blob written: well below what a store takes beside an object.
 pub(crate) const METADATA_BYTES_MAX: usize = 32 * 1024;
@@ -35,6 +41,14 @@ pub(crate) struct Apart {
     /// Drawn at random for each body: part of its key.
     pub(crate) generation: u64,
     pub(crate) length_bytes: u64,
+}
+
+/// A group whose invalidation takes a response along that lies elsewhere: the response counts only
+/// while the group's sentinel has this generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub(crate) group: GroupId,
+    pub(crate) generation: u64,
 }
 
 /// What is stored under a key.
@@ -50,13 +64,13 @@ pub(crate) enum Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredResponse {
     pub(crate) status: StatusCode,
+    /// What a hit needs to know, computed when the response was stored.
     pub(crate) policy: Policy,
-    /// Age when it arrived (RFC 9111 §4.2.3).
-    pub(crate) initial_age_s: u64,
-    pub(crate) request_time_s: u64,
-    pub(crate) response_time_s: u64,
     /// Where the body is, if not beside this.
     pub(crate) apart: Option<Apart>,
+    /// Which bytes of the whole the body is, if not all.
+    pub(crate) part: Option<Part>,
+    pub(crate) groups: Vec<Membership>,
     pub(crate) headers: HeaderMap,
 }
 
@@ -68,30 +82,18 @@ pub(crate) struct VaryMarker {
 }
 
 impl StoredResponse {
-    /// A response as it arrived; `stored` are the headers to keep, `received` all of them.
-    pub(crate) fn new(
-        status: StatusCode,
-        stored: HeaderMap,
-        received: &HeaderMap,
-        request_time_s: u64,
-        response_time_s: u64,
-    ) -> StoredResponse {
-        let cache_control = CacheControl::of(&stored);
-        let (lifetime_s, _) = freshness::lifetime(status, &stored, &cache_control, response_time_s);
-        StoredResponse {
-            status,
-            policy: Policy::new(lifetime_s, &cache_control),
-            initial_age_s: freshness::initial_age(received, request_time_s, response_time_s),
-            request_time_s,
-            response_time_s,
-            apart: None,
-            headers: stored,
-        }
+    /// A whole response whose body lies beside it.
+    pub(crate) fn new(status: StatusCode, policy: Policy, headers: HeaderMap) -> StoredResponse {
+        StoredResponse { status, policy, apart: None, part: None, groups: Vec::new(), headers }
     }
 
-    /// Current age.
-    pub(crate) fn age_s(&self, now_s: u64) -> u64 {
-        freshness::current_age(self.initial_age_s, self.response_time_s, now_s)
+    fn flags(&self) -> u8 {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        flag(self.policy.no_cache, FLAG_NO_CACHE)
+            | flag(self.policy.never_stale, FLAG_NEVER_STALE)
+            | flag(self.policy.immutable, FLAG_IMMUTABLE)
+            | flag(self.apart.is_some(), FLAG_APART)
+            | flag(self.part.is_some(), FLAG_PART)
     }
 
     /// The blob; `None` if it would be larger than [`METADATA_BYTES_MAX`].
@@ -99,24 +101,29 @@ impl StoredResponse {
         let mut blob = Vec::with_capacity(1024);
         blob.put_slice(&[VERSION, KIND_RESPONSE]);
         blob.put_u16_le(self.status.as_u16());
-        let mut flags = 0;
-        if self.policy.no_cache {
-            flags |= FLAG_NO_CACHE;
-        }
-        if self.policy.never_stale {
-            flags |= FLAG_NEVER_STALE;
-        }
-        if self.apart.is_some() {
-            flags |= FLAG_APART;
-        }
-        blob.put_u8(flags);
-        blob.put_u64_le(self.policy.lifetime_s);
-        blob.put_u64_le(self.initial_age_s);
-        blob.put_u64_le(self.request_time_s);
-        blob.put_u64_le(self.response_time_s);
+        blob.put_u8(self.flags());
+        let policy = &self.policy;
+        blob.put_u64_le(policy.lifetime_s);
+        blob.put_u64_le(policy.initial_age_s);
+        blob.put_u64_le(policy.response_time_s);
+        blob.put_u64_le(policy.stale_while_revalidate_s);
+        blob.put_u64_le(policy.stale_if_error_s);
         if let Some(apart) = self.apart {
             blob.put_u64_le(apart.generation);
             blob.put_u64_le(apart.length_bytes);
+        }
+        if let Some(part) = self.part {
+            blob.put_u64_le(part.start);
+            blob.put_u64_le(part.end);
+            blob.put_u64_le(part.complete_bytes);
+        }
+        if self.groups.len() > GROUPS_MAX {
+            return None;
+        }
+        blob.put_u8(self.groups.len() as u8);
+        for member in &self.groups {
+            blob.put_u64_le(member.group.get());
+            blob.put_u64_le(member.generation);
         }
         blob.put_u16_le(u16::try_from(self.headers.len()).ok()?);
         for (name, value) in &self.headers {
@@ -164,21 +171,26 @@ impl Entry {
 fn decode_response(cursor: &mut Cursor<'_>) -> Option<StoredResponse> {
     let status = StatusCode::from_u16(cursor.u16()?).ok()?;
     let flags = cursor.u8()?;
-    if flags & !(FLAG_NO_CACHE | FLAG_NEVER_STALE | FLAG_APART) != 0 {
+    if flags & !FLAGS != 0 {
         return None;
     }
     let policy = Policy {
         lifetime_s: cursor.u64()?,
+        initial_age_s: cursor.u64()?,
+        response_time_s: cursor.u64()?,
+        stale_while_revalidate_s: cursor.u64()?,
+        stale_if_error_s: cursor.u64()?,
         no_cache: flags & FLAG_NO_CACHE != 0,
         never_stale: flags & FLAG_NEVER_STALE != 0,
+        immutable: flags & FLAG_IMMUTABLE != 0,
     };
-    let (initial_age_s, request_time_s) = (cursor.u64()?, cursor.u64()?);
-    let response_time_s = cursor.u64()?;
     let apart = if flags & FLAG_APART == 0 {
         None
     } else {
         Some(Apart { generation: cursor.u64()?, length_bytes: cursor.u64()? })
     };
+    let part = if flags & FLAG_PART == 0 { None } else { Some(decode_part(cursor)?) };
+    let groups = decode_groups(cursor)?;
     let count = usize::from(cursor.u16()?);
     // The count is not trusted with memory; three more headers are added on the way out.
     let mut headers = HeaderMap::with_capacity(count.min(64) + 4);
@@ -189,15 +201,24 @@ fn decode_response(cursor: &mut Cursor<'_>) -> Option<StoredResponse> {
         let value = HeaderValue::from_maybe_shared(cursor.take_shared(value_length)?).ok()?;
         headers.try_append(name, value).ok()?;
     }
-    Some(StoredResponse {
-        status,
-        policy,
-        initial_age_s,
-        request_time_s,
-        response_time_s,
-        apart,
-        headers,
-    })
+    Some(StoredResponse { status, policy, apart, part, groups, headers })
+}
+
+fn decode_part(cursor: &mut Cursor<'_>) -> Option<Part> {
+    let part = Part { start: cursor.u64()?, end: cursor.u64()?, complete_bytes: cursor.u64()? };
+    (part.start < part.end && part.end <= part.complete_bytes).then_some(part)
+}
+
+fn decode_groups(cursor: &mut Cursor<'_>) -> Option<Vec<Membership>> {
+    let count = usize::from(cursor.u8()?);
+    if count > GROUPS_MAX {
+        return None;
+    }
+    let member = |_| {
+        let group = GroupId::new(cursor.u64()?);
+        Some(Membership { group, generation: cursor.u64()? })
+    };
+    (0..count).map(member).collect()
 }
 
 fn decode_marker(cursor: &mut Cursor<'_>) -> Option<VaryMarker> {
@@ -266,8 +287,27 @@ mod tests {
         headers.append("set-cookie", HeaderValue::from_static("a=b"));
         headers.append("set-cookie", HeaderValue::from_static("c=d"));
         headers.insert("x-odd", HeaderValue::from_bytes(b"\xfc\t ").unwrap());
-        headers.insert("cache-control", HeaderValue::from_static("no-cache, s-maxage=9"));
-        StoredResponse::new(StatusCode::OK, headers.clone(), &headers, 1000, 1002)
+        let policy = Policy {
+            lifetime_s: 9,
+            initial_age_s: 2,
+            response_time_s: 1002,
+            stale_while_revalidate_s: 30,
+            stale_if_error_s: 60,
+            no_cache: true,
+            never_stale: true,
+            immutable: false,
+        };
+        StoredResponse::new(StatusCode::OK, policy, headers)
+    }
+
+    /// With everything a response may have.
+    fn rich() -> StoredResponse {
+        let mut rich = response();
+        rich.apart = Some(Apart { generation: 7, length_bytes: 1 << 40 });
+        rich.part = Some(Part { start: 5, end: 9, complete_bytes: 10 });
+        rich.policy.immutable = true;
+        rich.groups = vec![Membership { group: GroupId::new(3), generation: 4 }; 2];
+        rich
     }
 
     fn marker() -> VaryMarker {
@@ -279,12 +319,8 @@ mod tests {
     fn round_trip() {
         let decoded = Entry::decode(&response().encode().unwrap().into());
         assert_eq!(decoded, Some(Entry::Response(response())));
-        let mut large = response();
-        large.apart = Some(Apart { generation: 7, length_bytes: 1 << 40 });
-        let decoded = Entry::decode(&large.encode().unwrap().into());
-        assert_eq!(decoded, Some(Entry::Response(large)));
-        assert!(response().policy.no_cache && response().policy.never_stale);
-        assert_eq!(response().initial_age_s, 2);
+        let decoded = Entry::decode(&rich().encode().unwrap().into());
+        assert_eq!(decoded, Some(Entry::Response(rich())));
         let decoded = Entry::decode(&marker().encode().into());
         assert_eq!(decoded, Some(Entry::Marker(marker())));
     }
@@ -292,10 +328,10 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let marker = marker().encode();
-        assert_eq!(&marker[..11], [1, 2, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 2]);
+        assert_eq!(&marker[..11], [2, 2, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 2]);
         assert_eq!(&marker[11..19], [6, 0, b'a', b'c', b'c', b'e', b'p', b't']);
         let blob = response().encode().unwrap();
-        assert_eq!(&blob[..6], [1, 1, 200, 0, 3, 9]);
+        assert_eq!(&blob[..6], [2, 1, 200, 0, 3, 9]);
     }
 
     #[test]
@@ -308,7 +344,8 @@ mod tests {
 
     #[test]
     fn every_cut_is_refused() {
-        for blob in [response().encode().unwrap(), marker().encode()] {
+        let two = [response().encode().unwrap(), rich().encode().unwrap()];
+        for blob in two.into_iter().chain([marker().encode()]) {
             let blob = Bytes::from(blob);
             for length in 0..blob.len() {
                 assert_eq!(Entry::decode(&blob.slice(..length)), None, "{length}");
@@ -320,9 +357,7 @@ mod tests {
 
     #[test]
     fn mutations_never_panic() {
-        let mut large = response();
-        large.apart = Some(Apart { generation: 7, length_bytes: 1 << 40 });
-        let originals = [response().encode().unwrap(), large.encode().unwrap(), marker().encode()];
+        let originals = [response().encode().unwrap(), rich().encode().unwrap(), marker().encode()];
         for seed in 0..50_000 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut blob = originals[random.usize(..3)].clone();

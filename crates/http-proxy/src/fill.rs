@@ -18,9 +18,10 @@ use tokio::time::timeout;
 use crate::body::{BodyError, FillReceiver, Timed};
 use crate::collapse::{Lead, Outcome};
 use crate::config::ProxyConfig;
+use crate::deposit::Deposit;
 use crate::metrics::Counters;
-use crate::rules::storing::NotStoredReason;
-use crate::vault::{Deposit, Vault};
+use crate::rules::NotStoredReason;
+use crate::vault::Vault;
 
 /// Chunks read from the origin ahead of the client.
 const CHUNKS_WAITING_MAX: usize = 8;

@@ -1,9 +1,10 @@
 //! HTTP caching reverse proxy on the [`damelo`] store.
 //!
 //! [`run`] starts one from a [`ProxyConfig`] and an open store and blocks until told to stop. The
-//! rules of HTTP caching are pure functions in `rules`; sockets are at the edge: `server` accepts,
-//! `serve` decides on one request, `vault` is the store as HTTP sees it, `fetch` asks the origin,
-//! `fill` moves a response to client and store at once. What of RFC 9111 is covered, and what not
+//! rules of HTTP caching are pure functions in [`damelo_http_rules`]; sockets are at the edge:
+//! `server` accepts, `serve` takes one request to its answer, `vault` is the store as HTTP sees it,
+//! `fetch` asks the origin, `fetching` acts on what it answers, `fill` moves a response to client
+//! and store at once. What of RFC 9111 is covered, and what not
 //! yet, is in `docs/http-semantics.md`.
 //!
 //! ```no_run
@@ -19,24 +20,32 @@
 //! ```
 
 mod admin;
+mod answer;
 mod ask;
 mod body;
 mod collapse;
 mod config;
 mod demo;
+mod deposit;
 mod entry;
 mod error;
 mod fetch;
+mod fetching;
 mod fill;
+mod groups;
 mod log;
 mod metrics;
 mod origin;
-mod rules;
 mod serve;
 mod server;
+mod slices;
+mod variants;
 mod vault;
 mod worker;
 
+use damelo_http_rules as rules;
+
 pub use config::{ProxyConfig, Target};
+pub use damelo_http_rules::Rules;
 pub use error::ProxyError;
 pub use server::{RunningInfo, run};

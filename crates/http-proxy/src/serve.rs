@@ -1,11 +1,11 @@
 //! One request: look it up, decide, and serve, validate or fetch.
 //!
 //! ```text
-//! handle ─► pass    method, range or precondition that the cache leaves to the origin
-//!        └► cached ─► look ─► judge ─► serve          fresh, or stale and wanted so
-//!                       ▲        └──► join ─► lead    fetch ─► 304: freshen
-//!                       └── follow ◄────┘                  ├─► storable: fill
-//!                                                          └─► else: pass on
+//! handle ─► pass    method, body or precondition that the cache leaves to the origin
+//!        └► cached ─► look ─► decide ─► serve         fresh, or stale and permitted
+//!                       ▲         ├──► serve, validate behind
+//!                       │         └──► join ─► lead   fetch (see `fetching`)
+//!                       └── follow ◄─────┘
 //! ```
 //!
 //! Invariants: every answer carries `Cache-Status` and `Via`; no request waits for another longer
@@ -14,47 +14,51 @@
 //! the store's or origin's time run as tasks of their own, on the same worker.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use http::header::{
-    AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_TYPE, HeaderValue, LOCATION, VIA,
-};
+use http::header::VIA;
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
+use crate::answer;
 use crate::ask::{Ask, BadRequest, announces_body};
-use crate::body::{OriginBody, ProxyBody, Timed};
+use crate::body::{OriginBody, ProxyBody};
 use crate::collapse::{self, Lead, Outcome, Role};
-use crate::entry::StoredResponse;
 use crate::error::FetchError;
-use crate::fill::Fill;
+use crate::fetching::{Audience, Conditions, Fetching};
 use crate::log::LogRecord;
-use crate::rules::cache_control::CacheControl;
-use crate::rules::cache_status::{self, CacheStatus, Forward};
-use crate::rules::request::{Verdict, judge};
-use crate::rules::storing::{self, NotStoredReason};
-use crate::rules::{group, validation};
-use crate::vault::{Epoch, Found, FoundBody, Looked, PRIMARY_KEY_BYTES_MAX};
+use crate::rules::group::{Rule, full_name};
+use crate::rules::reuse::{self, Decision, Failure};
+use crate::rules::{CacheStatus, Forward, cache_groups, invalidation, preconditions, storing};
+use crate::slices;
+use crate::vault::{Found, Looked, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 
 /// Times a request waits for others before it goes alone.
 const ROUNDS_MAX: usize = 3;
 
 /// An answer, and what the cache did for it.
-type Answer = (Response<ProxyBody>, CacheStatus);
+pub(crate) type Answer = (Response<ProxyBody>, CacheStatus);
 
 /// Answers one request. Never fails: what goes wrong becomes an answer.
 pub(crate) async fn handle(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     request: Request<Incoming>,
     client: IpAddr,
 ) -> Response<ProxyBody> {
     worker.counters.requests.one();
     let record = begin_record(worker, &request, client);
     let (mut response, status) = match Ask::new(request, client, &worker.shared) {
-        Ok((ask, body)) => route(worker, &ask, body).await,
+        Ok((ask, body)) => {
+            let (response, mut status) = route(worker, &ask, body).await;
+            if worker.shared.config.rules.show_key {
+                let key = String::from_utf8_lossy(&ask.target.primary);
+                status.key = Some(key.into_owned());
+            }
+            (response, status)
+        }
         Err(bad) => refuse(worker, bad),
     };
     status.append_to(response.headers_mut(), &worker.shared.config.name);
@@ -105,15 +109,10 @@ fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
 /// An answer of the proxy itself.
 fn own_answer(worker: &Worker, status: StatusCode, cache: CacheStatus, text: &str) -> Answer {
     worker.counters.own_errors.one();
-    let body = ProxyBody::whole(Bytes::from(format!("{} {text}\n", status.as_str())));
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, plain);
-    (response, cache)
+    (answer::text(status, text), cache)
 }
 
-fn origin_failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
+pub(crate) fn origin_failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
     status.detail = Some(error.name());
     let text = format!("{error} (at {}).", worker.shared.origin.authority);
     own_answer(worker, error.status(), status, &text)
@@ -124,7 +123,7 @@ fn only_if_cached(worker: &Worker) -> Answer {
     own_answer(worker, StatusCode::GATEWAY_TIMEOUT, CacheStatus::own("only-if-cached"), text)
 }
 
-async fn route(worker: &Worker, ask: &Ask, body: Incoming) -> Answer {
+async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
     if ask.method == Method::CONNECT {
         let text = "This proxy stands before one origin and opens no tunnels.";
         let status = CacheStatus::own("connect");
@@ -135,8 +134,8 @@ async fn route(worker: &Worker, ask: &Ask, body: Incoming) -> Answer {
     }
     let past_us = if announces_body(&ask.headers) {
         Some("request-body")
-    } else if validation::beyond_us(&ask.headers) {
-        Some("range-or-precondition")
+    } else if preconditions::for_origin_only(&ask.headers, &worker.shared.config.rules) {
+        Some("precondition")
     } else if ask.target.primary.len() > PRIMARY_KEY_BYTES_MAX {
         Some("long-target")
     } else {
@@ -144,7 +143,7 @@ async fn route(worker: &Worker, ask: &Ask, body: Incoming) -> Answer {
     };
     match past_us {
         None => cached(worker, ask).await,
-        Some(_) if ask.cache_control.only_if_cached => only_if_cached(worker),
+        Some(_) if ask.wishes.only_if_cached => only_if_cached(worker),
         Some(detail) => {
             let mut status = CacheStatus::forwarded(Forward::Bypass);
             status.detail = Some(detail);
@@ -160,9 +159,8 @@ async fn pass(worker: &Worker, ask: &Ask, body: Incoming, mut status: CacheStatu
         Err(error) => origin_failed(worker, error, status),
         Ok(response) => {
             let (parts, body) = response.into_parts();
-            if !ask.method.is_safe() && (parts.status.is_success() || parts.status.is_redirection())
-            {
-                invalidate(worker, ask, &parts.headers);
+            if invalidation::invalidates(&ask.method, parts.status) {
+                invalidate(worker, ask, parts.status, &parts.headers);
             }
             status.forward_status = Some(parts.status);
             (pass_on(worker, parts, body), status)
@@ -170,96 +168,133 @@ async fn pass(worker: &Worker, ask: &Ask, body: Incoming, mut status: CacheStatu
     }
 }
 
-/// RFC 9111 §4.4: an unsafe method that succeeded changes the resource and those it names.
-fn invalidate(worker: &Worker, ask: &Ask, response: &HeaderMap) {
-    let named = [LOCATION, CONTENT_LOCATION];
-    let named = named.iter().filter_map(|name| response.get(name));
-    let keys = named.filter_map(|uri| ask.key_of_named(uri, worker.shared.origin.scheme));
-    for key in keys.chain([ask.target.primary.clone()]) {
+/// RFC 9111 §4.4, RFC 9875 §3: an unsafe method that succeeded changes the resource, and those and
+/// the groups that its answer names.
+fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
+    let (scheme, rules) = (worker.shared.origin.scheme, &worker.shared.config.rules);
+    let named = ask.keys_of_named(response, &rules.key, scheme);
+    for key in named.into_iter().chain([ask.target.primary.clone()]) {
         worker.counters.invalidations.one();
         worker.shared.vault.invalidate(&key);
     }
+    let groups = cache_groups::invalidated(&ask.method, status, response);
+    let full = |name: &String| full_name(Rule::Named, &ask.target.host, name.as_bytes());
+    let groups: Vec<_> = groups.iter().map(full).collect();
+    worker.counters.group_invalidations.add(groups.len() as u64);
+    worker.shared.vault.invalidate_groups(&groups);
 }
 
 /// The origin's response as it is, less what belonged to its connection.
 fn pass_on(worker: &Worker, mut parts: response::Parts, body: Incoming) -> Response<ProxyBody> {
     storing::remove_hop_by_hop(&mut parts.headers);
     let body = ProxyBody::passing(body, worker.idle_limit());
-    with_headers(parts.status, parts.headers, body)
-}
-
-fn with_headers(status: StatusCode, headers: HeaderMap, body: ProxyBody) -> Response<ProxyBody> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response
+    answer::with_headers(parts.status, parts.headers, body)
 }
 
 /// What a lookup leads to.
 enum Plan {
-    Serve(Box<Found>),
+    Serve(Box<Found>, Decision),
     /// Ask the origin; `key` is what others who miss the same would wait for.
-    Ask {
-        found: Option<Box<Found>>,
-        key: Vec<u8>,
-        reason: Forward,
-    },
+    Ask(Question),
     /// Ask the origin, nothing can be stored or shared.
     Alone,
 }
 
-async fn plan(worker: &Worker, ask: &Ask) -> Plan {
-    let want_body = ask.method == Method::GET;
-    let vault = &worker.shared.vault;
-    let looked = vault.look(&ask.target.primary, &ask.headers, want_body, &worker.counters).await;
-    match looked {
-        Looked::Unkeyable => Plan::Alone,
-        Looked::Missed { key, reason } => Plan::Ask { found: None, key, reason },
-        Looked::Found(found) => match verdict(worker, ask, &found.response) {
-            Verdict::Serve => Plan::Serve(found),
-            Verdict::Validate(reason) => {
-                let key = found.key.clone();
-                Plan::Ask { found: Some(found), key, reason }
-            }
-        },
+/// What the origin is to be asked, and why.
+struct Question {
+    found: Option<Box<Found>>,
+    key: Vec<u8>,
+    reason: Forward,
+    conditions: Conditions,
+}
+
+impl Question {
+    /// Nothing usable is stored. A range is asked for as it is; everything else is fetched whole.
+    fn missed(ask: &Ask, key: Vec<u8>, reason: Forward) -> Question {
+        let conditions = if ask.wants_range() { Conditions::Clients } else { Conditions::Ours };
+        Question { found: None, key, reason, conditions }
+    }
+
+    async fn put(self, worker: &Worker, ask: &Ask, lead: Option<Lead>) -> Answer {
+        let mut fetching = Fetching::new(worker, ask, self.found, self.key, self.reason);
+        fetching.conditions = self.conditions;
+        fetching.lead = lead;
+        fetching.run(worker).await
     }
 }
 
-fn verdict(worker: &Worker, ask: &Ask, stored: &StoredResponse) -> Verdict {
-    let ignored = CacheControl::default();
-    let obey = worker.shared.config.obey_request_directives;
-    let wishes = if obey { &ask.cache_control } else { &ignored };
-    judge(wishes, &stored.policy, stored.age_s(worker.now_s()))
+async fn plan(worker: &Worker, ask: &Ask) -> Plan {
+    let want_body = answer::wants_body(&ask.method);
+    let vault = &worker.shared.vault;
+    let looked = vault.look(&ask.target.primary, &ask.headers, want_body, &worker.counters).await;
+    let found = match looked {
+        Looked::Unkeyable => return Plan::Alone,
+        Looked::Missed { key, reason } => return Plan::Ask(Question::missed(ask, key, reason)),
+        Looked::Found(found) => found,
+    };
+    let primary = &ask.target.primary;
+    if !answer::part_suffices(worker, ask, &found.response) {
+        let key = found.key(primary).to_vec();
+        // Kept, so that a further part can be joined with it.
+        let found = ask.wants_range().then_some(found);
+        return Plan::Ask(Question { found, ..Question::missed(ask, key, Forward::Partial) });
+    }
+    let rules = &worker.shared.config.rules;
+    match reuse::decide(&ask.wishes, &found.response.policy, rules, worker.now_s()) {
+        Decision::Validate(reason) => {
+            let (key, conditions) = (found.key(primary).to_vec(), Conditions::Ours);
+            Plan::Ask(Question { found: Some(found), key, reason, conditions })
+        }
+        decision => Plan::Serve(found, decision),
+    }
 }
 
-async fn cached(worker: &Worker, ask: &Ask) -> Answer {
+async fn cached(worker: &Arc<Worker>, ask: &Ask) -> Answer {
     let mut collapsed = false;
     for _ in 0..ROUNDS_MAX {
-        let (found, key, reason) = match plan(worker, ask).await {
-            Plan::Serve(found) => return serve_hit(worker, ask, *found, collapsed),
-            Plan::Ask { found, key, reason } => (found, key, reason),
+        let mut question = match plan(worker, ask).await {
+            Plan::Serve(found, decision) => {
+                if decision == Decision::ServeAndRevalidate {
+                    validate_behind(worker, ask, found.key(&ask.target.primary));
+                }
+                return serve_hit(worker, ask, *found, collapsed);
+            }
+            Plan::Ask(question) => question,
             Plan::Alone => break,
         };
-        if ask.cache_control.only_if_cached {
+        if question.conditions == Conditions::Clients
+            && let Some(answer) = slices::serve(worker, ask, question.reason).await
+        {
+            return answer;
+        }
+        if ask.wishes.only_if_cached {
             return only_if_cached(worker);
         }
-        // A HEAD brings nothing others could use; whoever demands the origin shall have it.
-        if ask.method == Method::HEAD || reason == Forward::Request {
-            return fetch(worker, ask, found, reason, None).await;
+        // A HEAD or a part brings nothing others could use; whoever demands the origin shall have
+        // it.
+        let alone = ask.method == Method::HEAD
+            || question.reason == Forward::Request
+            || question.conditions == Conditions::Clients;
+        if alone {
+            return question.put(worker, ask, None).await;
         }
-        match worker.shared.collapse.join(&key) {
-            Role::Alone => return fetch(worker, ask, found, reason, None).await,
-            Role::Leader(lead) => return lead_fetch(worker, ask, found, &key, reason, lead).await,
+        match worker.shared.collapse.join(&question.key) {
+            Role::Alone => {
+                if question.found.is_none() {
+                    // Nothing will be stored, most likely: the client's conditions save the body.
+                    question.conditions = Conditions::Clients;
+                }
+                return question.put(worker, ask, None).await;
+            }
+            Role::Leader(lead) => return lead_fetch(worker, ask, question, lead).await,
             Role::Follower(leader) => {
                 // What was found may pin memory, and is looked up again anyway.
-                drop(found);
+                drop(question.found.take());
                 let wait = worker.shared.config.collapse_wait;
                 match timeout(wait, collapse::outcome(leader)).await {
                     Ok(Outcome::Stored | Outcome::Abandoned) => collapsed = true,
                     Ok(Outcome::Failed(error)) => {
-                        let mut status = CacheStatus::forwarded(reason);
-                        status.collapsed = true;
-                        return origin_failed(worker, error, status);
+                        return share_failure(worker, ask, error, question.reason).await;
                     }
                     Ok(Outcome::NotStored | Outcome::Pending) | Err(_) => break,
                 }
@@ -269,331 +304,103 @@ async fn cached(worker: &Worker, ask: &Ask) -> Answer {
     go_alone(worker, ask).await
 }
 
+/// The leader got no response: what is stale may do, for each by its own wishes.
+async fn share_failure(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    error: FetchError,
+    reason: Forward,
+) -> Answer {
+    let mut status = CacheStatus::forwarded(reason);
+    status.collapsed = true;
+    let (rules, now_s) = (&worker.shared.config.rules, worker.now_s());
+    match plan(worker, ask).await {
+        Plan::Serve(found, _) => return serve_hit(worker, ask, *found, true),
+        Plan::Ask(Question { found: Some(found), conditions: Conditions::Ours, .. }) => {
+            let (policy, failure) = (&found.response.policy, Failure::Disconnected);
+            if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_s) {
+                worker.counters.stale_on_error.one();
+                status.detail = Some(error.name());
+                return with_hit_status(worker, ask, *found, status);
+            }
+        }
+        _ => {}
+    }
+    origin_failed(worker, error, status)
+}
+
+/// Validates what is stored while its client is served (RFC 5861 §3), unless somebody does already.
+fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
+    let Role::Leader(lead) = worker.shared.collapse.join(key) else { return };
+    worker.counters.validated_behind.one();
+    let (worker, ask, key) = (worker.clone(), ask.for_nobody(), key.to_vec());
+    tokio::spawn(async move {
+        let vault = &worker.shared.vault;
+        let primary = &ask.target.primary;
+        // Without its body, which may be large and is not needed.
+        let looked = vault.look(primary, &ask.headers, false, &worker.counters).await;
+        let found = match looked {
+            Looked::Found(found) => Some(found),
+            Looked::Missed { .. } | Looked::Unkeyable => None,
+        };
+        let mut fetching = Fetching::new(&worker, &ask, found, key, Forward::Stale);
+        fetching.lead = Some(lead);
+        fetching.audience = Audience::Nobody;
+        drop(fetching.run(&worker).await);
+    });
+}
+
 /// Neither leads nor follows.
 async fn go_alone(worker: &Worker, ask: &Ask) -> Answer {
     match plan(worker, ask).await {
-        Plan::Serve(found) => serve_hit(worker, ask, *found, true),
-        _ if ask.cache_control.only_if_cached => only_if_cached(worker),
-        Plan::Ask { found, reason, .. } => fetch(worker, ask, found, reason, None).await,
-        Plan::Alone => fetch(worker, ask, None, Forward::Bypass, None).await,
+        Plan::Serve(found, _) => serve_hit(worker, ask, *found, true),
+        _ if ask.wishes.only_if_cached => only_if_cached(worker),
+        Plan::Ask(question) => question.put(worker, ask, None).await,
+        Plan::Alone => {
+            let mut question = Question::missed(ask, Vec::new(), Forward::Bypass);
+            question.conditions = Conditions::Clients;
+            question.put(worker, ask, None).await
+        }
     }
 }
 
-async fn lead_fetch(
-    worker: &Worker,
-    ask: &Ask,
-    found: Option<Box<Found>>,
-    key: &[u8],
-    reason: Forward,
-    lead: Lead,
-) -> Answer {
+async fn lead_fetch(worker: &Worker, ask: &Ask, mut question: Question, lead: Lead) -> Answer {
     // Another leader may have finished between our lookup and our lead.
-    if worker.shared.vault.may_contain(key) {
+    if worker.shared.vault.may_contain(&question.key) {
         match plan(worker, ask).await {
-            Plan::Serve(found) => {
+            Plan::Serve(found, _) => {
                 lead.end(Outcome::Stored);
                 return serve_hit(worker, ask, *found, true);
             }
-            Plan::Ask { found, reason, .. } => {
-                return fetch(worker, ask, found, reason, Some(lead)).await;
-            }
+            Plan::Ask(newer) => question = newer,
             Plan::Alone => {}
         }
     }
-    fetch(worker, ask, found, reason, Some(lead)).await
+    question.put(worker, ask, Some(lead)).await
 }
 
 /// An answer from the store that the origin was not asked for by this request.
 fn serve_hit(worker: &Worker, ask: &Ask, found: Found, collapsed: bool) -> Answer {
-    let age_s = found.response.age_s(worker.now_s());
-    let ttl_s = cache_status::ttl(found.response.policy.lifetime_s, age_s);
-    let mut status = CacheStatus::hit(ttl_s);
+    let mut status = CacheStatus { hit: true, ..CacheStatus::default() };
     if collapsed {
         worker.counters.collapsed.one();
         status = CacheStatus::forwarded(Forward::UriMiss);
         status.collapsed = true;
-        status.ttl_s = Some(ttl_s);
     } else {
         worker.counters.hits.one();
     }
-    (serve_found(worker, ask, found, age_s), status)
+    with_hit_status(worker, ask, found, status)
 }
 
-/// A stored response as an answer: 304 if the client has it already.
-fn serve_found(worker: &Worker, ask: &Ask, found: Found, age_s: u64) -> Response<ProxyBody> {
-    let status = found.response.status;
-    let mut headers = found.response.headers;
-    let not_modified = validation::not_modified(&ask.headers, status, &headers);
-    headers.insert(AGE, HeaderValue::from(age_s));
-    if not_modified {
-        worker.counters.client_not_modified.one();
-        validation::headers_for_304(&mut headers);
-        return with_headers(StatusCode::NOT_MODIFIED, headers, ProxyBody::empty());
-    }
-    if status != StatusCode::NO_CONTENT {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(found.body.length_bytes()));
-    }
-    let body = match found.body {
-        FoundBody::Whole(bytes) => ProxyBody::whole(bytes),
-        FoundBody::Large(reader) => ProxyBody::streamed(*reader),
-        FoundBody::Length(_) => ProxyBody::empty(),
-    };
-    with_headers(status, headers, body)
-}
-
-/// What a fetch began with.
-struct Fetching<'a> {
-    ask: &'a Ask,
-    found: Option<Box<Found>>,
-    lead: Option<Lead>,
-    status: CacheStatus,
-    epoch: Epoch,
-    request_time_s: u64,
-    response_time_s: u64,
-}
-
-/// Asks the origin, conditionally if something is stored.
-async fn fetch(
+/// An answer from the store, with the time it has left.
+pub(crate) fn with_hit_status(
     worker: &Worker,
     ask: &Ask,
-    found: Option<Box<Found>>,
-    reason: Forward,
-    lead: Option<Lead>,
+    found: Found,
+    mut status: CacheStatus,
 ) -> Answer {
-    let epoch = worker.shared.vault.epoch(&ask.target.primary);
-    let mut fetching = Fetching {
-        ask,
-        found,
-        lead,
-        status: CacheStatus::forwarded(reason),
-        epoch,
-        request_time_s: worker.now_s(),
-        response_time_s: 0,
-    };
-    let mut request = ask.forward(&worker.shared, OriginBody::Empty);
-    let conditional = match &fetching.found {
-        Some(found) => validation::make_conditional(request.headers_mut(), &found.response.headers),
-        None => {
-            validation::remove_preconditions(request.headers_mut());
-            false
-        }
-    };
-    let response = match worker.fetcher.send(request).await {
-        Ok(response) => response,
-        Err(error) => return fetching.failed(worker, error),
-    };
-    fetching.response_time_s = worker.now_s();
-    if !conditional || response.status() != StatusCode::NOT_MODIFIED {
-        return fetching.received(worker, response).await;
-    }
-    match fetching.freshened(&response) {
-        Some(merged) => fetching.serve_freshened(worker, merged).await,
-        None => fetching.fetch_again(worker).await,
-    }
-}
-
-impl Fetching<'_> {
-    fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
-        if let Some(lead) = self.lead.take() {
-            lead.end(Outcome::Failed(error));
-        }
-        origin_failed(worker, error, self.status)
-    }
-
-    fn end_lead(&mut self, outcome: Outcome) {
-        if let Some(lead) = self.lead.take() {
-            lead.end(outcome);
-        }
-    }
-
-    /// The stored response brought up to date by a 304; `None` if the 304 means another one.
-    fn freshened(&self, response: &Response<Incoming>) -> Option<StoredResponse> {
-        let stored = &self.found.as_ref()?.response;
-        let headers =
-            validation::merge_304(&stored.headers, response.headers(), self.response_time_s)?;
-        let mut merged = StoredResponse::new(
-            stored.status,
-            headers,
-            response.headers(),
-            self.request_time_s,
-            self.response_time_s,
-        );
-        merged.apart = stored.apart;
-        Some(merged)
-    }
-
-    /// After a 304: the stored body with the merged headers.
-    async fn serve_freshened(mut self, worker: &Worker, merged: StoredResponse) -> Answer {
-        let Some(mut found) = self.found.take() else { return self.fetch_again(worker).await };
-        worker.counters.revalidated.one();
-        let stored = self.keep_freshened(worker, &found, &merged).await;
-        match stored {
-            Ok(()) => {
-                self.status.stored = true;
-                self.end_lead(Outcome::Stored);
-            }
-            Err(reason) => {
-                worker.counters.not_stored(reason);
-                self.status.detail = Some(reason.name());
-                self.end_lead(Outcome::NotStored);
-            }
-        }
-        let age_s = merged.age_s(worker.now_s());
-        self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
-        self.status.ttl_s = Some(cache_status::ttl(merged.policy.lifetime_s, age_s));
-        found.response = merged;
-        (serve_found(worker, self.ask, *found, age_s), self.status)
-    }
-
-    async fn keep_freshened(
-        &self,
-        worker: &Worker,
-        found: &Found,
-        merged: &StoredResponse,
-    ) -> Result<(), NotStoredReason> {
-        let vault = &worker.shared.vault;
-        // A HEAD's 304 freshens what a GET stored (RFC 9111 §4.3.5).
-        storing::decide(
-            &Method::GET,
-            &self.ask.headers,
-            merged.status,
-            &merged.headers,
-            self.response_time_s,
-        )
-        .inspect_err(|reason| {
-            // What only this request forbids does not touch what is stored.
-            if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
-                vault.forget(&found.key);
-            }
-        })?;
-        let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let kept = vault.update(&self.ask.target.primary, found, &metadata, self.epoch).await;
-        if kept { Ok(()) } else { Err(NotStoredReason::Invalidated) }
-    }
-
-    /// The 304 was about bytes we do not have: forget ours and ask without conditions.
-    async fn fetch_again(mut self, worker: &Worker) -> Answer {
-        if let Some(found) = self.found.take() {
-            worker.shared.vault.forget(&found.key);
-        }
-        let mut request = self.ask.forward(&worker.shared, OriginBody::Empty);
-        validation::remove_preconditions(request.headers_mut());
-        self.request_time_s = worker.now_s();
-        match worker.fetcher.send(request).await {
-            Ok(response) => {
-                self.response_time_s = worker.now_s();
-                self.received(worker, response).await
-            }
-            Err(error) => self.failed(worker, error),
-        }
-    }
-
-    /// A full response: into the store if it may, and to the client in any case.
-    async fn received(mut self, worker: &Worker, response: Response<Incoming>) -> Answer {
-        let (parts, body) = response.into_parts();
-        self.status.forward_status = Some(parts.status);
-        let stored = StoredResponse::new(
-            parts.status,
-            storing::stored_headers(&parts.headers, self.response_time_s),
-            &parts.headers,
-            self.request_time_s,
-            self.response_time_s,
-        );
-        let timed = Timed::new(body, worker.idle_limit());
-        match self.deposit(worker, &parts, &stored, &timed).await {
-            Ok(deposit) => {
-                let age_s = stored.age_s(worker.now_s());
-                self.status.stored = true;
-                self.status.ttl_s = Some(cache_status::ttl(stored.policy.lifetime_s, age_s));
-                self.fill(worker, parts, &stored, timed, deposit)
-            }
-            Err(reason) => {
-                worker.counters.not_stored(reason);
-                self.status.detail = Some(reason.name());
-                self.forget_outdated(worker, parts.status);
-                self.end_lead(Outcome::NotStored);
-                let mut headers = parts.headers;
-                storing::remove_hop_by_hop(&mut headers);
-                let body = ProxyBody::timed(timed);
-                (with_headers(parts.status, headers, body), self.status)
-            }
-        }
-    }
-
-    /// A full answer that is not stored replaces what was stored all the same; an error does not.
-    fn forget_outdated(&self, worker: &Worker, status: StatusCode) {
-        let Some(found) = &self.found else { return };
-        if self.ask.method == Method::GET && !status.is_server_error() {
-            worker.shared.vault.forget(&found.key);
-        }
-    }
-
-    async fn deposit(
-        &self,
-        worker: &Worker,
-        parts: &response::Parts,
-        stored: &StoredResponse,
-        body: &Timed,
-    ) -> Result<crate::vault::Deposit, NotStoredReason> {
-        use hyper::body::Body as _;
-        let ask = self.ask;
-        storing::decide(
-            &ask.method,
-            &ask.headers,
-            parts.status,
-            &parts.headers,
-            self.response_time_s,
-        )?;
-        let length = body.size_hint().exact();
-        if length.is_some_and(|length| length > worker.fill_limits().body_bytes_max) {
-            return Err(NotStoredReason::TooLarge);
-        }
-        let target = &ask.target;
-        let group = group::of(
-            &target.host,
-            &target.client_host,
-            &target.path_and_query,
-            &ask.headers,
-            &parts.headers,
-        );
-        let vault = &worker.shared.vault;
-        vault.begin(target, self.epoch, &ask.headers, stored, length, group).await
-    }
-
-    /// Starts the fill and answers from it; with 304 if the client has these bytes already.
-    fn fill(
-        mut self,
-        worker: &Worker,
-        parts: response::Parts,
-        stored: &StoredResponse,
-        body: Timed,
-        deposit: crate::vault::Deposit,
-    ) -> Answer {
-        let not_modified =
-            validation::not_modified(&self.ask.headers, parts.status, &stored.headers);
-        let (mut fill, chunks) = Fill::new(
-            worker.shared.vault.clone(),
-            worker.counters.clone(),
-            self.ask.target.primary.clone(),
-            worker.fill_limits(),
-            body,
-            deposit,
-            !not_modified,
-        );
-        fill.lead = self.lead.take();
-        let alive = worker.alive.clone();
-        tokio::spawn(async move {
-            fill.run().await;
-            drop(alive);
-        });
-        let mut headers = parts.headers;
-        storing::remove_hop_by_hop(&mut headers);
-        if not_modified {
-            worker.counters.client_not_modified.one();
-            validation::headers_for_304(&mut headers);
-            let response = with_headers(StatusCode::NOT_MODIFIED, headers, ProxyBody::empty());
-            return (response, self.status);
-        }
-        (with_headers(parts.status, headers, ProxyBody::filling(chunks)), self.status)
-    }
+    let now_s = worker.now_s();
+    let policy = found.response.policy;
+    status.ttl_s = Some(policy.ttl_s(now_s));
+    (answer::from_store(worker, ask, found, policy.age_s(now_s)), status)
 }

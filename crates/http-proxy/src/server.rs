@@ -156,7 +156,7 @@ fn shared(config: ProxyConfig, store: Store, origin: Arc<Origin>) -> Result<Shar
     let log = log.map_err(ProxyError::Worker)?;
     let via = HeaderValue::try_from(format!("1.1 {}", config.name))
         .map_err(|_| ProxyError::Name(config.name.clone()))?;
-    let vault = Arc::new(Vault::new(store, config.whole_body_bytes_max));
+    let vault = Arc::new(Vault::new(store, config.whole_body_bytes_max, config.rules.clone()));
     Ok(Shared { config, origin, vault, collapse: Collapse::new(), log, via })
 }
 

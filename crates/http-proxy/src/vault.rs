@@ -6,10 +6,12 @@
 //! An invalidation removes the primary key only: variants of a removed marker are unreachable,
 //! because the next marker has another generation. A body larger than `whole_body_bytes_max` lies
 //! under a key of its own (that of its response, 0x01, a generation) and is streamed; all others lie
-//! beside their metadata, so that a hit is one read and a lookup never drags a large body in.
+//! beside their metadata, so that a hit is one read and a lookup never drags a large body in. Slices
+//! of a resource lie under primary key, 0x03, their size and their number.
 //!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
-//! metadata is written only beside the body that it was made from. Threads: shared by all workers;
+//! metadata is written only beside the body that it was made from; a part never replaces a whole.
+//! Threads: shared by all workers;
 //! changes to one resource are ordered by a lock chosen by its primary key.
 
 use std::hash::BuildHasher;
@@ -17,23 +19,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
-use damelo::{CreateOptions, GroupId, Reader, Store, Writer, WriterOptions};
+use damelo::{CreateOptions, GroupId, Reader, Store};
 use http::HeaderMap;
 use http::header::HeaderName;
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::deposit::{Deposit, body_key};
 use crate::entry::{Apart, Entry, StoredResponse, VaryMarker};
+use crate::groups::sentinel_key;
 use crate::metrics::Counters;
-use crate::rules::cache_status::Forward;
-use crate::rules::storing::NotStoredReason;
+use crate::rules::group::Groups;
+use crate::rules::parts::Slices;
 use crate::rules::vary::{self, Vary};
+use crate::rules::{Forward, NotStoredReason, Rules};
 
 /// Longest primary key; requests with longer targets go past the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
 /// Longest values of varying headers in a key; requests with more are not cached.
 const SECONDARY_KEY_BYTES_MAX: usize = 8 << 10;
-/// Variants of one resource; the oldest is dropped for another.
-const VARIANTS_MAX: usize = 32;
 /// Locks and epochs; two resources that share one only wait for or disturb each other.
 const STRIPES: usize = 1024;
 
@@ -51,12 +54,32 @@ pub(crate) struct Target {
 
 /// A stored response and its body.
 pub(crate) struct Found {
-    /// Where it lies.
-    pub(crate) key: Vec<u8>,
+    /// Where it lies, if not under the primary key.
+    variant_key: Option<Vec<u8>>,
     /// Its metadata as it was read.
     pub(crate) blob: Bytes,
     pub(crate) response: StoredResponse,
     pub(crate) body: FoundBody,
+}
+
+impl Found {
+    /// Put together of several stored objects: it lies nowhere as it is.
+    pub(crate) fn assembled(response: StoredResponse, body: FoundBody) -> Found {
+        Found { variant_key: None, blob: Bytes::new(), response, body }
+    }
+
+    /// Where it lies, its resource lying under `primary`.
+    pub(crate) fn key<'a>(&'a self, primary: &'a [u8]) -> &'a [u8] {
+        self.variant_key.as_deref().unwrap_or(primary)
+    }
+}
+
+/// A stored variant without its body.
+pub(crate) struct Variant {
+    pub(crate) key: Vec<u8>,
+    /// Its metadata as it was read.
+    pub(crate) blob: Bytes,
+    pub(crate) response: StoredResponse,
 }
 
 /// A stored body.
@@ -94,6 +117,8 @@ pub(crate) enum Looked {
 pub(crate) struct Epoch {
     stripe: usize,
     count: u64,
+    /// Invalidations of groups: any of them may have meant what is being fetched.
+    groups: u64,
 }
 
 struct Stripe {
@@ -103,36 +128,23 @@ struct Stripe {
 
 /// The store as HTTP sees it.
 pub(crate) struct Vault {
-    store: Store,
+    pub(crate) store: Store,
     whole_body_bytes_max: u64,
+    rules: Rules,
     stripes: Box<[Stripe]>,
+    /// Invalidations of groups so far.
+    pub(crate) group_epoch: AtomicU64,
     hasher: std::hash::RandomState,
 }
 
-/// A response on its way into the store.
-pub(crate) struct Deposit {
-    key: Vec<u8>,
-    epoch: Epoch,
-    group: GroupId,
-    response: StoredResponse,
-    whole_body_bytes_max: u64,
-    body: DepositBody,
-}
-
-/// The body of a deposit so far.
-enum DepositBody {
-    /// Few bytes yet: it may turn out small.
-    Small { chunks: Vec<Bytes>, length_bytes: u64 },
-    /// Being written under a key of its own.
-    Large { writer: Box<Writer>, apart: Apart },
-}
-
 impl Vault {
-    pub(crate) fn new(store: Store, whole_body_bytes_max: u64) -> Vault {
+    pub(crate) fn new(store: Store, whole_body_bytes_max: u64, rules: Rules) -> Vault {
         let stripe = |_| Stripe { lock: Mutex::new(()), epoch: AtomicU64::new(0) };
         Vault {
             store,
             whole_body_bytes_max,
+            rules,
+            group_epoch: AtomicU64::new(0),
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
         }
@@ -146,18 +158,20 @@ impl Vault {
         self.hasher.hash_one(primary) as usize % STRIPES
     }
 
-    async fn lock(&self, primary: &[u8]) -> MutexGuard<'_, ()> {
+    pub(crate) async fn lock(&self, primary: &[u8]) -> MutexGuard<'_, ()> {
         self.stripes[self.stripe_of(primary)].lock.lock().await
     }
 
     /// Remembers the moment before a fetch.
     pub(crate) fn epoch(&self, primary: &[u8]) -> Epoch {
         let stripe = self.stripe_of(primary);
-        Epoch { stripe, count: self.stripes[stripe].epoch.load(Ordering::SeqCst) }
+        let count = self.stripes[stripe].epoch.load(Ordering::SeqCst);
+        Epoch { stripe, count, groups: self.group_epoch.load(Ordering::SeqCst) }
     }
 
     fn is_current(&self, epoch: Epoch) -> bool {
         self.stripes[epoch.stripe].epoch.load(Ordering::SeqCst) == epoch.count
+            && self.group_epoch.load(Ordering::SeqCst) == epoch.groups
     }
 
     /// False: certainly nothing is stored for this key. Costs no I/O.
@@ -177,16 +191,16 @@ impl Vault {
         match self.probe(primary, want_body, counters).await {
             None => missed(primary, Forward::UriMiss),
             Some((blob, Entry::Response(response), body)) => {
-                let key = primary.to_vec();
-                Looked::Found(Box::new(Found { key, blob, response, body }))
+                Looked::Found(Box::new(Found { variant_key: None, blob, response, body }))
             }
             Some((_, Entry::Marker(marker), _)) => {
-                let Some(key) = variant_key(primary, &marker, request) else {
+                let Some(key) = variant_key(primary, &marker, request, &self.rules) else {
                     return Looked::Unkeyable;
                 };
                 match self.probe(&key, want_body, counters).await {
                     Some((blob, Entry::Response(response), body)) => {
-                        Looked::Found(Box::new(Found { key, blob, response, body }))
+                        let variant_key = Some(key);
+                        Looked::Found(Box::new(Found { variant_key, blob, response, body }))
                     }
                     _ => missed(&key, Forward::VaryMiss),
                 }
@@ -212,6 +226,11 @@ impl Vault {
             counters.damaged_entries.one();
             return None;
         };
+        if let Entry::Response(response) = &entry
+            && !self.all_groups_stand(&response.groups).await
+        {
+            return None;
+        }
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
                 self.open_body(key, apart).await?
@@ -240,28 +259,22 @@ impl Vault {
         request: &HeaderMap,
         response: &StoredResponse,
         length_bytes: Option<u64>,
-        group: GroupId,
+        groups: &Groups,
     ) -> Result<Deposit, NotStoredReason> {
+        let group = GroupId::of(&groups.home);
+        let mut response = response.clone();
+        response.groups = self.join_groups(&groups.others).await?;
         // Found out now rather than after the body.
         response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let key = match vary::of(&response.headers) {
-            Vary::Nothing => target.primary.clone(),
+        let key = match vary::with_configured(&response.headers, &self.rules) {
+            Vary::Nothing => self.place_default(&target.primary, request, group).await?,
             Vary::Star => return Err(NotStoredReason::VaryStar),
             Vary::Names(names) => {
                 self.place_variant(&target.primary, names, request, group).await?
             }
         };
-        let mut deposit = Deposit {
-            key,
-            epoch,
-            group,
-            response: response.clone(),
-            whole_body_bytes_max: self.whole_body_bytes_max,
-            body: DepositBody::Small { chunks: Vec::new(), length_bytes: 0 },
-        };
-        if length_bytes.is_some_and(|length| length > self.whole_body_bytes_max) {
-            deposit.body = deposit.begin_large(&self.store, length_bytes)?;
-        }
+        let mut deposit = Deposit::new(key, epoch, group, response, self.whole_body_bytes_max);
+        deposit.announce(&self.store, length_bytes)?;
         Ok(deposit)
     }
 
@@ -272,20 +285,21 @@ impl Vault {
         bytes: &Bytes,
         limit: Duration,
     ) -> Result<(), NotStoredReason> {
-        if let DepositBody::Small { chunks, length_bytes } = &mut deposit.body {
-            chunks.push(bytes.clone());
-            *length_bytes += bytes.len() as u64;
-            if *length_bytes <= deposit.whole_body_bytes_max {
-                return Ok(());
-            }
-            let chunks = std::mem::take(chunks);
-            deposit.body = deposit.begin_large(&self.store, None)?;
-            for chunk in &chunks {
-                deposit.write_large(chunk, limit).await?;
-            }
-            return Ok(());
+        deposit.write(&self.store, bytes, limit).await
+    }
+
+    /// Where a response without `Vary` goes. Some resources leave the field out of one answer among
+    /// many; that one must not displace the variants (RFC 9111 §4.1), and becomes one of them.
+    async fn place_default(
+        &self,
+        primary: &[u8],
+        request: &HeaderMap,
+        group: GroupId,
+    ) -> Result<Vec<u8>, NotStoredReason> {
+        if self.may_contain(primary) && self.read_marker(primary).await.is_some() {
+            return self.place_variant(primary, Vec::new(), request, group).await;
         }
-        deposit.write_large(bytes, limit).await
+        Ok(primary.to_vec())
     }
 
     /// Makes the marker list this variant, and returns the variant's key.
@@ -304,12 +318,13 @@ impl Vault {
             }
             other => (new_marker(names, other.map(|(marker, _)| marker)), Vec::new()),
         };
-        let key = variant_key(primary, &marker, request).ok_or(NotStoredReason::HeadersTooLarge)?;
+        let key = variant_key(primary, &marker, request, &self.rules)
+            .ok_or(NotStoredReason::HeadersTooLarge)?;
         if variants.contains(&key) {
             return Ok(key);
         }
         variants.push(key.clone());
-        while variants.len() > VARIANTS_MAX {
+        while variants.len() > self.rules.variants_max.max(1) {
             // The oldest goes; if the store cannot say so, it is merely not listed any more.
             let _ = self.store.remove(&variants.remove(0));
         }
@@ -321,6 +336,30 @@ impl Vault {
             .await
             .map_err(|_| NotStoredReason::Store)?;
         Ok(key)
+    }
+
+    /// The stored variants of a resource without their bodies, the newest first, at most `max`.
+    pub(crate) async fn variants(&self, primary: &[u8], max: usize) -> Vec<Variant> {
+        let Some((_, keys)) = self.read_marker(primary).await else { return Vec::new() };
+        let mut variants = Vec::new();
+        for key in keys.into_iter().rev().take(max) {
+            let Ok(Some(info)) = self.store.lookup(&key).await else { continue };
+            if let Some(Entry::Response(response)) = Entry::decode(&info.metadata)
+                && self.all_groups_stand(&response.groups).await
+            {
+                variants.push(Variant { key, blob: info.metadata, response });
+            }
+        }
+        variants
+    }
+
+    /// A variant with its body; `None` if it is another one by now.
+    pub(crate) async fn open(&self, variant: &Variant, counters: &Counters) -> Option<Found> {
+        let (blob, entry, body) = self.probe(&variant.key, true, counters).await?;
+        let Entry::Response(response) = entry else { return None };
+        let same = blob == variant.blob;
+        let variant_key = Some(variant.key.clone());
+        same.then(|| Found { variant_key, blob, response, body })
     }
 
     async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {
@@ -336,7 +375,8 @@ impl Vault {
     pub(crate) async fn update(
         &self,
         primary: &[u8],
-        found: &Found,
+        key: &[u8],
+        blob: &Bytes,
         metadata: &[u8],
         epoch: Epoch,
     ) -> bool {
@@ -344,11 +384,11 @@ impl Vault {
         if !self.is_current(epoch) {
             return false;
         }
-        match self.store.lookup(&found.key).await {
-            Ok(Some(info)) if info.metadata == found.blob => {}
+        match self.store.lookup(key).await {
+            Ok(Some(info)) if info.metadata == *blob => {}
             _ => return false,
         }
-        matches!(self.store.set_metadata(&found.key, metadata).await, Ok(true))
+        matches!(self.store.set_metadata(key, metadata).await, Ok(true))
     }
 
     /// Finishes a deposit: from now on it is served.
@@ -362,6 +402,9 @@ impl Vault {
             return Err(NotStoredReason::Invalidated);
         }
         let (key, epoch) = (deposit.key.clone(), deposit.epoch);
+        if deposit.response.part.is_some() && self.holds_whole(&key).await {
+            return Err(NotStoredReason::Partial);
+        }
         deposit.commit(&self.store).await?;
         if !self.is_current(epoch) {
             // Invalidated while it was committed: take it out again.
@@ -371,6 +414,12 @@ impl Vault {
         Ok(())
     }
 
+    /// True if a whole response lies there that a part must not replace.
+    async fn holds_whole(&self, key: &[u8]) -> bool {
+        let Ok(Some(info)) = self.store.lookup(key).await else { return false };
+        matches!(Entry::decode(&info.metadata), Some(Entry::Response(stored)) if stored.part.is_none())
+    }
+
     /// Forgets one stored response.
     pub(crate) fn forget(&self, key: &[u8]) {
         // A store that cannot remove is closed or broken, and serves nothing either. A body that
@@ -378,68 +427,73 @@ impl Vault {
         let _ = self.store.remove(key);
     }
 
-    /// Forgets a resource with all its variants, and whatever is being fetched for it now.
+    /// Forgets a resource with all its variants and slices, and whatever is being fetched for it now.
     pub(crate) fn invalidate(&self, primary: &[u8]) {
         self.stripes[self.stripe_of(primary)].epoch.fetch_add(1, Ordering::SeqCst);
         self.forget(primary);
+        self.forget_slices(primary);
     }
-}
 
-impl Deposit {
-    fn begin_large(
+    /// Forgets all slices of a resource.
+    pub(crate) fn forget_slices(&self, primary: &[u8]) {
+        self.forget(&sentinel_key(slices_group(primary)));
+    }
+
+    /// A slice of a resource, if it is stored.
+    pub(crate) async fn slice(
         &self,
-        store: &Store,
-        length: Option<u64>,
-    ) -> Result<DepositBody, NotStoredReason> {
-        let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
-        let options = WriterOptions { metadata: Vec::new(), expires_unix_s: None, length };
-        let writer = store
-            .writer(&body_key(&self.key, apart.generation), self.group, options)
-            .map_err(|_| NotStoredReason::Store)?;
-        Ok(DepositBody::Large { writer: Box::new(writer), apart })
-    }
-
-    async fn write_large(&mut self, bytes: &[u8], limit: Duration) -> Result<(), NotStoredReason> {
-        let DepositBody::Large { writer, apart } = &mut self.body else { return Ok(()) };
-        apart.length_bytes += bytes.len() as u64;
-        match tokio::time::timeout(limit, writer.write(bytes)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(NotStoredReason::Store),
-        }
-    }
-
-    /// The body first, where it lies apart: nothing refers to what is not there.
-    async fn commit(mut self, store: &Store) -> Result<(), NotStoredReason> {
-        let failed = |_| NotStoredReason::Store;
-        let value = match self.body {
-            DepositBody::Large { writer, apart } => {
-                writer.commit().await.map_err(failed)?;
-                self.response.apart = Some(apart);
-                Bytes::new()
-            }
-            DepositBody::Small { chunks, .. } => joined(chunks),
+        primary: &[u8],
+        slices: Slices,
+        index: u64,
+        counters: &Counters,
+    ) -> Option<(StoredResponse, Bytes)> {
+        let key = slice_key(primary, slices, index);
+        let (_, Entry::Response(response), FoundBody::Whole(bytes)) =
+            self.probe(&key, true, counters).await?
+        else {
+            return None;
         };
-        let metadata = self.response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        Some((response, bytes))
+    }
+
+    /// Stores a slice fetched since `epoch`.
+    pub(crate) async fn store_slice(
+        &self,
+        target: &Target,
+        epoch: Epoch,
+        slice: (Slices, u64),
+        mut response: StoredResponse,
+        groups: &Groups,
+        bytes: &Bytes,
+    ) -> Result<(), NotStoredReason> {
+        let primary = &target.primary;
+        response.groups = self.join_groups(&groups.others).await?;
+        response.groups.push(self.join_group(slices_group(primary)).await?);
+        let metadata = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
-        store.create_with(&self.key, self.group, &value, options).await.map_err(failed)
+        let key = slice_key(primary, slice.0, slice.1);
+        let _ordered = self.lock(primary).await;
+        if !self.is_current(epoch) {
+            return Err(NotStoredReason::Invalidated);
+        }
+        let group = GroupId::of(&groups.home);
+        let made = self.store.create_with(&key, group, bytes, options).await;
+        made.map_err(|_| NotStoredReason::Store)
     }
 }
 
-/// The chunks as one; without copy if there is only one.
-fn joined(mut chunks: Vec<Bytes>) -> Bytes {
-    match chunks.len() {
-        0 => Bytes::new(),
-        1 => chunks.swap_remove(0),
-        _ => chunks.concat().into(),
-    }
+/// Group of a sentinel that all slices of a resource remember, so that they go together.
+fn slices_group(primary: &[u8]) -> GroupId {
+    GroupId::of([b"slices\0", primary].concat())
 }
 
-fn body_key(key: &[u8], generation: u64) -> Vec<u8> {
-    let mut body = Vec::with_capacity(key.len() + 9);
-    body.extend_from_slice(key);
-    body.push(1);
-    body.put_u64(generation);
-    body
+fn slice_key(primary: &[u8], slices: Slices, index: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(primary.len() + 17);
+    key.extend_from_slice(primary);
+    key.push(3);
+    key.put_u64(slices.slice_bytes);
+    key.put_u64(index);
+    key
 }
 
 /// A marker for these names and those of the one it replaces, with a generation never used before.
@@ -453,13 +507,18 @@ fn new_marker(mut names: Vec<HeaderName>, old: Option<VaryMarker>) -> VaryMarker
     VaryMarker { generation: fastrand::u64(..), names }
 }
 
-fn variant_key(primary: &[u8], marker: &VaryMarker, request: &HeaderMap) -> Option<Vec<u8>> {
+fn variant_key(
+    primary: &[u8],
+    marker: &VaryMarker,
+    request: &HeaderMap,
+    rules: &Rules,
+) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(primary.len() + 128);
     key.extend_from_slice(primary);
     key.push(0);
     key.put_u64(marker.generation);
     let start = key.len();
-    vary::secondary_key(&marker.names, request, &mut key);
+    vary::secondary_key(&marker.names, request, rules, &mut key);
     (key.len() - start <= SECONDARY_KEY_BYTES_MAX).then_some(key)
 }
 

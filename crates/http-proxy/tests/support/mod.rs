@@ -118,6 +118,8 @@ pub(crate) struct Reply {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) chunked: bool,
+    /// Sent after a chunked body, as `name: value`.
+    pub(crate) trailer: Option<&'static str>,
     /// Close after this many bytes of the body.
     pub(crate) break_after: Option<usize>,
     pub(crate) delay: Duration,
@@ -217,7 +219,8 @@ fn write_reply(stream: &mut TcpStream, request: &Message, reply: &Reply) -> Opti
     }
     reply.break_after.is_none().then_some(())?;
     if reply.chunked {
-        stream.write_all(b"0\r\n\r\n").ok()?;
+        let trailer = reply.trailer.map_or(String::new(), |line| format!("{line}\r\n"));
+        stream.write_all(format!("0\r\n{trailer}\r\n").as_bytes()).ok()?;
     }
     Some(())
 }

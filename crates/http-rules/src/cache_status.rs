@@ -1,6 +1,7 @@
 //! The `Cache-Status` header (RFC 9211), sent on every answer of this proxy.
 //!
-//! Invariants: `hit` and `fwd` exclude each other; what is written is a valid structured field.
+//! Invariants: `hit` and `fwd` exclude each other; what is written is a valid structured field,
+//! whatever bytes a key has.
 
 use std::fmt::Write as _;
 
@@ -8,11 +9,11 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 /// The header's name.
-pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// Why a request went to the origin (RFC 9211 §2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Forward {
+pub enum Forward {
     /// The cache was told not to handle it.
     Bypass,
     /// The method must be forwarded.
@@ -25,6 +26,8 @@ pub(crate) enum Forward {
     Request,
     /// What is stored is stale.
     Stale,
+    /// Only a part is stored, and not the one asked for.
+    Partial,
 }
 
 impl Forward {
@@ -36,47 +39,50 @@ impl Forward {
             Forward::VaryMiss => "vary-miss",
             Forward::Request => "request",
             Forward::Stale => "stale",
+            Forward::Partial => "partial",
         }
     }
 }
 
 /// One member of the list: what this cache did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct CacheStatus {
+pub struct CacheStatus {
     /// Served without asking the origin.
-    pub(crate) hit: bool,
+    pub hit: bool,
     /// Why it was forwarded.
-    pub(crate) forward: Option<Forward>,
+    pub forward: Option<Forward>,
     /// What the origin answered, where that is not what the client gets.
-    pub(crate) forward_status: Option<StatusCode>,
+    pub forward_status: Option<StatusCode>,
     /// The answer is being stored.
-    pub(crate) stored: bool,
+    pub stored: bool,
     /// Waited for another request to the same resource.
-    pub(crate) collapsed: bool,
+    pub collapsed: bool,
     /// Seconds of freshness left; negative when stale.
-    pub(crate) ttl_s: Option<i64>,
+    pub ttl_s: Option<i64>,
     /// A token that explains more.
-    pub(crate) detail: Option<&'static str>,
+    pub detail: Option<&'static str>,
+    /// The key of the resource, where it is to be shown.
+    pub key: Option<String>,
 }
 
 impl CacheStatus {
     /// Served from the cache.
-    pub(crate) fn hit(ttl_s: i64) -> CacheStatus {
+    pub fn hit(ttl_s: i64) -> CacheStatus {
         CacheStatus { hit: true, ttl_s: Some(ttl_s), ..CacheStatus::default() }
     }
 
     /// Forwarded to the origin.
-    pub(crate) fn forwarded(reason: Forward) -> CacheStatus {
+    pub fn forwarded(reason: Forward) -> CacheStatus {
         CacheStatus { forward: Some(reason), ..CacheStatus::default() }
     }
 
     /// Answered by the proxy itself.
-    pub(crate) fn own(detail: &'static str) -> CacheStatus {
+    pub fn own(detail: &'static str) -> CacheStatus {
         CacheStatus { detail: Some(detail), ..CacheStatus::default() }
     }
 
     /// One word for the access log.
-    pub(crate) fn word(&self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         match self.forward {
             _ if self.hit => "hit",
             Some(_) if self.collapsed => "collapsed",
@@ -90,7 +96,7 @@ impl CacheStatus {
     }
 
     /// Writes the member, `cache` being the name of this cache (a token).
-    pub(crate) fn render(&self, cache: &str) -> String {
+    pub fn render(&self, cache: &str) -> String {
         let mut text = String::with_capacity(64);
         text.push_str(cache);
         if self.hit {
@@ -112,6 +118,10 @@ impl CacheStatus {
         if let Some(ttl_s) = self.ttl_s {
             let _ = write!(text, "; ttl={ttl_s}");
         }
+        if let Some(key) = &self.key {
+            text.push_str("; key=");
+            push_string(&mut text, key);
+        }
         if let Some(detail) = self.detail {
             text.push_str("; detail=");
             text.push_str(detail);
@@ -120,17 +130,24 @@ impl CacheStatus {
     }
 
     /// Appends the member to the headers of an answer, after those of caches nearer the origin.
-    pub(crate) fn append_to(&self, headers: &mut HeaderMap, cache: &str) {
+    pub fn append_to(&self, headers: &mut HeaderMap, cache: &str) {
         if let Ok(value) = HeaderValue::try_from(self.render(cache)) {
             headers.append(CACHE_STATUS, value);
         }
     }
 }
 
-/// Seconds of freshness left as RFC 9211 wants them.
-pub(crate) fn ttl(lifetime_s: u64, age_s: u64) -> i64 {
-    let signed = |s: u64| i64::try_from(s).unwrap_or(i64::MAX);
-    signed(lifetime_s).saturating_sub(signed(age_s))
+/// Writes a structured String (RFC 9651 §4.1.6); what it cannot hold becomes a question mark.
+fn push_string(text: &mut String, value: &str) {
+    text.push('"');
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            ' '..='~' => text.push(c),
+            _ => text.push('?'),
+        }
+    }
+    text.push('"');
 }
 
 #[cfg(test)]
@@ -147,7 +164,19 @@ mod tests {
         assert_eq!(status.render("c"), "c; fwd=stale; fwd-status=304; stored; ttl=9");
         assert_eq!(status.word(), "revalidated");
         assert_eq!(CacheStatus::own("only-if-cached").render("c"), "c; detail=only-if-cached");
-        assert_eq!(ttl(u64::MAX, 1), i64::MAX - 1);
-        assert_eq!(ttl(1, 5), -4);
+    }
+
+    /// RFC 9211 §2: one member of a structured List, its parameters of the right types.
+    #[test]
+    fn what_is_written_is_a_structured_field() {
+        let status = CacheStatus {
+            key: Some("http://h/a\"b\\c\u{e9} \n".to_owned()),
+            collapsed: true,
+            detail: Some("x-y"),
+            ..CacheStatus::forwarded(Forward::VaryMiss)
+        };
+        let text = status.render("damelo");
+        assert!(text.contains(r#"; key="http://h/a\"b\\c? ?"; detail=x-y"#), "{text}");
+        assert!(sfv::Parser::new(&text).parse::<sfv::List>().is_ok(), "{text}");
     }
 }

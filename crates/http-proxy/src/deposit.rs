@@ -1,0 +1,182 @@
+//! One response on its way into the store.
+//!
+//! Invariants: nothing is visible before [`Deposit::commit`]; a body that lies apart is written before
+//! what refers to it. Small bodies wait in memory until they are complete, larger ones are streamed.
+//! Threads: belongs to the fill that writes it.
+
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes};
+use damelo::{CreateOptions, GroupId, Store, Writer, WriterOptions};
+use http::StatusCode;
+
+use crate::entry::{Apart, StoredResponse};
+use crate::rules::NotStoredReason;
+use crate::rules::parts::{self, Part};
+use crate::vault::Epoch;
+
+/// A response on its way into the store.
+pub(crate) struct Deposit {
+    pub(crate) key: Vec<u8>,
+    pub(crate) epoch: Epoch,
+    group: GroupId,
+    pub(crate) response: StoredResponse,
+    whole_body_bytes_max: u64,
+    expected_bytes: Option<u64>,
+    /// A stored part that this one is to be joined with.
+    older: Option<(Part, Bytes)>,
+    body: DepositBody,
+}
+
+/// The body of a deposit so far.
+enum DepositBody {
+    /// Few bytes yet: it may turn out small.
+    Small { chunks: Vec<Bytes>, length_bytes: u64 },
+    /// Being written under a key of its own.
+    Large { writer: Box<Writer>, apart: Apart },
+}
+
+impl Deposit {
+    /// Nothing of the body is there yet.
+    pub(crate) fn new(
+        key: Vec<u8>,
+        epoch: Epoch,
+        group: GroupId,
+        response: StoredResponse,
+        whole_body_bytes_max: u64,
+    ) -> Deposit {
+        let body = DepositBody::Small { chunks: Vec::new(), length_bytes: 0 };
+        Deposit {
+            key,
+            epoch,
+            group,
+            response,
+            whole_body_bytes_max,
+            older: None,
+            expected_bytes: None,
+            body,
+        }
+    }
+
+    /// Prepares for a body of this length, if it is known.
+    pub(crate) fn announce(
+        &mut self,
+        store: &Store,
+        length_bytes: Option<u64>,
+    ) -> Result<(), NotStoredReason> {
+        if length_bytes.is_some_and(|length| length > self.whole_body_bytes_max) {
+            self.body = self.begin_large(store, length_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Adds bytes of the body, waiting at most `limit` for room.
+    pub(crate) async fn write(
+        &mut self,
+        store: &Store,
+        bytes: &Bytes,
+        limit: Duration,
+    ) -> Result<(), NotStoredReason> {
+        if let DepositBody::Small { chunks, length_bytes } = &mut self.body {
+            chunks.push(bytes.clone());
+            *length_bytes += bytes.len() as u64;
+            if *length_bytes <= self.whole_body_bytes_max {
+                return Ok(());
+            }
+            let chunks = std::mem::take(chunks);
+            self.body = self.begin_large(store, None)?;
+            for chunk in &chunks {
+                self.write_large(chunk, limit).await?;
+            }
+            return Ok(());
+        }
+        self.write_large(bytes, limit).await
+    }
+
+    /// Makes the commit fail if the body turns out to have another length than its headers said.
+    pub(crate) fn expect(&mut self, length_bytes: Option<u64>) {
+        self.expected_bytes = length_bytes;
+    }
+
+    /// Joins this part with an older one of the same version.
+    pub(crate) fn join_with(&mut self, older: Part, bytes: Bytes) {
+        self.older = Some((older, bytes));
+    }
+
+    fn begin_large(
+        &self,
+        store: &Store,
+        length: Option<u64>,
+    ) -> Result<DepositBody, NotStoredReason> {
+        let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
+        let options = WriterOptions { metadata: Vec::new(), expires_unix_s: None, length };
+        let writer = store
+            .writer(&body_key(&self.key, apart.generation), self.group, options)
+            .map_err(|_| NotStoredReason::Store)?;
+        Ok(DepositBody::Large { writer: Box::new(writer), apart })
+    }
+
+    async fn write_large(&mut self, bytes: &[u8], limit: Duration) -> Result<(), NotStoredReason> {
+        let DepositBody::Large { writer, apart } = &mut self.body else { return Ok(()) };
+        apart.length_bytes += bytes.len() as u64;
+        match tokio::time::timeout(limit, writer.write(bytes)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(NotStoredReason::Store),
+        }
+    }
+
+    /// The body first, where it lies apart: nothing refers to what is not there.
+    pub(crate) async fn commit(mut self, store: &Store) -> Result<(), NotStoredReason> {
+        let failed = |_| NotStoredReason::Store;
+        let length_bytes = match &self.body {
+            DepositBody::Small { length_bytes, .. } => *length_bytes,
+            DepositBody::Large { apart, .. } => apart.length_bytes,
+        };
+        if self.expected_bytes.is_some_and(|expected| expected != length_bytes) {
+            return Err(NotStoredReason::Partial);
+        }
+        let value = match self.body {
+            DepositBody::Large { writer, apart } => {
+                writer.commit().await.map_err(failed)?;
+                self.response.apart = Some(apart);
+                Bytes::new()
+            }
+            DepositBody::Small { chunks, .. } => self.response.joined(joined(chunks), self.older),
+        };
+        let metadata = self.response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
+        store.create_with(&self.key, self.group, &value, options).await.map_err(failed)
+    }
+}
+
+impl StoredResponse {
+    /// Joins the bytes of a part with those of an older one; what comes out may be the whole.
+    fn joined(&mut self, bytes: Bytes, older: Option<(Part, Bytes)>) -> Bytes {
+        let (Some(part), Some((older, older_bytes))) = (self.part, older) else { return bytes };
+        let all = parts::joined_bytes((&older, &older_bytes), (&part, &bytes));
+        let (Some(all), Some(joined)) = (all, older.joined(&part)) else { return bytes };
+        self.part = (!joined.is_whole()).then_some(joined);
+        if self.part.is_none() {
+            self.status = StatusCode::OK;
+        }
+        all.into()
+    }
+}
+
+/// The chunks as one; without copy if there is only one.
+fn joined(mut chunks: Vec<Bytes>) -> Bytes {
+    match chunks.len() {
+        0 => Bytes::new(),
+        1 => chunks.swap_remove(0),
+        _ => chunks.concat().into(),
+    }
+}
+
+/// Where a body lies that lies apart.
+pub(crate) fn body_key(key: &[u8], generation: u64) -> Vec<u8> {
+    let mut body = Vec::with_capacity(key.len() + 9);
+    body.extend_from_slice(key);
+    body.push(1);
+    body.put_u64(generation);
+    body
+}

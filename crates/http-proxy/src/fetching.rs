@@ -1,0 +1,484 @@
+//! Asking the origin for one resource, and what its answer does to what is stored.
+//!
+//! ```text
+//! fetch ─► 304 that we asked for ─► freshen, serve        (or forget and ask again)
+//!      ├► 304 about another variant ─► adopt it (see `variants`)
+//!      ├► 200 to a HEAD ─► freshen or make stale, pass on
+//!      ├► an error, or none ─► serve what is stale, if that is permitted
+//!      ├► storable ─► fill: to the client and into the store at once
+//!      └► else ─► pass on
+//! ```
+//!
+//! Invariants: a client's conditions reach the origin only if nothing stored is being validated and
+//! nothing is to be shared; what a 304 is about decides what it freshens. Threads: as `serve`.
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode, response};
+use hyper::body::{Body as _, Incoming};
+
+use crate::answer;
+use crate::ask::Ask;
+use crate::body::{OriginBody, ProxyBody, Timed};
+use crate::collapse::{Lead, Outcome};
+use crate::deposit::Deposit;
+use crate::entry::StoredResponse;
+use crate::error::FetchError;
+use crate::fill::Fill;
+use crate::rules::group::Groups;
+use crate::rules::parts::{self, Part};
+use crate::rules::preconditions::{self, Outcome as Condition};
+use crate::rules::reuse::{self, Arrived, Failure};
+use crate::rules::storing::{self, Exchange};
+use crate::rules::validation::{self, HeadEffect};
+use crate::rules::vary;
+use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
+use crate::serve::{Answer, origin_failed, with_hit_status};
+use crate::vault::{Epoch, Found, FoundBody, Variant};
+use crate::worker::Worker;
+
+/// Under which conditions the origin is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conditions {
+    /// Those that validate what is stored; none if nothing is.
+    Ours,
+    /// As the client sent them, ranges included: the answer is for it alone.
+    Clients,
+}
+
+/// Who waits for the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    Client,
+    /// Validation behind the back of a client that has its answer.
+    Nobody,
+}
+
+/// A fetch and what it began with.
+pub(crate) struct Fetching<'a> {
+    pub(crate) ask: &'a Ask,
+    pub(crate) found: Option<Box<Found>>,
+    /// What the answer will be stored under, if that is known.
+    pub(crate) key: Vec<u8>,
+    pub(crate) lead: Option<Lead>,
+    pub(crate) conditions: Conditions,
+    pub(crate) audience: Audience,
+    /// Stored variants that the origin is asked about, though none matches the request.
+    pub(crate) variants: Vec<Variant>,
+    pub(crate) status: CacheStatus,
+    pub(crate) epoch: Epoch,
+    request_time_s: u64,
+    pub(crate) response_time_s: u64,
+}
+
+impl<'a> Fetching<'a> {
+    pub(crate) fn new(
+        worker: &Worker,
+        ask: &'a Ask,
+        found: Option<Box<Found>>,
+        key: Vec<u8>,
+        reason: Forward,
+    ) -> Fetching<'a> {
+        Fetching {
+            ask,
+            found,
+            key,
+            lead: None,
+            conditions: Conditions::Ours,
+            audience: Audience::Client,
+            variants: Vec::new(),
+            status: CacheStatus::forwarded(reason),
+            epoch: worker.shared.vault.epoch(&ask.target.primary),
+            request_time_s: worker.now_s(),
+            response_time_s: 0,
+        }
+    }
+
+    /// Asks the origin.
+    pub(crate) async fn run(mut self, worker: &Worker) -> Answer {
+        let mut request = self.ask.forward(&worker.shared, OriginBody::Empty);
+        let headers = request.headers_mut();
+        let conditional = match (&self.found, self.conditions) {
+            (_, Conditions::Clients) => false,
+            (Some(found), Conditions::Ours) => {
+                validation::make_conditional(headers, &found.response.headers)
+            }
+            (None, Conditions::Ours) => self.ask_about_variants(worker, headers).await,
+        };
+        let response = match worker.fetcher.send(request).await {
+            Ok(response) => response,
+            Err(error) => return self.failed(worker, error),
+        };
+        self.response_time_s = worker.now_s();
+        let status = response.status();
+        if conditional && status == StatusCode::NOT_MODIFIED {
+            if self.found.is_none() {
+                return self.adopt(worker, &response).await;
+            }
+            return match self.freshened(worker, &response) {
+                Some(merged) => self.serve_freshened(worker, merged).await,
+                None => self.fetch_again(worker).await,
+            };
+        }
+        if self.may_stand_in(worker, Failure::Status(status)) {
+            self.status.forward_status = Some(status);
+            return self.serve_in_place(worker, "stale-if-error");
+        }
+        if self.ask.method == Method::HEAD {
+            self.learn_from_head(worker, &response).await;
+        }
+        self.received(worker, response).await
+    }
+
+    pub(crate) fn rules<'w>(&self, worker: &'w Worker) -> &'w Rules {
+        &worker.shared.config.rules
+    }
+
+    fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
+        self.end_lead(Outcome::Failed(error));
+        if self.may_stand_in(worker, Failure::Disconnected) {
+            return self.serve_in_place(worker, error.name());
+        }
+        origin_failed(worker, error, self.status)
+    }
+
+    /// Whether what is stored may be served in place of this failure.
+    fn may_stand_in(&self, worker: &Worker, failure: Failure) -> bool {
+        let Some(found) = &self.found else { return false };
+        let (rules, policy) = (self.rules(worker), &found.response.policy);
+        answer::part_suffices(worker, self.ask, &found.response)
+            && reuse::may_serve_on_error(&self.ask.wishes, policy, failure, rules, worker.now_s())
+    }
+
+    fn serve_in_place(mut self, worker: &Worker, detail: &'static str) -> Answer {
+        let Some(found) = self.found.take() else {
+            return origin_failed(worker, FetchError::Broken, self.status);
+        };
+        worker.counters.stale_on_error.one();
+        self.status.detail = Some(detail);
+        with_hit_status(worker, self.ask, *found, self.status)
+    }
+
+    pub(crate) fn end_lead(&mut self, outcome: Outcome) {
+        if let Some(lead) = self.lead.take() {
+            lead.end(outcome);
+        }
+    }
+
+    /// What a response comes to with these headers, now or merged from an earlier one.
+    fn policy(
+        &self,
+        worker: &Worker,
+        status: StatusCode,
+        headers: &http::HeaderMap,
+        received: &http::HeaderMap,
+    ) -> Policy {
+        let rules = self.rules(worker);
+        let directives = ResponseDirectives::of(headers, rules);
+        let arrived = Arrived {
+            status,
+            headers,
+            received,
+            directives: &directives,
+            request_time_s: self.request_time_s,
+            response_time_s: self.response_time_s,
+        };
+        Policy::of(arrived, rules)
+    }
+
+    /// The stored response brought up to date by a 304; `None` if the 304 means another one.
+    fn freshened(&self, worker: &Worker, response: &Response<Incoming>) -> Option<StoredResponse> {
+        let stored = &self.found.as_ref()?.response;
+        if validation::updated_by_304(response.headers(), &[&stored.headers]).is_empty() {
+            return None;
+        }
+        Some(self.merged(worker, stored, response.headers()))
+    }
+
+    pub(crate) fn merged(
+        &self,
+        worker: &Worker,
+        stored: &StoredResponse,
+        news: &http::HeaderMap,
+    ) -> StoredResponse {
+        let rules = self.rules(worker);
+        let headers = validation::merge(&stored.headers, news, rules, self.response_time_s);
+        let policy = self.policy(worker, stored.status, &headers, news);
+        StoredResponse { policy, headers, ..stored.clone() }
+    }
+
+    /// After a 304: the stored body with the merged headers.
+    async fn serve_freshened(mut self, worker: &Worker, merged: StoredResponse) -> Answer {
+        let Some(mut found) = self.found.take() else { return self.fetch_again(worker).await };
+        worker.counters.revalidated.one();
+        match self.keep_freshened(worker, &found, &merged).await {
+            Ok(()) => {
+                self.status.stored = true;
+                self.end_lead(Outcome::Stored);
+            }
+            Err(reason) => {
+                worker.counters.not_stored(reason);
+                self.status.detail = Some(reason.name());
+                self.end_lead(Outcome::NotStored);
+            }
+        }
+        self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        found.response = merged;
+        with_hit_status(worker, self.ask, *found, self.status)
+    }
+
+    async fn keep_freshened(
+        &self,
+        worker: &Worker,
+        found: &Found,
+        merged: &StoredResponse,
+    ) -> Result<(), NotStoredReason> {
+        let vault = &worker.shared.vault;
+        let rules = self.rules(worker);
+        let exchange = Exchange {
+            // A HEAD's 304 freshens what a GET stored (RFC 9111 §4.3.5).
+            method: &Method::GET,
+            request: &self.ask.headers,
+            wishes: &self.ask.wishes,
+            // A part stays what it was stored as.
+            status: if merged.part.is_some() { StatusCode::OK } else { merged.status },
+            response: &merged.headers,
+            directives: &ResponseDirectives::of(&merged.headers, rules),
+            response_time_s: self.response_time_s,
+            selective: false,
+        };
+        storing::decide(exchange, rules).inspect_err(|reason| {
+            // What only this request forbids does not touch what is stored.
+            if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
+                vault.forget(found.key(&self.ask.target.primary));
+            }
+        })?;
+        let primary = &self.ask.target.primary;
+        if vary::of(&merged.headers) != vary::of(&found.response.headers) {
+            // It does not lie where requests that it varies on would look for it.
+            vault.forget(found.key(primary));
+            return Err(NotStoredReason::Invalidated);
+        }
+        let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let kept =
+            vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
+        if kept { Ok(()) } else { Err(NotStoredReason::Invalidated) }
+    }
+
+    /// The 304 was about bytes we do not have: forget ours and ask without conditions.
+    pub(crate) async fn fetch_again(mut self, worker: &Worker) -> Answer {
+        if let Some(found) = self.found.take() {
+            worker.shared.vault.forget(found.key(&self.ask.target.primary));
+        }
+        let mut request = self.ask.forward(&worker.shared, OriginBody::Empty);
+        validation::remove_conditions(request.headers_mut());
+        self.request_time_s = worker.now_s();
+        match worker.fetcher.send(request).await {
+            Ok(response) => {
+                self.response_time_s = worker.now_s();
+                self.received(worker, response).await
+            }
+            Err(error) => self.failed(worker, error),
+        }
+    }
+
+    /// A HEAD shows whether what a GET stored is still so (RFC 9111 §4.3.5).
+    async fn learn_from_head(&mut self, worker: &Worker, response: &Response<Incoming>) {
+        let Some(found) = &self.found else { return };
+        let stored = &found.response;
+        let length_bytes =
+            stored.part.map_or(found.body.length_bytes(), |part| part.complete_bytes);
+        let effect = validation::head_effect(
+            if stored.part.is_some() { StatusCode::OK } else { stored.status },
+            &stored.headers,
+            length_bytes,
+            response.status(),
+            response.headers(),
+        );
+        let primary = &self.ask.target.primary;
+        let updated = match effect {
+            HeadEffect::None => return,
+            HeadEffect::Update => {
+                let merged = self.merged(worker, stored, response.headers());
+                self.status.stored = self.keep_freshened(worker, found, &merged).await.is_ok();
+                return;
+            }
+            HeadEffect::Stale => {
+                StoredResponse { policy: stored.policy.made_stale(), ..stored.clone() }
+            }
+        };
+        if let Some(metadata) = updated.encode() {
+            let vault = &worker.shared.vault;
+            vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
+        }
+    }
+
+    /// A full response: into the store if it may, and to the client in any case.
+    async fn received(mut self, worker: &Worker, response: Response<Incoming>) -> Answer {
+        let (parts, body) = response.into_parts();
+        self.status.forward_status = Some(parts.status);
+        let timed = Timed::new(body, worker.idle_limit());
+        match self.deposit(worker, &parts, &timed).await {
+            Ok((deposit, policy)) => {
+                self.status.stored = true;
+                self.status.ttl_s = Some(policy.ttl_s(worker.now_s()));
+                self.fill(worker, parts, timed, deposit).await
+            }
+            Err(reason) => {
+                worker.counters.not_stored(reason);
+                if self.status.detail.is_none() && !self.status.stored {
+                    self.status.detail = Some(reason.name());
+                }
+                self.forget_outdated(worker, parts.status);
+                self.end_lead(Outcome::NotStored);
+                let mut headers = parts.headers;
+                storing::remove_hop_by_hop(&mut headers);
+                let body = ProxyBody::timed(timed);
+                (answer::with_headers(parts.status, headers, body), self.status)
+            }
+        }
+    }
+
+    /// A full answer that is not stored replaces what was stored all the same; an error does not,
+    /// nor does what only the client's own conditions brought about.
+    fn forget_outdated(&self, worker: &Worker, status: StatusCode) {
+        let Some(found) = &self.found else { return };
+        let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
+        if full && !status.is_server_error() {
+            worker.shared.vault.forget(found.key(&self.ask.target.primary));
+        }
+    }
+
+    async fn deposit(
+        &self,
+        worker: &Worker,
+        parts: &response::Parts,
+        body: &Timed,
+    ) -> Result<(Deposit, Policy), NotStoredReason> {
+        let (ask, rules) = (self.ask, self.rules(worker));
+        let directives = ResponseDirectives::of(&parts.headers, rules);
+        let exchange = Exchange {
+            method: &ask.method,
+            request: &ask.headers,
+            wishes: &ask.wishes,
+            status: parts.status,
+            response: &parts.headers,
+            directives: &directives,
+            response_time_s: self.response_time_s,
+            selective: self.conditions == Conditions::Clients && ask.is_selective(),
+        };
+        storing::decide(exchange, rules)?;
+        let length = body.size_hint().exact();
+        if length.is_some_and(|length| length > worker.fill_limits().body_bytes_max) {
+            return Err(NotStoredReason::TooLarge);
+        }
+        let policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
+        let stored = self.to_store(rules, parts, &directives, policy);
+        let announced = Part::of(&parts.headers).filter(|_| exchange.selective);
+        let announced = announced.map(|part| part.length_bytes());
+        if announced.is_some() && length.is_some() && announced != length {
+            return Err(NotStoredReason::Partial);
+        }
+        let target = &ask.target;
+        let (host, path) = (&target.host, &target.path_and_query);
+        let groups = Groups::of(host, &target.client_host, path, &ask.headers, &parts.headers);
+        let vault = &worker.shared.vault;
+        let begun = vault.begin(target, self.epoch, &ask.headers, &stored, length, &groups).await;
+        let mut deposit = begun?;
+        deposit.expect(announced);
+        if let Some((older, bytes)) = self.older_part(&stored) {
+            deposit.join_with(older, bytes);
+        }
+        Ok((deposit, policy))
+    }
+
+    fn to_store(
+        &self,
+        rules: &Rules,
+        parts: &response::Parts,
+        directives: &ResponseDirectives,
+        policy: Policy,
+    ) -> StoredResponse {
+        let mut headers =
+            storing::stored_headers(&parts.headers, directives, rules, self.response_time_s);
+        let mut part = None;
+        if parts.status == StatusCode::PARTIAL_CONTENT {
+            part = Part::of(&parts.headers);
+            headers.remove(http::header::CONTENT_RANGE);
+        }
+        let mut stored = StoredResponse::new(parts.status, policy, headers);
+        // All of it is no part.
+        if part.is_some_and(|part| part.is_whole()) {
+            stored.status = StatusCode::OK;
+        } else {
+            stored.part = part;
+        }
+        stored
+    }
+
+    /// The stored part that a new one continues (RFC 9111 §3.4), if it is small enough to join.
+    fn older_part(&self, new: &StoredResponse) -> Option<(Part, Bytes)> {
+        let found = self.found.as_ref()?;
+        let (older, newer) = (found.response.part?, new.part?);
+        let same = parts::may_combine(&found.response.headers, &new.headers, self.response_time_s);
+        match &found.body {
+            FoundBody::Whole(bytes) if same && older.joined(&newer).is_some() => {
+                Some((older, bytes.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Starts the fill and answers from it; with 304 or 412 if the client wants no body.
+    async fn fill(
+        mut self,
+        worker: &Worker,
+        parts: response::Parts,
+        body: Timed,
+        deposit: Deposit,
+    ) -> Answer {
+        let ask = self.ask;
+        let condition = match self.conditions {
+            Conditions::Clients => Condition::Proceed,
+            Conditions::Ours => preconditions::evaluate(
+                &ask.method,
+                &ask.headers,
+                parts.status,
+                &parts.headers,
+                self.response_time_s,
+            ),
+        };
+        let wanted = condition == Condition::Proceed && self.audience == Audience::Client;
+        let bodyless = body.size_hint().exact() == Some(0);
+        let (mut fill, chunks) = Fill::new(
+            worker.shared.vault.clone(),
+            worker.counters.clone(),
+            ask.target.primary.clone(),
+            worker.fill_limits(),
+            body,
+            deposit,
+            wanted,
+        );
+        fill.lead = self.lead.take();
+        worker.shared.collapse.remember(&self.key, true);
+        if bodyless {
+            // Nothing to stream: whoever has seen the answer finds it in the store.
+            fill.run().await;
+        } else {
+            let alive = worker.alive.clone();
+            tokio::spawn(async move {
+                fill.run().await;
+                drop(alive);
+            });
+        }
+        let mut headers = parts.headers;
+        storing::remove_hop_by_hop(&mut headers);
+        let response = match condition {
+            Condition::NotModified => answer::not_modified(worker, headers),
+            Condition::Failed => answer::precondition_failed(worker, &headers),
+            Condition::Proceed => {
+                answer::with_headers(parts.status, headers, ProxyBody::filling(chunks))
+            }
+        };
+        (response, self.status)
+    }
+}

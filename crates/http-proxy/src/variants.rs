@@ -1,0 +1,110 @@
+//! A request that no stored variant matches may still mean the representation of one: the origin is
+//! asked with the entity tags of all, and a 304 says which (RFC 9111 §4.1, §4.3.1, §4.3.4).
+//!
+//! Invariants: only strong tags are sent, and of encoded variants only those in codings the client
+//! names, so that a 304 cannot mean other bytes than those stored; every variant that a 304
+//! identifies is freshened. Threads: as `serve`.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::collapse::Outcome;
+use crate::entry::StoredResponse;
+use crate::fetching::Fetching;
+use crate::rules::group::Groups;
+use crate::rules::storing::{self, Exchange};
+use crate::rules::validation::{self, TAGS_SENT_MAX};
+use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
+use crate::serve::{Answer, with_hit_status};
+use crate::vault::{Found, FoundBody};
+use crate::worker::Worker;
+
+impl Fetching<'_> {
+    /// Replaces the client's conditions by the tags of stored variants, if there are any. False:
+    /// the request is unconditional.
+    pub(crate) async fn ask_about_variants(
+        &mut self,
+        worker: &Worker,
+        request: &mut HeaderMap,
+    ) -> bool {
+        let asks = self.status.forward == Some(Forward::VaryMiss)
+            && self.ask.method == Method::GET
+            && !self.ask.wishes.no_store;
+        if asks {
+            let primary = &self.ask.target.primary;
+            self.variants = worker.shared.vault.variants(primary, TAGS_SENT_MAX).await;
+            self.variants.retain(|variant| {
+                let stored = &variant.response;
+                stored.part.is_none()
+                    && stored.status == StatusCode::OK
+                    && validation::may_stand_for_another(&self.ask.headers, &stored.headers)
+            });
+        }
+        let headers = self.variants.iter().map(|variant| &variant.response.headers);
+        validation::make_conditional_on_any(request, headers)
+    }
+
+    /// Serves the variant that a 304 names, and stores it as that of this request too.
+    pub(crate) async fn adopt(mut self, worker: &Worker, response: &Response<Incoming>) -> Answer {
+        let stored: Vec<&HeaderMap> = self.variants.iter().map(|v| &v.response.headers).collect();
+        let meant = validation::updated_by_304(response.headers(), &stored);
+        let Some(first) = meant.first() else { return self.fetch_again(worker).await };
+        let vault = &worker.shared.vault;
+        let Some(mut found) = vault.open(&self.variants[*first], &worker.counters).await else {
+            return self.fetch_again(worker).await;
+        };
+        for index in meant {
+            let variant = &self.variants[index];
+            let merged = self.merged(worker, &variant.response, response.headers());
+            if let Some(metadata) = merged.encode() {
+                let primary = &self.ask.target.primary;
+                vault.update(primary, &variant.key, &variant.blob, &metadata, self.epoch).await;
+            }
+        }
+        worker.counters.revalidated.one();
+        found.response = self.merged(worker, &found.response, response.headers());
+        self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        match self.store_adopted(worker, &found).await {
+            Ok(()) => {
+                self.status.stored = true;
+                self.end_lead(Outcome::Stored);
+            }
+            Err(reason) => {
+                worker.counters.not_stored(reason);
+                self.status.detail = Some(reason.name());
+                // Says nothing about the resource: whoever waits may lead.
+                self.end_lead(Outcome::Abandoned);
+            }
+        }
+        with_hit_status(worker, self.ask, found, self.status)
+    }
+
+    /// A second copy under this request's values; only of what fits in one piece, as a large one
+    /// costs more to write than a 304 to ask for.
+    async fn store_adopted(&self, worker: &Worker, found: &Found) -> Result<(), NotStoredReason> {
+        let FoundBody::Whole(body) = &found.body else { return Err(NotStoredReason::TooLarge) };
+        let (ask, rules) = (self.ask, self.rules(worker));
+        let stored = StoredResponse { groups: Vec::new(), ..found.response.clone() };
+        let exchange = Exchange {
+            method: &ask.method,
+            request: &ask.headers,
+            wishes: &ask.wishes,
+            status: stored.status,
+            response: &stored.headers,
+            directives: &ResponseDirectives::of(&stored.headers, rules),
+            response_time_s: self.response_time_s,
+            selective: false,
+        };
+        storing::decide(exchange, rules)?;
+        let target = &ask.target;
+        let (host, path) = (&target.host, &target.path_and_query);
+        let groups = Groups::of(host, &target.client_host, path, &ask.headers, &stored.headers);
+        let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));
+        let begun = vault.begin(target, self.epoch, &ask.headers, &stored, length, &groups).await;
+        let mut deposit = begun?;
+        let bytes: Bytes = body.clone();
+        vault.write(&mut deposit, &bytes, worker.idle_limit()).await?;
+        vault.commit(&target.primary, deposit).await
+    }
+}

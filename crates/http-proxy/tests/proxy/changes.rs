@@ -1,0 +1,236 @@
+//! What changes take with them, and what selects among variants.
+
+use damelo_http_proxy::Rules;
+
+use crate::support::{Origin, Proxy, reply};
+
+fn rules(tweak: impl FnOnce(&mut Rules)) -> Rules {
+    let mut rules = Rules::default();
+    tweak(&mut rules);
+    rules
+}
+
+/// RFC 9875 §3: every response in a group goes, whether or not it lies there.
+#[test]
+fn a_group_invalidation_reaches_every_member() {
+    let origin = Origin::start(|request| {
+        let groups = match request.path() {
+            "/one" => "\"news\"",
+            "/two" => "\"sport\", \"news\"",
+            "/three" => "\"sport\"",
+            _ => return reply(200, "Cache-Group-Invalidation: \"news\", \"unknown\"", ""),
+        };
+        reply(200, &format!("Cache-Control: max-age=60\nCache-Groups: {groups}"), "x")
+    });
+    let proxy = Proxy::start(&origin);
+    let paths = ["/one", "/two", "/three"];
+    let hits = || paths.map(|path| proxy.get(path).cache().contains("; hit"));
+    assert_eq!(hits(), [false; 3]);
+    assert_eq!(hits(), [true; 3]);
+    proxy.get("/change");
+    assert_eq!(hits(), [true; 3], "a safe method invalidates nothing");
+    proxy.ask_with_body("POST", "/change", "", b"x");
+    assert_eq!(hits(), [false, false, true]);
+    assert_eq!(hits(), [true; 3], "and can be stored again");
+}
+
+/// RFC 9111 §4.4.
+#[test]
+fn unknown_methods_and_relative_references_invalidate() {
+    let origin = Origin::start(|request| {
+        if request.method() == "GET" {
+            return reply(200, "Cache-Control: max-age=60", "x");
+        }
+        reply(200, "Location: ../b/./item?x=1#top\nContent-Location: https://h/other", "")
+    });
+    let proxy = Proxy::start(&origin);
+    let paths = ["/a/list", "/b/item?x=1", "/other"];
+    let hits = || paths.map(|path| proxy.get(path).cache().contains("; hit"));
+    hits();
+    assert_eq!(hits(), [true; 3]);
+    proxy.ask("MADE-UP", "/a/list", "");
+    assert_eq!(hits(), [false, false, true]);
+}
+
+/// RFC 9111 §4.1.
+#[test]
+fn values_that_mean_the_same_share_a_variant() {
+    let origin = Origin::start(|_| {
+        reply(200, "Cache-Control: max-age=60\nVary: Accept-Encoding, Accept-Language", "x")
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get_with("/", "Accept-Encoding: gzip, br;q=0.5\nAccept-Language: en-GB, de");
+    for same in [
+        "Accept-Encoding: br;q=0.500,GZIP\nAccept-Language: de,EN-gb",
+        "Accept-Encoding: gzip\nAccept-Encoding: br; q=0.5\nAccept-Language: de;q=1, en-gb",
+    ] {
+        assert!(proxy.get_with("/", same).cache().contains("; hit"), "{same}");
+    }
+    let other = proxy.get_with("/", "Accept-Encoding: gzip, br\nAccept-Language: de, en-GB");
+    assert!(other.cache().contains("fwd=vary-miss"), "{}", other.cache());
+}
+
+/// RFC 9111 §4.1: an answer that leaves `Vary` out does not stand for all the others.
+#[test]
+fn an_answer_without_vary_displaces_no_variants() {
+    let origin = Origin::start(|request| {
+        let language = request.header("accept-language");
+        let vary = if language.is_empty() { "" } else { "\nVary: Accept-Language" };
+        reply(200, &format!("Cache-Control: max-age=60{vary}"), language)
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get_with("/", "Accept-Language: de");
+    proxy.get("/");
+    let german = proxy.get_with("/", "Accept-Language: de");
+    assert!(german.cache().contains("; hit") && german.text() == "de", "{}", german.cache());
+    let default = proxy.get("/");
+    assert!(default.cache().contains("; hit") && default.text().is_empty());
+    let english = proxy.get_with("/", "Accept-Language: en");
+    assert!(english.cache().contains("fwd=vary-miss") && english.text() == "en");
+}
+
+/// RFC 9111 §4.3.1, §4.3.4.
+#[test]
+fn a_304_names_the_variant_that_serves_a_new_request() {
+    let origin = Origin::start(|request| {
+        // Two languages of texts, however they are asked for.
+        let german = request.header("accept-language").starts_with("de");
+        let (tag, text) = if german { ("\"de\"", "guten tag") } else { ("\"en\"", "good day") };
+        let headers = format!(
+            "Cache-Control: max-age=60\nVary: Accept-Language\nETag: {tag}\nX-Asked: {}",
+            request.header("accept-language")
+        );
+        let known = request.header("if-none-match").split(", ").any(|known| known == tag);
+        reply(if known { 304 } else { 200 }, &headers, text)
+    });
+    let proxy = Proxy::start(&origin);
+    let ask = |language: &str, more: &str| {
+        proxy.get_with("/", &format!("Accept-Language: {language}\n{more}"))
+    };
+    ask("de", "");
+    ask("en", "");
+    let austrian = ask("de-AT", "");
+    assert_eq!((austrian.status(), austrian.text().as_str()), (200, "guten tag"));
+    assert!(
+        austrian.cache().contains("fwd=vary-miss; fwd-status=304; stored"),
+        "{}",
+        austrian.cache()
+    );
+    assert_eq!(austrian.header("x-asked"), "de-AT");
+    let sent = origin.last().header("if-none-match");
+    assert!(sent.contains("\"de\"") && sent.contains("\"en\""), "{sent}");
+    for (language, more, status) in
+        [("de-AT", "", 200), ("de-AT", "If-None-Match: \"de\"", 304), ("de", "", 200)]
+    {
+        let hit = ask(language, more);
+        assert!(hit.cache().contains("; hit"), "{language}: {}", hit.cache());
+        assert_eq!((hit.status(), hit.header("x-asked").as_str()), (status, "de-AT"));
+    }
+    let swiss = ask("de-CH", "If-None-Match: \"de\"");
+    assert_eq!(swiss.status(), 304, "the client has it");
+    let british = ask("en-GB", "If-None-Match: \"de\"");
+    assert_eq!(british.text(), "good day", "the client has another");
+}
+
+/// RFC 9111 §4.1: a 304 that newly varies leaves nothing behind that would match every request.
+#[test]
+fn a_304_that_changes_vary_is_not_kept() {
+    let origin = Origin::start(|request| {
+        let accept = request.header("accept");
+        if request.has("if-none-match") {
+            return reply(304, "ETag: \"a\"\nVary: Accept\nCache-Control: max-age=60", "");
+        }
+        reply(200, "ETag: \"a\"\nCache-Control: max-age=10", accept)
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get_with("/", "Accept: a");
+    proxy.pass_seconds(20);
+    assert_eq!(proxy.get_with("/", "Accept: a").text(), "a");
+    assert_eq!(proxy.get_with("/", "Accept: b").text(), "b");
+}
+
+#[test]
+fn a_coding_can_be_reduced_to_what_the_origin_has() {
+    use damelo_http_rules::negotiation::Normaliser;
+    let origin = Origin::start(|request| {
+        let coding = request.header("accept-encoding");
+        reply(200, "Cache-Control: max-age=60\nVary: Accept-Encoding", coding)
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.rules = rules(|rules| {
+            let known = vec!["br".to_owned(), "gzip".to_owned()];
+            rules.accept_encoding = Normaliser::BestOf(known);
+        });
+    });
+    assert_eq!(proxy.get_with("/", "Accept-Encoding: gzip, deflate").text(), "gzip");
+    let hit = proxy.get_with("/", "Accept-Encoding: deflate;q=1, gzip;q=0.1");
+    assert!(hit.cache().contains("; hit") && hit.text() == "gzip", "{}", hit.cache());
+    assert_eq!(proxy.get_with("/", "Accept-Encoding: zstd").text(), "");
+}
+
+/// RFC 9111 §2: what is in the key, by configuration; and RFC 9211 §2.8: the key can be shown.
+#[test]
+fn keys_by_configuration() {
+    use damelo_http_rules::key::{KeyRules, QueryRule};
+    let origin = Origin::start(|request| {
+        reply(200, "Cache-Control: max-age=60", request.header("x-device"))
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.rules = rules(|rules| {
+            rules.key = KeyRules {
+                query: QueryRule::Except(vec!["utm_*".to_owned()]),
+                sort_query: true,
+                headers: vec!["x-device".parse().unwrap()],
+                cookies: vec!["lang".to_owned()],
+            };
+            rules.show_key = true;
+        });
+    });
+    let with = |headers: &str| format!("X-Device: phone\n{headers}");
+    let miss = proxy.get_with("/p?b=1&a=2&utm_x=9", &with("Cookie: lang=de"));
+    assert!(miss.cache().contains("/p?a=2&b=1\""), "{}", miss.cache());
+    let same = with("Cookie: other=1; lang=de");
+    assert!(proxy.get_with("/p?a=2&b=1", &same).cache().contains("; hit"));
+    for (path, headers) in [
+        ("/p?a=2&b=1", with("Cookie: lang=en")),
+        ("/p?a=2&b=1", "X-Device: desk\nCookie: lang=de".to_owned()),
+        ("/p?a=2", same.clone()),
+    ] {
+        let other = proxy.get_with(path, &headers);
+        assert!(other.cache().contains("-miss"), "{path} {headers}: {}", other.cache());
+    }
+    proxy.ask_with_body("POST", "/p?b=1&a=2", "", b"x");
+    let gone = proxy.get_with("/p?a=2&b=1", &same);
+    assert!(gone.cache().contains("-miss"), "a change reaches all: {}", gone.cache());
+}
+
+/// RFC 9213 §2.2.
+#[test]
+fn targeted_cache_control_goes_first_and_passes_on() {
+    let origin = Origin::start(|_| {
+        reply(200, "CDN-Cache-Control: max-age=60\nCache-Control: no-store", "x")
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    let hit = proxy.get("/");
+    assert!(hit.cache().contains("; hit"), "{}", hit.cache());
+    assert_eq!(hit.header("cache-control"), "no-store", "for the caches behind us");
+    assert_eq!(hit.header("cdn-cache-control"), "max-age=60");
+}
+
+/// RFC 9111 §3: a status that nobody knows, with explicit freshness.
+#[test]
+fn unknown_codes_are_stored_with_explicit_freshness() {
+    let origin = Origin::start(|request| {
+        let code = request.path()[1..4].parse().unwrap();
+        let control = if request.path().ends_with("must") { ", must-understand" } else { "" };
+        reply(code, &format!("Cache-Control: max-age=60{control}"), "x")
+    });
+    let proxy = Proxy::start(&origin);
+    for (path, stored) in
+        [("/299", true), ("/499", true), ("/599", true), ("/200must", true), ("/599must", false)]
+    {
+        proxy.get(path);
+        assert_eq!(proxy.get(path).cache().contains("; hit"), stored, "{path}");
+    }
+}

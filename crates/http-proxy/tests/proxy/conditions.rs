@@ -1,0 +1,120 @@
+//! Conditional requests and HEAD: answered from what is stored, or used to bring it up to date.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use crate::support::{Origin, Proxy, date, eventually, reply};
+
+/// RFC 9110 §13.1.1, §13.1.4, §13.2.2.
+#[test]
+fn preconditions_fail_from_the_cache() {
+    let modified = date(-1000);
+    let stored = format!("Cache-Control: max-age=60\nETag: \"v1\"\nLast-Modified: {modified}");
+    let origin = Origin::start(move |_| reply(200, &stored, "body"));
+    let proxy = Proxy::start(&origin);
+    let on_miss = proxy.get_with("/", "If-Match: \"v2\"");
+    assert_eq!(on_miss.status(), 412, "by comparing with the full answer");
+    assert!(!origin.last().has("if-match"), "so that it can be stored");
+    eventually("the fill is done", || proxy.get("/").cache().contains("; hit"));
+    for (headers, status) in [
+        ("If-Match: \"v1\"", 200),
+        ("If-Match: *", 200),
+        ("If-Match: \"v2\", \"v1\"", 200),
+        ("If-Match: \"v2\"", 412),
+        ("If-Match: W/\"v1\"", 412),
+        (&format!("If-Unmodified-Since: {}", date(0)), 200),
+        (&format!("If-Unmodified-Since: {}", date(-2000)), 412),
+        ("If-Match: \"v2\"\nIf-None-Match: \"v1\"", 412),
+        ("If-Match: \"v1\"\nIf-None-Match: \"v1\"", 304),
+    ] {
+        let answer = proxy.get_with("/", headers);
+        assert_eq!(answer.status(), status, "{headers}");
+        assert!(answer.cache().contains("; hit"), "{}", answer.cache());
+        assert_eq!(answer.header("etag"), "\"v1\"");
+    }
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
+fn preconditions_can_be_left_to_the_origin() {
+    let origin = Origin::start(|request| {
+        let status = if request.has("if-match") { 412 } else { 200 };
+        reply(status, "Cache-Control: max-age=60\nETag: \"v1\"", "body")
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.rules.answer_precondition_failed = false;
+    });
+    proxy.get("/");
+    let answer = proxy.get_with("/", "If-Match: \"v1\"");
+    assert_eq!(answer.status(), 412);
+    assert!(answer.cache().contains("fwd=bypass"), "{}", answer.cache());
+    assert!(proxy.get("/").cache().contains("; hit"), "and nothing has changed");
+}
+
+#[test]
+fn dates_stand_in_for_a_missing_last_modified() {
+    let origin = Origin::start(|_| {
+        reply(200, &format!("Cache-Control: max-age=60\nDate: {}", date(0)), "x")
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    let since = |offset| proxy.get_with("/", &format!("If-Modified-Since: {}", date(offset)));
+    assert_eq!(since(10).status(), 304);
+    assert_eq!(since(-100).status(), 200);
+}
+
+/// The conditions of a client save the body where nothing can be stored.
+#[test]
+fn uncacheable_resources_are_asked_for_under_the_clients_conditions() {
+    let origin = Origin::start(|request| {
+        let status = if request.header("if-none-match") == "\"v1\"" { 304 } else { 200 };
+        reply(status, "Cache-Control: no-store\nETag: \"v1\"", "mine")
+    });
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.get("/").text(), "mine");
+    let answer = proxy.get_with("/", "If-None-Match: \"v1\"");
+    assert_eq!(answer.status(), 304);
+    assert!(answer.cache().contains("fwd-status=304"), "{}", answer.cache());
+}
+
+/// RFC 9111 §4.3.5.
+#[test]
+fn a_head_freshens_or_outdates_what_a_get_stored() {
+    for (head, body, expected) in [
+        ("ETag: \"v1\"\nCache-Control: max-age=100\nX-New: yes", "seven77", "hit"),
+        ("ETag: \"v2\"\nCache-Control: max-age=100", "seven77", "fwd=stale"),
+        ("ETag: \"v1\"\nCache-Control: max-age=100", "of another length", "fwd=stale"),
+    ] {
+        let origin = Origin::start(move |request| {
+            if request.method() == "HEAD" {
+                return reply(200, head, body);
+            }
+            reply(200, "ETag: \"v1\"\nCache-Control: max-age=10", "seven77")
+        });
+        let proxy = Proxy::start(&origin);
+        proxy.get("/");
+        let asked = proxy.ask("HEAD", "/", "Cache-Control: no-cache");
+        assert_eq!(asked.status(), 200);
+        let after = proxy.get("/");
+        assert!(after.cache().contains(expected), "{head}: {}", after.cache());
+        if expected == "hit" {
+            assert_eq!(after.header("x-new"), "yes");
+            assert_eq!(after.text(), "seven77");
+        }
+    }
+}
+
+#[test]
+fn a_resource_that_became_cacheable_is_collapsed_again() {
+    let storable = Arc::new(AtomicU16::new(0));
+    let now = storable.clone();
+    let origin = Origin::start(move |_| {
+        let cacheable = now.load(Ordering::SeqCst) == 1;
+        reply(200, if cacheable { "Cache-Control: max-age=10" } else { "" }, "x")
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    storable.store(1, Ordering::SeqCst);
+    assert!(proxy.get("/").cache().contains("; stored"));
+    eventually("it is stored", || proxy.get("/").cache().contains("; hit"));
+}

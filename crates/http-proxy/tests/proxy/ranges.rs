@@ -1,0 +1,290 @@
+//! Parts of resources: cut from what is stored whole, stored as they come, and joined.
+
+use crate::support::{Message, Origin, Proxy, Reply, eventually, noise, reply};
+
+const DIGITS: &str = "0123456789";
+
+fn digits(extra: &'static str) -> Origin {
+    Origin::start(move |_| {
+        reply(200, &format!("Cache-Control: max-age=60\nContent-Type: a/b\n{extra}"), DIGITS)
+    })
+}
+
+/// An origin that cuts the ranges out itself, and says so.
+fn slicing(extra: &'static str) -> Origin {
+    Origin::start(move |request| slice_of(request, DIGITS.as_bytes(), extra))
+}
+
+fn slice_of(request: &Message, all: &[u8], extra: &str) -> Reply {
+    let headers = format!("Cache-Control: max-age=60\nContent-Type: a/b\n{extra}");
+    let Some((first, last)) = request.header("range").strip_prefix("bytes=").and_then(|spec| {
+        let (first, last) = spec.split_once('-')?;
+        Some((first.parse::<usize>().ok()?, last.parse::<usize>().ok()?))
+    }) else {
+        return reply(200, &headers, all);
+    };
+    let range = format!("{headers}\nContent-Range: bytes {first}-{last}/{}", all.len());
+    reply(206, &range, &all[first..=last])
+}
+
+#[test]
+fn ranges_of_a_stored_whole() {
+    let origin = digits("ETag: \"v1\"");
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    for (range, status, body, content_range) in [
+        ("bytes=2-5", 206, "2345", "bytes 2-5/10"),
+        ("bytes=7-", 206, "789", "bytes 7-9/10"),
+        ("bytes=-3", 206, "789", "bytes 7-9/10"),
+        ("bytes=0-3, 2-5", 206, "012345", "bytes 0-5/10"),
+        ("bytes=5-2", 200, DIGITS, ""),
+        ("lines=1-2", 200, DIGITS, ""),
+    ] {
+        let answer = proxy.get_with("/", &format!("Range: {range}"));
+        assert_eq!((answer.status(), answer.text().as_str()), (status, body), "{range}");
+        assert_eq!(answer.header("content-range"), content_range, "{range}");
+        assert_eq!(answer.header("content-length"), body.len().to_string());
+        assert!(answer.cache().contains("; hit") && answer.has("age"), "{}", answer.cache());
+    }
+    let beyond = proxy.get_with("/", "Range: bytes=10-");
+    assert_eq!((beyond.status(), beyond.header("content-range").as_str()), (416, "bytes */10"));
+    let head = proxy.ask("HEAD", "/", "Range: bytes=2-5");
+    assert_eq!((head.status(), head.header("content-length").as_str()), (200, "10"));
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
+fn several_ranges_come_as_multipart() {
+    let origin = digits("");
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    let answer = proxy.get_with("/", "Range: bytes=0-1, 4-5, -1");
+    assert_eq!(answer.status(), 206);
+    assert!(answer.complete && !answer.has("content-range"));
+    let content_type = answer.header("content-type");
+    let boundary = content_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
+    let text = answer.text();
+    let parts: Vec<&str> = text.split(&format!("--{boundary}")).collect();
+    assert_eq!((parts.len(), parts[0], parts[4]), (5, "", "--\r\n"), "{text}");
+    for (part, (range, body)) in parts[1..].iter().zip([("0-1", "01"), ("4-5", "45"), ("9-9", "9")])
+    {
+        let head = format!("\r\ncontent-type: a/b\r\ncontent-range: bytes {range}/10\r\n\r\n");
+        assert_eq!(*part, format!("{head}{body}\r\n"));
+    }
+}
+
+#[test]
+fn ranges_of_a_large_stored_body() {
+    const LENGTH: usize = 3 << 20;
+    let body = noise(11, LENGTH);
+    let sent = body.clone();
+    let origin = Origin::start(move |_| reply(200, "Cache-Control: max-age=60", sent.clone()));
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.get("/").body.len(), LENGTH);
+    eventually("the fill is done", || proxy.get("/").cache().contains("; hit"));
+    let asked = origin.count();
+    let (from, to) = (1_000_001, 2_500_000);
+    let answer = proxy.get_with("/", &format!("Range: bytes={from}-{}", to - 1));
+    assert_eq!(answer.status(), 206);
+    assert!(answer.complete && answer.body[..] == body[from..to]);
+    let answer = proxy.get_with("/", &format!("Range: bytes=5-300000,{from}-{}", to - 1));
+    assert!(answer.complete, "the announced length is right");
+    let holds = |part: &[u8]| {
+        answer.body.windows(64).any(|w| *w == part[..64])
+            && answer.body.windows(64).any(|w| *w == part[part.len() - 64..])
+    };
+    assert!(holds(&body[5..300_001]) && holds(&body[from..to]));
+    assert_eq!(origin.count(), asked);
+}
+
+#[test]
+fn if_range_decides_between_part_and_whole() {
+    let origin = digits("ETag: \"v1\"");
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    for (value, status) in [("\"v1\"", 206), ("\"v2\"", 200), ("W/\"v1\"", 200), ("junk", 200)] {
+        let answer = proxy.get_with("/", &format!("Range: bytes=0-1\nIf-Range: {value}"));
+        assert_eq!(answer.status(), status, "{value}");
+    }
+}
+
+#[test]
+fn a_part_is_stored_and_answers_for_its_bytes() {
+    let origin = slicing("ETag: \"v1\"");
+    let proxy = Proxy::start(&origin);
+    let miss = proxy.get_with("/", "Range: bytes=2-6");
+    assert_eq!((miss.status(), miss.text().as_str()), (206, "23456"));
+    assert_eq!(origin.last().header("range"), "bytes=2-6", "asked for as it is");
+    for (range, body) in [("2-6", "23456"), ("3-4", "34"), ("6-6", "6")] {
+        let hit = proxy.get_with("/", &format!("Range: bytes={range}"));
+        assert!(hit.cache().contains("; hit"), "{range}: {}", hit.cache());
+        assert_eq!((hit.status(), hit.text().as_str()), (206, body));
+        assert_eq!(hit.header("content-range"), format!("bytes {range}/10"));
+    }
+    assert_eq!(origin.count(), 1);
+    assert_eq!(proxy.get_with("/", "Range: bytes=99-").status(), 416, "the length is known");
+    let whole = proxy.get("/");
+    assert!(whole.cache().contains("fwd=partial"), "{}", whole.cache());
+    assert_eq!((whole.status(), whole.text().as_str()), (200, DIGITS));
+    let hit = proxy.get_with("/", "Range: bytes=0-1");
+    assert!(hit.cache().contains("; hit"), "the whole has taken its place");
+}
+
+#[test]
+fn parts_are_joined_until_they_are_whole() {
+    let origin = slicing("ETag: \"v1\"");
+    let proxy = Proxy::start(&origin);
+    for range in ["0-3", "3-5", "6-9"] {
+        let part = proxy.get_with("/", &format!("Range: bytes={range}"));
+        assert!(part.cache().contains("; stored"), "{}", part.cache());
+    }
+    assert_eq!(origin.count(), 3);
+    let hit = proxy.get_with("/", "Range: bytes=1-8");
+    assert!(hit.cache().contains("; hit") && hit.text() == "12345678", "{}", hit.cache());
+    let whole = proxy.get("/");
+    assert!(whole.cache().contains("; hit"), "{}", whole.cache());
+    assert_eq!((whole.status(), whole.text().as_str()), (200, DIGITS));
+    assert!(!whole.has("content-range"));
+    assert_eq!(origin.count(), 3);
+}
+
+#[test]
+fn parts_of_different_versions_are_never_joined() {
+    for tags in [["\"v1\"", "\"v2\""], ["W/\"v1\"", "W/\"v1\""]] {
+        let origin = Origin::start(move |request| {
+            let tag = if request.header("range") == "bytes=0-4" { tags[0] } else { tags[1] };
+            slice_of(request, DIGITS.as_bytes(), &format!("ETag: {tag}"))
+        });
+        let proxy = Proxy::start(&origin);
+        proxy.get_with("/", "Range: bytes=0-4");
+        proxy.get_with("/", "Range: bytes=5-9");
+        assert!(proxy.get("/").cache().contains("fwd=partial"), "{tags:?}");
+    }
+}
+
+/// Starts a proxy that fetches ranges in slices of four bytes.
+fn sliced(origin: &Origin) -> Proxy {
+    Proxy::start_with(origin, |config| {
+        let mut rules = damelo_http_proxy::Rules::default();
+        rules.slice_bytes = 4;
+        config.rules = rules;
+    })
+}
+
+/// An origin that clips ranges to what there is, as they do.
+fn clipping(tag: impl Fn() -> String + Send + Sync + 'static) -> Origin {
+    Origin::start(move |request| {
+        let mut clipped = request.clone();
+        for (name, value) in &mut clipped.headers {
+            if name.eq_ignore_ascii_case("range") {
+                *value = value.replace("-11", "-9");
+            }
+        }
+        slice_of(&clipped, DIGITS.as_bytes(), &format!("ETag: {}", tag()))
+    })
+}
+
+#[test]
+fn only_the_slices_that_are_needed_are_fetched() {
+    let origin = clipping(|| "\"v1\"".to_owned());
+    let proxy = sliced(&origin);
+    let ask = |range: &str| proxy.get_with("/", &format!("Range: bytes={range}"));
+    let miss = ask("5-6");
+    assert_eq!((miss.status(), miss.text().as_str()), (206, "56"));
+    assert_eq!(miss.header("content-range"), "bytes 5-6/10");
+    assert!(miss.cache().contains("fwd=uri-miss; fwd-status=206; stored"), "{}", miss.cache());
+    assert_eq!(origin.last().header("range"), "bytes=4-7");
+    for (range, body, asked) in [
+        ("4-7", "4567", 1),
+        ("7-9", "789", 2),
+        ("6-8", "678", 2),
+        ("8-99", "89", 2),
+        ("1-9", "123456789", 3),
+        ("0-0", "0", 3),
+    ] {
+        let answer = ask(range);
+        assert_eq!((answer.status(), answer.text().as_str()), (206, body), "{range}");
+        assert_eq!(origin.count(), asked, "{range}");
+    }
+    assert!(ask("0-9").cache().contains("; hit"));
+    assert_eq!(ask("0-1\nIf-None-Match: \"v1\"").status(), 304);
+    proxy.ask_with_body("POST", "/", "", b"x");
+    assert!(ask("0-1").cache().contains("uri-miss"), "a change reaches every slice");
+    let whole = proxy.get("/");
+    assert_eq!((whole.status(), whole.text().as_str()), (200, DIGITS));
+    assert!(ask("2-7").cache().contains("; hit"), "cut from the whole");
+}
+
+#[test]
+fn slices_of_different_versions_are_never_joined() {
+    let version = std::sync::atomic::AtomicUsize::new(0);
+    let next = move || version.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    let origin = clipping(move || format!("\"v{}\"", next()));
+    let proxy = sliced(&origin);
+    proxy.get_with("/", "Range: bytes=0-1");
+    let both = proxy.get_with("/", "Range: bytes=2-5");
+    assert_eq!((both.status(), both.text().as_str()), (206, "2345"));
+    assert_eq!(origin.last().header("range"), "bytes=2-5", "asked for as it is");
+    proxy.get_with("/", "Range: bytes=0-1");
+    assert_eq!(origin.last().header("range"), "bytes=0-3", "the old slices are gone");
+}
+
+#[test]
+fn what_cannot_be_sliced_is_asked_for_as_it_is() {
+    let origin = digits("Vary: Accept");
+    let proxy = sliced(&origin);
+    assert_eq!(
+        proxy.get_with("/", "Range: bytes=0-1").text(),
+        DIGITS,
+        "the origin knows no ranges"
+    );
+    eventually("it is stored", || proxy.get("/").cache().contains("; hit"));
+    assert_eq!(proxy.get_with("/", "Range: bytes=0-1").text(), "01");
+}
+
+#[test]
+fn a_part_of_another_length_than_it_says_is_not_stored() {
+    let origin = Origin::start(|_| Reply {
+        chunked: true,
+        ..reply(206, "Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes 0-4/10", "012")
+    });
+    let proxy = Proxy::start(&origin);
+    for _ in 0..2 {
+        let answer = proxy.get_with("/", "Range: bytes=0-4");
+        assert!(!answer.cache().contains("; hit"), "{}", answer.cache());
+    }
+    assert_eq!(origin.count(), 2);
+}
+
+#[test]
+fn what_only_a_range_brought_about_is_not_stored() {
+    let origin = Origin::start(|request| {
+        if request.has("range") {
+            reply(416, "Cache-Control: max-age=60\nContent-Range: bytes */10", "")
+        } else {
+            reply(200, "Cache-Control: max-age=60", DIGITS)
+        }
+    });
+    let proxy = Proxy::start(&origin);
+    let refused = proxy.get_with("/", "Range: bytes=99-");
+    assert_eq!(refused.status(), 416);
+    assert!(refused.cache().ends_with("detail=status"), "{}", refused.cache());
+    assert_eq!(proxy.get("/").text(), DIGITS);
+}
+
+#[test]
+fn a_stale_whole_is_validated_before_it_is_cut() {
+    let origin = Origin::start(|request| {
+        if request.header("if-none-match") == "\"v1\"" {
+            return reply(304, "ETag: \"v1\"\nCache-Control: max-age=60", "");
+        }
+        reply(200, "ETag: \"v1\"\nCache-Control: max-age=10", DIGITS)
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(20);
+    let answer = proxy.get_with("/", "Range: bytes=4-5");
+    assert_eq!((answer.status(), answer.text().as_str()), (206, "45"));
+    assert!(answer.cache().contains("fwd-status=304"), "{}", answer.cache());
+    assert!(!origin.last().has("range"));
+}

@@ -1,0 +1,180 @@
+//! Stale answers: while validating, in place of errors, and where they are forbidden.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support::{Origin, Proxy, Reply, ask_at, eventually, reply};
+
+/// An origin whose answer says how often it was asked.
+fn counting(cache_control: &'static str, delay: Duration) -> Origin {
+    let count = AtomicUsize::new(0);
+    Origin::start(move |_| {
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        let mut answer = reply(200, &format!("Cache-Control: {cache_control}"), number.to_string());
+        if number > 0 {
+            answer.delay = delay;
+        }
+        answer
+    })
+}
+
+/// RFC 5861 §3.
+#[test]
+fn one_validation_behind_many_stale_answers() {
+    let slow = Duration::from_millis(300);
+    let origin = counting("max-age=10, stale-while-revalidate=100", slow);
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.get("/").text(), "0");
+    proxy.pass_seconds(20);
+    let start = std::time::Instant::now();
+    for _ in 0..10 {
+        let stale = proxy.get("/");
+        assert!(stale.cache().contains("hit; ttl=-"), "{}", stale.cache());
+        assert_eq!(stale.text(), "0");
+        assert!(stale.age().unwrap() >= 20);
+    }
+    assert!(start.elapsed() < slow, "nobody waited");
+    eventually("the validation is done", || proxy.get("/").text() == "1");
+    assert_eq!(origin.count(), 2);
+    let fresh = proxy.get("/").cache();
+    assert!(fresh.contains("; hit") && !fresh.contains("ttl=-"), "{fresh}");
+}
+
+#[test]
+fn the_window_of_stale_while_revalidate_ends() {
+    let origin = counting("max-age=10, stale-while-revalidate=30", Duration::ZERO);
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(60);
+    let late = proxy.get("/");
+    assert!(late.cache().contains("fwd=stale"), "{}", late.cache());
+    assert_eq!(late.text(), "1");
+}
+
+#[test]
+fn a_validation_behind_merges_its_304() {
+    let origin = Origin::start(|request| {
+        if request.has("if-none-match") {
+            return reply(304, "ETag: \"a\"\nCache-Control: max-age=50\nX-New: 1", "");
+        }
+        reply(200, "ETag: \"a\"\nCache-Control: max-age=10, stale-while-revalidate=100", "x")
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(20);
+    let stale = proxy.get_with("/", "If-None-Match: \"a\"");
+    assert_eq!(stale.status(), 304, "the client's condition is answered from what is stored");
+    eventually("the validation is done", || proxy.get("/").header("x-new") == "1");
+    assert_eq!(origin.count(), 2);
+}
+
+/// RFC 5861 §4, RFC 9111 §4.2.4.
+#[test]
+fn stale_in_place_of_an_error() {
+    for (cache_control, status, served) in [
+        ("max-age=10, stale-if-error=100", 503, true),
+        ("max-age=10, stale-if-error=100", 500, true),
+        ("max-age=10, stale-if-error=5", 503, false),
+        ("max-age=10, stale-if-error=100", 404, false),
+        ("max-age=10", 503, false),
+        ("max-age=10, stale-if-error=100, must-revalidate", 503, false),
+        ("max-age=10, stale-if-error=100, proxy-revalidate", 503, false),
+        ("s-maxage=10, stale-if-error=100", 503, false),
+    ] {
+        let now = Arc::new(AtomicU16::new(200));
+        let current = now.clone();
+        let origin = Origin::start(move |_| {
+            let status = current.load(Ordering::SeqCst);
+            let headers = if status == 200 {
+                format!("Cache-Control: {cache_control}")
+            } else {
+                String::new()
+            };
+            reply(status, &headers, format!("{status}"))
+        });
+        let proxy = Proxy::start(&origin);
+        proxy.get("/");
+        proxy.pass_seconds(20);
+        now.store(status, Ordering::SeqCst);
+        let answer = proxy.get("/");
+        let expected = if served { 200 } else { status };
+        assert_eq!(answer.status(), expected, "{cache_control} {status}");
+        let wanted = format!("fwd=stale; fwd-status={status}");
+        assert!(answer.cache().contains(&wanted), "{}", answer.cache());
+        if served {
+            assert_eq!(answer.text(), "200");
+            assert!(answer.cache().contains("detail=stale-if-error"), "{}", answer.cache());
+        }
+    }
+}
+
+#[test]
+fn a_client_may_ask_for_stale_in_place_of_an_error() {
+    let failing = Arc::new(AtomicU16::new(200));
+    let current = failing.clone();
+    let origin = Origin::start(move |_| {
+        reply(current.load(Ordering::SeqCst), "Cache-Control: max-age=10", "x")
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(20);
+    failing.store(503, Ordering::SeqCst);
+    assert_eq!(proxy.get_with("/", "Cache-Control: stale-if-error=100").status(), 200);
+    assert_eq!(proxy.get("/").status(), 503);
+}
+
+/// RFC 9111 §4.2.4, §5.2.2.2: disconnected, stale is served unless that is forbidden.
+#[test]
+fn disconnected_operation() {
+    for (cache_control, served) in [
+        ("max-age=10", true),
+        ("max-age=10, must-revalidate", false),
+        ("max-age=0, no-cache", false),
+    ] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let origin = Origin::start(move |_| {
+            let headers = format!("Cache-Control: {cache_control}\nETag: \"a\"");
+            let delay = if count.fetch_add(1, Ordering::SeqCst) == 0 { 0 } else { 5 };
+            Reply { delay: Duration::from_secs(delay), ..reply(200, &headers, "kept") }
+        });
+        let proxy =
+            Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_millis(200));
+        proxy.get("/");
+        proxy.pass_seconds(20);
+        let answer = proxy.get("/");
+        assert!(answer.cache().contains("detail=origin-timeout"), "{}", answer.cache());
+        if served {
+            assert_eq!((answer.status(), answer.text().as_str()), (200, "kept"));
+            assert!(answer.cache().contains("fwd=stale; ttl=-"), "{}", answer.cache());
+            assert!(answer.age().unwrap() >= 20);
+        } else {
+            assert_eq!(answer.status(), 504, "{cache_control}");
+        }
+    }
+}
+
+#[test]
+fn those_who_waited_for_a_failure_get_what_is_stale_too() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let origin = Origin::start(move |_| {
+        let delay = if count.fetch_add(1, Ordering::SeqCst) == 0 { 0 } else { 5000 };
+        Reply {
+            delay: Duration::from_millis(delay),
+            ..reply(200, "Cache-Control: max-age=10", "kept")
+        }
+    });
+    let proxy =
+        Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_millis(300));
+    proxy.get("/");
+    proxy.pass_seconds(20);
+    let address = proxy.info.address;
+    let clients: Vec<_> =
+        (0..10).map(|_| std::thread::spawn(move || ask_at(address, "GET", "/", "", b""))).collect();
+    for client in clients {
+        assert_eq!(client.join().unwrap().text(), "kept");
+    }
+    assert!(origin.count() <= 4, "{}", origin.count());
+}

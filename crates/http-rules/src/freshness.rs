@@ -1,0 +1,184 @@
+//! How long a response stays fresh and how old it is (RFC 9111 §4.2).
+//!
+//! Invariants: all arithmetic saturates; a clock that jumped back makes nothing younger than it
+//! was when it arrived. Heuristics apply only where nothing explicit was said.
+
+use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
+use http::{HeaderMap, StatusCode};
+
+use crate::cache_control::{ResponseDirectives, delta_seconds};
+use crate::config::Rules;
+use crate::{dates, list_members};
+
+/// Where a lifetime came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LifetimeSource {
+    /// `s-maxage`, `max-age` or `Expires`.
+    Explicit,
+    /// A share of the time since `Last-Modified`.
+    Heuristic,
+    /// Nothing says how long: stale at once.
+    None,
+}
+
+/// A freshness lifetime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    /// In seconds.
+    pub seconds: u64,
+    /// Who says so.
+    pub source: LifetimeSource,
+}
+
+impl Lifetime {
+    /// Freshness lifetime (§4.2.1, §4.2.2) in a shared cache.
+    pub fn of(
+        status: StatusCode,
+        headers: &HeaderMap,
+        directives: &ResponseDirectives,
+        rules: &Rules,
+        response_time_s: u64,
+    ) -> Lifetime {
+        let explicit = |seconds| Lifetime { seconds, source: LifetimeSource::Explicit };
+        if let Some(seconds) = directives.s_maxage.or(directives.max_age) {
+            return explicit(seconds);
+        }
+        let date_s = dates::header(headers, &DATE, response_time_s).unwrap_or(response_time_s);
+        if headers.contains_key(EXPIRES) && !directives.targeted {
+            // What is not a date, `0` above all, is in the past (§5.3).
+            let expires_s = dates::header(headers, &EXPIRES, response_time_s).unwrap_or(0);
+            return explicit(expires_s.saturating_sub(date_s));
+        }
+        let none = Lifetime { seconds: 0, source: LifetimeSource::None };
+        if !(heuristically_cacheable(status) || directives.public) {
+            return none;
+        }
+        match dates::header(headers, &LAST_MODIFIED, response_time_s) {
+            Some(modified_s) if modified_s < date_s => {
+                let share_s = (date_s - modified_s) / 100 * u64::from(rules.heuristic_percent);
+                let seconds = share_s.min(rules.heuristic_lifetime_max_s);
+                Lifetime { seconds, source: LifetimeSource::Heuristic }
+            }
+            _ => none,
+        }
+    }
+}
+
+/// Status codes cacheable without explicit freshness (RFC 9110 §15.1); 206 is left to explicit
+/// freshness, as a part that may outlive its whole serves nobody.
+pub fn heuristically_cacheable(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}
+
+/// `corrected_initial_age` (§4.2.3): how old the response was when it had arrived.
+pub fn initial_age(headers: &HeaderMap, request_time_s: u64, response_time_s: u64) -> u64 {
+    let date_s = dates::header(headers, &DATE, response_time_s).unwrap_or(response_time_s);
+    let apparent_age = response_time_s.saturating_sub(date_s);
+    let response_delay = response_time_s.saturating_sub(request_time_s);
+    apparent_age.max(age_value(headers).saturating_add(response_delay))
+}
+
+/// The first member of `Age` over all its lines; zero if it is not a number (§5.1).
+fn age_value(headers: &HeaderMap) -> u64 {
+    list_members(headers, &AGE).next().and_then(delta_seconds).unwrap_or(0)
+}
+
+/// `current_age` (§4.2.3).
+pub fn current_age(initial_age_s: u64, response_time_s: u64, now_s: u64) -> u64 {
+    initial_age_s.saturating_add(now_s.saturating_sub(response_time_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LifetimeSource::{Explicit, Heuristic, None as Nothing};
+    use super::*;
+    use crate::test_headers as headers;
+
+    const NOW: u64 = 784_111_777;
+
+    /// RFC 9111 §4.2.1, §4.2.2, §5.3.
+    #[test]
+    fn lifetimes() {
+        let at = |offset: i64| dates::format(NOW.wrapping_add_signed(offset));
+        let (plus60, minus1000, long_ago) = (at(60), at(-1000), at(-100_000_000));
+        let (now, minus30) = (at(0), at(-30));
+        for (status, lines, expected) in [
+            (200, vec![("cache-control", "max-age=10, s-maxage=5")], (5, Explicit)),
+            (200, vec![("cache-control", "max-age=10"), ("expires", &*plus60)], (10, Explicit)),
+            (200, vec![("cache-control", "max-age=10"), ("expires", "0")], (10, Explicit)),
+            (200, vec![("cdn-cache-control", "foo"), ("expires", &*plus60)], (0, Nothing)),
+            (200, vec![("expires", &*plus60), ("date", &*now)], (60, Explicit)),
+            (200, vec![("expires", &*plus60), ("date", &*minus30)], (90, Explicit)),
+            (200, vec![("expires", &*now), ("date", &*plus60)], (0, Explicit)),
+            (200, vec![("expires", &*plus60)], (60, Explicit)),
+            (200, vec![("expires", &*plus60), ("expires", &*now)], (0, Explicit)),
+            (200, vec![("expires", "0"), ("last-modified", &*long_ago)], (0, Explicit)),
+            (200, vec![("expires", &*minus1000), ("date", &*now)], (0, Explicit)),
+            (200, vec![("last-modified", &*minus1000), ("date", &*now)], (100, Heuristic)),
+            (200, vec![("last-modified", &*long_ago)], (86_400, Heuristic)),
+            (200, vec![("last-modified", &*plus60), ("date", &*now)], (0, Nothing)),
+            (302, vec![("last-modified", &*minus1000)], (0, Nothing)),
+            (
+                302,
+                vec![("last-modified", &*minus1000), ("cache-control", "public")],
+                (100, Heuristic),
+            ),
+            (302, vec![("cache-control", "max-age=9")], (9, Explicit)),
+            (599, vec![("cache-control", "max-age=9")], (9, Explicit)),
+            (
+                200,
+                vec![("cache-control", "max-age=x"), ("last-modified", &*long_ago)],
+                (0, Explicit),
+            ),
+            (200, vec![], (0, Nothing)),
+        ] {
+            let map = headers(&lines);
+            let rules = Rules::default();
+            let directives = ResponseDirectives::of(&map, &rules);
+            let status = StatusCode::from_u16(status).unwrap();
+            let got = Lifetime::of(status, &map, &directives, &rules, NOW);
+            assert_eq!((got.seconds, got.source), expected, "{status} {lines:?}");
+        }
+    }
+
+    /// RFC 9110 §15.1, RFC 9111 §4.2.2.
+    #[test]
+    fn which_codes_may_be_guessed_about() {
+        let guessed = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+        for code in 200..=599 {
+            let status = StatusCode::from_u16(code).unwrap();
+            assert_eq!(heuristically_cacheable(status), guessed.contains(&code), "{code}");
+        }
+    }
+
+    /// RFC 9111 §4.2.3, §5.1.
+    #[test]
+    fn ages() {
+        let date = dates::format(NOW - 30);
+        let future = dates::format(NOW + 30);
+        for (lines, delay, expected) in [
+            (vec![], 0, 0),
+            (vec![], 7, 7),
+            (vec![("date", &*date)], 0, 30),
+            (vec![("date", &*future)], 0, 0),
+            (vec![("date", "junk")], 0, 0),
+            (vec![("date", &*date), ("age", "100")], 7, 107),
+            (vec![("date", &*date), ("age", "2")], 7, 30),
+            (vec![("age", "5, 500")], 0, 5),
+            (vec![("age", "500, 5")], 0, 500),
+            (vec![("age", "5"), ("age", "500")], 0, 5),
+            (vec![("age", ", 500")], 0, 500),
+            (vec![("age", "-5")], 0, 0),
+            (vec![("age", "old")], 0, 0),
+            (vec![("age", "5.0")], 0, 0),
+            (vec![("age", "5;x=1")], 0, 0),
+            (vec![("age", "2147483648")], 0, 1 << 31),
+            (vec![("age", "99999999999999999999")], 0, 1 << 31),
+        ] {
+            assert_eq!(initial_age(&headers(&lines), NOW - delay, NOW), expected, "{lines:?}");
+        }
+        assert_eq!(current_age(5, NOW, NOW + 10), 15);
+        assert_eq!(current_age(5, NOW, NOW - 10), 5, "clock jumped back");
+        assert_eq!(current_age(u64::MAX, 0, NOW), u64::MAX);
+    }
+}

@@ -1,0 +1,193 @@
+//! Which group a response belongs to, and so what it lies next to on disk.
+//!
+//! The first rule that applies decides: the group the origin names (`Cache-Groups`, RFC 9875, then
+//! surrogate keys); the page, which is the document itself or the `Referer` of the same host; the
+//! host and first path segment. Invariants: names of different rules and hosts never meet in one
+//! group other than by a collision of 64-bit hashes, which costs placement, never correctness.
+
+use http::HeaderMap;
+use http::Uri;
+use http::header::{CONTENT_TYPE, HeaderName, REFERER};
+
+use crate::cache_groups::{self, GROUPS_MAX};
+
+/// Names in use for the same idea, in the order they are tried.
+const SURROGATE_KEYS: [HeaderName; 3] = [
+    HeaderName::from_static("surrogate-key"),
+    HeaderName::from_static("xkey"),
+    HeaderName::from_static("cache-tag"),
+];
+
+/// The rule that chose a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// The origin named it.
+    Named,
+    /// A page and what it embeds.
+    Page,
+    /// What lies under one first path segment.
+    HostAndSegment,
+}
+
+/// The groups of a response, by their full names: to be told apart from those of other hosts and
+/// rules, and hashed by the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Groups {
+    /// Where the response lies.
+    pub home: Vec<u8>,
+    /// Further groups the origin named: invalidating one of them takes the response along.
+    pub others: Vec<Vec<u8>>,
+}
+
+impl Groups {
+    /// The groups of a response. `host` is that of the key, `client_host` the one the client asked.
+    pub fn of(
+        host: &str,
+        client_host: &str,
+        path_and_query: &str,
+        request: &HeaderMap,
+        response: &HeaderMap,
+    ) -> Groups {
+        let mut named = named(response).into_iter();
+        if let Some(first) = named.next() {
+            let others = named.map(|name| full_name(Rule::Named, host, &name)).collect();
+            return Groups { home: full_name(Rule::Named, host, &first), others };
+        }
+        let (rule, name) = unnamed(client_host, path_and_query, request, response);
+        Groups { home: full_name(rule, host, name), others: Vec::new() }
+    }
+}
+
+/// A name that no other rule or host gives.
+pub fn full_name(rule: Rule, host: &str, name: &[u8]) -> Vec<u8> {
+    let mark = match rule {
+        Rule::Named => "g",
+        Rule::Page => "p",
+        Rule::HostAndSegment => "s",
+    };
+    let mut full = Vec::with_capacity(host.len() + name.len() + 4);
+    for part in [mark.as_bytes(), host.as_bytes(), name] {
+        full.extend_from_slice(part);
+        full.push(0);
+    }
+    full
+}
+
+fn unnamed<'a>(
+    client_host: &str,
+    path_and_query: &'a str,
+    request: &'a HeaderMap,
+    response: &HeaderMap,
+) -> (Rule, &'a [u8]) {
+    if is_document(response) {
+        return (Rule::Page, path_and_query.as_bytes());
+    }
+    if let Some(page) = referring_page(client_host, request) {
+        return (Rule::Page, page);
+    }
+    (Rule::HostAndSegment, first_segment(path_and_query).as_bytes())
+}
+
+/// Every group the origin names: by `Cache-Groups`, or else by the first kind of surrogate key that
+/// is there. Without repetition, at most [`GROUPS_MAX`].
+fn named(response: &HeaderMap) -> Vec<Vec<u8>> {
+    let groups = cache_groups::of(response);
+    if !groups.is_empty() {
+        return unique(groups.iter().map(String::as_bytes));
+    }
+    let Some(name) = SURROGATE_KEYS.into_iter().find(|name| response.contains_key(name)) else {
+        return Vec::new();
+    };
+    let lines = response.get_all(name).into_iter();
+    let keys = lines.flat_map(|value| value.as_bytes().split(|b| matches!(b, b' ' | b',' | b'\t')));
+    unique(keys.filter(|key| !key.is_empty()))
+}
+
+fn unique<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    for name in names.take(GROUPS_MAX) {
+        if !kept.iter().any(|known| known == name) {
+            kept.push(name.to_vec());
+        }
+    }
+    kept
+}
+
+fn is_document(response: &HeaderMap) -> bool {
+    let media_type = response.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    let media_type = media_type.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+    media_type.eq_ignore_ascii_case(b"text/html")
+        || media_type.eq_ignore_ascii_case(b"application/xhtml+xml")
+}
+
+/// Path and query of the `Referer` if it is of the same host.
+fn referring_page<'a>(client_host: &str, request: &'a HeaderMap) -> Option<&'a [u8]> {
+    let text = request.get(REFERER)?.to_str().ok()?;
+    let uri: Uri = text.parse().ok()?;
+    if !uri.authority()?.as_str().eq_ignore_ascii_case(client_host) {
+        return None;
+    }
+    let after_scheme = text.split_once("://")?.1;
+    let path_start = after_scheme.find(['/', '?', '#']).unwrap_or(after_scheme.len());
+    let path = after_scheme[path_start..].split('#').next().unwrap_or_default();
+    Some(if path.is_empty() { b"/" } else { path.as_bytes() })
+}
+
+/// `/a/b/c` gives `a`; a file in the root gives the root.
+fn first_segment(path_and_query: &str) -> &str {
+    let path = path_and_query.split('?').next().unwrap_or_default();
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split_once('/').map_or("", |(segment, _)| segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_headers as headers;
+
+    fn groups(request: &[(&str, &str)], response: &[(&str, &str)]) -> Groups {
+        Groups::of("h", "h:80", "/a/b?q", &headers(request), &headers(response))
+    }
+
+    /// RFC 9875 §2 for the first rule.
+    #[test]
+    fn rules_in_order() {
+        use Rule::{HostAndSegment, Named, Page};
+        let html = ("content-type", "text/HTML; charset=utf-8");
+        let page = &[("referer", "http://h:80/page?x=1#top")][..];
+        for (request, response, expected) in [
+            (page, &[html, ("cache-groups", "\"news\", \"b\"")][..], (Named, "news")),
+            (page, &[("surrogate-key", " k1 k2")], (Named, "k1")),
+            (page, &[("cache-tag", "t1,t2")], (Named, "t1")),
+            (page, &[html], (Page, "/a/b?q")),
+            (page, &[], (Page, "/page?x=1")),
+            (&[("referer", "http://H:80")], &[], (Page, "/")),
+            (&[("referer", "http://other/page")], &[], (HostAndSegment, "a")),
+            (&[("referer", "::")], &[], (HostAndSegment, "a")),
+            (&[], &[("cache-groups", "junk")], (HostAndSegment, "a")),
+        ] {
+            let expected = full_name(expected.0, "h", expected.1.as_bytes());
+            assert_eq!(groups(request, response).home, expected, "{response:?}");
+        }
+        assert_eq!(first_segment("/x.png"), "");
+        assert_eq!(first_segment("/img/x.png?a/b"), "img");
+    }
+
+    #[test]
+    fn a_response_has_every_group_that_is_named() {
+        let both = groups(&[], &[("cache-groups", "\"a\", \"b\", \"a\"")]);
+        assert_eq!(both.others, [full_name(Rule::Named, "h", b"b")]);
+        let keys = groups(&[], &[("xkey", "x y"), ("xkey", "z"), ("cache-tag", "t")]);
+        assert_eq!(keys.others.len(), 2);
+    }
+
+    #[test]
+    fn a_page_and_its_images_share_a_group() {
+        let document =
+            Groups::of("h", "h", "/p", &headers(&[]), &headers(&[("content-type", "text/html")]));
+        let referer = headers(&[("referer", "http://h/p")]);
+        let image = headers(&[("content-type", "image/png")]);
+        assert_eq!(document, Groups::of("h", "h", "/i/1.png", &referer, &image));
+        assert_ne!(document, Groups::of("g", "h", "/i/1.png", &referer, &image));
+    }
+}

@@ -1,0 +1,205 @@
+//! What a request that changes something takes with it (RFC 9111 §4.4, RFC 9875 §3).
+//!
+//! Invariants: only an unsafe or unknown method that did not fail invalidates; URIs of another
+//! origin are left alone, whoever names them.
+
+use http::header::{CONTENT_LOCATION, LOCATION};
+use http::{HeaderMap, Method, StatusCode, Uri};
+
+use crate::key::normal_host;
+
+/// Whether a response means that the target has changed.
+pub fn invalidates(method: &Method, status: StatusCode) -> bool {
+    !method.is_safe() && (status.is_success() || status.is_redirection())
+}
+
+/// The URI that a request was for.
+#[derive(Debug, Clone, Copy)]
+pub struct Base<'a> {
+    /// `http` or `https`.
+    pub scheme: &'a str,
+    /// Hosts that all mean this origin, as clients or the origin call it.
+    pub hosts: [&'a str; 2],
+    /// Path and query.
+    pub path_and_query: &'a str,
+}
+
+/// Path and query of every URI of the same origin that the response names besides the target.
+pub fn named<'a>(base: Base<'a>, response: &'a HeaderMap) -> impl Iterator<Item = String> + 'a {
+    let lines = [LOCATION, CONTENT_LOCATION].into_iter();
+    lines
+        .filter_map(|name| response.get(name))
+        .filter_map(move |value| resolve(base, value.to_str().ok()?.trim()))
+}
+
+/// Path and query of a reference resolved against `base` (RFC 3986 §5.2); `None` if it is of
+/// another origin, or not a reference.
+pub fn resolve(base: Base<'_>, reference: &str) -> Option<String> {
+    let reference = reference.split('#').next().unwrap_or_default();
+    if reference.bytes().any(|b| b <= b' ' || b == 0x7f) {
+        return None;
+    }
+    let (base_path, base_query) = split(base.path_and_query);
+    let rest = match strip_scheme(reference) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(base.scheme) => {
+            // An absolute reference without authority names no resource of HTTP.
+            return rest.strip_prefix("//").and_then(|rest| same_authority(base, rest));
+        }
+        Some(_) => return None,
+        None => reference,
+    };
+    if let Some(rest) = rest.strip_prefix("//") {
+        return same_authority(base, rest);
+    }
+    let (path, query) = split(rest);
+    let (path, query) = match (path, query) {
+        ("", "") => (base_path.to_owned(), base_query),
+        ("", query) => (base_path.to_owned(), query),
+        (path, query) if path.starts_with('/') => (without_dots(path), query),
+        (path, query) => {
+            let folder = &base_path[..base_path.rfind('/').map_or(0, |slash| slash + 1)];
+            (without_dots(&format!("{folder}{path}")), query)
+        }
+    };
+    Some(path + query)
+}
+
+fn same_authority(base: Base<'_>, rest: &str) -> Option<String> {
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let authority = &rest[..end];
+    // What hyper would not take for an authority, user names included, is not ours.
+    let plain = !authority.contains('@') && authority.parse::<http::uri::Authority>().is_ok();
+    let named = normal_host(authority, base.scheme);
+    let ours =
+        base.hosts.iter().any(|host| !host.is_empty() && normal_host(host, base.scheme) == named);
+    if !plain || !ours {
+        return None;
+    }
+    let (path, query) = split(&rest[end..]);
+    let path = if path.is_empty() { "/".to_owned() } else { without_dots(path) };
+    Some(path + query)
+}
+
+/// `scheme` and what follows its colon, if the reference begins with one.
+fn strip_scheme(reference: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = reference.split_once(':')?;
+    let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    valid.then_some((scheme, rest))
+}
+
+/// Path, and query with its question mark.
+fn split(path_and_query: &str) -> (&str, &str) {
+    let end = path_and_query.find('?').unwrap_or(path_and_query.len());
+    path_and_query.split_at(end)
+}
+
+/// Removes `.` and `..` (RFC 3986 §5.2.4).
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            other => {
+                kept.push(other);
+                continue;
+            }
+        }
+        if last {
+            kept.push("");
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+/// Host of an absolute URI, for comparison with another; `None` if it is not one.
+pub fn host_of(uri: &str) -> Option<String> {
+    let uri: Uri = uri.parse().ok()?;
+    Some(normal_host(uri.authority()?.as_str(), uri.scheme_str()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_headers as headers;
+
+    const BASE: Base<'static> =
+        Base { scheme: "http", hosts: ["h:8080", "example.org"], path_and_query: "/a/b/c?q=1" };
+
+    /// RFC 9111 §4.4.
+    #[test]
+    fn which_exchanges_invalidate() {
+        for (method, status, expected) in [
+            ("POST", 200, true),
+            ("PUT", 201, true),
+            ("DELETE", 204, true),
+            ("PATCH", 303, true),
+            ("M-SEARCH", 200, true),
+            ("post", 200, true),
+            ("POST", 400, false),
+            ("POST", 500, false),
+            ("POST", 103, false),
+            ("GET", 200, false),
+            ("HEAD", 200, false),
+            ("OPTIONS", 200, false),
+            ("TRACE", 200, false),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let method: Method = method.parse().unwrap();
+            assert_eq!(invalidates(&method, status), expected, "{method} {status}");
+        }
+    }
+
+    /// RFC 3986 §5.2, §5.4; RFC 9111 §4.4.
+    #[test]
+    fn references_of_the_same_origin() {
+        for (reference, expected) in [
+            ("/x?y", Some("/x?y")),
+            ("/x#f", Some("/x")),
+            ("x", Some("/a/b/x")),
+            ("./x", Some("/a/b/x")),
+            ("../x", Some("/a/x")),
+            ("../../../x", Some("/x")),
+            ("..", Some("/a/")),
+            (".", Some("/a/b/")),
+            ("?z", Some("/a/b/c?z")),
+            ("", Some("/a/b/c?q=1")),
+            ("#f", Some("/a/b/c?q=1")),
+            ("/x/./y/../z", Some("/x/z")),
+            ("/a//b", Some("/a//b")),
+            ("http://h:8080/x", Some("/x")),
+            ("HTTP://H:8080/x", Some("/x")),
+            ("http://example.org:80", Some("/")),
+            ("http://example.org?q", Some("/?q")),
+            ("//example.org/x", Some("/x")),
+            ("https://example.org/x", None),
+            ("http://example.org:81/x", None),
+            ("http://elsewhere/x", None),
+            ("//elsewhere/x", None),
+            ("http://u@example.org/x", None),
+            ("mailto:a@b", None),
+            ("http:x", None),
+            ("/a b", None),
+        ] {
+            assert_eq!(resolve(BASE, reference).as_deref(), expected, "{reference}");
+        }
+    }
+
+    #[test]
+    fn both_fields_are_followed() {
+        let response = headers(&[("location", "/new"), ("content-location", "http://h:8080/too")]);
+        assert_eq!(named(BASE, &response).collect::<Vec<_>>(), ["/new", "/too"]);
+    }
+
+    #[test]
+    fn hosts_of_uris() {
+        assert_eq!(host_of("http://H:80/x").as_deref(), Some("h"));
+        assert_eq!(host_of("/x"), None);
+        assert_eq!(host_of("::"), None);
+    }
+}

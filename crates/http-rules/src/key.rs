@@ -1,0 +1,172 @@
+//! What a stored resource is called: scheme, host, path and query (RFC 9111 §2), and what the
+//! configuration changes of that.
+//!
+//! Invariants: path and query count as they were sent, but for query parameters that the
+//! configuration drops or sorts; hosts are compared in lower case and without the scheme's own
+//! port (RFC 9110 §4.2.3). A key contains no byte below 0x21, so that what follows it can be told
+//! from it.
+
+use std::borrow::Cow;
+
+use http::HeaderMap;
+use http::header::{COOKIE, HeaderName};
+
+/// Which query parameters count.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum QueryRule {
+    /// All, as they were sent.
+    #[default]
+    All,
+    /// None: the query is no part of the key.
+    None,
+    /// All but these. A `*` at the end of a name stands for any rest.
+    Except(Vec<String>),
+    /// Only these. A `*` at the end of a name stands for any rest.
+    Only(Vec<String>),
+}
+
+/// What the key of a resource is made of besides scheme, host and path.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyRules {
+    /// Query parameters that count.
+    pub query: QueryRule,
+    /// Make their order no difference; parameters of one name keep theirs.
+    pub sort_query: bool,
+    /// Request headers that select among variants, whatever `Vary` says.
+    pub headers: Vec<HeaderName>,
+    /// Cookies that select among variants.
+    pub cookies: Vec<String>,
+}
+
+impl KeyRules {
+    /// True if nothing but the URI is in the key.
+    pub fn selects_nothing(&self) -> bool {
+        self.headers.is_empty() && self.cookies.is_empty()
+    }
+
+    /// The key of a resource.
+    pub fn primary(&self, scheme: &str, host: &str, path_and_query: &str) -> Vec<u8> {
+        let tail = self.path_and_query(path_and_query);
+        let mut key = Vec::with_capacity(scheme.len() + 3 + host.len() + tail.len());
+        for part in [scheme, "://", host, &tail] {
+            key.extend_from_slice(part.as_bytes());
+        }
+        key
+    }
+
+    /// Path and query as they count. Borrows where nothing is changed.
+    pub fn path_and_query<'a>(&self, sent: &'a str) -> Cow<'a, str> {
+        if self.query == QueryRule::All && !self.sort_query {
+            return Cow::Borrowed(sent);
+        }
+        let Some((path, query)) = sent.split_once('?') else { return Cow::Borrowed(sent) };
+        let mut kept: Vec<&str> =
+            query.split('&').filter(|pair| !pair.is_empty() && self.counts(pair)).collect();
+        if self.sort_query {
+            kept.sort_by_key(|pair| name_of(pair));
+        }
+        if kept.is_empty() {
+            return Cow::Borrowed(path);
+        }
+        Cow::Owned(format!("{path}?{}", kept.join("&")))
+    }
+
+    fn counts(&self, pair: &str) -> bool {
+        let listed = |names: &[String]| {
+            names.iter().any(|name| match name.strip_suffix('*') {
+                Some(start) => name_of(pair).starts_with(start),
+                None => name_of(pair) == name,
+            })
+        };
+        match &self.query {
+            QueryRule::All => true,
+            QueryRule::None => false,
+            QueryRule::Except(names) => !listed(names),
+            QueryRule::Only(names) => listed(names),
+        }
+    }
+}
+
+fn name_of(pair: &str) -> &str {
+    pair.split_once('=').map_or(pair, |(name, _)| name)
+}
+
+/// A host as it counts: lower case, without the port that the scheme means anyway, without the dot
+/// of a fully qualified name.
+pub fn normal_host(authority: &str, scheme: &str) -> String {
+    let lower = authority.to_ascii_lowercase();
+    let own_port = if scheme == "https" { ":443" } else { ":80" };
+    let host = lower.strip_suffix(own_port).or_else(|| lower.strip_suffix(':')).unwrap_or(&lower);
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => {
+            format!("{}:{port}", name.strip_suffix('.').unwrap_or(name))
+        }
+        _ => host.strip_suffix('.').unwrap_or(host).to_owned(),
+    }
+}
+
+/// The value of a cookie in a request (RFC 6265 §5.4); the first of several.
+pub fn cookie_value<'a>(request: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    let lines = request.get_all(COOKIE).into_iter();
+    lines
+        .flat_map(|line| line.as_bytes().split(|b| *b == b';'))
+        .map(<[u8]>::trim_ascii)
+        .find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_headers as headers;
+
+    /// RFC 9111 §2.
+    #[test]
+    fn queries_by_configuration() {
+        let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        let except = QueryRule::Except(names(&["utm_*", "id"]));
+        let only = QueryRule::Only(names(&["a", "b*"]));
+        for (query, sort_query, sent, expected) in [
+            (QueryRule::All, false, "/p?b=1&a=2&b=0", "/p?b=1&a=2&b=0"),
+            (QueryRule::All, true, "/p?b=1&a=2&b=0", "/p?a=2&b=1&b=0"),
+            (QueryRule::All, false, "/p?", "/p?"),
+            (QueryRule::None, false, "/p?b=1", "/p"),
+            (except.clone(), false, "/p?utm_x=1&z=2&id=3&idx=4", "/p?z=2&idx=4"),
+            (except, false, "/p?id", "/p"),
+            (only.clone(), false, "/p?c=1&b2=2&a", "/p?b2=2&a"),
+            (only, true, "/p", "/p"),
+        ] {
+            let rules = KeyRules { query, sort_query, ..KeyRules::default() };
+            assert_eq!(rules.path_and_query(sent), expected, "{sent} by {rules:?}");
+        }
+        let key = KeyRules::default().primary("https", "h", "/p?q");
+        assert_eq!(key, b"https://h/p?q");
+    }
+
+    /// RFC 9110 §4.2.3.
+    #[test]
+    fn hosts_that_are_the_same() {
+        for (authority, scheme, expected) in [
+            ("EXAMPLE.org", "http", "example.org"),
+            ("example.org:80", "http", "example.org"),
+            ("example.org:443", "https", "example.org"),
+            ("example.org:80", "https", "example.org:80"),
+            ("example.org:8080", "http", "example.org:8080"),
+            ("example.org:", "http", "example.org"),
+            ("example.org.", "http", "example.org"),
+            ("example.org.:8080", "http", "example.org:8080"),
+            ("[::1]:80", "http", "[::1]"),
+            ("[::1]", "http", "[::1]"),
+        ] {
+            assert_eq!(normal_host(authority, scheme), expected);
+        }
+    }
+
+    #[test]
+    fn cookies_are_found_whole() {
+        let request = headers(&[("cookie", "xa=0; a=1;b=2"), ("cookie", "c=3; a=4")]);
+        let value = |name| cookie_value(&request, name);
+        assert_eq!(value("a"), Some(&b"1"[..]));
+        assert_eq!(value("c"), Some(&b"3"[..]));
+        assert_eq!(value("x"), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! The rules of HTTP caching as pure functions (RFC 9110, 9111, 5861, 8246, 9211, 9213, 9875).
+//!
+//! Invariants: nothing here opens a socket, reads a clock, draws a random number or knows a store;
+//! times come in as seconds since 1970, configuration as [`Rules`]. Nothing panics on any bytes a
+//! peer may send: what cannot be understood falls to the side that stores less and validates more.
+//! Every decision comes with its reason. No threads.
+//!
+//! ```text
+//! request ─► key, vary       which stored response could answer
+//!         └► reuse           serve, serve and validate behind, or ask: with the reason
+//! stored  ─► preconditions   200, 304 or 412
+//!         └► ranges          whole, 206 (one or several parts) or 416
+//! origin  ─► validation      what a 304 or the answer to a HEAD changes
+//!         ├► storing         whether to store, and which fields
+//!         ├► freshness       lifetime and age: kept with the response as its `Policy`
+//!         └► invalidation    what a changed resource takes with it
+//! ```
+//!
+//! What is read from a response is read once, when it is stored: [`reuse::Policy`] is what a hit
+//! needs, a few numbers and flags, and deciding about a hit allocates nothing.
+
+pub mod cache_control;
+pub mod cache_groups;
+pub mod cache_status;
+pub mod config;
+pub mod dates;
+pub mod freshness;
+pub mod group;
+pub mod invalidation;
+pub mod key;
+pub mod negotiation;
+pub mod parts;
+pub mod preconditions;
+pub mod ranges;
+pub mod reuse;
+pub mod storing;
+mod targeted;
+pub mod validation;
+pub mod vary;
+
+pub use cache_control::{RequestDirectives, ResponseDirectives};
+pub use cache_status::{CacheStatus, Forward};
+pub use config::{Rules, SetCookie};
+pub use reuse::Policy;
+pub use storing::NotStoredReason;
+
+use http::HeaderMap;
+use http::header::HeaderName;
+
+/// The members of a comma-separated list header over all its lines, trimmed, empty ones left out.
+/// For lists of tokens: a comma in a quoted string would split it.
+pub fn list_members<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> {
+    headers
+        .get_all(name)
+        .into_iter()
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
+}
+
+/// All lines of a field as one, joined as RFC 9110 §5.3 says.
+pub(crate) fn joined(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
+    let lines: Vec<&[u8]> = headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
+    lines.join(&b", "[..])
+}
+
+#[cfg(test)]
+pub(crate) fn test_headers(lines: &[(&str, &str)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in lines {
+        let name: HeaderName = name.parse().expect("a name");
+        map.append(name, http::HeaderValue::from_str(value).expect("a value"));
+    }
+    map
+}

@@ -1,0 +1,154 @@
+//! Tables for what may be stored, and of it which fields.
+
+use super::NotStoredReason as Not;
+use super::*;
+use crate::test_headers as headers;
+
+const NOW: u64 = 784_111_777;
+
+fn decide_for(
+    method: &str,
+    request: &[(&str, &str)],
+    status: u16,
+    response: &[(&str, &str)],
+    rules: &Rules,
+) -> Result<(), Not> {
+    let (request, response) = (headers(request), headers(response));
+    let exchange = Exchange {
+        method: &method.parse().unwrap(),
+        request: &request,
+        wishes: &RequestDirectives::of(&request),
+        status: StatusCode::from_u16(status).unwrap(),
+        response: &response,
+        directives: &ResponseDirectives::of(&response, rules),
+        response_time_s: NOW,
+        selective: request.contains_key("range"),
+    };
+    decide(exchange, rules)
+}
+
+/// RFC 9111 §3, §3.5, §5.2.2.
+#[test]
+fn what_may_be_stored() {
+    let cc = |value: &'static str| vec![("cache-control", value)];
+    let fresh = ("cache-control", "max-age=60");
+    let auth = &[("authorization", "Basic eDp5")][..];
+    let range = &[("range", "bytes=0-1")][..];
+    for (method, request, status, response, expected) in [
+        ("GET", &[][..], 200, vec![fresh], Ok(())),
+        ("HEAD", &[], 200, vec![fresh], Err(Not::Method)),
+        ("POST", &[], 200, vec![fresh], Err(Not::Method)),
+        ("MADE-UP", &[], 200, vec![fresh], Err(Not::Method)),
+        ("GET", &[("cache-control", "no-store")], 200, vec![fresh], Err(Not::RequestNoStore)),
+        ("GET", &[], 200, cc("no-store, max-age=60"), Err(Not::NoStore)),
+        ("GET", &[], 200, cc("No-StOrE"), Err(Not::NoStore)),
+        ("GET", &[], 200, cc("no-store, must-understand, max-age=60"), Ok(())),
+        ("GET", &[], 599, cc("no-store, must-understand, max-age=60"), Err(Not::Status)),
+        ("GET", &[], 599, cc("must-understand, max-age=60"), Err(Not::Status)),
+        ("GET", &[], 200, cc("private, max-age=60"), Err(Not::Private)),
+        ("GET", &[], 200, cc("private=\"x\", max-age=60"), Ok(())),
+        ("GET", auth, 200, vec![fresh], Err(Not::Authorization)),
+        ("GET", auth, 200, cc("max-age=60, public"), Ok(())),
+        ("GET", auth, 200, cc("max-age=60, must-revalidate"), Ok(())),
+        ("GET", auth, 200, cc("s-maxage=60"), Ok(())),
+        ("GET", auth, 200, cc("max-age=60, proxy-revalidate"), Err(Not::Authorization)),
+        ("GET", &[], 200, vec![fresh, ("vary", "Accept, *")], Err(Not::VaryStar)),
+        ("GET", &[], 304, vec![fresh], Err(Not::Status)),
+        ("GET", &[], 103, vec![fresh], Err(Not::Status)),
+        ("GET", &[], 206, vec![fresh], Err(Not::Partial)),
+        ("GET", &[], 206, vec![fresh, ("content-range", "bytes 0-1/9")], Err(Not::Partial)),
+        ("GET", range, 206, vec![fresh, ("content-range", "bytes 0-1/9")], Ok(())),
+        ("GET", range, 206, vec![fresh], Err(Not::Partial)),
+        ("GET", range, 200, vec![fresh], Ok(())),
+        ("GET", range, 416, vec![fresh], Err(Not::Status)),
+        ("GET", range, 404, vec![fresh], Err(Not::Status)),
+        ("GET", &[], 416, vec![fresh], Ok(())),
+        (
+            "GET",
+            range,
+            206,
+            vec![fresh, ("content-type", "multipart/byteranges; boundary=x")],
+            Err(Not::Partial),
+        ),
+        ("GET", &[], 302, vec![("etag", "x")], Err(Not::NotCacheable)),
+        ("GET", &[], 599, vec![("etag", "x")], Err(Not::NotCacheable)),
+        ("GET", &[], 302, vec![fresh], Ok(())),
+        ("GET", &[], 299, vec![fresh], Ok(())),
+        ("GET", &[], 499, vec![fresh], Ok(())),
+        ("GET", &[], 500, vec![fresh], Ok(())),
+        ("GET", &[], 599, vec![fresh], Ok(())),
+        ("GET", &[], 404, cc("max-age=1"), Ok(())),
+        ("GET", &[], 200, vec![], Err(Not::NeverUseful)),
+        ("GET", &[], 200, cc("max-age=0"), Err(Not::NeverUseful)),
+        ("GET", &[], 200, cc("no-cache, max-age=9"), Err(Not::NeverUseful)),
+        ("GET", &[], 200, cc("max-age=0, stale-if-error=9"), Ok(())),
+        ("GET", &[], 200, cc("max-age=0, stale-while-revalidate=9"), Ok(())),
+        ("GET", &[], 200, vec![("etag", "\"x\"")], Ok(())),
+        ("GET", &[], 200, vec![fresh, ("set-cookie", "a=b")], Ok(())),
+        ("GET", &[], 200, vec![fresh, ("pragma", "no-cache")], Ok(())),
+        ("GET", &[], 200, vec![("cdn-cache-control", "no-store"), fresh], Err(Not::NoStore)),
+    ] {
+        let got = decide_for(method, request, status, &response, &Rules::default());
+        assert_eq!(got, expected, "{method} {request:?} {status} {response:?}");
+    }
+}
+
+/// RFC 9111 §7.3.
+#[test]
+fn cookies_by_configuration() {
+    let response = &[("cache-control", "max-age=60"), ("set-cookie", "a=b")];
+    let refusing = Rules { set_cookie: SetCookie::Refuse, ..Rules::default() };
+    assert_eq!(decide_for("GET", &[], 200, response, &refusing), Err(Not::SetCookie));
+    let stripping = Rules { set_cookie: SetCookie::Strip, ..Rules::default() };
+    assert_eq!(decide_for("GET", &[], 200, response, &stripping), Ok(()));
+    let map = headers(response);
+    let directives = ResponseDirectives::of(&map, &stripping);
+    assert!(!stored_headers(&map, &directives, &stripping, NOW).contains_key(SET_COOKIE));
+    let storing = Rules::default();
+    assert!(stored_headers(&map, &directives, &storing, NOW).contains_key(SET_COOKIE));
+}
+
+/// RFC 9111 §3.1, RFC 9110 §6.6.1, §7.6.1.
+#[test]
+fn connection_and_qualified_fields_are_not_stored() {
+    let response = headers(&[
+        ("connection", "X-Hop, close"),
+        ("x-hop", "1"),
+        ("keep-alive", "5"),
+        ("transfer-encoding", "chunked"),
+        ("proxy-authenticate", "Basic"),
+        ("proxy-authentication-info", "x"),
+        ("proxy-connection", "close"),
+        ("te", "trailers"),
+        ("trailer", "x-t"),
+        ("upgrade", "h2c"),
+        ("age", "5"),
+        ("content-length", "9"),
+        ("cache-control", "private=\"set-cookie\", no-cache=\"X-Once, date\", max-age=5"),
+        ("set-cookie", "a=b"),
+        ("x-once", "1"),
+        ("etag", "\"e\""),
+        ("strict-transport-security", "max-age=1"),
+        ("content-security-policy", "x"),
+        ("cache-status", "inner; hit"),
+        ("x-unheard-of", "1"),
+    ]);
+    let rules = Rules::default();
+    let directives = ResponseDirectives::of(&response, &rules);
+    let stored = stored_headers(&response, &directives, &rules, NOW);
+    let mut names: Vec<_> = stored.keys().map(HeaderName::as_str).collect();
+    names.sort_unstable();
+    let known = ["cache-control", "cache-status", "content-security-policy", "date", "etag"];
+    assert_eq!(names[..5], known);
+    assert_eq!(names[5..], ["strict-transport-security", "x-unheard-of"]);
+    assert_eq!(stored[DATE], "Sun, 06 Nov 1994 08:49:37 GMT");
+}
+
+#[test]
+fn every_reason_has_its_own_name_and_place() {
+    for (index, reason) in Not::ALL.iter().enumerate() {
+        assert_eq!(*reason as usize, index);
+        let same = Not::ALL.iter().filter(|other| other.name() == reason.name());
+        assert_eq!(same.count(), 1, "{reason:?}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Cache control for caches of one kind, such as `CDN-Cache-Control` (RFC 9213).
+//!
+//! The field is a structured Dictionary: what does not parse as one, or is empty, is ignored as a
+//! whole, and the next in the list of targets is tried. Invariants: a directive that restricts
+//! counts whatever its value; a lifetime whose value is no Integer is zero; what permits counts
+//! only as Boolean true.
+
+use http::HeaderMap;
+use http::header::HeaderName;
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use crate::cache_control::{DELTA_SECONDS_MAX, ResponseDirectives, field_names};
+
+/// Directives of the first usable field among `targets`.
+pub(crate) fn read(headers: &HeaderMap, targets: &[HeaderName]) -> Option<ResponseDirectives> {
+    targets.iter().find_map(|name| of_field(headers, name))
+}
+
+fn of_field(headers: &HeaderMap, name: &HeaderName) -> Option<ResponseDirectives> {
+    if !headers.contains_key(name) {
+        return None;
+    }
+    let dictionary: Dictionary = Parser::new(&crate::joined(headers, name)).parse().ok()?;
+    if dictionary.is_empty() {
+        return None;
+    }
+    let mut parsed = ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
+    for (key, member) in &dictionary {
+        apply(&mut parsed, key.as_str(), member);
+    }
+    Some(parsed)
+}
+
+fn apply(parsed: &mut ResponseDirectives, key: &str, member: &ListEntry) {
+    match key {
+        "no-store" => parsed.no_store = true,
+        "no-cache" => parsed.no_cache |= qualify(member, &mut parsed.no_cache_fields),
+        "private" => parsed.private |= qualify(member, &mut parsed.private_fields),
+        "must-revalidate" => parsed.must_revalidate = true,
+        "proxy-revalidate" => parsed.proxy_revalidate = true,
+        "public" => parsed.public = is_true(member),
+        "must-understand" => parsed.must_understand = is_true(member),
+        "immutable" => parsed.immutable = is_true(member),
+        "max-age" => parsed.max_age = Some(seconds(member)),
+        "s-maxage" => parsed.s_maxage = Some(seconds(member)),
+        "stale-while-revalidate" => parsed.stale_while_revalidate_s = Some(seconds(member)),
+        "stale-if-error" => parsed.stale_if_error_s = Some(seconds(member)),
+        _ => {}
+    }
+}
+
+fn bare(member: &ListEntry) -> Option<&BareItem> {
+    match member {
+        ListEntry::Item(item) => Some(&item.bare_item),
+        ListEntry::InnerList(_) => None,
+    }
+}
+
+fn is_true(member: &ListEntry) -> bool {
+    matches!(bare(member), Some(BareItem::Boolean(true)))
+}
+
+fn seconds(member: &ListEntry) -> u64 {
+    match bare(member) {
+        Some(BareItem::Integer(value)) => {
+            u64::try_from(i64::from(*value)).map_or(0, |seconds| seconds.min(DELTA_SECONDS_MAX))
+        }
+        _ => 0,
+    }
+}
+
+/// Adds field names; true if the directive is unqualified.
+fn qualify(member: &ListEntry, fields: &mut Vec<HeaderName>) -> bool {
+    match bare(member) {
+        Some(BareItem::String(text)) => field_names(text.as_str().as_bytes(), fields),
+        Some(BareItem::Token(token)) => field_names(token.as_str().as_bytes(), fields),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Rules;
+    use crate::test_headers as headers;
+
+    fn directives(lines: &[(&str, &str)]) -> ResponseDirectives {
+        ResponseDirectives::of(&headers(lines), &Rules::default())
+    }
+
+    /// RFC 9213 §2.1, §2.2.
+    #[test]
+    fn targeted_fields_go_first_if_they_are_usable() {
+        let cdn = "cdn-cache-control";
+        for (value, max_age, targeted) in [
+            ("max-age=60", Some(60), true),
+            ("max-age=60;x=1", Some(60), true),
+            ("foo, max-age=60", Some(60), true),
+            ("max-age=1, max-age=60", Some(60), true),
+            ("max-age=99999999999", Some(DELTA_SECONDS_MAX), true),
+            ("max-age=-5", Some(0), true),
+            ("max-age=1.5", Some(0), true),
+            ("max-age=\"60\"", Some(0), true),
+            ("max-age", Some(0), true),
+            ("foo", None, true),
+            ("", Some(5), false),
+            ("max-age=60,", Some(5), false),
+            ("max-age= 60", Some(5), false),
+            ("max-age =60", Some(5), false),
+            ("MAX-AGE=60", Some(5), false),
+            ("max-age=60, foo=&", Some(5), false),
+        ] {
+            let cc = directives(&[(cdn, value), ("cache-control", "max-age=5, no-store")]);
+            assert_eq!((cc.max_age, cc.targeted), (max_age, targeted), "{value}");
+            assert_eq!(cc.no_store, !targeted, "{value}");
+        }
+        let two = directives(&[(cdn, "max-age=1"), (cdn, "private=\"x\", no-cache")]);
+        assert!(two.no_cache && !two.private, "lines are one dictionary");
+        assert_eq!(two.private_fields, ["x"]);
+    }
+
+    #[test]
+    fn the_list_of_targets_is_configurable() {
+        let lines = &[("cdn-cache-control", "max-age=1"), ("our-cache-control", "max-age=2")];
+        let mut rules = Rules::default();
+        rules.targeted.insert(0, HeaderName::from_static("our-cache-control"));
+        assert_eq!(ResponseDirectives::of(&headers(lines), &rules).max_age, Some(2));
+        rules.targeted.clear();
+        assert_eq!(ResponseDirectives::of(&headers(lines), &rules).max_age, None);
+    }
+}

@@ -1,0 +1,194 @@
+//! Asking the origin about what is stored, and what its answer changes (RFC 9111 §3.2, §4.3).
+//!
+//! Invariants: validators are sent only for what is stored; a 304 never changes what describes the
+//! stored bytes, and updates only responses that its validators identify; a HEAD updates only a
+//! response that it agrees with.
+
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName,
+    HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
+    LAST_MODIFIED, RANGE,
+};
+use http::{HeaderMap, StatusCode};
+
+use crate::cache_control::ResponseDirectives;
+use crate::config::Rules;
+use crate::preconditions::{is_strong, weakly};
+use crate::{list_members, storing};
+
+/// Most entity tags sent in one request on behalf of stored variants.
+pub const TAGS_SENT_MAX: usize = 16;
+
+/// Replaces the client's conditions by those that validate `stored` (§4.3.1). False: the stored
+/// response has no validator, and the request is unconditional.
+pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
+    remove_conditions(request);
+    let pairs = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
+    for (validator, condition) in pairs {
+        if let Some(value) = stored.get(&validator) {
+            request.insert(condition, value.clone());
+        }
+    }
+    request.contains_key(IF_NONE_MATCH) || request.contains_key(IF_MODIFIED_SINCE)
+}
+
+/// Asks about several stored variants at once by their entity tags (§4.3.1). False: none has one.
+pub fn make_conditional_on_any<'a>(
+    request: &mut HeaderMap,
+    variants: impl Iterator<Item = &'a HeaderMap>,
+) -> bool {
+    remove_conditions(request);
+    let mut list: Vec<u8> = Vec::new();
+    let tags = variants.filter_map(|headers| headers.get(ETAG)).take(TAGS_SENT_MAX);
+    for tag in tags.map(|tag| tag.as_bytes().trim_ascii()).filter(|tag| !tag.is_empty()) {
+        if !list.is_empty() {
+            list.extend_from_slice(b", ");
+        }
+        list.extend_from_slice(tag);
+    }
+    match HeaderValue::try_from(list) {
+        Ok(value) if !value.is_empty() => {
+            request.insert(IF_NONE_MATCH, value);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Whether a stored variant may be asked about for a request that it was not stored for: only by a
+/// strong tag, which names one representation and no other, and only in a coding that the client
+/// says it understands, as some origins give all codings of a thing the same tag.
+pub fn may_stand_for_another(request: &HeaderMap, variant: &HeaderMap) -> bool {
+    let strong = variant.get(ETAG).is_some_and(|tag| is_strong(tag.as_bytes()));
+    let accepted = |coding: &[u8]| {
+        list_members(request, &ACCEPT_ENCODING).any(|member| {
+            // With a weight it may be a refusal, and need not be understood here.
+            member.eq_ignore_ascii_case(coding)
+        })
+    };
+    strong && list_members(variant, &CONTENT_ENCODING).all(accepted)
+}
+
+/// Takes off every condition and range, so that the origin answers with something whole that can
+/// be stored. The client's own copy is compared with the answer afterwards.
+pub fn remove_conditions(request: &mut HeaderMap) {
+    for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
+        request.remove(name);
+    }
+}
+
+/// Which of the stored responses that could have been chosen for a request its 304 updates
+/// (§4.3.4). `candidates` are their fields, the most recent first; indices come back.
+pub fn updated_by_304(response: &HeaderMap, candidates: &[&HeaderMap]) -> Vec<usize> {
+    let matching = |name: &HeaderName, same: fn(&[u8], &[u8]) -> bool| -> Vec<usize> {
+        let Some(new) = response.get(name) else { return Vec::new() };
+        let has = |headers: &&HeaderMap| {
+            headers.get(name).is_some_and(|old| same(old.as_bytes(), new.as_bytes()))
+        };
+        (0..candidates.len()).filter(|index| has(&candidates[*index])).collect()
+    };
+    match response.get(ETAG).map(|tag| tag.as_bytes()) {
+        // A strong validator means exactly those that have it, however many.
+        Some(tag) if is_strong(tag) => {
+            let strong = matching(&ETAG, |old, new| old == new);
+            if strong.is_empty() && candidates.len() == 1 {
+                // The origin weakened its tag on the way in, as some compressing servers do.
+                return matching(&ETAG, weakly);
+            }
+            strong
+        }
+        Some(_) => matching(&ETAG, weakly).into_iter().take(1).collect(),
+        None if response.contains_key(LAST_MODIFIED) => {
+            matching(&LAST_MODIFIED, |old, new| old == new).into_iter().take(1).collect()
+        }
+        // It says of none which it means: only if there is but one can it be that.
+        None if candidates.len() == 1 => vec![0],
+        None => Vec::new(),
+    }
+}
+
+const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
+const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
+
+/// Describe the bytes that are stored, and stay as they are: `Content-Length` by name, the others
+/// as what the stored response depends upon (§3.2).
+const UNCHANGED: [HeaderName; 5] =
+    [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_MD5, CONTENT_DIGEST];
+
+/// The stored fields with those of a newer response merged in (§3.2).
+pub fn merge(
+    stored: &HeaderMap,
+    response: &HeaderMap,
+    rules: &Rules,
+    response_time_s: u64,
+) -> HeaderMap {
+    let said = ResponseDirectives::of(response, rules);
+    let news = storing::stored_headers(response, &said, rules, response_time_s);
+    let mut merged = stored.clone();
+    for name in news.keys().filter(|name| !UNCHANGED.contains(name)) {
+        merged.remove(name);
+        for value in news.get_all(name) {
+            merged.append(name.clone(), value.clone());
+        }
+    }
+    // The merged Cache-Control may newly name fields that may not be kept.
+    let says = ResponseDirectives::of(&merged, rules);
+    storing::stored_headers(&merged, &says, rules, response_time_s)
+}
+
+/// What the answer to a HEAD means for a stored GET response (§4.3.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadEffect {
+    /// Nothing: the answer was not 200.
+    None,
+    /// It is the same: merge the fields.
+    Update,
+    /// It has changed: what is stored is stale from now on.
+    Stale,
+}
+
+/// Compares the answer to a HEAD with what is stored for GET.
+pub fn head_effect(
+    stored_status: StatusCode,
+    stored: &HeaderMap,
+    stored_length_bytes: u64,
+    status: StatusCode,
+    response: &HeaderMap,
+) -> HeadEffect {
+    if status != StatusCode::OK || stored_status != StatusCode::OK {
+        let gone = status != stored_status && !status.is_server_error();
+        return if gone && status != StatusCode::NOT_MODIFIED {
+            HeadEffect::Stale
+        } else {
+            HeadEffect::None
+        };
+    }
+    let agrees = |name: &HeaderName| match (response.get(name), stored.get(name)) {
+        (Some(new), Some(old)) => new == old,
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    let length = response.get(CONTENT_LENGTH).map(|length| length.as_bytes().trim_ascii());
+    let same_length = length.is_none_or(|text| {
+        std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()) == Some(stored_length_bytes)
+    });
+    if agrees(&ETAG) && agrees(&LAST_MODIFIED) && same_length {
+        HeadEffect::Update
+    } else {
+        HeadEffect::Stale
+    }
+}
+
+/// Takes off what describes a body, for a 304 to the client (RFC 9110 §15.4.5).
+pub fn headers_for_304(headers: &mut HeaderMap) {
+    use http::header::{CONTENT_LANGUAGE, CONTENT_TYPE};
+    let describes_body =
+        [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_TYPE, CONTENT_RANGE, CONTENT_LANGUAGE];
+    for name in describes_body {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+#[path = "validation_tests.rs"]
+mod tests;

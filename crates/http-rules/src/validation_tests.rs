@@ -1,0 +1,171 @@
+//! Tables for validation.
+
+use super::*;
+use crate::test_headers as headers;
+
+/// RFC 9111 §4.3.1.
+#[test]
+fn origin_conditions_replace_those_of_the_client() {
+    let mut request = headers(&[
+        ("if-none-match", "\"client\""),
+        ("if-match", "\"x\""),
+        ("range", "bytes=0-1"),
+        ("if-range", "\"x\""),
+    ]);
+    assert!(make_conditional(&mut request, &headers(&[("etag", "\"ours\"")])));
+    assert_eq!(request[IF_NONE_MATCH], "\"ours\"");
+    assert_eq!(request.len(), 1);
+    assert!(!make_conditional(&mut request, &headers(&[])));
+    assert!(request.is_empty());
+    let dated = headers(&[("etag", "W/\"a\""), ("last-modified", "then")]);
+    assert!(make_conditional(&mut request, &dated));
+    assert_eq!(request[IF_MODIFIED_SINCE], "then");
+}
+
+/// RFC 9111 §4.3.1.
+#[test]
+fn several_variants_are_asked_about_at_once() {
+    let variants = [&[("etag", "\"1\"")][..], &[], &[("etag", "W/\"2\"")]].map(headers);
+    let mut request = headers(&[("if-none-match", "\"client\"")]);
+    assert!(make_conditional_on_any(&mut request, variants.iter()));
+    assert_eq!(request[IF_NONE_MATCH], "\"1\", W/\"2\"");
+    assert!(!make_conditional_on_any(&mut request, variants[1..2].iter()));
+    let many = vec![headers(&[("etag", "\"1\"")]); TAGS_SENT_MAX + 5];
+    assert!(make_conditional_on_any(&mut request, many.iter()));
+    let sent = request[IF_NONE_MATCH].to_str().unwrap();
+    assert_eq!(sent.matches("\"1\"").count(), TAGS_SENT_MAX);
+}
+
+#[test]
+fn which_variants_may_stand_for_another() {
+    let gzip = ("content-encoding", "gzip");
+    for (request, variant, expected) in [
+        (&[][..], &[("etag", "\"1\"")][..], true),
+        (&[], &[("etag", "W/\"1\"")], false),
+        (&[], &[], false),
+        (&[], &[("etag", "\"1\""), gzip], false),
+        (&[("accept-encoding", "br, GZIP")], &[("etag", "\"1\""), gzip], true),
+        (&[("accept-encoding", "gzip;q=0")], &[("etag", "\"1\""), gzip], false),
+    ] {
+        let got = may_stand_for_another(&headers(request), &headers(variant));
+        assert_eq!(got, expected, "{request:?} {variant:?}");
+    }
+}
+
+/// RFC 9111 §4.3.4.
+#[test]
+fn which_stored_responses_a_304_means() {
+    let one = [&[("etag", "\"1\"")][..]];
+    let several = [
+        &[("etag", "\"1\"")][..],
+        &[("etag", "\"2\"")],
+        &[("etag", "W/\"3\""), ("last-modified", "then")],
+        &[("etag", "W/\"3\"")],
+        &[("etag", "\"2\"")],
+        &[("last-modified", "then")],
+    ];
+    for (response, candidates, expected) in [
+        (&[("etag", "\"2\"")][..], &several[..], &[1, 4][..]),
+        (&[("etag", "\"9\"")], &several, &[]),
+        (&[("etag", "W/\"3\"")], &several, &[2]),
+        (&[("etag", "W/\"1\"")], &several, &[0]),
+        (&[("last-modified", "then")], &several, &[2]),
+        (&[("last-modified", "now")], &several, &[]),
+        (&[], &several, &[]),
+        (&[], &one, &[0]),
+        (&[("etag", "\"2\"")], &one, &[]),
+        (&[("last-modified", "now")], &one, &[]),
+        (&[("etag", "\"3\"")], &several[2..3], &[0]),
+    ] {
+        let maps: Vec<HeaderMap> = candidates.iter().map(|lines| headers(lines)).collect();
+        let refs: Vec<&HeaderMap> = maps.iter().collect();
+        assert_eq!(updated_by_304(&headers(response), &refs), expected, "{response:?}");
+    }
+}
+
+/// RFC 9111 §3.2, §4.3.4.
+#[test]
+fn merging() {
+    let stored = headers(&[
+        ("etag", "\"1\""),
+        ("content-type", "text/css"),
+        ("content-encoding", "br"),
+        ("x-old", "kept"),
+        ("x-two", "a"),
+        ("x-two", "b"),
+        ("cache-control", "max-age=1"),
+        ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+    ]);
+    let response = headers(&[
+        ("etag", "\"1\""),
+        ("content-type", "text/plain"),
+        ("content-length", "0"),
+        ("content-encoding", "gzip"),
+        ("content-range", "bytes 0-1/2"),
+        ("x-two", "c"),
+        ("x-new", "d"),
+        ("set-cookie", "e=f"),
+        ("cache-control", "max-age=9"),
+        ("connection", "x-hop"),
+        ("x-hop", "1"),
+        ("age", "4"),
+    ]);
+    let merged = merge(&stored, &response, &Rules::default(), 784_111_999);
+    let all: Vec<_> = merged.get_all("x-two").iter().collect();
+    assert_eq!(all, ["c"]);
+    for (name, value) in [
+        ("content-type", "text/plain"),
+        ("content-encoding", "br"),
+        ("x-old", "kept"),
+        ("x-new", "d"),
+        ("set-cookie", "e=f"),
+        ("cache-control", "max-age=9"),
+        ("date", "Sun, 06 Nov 1994 08:53:19 GMT"),
+    ] {
+        assert_eq!(merged[name], value);
+    }
+    for name in ["age", "x-hop", "content-length", "content-range"] {
+        assert!(!merged.contains_key(name), "{name}");
+    }
+}
+
+#[test]
+fn a_304_can_newly_forbid_a_field() {
+    let stored = headers(&[("x-user", "me"), ("cache-control", "max-age=1")]);
+    let response = headers(&[("cache-control", "max-age=9, private=\"x-user\"")]);
+    assert!(!merge(&stored, &response, &Rules::default(), 0).contains_key("x-user"));
+}
+
+/// RFC 9111 §4.3.5.
+#[test]
+fn what_a_head_shows() {
+    use HeadEffect::{None as Nothing, Stale, Update};
+    let stored = headers(&[("etag", "\"1\""), ("last-modified", "then")]);
+    let none = headers(&[]);
+    for (status, lines, stored, expected) in [
+        (200, &[("etag", "\"1\"")][..], &stored, Update),
+        (200, &[("etag", "\"1\""), ("content-length", "7")], &stored, Update),
+        (200, &[("etag", "\"1\""), ("content-length", "8")], &stored, Stale),
+        (200, &[("etag", "\"1\""), ("content-length", "junk")], &stored, Stale),
+        (200, &[("etag", "\"2\"")], &stored, Stale),
+        (200, &[("last-modified", "now")], &stored, Stale),
+        (200, &[], &stored, Update),
+        (200, &[("etag", "\"1\"")], &none, Stale),
+        (410, &[], &stored, Stale),
+        (404, &[], &stored, Stale),
+        (503, &[], &stored, Nothing),
+        (304, &[], &stored, Nothing),
+    ] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let got = head_effect(StatusCode::OK, stored, 7, status, &headers(lines));
+        assert_eq!(got, expected, "{status} {lines:?}");
+    }
+}
+
+/// RFC 9110 §15.4.5.
+#[test]
+fn a_304_does_not_describe_a_body() {
+    let mut map = headers(&[("content-type", "a/b"), ("content-length", "1"), ("etag", "\"1\"")]);
+    headers_for_304(&mut map);
+    assert_eq!(map.keys().collect::<Vec<_>>(), ["etag"]);
+}

@@ -1,0 +1,226 @@
+//! Which variant of a resource answers a request (RFC 9111 §4.1).
+//!
+//! Invariants: two requests get the same secondary key only if every header that `Vary` names is
+//! absent from both or equal in both after joining lines, normalising whitespace around commas
+//! and, where the field is known, what means the same ([`crate::negotiation`]); the same goes for
+//! the headers and cookies that the configuration adds to the key. The key is unambiguous because
+//! header values contain no byte below 0x09.
+
+use http::HeaderMap;
+use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, HeaderName, HeaderValue, VARY};
+
+use crate::config::Rules;
+use crate::list_members;
+use crate::negotiation::Normaliser;
+
+/// Most header names that one `Vary` may list; more count as `*`.
+pub const VARY_NAMES_MAX: usize = 16;
+
+const ABSENT: u8 = 0x01;
+const PRESENT: u8 = 0x02;
+const NORMAL: u8 = 0x03;
+const COOKIE: u8 = 0x04;
+const END: u8 = 0x00;
+
+/// What a response says it varies on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Vary {
+    /// Nothing: one response for all.
+    Nothing,
+    /// These request headers, sorted and without repetition.
+    Names(Vec<HeaderName>),
+    /// Something beyond the request: matches nothing.
+    Star,
+}
+
+/// Reads `Vary`. A name that is not one counts as `*`.
+pub fn of(response: &HeaderMap) -> Vary {
+    let mut names = Vec::new();
+    for member in list_members(response, &VARY) {
+        match HeaderName::from_bytes(member) {
+            Ok(name) if member != b"*" => names.push(name),
+            _ => return Vary::Star,
+        }
+    }
+    names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+    names.dedup();
+    match names.len() {
+        0 => Vary::Nothing,
+        1..=VARY_NAMES_MAX => Vary::Names(names),
+        _ => Vary::Star,
+    }
+}
+
+/// As [`of`], but a resource whose key has configured headers or cookies always has variants.
+pub fn with_configured(response: &HeaderMap, rules: &Rules) -> Vary {
+    match of(response) {
+        Vary::Nothing if !rules.key.selects_nothing() => Vary::Names(Vec::new()),
+        other => other,
+    }
+}
+
+/// Appends to `key` the values this request has for `names` and for what the configuration adds.
+pub fn secondary_key(names: &[HeaderName], request: &HeaderMap, rules: &Rules, key: &mut Vec<u8>) {
+    for name in names.iter().chain(&rules.key.headers) {
+        write_field(name, request, rules, key);
+    }
+    for cookie in &rules.key.cookies {
+        write_cookie(cookie, request, key);
+    }
+}
+
+fn write_field(name: &HeaderName, request: &HeaderMap, rules: &Rules, key: &mut Vec<u8>) {
+    key.extend_from_slice(name.as_str().as_bytes());
+    let normaliser = normaliser(name, rules);
+    if !request.contains_key(name) {
+        // A client that accepts none of the classes is asked for as one that says nothing.
+        let reduces = matches!(normaliser, Some(Normaliser::BestOf(_)));
+        key.extend_from_slice(if reduces { &[NORMAL, END] } else { &[ABSENT, END] });
+        return;
+    }
+    let mark = key.len();
+    key.push(NORMAL);
+    let normal =
+        normaliser.is_some_and(|normaliser| normaliser.write(list_members(request, name), key));
+    if !normal {
+        key.truncate(mark);
+        key.push(PRESENT);
+        for (index, member) in list_members(request, name).enumerate() {
+            if index > 0 {
+                key.push(b',');
+            }
+            key.extend_from_slice(member);
+        }
+    }
+    key.push(END);
+}
+
+fn normaliser<'r>(name: &HeaderName, rules: &'r Rules) -> Option<&'r Normaliser> {
+    match *name {
+        ACCEPT_ENCODING => Some(&rules.accept_encoding),
+        ACCEPT_LANGUAGE => Some(&rules.accept_language),
+        _ => None,
+    }
+}
+
+fn write_cookie(cookie: &str, request: &HeaderMap, key: &mut Vec<u8>) {
+    key.push(COOKIE);
+    key.extend_from_slice(cookie.as_bytes());
+    match crate::key::cookie_value(request, cookie) {
+        None => key.push(ABSENT),
+        Some(value) => {
+            key.push(PRESENT);
+            key.extend_from_slice(value);
+        }
+    }
+    key.push(END);
+}
+
+/// Makes a request for the origin ask for what its key stands for, where the configuration reduces
+/// a field to classes.
+pub fn reduce_request(request: &mut HeaderMap, rules: &Rules) {
+    let fields =
+        [(ACCEPT_ENCODING, &rules.accept_encoding), (ACCEPT_LANGUAGE, &rules.accept_language)];
+    for (name, normaliser) in fields {
+        let Some(reduced) = normaliser.replacement(list_members(request, &name)) else { continue };
+        match HeaderValue::try_from(reduced) {
+            Ok(value) if !value.is_empty() => {
+                request.insert(name, value);
+            }
+            _ => {
+                request.remove(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyRules;
+    use crate::test_headers as headers;
+
+    /// RFC 9110 §12.5.5, RFC 9111 §4.1.
+    #[test]
+    fn names_are_sorted_and_star_wins() {
+        let names = |text: &[(&str, &str)]| of(&headers(text));
+        assert_eq!(names(&[]), Vary::Nothing);
+        assert_eq!(names(&[("vary", " , ")]), Vary::Nothing);
+        for star in ["*", "a, *", "*, a", ", *", "*, *", "b c", "a, *, b", "\"a\""] {
+            assert_eq!(names(&[("vary", star)]), Vary::Star, "{star}");
+        }
+        assert_eq!(names(&[("vary", "a"), ("vary", "*")]), Vary::Star);
+        assert_eq!(names(&[("vary", ""), ("vary", "*")]), Vary::Star);
+        let expected = Vary::Names(vec!["a".parse().unwrap(), "b".parse().unwrap()]);
+        assert_eq!(names(&[("vary", "B, a"), ("vary", "A")]), expected);
+        let many: Vec<String> = (0..=VARY_NAMES_MAX).map(|n| format!("h{n}")).collect();
+        assert_eq!(names(&[("vary", &many.join(","))]), Vary::Star);
+    }
+
+    /// RFC 9111 §4.1.
+    #[test]
+    fn which_requests_match() {
+        let names: Vec<HeaderName> =
+            ["accept", "accept-encoding", "x"].iter().map(|n| n.parse().unwrap()).collect();
+        let key = |lines: &[(&str, &str)]| {
+            let mut key = Vec::new();
+            secondary_key(&names, &headers(lines), &Rules::default(), &mut key);
+            key
+        };
+        for (a, b, same) in [
+            (vec![("accept", "a,b")], vec![("accept", " a , b ")], true),
+            (vec![("accept", "a"), ("accept", "b")], vec![("accept", "a, b")], true),
+            (vec![("accept", "a")], vec![("accept", "A")], false),
+            (vec![("accept", "a,b")], vec![("accept", "b,a")], false),
+            (vec![("accept", "")], vec![], false),
+            (vec![("accept", "x")], vec![("x", "x")], false),
+            (vec![("other", "1")], vec![("other", "2")], true),
+            (vec![("accept-encoding", "gzip, BR")], vec![("accept-encoding", "br,gzip")], true),
+            (vec![("accept-encoding", "gzip")], vec![("accept-encoding", "br")], false),
+            (vec![("accept-encoding", "")], vec![], false),
+            (vec![("accept-encoding", "a b")], vec![("accept-encoding", "a b")], true),
+        ] {
+            assert_eq!(key(&a) == key(&b), same, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn configured_headers_and_cookies_select() {
+        let rules = Rules {
+            key: KeyRules {
+                headers: vec!["x-device".parse().unwrap()],
+                cookies: vec!["lang".to_owned()],
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        };
+        assert_eq!(with_configured(&headers(&[]), &rules), Vary::Names(vec![]));
+        assert_eq!(with_configured(&headers(&[]), &Rules::default()), Vary::Nothing);
+        let key = |lines: &[(&str, &str)]| {
+            let mut key = Vec::new();
+            secondary_key(&[], &headers(lines), &rules, &mut key);
+            key
+        };
+        assert_eq!(key(&[("cookie", "a=1; lang=de")]), key(&[("cookie", "lang=de; b=2")]));
+        assert_ne!(key(&[("cookie", "lang=de")]), key(&[("cookie", "lang=en")]));
+        assert_ne!(key(&[("cookie", "lang=")]), key(&[]));
+        assert_ne!(key(&[("x-device", "phone")]), key(&[("x-device", "desk")]));
+    }
+
+    #[test]
+    fn reduced_fields_are_asked_for_as_they_are_keyed() {
+        let best = Normaliser::BestOf(vec!["br".to_owned(), "gzip".to_owned()]);
+        let rules = Rules { accept_encoding: best, ..Rules::default() };
+        let mut request = headers(&[("accept-encoding", "gzip, deflate")]);
+        reduce_request(&mut request, &rules);
+        assert_eq!(request["accept-encoding"], "gzip");
+        let mut request = headers(&[("accept-encoding", "deflate")]);
+        reduce_request(&mut request, &rules);
+        assert!(request.is_empty());
+        let names = [ACCEPT_ENCODING];
+        let (mut none, mut silent) = (Vec::new(), Vec::new());
+        secondary_key(&names, &headers(&[("accept-encoding", "x")]), &rules, &mut none);
+        secondary_key(&names, &headers(&[]), &rules, &mut silent);
+        assert_eq!(none, silent);
+    }
+}

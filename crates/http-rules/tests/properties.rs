@@ -1,0 +1,333 @@
+//! What must hold for every request, response and moment, drawn at random.
+
+use damelo_http_rules::cache_control::{MaxStale, RequestDirectives, ResponseDirectives};
+use damelo_http_rules::parts::Part;
+use damelo_http_rules::reuse::{self, Arrived, Decision, Failure, Policy};
+use damelo_http_rules::storing::{self, Exchange};
+use damelo_http_rules::{
+    CacheStatus, Forward, Rules, cache_groups, dates, freshness, group, invalidation, key,
+    preconditions, ranges, validation, vary,
+};
+use http::header::{
+    AGE, CACHE_CONTROL, DATE, EXPIRES, HeaderName, HeaderValue, LAST_MODIFIED, RANGE,
+};
+use http::{HeaderMap, Method, StatusCode};
+use proptest::prelude::*;
+
+const NOW: u64 = 1_795_000_000;
+
+/// A directive that means something, or nearly does.
+fn directive() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec![
+        "max-age",
+        "s-maxage",
+        "Max-Age",
+        "no-cache",
+        "no-store",
+        "private",
+        "public",
+        "must-revalidate",
+        "proxy-revalidate",
+        "must-understand",
+        "immutable",
+        "stale-while-revalidate",
+        "stale-if-error",
+        "max-stale",
+        "min-fresh",
+        "only-if-cached",
+        "ext",
+    ]);
+    let argument = prop_oneof![
+        Just(String::new()),
+        (0..5000_u64).prop_map(|n| format!("={n}")),
+        (0..5000_u64).prop_map(|n| format!("=\"{n}\"")),
+        Just("=junk".to_owned()),
+        Just("=\"set-cookie, x\"".to_owned()),
+        Just("=99999999999".to_owned()),
+        Just(" =5".to_owned()),
+    ];
+    (name, argument).prop_map(|(name, argument)| format!("{name}{argument}"))
+}
+
+fn cache_control() -> impl Strategy<Value = String> {
+    prop::collection::vec(directive(), 0..6).prop_map(|list| list.join(", "))
+}
+
+fn date() -> impl Strategy<Value = String> {
+    prop_oneof![
+        (0..200_000_u64).prop_map(|back| dates::format(NOW - 100_000 + back)),
+        Just("0".to_owned()),
+        Just("Thu, 01 Jan 1970 00:00:00 GMT".to_owned()),
+    ]
+}
+
+fn response() -> impl Strategy<Value = HeaderMap> {
+    let optional = |name: HeaderName| {
+        prop::option::of(date()).prop_map(move |date| date.map(|date| (name.clone(), date)))
+    };
+    let age =
+        prop::option::of(0..100_000_u64).prop_map(|age| age.map(|age| (AGE, age.to_string())));
+    let control = cache_control().prop_map(|text| Some((CACHE_CONTROL, text)));
+    (control, optional(DATE), optional(EXPIRES), optional(LAST_MODIFIED), age).prop_map(
+        |(a, b, c, d, e)| {
+            let lines = [a, b, c, d, e].into_iter().flatten();
+            lines.map(|(name, text)| (name, HeaderValue::try_from(text).expect("valid"))).collect()
+        },
+    )
+}
+
+fn status() -> impl Strategy<Value = StatusCode> {
+    (200..600_u16).prop_map(|code| StatusCode::from_u16(code).expect("valid"))
+}
+
+fn request_of(text: &str) -> RequestDirectives {
+    let mut headers = HeaderMap::new();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_str(text).expect("valid"));
+    RequestDirectives::of(&headers)
+}
+
+fn policy_of(status: StatusCode, headers: &HeaderMap, delay_s: u64) -> Policy {
+    let rules = Rules::default();
+    let directives = ResponseDirectives::of(headers, &rules);
+    let arrived = Arrived {
+        status,
+        headers,
+        received: headers,
+        directives: &directives,
+        request_time_s: NOW - delay_s,
+        response_time_s: NOW,
+    };
+    Policy::of(arrived, &rules)
+}
+
+fn storable(status: StatusCode, request: &str, response: &HeaderMap) -> bool {
+    let mut headers = HeaderMap::new();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_str(request).expect("valid"));
+    let rules = Rules::default();
+    let exchange = Exchange {
+        method: &Method::GET,
+        request: &headers,
+        wishes: &RequestDirectives::of(&headers),
+        status,
+        response,
+        directives: &ResponseDirectives::of(response, &rules),
+        response_time_s: NOW,
+        selective: false,
+    };
+    storing::decide(exchange, &rules).is_ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// RFC 9111 §4.2.4: whatever a response and a request say, none is served past what one of them
+    /// allows, nor at all where the response forbids it.
+    #[test]
+    fn nothing_is_served_staler_than_allowed(
+        status in status(), headers in response(), wish in cache_control(),
+        delay_s in 0..100_u64, later_s in 0..300_000_u64,
+    ) {
+        let (policy, request) = (policy_of(status, &headers, delay_s), request_of(&wish));
+        let now_s = NOW + later_s;
+        let age_s = policy.age_s(now_s);
+        let decision = reuse::decide(&request, &policy, &Rules::default(), now_s);
+        if matches!(decision, Decision::Validate(_)) {
+            return Ok(());
+        }
+        prop_assert!(!policy.no_cache && !request.no_cache);
+        if let Some(max) = request.max_age {
+            prop_assert!(age_s <= max || (policy.immutable && age_s < policy.lifetime_s));
+        }
+        if age_s < policy.lifetime_s {
+            prop_assert_eq!(decision, Decision::Serve);
+            prop_assert!(request.min_fresh.is_none_or(|min| policy.lifetime_s - age_s >= min));
+            return Ok(());
+        }
+        prop_assert!(!policy.never_stale);
+        let staleness_s = age_s - policy.lifetime_s;
+        match decision {
+            Decision::ServeStale => match request.max_stale {
+                Some(MaxStale::Seconds(max)) => prop_assert!(staleness_s <= max),
+                other => prop_assert_eq!(other, Some(MaxStale::Any)),
+            },
+            other => {
+                prop_assert_eq!(other, Decision::ServeAndRevalidate);
+                prop_assert!(staleness_s < policy.stale_while_revalidate_s);
+            }
+        }
+    }
+
+    /// RFC 5861 §4, RFC 9111 §4.2.4: the same when the origin fails.
+    #[test]
+    fn failures_do_not_lift_prohibitions(
+        status in status(), headers in response(), wish in cache_control(),
+        code in status(), later_s in 0..300_000_u64,
+    ) {
+        let (policy, request) = (policy_of(status, &headers, 0), request_of(&wish));
+        let (rules, now_s) = (Rules::default(), NOW + later_s);
+        for failure in [Failure::Disconnected, Failure::Status(code)] {
+            if !reuse::may_serve_on_error(&request, &policy, failure, &rules, now_s) {
+                continue;
+            }
+            prop_assert!(!policy.no_cache && !request.no_cache);
+            prop_assert!(failure == Failure::Disconnected || code.is_server_error());
+            if let Some(staleness_s) = policy.staleness_s(now_s) {
+                let allowed_s = policy.stale_if_error_s.max(request.stale_if_error_s.unwrap_or(0));
+                let limit_s = match failure {
+                    Failure::Disconnected => allowed_s.max(rules.disconnected_stale_max_s),
+                    Failure::Status(_) => allowed_s,
+                };
+                prop_assert!(!policy.never_stale && staleness_s < limit_s);
+            }
+        }
+    }
+
+    /// RFC 9111 §5.2.1.5, §5.2.2.5, §5.2.2.7.
+    #[test]
+    fn a_prohibition_never_leads_to_storing(
+        status in status(), headers in response(), wish in cache_control(), which in 0..3_usize,
+    ) {
+        let more = ["no-store", "private", "must-understand, no-store, private"][which];
+        let mut restricted = headers.clone();
+        restricted.append(CACHE_CONTROL, HeaderValue::from_static(more));
+        if storable(status, &wish, &restricted) {
+            // `must-understand` is there to lift `no-store`, and nothing else lifts anything.
+            let said = ResponseDirectives::of(&restricted, &Rules::default());
+            prop_assert!(which == 0 && said.must_understand);
+        }
+        let forbidding = format!("{wish}, no-store");
+        prop_assert!(!storable(status, &forbidding, &headers));
+    }
+
+    /// RFC 9111 §4.2.1: a further lifetime never makes a response fresh for longer.
+    #[test]
+    fn conflicting_lifetimes_only_shorten(headers in response(), seconds in 0..5000_u64) {
+        let rules = Rules::default();
+        let said = ResponseDirectives::of(&headers, &rules);
+        let mut more = headers.clone();
+        let line = format!("max-age={seconds}, s-maxage={seconds}");
+        more.append(CACHE_CONTROL, HeaderValue::try_from(line).unwrap());
+        let lifetime = |directives: &ResponseDirectives, map: &HeaderMap| {
+            freshness::Lifetime::of(StatusCode::OK, map, directives, &rules, NOW).seconds
+        };
+        if said.s_maxage.is_some() {
+            let longer = ResponseDirectives::of(&more, &rules);
+            prop_assert!(lifetime(&longer, &more) <= lifetime(&said, &headers));
+        }
+    }
+
+    /// RFC 9111 §4.2.3: age grows with time, and never by more than the time that passed.
+    #[test]
+    fn age_is_monotone(headers in response(), delay_s in 0..100_u64, a in 0..1_000_000_u64,
+        b in 0..1_000_000_u64,
+    ) {
+        let policy = policy_of(StatusCode::OK, &headers, delay_s);
+        let (earlier, later) = (NOW + a.min(b), NOW + a.max(b));
+        prop_assert!(policy.age_s(earlier) <= policy.age_s(later));
+        prop_assert_eq!(policy.age_s(later) - policy.age_s(earlier), later - earlier);
+        prop_assert!(policy.age_s(NOW - a) >= delay_s, "a clock that jumped back");
+        prop_assert_eq!(policy.staleness_s(later).is_some(), policy.ttl_s(later) <= 0);
+    }
+
+    /// RFC 9110 §14: pieces lie within the whole, do not touch, and hold what was asked for.
+    #[test]
+    fn ranges_are_within_and_apart(
+        specs in prop::collection::vec((0..40_u64, prop::option::of(0..40_u64), any::<bool>()), 1..8),
+        length in 0..32_u64,
+    ) {
+        let text: Vec<String> = specs.iter().map(|(first, more, suffix)| match (suffix, more) {
+            (true, _) => format!("-{first}"),
+            (false, Some(more)) => format!("{first}-{}", first + more),
+            (false, None) => format!("{first}-"),
+        }).collect();
+        let mut request = HeaderMap::new();
+        let value = HeaderValue::try_from(format!("bytes={}", text.join(","))).unwrap();
+        request.insert(RANGE, value);
+        let wanted: Vec<bool> = (0..length).map(|byte| specs.iter().any(|(first, more, suffix)| {
+            if *suffix { byte >= length.saturating_sub(*first) }
+            else { byte >= *first && more.is_none_or(|more| byte <= first + more) }
+        })).collect();
+        let pieces = match ranges::answer(&Method::GET, &request, length, 8) {
+            ranges::Answer::Whole => return Ok(()),
+            ranges::Answer::Unsatisfiable => Vec::new(),
+            ranges::Answer::One(range) => vec![range],
+            ranges::Answer::Several(ranges) => ranges,
+        };
+        let mut sent = vec![0; length as usize];
+        for piece in &pieces {
+            prop_assert!(piece.start < piece.end && piece.end <= length);
+            for byte in piece.clone() { sent[byte as usize] += 1; }
+        }
+        for (byte, wanted) in wanted.iter().enumerate() {
+            prop_assert_eq!(sent[byte], usize::from(*wanted), "byte {}", byte);
+        }
+    }
+
+    /// RFC 9111 §4.1: the key of a variant does not depend on spacing, and tells values apart.
+    #[test]
+    fn variant_keys(values in prop::collection::vec("[a-z]{1,3}", 1..4), other in "[a-z]{1,9}") {
+        let rules = Rules::default();
+        let name = HeaderName::from_static("accept");
+        let key = |text: String| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name.clone(), HeaderValue::try_from(text).unwrap());
+            let mut key = Vec::new();
+            vary::secondary_key(std::slice::from_ref(&name), &headers, &rules, &mut key);
+            key
+        };
+        prop_assert_eq!(key(values.join(",")), key(values.join(" ,  ")));
+        if values.join(",") != other {
+            prop_assert_ne!(key(values.join(",")), key(other));
+        }
+    }
+
+    /// No bytes a peer may send make anything panic, and what is written can be read.
+    #[test]
+    fn any_bytes_are_survived(
+        names in prop::collection::vec(prop::sample::select(vec![
+            "cache-control", "cdn-cache-control", "pragma", "age", "date", "expires",
+            "last-modified", "etag", "vary", "content-range", "content-type", "range", "if-range",
+            "if-match", "if-none-match", "if-modified-since", "cache-groups", "location",
+            "cache-group-invalidation", "connection", "surrogate-key", "referer", "cookie",
+            "accept-encoding", "content-length",
+        ]), 0..8),
+        values in prop::collection::vec(
+            prop::collection::vec(prop::sample::select(
+                b"max-age=0123\",\\ \t=private;*/W\x80\xffGMT:bytes-".to_vec()), 0..40), 8),
+    ) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in names.iter().zip(&values) {
+            headers.append(*name, HeaderValue::from_bytes(value).unwrap());
+        }
+        survive(&headers, &String::from_utf8_lossy(&values[0]));
+    }
+}
+
+/// Runs everything that reads a peer's bytes.
+fn survive(headers: &HeaderMap, text: &str) {
+    let rules = Rules::default();
+    let said = ResponseDirectives::of(headers, &rules);
+    let _ = RequestDirectives::of(headers);
+    let _ = policy_of(StatusCode::OK, headers, 1);
+    let stored = storing::stored_headers(headers, &said, &rules, NOW);
+    assert!(dates::header(&stored, &DATE, NOW).is_some(), "a stored response has a date");
+    let _ = preconditions::evaluate(&Method::GET, headers, StatusCode::OK, headers, NOW);
+    let _ = preconditions::range_applies(headers, headers, NOW);
+    let _ = ranges::answer(&Method::GET, headers, 100, 4);
+    let _ = Part::of(headers);
+    let _ = validation::merge(headers, headers, &rules, NOW);
+    let _ = validation::updated_by_304(headers, &[headers, headers]);
+    let _ = validation::head_effect(StatusCode::OK, headers, 1, StatusCode::OK, headers);
+    let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, headers);
+    let _ = group::Groups::of("h", "h", "/a", headers, headers);
+    let base = invalidation::Base { scheme: "http", hosts: ["h", ""], path_and_query: text };
+    let _ = invalidation::named(base, headers).count();
+    let _ = key::KeyRules { sort_query: true, ..Default::default() }.primary("http", "h", text);
+    let _ = key::normal_host(text, "https");
+    if let vary::Vary::Names(names) = vary::of(headers) {
+        vary::secondary_key(&names, headers, &rules, &mut Vec::new());
+    }
+    let status =
+        CacheStatus { key: Some(text.to_owned()), ..CacheStatus::forwarded(Forward::Stale) };
+    assert!(sfv::Parser::new(&status.render("damelo")).parse::<sfv::List>().is_ok());
+}
