@@ -3,6 +3,15 @@
 //! A [`Request`] names its object, host and client by dense ids; the [`Catalogue`] of the trace
 //! turns ids back into names.
 
+mod error;
+mod histogram;
+mod ids;
 mod request;
+mod stack_distance;
+pub mod trace;
+mod workload;
 
+pub use error::{BadRecord, Place, SimError, TraceError};
+pub use histogram::Histogram;
 pub use request::{Catalogue, Op, Request};
+pub use stack_distance::StackDistance;
