@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use damelo_http_proxy::ProxyError;
-use damelo_lab::TraceError;
+use damelo_lab::{SimError, TraceError};
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +78,9 @@ pub(crate) enum Failure {
     /// The proxy cannot run, or ended.
     #[error("the proxy cannot run")]
     Proxy(#[from] ProxyError),
+    /// A simulation cannot be set up.
+    #[error(transparent)]
+    Sim(SimError),
     /// A trace cannot be read or written.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -87,6 +90,15 @@ pub(crate) enum Failure {
     /// Anything serialised by ourselves that did not parse.
     #[error("cannot understand the benchmark's own output")]
     Json(#[from] serde_json::Error),
+}
+
+impl From<SimError> for Failure {
+    fn from(error: SimError) -> Failure {
+        match error {
+            SimError::Trace(error) => Failure::Trace(error),
+            error => Failure::Sim(error),
+        }
+    }
 }
 
 impl Failure {
@@ -105,6 +117,9 @@ impl Failure {
             Failure::Usage(_) | Failure::Proxy(ProxyError::Origin { .. } | ProxyError::Name(_)) => {
                 2
             }
+            Failure::Sim(
+                SimError::Policy { .. } | SimError::Parameter { .. } | SimError::Size { .. },
+            ) => 2,
             Failure::Trace(
                 TraceError::FormatName { .. }
                 | TraceError::Columns { .. }

@@ -10,6 +10,7 @@ const STEPS: usize = 1 << STEPS_BITS;
 pub struct Histogram {
     counts: Vec<u64>,
     count: u64,
+    max: u64,
 }
 
 impl Histogram {
@@ -21,12 +22,19 @@ impl Histogram {
         }
         self.counts[bucket] += 1;
         self.count += 1;
+        self.max = self.max.max(value);
     }
 
     /// Values counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// The greatest value, exact; 0 if nothing was counted.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.max
     }
 
     /// Values at most `value`, exact below 64.

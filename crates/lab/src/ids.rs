@@ -65,6 +65,24 @@ impl IdTable {
         self.names[id as usize]
     }
 
+    /// Brings the bucket of a name nearer. The result means nothing; let it be used by somebody, so
+    /// that the read is not optimised away. Reads of a whole batch overlap in the processor.
+    #[inline]
+    pub(crate) fn touch_bucket(&self, mixed: Mixed) -> u64 {
+        u64::from(self.buckets[self.home(mixed)].tags[0])
+    }
+
+    /// Brings the name that the bucket points at nearer; the bucket should be near already.
+    #[inline]
+    pub(crate) fn touch_name(&self, mixed: Mixed) -> u64 {
+        let bucket = &self.buckets[self.home(mixed)];
+        let matches = matches(bucket, tag(mixed));
+        if matches == 0 {
+            return 0;
+        }
+        self.names[bucket.ids[matches.trailing_zeros() as usize] as usize]
+    }
+
     /// Id of a name, new or known; `None` when ids have run out.
     #[inline]
     pub(crate) fn intern(&mut self, name: u64, mixed: Mixed) -> Option<u32> {

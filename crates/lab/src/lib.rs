@@ -6,7 +6,10 @@
 mod error;
 mod histogram;
 mod ids;
+pub mod output;
+pub mod policy;
 mod request;
+pub mod sim;
 mod stack_distance;
 pub mod trace;
 mod workload;

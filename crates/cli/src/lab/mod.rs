@@ -2,6 +2,7 @@
 //! what all share: how a trace is named and read, and what was skipped of it.
 
 mod reading;
+mod sim;
 mod trace;
 
 use clap::{Args, Subcommand};
@@ -12,6 +13,7 @@ const AFTER_HELP: &str = "\
 Examples:
   damelo lab trace stat access.log.gz             what is in a trace
   damelo lab trace convert access.log t.oracleGeneral.zst
+  damelo lab sim access.log lru,s3-fifo auto      miss ratios, policy by policy, size by size
 
 A trace is a file in one of these forms, plain, gzip or zstd, told from its first bytes:
   damelo         time_s,client,method,status,size_bytes,url
@@ -33,11 +35,15 @@ pub(crate) struct Lab {
 #[derive(Debug, Subcommand)]
 enum Which {
     Trace(trace::Trace),
+    Sim(sim::Sim),
+    Policies(sim::Policies),
 }
 
 /// Runs the part of the lab asked for.
 pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
     match &args.which {
         Which::Trace(args) => trace::run(args),
+        Which::Sim(args) => sim::run(args),
+        Which::Policies(args) => sim::policies(args),
     }
 }

@@ -2,7 +2,7 @@
 //! on stderr about what was skipped.
 
 use clap::Args;
-use damelo_lab::trace::{ColumnOptions, Format, ReadOptions, RecordSource, Trace};
+use damelo_lab::trace::{ColumnOptions, Format, ReadOptions, RecordSource, Skipped, Trace};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -72,14 +72,18 @@ impl Reading {
 
 /// Says on stderr what was left out of a trace, and that a synthetic one is synthetic.
 pub(crate) fn remarks(trace: &Trace) {
-    let skipped = trace.skipped();
+    remarks_of(trace.name(), &trace.skipped(), trace.is_synthetic());
+}
+
+/// The same where the trace is gone already.
+pub(crate) fn remarks_of(name: &str, skipped: &Skipped, synthetic: bool) {
     if skipped.count > 0 {
-        eprintln!("damelo: {}: {} malformed lines skipped", trace.name(), skipped.count);
+        eprintln!("damelo: {name}: {} malformed lines skipped", skipped.count);
         for (place, reason) in &skipped.examples {
             eprintln!("  {place}: {reason}");
         }
     }
-    if trace.is_synthetic() {
-        eprintln!("damelo: {}: synthetic, no one made these requests", trace.name());
+    if synthetic {
+        eprintln!("damelo: {name}: synthetic, no one made these requests");
     }
 }

@@ -24,6 +24,7 @@ pub use input::ReadPosition;
 pub use reader::{ReadOptions, RecordSource, Skipped};
 pub use record::{ObjectName, Record, host_of};
 pub use sample::{SampleBy, Sampler};
+pub(crate) use source::object_name;
 pub use source::{Interner, Trace};
 pub use stat::{Quantiles, TraceStat, trace_stat};
 pub use write::{TraceWriter, WriteFormat};

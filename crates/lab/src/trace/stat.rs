@@ -14,7 +14,7 @@ use crate::stack_distance::StackDistance;
 /// Size of a page of the papers' machines; small objects are those that fit.
 const SMALL_BYTES: u64 = 8 << 10;
 
-/// Quantiles of a distribution; exact below 64, else at most 3.2% too high.
+/// Quantiles of a distribution; below 64 exact, else at most 3.2% too high.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quantiles {
     /// Half are at most this.
@@ -23,7 +23,7 @@ pub struct Quantiles {
     pub p90: u64,
     /// 99% are.
     pub p99: u64,
-    /// All are.
+    /// The greatest, exact.
     pub max: u64,
 }
 
@@ -32,7 +32,7 @@ impl Quantiles {
     #[must_use]
     pub fn of(histogram: &Histogram) -> Option<Quantiles> {
         let at = |share| histogram.quantile(share);
-        Some(Quantiles { p50: at(0.5)?, p90: at(0.9)?, p99: at(0.99)?, max: at(1.0)? })
+        Some(Quantiles { p50: at(0.5)?, p90: at(0.9)?, p99: at(0.99)?, max: histogram.max() })
     }
 }
 
@@ -107,7 +107,9 @@ struct Counting {
     host_reuse: Histogram,
     byte_hits: u64,
     has_hosts: bool,
-    has_clients: bool,
+    /// Nothing named counts as a name with the interner, but is none.
+    has_no_host: bool,
+    has_no_client: bool,
     previous_us: u64,
     /// Keyed by the method's bytes: one lookup a request, no allocation but the first.
     methods: BTreeMap<Vec<u8>, u64>,
@@ -127,8 +129,10 @@ pub fn trace_stat(
     while trace.advance()? {
         let record = trace.record();
         let request = interner.request(&record)?;
-        counting.has_hosts |= !record.host().is_empty();
-        counting.has_clients |= !record.client.is_empty();
+        let (no_host, no_client) = (record.host().is_empty(), record.client.is_empty());
+        counting.has_hosts |= !no_host;
+        counting.has_no_host |= no_host;
+        counting.has_no_client |= no_client;
         match counting.methods.get_mut(record.method) {
             Some(count) => *count += 1,
             None => {
@@ -143,8 +147,8 @@ pub fn trace_stat(
     }
     stat.skipped = trace.skipped().count;
     stat.objects = interner.objects_len() as u64;
-    stat.hosts = if counting.has_hosts { interner.hosts_len() as u64 } else { 0 };
-    stat.clients = if counting.has_clients { interner.clients_len() as u64 } else { 0 };
+    stat.hosts = interner.hosts_len() as u64 - u64::from(counting.has_no_host);
+    stat.clients = interner.clients_len() as u64 - u64::from(counting.has_no_client);
     counting.finish(&mut stat);
     Ok(stat)
 }
