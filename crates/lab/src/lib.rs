@@ -12,7 +12,7 @@ mod request;
 pub mod sim;
 mod stack_distance;
 pub mod trace;
-mod workload;
+pub mod workload;
 
 pub use error::{BadRecord, Place, SimError, TraceError};
 pub use histogram::Histogram;

@@ -22,6 +22,7 @@ A trace is a file in one of these forms, plain, gzip or zstd, told from its firs
   oracleGeneral  libCacheSim's binary form
   csv            columns, named by a header or by -t as for libCacheSim
   txt            one object a line
+or a generator, such as gen:web?seed=1&requests=100000: `damelo lab generators` lists them.
 docs/lab/README.md in the source has more.";
 
 /// Measure caches on traces.
@@ -37,6 +38,7 @@ enum Which {
     Trace(trace::Trace),
     Sim(sim::Sim),
     Policies(sim::Policies),
+    Generators(sim::Generators),
 }
 
 /// Runs the part of the lab asked for.
@@ -45,5 +47,6 @@ pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
         Which::Trace(args) => trace::run(args),
         Which::Sim(args) => sim::run(args),
         Which::Policies(args) => sim::policies(args),
+        Which::Generators(args) => sim::generators(args),
     }
 }

@@ -11,6 +11,7 @@ use damelo_lab::output::{LineChart, Machine, Manifest, Report, Series, Table, Tr
 use damelo_lab::policy::{POLICIES, PolicySpec};
 use damelo_lab::sim::{CacheResult, SimOptions, SimReport, SizeSpec, Warmup, simulate};
 use damelo_lab::trace::Trace;
+use damelo_lab::workload::GENERATORS;
 use serde_json::json;
 
 use super::reading::{ReadArgs, Reading, remarks_of};
@@ -73,7 +74,7 @@ fn truth(given: &str) -> Result<bool, String> {
     }
 }
 
-/// Lists the policies.
+/// List the policies and their parameters
 #[derive(Debug, Args)]
 pub(crate) struct Policies {}
 
@@ -85,6 +86,19 @@ pub(crate) fn policies(_: &Policies) -> Result<(), Failure> {
     }
     let mut out = Out::new();
     out.bytes(table.text().as_bytes())?;
+    out.finish()
+}
+
+/// List the generators that can stand where a trace is expected, with their parameters
+#[derive(Debug, Args)]
+pub(crate) struct Generators {}
+
+/// Prints the generators.
+pub(crate) fn generators(_: &Generators) -> Result<(), Failure> {
+    let mut out = Out::new();
+    for (name, about, defaults) in GENERATORS {
+        out.line(format_args!("gen:{name}: {about}\n  gen:{name}?{defaults}"))?;
+    }
     out.finish()
 }
 
