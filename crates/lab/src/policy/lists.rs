@@ -83,6 +83,11 @@ impl Nodes {
         self.nodes[key as usize].count = [a, b, c];
     }
 
+    /// Notes where an object is for a policy that keeps it in no [`Queue`].
+    pub(crate) fn set_queue(&mut self, key: u32, queue: u8) {
+        self.nodes[key as usize].queue = queue;
+    }
+
     /// The neighbour that arrived after this one.
     #[inline]
     pub(crate) fn newer(&self, key: u32) -> u32 {

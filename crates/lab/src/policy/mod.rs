@@ -17,6 +17,8 @@ mod queues;
 mod registry;
 mod s3_fifo;
 mod sieve;
+mod store_disk;
+mod store_memory;
 mod w_tinylfu;
 
 pub use registry::{POLICIES, PolicyInfo, PolicySpec};

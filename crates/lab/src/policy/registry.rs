@@ -10,8 +10,11 @@ use super::lfu_aging::LfuAging;
 use super::queues::OneQueue;
 use super::s3_fifo::{Parameters, S3Fifo};
 use super::sieve::Sieve;
+use super::store_disk::StoreDisk;
+use super::store_memory::StoreMemory;
 use super::w_tinylfu::WTinyLfu;
 use crate::error::SimError;
+use damelo::{ByteSize, Config, DiskPolicyKind, ResidencyPolicyKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -25,6 +28,8 @@ enum Kind {
     Sieve,
     WTinyLfu,
     Belady,
+    StoreDisk(DiskPolicyKind),
+    StoreMemory(ResidencyPolicyKind),
 }
 
 /// A parameter of a policy.
@@ -58,8 +63,14 @@ pub struct PolicyInfo {
     kind: Kind,
 }
 
+/// Segments of the ring, and share of a segment that may be kept when it is reused: a store's default.
+const RING: &[Parameter] = &[whole("segments", 64.0, 2.0, 1e6), whole("reinsert", 15.0, 0.0, 90.0)];
+
+const FBC_RING: &[Parameter] =
+    &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];
+
 /// All policies.
-pub const POLICIES: [PolicyInfo; 10] = [
+pub const POLICIES: [PolicyInfo; 17] = [
     info("fifo", &[], "first in, first out", &[], Kind::Fifo),
     info("lru", &[], "least recently used goes first", &[], Kind::Lru),
     info(
@@ -105,6 +116,55 @@ pub const POLICIES: [PolicyInfo; 10] = [
         "knows the future: the bound for objects of one size",
         &[],
         Kind::Belady,
+    ),
+    info(
+        "store-disk-fbc",
+        &["store-fbc"],
+        "the store's own, on a ring: keeps what was used, counts fade",
+        FBC_RING,
+        Kind::StoreDisk(DiskPolicyKind::Fbc),
+    ),
+    info(
+        "store-disk-lfu-aging",
+        &["store-lfu-aging"],
+        "the store's own, on a ring: keeps what was used more than the mean",
+        RING,
+        Kind::StoreDisk(DiskPolicyKind::LfuAging),
+    ),
+    info(
+        "store-disk-lru",
+        &[],
+        "the store's own, on a ring: keeps what was used in this turn",
+        RING,
+        Kind::StoreDisk(DiskPolicyKind::Lru),
+    ),
+    info(
+        "store-disk-fifo",
+        &[],
+        "the store's own, on a ring: keeps nothing",
+        RING,
+        Kind::StoreDisk(DiskPolicyKind::Fifo),
+    ),
+    info(
+        "store-memory-s3-fifo",
+        &["store-s3-fifo"],
+        "the store's own for memory: probation and protected queue",
+        &[],
+        Kind::StoreMemory(ResidencyPolicyKind::S3Fifo),
+    ),
+    info(
+        "store-memory-lru",
+        &[],
+        "the store's own for memory: what was hit goes back",
+        &[],
+        Kind::StoreMemory(ResidencyPolicyKind::Lru),
+    ),
+    info(
+        "store-memory-clock",
+        &[],
+        "the store's own for memory: what was hit is copied on",
+        &[],
+        Kind::StoreMemory(ResidencyPolicyKind::Clock),
     ),
 ];
 
@@ -179,6 +239,18 @@ impl PolicySpec {
         self.info.kind == Kind::Belady
     }
 
+    /// The store's defaults with what the parameters say; `amax` is in hundredths, as there.
+    fn store_config(&self, kind: DiskPolicyKind) -> Config {
+        let mut config = Config::new("", ByteSize::new(0));
+        config.disk_policy = kind;
+        config.reinsert_percent_max = self.values[1] as u8;
+        if let [_, _, count_max, average_max_percent] = self.values[..] {
+            config.fbc_count_max = count_max as u8;
+            config.fbc_average_max_percent = average_max_percent as u32;
+        }
+        config
+    }
+
     /// A cache of that many bytes (or objects, if all count as one byte).
     #[must_use]
     pub fn build(&self, capacity_bytes: u64) -> Box<dyn Policy> {
@@ -197,6 +269,10 @@ impl PolicySpec {
             Kind::Sieve => Box::new(Sieve::new(capacity_bytes)),
             Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_bytes, value(0))),
             Kind::Belady => Box::new(Belady::new(capacity_bytes)),
+            Kind::StoreDisk(kind) => {
+                Box::new(StoreDisk::new(capacity_bytes, &self.store_config(kind), value(0) as u64))
+            }
+            Kind::StoreMemory(kind) => Box::new(StoreMemory::new(capacity_bytes, kind)),
         }
     }
 }

@@ -68,7 +68,7 @@ pub const GENERATORS: [(&str, &str, &str); 6] = [
     ("web", "a web-like stream: sessions, pages, hosts, drift, changes", web::PARAMETERS),
     ("polygraph", "Web Polygraph as in the Dámelo thesis §5.4", polygraph::PARAMETERS),
     ("files", "reads of remote files as in Hades §4.2", files::PARAMETERS),
-    ("build", "a source tree compiled by some clients, after Hades §4.4", build::PARAMETERS),
+    ("build", "a source tree compiled by some clients, after Hades §4.3", build::PARAMETERS),
     ("zipf", "independent requests of a Zipf popularity", zipf::PARAMETERS),
 ];
 
