@@ -1,6 +1,7 @@
 //! `damelo lab`: cache designs and policies measured on traces. One subcommand a file; `reading` has
 //! what all share: how a trace is named and read, and what was skipped of it.
 
+mod bench;
 mod reading;
 mod sim;
 mod trace;
@@ -39,6 +40,7 @@ enum Which {
     Sim(sim::Sim),
     Policies(sim::Policies),
     Generators(sim::Generators),
+    Bench(bench::Bench),
 }
 
 /// Runs the part of the lab asked for.
@@ -48,5 +50,6 @@ pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
         Which::Sim(args) => sim::run(args),
         Which::Policies(args) => sim::policies(args),
         Which::Generators(args) => sim::generators(args),
+        Which::Bench(args) => bench::run(args),
     }
 }

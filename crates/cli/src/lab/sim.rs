@@ -119,7 +119,8 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(passes);
-    let manifest = manifest(&open()?)?;
+    let is_kept = args.json || args.html.is_some();
+    let manifest = manifest(&open()?, is_kept)?;
     print(args, &report, &manifest)?;
     if let Some(path) = &args.html {
         let page = page(args, &report, &manifest);
@@ -160,14 +161,16 @@ fn options(args: &Sim, policies: &str, sizes: &str) -> Result<SimOptions, Failur
     })
 }
 
-fn manifest(trace: &Trace) -> Result<Manifest, Failure> {
+/// The digest costs reading the file once more: only where the manifest is written down.
+fn manifest(trace: &Trace, is_kept: bool) -> Result<Manifest, Failure> {
     let reading = |source| Failure::io(format!("read `{}`", trace.name()), source);
+    let identity = TraceIdentity::of(trace);
     let mut command: Vec<String> = std::env::args().skip(1).collect();
     command.insert(0, "damelo".to_owned());
     Ok(Manifest {
         command,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        trace: TraceIdentity::of(trace).map_err(reading)?,
+        trace: if is_kept { identity.with_digest().map_err(reading)? } else { identity },
         machine: Machine::this(),
     })
 }

@@ -26,22 +26,27 @@ pub struct TraceIdentity {
 }
 
 impl TraceIdentity {
-    /// Reads a trace's file once more for its digest.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn of(trace: &crate::trace::Trace) -> io::Result<TraceIdentity> {
-        let mut identity = TraceIdentity {
+    /// Which trace it is, without digest.
+    #[must_use]
+    pub fn of(trace: &crate::trace::Trace) -> TraceIdentity {
+        TraceIdentity {
             name: trace.name().to_owned(),
             format: trace.form().to_owned(),
             synthetic: trace.is_synthetic(),
             file_bytes: trace.file_bytes(),
             digest: String::new(),
-        };
-        if !identity.synthetic {
-            identity.digest = digest(&identity.name)?;
         }
-        Ok(identity)
+    }
+
+    /// Reads the trace's file once more for its digest.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn with_digest(mut self) -> io::Result<TraceIdentity> {
+        if !self.synthetic {
+            self.digest = digest(&self.name)?;
+        }
+        Ok(self)
     }
 }
 

@@ -6,25 +6,18 @@ use crate::error::TraceError;
 use crate::ids::{IdTable, Mixed, mix};
 use crate::policy::{NEVER, Step};
 use crate::request::Op;
-use crate::trace::{RecordSource, Trace, object_name};
+use crate::trace::{RawRequest, RecordSource, Trace};
 
 /// Requests read before their names are looked up: the lines of the table that they touch fit the
 /// second-level cache.
 const BATCH: usize = 1 << 10;
 
-struct Raw {
-    mixed: Mixed,
-    name: u64,
-    size_bytes: u64,
-    time_us: u64,
-    deletes: bool,
-}
-
 /// A trace as steps.
 pub(crate) struct Feed {
     trace: Trace,
     ids: IdTable,
-    raw: Vec<Raw>,
+    raw: Vec<RawRequest>,
+    mixed: Vec<Mixed>,
     ignores_sizes: bool,
     /// Requests of no bytes, left out.
     empty: u64,
@@ -37,6 +30,7 @@ impl Feed {
             trace,
             ids: IdTable::new(),
             raw: Vec::with_capacity(BATCH),
+            mixed: Vec::with_capacity(BATCH),
             ignores_sizes,
             empty: 0,
             has_ended: false,
@@ -62,44 +56,34 @@ impl Feed {
         times_us: &mut Vec<u64>,
     ) -> Result<(), TraceError> {
         self.read()?;
-        let buckets = self.raw.iter().fold(0, |sum, raw| sum ^ self.ids.touch_bucket(raw.mixed));
-        let names = self.raw.iter().fold(buckets, |sum, raw| sum ^ self.ids.touch_name(raw.mixed));
+        self.mixed.clear();
+        self.mixed.extend(self.raw.iter().map(|raw| mix(raw.object)));
+        let buckets = self.mixed.iter().fold(0, |sum, mixed| sum ^ self.ids.touch_bucket(*mixed));
+        let names = self.mixed.iter().fold(buckets, |sum, mixed| sum ^ self.ids.touch_name(*mixed));
         std::hint::black_box(names);
-        for raw in &self.raw {
-            let key = self.ids.intern(raw.name, raw.mixed);
+        for (raw, mixed) in self.raw.iter().zip(&self.mixed) {
+            let key = self.ids.intern(raw.object, *mixed);
             let key =
                 key.ok_or(TraceError::TooMany { what: "objects", max: u64::from(u32::MAX) })?;
-            steps.push(if raw.deletes {
-                Step::delete(key)
-            } else {
-                Step::get(key, raw.size_bytes, NEVER)
+            let size_bytes = if self.ignores_sizes { 1 } else { raw.size_bytes };
+            steps.push(match raw.op {
+                Op::Delete => Step::delete(key),
+                Op::Read | Op::Write => Step::get(key, size_bytes, NEVER),
             });
             times_us.push(raw.time_us);
         }
         Ok(())
     }
 
+    /// Reads until there is something to number, or the trace ends.
     fn read(&mut self) -> Result<(), TraceError> {
         self.raw.clear();
-        while self.raw.len() < BATCH && !self.has_ended {
-            if !self.trace.advance()? {
-                self.has_ended = true;
-                break;
-            }
-            let record = self.trace.record();
-            let deletes = record.op() == Op::Delete;
-            if record.size_bytes == 0 && !deletes {
-                self.empty += 1;
-                continue;
-            }
-            let name = object_name(record.object);
-            self.raw.push(Raw {
-                mixed: mix(name),
-                name,
-                size_bytes: if self.ignores_sizes { 1 } else { record.size_bytes },
-                time_us: record.time_us,
-                deletes,
-            });
+        while self.raw.is_empty() && !self.has_ended {
+            self.trace.batch(&mut self.raw, BATCH)?;
+            self.has_ended = self.raw.len() < BATCH;
+            let before = self.raw.len();
+            self.raw.retain(|raw| raw.size_bytes > 0 || raw.op == Op::Delete);
+            self.empty += (before - self.raw.len()) as u64;
         }
         Ok(())
     }

@@ -11,7 +11,9 @@ use super::format::{Format, LineParser, detect};
 use super::input::{Input, LINE_BYTES_MAX, Line, ReadPosition};
 use super::oracle_general::{OracleRecord, RECORD_BYTES};
 use super::record::{ObjectName, Parsed, Record};
+use super::source::object_name;
 use crate::error::{BadRecord, Place, TraceError};
+use crate::request::Op;
 use crate::trace::clf::Tail;
 use crate::trace::fields::US_PER_S;
 
@@ -41,6 +43,31 @@ pub struct Skipped {
 
 const EXAMPLES_MAX: usize = 5;
 
+/// One request as far as a policy cares: no names, a number for the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawRequest {
+    /// The object's number, or a hash of its name.
+    pub object: u64,
+    /// Its size, as logged.
+    pub size_bytes: u64,
+    /// When, in microseconds.
+    pub time_us: u64,
+    /// What is asked.
+    pub op: Op,
+}
+
+impl RawRequest {
+    #[inline]
+    fn of(record: &Record<'_>) -> RawRequest {
+        RawRequest {
+            object: object_name(record.object),
+            size_bytes: record.size_bytes,
+            time_us: record.time_us,
+            op: record.op(),
+        }
+    }
+}
+
 /// A stream of requests: a file, or a generator.
 pub trait RecordSource: Send {
     /// Goes on to the next request; false at the end.
@@ -51,6 +78,18 @@ pub trait RecordSource: Send {
 
     /// The request that `advance` went to.
     fn record(&self) -> Record<'_>;
+
+    /// Goes on by many requests at once, and appends them until there are `len` or the trace ends. Costs
+    /// one indirect call for all, where `advance` and `record` cost two each.
+    ///
+    /// # Errors
+    /// As [`RecordSource::advance`].
+    fn batch(&mut self, requests: &mut Vec<RawRequest>, len: usize) -> Result<(), TraceError> {
+        while requests.len() < len && self.advance()? {
+            requests.push(RawRequest::of(&self.record()));
+        }
+        Ok(())
+    }
 
     /// Malformed lines so far.
     fn skipped(&self) -> Skipped {
@@ -191,6 +230,24 @@ impl TraceReader {
         }
     }
 
+    /// Decodes records straight from the buffer while it holds whole ones.
+    fn batch_records(&mut self, requests: &mut Vec<RawRequest>, len: usize) {
+        let Body::Records { chunk, .. } = &mut self.body else { return };
+        let (records, _) = self.input.bytes(chunk.clone()).as_chunks::<RECORD_BYTES>();
+        let taken = records.len().min(len - requests.len());
+        requests.extend(records[..taken].iter().map(|bytes| {
+            let record = OracleRecord::decode(bytes);
+            RawRequest {
+                object: record.object,
+                size_bytes: u64::from(record.size_bytes),
+                time_us: u64::from(record.time_s) * US_PER_S,
+                op: Op::Read,
+            }
+        }));
+        chunk.start += taken * RECORD_BYTES;
+        self.number += taken as u64;
+    }
+
     fn next_record(&mut self) -> Result<bool, TraceError> {
         let Body::Records { chunk, record } = &mut self.body else {
             unreachable!("records are taken of binary traces only")
@@ -225,6 +282,17 @@ impl RecordSource for TraceReader {
             Body::Lines { .. } => self.next_line(),
             Body::Records { .. } => self.next_record(),
         }
+    }
+
+    fn batch(&mut self, requests: &mut Vec<RawRequest>, len: usize) -> Result<(), TraceError> {
+        while requests.len() < len {
+            self.batch_records(requests, len);
+            if requests.len() == len || !self.advance()? {
+                break;
+            }
+            requests.push(RawRequest::of(&self.record()));
+        }
+        Ok(())
     }
 
     fn record(&self) -> Record<'_> {

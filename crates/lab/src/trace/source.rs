@@ -4,7 +4,7 @@
 use twox_hash::XxHash3_64;
 
 use super::input::ReadPosition;
-use super::reader::{ReadOptions, RecordSource, Skipped, TraceReader};
+use super::reader::{RawRequest, ReadOptions, RecordSource, Skipped, TraceReader};
 use super::record::{ObjectName, Record};
 use crate::error::TraceError;
 use crate::ids::{IdTable, mix};
@@ -93,6 +93,17 @@ impl RecordSource for Trace {
         }
         self.requests += 1;
         Ok(true)
+    }
+
+    fn batch(&mut self, requests: &mut Vec<RawRequest>, len: usize) -> Result<(), TraceError> {
+        let before = requests.len();
+        let left = usize::try_from(self.requests_max - self.requests).unwrap_or(usize::MAX);
+        let end = len.min(before.saturating_add(left));
+        if before < end {
+            self.source.batch(requests, end)?;
+        }
+        self.requests += (requests.len() - before) as u64;
+        Ok(())
     }
 
     #[inline]

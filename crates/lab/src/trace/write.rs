@@ -330,6 +330,29 @@ mod tests {
     }
 
     #[test]
+    fn batches_bring_the_same_as_single_requests() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, format) in
+            [("t.csv", WriteFormat::Damelo), ("t.oracleGeneral", WriteFormat::OracleGeneral)]
+        {
+            let path = dir.path().join(name).display().to_string();
+            write(&path, format);
+            for requests_max in [None, Some(0), Some(2), Some(9)] {
+                let options = ReadOptions { requests_max, ..ReadOptions::default() };
+                let mut trace = Trace::open(&path, &options).expect("opened");
+                let mut raw = Vec::new();
+                for len in 1..9 {
+                    trace.batch(&mut raw, len).expect("read");
+                }
+                let batched: Vec<(u64, u64, u64)> =
+                    raw.iter().map(|raw| (raw.time_us, raw.object, raw.size_bytes)).collect();
+                let wanted = requests_max.unwrap_or(3).min(3) as usize;
+                assert_eq!(batched, read(&path)[..wanted], "{name} {requests_max:?}");
+            }
+        }
+    }
+
+    #[test]
     fn next_uses_are_written_into_oracle_general() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("t.oracleGeneral");
