@@ -1,6 +1,7 @@
 //! Greedy-Dual-Size-Frequency (Cherkasova 1998): lets go the object with the smallest
 //! `L + requests / size`, where L is that of the object let go last; of equals the one asked for
-//! longest ago. Priorities are scaled by 10^6, as in libCacheSim, which keeps their rounding alike.
+//! longest ago. The new object competes with those that are there, and may be the first to go.
+//! Priorities are scaled by 10^6, as in libCacheSim, which keeps their rounding alike.
 
 use std::collections::BTreeSet;
 
@@ -80,12 +81,12 @@ impl Policy for Gdsf {
         if step.size_bytes > self.capacity_bytes {
             return false;
         }
-        while self.used_bytes > self.capacity_bytes - step.size_bytes {
-            self.evict();
-        }
         self.held[at].size_bytes = step.size_bytes;
         self.used_bytes += step.size_bytes;
         self.rise(step.key);
+        while self.used_bytes > self.capacity_bytes {
+            self.evict();
+        }
         false
     }
 

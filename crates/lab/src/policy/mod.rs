@@ -2,7 +2,7 @@
 //!
 //! Where a policy is also in libCacheSim, it decides alike to the last request, so that results can be
 //! laid side by side: sizes are those of the object's arrival, an object larger than the cache passes
-//! by, and room is made before the new object goes in. One policy a file; the registry is the table in
+//! by, and room is made before the new object goes in (but for GDSF). One policy a file; the registry is the table in
 //! `registry.rs`.
 
 mod belady;
