@@ -80,7 +80,7 @@ impl IdTable {
         if matches == 0 {
             return 0;
         }
-        self.names[bucket.ids[matches.trailing_zeros() as usize] as usize]
+        self.names[bucket.ids[first_slot(matches)] as usize]
     }
 
     /// Id of a name, new or known; `None` when ids have run out.
@@ -92,7 +92,7 @@ impl IdTable {
             let bucket = &self.buckets[at];
             let mut candidates = matches(bucket, tag);
             while candidates != 0 {
-                let id = bucket.ids[candidates.trailing_zeros() as usize];
+                let id = bucket.ids[first_slot(candidates)];
                 if self.names[id as usize] == name {
                     return Some(id);
                 }
@@ -121,7 +121,7 @@ impl IdTable {
         loop {
             let free = matches(&self.buckets[at], 0);
             if free != 0 {
-                let slot = free.trailing_zeros() as usize;
+                let slot = first_slot(free);
                 let bucket = &mut self.buckets[at];
                 bucket.tags[slot] = tag(mixed);
                 bucket.ids[slot] = id;
@@ -159,14 +159,22 @@ fn tag(mixed: Mixed) -> u8 {
     (mixed.0 as u8).max(1)
 }
 
-/// Which slots have the tag, a bit for each.
+/// The highest bit of each byte, and all others.
+const HIGH_BITS: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
+const SLOT_BYTES: u128 = (1 << (8 * BUCKET_SLOTS)) - 1;
+
+/// Which slots have the tag: the highest bit of each one's byte. All are compared at once in one
+/// number; no carry crosses a byte, so no slot is reported that does not match.
 #[inline]
-fn matches(bucket: &Bucket, tag: u8) -> u32 {
-    let mut mask = 0u32;
-    for (i, t) in bucket.tags.iter().enumerate() {
-        mask |= u32::from(*t == tag) << i;
-    }
-    mask & ((1 << BUCKET_SLOTS) - 1)
+fn matches(bucket: &Bucket, tag: u8) -> u128 {
+    let differs = u128::from_le_bytes(bucket.tags) ^ (u128::from(tag) * (u128::MAX / 255));
+    !(((differs & !HIGH_BITS) + !HIGH_BITS) | differs) & HIGH_BITS & SLOT_BYTES
+}
+
+/// The first slot of a set of matches that is not empty.
+#[inline]
+fn first_slot(matches: u128) -> usize {
+    (matches.trailing_zeros() / 8) as usize
 }
 
 #[cfg(test)]

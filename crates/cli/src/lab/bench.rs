@@ -1,14 +1,15 @@
 //! `damelo lab bench`: how many requests a second policy-only simulation takes on one core, from
-//! oracleGeneral and from CSV, and how much memory each distinct object costs. It writes a synthetic
-//! trace to a directory of its own and runs this same program on it, one run at a time, so that the
-//! memory of a run can be asked of the system. Threads: none but the child's one.
+//! oracleGeneral and from CSV, and how much memory each distinct object costs. It lets this same program
+//! write a synthetic trace and run on it, each time as a process of its own, so that the memory of a
+//! run can be asked of the system. It stays small itself: the system counts what a child was before
+//! it became another program. Threads: none but the child's one.
 
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use clap::Args;
-use damelo_lab::trace::{ReadOptions, RecordSource, Trace, TraceWriter, WriteFormat};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -19,8 +20,8 @@ Examples:
   damelo lab bench
   damelo lab bench --requests 20000000 --objects 8000000 --policies lru,s3-fifo,sieve
 
-Build with --release. The trace is gen:zipf, alpha 0.8; the cache has 1 GiB. Each figure is the best of --rounds runs of the whole command, start and
-reading included.";
+Build with --release. The trace is gen:zipf, alpha 0.8; the cache has 1 GiB. Each rate is the best of --rounds runs of the whole command, start and
+reading included; memory is what the process had at most, less what it has with a tiny trace.";
 
 /// Speed and memory of the simulator.
 #[derive(Debug, Args)]
@@ -63,33 +64,18 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
         |source| Failure::io(format!("make a directory in {}", args.dir.display()), source),
     )?;
     let tiny = dir.path().join("tiny.oracleGeneral");
-    make(&tiny, TINY_REQUESTS, args.objects, WriteFormat::OracleGeneral)?;
+    make(&tiny, TINY_REQUESTS, args.objects, "oracleGeneral")?;
+    let base_bytes = simulate(&tiny, &args.policies[0], "--csv")?.bytes_max;
     let mut rows = Vec::new();
-    // The base must be measured first: the system tells the greatest child so far.
-    simulate(&tiny, &args.policies[0], "--csv")?;
     let mut objects = 0;
-    let base_bytes = greatest_child_bytes()?;
-    for (form, name, format) in [
-        ("oracleGeneral", "t.oracleGeneral", WriteFormat::OracleGeneral),
-        ("csv", "t.csv", WriteFormat::Damelo),
-    ] {
+    for (form, name, format) in
+        [("oracleGeneral", "t.oracleGeneral", "oracleGeneral"), ("csv", "t.csv", "damelo")]
+    {
         let path = dir.path().join(name);
         make(&path, args.requests, args.objects, format)?;
         objects = objects_in(&path, &args.policies[0])?;
         for policy in &args.policies {
-            let mut best_s = f64::INFINITY;
-            for _ in 0..args.rounds {
-                let start = Instant::now();
-                simulate(&path, policy, "--csv")?;
-                best_s = best_s.min(start.elapsed().as_secs_f64());
-            }
-            let grown = greatest_child_bytes()?.saturating_sub(base_bytes);
-            rows.push(Row {
-                form,
-                policy: policy.clone(),
-                requests_per_s: args.requests as f64 / best_s,
-                bytes_per_object: grown as f64 / objects.max(1) as f64,
-            });
+            rows.push(measure(args, &path, form, policy, objects, base_bytes)?);
         }
         std::fs::remove_file(&path)
             .map_err(|source| Failure::io(format!("remove {}", path.display()), source))?;
@@ -97,15 +83,34 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     print(args, objects, &rows)
 }
 
-fn make(path: &Path, requests: u64, objects: u64, format: WriteFormat) -> Result<(), Failure> {
-    let name = format!("gen:zipf?requests={requests}&objects={objects}&alpha={ZIPF_ALPHA}");
-    let mut trace = Trace::open(&name, &ReadOptions::default())?;
-    let mut writer = TraceWriter::create(&path.to_string_lossy(), format)?;
-    while trace.advance()? {
-        writer.write(&trace.record())?;
+/// The best time of some runs, and the greatest memory.
+fn measure(
+    args: &Bench,
+    path: &Path,
+    form: &'static str,
+    policy: &str,
+    objects: u64,
+    base_bytes: u64,
+) -> Result<Row, Failure> {
+    let (mut best_s, mut bytes_max) = (f64::INFINITY, 0);
+    for _ in 0..args.rounds {
+        let start = Instant::now();
+        let run = simulate(path, policy, "--csv")?;
+        best_s = best_s.min(start.elapsed().as_secs_f64());
+        bytes_max = run.bytes_max.max(bytes_max);
     }
-    writer.finish()?;
-    Ok(())
+    Ok(Row {
+        form,
+        policy: policy.to_owned(),
+        requests_per_s: args.requests as f64 / best_s,
+        bytes_per_object: bytes_max.saturating_sub(base_bytes) as f64 / objects.max(1) as f64,
+    })
+}
+
+fn make(path: &Path, requests: u64, objects: u64, format: &str) -> Result<(), Failure> {
+    let name = format!("gen:zipf?requests={requests}&objects={objects}&alpha={ZIPF_ALPHA}");
+    let path = path.to_string_lossy();
+    run_self(&["lab", "trace", "convert", &name, &path, "--to", format]).map(|_| ())
 }
 
 /// Size of the simulated cache. Room for some tens of thousands of objects of `gen:zipf`, so that all of
@@ -114,38 +119,64 @@ const CACHE_BYTES: &str = "1GiB";
 
 /// Distinct objects of a trace.
 fn objects_in(path: &Path, policy: &str) -> Result<u64, Failure> {
-    let report: serde_json::Value = serde_json::from_slice(&simulate(path, policy, "--json")?)?;
+    let report: serde_json::Value =
+        serde_json::from_slice(&simulate(path, policy, "--json")?.output)?;
     Ok(report["objects"].as_u64().unwrap_or(0))
 }
 
-/// Runs one simulation in a process of its own; what it printed.
-fn simulate(path: &Path, policy: &str, form: &str) -> Result<Vec<u8>, Failure> {
-    let program = std::env::current_exe().map_err(|source| Failure::io("find myself", source))?;
-    let output = Command::new(program)
-        .args(["lab", "sim"])
-        .arg(path)
-        .args([policy, CACHE_BYTES, "--num-thread", "1", form])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| Failure::io("start a simulation", source))?;
-    if !output.status.success() {
-        return Err(Failure::Child(String::from_utf8_lossy(&output.stderr).into_owned()));
-    }
-    Ok(output.stdout)
+/// Runs one simulation on one core.
+fn simulate(path: &Path, policy: &str, form: &str) -> Result<Run, Failure> {
+    let path = path.to_string_lossy();
+    run_self(&["lab", "sim", &path, policy, CACHE_BYTES, "--num-thread", "1", form])
 }
 
-/// Memory of the largest child that has ended.
-fn greatest_child_bytes() -> Result<u64, Failure> {
+/// What a child printed, and its memory at most.
+struct Run {
+    output: Vec<u8>,
+    bytes_max: u64,
+}
+
+/// Runs this program with other arguments.
+fn run_self(args: &[&str]) -> Result<Run, Failure> {
+    let program = std::env::current_exe().map_err(|source| Failure::io("find myself", source))?;
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| Failure::io("start a simulation", source))?;
+    let reading = |source| Failure::io("read what a simulation printed", source);
+    let (mut output, mut words) = (Vec::new(), Vec::new());
+    if let Some(stdout) = &mut child.stdout {
+        stdout.read_to_end(&mut output).map_err(reading)?;
+    }
+    // Less than a pipe holds, so it could wait until the other one was at its end.
+    if let Some(stderr) = &mut child.stderr {
+        stderr.read_to_end(&mut words).map_err(reading)?;
+    }
+    let (succeeded, bytes_max) = reap(child.id())?;
+    if !succeeded {
+        return Err(Failure::Child(String::from_utf8_lossy(&words).into_owned()));
+    }
+    Ok(Run { output, bytes_max })
+}
+
+/// Waits for a child; whether it ended well, and its memory at most.
+fn reap(process: u32) -> Result<(bool, u64), Failure> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a writable rusage that outlives the call.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
-    if result != 0 {
-        return Err(Failure::io("ask for the memory of a child", std::io::Error::last_os_error()));
+    let mut status = 0;
+    // SAFETY: both pointers are to writable memory that outlives the call; the process is a child
+    // that nobody else waits for.
+    let result =
+        unsafe { libc::wait4(process as libc::pid_t, &raw mut status, 0, usage.as_mut_ptr()) };
+    if result < 0 {
+        return Err(Failure::io("wait for a simulation", std::io::Error::last_os_error()));
     }
     // SAFETY: the call succeeded and so filled it; all zeroes would be valid too.
     let usage = unsafe { usage.assume_init() };
     // Linux counts in KiB, and never below 0.
-    Ok(usage.ru_maxrss.max(0) as u64 * 1024)
+    Ok((status == 0, usage.ru_maxrss.max(0) as u64 * 1024))
 }
 
 fn print(args: &Bench, objects: u64, rows: &[Row]) -> Result<(), Failure> {
@@ -177,16 +208,11 @@ fn print(args: &Bench, objects: u64, rows: &[Row]) -> Result<(), Failure> {
     ))?;
     for row in rows {
         out.line(format_args!(
-            "{:<14} {:<12} {:>7.2} million requests/s",
+            "{:<14} {:<12} {:>7.2} million requests/s {:>7.1} bytes for each distinct object",
             row.form,
             row.policy,
-            row.requests_per_s / 1e6
-        ))?;
-    }
-    if let Some(last) = rows.last() {
-        out.line(format_args!(
-            "memory above that of a tiny trace: at most {:.1} bytes for each distinct object",
-            last.bytes_per_object
+            row.requests_per_s / 1e6,
+            row.bytes_per_object
         ))?;
     }
     out.finish()

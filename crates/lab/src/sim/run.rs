@@ -252,8 +252,14 @@ impl Cutter {
     }
 
     /// Hands on steps in batches, in order.
-    fn cut(&mut self, steps: &mut [Step], times_us: &[u64], mut emit: impl FnMut(Batch)) {
+    fn cut(&mut self, steps: &mut Vec<Step>, times_us: &[u64], mut emit: impl FnMut(Batch)) {
         set_next_uses(steps, self.steps, &self.scan);
+        // Mostly there is nothing to cut, and no step has to be looked at.
+        if self.interval_us.is_none() && (self.is_warm || self.warmup == Warmup::None) {
+            self.steps += steps.len() as u64;
+            emit(Batch { steps: std::mem::take(steps), ..Batch::default() });
+            return;
+        }
         let mut batch = Batch::default();
         for (step, time_us) in steps.iter().zip(times_us) {
             let first_us = *self.first_us.get_or_insert(*time_us);
@@ -321,6 +327,7 @@ fn read_all(
     let (mut steps, mut times_us) = (Vec::new(), Vec::new());
     loop {
         steps.clear();
+        steps.reserve(BATCH_STEPS);
         times_us.clear();
         while steps.len() < BATCH_STEPS {
             let before = steps.len();
