@@ -169,7 +169,63 @@ impl LineParser {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::trace::record::ObjectName;
+
+    const GOOD: [&str; 5] = [
+        "1,u,GET,0,5,http://x/",
+        "982799997.1 9 c TCP_MISS/200 5 GET http://a/ x y - DIRECT/b text/html [A: b]",
+        "h - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.0\" 200 5",
+        "h - u [01/Aug/1995:00:00:01 -0400] \"GET /a b HTTP/1.0\" 200 - \"r\" \"a\"",
+        "5,\"a,b\",7",
+    ];
+
+    fn parsers() -> Vec<LineParser> {
+        let options = ColumnOptions::parse("time-col=1,obj-id-col=2,obj-size-col=3").expect("good");
+        vec![
+            LineParser::Damelo,
+            LineParser::Squid,
+            LineParser::Clf(Tail::Common),
+            LineParser::Clf(Tail::Combined),
+            LineParser::Columns(Columns::new(&options, b"1,2,3").expect("good")),
+            LineParser::Columns(Columns::whole_line(&ColumnOptions::default())),
+        ]
+    }
+
+    /// What is taken names an object, and hands out parts of the line; all else is refused in words.
+    fn parse_with_all(line: &[u8]) {
+        for parser in parsers() {
+            match parser.parse(line).map(|parsed| parsed.record(line)) {
+                Ok(record) => assert_ne!(record.object, ObjectName::Text(b""), "{parser:?}"),
+                Err(reason) => assert!(!reason.to_string().is_empty()),
+            }
+        }
+        let _ = detect("t", line, None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_or_refused(line in prop::collection::vec(any::<u8>(), 0..120)) {
+            parse_with_all(&line);
+        }
+
+        #[test]
+        fn damaged_lines_are_taken_or_refused(
+            which in 0..GOOD.len(),
+            cut in 0usize..100,
+            changes in prop::collection::vec((0usize..100, prop_oneof![any::<u8>(), Just(b' '), Just(b'"'), Just(b'[')]), 0..4),
+        ) {
+            let mut line = GOOD[which].as_bytes().to_vec();
+            for (at, byte) in changes {
+                let at = at % line.len();
+                line[at] = byte;
+            }
+            line.truncate(line.len().saturating_sub(cut / 2));
+            parse_with_all(&line);
+        }
+    }
 
     fn detected(name: &str, head: &str) -> Result<Format, String> {
         detect(name, head.as_bytes(), None)

@@ -239,3 +239,39 @@ impl Interner {
 fn intern(table: &mut IdTable, name: u64, what: &'static str) -> Result<u32, TraceError> {
     table.intern(name, mix(name)).ok_or(TraceError::TooMany { what, max: u64::from(u32::MAX) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Op;
+
+    #[test]
+    fn ids_are_dense_and_names_come_back() {
+        let mut interner = Interner::with_names();
+        let mut request = |client: &'static str, method: &'static str, url: &'static str| {
+            let record = Record {
+                time_us: 5,
+                client: client.as_bytes(),
+                method: method.as_bytes(),
+                status: 200,
+                cache_result: b"",
+                size_bytes: 7,
+                object: ObjectName::Text(url.as_bytes()),
+            };
+            interner.request(&record).expect("few objects")
+        };
+        let a = request("u", "GET", "http://A.example:80/1");
+        let b = request("v", "PUT", "http://b.example/1");
+        let again = request("u", "DELETE", "http://a.EXAMPLE/2");
+        assert_eq!((a.key, a.host, a.client, a.op), (0, 0, 0, Op::Read));
+        assert_eq!((b.key, b.host, b.client, b.op), (1, 1, 1, Op::Write));
+        assert_eq!((again.key, again.host, again.client, again.op), (2, 0, 0, Op::Delete));
+        assert_eq!((a.time_us, a.size_bytes), (5, 7));
+        let names = interner.catalogue().expect("names are kept");
+        assert_eq!((names.url(1), names.host(0)), (&b"http://b.example/1"[..], &b"a.example"[..]));
+        assert_eq!(
+            (interner.objects_len(), interner.hosts_len(), interner.clients_len()),
+            (3, 2, 2)
+        );
+    }
+}

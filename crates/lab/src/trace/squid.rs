@@ -21,6 +21,9 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
     }
     let [time, _elapsed, client, result, size, method, url] = fields.first;
     let url = if fields.count > FIELDS { before_last_three(&line[..end], url) } else { url };
+    if url.is_empty() {
+        return Err(BadRecord::Empty { field: "URL" });
+    }
     let Some(slash) = memchr::memchr(b'/', result) else {
         return Err(BadRecord::value("result", result, "a code and a status as in TCP_MISS/200"));
     };
@@ -44,7 +47,7 @@ struct Fields<'a> {
 impl<'a> Fields<'a> {
     fn of(line: &'a [u8]) -> Fields<'a> {
         let mut fields = Fields { first: [&line[..0]; 7], count: 0 };
-        let parts = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|part| !part.is_empty());
+        let parts = line.split(|byte| is_blank(*byte)).filter(|part| !part.is_empty());
         for part in parts {
             if let Some(field) = fields.first.get_mut(fields.count) {
                 *field = part;
@@ -55,12 +58,17 @@ impl<'a> Fields<'a> {
     }
 }
 
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
 /// From where the URL starts to before the third blank from the end.
 fn before_last_three<'a>(line: &'a [u8], url: &'a [u8]) -> &'a [u8] {
     let start = url.as_ptr() as usize - line.as_ptr() as usize;
     let mut end = line.len();
     for _ in 0..3 {
-        end = line[..end].trim_ascii_end().iter().rposition(|byte| *byte == b' ').unwrap_or(start);
+        end =
+            line[..end].trim_ascii_end().iter().rposition(|byte| is_blank(*byte)).unwrap_or(start);
     }
     line[start..end.max(start)].trim_ascii_end()
 }
