@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use damelo_http_proxy::ProxyError;
+use damelo_lab::{SimError, TraceError};
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -77,12 +78,27 @@ pub(crate) enum Failure {
     /// The proxy cannot run, or ended.
     #[error("the proxy cannot run")]
     Proxy(#[from] ProxyError),
+    /// A simulation cannot be set up.
+    #[error(transparent)]
+    Sim(SimError),
+    /// A trace cannot be read or written.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// A child process of a benchmark failed.
     #[error("the benchmark's child process failed: {0}")]
     Child(String),
     /// Anything serialised by ourselves that did not parse.
     #[error("cannot understand the benchmark's own output")]
     Json(#[from] serde_json::Error),
+}
+
+impl From<SimError> for Failure {
+    fn from(error: SimError) -> Failure {
+        match error {
+            SimError::Trace(error) => Failure::Trace(error),
+            error => Failure::Sim(error),
+        }
+    }
 }
 
 impl Failure {
@@ -101,8 +117,20 @@ impl Failure {
             Failure::Usage(_) | Failure::Proxy(ProxyError::Origin { .. } | ProxyError::Name(_)) => {
                 2
             }
+            Failure::Sim(
+                SimError::Policy { .. } | SimError::Parameter { .. } | SimError::Size { .. },
+            ) => 2,
+            Failure::Trace(
+                TraceError::FormatName { .. }
+                | TraceError::Columns { .. }
+                | TraceError::Generator { .. },
+            ) => 2,
             Failure::Open { .. } | Failure::Exists { .. } => 3,
-            Failure::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => 0,
+            Failure::Io { source, .. } | Failure::Trace(TraceError::Write { source, .. })
+                if source.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                0
+            }
             _ => 4,
         }
     }
@@ -129,6 +157,9 @@ impl Failure {
             }
             Failure::Create(_) => {
                 Some("`damelo put --help` lists what the store takes".to_owned())
+            }
+            Failure::Trace(TraceError::Malformed { .. }) => {
+                Some("add --skip-bad to leave such lines out, and have them counted".to_owned())
             }
             Failure::NotFound { .. } => Some("`damelo ls PATH` lists what there is".to_owned()),
             _ => None,

@@ -7,6 +7,7 @@ mod check;
 mod failure;
 mod format;
 mod get;
+mod lab;
 mod ls;
 mod names;
 mod opening;
@@ -31,6 +32,7 @@ Start here:
   damelo format cache.damelo --size 1GiB              make a store
   damelo put cache.damelo hello README.md             put a file into it
   damelo get cache.damelo hello                       and take it out again
+  damelo lab sim TRACE lru,s3-fifo auto               which policy, which size: from a trace
 
 Sizes are written as people write them: 4096, 64KiB, 512 MiB, 20GiB (units are powers of two).
 PATH is a file or a block device; a store on several volumes is written as PATH,PATH,...
@@ -63,6 +65,7 @@ enum Command {
     Purge(purge::Purge),
     Bench(bench::Bench),
     Proxy(proxy::Proxy),
+    Lab(lab::Lab),
 }
 
 impl Command {
@@ -78,6 +81,7 @@ impl Command {
             Command::Purge(args) => purge::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Proxy(args) => proxy::run(args),
+            Command::Lab(args) => lab::run(args),
         }
     }
 }

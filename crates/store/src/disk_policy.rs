@@ -8,14 +8,17 @@ use crate::config::{Config, DiskPolicyKind};
 
 /// What is known of an object whose segment is about to be reused.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate {
-    pub(crate) freq: u8,
-    pub(crate) loved: bool,
-    pub(crate) hated: bool,
+pub struct Candidate {
+    /// Its count, 0 to 3.
+    pub freq: u8,
+    /// Its group is loved.
+    pub loved: bool,
+    /// Its group is hated.
+    pub hated: bool,
 }
 
 /// Decides what is kept; stateless.
-pub(crate) trait DiskPolicy: Send + Sync {
+pub trait DiskPolicy: Send + Sync {
     /// Worth keeping; the greater the more. `None` lets it go. `mean_percent` is the segment's mean
     /// count in hundredths.
     fn worth(&self, candidate: Candidate, mean_percent: u32) -> Option<u8>;
@@ -82,7 +85,8 @@ impl DiskPolicy for Fifo {
     }
 }
 
-pub(crate) fn disk_policy(config: &Config) -> Box<dyn DiskPolicy> {
+/// The disk policy that a configuration names.
+pub fn disk_policy(config: &Config) -> Box<dyn DiskPolicy> {
     match config.disk_policy {
         DiskPolicyKind::Fbc => Box::new(Fbc {
             count_max: config.fbc_count_max,

@@ -44,6 +44,15 @@ mod types;
 mod workers;
 mod write;
 
+/// What the store's policies decide, without the store: pure functions on counts, so that a simulator
+/// can drive the code that is shipped. Not needed to use a store, and free to change with it.
+pub mod policy {
+    pub use crate::disk_policy::{Candidate, DiskPolicy, disk_policy};
+    pub use crate::memory::policy::{
+        Fate, Hint, QUEUES, Queue, ResidencyPolicy, Usage, residency_policy,
+    };
+}
+
 pub use config::{
     Admission, Config, DiskPolicyKind, Durability, IoEngine, ResidencyPolicyKind, VolumeConfig,
     WhenMemoryFull,

@@ -20,7 +20,7 @@ pub enum Hint {
 
 /// The queues that runs wait in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Queue {
+pub enum Queue {
     /// Objects of hated groups.
     Hated = 0,
     /// Objects seen once: S3-FIFO's small queue.
@@ -31,25 +31,29 @@ pub(crate) enum Queue {
     Loved = 3,
 }
 
-pub(crate) const QUEUES: [Queue; 4] =
-    [Queue::Hated, Queue::Probation, Queue::Protected, Queue::Loved];
+/// All queues.
+pub const QUEUES: [Queue; 4] = [Queue::Hated, Queue::Probation, Queue::Protected, Queue::Loved];
 
 /// Frames in each queue, by `Queue as usize`, and in all.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Usage {
-    pub(crate) frames: [usize; 4],
-    pub(crate) total: usize,
+pub struct Usage {
+    /// By queue.
+    pub frames: [usize; 4],
+    /// In all, those that hold nothing among them.
+    pub total: usize,
 }
 
 /// What happens to an object whose run gives up its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
+    /// It is forgotten.
     Drop,
+    /// It moves on to that queue.
     CopyTo(Queue),
 }
 
 /// Decides residency. Implementations are stateless; all state is in the queues and hit counts.
-pub(crate) trait ResidencyPolicy: Send + Sync {
+pub trait ResidencyPolicy: Send + Sync {
     /// Queue of a new arrival; `seen_before` = it was read from disk earlier in its life.
     fn arrive(&self, hint: Hint, seen_before: bool) -> Queue {
         match hint {
@@ -163,7 +167,8 @@ impl ResidencyPolicy for Lru {
     }
 }
 
-pub(crate) fn residency_policy(kind: ResidencyPolicyKind) -> Box<dyn ResidencyPolicy> {
+/// The residency policy of a kind.
+pub fn residency_policy(kind: ResidencyPolicyKind) -> Box<dyn ResidencyPolicy> {
     match kind {
         ResidencyPolicyKind::S3Fifo => Box::new(S3Fifo),
         ResidencyPolicyKind::Lru => Box::new(Lru),

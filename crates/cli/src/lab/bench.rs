@@ -1,0 +1,219 @@
+//! `damelo lab bench`: how many requests a second policy-only simulation takes on one core, from
+//! oracleGeneral and from CSV, and how much memory each distinct object costs. It lets this same program
+//! write a synthetic trace and run on it, each time as a process of its own, so that the memory of a
+//! run can be asked of the system. It stays small itself: the system counts what a child was before
+//! it became another program. Threads: none but the child's one.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::{Out, thousands};
+
+const AFTER_HELP: &str = "\
+Examples:
+  damelo lab bench
+  damelo lab bench --requests 20000000 --objects 8000000 --policies lru,s3-fifo,sieve
+
+Build with --release. The trace is gen:zipf, alpha 0.8; the cache has 1 GiB. Each rate is the best of --rounds runs of the whole command, start and
+reading included; memory is what the process had at most, less what it has with a tiny trace.";
+
+/// Speed and memory of the simulator.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Bench {
+    /// Requests of the trace
+    #[arg(long, value_name = "N", default_value_t = 8_000_000)]
+    requests: u64,
+    /// Objects that the requests are drawn from; not all come up
+    #[arg(long, value_name = "N", default_value_t = 4_000_000)]
+    objects: u64,
+    /// Policies to measure
+    #[arg(long, value_name = "NAMES", default_value = "lru,s3-fifo", value_delimiter = ',')]
+    policies: Vec<String>,
+    /// Runs of each, of which the best counts
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Where the traces lie while it runs
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    dir: std::path::PathBuf,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const ZIPF_ALPHA: f64 = 0.8;
+const TINY_REQUESTS: u64 = 1000;
+
+struct Row {
+    form: &'static str,
+    policy: String,
+    requests_per_s: f64,
+    bytes_per_object: f64,
+}
+
+/// Measures and prints.
+pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
+    let dir = tempfile::Builder::new().prefix("damelo-lab-bench-").tempdir_in(&args.dir).map_err(
+        |source| Failure::io(format!("make a directory in {}", args.dir.display()), source),
+    )?;
+    let tiny = dir.path().join("tiny.oracleGeneral");
+    make(&tiny, TINY_REQUESTS, args.objects, "oracleGeneral")?;
+    let base_bytes = simulate(&tiny, &args.policies[0], "--csv")?.bytes_max;
+    let mut rows = Vec::new();
+    let mut objects = 0;
+    for (form, name, format) in
+        [("oracleGeneral", "t.oracleGeneral", "oracleGeneral"), ("csv", "t.csv", "damelo")]
+    {
+        let path = dir.path().join(name);
+        make(&path, args.requests, args.objects, format)?;
+        objects = objects_in(&path, &args.policies[0])?;
+        for policy in &args.policies {
+            rows.push(measure(args, &path, form, policy, objects, base_bytes)?);
+        }
+        std::fs::remove_file(&path)
+            .map_err(|source| Failure::io(format!("remove {}", path.display()), source))?;
+    }
+    print(args, objects, &rows)
+}
+
+/// The best time of some runs, and the greatest memory.
+fn measure(
+    args: &Bench,
+    path: &Path,
+    form: &'static str,
+    policy: &str,
+    objects: u64,
+    base_bytes: u64,
+) -> Result<Row, Failure> {
+    let (mut best_s, mut bytes_max) = (f64::INFINITY, 0);
+    for _ in 0..args.rounds {
+        let start = Instant::now();
+        let run = simulate(path, policy, "--csv")?;
+        best_s = best_s.min(start.elapsed().as_secs_f64());
+        bytes_max = run.bytes_max.max(bytes_max);
+    }
+    Ok(Row {
+        form,
+        policy: policy.to_owned(),
+        requests_per_s: args.requests as f64 / best_s,
+        bytes_per_object: bytes_max.saturating_sub(base_bytes) as f64 / objects.max(1) as f64,
+    })
+}
+
+fn make(path: &Path, requests: u64, objects: u64, format: &str) -> Result<(), Failure> {
+    let name = format!("gen:zipf?requests={requests}&objects={objects}&alpha={ZIPF_ALPHA}");
+    let path = path.to_string_lossy();
+    run_self(&["lab", "trace", "convert", &name, &path, "--to", format]).map(|_| ())
+}
+
+/// Size of the simulated cache. Room for some tens of thousands of objects of `gen:zipf`, so that all of
+/// hits, misses and evictions are frequent.
+const CACHE_BYTES: &str = "1GiB";
+
+/// Distinct objects of a trace.
+fn objects_in(path: &Path, policy: &str) -> Result<u64, Failure> {
+    let report: serde_json::Value =
+        serde_json::from_slice(&simulate(path, policy, "--json")?.output)?;
+    Ok(report["objects"].as_u64().unwrap_or(0))
+}
+
+/// Runs one simulation on one core.
+fn simulate(path: &Path, policy: &str, form: &str) -> Result<Run, Failure> {
+    let path = path.to_string_lossy();
+    run_self(&["lab", "sim", &path, policy, CACHE_BYTES, "--num-thread", "1", form])
+}
+
+/// What a child printed, and its memory at most.
+struct Run {
+    output: Vec<u8>,
+    bytes_max: u64,
+}
+
+/// Runs this program with other arguments.
+fn run_self(args: &[&str]) -> Result<Run, Failure> {
+    let program = std::env::current_exe().map_err(|source| Failure::io("find myself", source))?;
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| Failure::io("start a simulation", source))?;
+    let reading = |source| Failure::io("read what a simulation printed", source);
+    let (mut output, mut words) = (Vec::new(), Vec::new());
+    if let Some(stdout) = &mut child.stdout {
+        stdout.read_to_end(&mut output).map_err(reading)?;
+    }
+    // Less than a pipe holds, so it could wait until the other one was at its end.
+    if let Some(stderr) = &mut child.stderr {
+        stderr.read_to_end(&mut words).map_err(reading)?;
+    }
+    let (succeeded, bytes_max) = reap(child.id())?;
+    if !succeeded {
+        return Err(Failure::Child(String::from_utf8_lossy(&words).into_owned()));
+    }
+    Ok(Run { output, bytes_max })
+}
+
+/// Waits for a child; whether it ended well, and its memory at most.
+fn reap(process: u32) -> Result<(bool, u64), Failure> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    let mut status = 0;
+    // SAFETY: both pointers are to writable memory that outlives the call; the process is a child
+    // that nobody else waits for.
+    let result =
+        unsafe { libc::wait4(process as libc::pid_t, &raw mut status, 0, usage.as_mut_ptr()) };
+    if result < 0 {
+        return Err(Failure::io("wait for a simulation", std::io::Error::last_os_error()));
+    }
+    // SAFETY: the call succeeded and so filled it; all zeroes would be valid too.
+    let usage = unsafe { usage.assume_init() };
+    // Linux counts in KiB, and never below 0.
+    Ok((status == 0, usage.ru_maxrss.max(0) as u64 * 1024))
+}
+
+fn print(args: &Bench, objects: u64, rows: &[Row]) -> Result<(), Failure> {
+    let mut out = Out::new();
+    if args.json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "form": row.form,
+                    "policy": row.policy,
+                    "requests_per_s": row.requests_per_s,
+                    "bytes_per_object_max": row.bytes_per_object,
+                })
+            })
+            .collect();
+        out.json(&json!({
+            "requests": args.requests,
+            "objects": objects,
+            "synthetic": true,
+            "rows": rows,
+        }))?;
+        return out.finish();
+    }
+    out.line(format_args!(
+        "gen:zipf (synthetic): {} requests, {} distinct objects, one core",
+        thousands(args.requests),
+        thousands(objects)
+    ))?;
+    for row in rows {
+        out.line(format_args!(
+            "{:<14} {:<12} {:>7.2} million requests/s {:>7.1} bytes for each distinct object",
+            row.form,
+            row.policy,
+            row.requests_per_s / 1e6,
+            row.bytes_per_object
+        ))?;
+    }
+    out.finish()
+}

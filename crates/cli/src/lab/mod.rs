@@ -1,0 +1,55 @@
+//! `damelo lab`: cache designs and policies measured on traces. One subcommand a file; `reading` has
+//! what all share: how a trace is named and read, and what was skipped of it.
+
+mod bench;
+mod reading;
+mod sim;
+mod trace;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
+
+const AFTER_HELP: &str = "\
+Examples:
+  damelo lab trace stat access.log.gz             what is in a trace
+  damelo lab trace convert access.log t.oracleGeneral.zst
+  damelo lab sim access.log lru,s3-fifo auto      miss ratios, policy by policy, size by size
+
+A trace is a file in one of these forms, plain, gzip or zstd, told from its first bytes:
+  damelo         time_s,client,method,status,size_bytes,url
+  squid          Squid's native access.log
+  common         common log of web servers; combined: with referer and agent
+  oracleGeneral  libCacheSim's binary form
+  csv            columns, named by a header or by -t as for libCacheSim
+  txt            one object a line
+or a generator, such as gen:web?seed=1&requests=100000: `damelo lab generators` lists them.
+docs/lab/README.md in the source has more.";
+
+/// Measure caches on traces.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, arg_required_else_help = true)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    which: Which,
+}
+
+#[derive(Debug, Subcommand)]
+enum Which {
+    Trace(trace::Trace),
+    Sim(sim::Sim),
+    Policies(sim::Policies),
+    Generators(sim::Generators),
+    Bench(bench::Bench),
+}
+
+/// Runs the part of the lab asked for.
+pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
+    match &args.which {
+        Which::Trace(args) => trace::run(args),
+        Which::Sim(args) => sim::run(args),
+        Which::Policies(args) => sim::policies(args),
+        Which::Generators(args) => sim::generators(args),
+        Which::Bench(args) => bench::run(args),
+    }
+}

@@ -1,0 +1,89 @@
+//! How the lab's commands read traces: one set of arguments, progress by bytes of the file, and a word
+//! on stderr about what was skipped.
+
+use clap::Args;
+use damelo_lab::trace::{ColumnOptions, Format, ReadOptions, RecordSource, Skipped, Trace};
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+/// How to read a trace.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReadArgs {
+    /// Form of the trace, if it is not to be told from the file:
+    /// damelo, squid, common, combined, oracleGeneral, csv, txt
+    #[arg(long, short = 'f', value_name = "FORMAT", default_value = "auto")]
+    pub(crate) format: String,
+    /// Columns of a csv trace, as for libCacheSim:
+    /// time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=true,obj-id-is-num=true
+    #[arg(long, short = 't', value_name = "OPTIONS")]
+    pub(crate) trace_type_params: Option<String>,
+    /// Leave malformed lines out and count them, instead of stopping at the first
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
+    /// Put this before URLs that are only a path, as in the log of a single server
+    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
+    pub(crate) url_prefix: String,
+    /// Read only so many requests
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) num_req: Option<u64>,
+}
+
+impl ReadArgs {
+    /// The library's options; `--format` may be overridden by a trace type given by position.
+    pub(crate) fn options(&self, trace_type: Option<&str>) -> Result<ReadOptions, Failure> {
+        let columns = self.trace_type_params.as_deref().map(ColumnOptions::parse).transpose()?;
+        Ok(ReadOptions {
+            format: Format::by_name(trace_type.unwrap_or(&self.format))?,
+            columns,
+            skip_bad: self.skip_bad,
+            url_prefix: self.url_prefix.clone(),
+            requests_max: self.num_req,
+        })
+    }
+}
+
+/// Progress through a trace: by bytes where the file's size is known.
+pub(crate) struct Reading {
+    progress: Progress,
+    position: damelo_lab::trace::ReadPosition,
+    file_bytes: u64,
+}
+
+impl Reading {
+    pub(crate) fn of(trace: &Trace) -> Reading {
+        let progress = if trace.is_synthetic() {
+            Progress::count("requests")
+        } else {
+            Progress::bytes("trace")
+        };
+        Reading { progress, position: trace.position(), file_bytes: trace.file_bytes() }
+    }
+
+    /// Says how far it is.
+    pub(crate) fn set(&mut self, requests: u64) {
+        if self.file_bytes > 0 {
+            self.progress.set(self.position.bytes(), self.file_bytes);
+        } else {
+            self.progress.set(requests, 0);
+        }
+    }
+}
+
+/// Says on stderr what was left out of a trace, and that a synthetic one is synthetic.
+pub(crate) fn remarks(trace: &Trace) {
+    remarks_of(trace.name(), &trace.skipped(), trace.is_synthetic());
+}
+
+/// The same where the trace is gone already.
+pub(crate) fn remarks_of(name: &str, skipped: &Skipped, synthetic: bool) {
+    if skipped.count > 0 {
+        eprintln!("damelo: {name}: {} malformed lines skipped", skipped.count);
+        for (place, reason) in &skipped.examples {
+            eprintln!("  {place}: {reason}");
+        }
+    }
+    if synthetic {
+        eprintln!("damelo: {name}: synthetic, no one made these requests");
+    }
+}

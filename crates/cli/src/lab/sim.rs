@@ -1,0 +1,406 @@
+//! `damelo lab sim TRACE [TYPE] POLICIES SIZES`: miss ratios of policies at sizes. Results go to
+//! standard output and are the same bytes for the same command; how fast it went goes to stderr.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use damelo::ByteSize;
+use damelo_lab::output::{LineChart, Machine, Manifest, Report, Series, Table, TraceIdentity};
+use damelo_lab::policy::{POLICIES, PolicySpec};
+use damelo_lab::sim::{CacheResult, SimOptions, SimReport, SizeSpec, Warmup, simulate};
+use damelo_lab::trace::Trace;
+use damelo_lab::workload::GENERATORS;
+use serde_json::json;
+
+use super::reading::{ReadArgs, Reading, remarks_of};
+use crate::failure::Failure;
+use crate::output::{Out, thousands};
+
+const AFTER_HELP: &str = "\
+TRACE     a file, or gen:NAME?seed=1&requests=100000
+TYPE      its form, where users of libCacheSim write it: auto, csv, txt, oracleGeneral, squid, ...
+POLICIES  lru,s3-fifo,fbc:cmax=5 and so on; `damelo lab policies` lists them
+SIZES     64MiB,1GiB; 0.01,0.1 of the working set; auto
+
+Examples:
+  damelo lab sim access.log lru,s3-fifo,gdsf auto
+  damelo lab sim t.oracleGeneral.zst lru,belady 0.01,0.1 --html report.html
+  damelo lab sim t.csv csv lru 1gb -t time-col=1,obj-id-col=2,obj-size-col=3
+  damelo lab sim t.txt txt sieve 1000,16000 --ignore-obj-size";
+
+/// Miss ratios of replacement policies.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Sim {
+    /// TRACE POLICIES SIZES, or TRACE TYPE POLICIES SIZES
+    #[arg(num_args = 3..=4, required = true, value_names = ["TRACE", "POLICIES", "SIZES"])]
+    what: Vec<String>,
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Every object counts as one: sizes are numbers of objects
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value = "false",
+          hide_default_value = true, value_name = "BOOL", value_parser = truth)]
+    ignore_obj_size: bool,
+    /// Do not count what comes within so many seconds of the first request
+    #[arg(long, value_name = "S", conflicts_with = "warmup_req")]
+    warmup_sec: Option<u64>,
+    /// Do not count the first so many requests
+    #[arg(long, value_name = "N")]
+    warmup_req: Option<u64>,
+    /// Count also for each so many seconds of the trace
+    #[arg(long, value_name = "S")]
+    report_interval: Option<u64>,
+    /// Threads; by default one for each processor
+    #[arg(long, alias = "threads", value_name = "N")]
+    num_thread: Option<usize>,
+    /// Print as JSON, with the manifest of the run
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print as CSV
+    #[arg(long)]
+    csv: bool,
+    /// Write a report with curves to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+fn truth(given: &str) -> Result<bool, String> {
+    match given.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "y" => Ok(true),
+        "false" | "0" | "no" | "n" => Ok(false),
+        _ => Err("write true or false".to_owned()),
+    }
+}
+
+/// List the policies and their parameters
+#[derive(Debug, Args)]
+pub(crate) struct Policies {}
+
+/// Prints the policies.
+pub(crate) fn policies(_: &Policies) -> Result<(), Failure> {
+    let mut table = Table::new(&["policy", "parameters and defaults", "what goes first, and why"]);
+    for info in &POLICIES {
+        table.row(vec![info.name.to_owned(), info.parameters_text(), info.about.to_owned()]);
+    }
+    let mut out = Out::new();
+    out.bytes(table.text().as_bytes())?;
+    out.finish()
+}
+
+/// List the generators that can stand where a trace is expected, with their parameters
+#[derive(Debug, Args)]
+pub(crate) struct Generators {}
+
+/// Prints the generators.
+pub(crate) fn generators(_: &Generators) -> Result<(), Failure> {
+    let mut out = Out::new();
+    for (name, about, defaults) in GENERATORS {
+        out.line(format_args!("gen:{name}: {about}\n  gen:{name}?{defaults}"))?;
+    }
+    out.finish()
+}
+
+/// Simulates and prints.
+pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
+    let (name, trace_type, policies, sizes) = match args.what.as_slice() {
+        [name, policies, sizes] => (name, None, policies, sizes),
+        [name, trace_type, policies, sizes] => (name, Some(trace_type.as_str()), policies, sizes),
+        _ => return Err(Failure::Usage("write TRACE [TYPE] POLICIES SIZES".to_owned())),
+    };
+    let read = args.read.options(trace_type)?;
+    let options = options(args, policies, sizes)?;
+    let open = || Trace::open(name, &read);
+    let mut passes: BTreeMap<u32, Reading> = BTreeMap::new();
+    let start = Instant::now();
+    let report = simulate(&open, &options, &mut |pass, trace, requests| {
+        passes.entry(pass).or_insert_with(|| Reading::of(trace)).set(requests);
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    drop(passes);
+    let is_kept = args.json || args.html.is_some();
+    let manifest = manifest(&open()?, is_kept)?;
+    print(args, &report, &manifest)?;
+    if let Some(path) = &args.html {
+        let page = page(args, &report, &manifest);
+        std::fs::write(path, page)
+            .map_err(|source| Failure::io(format!("write `{}`", path.display()), source))?;
+    }
+    remarks_of(name, &report.skipped, manifest.trace.synthetic);
+    for warning in warnings(&options, &report) {
+        eprintln!("damelo: {warning}");
+    }
+    let runs = report.caches.len().max(1);
+    eprintln!(
+        "damelo: {} requests through {runs} caches in {seconds:.2} s, {:.2} million a second",
+        thousands(report.requests),
+        report.requests as f64 * runs as f64 / seconds / 1e6
+    );
+    Ok(())
+}
+
+fn options(args: &Sim, policies: &str, sizes: &str) -> Result<SimOptions, Failure> {
+    let policies = PolicySpec::parse_list(policies)?;
+    if policies.is_empty() {
+        return Err(Failure::Usage("name at least one policy".to_owned()));
+    }
+    let warmup = match (args.warmup_sec, args.warmup_req) {
+        (Some(s), _) => Warmup::Seconds(s),
+        (None, Some(requests)) => Warmup::Requests(requests),
+        (None, None) => Warmup::None,
+    };
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(SimOptions {
+        policies,
+        sizes: SizeSpec::parse_list(sizes)?,
+        ignores_sizes: args.ignore_obj_size,
+        warmup,
+        interval_s: args.report_interval.filter(|s| *s > 0),
+        threads: args.num_thread.filter(|n| *n > 0).unwrap_or_else(all),
+    })
+}
+
+/// The digest costs reading the file once more: only where the manifest is written down.
+fn manifest(trace: &Trace, is_kept: bool) -> Result<Manifest, Failure> {
+    let reading = |source| Failure::io(format!("read `{}`", trace.name()), source);
+    let identity = TraceIdentity::of(trace);
+    let mut command: Vec<String> = std::env::args().skip(1).collect();
+    command.insert(0, "damelo".to_owned());
+    Ok(Manifest {
+        command,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        trace: if is_kept { identity.with_digest().map_err(reading)? } else { identity },
+        machine: Machine::this(),
+    })
+}
+
+fn print(args: &Sim, report: &SimReport, manifest: &Manifest) -> Result<(), Failure> {
+    let mut out = Out::new();
+    if args.json {
+        out.json(&json!({
+            "manifest": manifest,
+            "requests": report.requests,
+            "warmup_requests": report.warmup_requests,
+            "empty_requests": report.empty_requests,
+            "skipped": report.skipped.count,
+            "objects": report.objects,
+            "working_set": report.working_set,
+            "caches": report.caches.iter().map(cache_json).collect::<Vec<_>>(),
+        }))?;
+    } else if args.csv {
+        out.bytes(exact_table(report, &manifest.trace).csv().as_bytes())?;
+    } else {
+        for line in facts(args, report, manifest) {
+            out.line(format_args!("{line}"))?;
+        }
+        out.bytes(table(args, report).text().as_bytes())?;
+        if args.report_interval.is_some() {
+            out.line(format_args!(""))?;
+            out.bytes(interval_table(args, report).text().as_bytes())?;
+        }
+    }
+    out.finish()
+}
+
+fn cache_json(cache: &CacheResult) -> serde_json::Value {
+    json!({
+        "policy": cache.policy,
+        "size": cache.size_bytes,
+        "size_share": cache.size_share,
+        "requests": cache.tally.requests,
+        "misses": cache.tally.misses,
+        "bytes": cache.tally.bytes,
+        "miss_bytes": cache.tally.miss_bytes,
+        "miss_ratio": cache.tally.miss_ratio(),
+        "byte_miss_ratio": cache.tally.byte_miss_ratio(),
+        "objects_at_end": cache.objects,
+        "used_at_end": cache.used_bytes,
+        "intervals": cache.intervals,
+    })
+}
+
+fn facts(args: &Sim, report: &SimReport, manifest: &Manifest) -> Vec<String> {
+    let trace = &manifest.trace;
+    let synthetic = if trace.synthetic { ", synthetic" } else { "" };
+    let mut lines = vec![format!(
+        "{} ({}{synthetic}): {} requests, {} objects",
+        trace.name,
+        trace.format,
+        thousands(report.requests),
+        thousands(report.objects)
+    )];
+    if let Some(working_set) = report.working_set {
+        lines.push(format!("working set {}", size(args, working_set)));
+    }
+    if report.warmup_requests > 0 {
+        lines.push(format!("{} of them warm-up, not counted", thousands(report.warmup_requests)));
+    }
+    if report.empty_requests > 0 {
+        lines.push(format!("{} requests of no bytes left out", thousands(report.empty_requests)));
+    }
+    lines.push(String::new());
+    lines
+}
+
+fn size(args: &Sim, bytes: u64) -> String {
+    match args.ignore_obj_size {
+        true => format!("{} objects", thousands(bytes)),
+        false => ByteSize::new(bytes).to_string(),
+    }
+}
+
+fn share(cache: &CacheResult) -> String {
+    cache.size_share.map_or(String::new(), |share| format!("{share:.4}"))
+}
+
+/// For people.
+fn table(args: &Sim, report: &SimReport) -> Table {
+    let mut table = Table::new(&[
+        "policy",
+        "size",
+        "of working set",
+        "requests",
+        "miss ratio",
+        "byte miss ratio",
+    ]);
+    for cache in &report.caches {
+        table.row(vec![
+            cache.policy.clone(),
+            size(args, cache.size_bytes),
+            share(cache),
+            thousands(cache.tally.requests),
+            format!("{:.4}", cache.tally.miss_ratio()),
+            format!("{:.4}", cache.tally.byte_miss_ratio()),
+        ]);
+    }
+    table
+}
+
+fn interval_table(args: &Sim, report: &SimReport) -> Table {
+    let mut table = Table::new(&["policy", "size", "up to s", "requests", "miss ratio"]);
+    for cache in &report.caches {
+        for interval in &cache.intervals {
+            table.row(vec![
+                cache.policy.clone(),
+                size(args, cache.size_bytes),
+                interval.end_s.to_string(),
+                thousands(interval.tally.requests),
+                format!("{:.4}", interval.tally.miss_ratio()),
+            ]);
+        }
+    }
+    table
+}
+
+/// For programs: nothing rounded; every row says what it was measured on.
+fn exact_table(report: &SimReport, trace: &TraceIdentity) -> Table {
+    let mut table = Table::new(&[
+        "trace",
+        "synthetic",
+        "policy",
+        "size",
+        "size_share",
+        "requests",
+        "misses",
+        "bytes",
+        "miss_bytes",
+        "miss_ratio",
+        "byte_miss_ratio",
+    ]);
+    for cache in &report.caches {
+        let tally = &cache.tally;
+        let mut row = vec![trace.name.clone(), trace.synthetic.to_string(), cache.policy.clone()];
+        let share = cache.size_share.map_or(String::new(), |share| share.to_string());
+        row.extend([cache.size_bytes.to_string(), share]);
+        let counts = [tally.requests, tally.misses, tally.bytes, tally.miss_bytes];
+        row.extend(counts.map(|count| count.to_string()));
+        row.extend([tally.miss_ratio().to_string(), tally.byte_miss_ratio().to_string()]);
+        table.row(row);
+    }
+    table
+}
+
+/// What a reader of the results should know.
+fn warnings(options: &SimOptions, report: &SimReport) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if report.caches.is_empty() {
+        warnings.push(
+            "the working set is too small for `auto`: write sizes, such as 0.1,0.5".to_owned(),
+        );
+    }
+    for cache in report.caches.iter().filter(|cache| cache.objects == 0) {
+        warnings.push(format!(
+            "{} of {} held nothing at the end: every object is larger than it, or than the part \
+             of it where new ones come in",
+            cache.policy,
+            if options.ignores_sizes {
+                format!("{} objects", cache.size_bytes)
+            } else {
+                ByteSize::new(cache.size_bytes).to_string()
+            }
+        ));
+    }
+    warnings
+}
+
+fn page(args: &Sim, report: &SimReport, manifest: &Manifest) -> String {
+    let trace = &manifest.trace;
+    let mut page = Report::new(&format!("Miss ratios: {}", trace.name), trace.synthetic);
+    for line in facts(args, report, manifest).iter().filter(|line| !line.is_empty()) {
+        page.paragraph(line);
+    }
+    let unit = if args.ignore_obj_size { "objects" } else { "bytes" };
+    let curve = |title: &str, of: &dyn Fn(&CacheResult) -> f64| LineChart {
+        title: title.to_owned(),
+        x_label: format!("cache size, {unit}"),
+        y_label: title.to_lowercase(),
+        log_x: true,
+        series: by_policy(report, |cache| vec![(cache.size_bytes as f64, of(cache))]),
+    };
+    page.section("Miss ratio curves");
+    page.chart(&curve("Miss ratio", &|cache| cache.tally.miss_ratio()));
+    if !args.ignore_obj_size {
+        page.chart(&curve("Byte miss ratio", &|cache| cache.tally.byte_miss_ratio()));
+    }
+    page.section("Results");
+    page.table(&table(args, report));
+    if args.report_interval.is_some() {
+        page.section("Over time");
+        for chart in over_time(args, report) {
+            page.chart(&chart);
+        }
+    }
+    page.finish(manifest)
+}
+
+/// One line a policy, of the points of all its caches.
+fn by_policy(report: &SimReport, points: impl Fn(&CacheResult) -> Vec<(f64, f64)>) -> Vec<Series> {
+    let mut series: Vec<Series> = Vec::new();
+    for cache in &report.caches {
+        match series.iter_mut().find(|series| series.name == cache.policy) {
+            Some(series) => series.points.extend(points(cache)),
+            None => series.push(Series { name: cache.policy.clone(), points: points(cache) }),
+        }
+    }
+    series.iter_mut().for_each(|series| series.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    series
+}
+
+/// One chart a size.
+fn over_time(args: &Sim, report: &SimReport) -> Vec<LineChart> {
+    let mut sizes: Vec<u64> = report.caches.iter().map(|cache| cache.size_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let chart = |bytes: u64| LineChart {
+        title: format!("Miss ratio over time, {}", size(args, bytes)),
+        x_label: "seconds since the first request".to_owned(),
+        y_label: "miss ratio".to_owned(),
+        log_x: false,
+        series: by_policy(report, |cache| {
+            let own = cache.intervals.iter().filter(|_| cache.size_bytes == bytes);
+            own.map(|interval| (interval.end_s as f64, interval.tally.miss_ratio())).collect()
+        }),
+    };
+    sizes.into_iter().map(chart).collect()
+}

@@ -1,0 +1,315 @@
+//! `damelo lab trace`: look at a trace, or make another one of it.
+
+use clap::{Args, Subcommand, ValueEnum};
+use damelo_lab::trace::{
+    FILTERS, Filter, Quantiles, Record, RecordSource, SampleBy, Sampler, Trace as Requests,
+    TraceStat, TraceWriter, WriteFormat, trace_stat,
+};
+use serde_json::json;
+
+use super::reading::{ReadArgs, Reading, remarks};
+use crate::failure::Failure;
+use crate::output::{Out, thousands};
+
+const STDOUT: &str = "-";
+const US_PER_DAY: f64 = 86_400e6;
+
+/// Look at a trace, or make another one of it.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Trace {
+    #[command(subcommand)]
+    which: Which,
+}
+
+#[derive(Debug, Subcommand)]
+enum Which {
+    /// Requests, objects, bytes, popularity, reuse, hosts
+    Stat(Stat),
+    /// Show requests as lines of `time_s,client,method,status,size_bytes,url`
+    Print(Print),
+    /// Write in another form
+    Convert(Convert),
+    /// Keep a share of objects, clients, hosts or requests
+    Sample(Sample),
+    /// Keep what a rule lets through
+    Filter(FilterArgs),
+}
+
+#[derive(Debug, Args)]
+struct Stat {
+    /// The trace
+    trace: String,
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Print {
+    /// The trace
+    trace: String,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+struct Output {
+    /// File to write, compressed if it ends in .gz or .zst; - for standard output
+    output: String,
+    /// Form to write: damelo, oracleGeneral, csv (time,obj_id,obj_size) or txt; from the file's name
+    /// if not given
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Convert {
+    /// The trace
+    trace: String,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum By {
+    Object,
+    Client,
+    Host,
+    Request,
+}
+
+#[derive(Debug, Args)]
+struct Sample {
+    /// The trace
+    trace: String,
+    #[command(flatten)]
+    output: Output,
+    /// Share to keep, above 0 and at most 1
+    #[arg(long, value_name = "SHARE")]
+    share: f64,
+    /// What is kept or left out as one
+    #[arg(long, value_enum, default_value = "object")]
+    by: By,
+    /// Another seed keeps others
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+struct FilterArgs {
+    /// The trace
+    trace: String,
+    #[command(flatten)]
+    output: Output,
+    /// Rule that a request must pass; several: all of them. `list` names them
+    #[arg(long, value_name = "RULE", required = true, value_parser = rule)]
+    rule: Vec<Filter>,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+fn rule(given: &str) -> Result<Filter, String> {
+    Filter::by_name(given).ok_or_else(|| {
+        let rules: Vec<String> =
+            FILTERS.iter().map(|(name, _, words)| format!("\n  {name}: {words}")).collect();
+        format!("the rules are:{}", rules.concat())
+    })
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Trace) -> Result<(), Failure> {
+    match &args.which {
+        Which::Stat(args) => stat(args),
+        Which::Print(args) => {
+            let output = Output { output: STDOUT.to_owned(), to: Some("damelo".to_owned()) };
+            copy(&args.trace, &args.read, &output, |_| true)
+        }
+        Which::Convert(args) => copy(&args.trace, &args.read, &args.output, |_| true),
+        Which::Sample(args) => sample(args),
+        Which::Filter(args) => copy(&args.trace, &args.read, &args.output, |record| {
+            args.rule.iter().all(|rule| rule.keeps(record))
+        }),
+    }
+}
+
+fn sample(args: &Sample) -> Result<(), Failure> {
+    let by = match args.by {
+        By::Object => SampleBy::Object,
+        By::Client => SampleBy::Client,
+        By::Host => SampleBy::Host,
+        By::Request => SampleBy::Request,
+    };
+    let mut sampler = Sampler::new(by, args.share, args.seed).ok_or_else(|| {
+        Failure::Usage(format!("--share {}: write a share above 0, at most 1", args.share))
+    })?;
+    copy(&args.trace, &args.read, &args.output, |record| sampler.keeps(record))
+}
+
+fn copy(
+    name: &str,
+    read: &ReadArgs,
+    output: &Output,
+    mut keeps: impl FnMut(&Record<'_>) -> bool,
+) -> Result<(), Failure> {
+    let mut trace = Requests::open(name, &read.options(None)?)?;
+    let mut writer = writer(output)?;
+    let mut reading = Reading::of(&trace);
+    let (mut requests, mut written) = (0u64, 0u64);
+    while trace.advance()? {
+        let record = trace.record();
+        requests += 1;
+        if keeps(&record) {
+            writer.write(&record)?;
+            written += 1;
+        }
+        if requests.is_multiple_of(1 << 16) {
+            reading.set(requests);
+        }
+    }
+    writer.finish()?;
+    drop(reading);
+    remarks(&trace);
+    if output.output != STDOUT {
+        eprintln!(
+            "damelo: {} of {} requests written to {}",
+            thousands(written),
+            thousands(requests),
+            output.output
+        );
+    }
+    Ok(())
+}
+
+fn writer(output: &Output) -> Result<TraceWriter, Failure> {
+    let format = match &output.to {
+        Some(name) => WriteFormat::by_name(name).ok_or_else(|| {
+            Failure::Usage(format!("--to {name}: write damelo, oracleGeneral, csv or txt"))
+        })?,
+        None if output.output == STDOUT => WriteFormat::Damelo,
+        None => WriteFormat::of_file(&output.output).ok_or_else(|| {
+            Failure::Usage(format!(
+                "the name {} does not say in which form to write: add --to FORMAT",
+                output.output
+            ))
+        })?,
+    };
+    Ok(if output.output == STDOUT {
+        TraceWriter::to(STDOUT, Box::new(std::io::stdout()), format)?
+    } else {
+        TraceWriter::create(&output.output, format)?
+    })
+}
+
+fn stat(args: &Stat) -> Result<(), Failure> {
+    let mut trace = Requests::open(&args.trace, &args.read.options(None)?)?;
+    let mut reading = Reading::of(&trace);
+    let stat = trace_stat(&mut trace, |requests| reading.set(requests))?;
+    drop(reading);
+    let mut out = Out::new();
+    if args.json {
+        out.json(&json!({
+            "trace": trace.name(),
+            "format": trace.form(),
+            "synthetic": trace.is_synthetic(),
+            "stat": stat,
+        }))?;
+    } else {
+        print_stat(&mut out, &trace, &stat)?;
+    }
+    out.finish()?;
+    remarks(&trace);
+    Ok(())
+}
+
+fn print_stat(out: &mut Out, trace: &Requests, stat: &TraceStat) -> Result<(), Failure> {
+    let synthetic = if trace.is_synthetic() { ", synthetic" } else { "" };
+    out.line(format_args!("trace            {} ({}{synthetic})", trace.name(), trace.form()))?;
+    out.line(format_args!("requests         {}", thousands(stat.requests)))?;
+    out.line(format_args!("clients          {}", or_none(stat.clients)))?;
+    out.line(format_args!("hosts            {}", or_none(stat.hosts)))?;
+    out.line(format_args!("objects          {}", thousands(stat.objects)))?;
+    out.line(format_args!("bytes            {}", thousands(stat.bytes)))?;
+    out.line(format_args!("working set      {} bytes", thousands(stat.working_set_bytes)))?;
+    let days = (stat.last_us - stat.first_us) as f64 / US_PER_DAY;
+    out.line(format_args!(
+        "time             {:.6} to {:.6} s, {days:.2} days, {} requests out of order",
+        stat.first_us as f64 / 1e6,
+        stat.last_us as f64 / 1e6,
+        thousands(stat.out_of_order)
+    ))?;
+    print_shares(out, stat)?;
+    print_locality(out, stat)?;
+    let counts = |counts: Vec<(String, u64)>| {
+        let mut counts = counts;
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let shown = counts.iter().take(8).map(|(name, n)| format!("{name} {}", thousands(*n)));
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    let named = |name: String| if name.is_empty() { "none logged".to_owned() } else { name };
+    let methods = stat.methods.iter().map(|(name, n)| (named(name.clone()), *n)).collect();
+    out.line(format_args!("methods          {}", counts(methods)))?;
+    let named = |status: u16| if status == 0 { "none logged".into() } else { status.to_string() };
+    let statuses = stat.statuses.iter().map(|(status, n)| (named(*status), *n)).collect();
+    out.line(format_args!("statuses         {}", counts(statuses)))
+}
+
+fn print_shares(out: &mut Out, stat: &TraceStat) -> Result<(), Failure> {
+    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    out.line(format_args!(
+        "asked for once   {} objects ({:.1}%)",
+        thousands(stat.one_timers),
+        percent(stat.one_timers, stat.objects)
+    ))?;
+    out.line(format_args!(
+        "up to 8 KiB      {:.1}% of requests; empty {}, size changed {}",
+        percent(stat.small_requests, stat.requests),
+        thousands(stat.empty_requests),
+        thousands(stat.changed_requests)
+    ))?;
+    out.line(format_args!("object bytes     {}", quantiles(stat.object_bytes)))?;
+    out.line(format_args!(
+        "unlimited cache  hits {:.2}% of requests, {:.2}% of bytes",
+        100.0 * stat.hit_ratio_max,
+        100.0 * stat.byte_hit_ratio_max
+    ))
+}
+
+fn print_locality(out: &mut Out, stat: &TraceStat) -> Result<(), Failure> {
+    if let (Some(slope), Some(fit)) = (stat.popularity_slope, stat.popularity_fit) {
+        out.line(format_args!("popularity       1/rank^{slope:.3} (r2 of the fit {fit:.3})"))?;
+    }
+    out.line(format_args!("reuse distance   {} other objects", quantiles(stat.reuse_distance)))?;
+    if let (Some(same), Some(recent)) = (stat.same_host_ratio, stat.recent_host_ratio) {
+        out.line(format_args!(
+            "host locality    {:.1}% to the host before, {:.1}% to one of the last ten",
+            100.0 * same,
+            100.0 * recent
+        ))?;
+        out.line(format_args!("host distance    {} other hosts", quantiles(stat.host_distance)))?;
+    }
+    Ok(())
+}
+
+fn or_none(count: u64) -> String {
+    if count == 0 { "none named".to_owned() } else { thousands(count) }
+}
+
+fn quantiles(quantiles: Option<Quantiles>) -> String {
+    match quantiles {
+        Some(q) => format!(
+            "half {}, 90% {}, 99% {}, most {}",
+            thousands(q.p50),
+            thousands(q.p90),
+            thousands(q.p99),
+            thousands(q.max)
+        ),
+        None => "no".to_owned(),
+    }
+}

@@ -1,0 +1,214 @@
+//! Runs `damelo lab` as a researcher or a script would: what it prints, its exit codes, and what it
+//! says of traces that are not what they should be. Each test has a directory of its own.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SQUID: &str = "\
+982799997.100 12 10.0.0.1 TCP_MISS/200 1000 GET http://a.example/1 - DIRECT/1.2.3.4 text/html
+982799997.200 12 10.0.0.2 TCP_HIT/200 3000 GET http://a.example/2 - NONE/- image/gif
+982799998.000 12 10.0.0.1 TCP_DENIED/403 500 GET http://b.example/1 - NONE/- text/html
+982799999.000 12 10.0.0.1 TCP_MEM_HIT/200 1000 GET http://a.example/1 - NONE/- text/html
+";
+
+struct Bed {
+    dir: TempDir,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        Bed { dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+        command.arg("lab").args(args).current_dir(self.dir.path()).stdin(Stdio::null());
+        command.output().unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(args)).unwrap()
+    }
+
+    /// Exit code and standard error of a command that must fail.
+    fn fails(&self, args: &[&str]) -> (i32, String) {
+        let output = self.run(args);
+        assert!(!output.status.success(), "{args:?}: {output:?}");
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+#[test]
+fn stat_counts_a_squid_log() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let all = bed.json(&["trace", "stat", "access.log", "--json"]);
+    assert_eq!((&all["format"], &all["synthetic"]), (&"squid".into(), &false.into()));
+    let stat = &all["stat"];
+    for (name, expected) in
+        [("requests", 4), ("objects", 3), ("hosts", 2), ("clients", 2), ("bytes", 5500)]
+    {
+        assert_eq!(stat[name], expected, "{name}");
+    }
+    assert_eq!(stat["hit_ratio_max"], 0.25);
+    assert!(bed.ok(&["trace", "stat", "access.log"]).contains("requests         4\n"));
+}
+
+#[test]
+fn traces_are_converted_filtered_and_sampled() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let printed = bed.ok(&["trace", "print", "access.log", "-n", "1"]);
+    let expected = "time_s,client,method,status,size_bytes,url\n\
+                    982799997.1,10.0.0.1,GET,200,1000,http://a.example/1\n";
+    assert_eq!(printed, expected);
+    bed.ok(&["trace", "convert", "access.log", "t.oracleGeneral.zst"]);
+    let stat = bed.json(&["trace", "stat", "t.oracleGeneral.zst", "--json"]);
+    assert_eq!((&stat["stat"]["requests"], &stat["stat"]["objects"]), (&4.into(), &3.into()));
+    bed.ok(&["trace", "filter", "access.log", "t.csv.gz", "--rule", "ucfs-2002"]);
+    assert_eq!(bed.json(&["trace", "stat", "t.csv.gz", "--json"])["stat"]["requests"], 3);
+    bed.ok(&["trace", "sample", "gen:zipf?requests=9000", "s.csv", "--share", "0.2"]);
+    let kept =
+        bed.json(&["trace", "stat", "s.csv", "--json"])["stat"]["requests"].as_u64().unwrap();
+    assert!((500..4500).contains(&kept), "{kept}");
+    let (code, words) = bed.fails(&["trace", "convert", "access.log", "t.what"]);
+    assert!(code == 2 && words.contains("add --to FORMAT"), "{words}");
+    let (code, words) = bed.fails(&["trace", "filter", "access.log", "x.csv", "--rule", "list"]);
+    assert!(code == 2 && words.contains("squid-disk-io-1999: HTTP, status 200"), "{words}");
+}
+
+#[test]
+fn malformed_lines_are_named_or_counted() {
+    let bed = Bed::new();
+    bed.file("access.log", &format!("{SQUID}982799999.1 broken\n"));
+    let (code, words) = bed.fails(&["trace", "stat", "access.log"]);
+    assert_eq!(code, 4);
+    assert!(
+        words.contains("access.log: line 5: 2 fields where 10 (9 in old logs) are expected"),
+        "{words}"
+    );
+    assert!(words.contains("try: add --skip-bad"), "{words}");
+    let output = bed.run(&["trace", "stat", "access.log", "--skip-bad", "--json"]);
+    let stat: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&stat["stat"]["requests"], &stat["stat"]["skipped"]), (&4.into(), &1.into()));
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("1 malformed lines skipped") && words.contains("line 5: "), "{words}");
+
+    std::fs::write(bed.path("t.oracleGeneral"), [7; 30]).unwrap();
+    let (_, words) = bed.fails(&["trace", "stat", "t.oracleGeneral"]);
+    assert!(words.contains("record 2: the trace ends after 6 of the record's 24 bytes"), "{words}");
+    bed.file("t.bin", "\0\0\0");
+    let (_, words) = bed.fails(&["trace", "stat", "t.bin"]);
+    assert!(
+        words.contains("it is binary, but not oracleGeneral; name it with --format"),
+        "{words}"
+    );
+}
+
+#[test]
+fn sim_counts_exactly_in_either_order_of_arguments() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    // 1 and 2 come in, b/1 as well, 1 hits: with room for all, three of four miss.
+    let short = bed.json(&["sim", "access.log", "lru,fifo", "10000", "--json"]);
+    let typed = bed.json(&["sim", "access.log", "squid", "lru,fifo", "10000", "--json"]);
+    assert_eq!(short["caches"], typed["caches"]);
+    let cache = &short["caches"][0];
+    assert_eq!((&cache["misses"], &cache["requests"]), (&3.into(), &4.into()));
+    assert_eq!((&cache["miss_bytes"], &cache["bytes"]), (&4500.into(), &5500.into()));
+    let one = ["sim", "access.log", "auto", "lru", "1", "--ignore-obj-size", "1", "--csv"];
+    let csv = bed.ok(&one);
+    assert!(csv.lines().nth(1).unwrap().ends_with(",lru,1,,4,4,4,4,1,1"), "{csv}");
+}
+
+#[test]
+fn sim_takes_columns_as_libcachesim_does() {
+    let bed = Bed::new();
+    bed.file("t.csv", "1,77,100\n2,78,100\n3,77,100\n");
+    let params = "time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,";
+    let report = bed.json(&["sim", "t.csv", "csv", "s3fifo,LRU", "1mb", "-t", params, "--json"]);
+    assert_eq!(report["caches"][0]["policy"], "s3-fifo");
+    assert_eq!(report["caches"][1]["misses"], 2);
+    let (code, words) = bed.fails(&["sim", "t.csv", "csv", "lru", "1mb"]);
+    assert!(code == 4 && words.contains("-t time-col=..,obj-id-col=.."), "{words}");
+    let (code, words) = bed.fails(&["sim", "t.csv", "lru", "1mb", "-t", "speed=1"]);
+    assert!(code == 2 && words.contains("there is no `speed`"), "{words}");
+}
+
+#[test]
+fn wrong_policies_sizes_and_generators_say_what_would_be_right() {
+    let bed = Bed::new();
+    for (args, words) in [
+        (["sim", "gen:web", "arc", "auto"], "there is no policy `arc`; there are fifo, lru,"),
+        (["sim", "gen:web", "lru", "much"], "write bytes (64MiB), a share of the working set"),
+        (["sim", "gen:nothing", "lru", "auto"], "there are thesis, web, polygraph, files, build"),
+        (["sim", "gen:web?x=1", "lru", "auto"], "there is no `x`; by default seed=1"),
+    ] {
+        let (code, said) = bed.fails(&args);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(bed.fails(&["sim", "no-such-file", "lru", "auto"]).0, 4);
+}
+
+#[test]
+fn the_same_command_gives_the_same_bytes_and_synthetic_ones_say_so() {
+    let bed = Bed::new();
+    let trace = "gen:web?requests=20000&seed=3";
+    let args = ["sim", trace, "lru,w-tinylfu,belady", "auto", "--report-interval", "600"];
+    let with = |more: &[&str]| bed.ok(&[&args[..], more].concat());
+    let text = with(&[]);
+    assert!(text.contains("synthetic"), "{text}");
+    assert_eq!(text, with(&["--num-thread", "1"]));
+    let csv = with(&["--csv"]);
+    assert_eq!(csv, with(&["--csv"]));
+    assert!(csv.lines().skip(1).all(|line| line.starts_with(&format!("{trace},true,"))), "{csv}");
+    let json: Value = serde_json::from_str(&with(&["--json"])).unwrap();
+    assert_eq!(json["manifest"]["trace"]["synthetic"], true);
+    with(&["--html", "r.html"]);
+    let first = std::fs::read_to_string(bed.path("r.html")).unwrap();
+    with(&["--html", "r.html"]);
+    assert_eq!(first, std::fs::read_to_string(bed.path("r.html")).unwrap());
+    assert!(first.contains("Synthetic requests") && first.contains("<svg "), "no curve");
+    assert!(first.contains("seed=3") && first.contains("damelo lab sim"), "no manifest");
+}
+
+#[test]
+fn policies_and_generators_are_listed() {
+    let bed = Bed::new();
+    let policies = bed.ok(&["policies"]);
+    for name in ["s3-fifo", "w-tinylfu", "belady", "store-disk-fbc", ":cmax=3:amax=100"] {
+        assert!(policies.contains(name), "{name} in {policies}");
+    }
+    assert!(bed.ok(&["generators"]).contains("gen:polygraph?seed=1&requests=100000"));
+}
+
+#[test]
+fn bench_prints_a_rate_for_each_form_and_policy() {
+    let bed = Bed::new();
+    let args = ["bench", "--requests", "20000", "--objects", "5000", "--rounds", "1", "--json"];
+    let report = bed.json(&[&args[..], &["--dir", "."]].concat());
+    let rows = report["rows"].as_array().unwrap();
+    let forms: Vec<&str> = rows.iter().map(|row| row["form"].as_str().unwrap()).collect();
+    assert_eq!(forms, ["oracleGeneral", "oracleGeneral", "csv", "csv"]);
+    assert!(rows.iter().all(|row| row["requests_per_s"].as_f64().unwrap() > 0.0));
+}

@@ -1,0 +1,230 @@
+//! What can go wrong with a trace, a policy or a size that somebody named. Words say which input, and
+//! what would be right. Plain data, any thread.
+
+use std::io;
+
+/// Why a trace cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The file cannot be opened.
+    #[error("cannot open the trace `{path}`")]
+    Open {
+        /// As given.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Reading failed, or what is compressed does not decompress.
+    #[error("cannot read the trace `{path}` after {place}")]
+    Read {
+        /// As given.
+        path: String,
+        /// Last line or record that was whole.
+        place: Place,
+        /// What the system or the decompressor said.
+        source: io::Error,
+    },
+    /// A line or record that is not of the trace's form.
+    #[error("{path}: {place}: {reason}")]
+    Malformed {
+        /// As given.
+        path: String,
+        /// Which line or record.
+        place: Place,
+        /// What is wrong with it.
+        reason: BadRecord,
+    },
+    /// The first bytes are of no known form.
+    #[error("cannot tell the form of the trace `{path}`: {reason}; name it with --format")]
+    UnknownFormat {
+        /// As given.
+        path: String,
+        /// What was looked for and not found.
+        reason: String,
+    },
+    /// A name of a format that does not exist.
+    #[error("there is no trace format `{given}`; there are {known}")]
+    FormatName {
+        /// As given.
+        given: String,
+        /// All names.
+        known: String,
+    },
+    /// Column options that make no sense.
+    #[error("column options `{given}`: {reason}")]
+    Columns {
+        /// As given.
+        given: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A `gen:` trace that does not exist, or with parameters that it does not have.
+    #[error("generator `{given}`: {reason}")]
+    Generator {
+        /// As given.
+        given: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// What cannot be expressed in the form to be written.
+    #[error("cannot write {place} as {format}: {reason}")]
+    Unwritable {
+        /// Request number, from 1.
+        place: Place,
+        /// Form to be written.
+        format: &'static str,
+        /// What does not fit.
+        reason: String,
+    },
+    /// Writing failed.
+    #[error("cannot write `{path}`")]
+    Write {
+        /// As given.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// More different objects, hosts or clients than ids.
+    #[error("more than {max} different {what} in one trace; sample it first")]
+    TooMany {
+        /// Objects, hosts or clients.
+        what: &'static str,
+        /// How many fit.
+        max: u64,
+    },
+}
+
+/// Where in a trace: lines count from 1, so do records of binary traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Text.
+    Line(u64),
+    /// Binary.
+    Record(u64),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Line(n) => write!(f, "line {n}"),
+            Place::Record(n) => write!(f, "record {n}"),
+        }
+    }
+}
+
+/// Why one line or record is malformed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadRecord {
+    /// Too few or too many fields.
+    #[error("{found} fields where {expected} are expected")]
+    FieldCount {
+        /// How many the form has.
+        expected: &'static str,
+        /// How many there are.
+        found: usize,
+    },
+    /// A column that was named is not there.
+    #[error("no column {column} ({field}) in a line of {found} columns")]
+    NoColumn {
+        /// From 1.
+        column: usize,
+        /// What it should hold.
+        field: &'static str,
+        /// How many there are.
+        found: usize,
+    },
+    /// Something that should be a number is not, or does not fit 64 bits.
+    #[error("{field} is `{text}`, not {expected}")]
+    Value {
+        /// Which field.
+        field: &'static str,
+        /// What it holds, shortened.
+        text: String,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// A field that must say something is empty.
+    #[error("{field} is empty")]
+    Empty {
+        /// Which field.
+        field: &'static str,
+    },
+    /// A quoted or bracketed part does not end.
+    #[error("{field} does not end: {closing} is missing")]
+    Unclosed {
+        /// Which field.
+        field: &'static str,
+        /// What should end it.
+        closing: &'static str,
+    },
+    /// The line has no end within the limit.
+    #[error("the line is longer than {limit} bytes")]
+    TooLong {
+        /// Longest line taken.
+        limit: usize,
+    },
+    /// The file ends within a record.
+    #[error("the trace ends after {found} of the record's {expected} bytes: it was cut off")]
+    Truncated {
+        /// Bytes there are.
+        found: usize,
+        /// Bytes of a record.
+        expected: usize,
+    },
+}
+
+impl BadRecord {
+    /// A field whose text is not what it should be; long text is cut.
+    pub(crate) fn value(field: &'static str, text: &[u8], expected: &'static str) -> BadRecord {
+        const SHOWN_BYTES: usize = 40;
+        let cut = text.len() > SHOWN_BYTES;
+        let mut shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]).into_owned();
+        if cut {
+            shown.push_str("...");
+        }
+        BadRecord::Value { field, text: shown, expected }
+    }
+}
+
+/// Why a simulation cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// A policy that does not exist.
+    #[error("there is no policy `{given}`; there are {known}")]
+    Policy {
+        /// As given.
+        given: String,
+        /// All names.
+        known: String,
+    },
+    /// A parameter that the policy does not have, or with a value out of range.
+    #[error("policy `{policy}`: parameter `{given}`: {reason}")]
+    Parameter {
+        /// Name of the policy.
+        policy: &'static str,
+        /// As given.
+        given: String,
+        /// What would be right.
+        reason: String,
+    },
+    /// A size that is none.
+    #[error("cache size `{given}`: {reason}")]
+    Size {
+        /// As given.
+        given: String,
+        /// What would be right.
+        reason: String,
+    },
+    /// The trace holds nothing to simulate.
+    #[error("the trace `{path}` has no request with a size")]
+    NoRequests {
+        /// As given.
+        path: String,
+    },
+    /// The trace is not what it should be.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}

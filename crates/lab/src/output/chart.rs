@@ -1,0 +1,247 @@
+//! Line charts as SVG: axes with round numbers, a logarithmic x axis if wanted, a legend, and every
+//! point with its values as a tooltip. Pure; the same input gives the same bytes.
+
+use std::fmt::Write as _;
+
+use super::html::escaped;
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 150.0;
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 52.0;
+const LEGEND_STEP: f64 = 20.0;
+/// Told apart by people who do not see red and green (after Okabe and Ito); dashes tell the rest.
+const COLOURS: [&str; 7] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"];
+const DASHES: [&str; 3] = ["", "6 3", "2 3"];
+const TICKS: f64 = 5.0;
+
+/// One line.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// Points in order of x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A chart of lines.
+#[derive(Debug, Clone)]
+pub struct LineChart {
+    /// What it shows.
+    pub title: String,
+    /// Name of the x axis, with its unit.
+    pub x_label: String,
+    /// Name of the y axis, with its unit.
+    pub y_label: String,
+    /// Equal distances are equal factors; all x must be above 0.
+    pub log_x: bool,
+    /// Lines.
+    pub series: Vec<Series>,
+}
+
+/// From values to places on the page.
+struct Scale {
+    min: f64,
+    max: f64,
+    log: bool,
+    from: f64,
+    to: f64,
+}
+
+impl Scale {
+    fn place(&self, value: f64) -> f64 {
+        let along = |v: f64| if self.log { v.ln() } else { v };
+        let share = (along(value) - along(self.min)) / (along(self.max) - along(self.min));
+        self.from + share * (self.to - self.from)
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        if self.log {
+            return self.powers();
+        }
+        let step = round_step((self.max - self.min) / TICKS);
+        let first = (self.min / step).ceil() as i64;
+        let last = (self.max / step + 1e-9).floor() as i64;
+        (first..=last).map(|n| n as f64 * step).collect()
+    }
+
+    fn powers(&self) -> Vec<f64> {
+        let (first, last) = (self.min.log10().floor() as i32, self.max.log10().ceil() as i32);
+        let decades = last - first;
+        let steps: &[f64] = if decades <= 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        (first..=last)
+            .flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)))
+            .filter(|tick| *tick >= self.min * 0.999 && *tick <= self.max * 1.001)
+            .collect()
+    }
+}
+
+/// 1, 2 or 5 times a power of ten, at least `step`.
+fn round_step(step: f64) -> f64 {
+    let power = 10f64.powf(step.log10().floor());
+    let round = [1.0, 2.0, 5.0, 10.0].into_iter().find(|round| round * power >= step * 0.999);
+    round.unwrap_or(10.0) * power
+}
+
+/// A value as short as it can be read: `1.5M`, `0.25`.
+fn short(value: f64) -> String {
+    let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let (scaled, unit) = units
+        .into_iter()
+        .find(|(factor, _)| value.abs() >= *factor * 0.9995)
+        .map_or((value, ""), |(factor, unit)| (value / factor, unit));
+    let digits = format!("{scaled:.4}");
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}{unit}")
+}
+
+impl LineChart {
+    /// The chart as an `<svg>` element.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\
+             <text x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">{title}</text>\n",
+            title = escaped(&self.title)
+        );
+        let points = || self.series.iter().flat_map(|series| series.points.iter().copied());
+        let drawable =
+            |(x, y): &(f64, f64)| x.is_finite() && y.is_finite() && (!self.log_x || *x > 0.0);
+        if points().filter(drawable).count() == 0 {
+            svg.push_str("<text x=\"64\" y=\"60\">nothing to draw</text></svg>");
+            return svg;
+        }
+        let (x, y) = self.scales(&points().filter(drawable).collect::<Vec<_>>());
+        self.axes(&mut svg, &x, &y);
+        for (n, series) in self.series.iter().enumerate() {
+            let drawn: Vec<(f64, f64)> = series.points.iter().copied().filter(drawable).collect();
+            line(&mut svg, n, &series.name, &drawn, &x, &y);
+        }
+        svg.push_str("</svg>");
+        svg
+    }
+
+    fn scales(&self, points: &[(f64, f64)]) -> (Scale, Scale) {
+        let range = |of: fn(&(f64, f64)) -> f64| {
+            let values = points.iter().map(of);
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)))
+        };
+        let (mut x_min, mut x_max) = range(|point| point.0);
+        let (_, y_max) = range(|point| point.1);
+        if x_min == x_max {
+            (x_min, x_max) =
+                if self.log_x { (x_min / 2.0, x_max * 2.0) } else { (x_min - 1.0, x_max + 1.0) };
+        }
+        let y_max = if y_max > 0.0 { y_max * 1.04 } else { 1.0 };
+        (
+            Scale { min: x_min, max: x_max, log: self.log_x, from: LEFT, to: WIDTH - RIGHT },
+            Scale { min: 0.0, max: y_max, log: false, from: HEIGHT - BOTTOM, to: TOP },
+        )
+    }
+
+    fn axes(&self, svg: &mut String, x: &Scale, y: &Scale) {
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        // Writing to a String cannot fail, here and below.
+        for tick in x.ticks() {
+            let at = x.place(tick);
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\" stroke=\"#8884\"/>\
+                 <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                bottom + 17.0,
+                short(tick)
+            );
+        }
+        for tick in y.ticks() {
+            let at = y.place(tick);
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"#8884\"/>\
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 7.0,
+                at + 4.0,
+                short(tick)
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
+             <text transform=\"translate(16 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            (LEFT + right) / 2.0,
+            HEIGHT - 12.0,
+            escaped(&self.x_label),
+            (TOP + bottom) / 2.0,
+            escaped(&self.y_label)
+        );
+    }
+}
+
+fn line(svg: &mut String, n: usize, name: &str, points: &[(f64, f64)], x: &Scale, y: &Scale) {
+    let colour = COLOURS[n % COLOURS.len()];
+    let dash = DASHES[n / COLOURS.len() % DASHES.len()];
+    let stroke =
+        format!("stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\" fill=\"none\"");
+    let path: Vec<String> =
+        points.iter().map(|(px, py)| format!("{:.1},{:.1}", x.place(*px), y.place(*py))).collect();
+    let name = escaped(name);
+    let _ = writeln!(svg, "<polyline points=\"{}\" {stroke}/>", path.join(" "));
+    for (px, py) in points {
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"><title>{name}: {} at {}</title></circle>",
+            x.place(*px),
+            y.place(*py),
+            short(*py),
+            short(*px)
+        );
+    }
+    let (at, left) = (TOP + 8.0 + n as f64 * LEGEND_STEP, WIDTH - RIGHT + 12.0);
+    let _ = writeln!(
+        svg,
+        "<line x1=\"{left}\" y1=\"{at}\" x2=\"{}\" y2=\"{at}\" {stroke}/><text x=\"{}\" y=\"{}\">{name}</text>",
+        left + 22.0,
+        left + 28.0,
+        at + 4.0
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(log_x: bool, points: Vec<(f64, f64)>) -> LineChart {
+        LineChart {
+            title: "t".to_owned(),
+            x_label: "x".to_owned(),
+            y_label: "y".to_owned(),
+            log_x,
+            series: vec![Series { name: "a<b".to_owned(), points }],
+        }
+    }
+
+    #[test]
+    fn points_lie_between_the_axes() {
+        let svg = chart(true, vec![(1.0, 0.5), (1000.0, 0.25)]).svg();
+        assert!(svg.contains("cx=\"64.0\"") && svg.contains("cx=\"610.0\""), "{svg}");
+        assert!(svg.contains("a&lt;b: 0.25 at 1k"));
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"));
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_left_out() {
+        assert!(chart(true, vec![(0.0, 1.0), (f64::NAN, 1.0)]).svg().contains("nothing to draw"));
+        assert!(!chart(false, vec![(5.0, 0.0)]).svg().contains("NaN"));
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!([round_step(0.13), round_step(0.6), round_step(9.0)], [0.2, 1.0, 10.0]);
+        assert_eq!(
+            [short(0.25), short(1500.0), short(1e6), short(3.0)],
+            ["0.25", "1.5k", "1M", "3"]
+        );
+    }
+}

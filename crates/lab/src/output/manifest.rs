@@ -1,0 +1,166 @@
+//! What one needs to run a run again and get the same: command, versions, trace with its digest. The
+//! machine is told too, though no result but times depends on it.
+
+use std::fs::File;
+use std::hash::Hasher;
+use std::io::{self, Read};
+
+use serde::Serialize;
+use twox_hash::XxHash3_64;
+
+const READ_BYTES: usize = 1 << 20;
+
+/// Which trace it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct TraceIdentity {
+    /// Path or `gen:` name, as given.
+    pub name: String,
+    /// Its format.
+    pub format: String,
+    /// True if a generator made it; its name then says everything, the seed among it.
+    pub synthetic: bool,
+    /// Size of the file, as it lies on disk.
+    pub file_bytes: u64,
+    /// XXH3-64 of the file as it lies on disk, in hexadecimal; empty for a generator.
+    pub digest: String,
+}
+
+impl TraceIdentity {
+    /// Which trace it is, without digest.
+    #[must_use]
+    pub fn of(trace: &crate::trace::Trace) -> TraceIdentity {
+        TraceIdentity {
+            name: trace.name().to_owned(),
+            format: trace.form().to_owned(),
+            synthetic: trace.is_synthetic(),
+            file_bytes: trace.file_bytes(),
+            digest: String::new(),
+        }
+    }
+
+    /// Reads the trace's file once more for its digest.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn with_digest(mut self) -> io::Result<TraceIdentity> {
+        if !self.synthetic {
+            self.digest = digest(&self.name)?;
+        }
+        Ok(self)
+    }
+}
+
+fn digest(path: &str) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = XxHash3_64::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(format!("xxh3:{:016x}", hash.finish())),
+            bytes => hash.write(&buffer[..bytes]),
+        }
+    }
+}
+
+/// The machine of a run, as far as the system tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Model of the processor.
+    pub processor: String,
+    /// Processors that may be used.
+    pub processors: usize,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// Operating system and version.
+    pub system: String,
+}
+
+impl Machine {
+    /// Asks the system; what it does not tell is empty.
+    #[must_use]
+    pub fn this() -> Machine {
+        let value = |file: &str, key: &str| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_default();
+            line.split_once(':').map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+        };
+        let kib = value("/proc/meminfo", "MemTotal");
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            processor: value("/proc/cpuinfo", "model name"),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: kib.trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10,
+            system: format!("{} {}", std::env::consts::OS, release.trim()).trim().to_owned(),
+        }
+    }
+}
+
+/// Everything about a run but its results.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Manifest {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Version of damelo.
+    pub version: String,
+    /// The trace.
+    pub trace: TraceIdentity,
+    /// The machine.
+    pub machine: Machine,
+}
+
+impl Manifest {
+    /// The manifest as lines.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let command: Vec<String> = self.command.iter().map(|word| shell_word(word)).collect();
+        let trace = &self.trace;
+        let digest = match trace.synthetic {
+            true => "synthetic, made anew from its name".to_owned(),
+            false => format!("{}, {} bytes, {}", trace.format, trace.file_bytes, trace.digest),
+        };
+        let machine = &self.machine;
+        format!(
+            "command  {}\nversion  damelo {}\ntrace    {} ({digest})\nmachine  {}, {} processors, {} bytes of memory, {}\n",
+            command.join(" "),
+            self.version,
+            trace.name,
+            machine.processor,
+            machine.processors,
+            machine.memory_bytes,
+            machine.system,
+        )
+    }
+}
+
+/// A word as a shell takes it.
+fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(shell_word("lru,s3-fifo"), "lru,s3-fifo");
+        assert_eq!(shell_word("gen:web?seed=1&n=2"), "'gen:web?seed=1&n=2'");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+
+    #[test]
+    fn a_file_has_the_same_digest_whenever_it_is_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("t");
+        std::fs::write(&path, b"12\n").expect("written");
+        let path = path.display().to_string();
+        let expected = format!("xxh3:{:016x}", XxHash3_64::oneshot(b"12\n"));
+        assert_eq!(digest(&path).expect("read"), expected);
+    }
+}

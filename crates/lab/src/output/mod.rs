@@ -1,0 +1,13 @@
+//! What runs print: tables for terminals and files, charts as SVG, one self-contained HTML report, and
+//! the manifest from which a run can be repeated. The same run gives the same bytes: nothing here
+//! looks at a clock.
+
+mod chart;
+mod html;
+mod manifest;
+mod table;
+
+pub use chart::{LineChart, Series};
+pub use html::Report;
+pub use manifest::{Machine, Manifest, TraceIdentity};
+pub use table::Table;

@@ -1,0 +1,115 @@
+//! A table with a head, as aligned text, CSV or HTML. Pure.
+
+use std::fmt::Write as _;
+
+use super::html::escaped;
+
+/// Rows of text; columns that hold only numbers are aligned at the right.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    #[must_use]
+    pub fn new(head: &[&str]) -> Table {
+        Table { head: head.iter().map(|&cell| cell.to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row; it must have as many cells as the head.
+    pub fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.head.len(), "a row has a cell for each column");
+        self.rows.push(cells);
+    }
+
+    fn is_numeric(&self, column: usize) -> bool {
+        let number = |cell: &String| {
+            cell.is_empty()
+                || (cell.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+                    && !cell.contains(':'))
+        };
+        self.rows.iter().all(|row| number(&row[column]))
+    }
+
+    /// Lines of aligned text, each with a line end.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| &row[column]).chain([&self.head[column]]);
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        let mut text = String::new();
+        for row in std::iter::once(&self.head).chain(&self.rows) {
+            let cells: Vec<String> = row
+                .iter()
+                .enumerate()
+                .map(|(column, cell)| match self.is_numeric(column) {
+                    true => format!("{cell:>width$}", width = widths[column]),
+                    false => format!("{cell:<width$}", width = widths[column]),
+                })
+                .collect();
+            text.push_str(cells.join("  ").trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// CSV after RFC 4180, with the head as first line and `\n` line ends.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let mut text = String::new();
+        for row in std::iter::once(&self.head).chain(&self.rows) {
+            let cells: Vec<String> = row.iter().map(|cell| quoted(cell)).collect();
+            text.push_str(&cells.join(","));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A `<table>`.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let mut text = String::from("<table><thead><tr>");
+        for cell in &self.head {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "<th>{}</th>", escaped(cell));
+        }
+        text.push_str("</tr></thead><tbody>\n");
+        for row in &self.rows {
+            text.push_str("<tr>");
+            for (column, cell) in row.iter().enumerate() {
+                let class = if self.is_numeric(column) { " class=\"n\"" } else { "" };
+                let _ = write!(text, "<td{class}>{}</td>", escaped(cell));
+            }
+            text.push_str("</tr>\n");
+        }
+        text.push_str("</tbody></table>\n");
+        text
+    }
+}
+
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_text_csv_and_html() {
+        let mut table = Table::new(&["policy", "size"]);
+        table.row(vec!["lru".to_owned(), "1,024".to_owned()]);
+        table.row(vec!["a<b".to_owned(), "7".to_owned()]);
+        assert_eq!(table.text(), "policy   size\nlru     1,024\na<b         7\n");
+        assert_eq!(table.csv(), "policy,size\nlru,\"1,024\"\na<b,7\n");
+        assert!(table.html().contains("<td>a&lt;b</td><td class=\"n\">7</td>"));
+    }
+}

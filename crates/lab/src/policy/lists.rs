@@ -1,0 +1,259 @@
+//! Objects of a policy-only cache and the queues they wait in: one array of 16-byte nodes by dense key,
+//! linked by keys, so a cache of millions of objects needs no allocation for each and its state lies
+//! in one cache line. An object waits in at most one queue at a time. One thread at a time.
+
+use std::collections::HashMap;
+
+/// No node.
+pub(crate) const NONE: u32 = u32::MAX;
+/// Written where the size does not fit 32 bits; it is then in `Nodes::large`.
+const LARGE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    /// Towards the head, where objects arrive.
+    prev: u32,
+    /// Towards the tail, where they leave.
+    next: u32,
+    size: u32,
+    /// Which queue (0: none), and a count that the policy gives a meaning.
+    queue: u8,
+    count: [u8; 3],
+}
+
+const _: () = assert!(size_of::<Node>() == 16);
+
+const ABSENT: Node = Node { prev: NONE, next: NONE, size: 0, queue: 0, count: [0; 3] };
+/// Greatest count; counts stop there.
+pub(crate) const COUNT_MAX: u32 = 0x00ff_ffff;
+
+/// All objects that a policy has ever seen.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    nodes: Vec<Node>,
+    /// Sizes of 4 GiB and more.
+    large: HashMap<u32, u64>,
+}
+
+impl Nodes {
+    /// Makes room for a key.
+    #[inline]
+    pub(crate) fn reach(&mut self, key: u32) {
+        if key as usize >= self.nodes.len() {
+            self.nodes.resize(key as usize + 1, ABSENT);
+        }
+    }
+
+    /// Queue of an object; 0 if it is in none or was never seen.
+    #[inline]
+    pub(crate) fn queue(&self, key: u32) -> u8 {
+        self.nodes.get(key as usize).map_or(0, |node| node.queue)
+    }
+
+    /// Size that an object had when it came.
+    #[inline]
+    pub(crate) fn size(&self, key: u32) -> u64 {
+        match self.nodes[key as usize].size {
+            LARGE => self.large.get(&key).copied().unwrap_or(u64::from(LARGE)),
+            size => u64::from(size),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set_size(&mut self, key: u32, size: u64) {
+        let node = &mut self.nodes[key as usize];
+        match u32::try_from(size) {
+            Ok(small) if small != LARGE => node.size = small,
+            _ => {
+                node.size = LARGE;
+                self.large.insert(key, size);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, key: u32) -> u32 {
+        let [a, b, c] = self.nodes[key as usize].count;
+        u32::from_le_bytes([a, b, c, 0])
+    }
+
+    #[inline]
+    pub(crate) fn set_count(&mut self, key: u32, count: u32) {
+        let [a, b, c, _] = count.min(COUNT_MAX).to_le_bytes();
+        self.nodes[key as usize].count = [a, b, c];
+    }
+
+    /// Notes where an object is for a policy that keeps it in no [`Queue`].
+    pub(crate) fn set_queue(&mut self, key: u32, queue: u8) {
+        self.nodes[key as usize].queue = queue;
+    }
+
+    /// The neighbour that arrived after this one.
+    #[inline]
+    pub(crate) fn newer(&self, key: u32) -> u32 {
+        self.nodes[key as usize].prev
+    }
+
+    /// Reads a node so that it is near when it is needed; the sum of results must be used.
+    #[inline]
+    pub(crate) fn touch(&self, key: u32) -> u32 {
+        self.nodes.get(key as usize).map_or(0, |node| node.next)
+    }
+
+    /// The same for its neighbours.
+    #[inline]
+    pub(crate) fn touch_neighbours(&self, key: u32) -> u32 {
+        let Some(node) = self.nodes.get(key as usize) else { return 0 };
+        self.touch(node.prev) ^ self.touch(node.next)
+    }
+}
+
+/// A queue: objects arrive at the head and leave at the tail, or from anywhere.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    id: u8,
+    head: u32,
+    tail: u32,
+    bytes: u64,
+    len: u64,
+}
+
+impl Queue {
+    /// An empty queue; ids are 1 and up, and differ within one `Nodes`.
+    pub(crate) fn new(id: u8) -> Queue {
+        assert!(id > 0, "0 means no queue");
+        Queue { id, head: NONE, tail: NONE, bytes: 0, len: 0 }
+    }
+
+    /// Sum of the sizes of its objects.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The object that came first, `NONE` if there is none.
+    #[inline]
+    pub(crate) fn tail(&self) -> u32 {
+        self.tail
+    }
+
+    /// An object of no queue arrives.
+    #[inline]
+    pub(crate) fn push(&mut self, nodes: &mut Nodes, key: u32) {
+        debug_assert_eq!(nodes.queue(key), 0);
+        let bytes = nodes.size(key);
+        let node = &mut nodes.nodes[key as usize];
+        (node.prev, node.next, node.queue) = (NONE, self.head, self.id);
+        match self.head {
+            NONE => self.tail = key,
+            head => nodes.nodes[head as usize].prev = key,
+        }
+        self.head = key;
+        self.bytes += bytes;
+        self.len += 1;
+    }
+
+    /// An object of this queue leaves it.
+    #[inline]
+    pub(crate) fn remove(&mut self, nodes: &mut Nodes, key: u32) {
+        debug_assert_eq!(nodes.queue(key), self.id);
+        self.bytes -= nodes.size(key);
+        self.len -= 1;
+        let node = &mut nodes.nodes[key as usize];
+        let (prev, next) = (node.prev, node.next);
+        node.queue = 0;
+        match prev {
+            NONE => self.head = next,
+            prev => nodes.nodes[prev as usize].next = next,
+        }
+        match next {
+            NONE => self.tail = prev,
+            next => nodes.nodes[next as usize].prev = prev,
+        }
+    }
+
+    /// An object of this queue moves to the head.
+    #[inline]
+    pub(crate) fn renew(&mut self, nodes: &mut Nodes, key: u32) {
+        if self.head != key {
+            self.remove(nodes, key);
+            self.push(nodes, key);
+        }
+    }
+
+    /// The tail leaves; `None` if there is none.
+    #[inline]
+    pub(crate) fn pop(&mut self, nodes: &mut Nodes) -> Option<u32> {
+        let tail = self.tail;
+        if tail == NONE {
+            return None;
+        }
+        self.remove(nodes, tail);
+        Some(tail)
+    }
+
+    /// An object of no queue arrives ahead of another one of this queue, and will leave before it.
+    pub(crate) fn push_ahead(&mut self, nodes: &mut Nodes, key: u32, other: u32) {
+        debug_assert_eq!(nodes.queue(other), self.id);
+        self.bytes += nodes.size(key);
+        self.len += 1;
+        let next = nodes.nodes[other as usize].next;
+        let node = &mut nodes.nodes[key as usize];
+        (node.prev, node.next, node.queue) = (other, next, self.id);
+        nodes.nodes[other as usize].next = key;
+        match next {
+            NONE => self.tail = key,
+            next => nodes.nodes[next as usize].prev = key,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(queue: &Queue, nodes: &Nodes) -> Vec<u32> {
+        let mut keys = Vec::new();
+        let mut at = queue.tail();
+        while at != NONE {
+            keys.push(at);
+            at = nodes.newer(at);
+        }
+        keys
+    }
+
+    #[test]
+    fn objects_leave_in_order_or_from_anywhere() {
+        let (mut nodes, mut queue) = (Nodes::default(), Queue::new(1));
+        for (key, size) in [(4, 10), (2, 1 << 33), (7, u64::from(u32::MAX))] {
+            nodes.reach(key);
+            nodes.set_size(key, size);
+            queue.push(&mut nodes, key);
+        }
+        assert_eq!(queue.bytes(), 10 + (1 << 33) + u64::from(u32::MAX));
+        assert_eq!(keys(&queue, &nodes), [4, 2, 7]);
+        queue.renew(&mut nodes, 4);
+        assert_eq!(keys(&queue, &nodes), [2, 7, 4]);
+        queue.remove(&mut nodes, 7);
+        queue.push_ahead(&mut nodes, 7, 4);
+        assert_eq!(keys(&queue, &nodes), [2, 7, 4]);
+        assert_eq!(queue.pop(&mut nodes), Some(2));
+        assert_eq!((queue.len(), nodes.queue(2), nodes.queue(7)), (2, 0, 1));
+        queue.remove(&mut nodes, 7);
+        queue.push_ahead(&mut nodes, 7, 4);
+        assert_eq!(keys(&queue, &nodes), [7, 4]);
+        assert_eq!(queue.bytes(), 10 + u64::from(u32::MAX));
+    }
+
+    #[test]
+    fn counts_stop_at_their_greatest() {
+        let mut nodes = Nodes::default();
+        nodes.reach(0);
+        nodes.set_count(0, u32::MAX);
+        assert_eq!(nodes.count(0), COUNT_MAX);
+    }
+}

@@ -1,0 +1,336 @@
+//! Names of the policies, their parameters, and how each is made. Adding one: a file, and a line in
+//! [`POLICIES`] and in `PolicySpec::build`. Pure.
+
+use super::Policy;
+use super::belady::Belady;
+use super::clock::Clock;
+use super::fbc::Fbc;
+use super::gdsf::Gdsf;
+use super::lfu_aging::LfuAging;
+use super::queues::OneQueue;
+use super::s3_fifo::{Parameters, S3Fifo};
+use super::sieve::Sieve;
+use super::store_disk::StoreDisk;
+use super::store_memory::StoreMemory;
+use super::w_tinylfu::WTinyLfu;
+use crate::error::SimError;
+use damelo::{ByteSize, Config, DiskPolicyKind, ResidencyPolicyKind};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Fifo,
+    Lru,
+    Clock,
+    LfuAging,
+    Fbc,
+    Gdsf,
+    S3Fifo,
+    Sieve,
+    WTinyLfu,
+    Belady,
+    StoreDisk(DiskPolicyKind),
+    StoreMemory(ResidencyPolicyKind),
+}
+
+/// A parameter of a policy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Parameter {
+    name: &'static str,
+    default: f64,
+    min: f64,
+    max: f64,
+    is_whole: bool,
+}
+
+const fn share(name: &'static str, default: f64) -> Parameter {
+    Parameter { name, default, min: 0.0, max: 1.0, is_whole: false }
+}
+
+const fn whole(name: &'static str, default: f64, min: f64, max: f64) -> Parameter {
+    Parameter { name, default, min, max, is_whole: true }
+}
+
+/// What is known of a policy without making it.
+#[derive(Debug)]
+pub struct PolicyInfo {
+    /// Its name in commands, output and documents.
+    pub name: &'static str,
+    /// Other names that are understood, libCacheSim's among them.
+    pub aliases: &'static [&'static str],
+    /// One line on it.
+    pub about: &'static str,
+    parameters: &'static [Parameter],
+    kind: Kind,
+}
+
+/// Segments of the ring, and share of a segment that may be kept when it is reused: a store's default.
+const RING: &[Parameter] = &[whole("segments", 64.0, 2.0, 1e6), whole("reinsert", 15.0, 0.0, 90.0)];
+
+const FBC_RING: &[Parameter] =
+    &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];
+
+/// All policies.
+pub const POLICIES: [PolicyInfo; 17] = [
+    info("fifo", &[], "first in, first out", &[], Kind::Fifo),
+    info("lru", &[], "least recently used goes first", &[], Kind::Lru),
+    info(
+        "clock",
+        &["fifo-reinsertion", "second-chance"],
+        "FIFO with a second chance for what was hit",
+        &[whole("bits", 1.0, 1.0, 16.0)],
+        Kind::Clock,
+    ),
+    info(
+        "lfu-aging",
+        &["lfuaging"],
+        "least often used goes first, counts are halved when their mean passes amax",
+        &[whole("amax", 10.0, 1.0, 1e6)],
+        Kind::LfuAging,
+    ),
+    info(
+        "fbc",
+        &[],
+        "cyclic, skips what was used cmax times (Maltzahn 1999)",
+        &[whole("cmax", 3.0, 1.0, 1e6), whole("amax", 100.0, 1.0, 1e6)],
+        Kind::Fbc,
+    ),
+    info("gdsf", &[], "smallest use per byte goes first (Cherkasova 1998)", &[], Kind::Gdsf),
+    info(
+        "s3-fifo",
+        &["s3fifo"],
+        "small, main and ghost queue (Yang 2023)",
+        &[share("small", 0.1), share("ghost", 0.9), whole("threshold", 2.0, 1.0, 1e6)],
+        Kind::S3Fifo,
+    ),
+    info("sieve", &[], "a hand that spares what was hit (Zhang 2024)", &[], Kind::Sieve),
+    info(
+        "w-tinylfu",
+        &["wtinylfu", "tinylfu"],
+        "LRU window, then what is asked for more often (Einziger 2017)",
+        &[share("window", 0.01)],
+        Kind::WTinyLfu,
+    ),
+    info(
+        "belady",
+        &["min", "opt"],
+        "knows the future: the bound for objects of one size",
+        &[],
+        Kind::Belady,
+    ),
+    info(
+        "store-disk-fbc",
+        &["store-fbc"],
+        "the store's own, on a ring: keeps what was used, counts fade",
+        FBC_RING,
+        Kind::StoreDisk(DiskPolicyKind::Fbc),
+    ),
+    info(
+        "store-disk-lfu-aging",
+        &["store-lfu-aging"],
+        "the store's own, on a ring: keeps what was used more than the mean",
+        RING,
+        Kind::StoreDisk(DiskPolicyKind::LfuAging),
+    ),
+    info(
+        "store-disk-lru",
+        &[],
+        "the store's own, on a ring: keeps what was used in this turn",
+        RING,
+        Kind::StoreDisk(DiskPolicyKind::Lru),
+    ),
+    info(
+        "store-disk-fifo",
+        &[],
+        "the store's own, on a ring: keeps nothing",
+        RING,
+        Kind::StoreDisk(DiskPolicyKind::Fifo),
+    ),
+    info(
+        "store-memory-s3-fifo",
+        &["store-s3-fifo"],
+        "the store's own for memory: probation and protected queue",
+        &[],
+        Kind::StoreMemory(ResidencyPolicyKind::S3Fifo),
+    ),
+    info(
+        "store-memory-lru",
+        &[],
+        "the store's own for memory: what was hit goes back",
+        &[],
+        Kind::StoreMemory(ResidencyPolicyKind::Lru),
+    ),
+    info(
+        "store-memory-clock",
+        &[],
+        "the store's own for memory: what was hit is copied on",
+        &[],
+        Kind::StoreMemory(ResidencyPolicyKind::Clock),
+    ),
+];
+
+const fn info(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    about: &'static str,
+    parameters: &'static [Parameter],
+    kind: Kind,
+) -> PolicyInfo {
+    PolicyInfo { name, aliases, about, parameters, kind }
+}
+
+impl PolicyInfo {
+    /// Its parameters with their defaults, as they are written behind its name.
+    #[must_use]
+    pub fn parameters_text(&self) -> String {
+        let texts = self.parameters.iter().map(|p| format!(":{}={}", p.name, p.default));
+        texts.collect()
+    }
+}
+
+/// A policy with its parameters, from which caches of any size can be made.
+#[derive(Debug, Clone)]
+pub struct PolicySpec {
+    info: &'static PolicyInfo,
+    values: Vec<f64>,
+    label: String,
+}
+
+impl PolicySpec {
+    /// Understands `name` or `name:parameter=value:parameter=value`, without case.
+    ///
+    /// # Errors
+    /// An unknown policy or parameter, or a value out of range; each with what would be right.
+    pub fn parse(given: &str) -> Result<PolicySpec, SimError> {
+        let mut parts = given.trim().split(':');
+        let name = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+        let known = || POLICIES.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
+        let info = POLICIES
+            .iter()
+            .find(|info| info.name == name || info.aliases.contains(&name.as_str()))
+            .ok_or_else(|| SimError::Policy { given: given.to_owned(), known: known() })?;
+        let mut values: Vec<f64> = info.parameters.iter().map(|p| p.default).collect();
+        let mut label = info.name.to_owned();
+        for part in parts {
+            let (at, value) = parse_parameter(info, part)?;
+            values[at] = value;
+            label.push(':');
+            label.push_str(&part.trim().to_ascii_lowercase());
+        }
+        Ok(PolicySpec { info, values, label })
+    }
+
+    /// Understands several, separated by commas.
+    ///
+    /// # Errors
+    /// As [`PolicySpec::parse`].
+    pub fn parse_list(given: &str) -> Result<Vec<PolicySpec>, SimError> {
+        given.split(',').filter(|part| !part.trim().is_empty()).map(PolicySpec::parse).collect()
+    }
+
+    /// Name, with the parameters that were given.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// True if it must be told the next use of every object.
+    #[must_use]
+    pub fn knows_future(&self) -> bool {
+        self.info.kind == Kind::Belady
+    }
+
+    /// The store's defaults with what the parameters say; `amax` is in hundredths, as there.
+    fn store_config(&self, kind: DiskPolicyKind) -> Config {
+        let mut config = Config::new("", ByteSize::new(0));
+        config.disk_policy = kind;
+        config.reinsert_percent_max = self.values[1] as u8;
+        if let [_, _, count_max, average_max_percent] = self.values[..] {
+            config.fbc_count_max = count_max as u8;
+            config.fbc_average_max_percent = average_max_percent as u32;
+        }
+        config
+    }
+
+    /// A cache of that many bytes (or objects, if all count as one byte).
+    #[must_use]
+    pub fn build(&self, capacity_bytes: u64) -> Box<dyn Policy> {
+        let value = |at: usize| self.values[at];
+        match self.info.kind {
+            Kind::Fifo => Box::new(OneQueue::<false>::new(capacity_bytes)),
+            Kind::Lru => Box::new(OneQueue::<true>::new(capacity_bytes)),
+            Kind::Clock => Box::new(Clock::new(capacity_bytes, value(0) as u32)),
+            Kind::LfuAging => Box::new(LfuAging::new(capacity_bytes, value(0) as u64)),
+            Kind::Fbc => Box::new(Fbc::new(capacity_bytes, value(0) as u32, value(1) as u64)),
+            Kind::Gdsf => Box::new(Gdsf::new(capacity_bytes)),
+            Kind::S3Fifo => Box::new(S3Fifo::new(
+                capacity_bytes,
+                Parameters { small: value(0), ghost: value(1), threshold: value(2) as u32 },
+            )),
+            Kind::Sieve => Box::new(Sieve::new(capacity_bytes)),
+            Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_bytes, value(0))),
+            Kind::Belady => Box::new(Belady::new(capacity_bytes)),
+            Kind::StoreDisk(kind) => {
+                Box::new(StoreDisk::new(capacity_bytes, &self.store_config(kind), value(0) as u64))
+            }
+            Kind::StoreMemory(kind) => Box::new(StoreMemory::new(capacity_bytes, kind)),
+        }
+    }
+}
+
+fn parse_parameter(info: &'static PolicyInfo, part: &str) -> Result<(usize, f64), SimError> {
+    let bad =
+        |reason: String| SimError::Parameter { policy: info.name, given: part.to_owned(), reason };
+    let (name, text) = part.split_once('=').ok_or_else(|| bad("write name=value".to_owned()))?;
+    let name = name.trim().to_ascii_lowercase();
+    let Some(at) = info.parameters.iter().position(|parameter| parameter.name == name) else {
+        let names: Vec<&str> = info.parameters.iter().map(|parameter| parameter.name).collect();
+        return Err(bad(match names.is_empty() {
+            true => "it has no parameters".to_owned(),
+            false => format!("there are {}", names.join(", ")),
+        }));
+    };
+    let parameter = &info.parameters[at];
+    let value: f64 = text.trim().parse().map_err(|_| bad("write a number".to_owned()))?;
+    let in_range = value >= parameter.min && value <= parameter.max;
+    if !in_range || (parameter.is_whole && value.fract() != 0.0) {
+        let kind = if parameter.is_whole { "a whole number" } else { "a number" };
+        return Err(bad(format!("write {kind} from {} to {}", parameter.min, parameter.max)));
+    }
+    Ok((at, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_found_by_name_alias_and_parameters() {
+        for (given, label) in [
+            ("LRU", "lru"),
+            ("s3fifo", "s3-fifo"),
+            ("WTinyLFU", "w-tinylfu"),
+            ("second-chance", "clock"),
+            ("fbc:cmax=5:AMAX=20", "fbc:cmax=5:amax=20"),
+        ] {
+            assert_eq!(PolicySpec::parse(given).expect(given).label(), label);
+        }
+        assert_eq!(PolicySpec::parse_list("lru, fifo,").expect("two").len(), 2);
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        for (given, reason) in [
+            ("arc", "there is no policy `arc`; there are fifo, lru,"),
+            ("lru:x=1", "policy `lru`: parameter `x=1`: it has no parameters"),
+            ("fbc:cmax", "policy `fbc`: parameter `cmax`: write name=value"),
+            ("fbc:c=1", "policy `fbc`: parameter `c=1`: there are cmax, amax"),
+            ("fbc:cmax=0", "write a whole number from 1 to 1000000"),
+            ("fbc:cmax=1.5", "write a whole number from 1 to 1000000"),
+            ("s3-fifo:small=2", "write a number from 0 to 1"),
+            ("s3-fifo:small=NaN", "write a number from 0 to 1"),
+        ] {
+            let error = PolicySpec::parse(given).expect_err(given).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! From a trace to batches of steps: names become dense keys a batch at a time, so that the lookups of
+//! a batch overlap in memory. Requests of no bytes are left out, as by libCacheSim: an error reply or a
+//! validation is no object. One thread.
+
+use crate::error::TraceError;
+use crate::ids::{IdTable, Mixed, mix};
+use crate::policy::{NEVER, Step};
+use crate::request::Op;
+use crate::trace::{RawRequest, RecordSource, Trace};
+
+/// Requests read before their names are looked up: the lines of the table that they touch fit the
+/// second-level cache.
+const BATCH: usize = 1 << 10;
+
+/// A trace as steps.
+pub(crate) struct Feed {
+    trace: Trace,
+    ids: IdTable,
+    raw: Vec<RawRequest>,
+    mixed: Vec<Mixed>,
+    ignores_sizes: bool,
+    /// Requests of no bytes, left out.
+    empty: u64,
+    has_ended: bool,
+}
+
+impl Feed {
+    pub(crate) fn new(trace: Trace, ignores_sizes: bool) -> Feed {
+        Feed {
+            trace,
+            ids: IdTable::new(),
+            raw: Vec::with_capacity(BATCH),
+            mixed: Vec::with_capacity(BATCH),
+            ignores_sizes,
+            empty: 0,
+            has_ended: false,
+        }
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    pub(crate) fn empty(&self) -> u64 {
+        self.empty
+    }
+
+    pub(crate) fn objects(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Appends the next steps and their times; nothing at the end.
+    pub(crate) fn fill(
+        &mut self,
+        steps: &mut Vec<Step>,
+        times_us: &mut Vec<u64>,
+    ) -> Result<(), TraceError> {
+        self.read()?;
+        self.mixed.clear();
+        self.mixed.extend(self.raw.iter().map(|raw| mix(raw.object)));
+        let buckets = self.mixed.iter().fold(0, |sum, mixed| sum ^ self.ids.touch_bucket(*mixed));
+        let names = self.mixed.iter().fold(buckets, |sum, mixed| sum ^ self.ids.touch_name(*mixed));
+        std::hint::black_box(names);
+        for (raw, mixed) in self.raw.iter().zip(&self.mixed) {
+            let key = self.ids.intern(raw.object, *mixed);
+            let key =
+                key.ok_or(TraceError::TooMany { what: "objects", max: u64::from(u32::MAX) })?;
+            let size_bytes = if self.ignores_sizes { 1 } else { raw.size_bytes };
+            steps.push(match raw.op {
+                Op::Delete => Step::delete(key),
+                Op::Read | Op::Write => Step::get(key, size_bytes, NEVER),
+            });
+            times_us.push(raw.time_us);
+        }
+        Ok(())
+    }
+
+    /// Reads until there is something to number, or the trace ends.
+    fn read(&mut self) -> Result<(), TraceError> {
+        self.raw.clear();
+        while self.raw.is_empty() && !self.has_ended {
+            self.trace.batch(&mut self.raw, BATCH)?;
+            self.has_ended = self.raw.len() < BATCH;
+            let before = self.raw.len();
+            self.raw.retain(|raw| raw.size_bytes > 0 || raw.op == Op::Delete);
+            self.empty += (before - self.raw.len()) as u64;
+        }
+        Ok(())
+    }
+}
+
+/// What a first pass over a trace finds out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Steps: requests and deletes.
+    pub steps: u64,
+    /// Distinct objects.
+    pub objects: u64,
+    /// Sum of their first sizes.
+    pub bytes: u64,
+    /// For each step the number of the next request for its object; empty if not asked for.
+    pub(crate) next_uses: Vec<u32>,
+}
+
+/// Reads a trace to find its working set, and if wanted all next uses, at 4 bytes a request.
+///
+/// # Errors
+/// When the trace cannot be read, or has more requests than 32 bits count and next uses are wanted.
+pub fn scan(
+    trace: Trace,
+    ignores_sizes: bool,
+    wants_next_uses: bool,
+    mut progress: impl FnMut(&Trace, u64),
+) -> Result<Scan, TraceError> {
+    let mut feed = Feed::new(trace, ignores_sizes);
+    let (mut steps, mut times_us) = (Vec::new(), Vec::new());
+    let mut scan = Scan::default();
+    loop {
+        steps.clear();
+        times_us.clear();
+        feed.fill(&mut steps, &mut times_us)?;
+        if steps.is_empty() && feed.has_ended {
+            break;
+        }
+        for step in &steps {
+            if !step.is_delete() && u64::from(step.key()) == scan.objects {
+                scan.objects += 1;
+                scan.bytes += step.size_bytes();
+            } else if u64::from(step.key()) == scan.objects {
+                scan.objects += 1;
+            }
+            if wants_next_uses {
+                scan.next_uses.push(step.key());
+            }
+        }
+        scan.steps += steps.len() as u64;
+        progress(feed.trace(), scan.steps);
+    }
+    if scan.next_uses.len() >= NEVER as usize {
+        return Err(TraceError::TooMany { what: "requests", max: u64::from(NEVER) - 1 });
+    }
+    keys_to_next_uses(&mut scan.next_uses, scan.objects as usize);
+    Ok(scan)
+}
+
+/// Replaces each key by the place of its next occurrence.
+fn keys_to_next_uses(keys: &mut [u32], objects: usize) {
+    let mut next = vec![NEVER; objects];
+    for (at, key) in keys.iter_mut().enumerate().rev() {
+        let object = *key as usize;
+        *key = std::mem::replace(&mut next[object], at as u32);
+    }
+}
+
+/// Pages through a scan's next uses as batches go by.
+pub(crate) fn set_next_uses(steps: &mut [Step], first: u64, scan: &Scan) {
+    if scan.next_uses.is_empty() {
+        return;
+    }
+    let first = first as usize;
+    for (step, next_use) in steps.iter_mut().zip(&scan.next_uses[first..]) {
+        step.set_next_use(*next_use);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_uses_are_places_of_the_next_request() {
+        let mut keys = vec![0, 1, 0, 2, 1, 0];
+        keys_to_next_uses(&mut keys, 3);
+        assert_eq!(keys, [2, 4, 5, NEVER, NEVER, NEVER]);
+    }
+}

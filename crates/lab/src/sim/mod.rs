@@ -1,0 +1,10 @@
+//! Policy-only simulation: a trace is read once, its objects are numbered, and any number of caches
+//! see the same requests in batches, on as many threads as wanted.
+
+mod feed;
+mod run;
+mod size;
+
+pub use feed::{Scan, scan};
+pub use run::{CacheResult, Interval, Progress, SimOptions, SimReport, Warmup, simulate};
+pub use size::{AUTO_SHARES, SizeSpec};

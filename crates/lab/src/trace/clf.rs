@@ -1,0 +1,149 @@
+//! Common log (`host ident user [time] "request" status bytes`) and combined log, which adds
+//! `"referer" "agent"`.
+//!
+//! The request ends at the first quote after which a status follows, because servers of the nineties
+//! wrote quotes in URLs as they came. `-` for bytes means none. Pure.
+
+use super::fields;
+use super::record::{Parsed, ParsedName, Span};
+use crate::error::BadRecord;
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Nothing follows the size.
+    Common,
+    /// Two quoted fields follow, and maybe more.
+    Combined,
+}
+
+pub(crate) fn parse(line: &[u8], tail: Tail) -> Result<Parsed, BadRecord> {
+    let (client, rest) = split(line, b" ").ok_or(BadRecord::Empty { field: "ident" })?;
+    let (_ident_user, rest) =
+        split(rest, b" [").ok_or(BadRecord::Unclosed { field: "user", closing: "` [`" })?;
+    let (time, rest) =
+        split(rest, b"] \"").ok_or(BadRecord::Unclosed { field: "time", closing: "`] \"`" })?;
+    let request_end = request_end(rest)
+        .ok_or(BadRecord::Unclosed { field: "request", closing: "a quote and a status" })?;
+    let (request, rest) = (&rest[..request_end], &rest[request_end + 2..]);
+    let (status, rest) = split(rest, b" ").unwrap_or((rest, &rest[..0]));
+    let (size, rest) = split(rest, b" ").unwrap_or((rest, &rest[rest.len()..]));
+    check_tail(rest, tail)?;
+    let (method, url) = method_and_url(request)?;
+    let client = if client == b"-" { &client[..0] } else { client };
+    Ok(Parsed {
+        time_us: fields::clf_time_us(time)?,
+        client: Span::of(line, client),
+        method: Span::of(line, method),
+        status: fields::status(status)?,
+        cache_result: Span::default(),
+        size_bytes: if size == b"-" { 0 } else { fields::size_bytes(size)? },
+        object: ParsedName::Text(Span::of(line, url)),
+    })
+}
+
+/// What stands before and after a separator.
+fn split<'a>(text: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = memchr::memmem::find(text, separator)?;
+    Some((&text[..at], &text[at + separator.len()..]))
+}
+
+/// A quote, a blank, and three digits or `-`.
+fn request_end(text: &[u8]) -> Option<usize> {
+    memchr::memmem::find_iter(text, b"\" ").find(|at| {
+        let after = &text[at + 2..];
+        after.starts_with(b"- ") || (after.len() >= 3 && after[..3].iter().all(u8::is_ascii_digit))
+    })
+}
+
+fn check_tail(rest: &[u8], tail: Tail) -> Result<(), BadRecord> {
+    let quoted = memchr::memchr_iter(b'"', rest).count() / 2;
+    match tail {
+        Tail::Common if !rest.trim_ascii().is_empty() => {
+            Err(BadRecord::FieldCount { expected: "7 (common log)", found: 7 + quoted.max(1) })
+        }
+        Tail::Combined if quoted < 2 => {
+            Err(BadRecord::FieldCount { expected: "9 (combined log)", found: 7 + quoted })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `GET /x HTTP/1.0`; HTTP/0.9 has no version, and some servers logged no method.
+fn method_and_url(request: &[u8]) -> Result<(&[u8], &[u8]), BadRecord> {
+    let request = request.trim_ascii();
+    if request.is_empty() || request == b"-" {
+        return Err(BadRecord::Empty { field: "request" });
+    }
+    let Some((method, rest)) = split(request, b" ") else {
+        return Ok((&request[..0], request));
+    };
+    let rest = rest.trim_ascii_start();
+    let url = match memchr::memmem::rfind(rest, b" HTTP/") {
+        Some(at) => rest[..at].trim_ascii_end(),
+        None => rest,
+    };
+    if url.is_empty() || url.starts_with(b"HTTP/") {
+        return Err(BadRecord::Empty { field: "URL of the request" });
+    }
+    Ok((method, url))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::{ObjectName, Record};
+
+    fn record(line: &str, tail: Tail) -> Record<'_> {
+        parse(line.as_bytes(), tail).expect(line).record(line.as_bytes())
+    }
+
+    #[test]
+    fn common_and_combined_logs_are_read() {
+        let line = "in24.inetnebr.com - - [01/Aug/1995:00:00:01 -0400] \"GET /shuttle/x.txt HTTP/1.0\" 200 1839";
+        let r = record(line, Tail::Common);
+        assert_eq!(r.time_us, 807_249_601_000_000);
+        assert_eq!((r.client, r.method), (&b"in24.inetnebr.com"[..], &b"GET"[..]));
+        assert_eq!((r.status, r.size_bytes), (200, 1839));
+        assert_eq!(r.object, ObjectName::Text(b"/shuttle/x.txt"));
+        let line = format!("{line} \"http://ref/\" \"Agent (x; \\\"y\\\")\"");
+        assert_eq!(record(&line, Tail::Combined).size_bytes, 1839);
+    }
+
+    #[test]
+    fn odd_requests_of_real_logs_are_understood() {
+        let url = |request: &str| {
+            let line = format!("h - u [01/Aug/1995:00:00:01 -0400] \"{request}\" 304 -");
+            let record = record(&line, Tail::Common);
+            assert_eq!(record.size_bytes, 0);
+            let ObjectName::Text(url) = record.object else { panic!("a name") };
+            String::from_utf8_lossy(url).into_owned()
+        };
+        assert_eq!(url("GET /old"), "/old");
+        assert_eq!(url("GET /a b.gif HTTP/1.0"), "/a b.gif");
+        assert_eq!(url("GET /say\"hi\".html HTTP/1.0"), "/say\"hi\".html");
+        assert_eq!(url("/bare"), "/bare");
+        assert_eq!(url("GET http://h/x HTTP/1.1"), "http://h/x");
+    }
+
+    #[test]
+    fn bad_lines_say_what_is_wrong() {
+        let at = "h - - [01/Aug/1995:00:00:01 -0400]";
+        for (line, reason) in [
+            ("h - - \"GET / HTTP/1.0\" 200 5".to_owned(), "user does not end: ` [` is missing"),
+            (format!("{at} GET / 200 5"), "time does not end: `] \"` is missing"),
+            (
+                format!("{at} \"GET / 200 5"),
+                "request does not end: a quote and a status is missing",
+            ),
+            (format!("{at} \"-\" 408 -"), "request is empty"),
+            (format!("{at} \"GET / HTTP/1.0\" 200 x"), "size is `x`, not a number of bytes"),
+            (
+                format!("{at} \"GET / HTTP/1.0\" 200 5 \"r\" \"a\""),
+                "9 fields where 7 (common log) are expected",
+            ),
+        ] {
+            assert_eq!(parse(line.as_bytes(), Tail::Common).expect_err(&line).to_string(), reason);
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! libCacheSim's csv and txt traces: which column holds what is said by options in its notation
+//! (`time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=true`) or by a header line with
+//! names that are understood. A txt trace has one object a line and nothing else. Pure.
+
+use super::fields;
+use super::record::{Parsed, ParsedName, Span};
+use crate::error::{BadRecord, TraceError};
+
+/// Columns beyond this are an error in the options rather than a wide trace.
+const COLUMN_MAX: usize = 1024;
+/// In the order in which libCacheSim prefers them when they are equally frequent.
+const DELIMITERS: [u8; 6] = [b'\t', b',', b'|', b':', b';', b' '];
+
+/// Column options as given; what is not given is found out from the first line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ColumnOptions {
+    /// Column of the time, from 1.
+    pub time_column: Option<usize>,
+    /// Column of the object, from 1.
+    pub object_column: Option<usize>,
+    /// Column of the size, from 1.
+    pub size_column: Option<usize>,
+    /// What stands between columns.
+    pub delimiter: Option<u8>,
+    /// Whether the first line is no request.
+    pub has_header: Option<bool>,
+    /// True: every object is a number; false: none is, whatever it looks like.
+    pub object_is_number: Option<bool>,
+}
+
+impl ColumnOptions {
+    /// Understands libCacheSim's notation; parts are separated by `,` or `;`.
+    ///
+    /// # Errors
+    /// What is not understood, with what would be.
+    pub fn parse(given: &str) -> Result<ColumnOptions, TraceError> {
+        let bad = |reason: String| TraceError::Columns { given: given.to_owned(), reason };
+        let mut options = ColumnOptions::default();
+        let mut rest = given.trim();
+        while !rest.is_empty() {
+            let (key, after) = rest
+                .split_once('=')
+                .ok_or_else(|| bad(format!("`{rest}` is not of the form name=value")))?;
+            let key = key.trim().replace('_', "-").to_ascii_lowercase();
+            if key == "delimiter" {
+                let (delimiter, after) = take_delimiter(after);
+                options.delimiter = Some(delimiter);
+                rest = after.trim_start_matches([',', ';', ' ']);
+                continue;
+            }
+            let end = after.find([',', ';']).unwrap_or(after.len());
+            let value = after[..end].trim();
+            rest = after[end..].trim_start_matches([',', ';', ' ']);
+            options.set(&key, value).map_err(bad)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let column = || match value.parse() {
+            Ok(column @ 1..=COLUMN_MAX) => Ok(Some(column)),
+            _ => Err(format!("`{key}={value}`: columns are numbers from 1 to {COLUMN_MAX}")),
+        };
+        let truth = || match value.to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" | "y" => Ok(Some(true)),
+            "false" | "0" | "no" | "n" => Ok(Some(false)),
+            _ => Err(format!("`{key}={value}`: write true or false")),
+        };
+        match key {
+            "time-col" | "time-field" => self.time_column = column()?,
+            "obj-id-col" | "obj-id-field" => self.object_column = column()?,
+            "obj-size-col" | "obj-size-field" | "size-col" | "size-field" => {
+                self.size_column = column()?;
+            }
+            "header" | "has-header" => self.has_header = truth()?,
+            "obj-id-is-num" => self.object_is_number = truth()?,
+            _ => {
+                return Err(format!(
+                    "there is no `{key}`; there are time-col, obj-id-col, obj-size-col, \
+                     delimiter, has-header, obj-id-is-num"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `\t`, one character, or nothing, which means a comma (`delimiter=,,next=...`).
+fn take_delimiter(after: &str) -> (u8, &str) {
+    if let Some(rest) = after.strip_prefix("\\t") {
+        return (b'\t', rest);
+    }
+    match after.as_bytes().first() {
+        Some(&byte) if byte.is_ascii() => (byte, &after[1..]),
+        _ => (b',', after),
+    }
+}
+
+/// Everything known that is needed to read a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Columns {
+    time: Option<usize>,
+    object: usize,
+    size: Option<usize>,
+    last: usize,
+    delimiter: u8,
+    number: Option<bool>,
+    pub(crate) has_header: bool,
+}
+
+impl Columns {
+    /// Completes options by the first line; says what is missing.
+    pub(crate) fn new(options: &ColumnOptions, first_line: &[u8]) -> Result<Columns, String> {
+        let delimiter = options.delimiter.unwrap_or_else(|| guess_delimiter(first_line));
+        let mut columns = Columns {
+            time: options.time_column,
+            object: 0,
+            size: options.size_column,
+            last: 0,
+            delimiter,
+            number: options.object_is_number,
+            has_header: false,
+        };
+        if let Some(object) = options.object_column {
+            columns.object = object;
+            columns.has_header =
+                options.has_header.unwrap_or_else(|| columns.looks_like_header(first_line));
+        } else {
+            columns.by_header(first_line, options)?;
+        }
+        columns.last = columns.object.max(columns.time.unwrap_or(0)).max(columns.size.unwrap_or(0));
+        Ok(columns)
+    }
+
+    /// One object a line.
+    pub(crate) fn whole_line(options: &ColumnOptions) -> Columns {
+        Columns {
+            time: None,
+            object: 1,
+            size: None,
+            last: 1,
+            // No delimiter can occur within a line.
+            delimiter: b'\n',
+            number: options.object_is_number,
+            has_header: options.has_header.unwrap_or(false),
+        }
+    }
+
+    fn by_header(&mut self, line: &[u8], options: &ColumnOptions) -> Result<(), String> {
+        if options.has_header == Some(false) {
+            return Err(
+                "no column is named: write -t time-col=..,obj-id-col=..,obj-size-col=..".to_owned()
+            );
+        }
+        let mut at = 0;
+        let mut rest = Some(line);
+        while let Some((name, after)) = rest.map(|rest| take_field(rest, self.delimiter)) {
+            at += 1;
+            rest = after;
+            match name.trim_ascii().to_ascii_lowercase().as_slice() {
+                b"time" | b"timestamp" | b"time_s" | b"clock_time" | b"ts"
+                    if self.time.is_none() =>
+                {
+                    self.time = Some(at);
+                }
+                b"obj_id" | b"obj-id" | b"object_id" | b"object" | b"id" | b"key" | b"url"
+                    if self.object == 0 =>
+                {
+                    self.object = at;
+                }
+                b"obj_size" | b"obj-size" | b"object_size" | b"size" | b"size_bytes" | b"bytes"
+                    if self.size.is_none() =>
+                {
+                    self.size = Some(at);
+                }
+                _ => {}
+            }
+        }
+        if self.object == 0 {
+            return Err("its first line names no column of objects, and no option does: write \
+                        -t time-col=..,obj-id-col=..,obj-size-col=.."
+                .to_owned());
+        }
+        self.has_header = true;
+        Ok(())
+    }
+
+    /// A header has a time or size that is no number; without either it has more letters than
+    /// digits.
+    fn looks_like_header(&self, line: &[u8]) -> bool {
+        let numbers = [self.time, self.size];
+        if numbers.iter().any(Option::is_some) {
+            return numbers.iter().flatten().any(|column| {
+                let text = self.column(line, *column).unwrap_or_default();
+                fields::parse_seconds_us(text).is_none()
+            });
+        }
+        let digits = line.iter().filter(|byte| byte.is_ascii_digit()).count();
+        let letters = line.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
+        letters > digits
+    }
+
+    fn column<'a>(&self, line: &'a [u8], column: usize) -> Option<&'a [u8]> {
+        let mut rest = line;
+        for _ in 1..column {
+            rest = take_field(rest, self.delimiter).1?;
+        }
+        Some(take_field(rest, self.delimiter).0.trim_ascii())
+    }
+
+    pub(crate) fn parse(&self, line: &[u8]) -> Result<Parsed, BadRecord> {
+        let (mut time, mut object, mut size) = (None, None, None);
+        let mut rest = Some(line);
+        for at in 1..=self.last {
+            let Some(text) = rest else { break };
+            let (field, after) = take_field(text, self.delimiter);
+            rest = after;
+            let field = field.trim_ascii();
+            if at == self.object {
+                object = Some(field);
+            }
+            if self.time == Some(at) {
+                time = Some(field);
+            }
+            if self.size == Some(at) {
+                size = Some(field);
+            }
+        }
+        let missing = |column: usize, field| {
+            let found = 1 + memchr::memchr_iter(self.delimiter, line).count();
+            BadRecord::NoColumn { column, field, found }
+        };
+        let object = object.ok_or_else(|| missing(self.object, "object"))?;
+        let time_us = match self.time {
+            Some(column) => fields::time_us(time.ok_or_else(|| missing(column, "time"))?)?,
+            None => 0,
+        };
+        let size_bytes = match self.size {
+            Some(column) => fields::size_bytes(size.ok_or_else(|| missing(column, "size"))?)?,
+            None => 1,
+        };
+        Ok(Parsed {
+            time_us,
+            client: Span::default(),
+            method: Span::default(),
+            status: 0,
+            cache_result: Span::default(),
+            size_bytes,
+            object: self.name(line, object)?,
+        })
+    }
+
+    fn name(&self, line: &[u8], text: &[u8]) -> Result<ParsedName, BadRecord> {
+        if text.is_empty() {
+            return Err(BadRecord::Empty { field: "object" });
+        }
+        let number = if self.number == Some(false) { None } else { fields::parse_u64(text) };
+        match (number, self.number) {
+            (Some(id), _) => Ok(ParsedName::Id(id)),
+            (None, Some(true)) => {
+                Err(BadRecord::value("object", text, "a number, though obj-id-is-num says so"))
+            }
+            (None, _) => Ok(ParsedName::Text(Span::of(line, text))),
+        }
+    }
+}
+
+/// The first field of what is left of a line, and what follows its delimiter. A field in quotes may
+/// hold delimiters; the quotes are not part of it.
+fn take_field(rest: &[u8], delimiter: u8) -> (&[u8], Option<&[u8]>) {
+    if let Some(inner) = rest.strip_prefix(b"\"")
+        && let Some(end) = memchr::memchr(b'"', inner)
+    {
+        let after = &inner[end + 1..];
+        if after.is_empty() {
+            return (&inner[..end], None);
+        }
+        if after[0] == delimiter {
+            return (&inner[..end], Some(&after[1..]));
+        }
+    }
+    match memchr::memchr(delimiter, rest) {
+        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
+        None => (rest, None),
+    }
+}
+
+/// The most frequent of the usual ones, weighted as libCacheSim does: tabs over commas over bars.
+fn guess_delimiter(line: &[u8]) -> u8 {
+    let weight = |at: usize| DELIMITERS.len() - at;
+    let count = |delimiter: u8| memchr::memchr_iter(delimiter, line).count();
+    (0..DELIMITERS.len())
+        .max_by_key(|at| (count(DELIMITERS[*at]) * weight(*at), weight(*at)))
+        .map_or(b',', |at| DELIMITERS[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::{ObjectName, Record};
+
+    fn columns(options: &str, first_line: &str) -> Columns {
+        let options = ColumnOptions::parse(options).expect(options);
+        Columns::new(&options, first_line.as_bytes()).expect(first_line)
+    }
+
+    fn record<'a>(columns: &Columns, line: &'a str) -> Record<'a> {
+        columns.parse(line.as_bytes()).expect(line).record(line.as_bytes())
+    }
+
+    #[test]
+    fn options_are_libcachesims() {
+        for text in [
+            "time-col=2,obj-id-col=5,obj-size-col=4,delimiter=,,has-header=true",
+            "time_col=2; obj_id_col=5; size_field=4; delimiter=,; header=1",
+            "delimiter=,has-header=yes,time-field=2,obj-id-field=5,size-col=4",
+        ] {
+            let options = ColumnOptions::parse(text).expect(text);
+            assert_eq!(options.time_column, Some(2), "{text}");
+            assert_eq!(options.object_column, Some(5), "{text}");
+            assert_eq!(options.size_column, Some(4), "{text}");
+            assert_eq!(options.delimiter, Some(b','), "{text}");
+            assert_eq!(options.has_header, Some(true), "{text}");
+        }
+        assert_eq!(ColumnOptions::parse("delimiter=\\t").expect("tab").delimiter, Some(b'\t'));
+        assert_eq!(ColumnOptions::parse("delimiter=;").expect("semicolon").delimiter, Some(b';'));
+        for (text, reason) in [
+            ("obj-id-col=0", "`obj-id-col=0`: columns are numbers from 1 to 1024"),
+            ("obj-id", "`obj-id` is not of the form name=value"),
+            ("header=maybe", "`header=maybe`: write true or false"),
+        ] {
+            let error = ColumnOptions::parse(text).expect_err(text).to_string();
+            assert!(error.ends_with(reason), "{error}");
+        }
+        let unknown = ColumnOptions::parse("speed=5").expect_err("unknown").to_string();
+        assert!(unknown.contains("there is no `speed`; there are time-col"), "{unknown}");
+    }
+
+    #[test]
+    fn columns_are_taken_by_number() {
+        let columns = columns("time-col=1,obj-id-col=3,obj-size-col=2", "10,4096,77,x");
+        assert!(!columns.has_header);
+        let r = record(&columns, "10.5,4096,77,x");
+        assert_eq!((r.time_us, r.size_bytes), (10_500_000, 4096));
+        assert_eq!(r.object, ObjectName::Id(77));
+        assert_eq!(record(&columns, "1,2,\"a,b\",x").object, ObjectName::Text(b"a,b"));
+        let short = columns.parse(b"1,2").expect_err("short").to_string();
+        assert_eq!(short, "no column 3 (object) in a line of 2 columns");
+        assert_eq!(columns.parse(b"1,2,").expect_err("empty").to_string(), "object is empty");
+    }
+
+    #[test]
+    fn columns_are_taken_by_names_of_a_header() {
+        let columns = columns("", "timestamp\tkey\tsize\tother");
+        assert!(columns.has_header);
+        let r = record(&columns, "3\tab\t9\tz");
+        assert_eq!((r.time_us, r.size_bytes), (3_000_000, 9));
+        assert_eq!(r.object, ObjectName::Text(b"ab"));
+        let unnamed = Columns::new(&ColumnOptions::default(), b"1,2,3").expect_err("no header");
+        assert!(unnamed.contains("-t time-col="), "{unnamed}");
+    }
+
+    #[test]
+    fn headers_are_told_from_requests() {
+        let header = |options: &str, line: &str| columns(options, line).has_header;
+        assert!(header("obj-id-col=2,time-col=1", "time,id,size"));
+        assert!(!header("obj-id-col=2,time-col=1", "5,longname,7"));
+        assert!(header("obj-id-col=1", "object,x"));
+        assert!(!header("obj-id-col=1", "12345,6"));
+        assert!(!header("obj-id-col=1,has-header=false", "object,x"));
+    }
+
+    #[test]
+    fn a_txt_line_is_one_object() {
+        let columns = Columns::whole_line(&ColumnOptions::default());
+        assert_eq!(record(&columns, "123").object, ObjectName::Id(123));
+        assert_eq!(record(&columns, "a, b").object, ObjectName::Text(b"a, b"));
+        assert_eq!(record(&columns, "123").size_bytes, 1);
+        let strict = ColumnOptions { object_is_number: Some(true), ..ColumnOptions::default() };
+        assert!(Columns::whole_line(&strict).parse(b"abc").is_err());
+    }
+}

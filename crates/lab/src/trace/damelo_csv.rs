@@ -1,0 +1,71 @@
+//! Our own form: `time_s,client,method,status,size_bytes,url`, commas in URLs escaped, so that a line
+//! always splits on exactly five. Status 0 and client `-` mean that the source does not log them. Pure.
+
+use super::fields;
+use super::record::{Parsed, ParsedName, Span};
+use crate::error::BadRecord;
+
+/// First line of every file of this form.
+pub(crate) const HEADER: &[u8] = b"time_s,client,method,status,size_bytes,url";
+
+pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
+    let mut parts = [&line[..0]; 6];
+    let mut rest = line;
+    for (found, part) in parts.iter_mut().enumerate().take(5) {
+        let Some(comma) = memchr::memchr(b',', rest) else {
+            return Err(BadRecord::FieldCount { expected: "6", found: found + 1 });
+        };
+        (*part, rest) = (&rest[..comma], &rest[comma + 1..]);
+    }
+    if memchr::memchr(b',', rest).is_some() {
+        let found = memchr::memchr_iter(b',', line).count() + 1;
+        return Err(BadRecord::FieldCount { expected: "6", found });
+    }
+    parts[5] = rest;
+    let [time, client, method, status, size, url] = parts;
+    if url.is_empty() {
+        return Err(BadRecord::Empty { field: "url" });
+    }
+    let client = if client == b"-" { &client[..0] } else { client };
+    Ok(Parsed {
+        time_us: fields::time_us(time)?,
+        client: Span::of(line, client),
+        method: Span::of(line, method),
+        status: fields::status(status)?,
+        cache_result: Span::default(),
+        size_bytes: fields::size_bytes(size)?,
+        object: ParsedName::Text(Span::of(line, url)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::ObjectName;
+
+    #[test]
+    fn a_line_has_six_fields() {
+        let line = b"785433179.434793,u8,GET,200,1934,http://cs-www.bu.edu/";
+        let parsed = parse(line).expect("well formed");
+        let record = parsed.record(line);
+        assert_eq!(record.time_us, 785_433_179_434_793);
+        assert_eq!((record.client, record.method), (&b"u8"[..], &b"GET"[..]));
+        assert_eq!((record.status, record.size_bytes), (200, 1934));
+        assert_eq!(record.object, ObjectName::Text(b"http://cs-www.bu.edu/"));
+    }
+
+    #[test]
+    fn bad_lines_say_what_is_wrong() {
+        for (line, reason) in [
+            ("1,u,GET,0,5", "5 fields where 6 are expected"),
+            ("1,u,GET,0,5,http://a/,b", "7 fields where 6 are expected"),
+            ("", "1 fields where 6 are expected"),
+            ("x,u,GET,0,5,u", "time is `x`, not seconds as in 807256800 or 807256800.25"),
+            ("1,u,GET,0,-5,u", "size is `-5`, not a number of bytes"),
+            ("1,u,GET,1000,5,u", "status is `1000`, not an HTTP status"),
+            ("1,u,GET,0,5,", "url is empty"),
+        ] {
+            assert_eq!(parse(line.as_bytes()).expect_err(line).to_string(), reason);
+        }
+    }
+}

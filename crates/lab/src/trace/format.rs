@@ -1,0 +1,267 @@
+//! The trace formats: their names, how to tell them from the first bytes of a trace, and the one
+//! entry to their line parsers. Pure.
+
+use super::clf::{self, Tail};
+use super::columns::{ColumnOptions, Columns};
+use super::record::Parsed;
+use super::{damelo_csv, oracle_general, squid};
+use crate::error::{BadRecord, TraceError};
+
+/// A form of traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `time_s,client,method,status,size_bytes,url` with that header.
+    Damelo,
+    /// Squid's native access.log.
+    Squid,
+    /// Common log of web servers.
+    Common,
+    /// Combined log of web servers.
+    Combined,
+    /// libCacheSim's binary oracleGeneral.
+    OracleGeneral,
+    /// Columns as options or a header line say.
+    Csv,
+    /// One object a line.
+    Txt,
+}
+
+const NAMES: [(&str, Format); 9] = [
+    ("damelo", Format::Damelo),
+    ("squid", Format::Squid),
+    ("common", Format::Common),
+    ("combined", Format::Combined),
+    ("oracleGeneral", Format::OracleGeneral),
+    ("oracleGeneralBin", Format::OracleGeneral),
+    ("csv", Format::Csv),
+    ("txt", Format::Txt),
+    ("clf", Format::Common),
+];
+
+impl Format {
+    /// A format by its name, without case; `None` for `auto`.
+    ///
+    /// # Errors
+    /// A name that is none, with those that are.
+    pub fn by_name(given: &str) -> Result<Option<Format>, TraceError> {
+        if given.eq_ignore_ascii_case("auto") {
+            return Ok(None);
+        }
+        match NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(given)) {
+            Some((_, format)) => Ok(Some(*format)),
+            None => Err(TraceError::FormatName {
+                given: given.to_owned(),
+                known: "auto, damelo, squid, common, combined, oracleGeneral, csv, txt".to_owned(),
+            }),
+        }
+    }
+
+    /// The format's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| *name)
+    }
+}
+
+/// Lines of the head that are asked; more than one, so that one broken first line decides nothing.
+const LINES_ASKED: usize = 20;
+
+/// Tells the format from file name and first bytes.
+pub(crate) fn detect(
+    name: &str,
+    head: &[u8],
+    columns: Option<&ColumnOptions>,
+) -> Result<Format, String> {
+    if name.to_ascii_lowercase().contains("oraclegeneral") {
+        return Ok(Format::OracleGeneral);
+    }
+    if head.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    if memchr::memchr(0, head).is_some() {
+        return if oracle_general::looks_like(head) {
+            Ok(Format::OracleGeneral)
+        } else {
+            Err("it is binary, but not oracleGeneral".to_owned())
+        };
+    }
+    let lines: Vec<&[u8]> = head
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty())
+        .take(LINES_ASKED)
+        .collect();
+    detect_text(&lines, columns)
+}
+
+fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Format, String> {
+    let Some(first) = lines.first() else { return Err("its lines are empty".to_owned()) };
+    if *first == damelo_csv::HEADER {
+        return Ok(Format::Damelo);
+    }
+    if columns.is_some_and(|columns| columns.object_column.is_some()) {
+        return Ok(Format::Csv);
+    }
+    for (format, parse) in LOGS {
+        if lines.iter().any(|line| parse(line).is_ok()) {
+            return Ok(format);
+        }
+    }
+    let no_blank = |line: &&[u8]| !line.iter().any(|byte| b" \t,|;".contains(byte));
+    if lines.iter().all(no_blank) {
+        return Ok(Format::Txt);
+    }
+    Columns::new(columns.unwrap_or(&ColumnOptions::default()), first)
+        .map(|_| Format::Csv)
+        .map_err(|reason| format!("it is no log of Squid or a web server, and as columns {reason}"))
+}
+
+type LineTest = fn(&[u8]) -> Result<Parsed, BadRecord>;
+
+/// From the strictest on; what one takes the next ones would not.
+const LOGS: [(Format, LineTest); 4] = [
+    (Format::Squid, squid::parse),
+    (Format::Combined, |line| clf::parse(line, Tail::Combined)),
+    (Format::Common, |line| clf::parse(line, Tail::Common)),
+    (Format::Damelo, damelo_csv::parse),
+];
+
+/// Reads lines of one text format.
+#[derive(Debug, Clone)]
+pub(crate) enum LineParser {
+    Damelo,
+    Squid,
+    Clf(Tail),
+    Columns(Columns),
+}
+
+impl LineParser {
+    #[inline]
+    pub(crate) fn parse(&self, line: &[u8]) -> Result<Parsed, BadRecord> {
+        match self {
+            LineParser::Damelo => damelo_csv::parse(line),
+            LineParser::Squid => squid::parse(line),
+            LineParser::Clf(tail) => clf::parse(line, *tail),
+            LineParser::Columns(columns) => columns.parse(line),
+        }
+    }
+
+    /// True for a first line that is no request.
+    pub(crate) fn is_header(&self, line: &[u8]) -> bool {
+        match self {
+            LineParser::Damelo => line == damelo_csv::HEADER,
+            LineParser::Columns(columns) => columns.has_header,
+            _ => false,
+        }
+    }
+
+    /// True for lines that are skipped without being an error.
+    pub(crate) fn is_blank(&self, line: &[u8]) -> bool {
+        match self {
+            // Web servers and Squid write no comments, but tools put them into copies.
+            LineParser::Squid | LineParser::Clf(_) => {
+                line.is_empty() || line.first() == Some(&b'#')
+            }
+            _ => line.is_empty(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::trace::record::ObjectName;
+
+    const GOOD: [&str; 5] = [
+        "1,u,GET,0,5,http://x/",
+        "982799997.1 9 c TCP_MISS/200 5 GET http://a/ x y - DIRECT/b text/html [A: b]",
+        "h - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.0\" 200 5",
+        "h - u [01/Aug/1995:00:00:01 -0400] \"GET /a b HTTP/1.0\" 200 - \"r\" \"a\"",
+        "5,\"a,b\",7",
+    ];
+
+    fn parsers() -> Vec<LineParser> {
+        let options = ColumnOptions::parse("time-col=1,obj-id-col=2,obj-size-col=3").expect("good");
+        vec![
+            LineParser::Damelo,
+            LineParser::Squid,
+            LineParser::Clf(Tail::Common),
+            LineParser::Clf(Tail::Combined),
+            LineParser::Columns(Columns::new(&options, b"1,2,3").expect("good")),
+            LineParser::Columns(Columns::whole_line(&ColumnOptions::default())),
+        ]
+    }
+
+    /// What is taken names an object, and hands out parts of the line; all else is refused in words.
+    fn parse_with_all(line: &[u8]) {
+        for parser in parsers() {
+            match parser.parse(line).map(|parsed| parsed.record(line)) {
+                Ok(record) => assert_ne!(record.object, ObjectName::Text(b""), "{parser:?}"),
+                Err(reason) => assert!(!reason.to_string().is_empty()),
+            }
+        }
+        let _ = detect("t", line, None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_or_refused(line in prop::collection::vec(any::<u8>(), 0..120)) {
+            parse_with_all(&line);
+        }
+
+        #[test]
+        fn damaged_lines_are_taken_or_refused(
+            which in 0..GOOD.len(),
+            cut in 0usize..100,
+            changes in prop::collection::vec((0usize..100, prop_oneof![any::<u8>(), Just(b' '), Just(b'"'), Just(b'[')]), 0..4),
+        ) {
+            let mut line = GOOD[which].as_bytes().to_vec();
+            for (at, byte) in changes {
+                let at = at % line.len();
+                line[at] = byte;
+            }
+            line.truncate(line.len().saturating_sub(cut / 2));
+            parse_with_all(&line);
+        }
+    }
+
+    fn detected(name: &str, head: &str) -> Result<Format, String> {
+        detect(name, head.as_bytes(), None)
+    }
+
+    #[test]
+    fn each_format_is_told_from_its_first_lines() {
+        let clf = "h - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.0\" 200 5";
+        let squid = "1.0 1 c TCP_MISS/200 5 GET http://a/ - DIRECT/b text/html";
+        for (head, format) in [
+            (
+                "time_s,client,method,status,size_bytes,url\n1,u,GET,0,5,x\n".to_owned(),
+                Format::Damelo,
+            ),
+            ("1,u,GET,0,5,http://x/\n".to_owned(), Format::Damelo),
+            (squid.to_owned(), Format::Squid),
+            (format!("garbage\n{squid}\n"), Format::Squid),
+            (clf.to_owned(), Format::Common),
+            (format!("{clf} \"-\" \"Mozilla/5.0 (X)\""), Format::Combined),
+            ("time,obj_id,size\n1,2,3\n".to_owned(), Format::Csv),
+            ("12\n13\n12\n".to_owned(), Format::Txt),
+        ] {
+            assert_eq!(detected("t", &head), Ok(format), "{head}");
+        }
+    }
+
+    #[test]
+    fn names_and_nul_bytes_mean_binary() {
+        assert_eq!(detected("w.oracleGeneral.bin.zst", "12\n"), Ok(Format::OracleGeneral));
+        assert!(detected("t", "\0\0").is_err());
+        assert_eq!(detected("t", ""), Err("it is empty".to_owned()));
+    }
+
+    #[test]
+    fn what_is_not_understood_says_how_to_name_it() {
+        let reason = detected("t", "1 2 3\n4 5 6\n").expect_err("no form");
+        assert!(reason.contains("-t time-col="), "{reason}");
+    }
+}

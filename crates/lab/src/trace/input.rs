@@ -1,0 +1,215 @@
+//! Bytes of a trace file: opened, decompressed as its first bytes say (gzip, zstd or neither), read in
+//! large pieces. Lines and records are borrowed from the buffer. One thread at a time.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Large reads: the cost of a system call or of a call into the decompressor is spread over many
+/// requests, and the buffer still fits the processor's second-level cache.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Longest line. URLs of real logs stay below 64 KiB; what is longer is no log line.
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
+/// Bytes that are looked at to tell a format.
+pub(crate) const HEAD_BYTES: usize = 64 << 10;
+
+/// How far a trace is read, in bytes of its file; shared with whoever shows progress.
+#[derive(Debug, Clone, Default)]
+pub struct ReadPosition {
+    done: Arc<AtomicU64>,
+}
+
+impl ReadPosition {
+    /// Bytes of the file that were read so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+}
+
+struct Counted {
+    file: File,
+    position: ReadPosition,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.file.read(buffer)?;
+        self.position.done.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}
+
+/// Decompressed bytes with the buffer that lines are borrowed from.
+pub(crate) struct Input {
+    source: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    eof: bool,
+}
+
+/// What the next line is.
+pub(crate) enum Line {
+    /// Its bytes lie in `Input::bytes(range)`, without the line end.
+    Whole(std::ops::Range<usize>),
+    /// It has no end within [`LINE_BYTES_MAX`]; it has been skipped.
+    TooLong,
+    /// There is none.
+    End,
+}
+
+impl Input {
+    /// Opens a file; also says how large it is, compressed or not.
+    pub(crate) fn open(path: &Path, position: ReadPosition) -> io::Result<(Input, u64)> {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        let mut raw = BufReader::with_capacity(BUFFER_BYTES, Counted { file, position });
+        let magic = raw.fill_buf()?;
+        let source: Box<dyn Read + Send> = if magic.starts_with(&GZIP_MAGIC) {
+            Box::new(flate2::bufread::MultiGzDecoder::new(raw))
+        } else if magic.starts_with(&ZSTD_MAGIC) {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw)?;
+            // Traces are published with windows of up to 2 GiB (`zstd --long=31`).
+            decoder.window_log_max(31)?;
+            Box::new(decoder)
+        } else {
+            Box::new(raw)
+        };
+        Ok((Input::new(source), bytes))
+    }
+
+    pub(crate) fn new(source: Box<dyn Read + Send>) -> Input {
+        Input { source, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, eof: false }
+    }
+
+    /// The first bytes of what has not been read yet, at least [`HEAD_BYTES`] unless the trace ends.
+    pub(crate) fn head(&mut self) -> io::Result<&[u8]> {
+        while self.end - self.start < HEAD_BYTES && !self.eof {
+            self.fill()?;
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// Bytes of a range that was handed out by the call before.
+    pub(crate) fn bytes(&self, range: std::ops::Range<usize>) -> &[u8] {
+        &self.buffer[range]
+    }
+
+    /// Takes the next line, without `\n` or `\r\n`.
+    pub(crate) fn line(&mut self) -> io::Result<Line> {
+        let mut searched = 0;
+        let mut too_long = false;
+        loop {
+            let unread = &self.buffer[self.start + searched..self.end];
+            if let Some(at) = memchr::memchr(b'\n', unread) {
+                let line = self.start..self.start + searched + at;
+                self.start = line.end + 1;
+                return Ok(if too_long { Line::TooLong } else { Line::Whole(self.trimmed(line)) });
+            }
+            searched = self.end - self.start;
+            if searched > LINE_BYTES_MAX {
+                too_long = true;
+                self.start = self.end;
+                searched = 0;
+            }
+            if self.eof {
+                let line = self.start..self.end;
+                self.start = self.end;
+                return Ok(match (too_long, line.is_empty()) {
+                    (true, _) => Line::TooLong,
+                    (false, true) => Line::End,
+                    (false, false) => Line::Whole(self.trimmed(line)),
+                });
+            }
+            self.fill()?;
+        }
+    }
+
+    fn trimmed(&self, line: std::ops::Range<usize>) -> std::ops::Range<usize> {
+        if self.buffer[line.clone()].ends_with(b"\r") { line.start..line.end - 1 } else { line }
+    }
+
+    /// As many whole records of `record_bytes` as are at hand, at least one unless the trace ends;
+    /// the rest is shorter than a record only there.
+    /// They lie in `Input::bytes(range)`.
+    pub(crate) fn records(&mut self, record_bytes: usize) -> io::Result<std::ops::Range<usize>> {
+        while self.end - self.start < record_bytes && !self.eof {
+            self.fill()?;
+        }
+        let whole = (self.end - self.start) / record_bytes * record_bytes;
+        let bytes = if whole == 0 { self.end - self.start } else { whole };
+        let start = self.start;
+        self.start += bytes;
+        Ok(start..start + bytes)
+    }
+
+    /// Moves what is unread to the front and reads more behind it.
+    fn fill(&mut self) -> io::Result<()> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == self.buffer.len() {
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+        loop {
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.eof = true,
+                Ok(bytes) => self.end += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn lines(bytes: &[u8]) -> Vec<String> {
+        let mut input = Input::new(Box::new(Cursor::new(bytes.to_vec())));
+        let mut found = Vec::new();
+        loop {
+            match input.line().expect("memory does not fail") {
+                Line::Whole(range) => {
+                    found.push(String::from_utf8_lossy(input.bytes(range)).into_owned());
+                }
+                Line::TooLong => found.push("too long".to_owned()),
+                Line::End => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn lines_end_with_newline_or_the_trace() {
+        assert_eq!(lines(b"a\r\nb\n\nc"), ["a", "b", "", "c"]);
+        assert_eq!(lines(b""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_is_skipped_and_the_next_one_read() {
+        let mut bytes = vec![b'x'; LINE_BYTES_MAX + 10 * BUFFER_BYTES];
+        bytes.extend_from_slice(b"\nnext\n");
+        assert_eq!(lines(&bytes), ["too long", "next"]);
+        let long_but_allowed = vec![b'y'; LINE_BYTES_MAX - 1];
+        assert_eq!(lines(&long_but_allowed)[0].len(), LINE_BYTES_MAX - 1);
+    }
+
+    #[test]
+    fn records_are_whole_until_the_last() {
+        let mut input = Input::new(Box::new(Cursor::new(vec![7u8; 24 * 3 + 5])));
+        assert_eq!(input.records(24).expect("memory").len(), 72);
+        assert_eq!(input.records(24).expect("memory").len(), 5);
+        assert_eq!(input.records(24).expect("memory").len(), 0);
+    }
+}

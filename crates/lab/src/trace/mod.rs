@@ -1,0 +1,29 @@
+//! Traces: read from files in the forms that logs and simulators use, or made by a generator; counted,
+//! filtered, sampled and written.
+
+mod clf;
+mod columns;
+mod damelo_csv;
+mod fields;
+mod filter;
+mod format;
+mod input;
+mod oracle_general;
+mod reader;
+mod record;
+mod sample;
+mod source;
+mod squid;
+mod stat;
+mod write;
+
+pub use columns::ColumnOptions;
+pub use filter::{FILTERS, Filter};
+pub use format::Format;
+pub use input::ReadPosition;
+pub use reader::{RawRequest, ReadOptions, RecordSource, Skipped};
+pub use record::{ObjectName, Record, host_of};
+pub use sample::{SampleBy, Sampler};
+pub use source::{Interner, Trace};
+pub use stat::{Quantiles, TraceStat, trace_stat};
+pub use write::{TraceWriter, WriteFormat};

@@ -1,0 +1,351 @@
+//! A trace file as a stream of records: line or record counts for errors, lines skipped on request.
+//!
+//! Invariant: [`RecordSource::record`] is valid until the next [`RecordSource::advance`]. One thread
+//! at a time.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::columns::{ColumnOptions, Columns};
+use super::format::{Format, LineParser, detect};
+use super::input::{Input, LINE_BYTES_MAX, Line, ReadPosition};
+use super::oracle_general::{OracleRecord, RECORD_BYTES};
+use super::record::{ObjectName, Parsed, Record};
+use super::source::object_name;
+use crate::error::{BadRecord, Place, TraceError};
+use crate::request::Op;
+use crate::trace::clf::Tail;
+use crate::trace::fields::US_PER_S;
+
+/// How to read traces.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    /// The format; told from the file if `None`.
+    pub format: Option<Format>,
+    /// For csv and txt.
+    pub columns: Option<ColumnOptions>,
+    /// Malformed lines are counted, not an error.
+    pub skip_bad: bool,
+    /// Put before URLs that are only a path, as in logs of a single server.
+    pub url_prefix: String,
+    /// End after so many requests.
+    pub requests_max: Option<u64>,
+}
+
+/// What was skipped as malformed, and examples of it.
+#[derive(Debug, Clone, Default)]
+pub struct Skipped {
+    /// How many lines or records.
+    pub count: u64,
+    /// The first few.
+    pub examples: Vec<(Place, BadRecord)>,
+}
+
+const EXAMPLES_MAX: usize = 5;
+
+/// One request as far as a policy cares: no names, a number for the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawRequest {
+    /// The object's number, or a hash of its name.
+    pub object: u64,
+    /// Its size, as logged.
+    pub size_bytes: u64,
+    /// When, in microseconds.
+    pub time_us: u64,
+    /// What is asked.
+    pub op: Op,
+}
+
+impl RawRequest {
+    #[inline]
+    fn of(record: &Record<'_>) -> RawRequest {
+        RawRequest {
+            object: object_name(record.object),
+            size_bytes: record.size_bytes,
+            time_us: record.time_us,
+            op: record.op(),
+        }
+    }
+}
+
+/// A stream of requests: a file, or a generator.
+pub trait RecordSource: Send {
+    /// Goes on to the next request; false at the end.
+    ///
+    /// # Errors
+    /// When the trace cannot be read, or is malformed and that is not to be skipped.
+    fn advance(&mut self) -> Result<bool, TraceError>;
+
+    /// The request that `advance` went to.
+    fn record(&self) -> Record<'_>;
+
+    /// Goes on by many requests at once, and appends them until there are `len` or the trace ends. Costs
+    /// one indirect call for all, where `advance` and `record` cost two each.
+    ///
+    /// # Errors
+    /// As [`RecordSource::advance`].
+    fn batch(&mut self, requests: &mut Vec<RawRequest>, len: usize) -> Result<(), TraceError> {
+        while requests.len() < len && self.advance()? {
+            requests.push(RawRequest::of(&self.record()));
+        }
+        Ok(())
+    }
+
+    /// Malformed lines so far.
+    fn skipped(&self) -> Skipped {
+        Skipped::default()
+    }
+}
+
+enum Body {
+    Lines { parser: LineParser, line: Range<usize>, parsed: Option<Parsed> },
+    Records { chunk: Range<usize>, record: OracleRecord },
+}
+
+/// Reads one trace file.
+pub(crate) struct TraceReader {
+    path: String,
+    input: Input,
+    body: Body,
+    format: Format,
+    /// Of the line or record last taken, from 1.
+    number: u64,
+    skip_bad: bool,
+    skipped: Skipped,
+    url_prefix: Vec<u8>,
+    /// Prefix and path, where a prefix was put on.
+    prefixed: Vec<u8>,
+    is_prefixed: bool,
+}
+
+impl TraceReader {
+    /// Opens a trace; also says how large its file is.
+    pub(crate) fn open(
+        path: &str,
+        options: &ReadOptions,
+        position: ReadPosition,
+    ) -> Result<(TraceReader, u64), TraceError> {
+        let opening = |source| TraceError::Open { path: path.to_owned(), source };
+        let (mut input, bytes) = Input::open(Path::new(path), position).map_err(opening)?;
+        let name = Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy());
+        let head = input.head().map_err(|source| TraceError::Read {
+            path: path.to_owned(),
+            place: Place::Record(0),
+            source,
+        })?;
+        let unknown = |reason| TraceError::UnknownFormat { path: path.to_owned(), reason };
+        let format = match options.format {
+            Some(format) => settle(format, head),
+            None => detect(&name, head, options.columns.as_ref()).map_err(unknown)?,
+        };
+        let body = body(format, head, options).map_err(unknown)?;
+        let reader = TraceReader {
+            path: path.to_owned(),
+            input,
+            body,
+            format,
+            number: 0,
+            skip_bad: options.skip_bad,
+            skipped: Skipped::default(),
+            url_prefix: options.url_prefix.clone().into_bytes(),
+            prefixed: Vec::new(),
+            is_prefixed: false,
+        };
+        Ok((reader, bytes))
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
+    fn place(&self) -> Place {
+        match self.body {
+            Body::Lines { .. } => Place::Line(self.number),
+            Body::Records { .. } => Place::Record(self.number),
+        }
+    }
+
+    fn read_failed(&self, source: std::io::Error) -> TraceError {
+        TraceError::Read { path: self.path.clone(), place: self.place(), source }
+    }
+
+    /// An error, or one more skipped.
+    fn malformed(&mut self, reason: BadRecord) -> Result<(), TraceError> {
+        let place = self.place();
+        if !self.skip_bad {
+            return Err(TraceError::Malformed { path: self.path.clone(), place, reason });
+        }
+        self.skipped.count += 1;
+        if self.skipped.examples.len() < EXAMPLES_MAX {
+            self.skipped.examples.push((place, reason));
+        }
+        Ok(())
+    }
+
+    fn next_line(&mut self) -> Result<bool, TraceError> {
+        loop {
+            let taken = match self.input.line().map_err(|source| self.read_failed(source))? {
+                Line::End => return Ok(false),
+                Line::TooLong => {
+                    self.number += 1;
+                    self.malformed(BadRecord::TooLong { limit: LINE_BYTES_MAX })?;
+                    continue;
+                }
+                Line::Whole(taken) => taken,
+            };
+            self.number += 1;
+            let Body::Lines { parser, line, parsed } = &mut self.body else {
+                unreachable!("lines are taken of text only")
+            };
+            let text = self.input.bytes(taken.clone());
+            if parser.is_blank(text) || (self.number == 1 && parser.is_header(text)) {
+                continue;
+            }
+            match parser.parse(text) {
+                Ok(found) => {
+                    (*line, *parsed) = (taken, Some(found));
+                    self.prefix();
+                    return Ok(true);
+                }
+                Err(reason) => self.malformed(reason)?,
+            }
+        }
+    }
+
+    /// Puts the prefix before a URL that is only a path.
+    fn prefix(&mut self) {
+        self.is_prefixed = false;
+        if self.url_prefix.is_empty() {
+            return;
+        }
+        let Body::Lines { line, parsed: Some(parsed), .. } = &self.body else { return };
+        let record = parsed.record(self.input.bytes(line.clone()));
+        if let ObjectName::Text(url) = record.object
+            && url.starts_with(b"/")
+        {
+            self.prefixed.clear();
+            self.prefixed.extend_from_slice(&self.url_prefix);
+            self.prefixed.extend_from_slice(url);
+            self.is_prefixed = true;
+        }
+    }
+
+    /// Decodes records straight from the buffer while it holds whole ones.
+    fn batch_records(&mut self, requests: &mut Vec<RawRequest>, len: usize) {
+        let Body::Records { chunk, .. } = &mut self.body else { return };
+        let (records, _) = self.input.bytes(chunk.clone()).as_chunks::<RECORD_BYTES>();
+        let taken = records.len().min(len - requests.len());
+        requests.extend(records[..taken].iter().map(|bytes| {
+            let record = OracleRecord::decode(bytes);
+            RawRequest {
+                object: record.object,
+                size_bytes: u64::from(record.size_bytes),
+                time_us: u64::from(record.time_s) * US_PER_S,
+                op: Op::Read,
+            }
+        }));
+        chunk.start += taken * RECORD_BYTES;
+        self.number += taken as u64;
+    }
+
+    fn next_record(&mut self) -> Result<bool, TraceError> {
+        let Body::Records { chunk, record } = &mut self.body else {
+            unreachable!("records are taken of binary traces only")
+        };
+        if chunk.start == chunk.end {
+            let taken = self.input.records(RECORD_BYTES);
+            *chunk = match taken {
+                Ok(taken) => taken,
+                Err(source) => return Err(self.read_failed(source)),
+            };
+            if chunk.start == chunk.end {
+                return Ok(false);
+            }
+        }
+        self.number += 1;
+        let bytes = self.input.bytes(chunk.clone());
+        let Some(bytes) = bytes.first_chunk::<RECORD_BYTES>() else {
+            let found = bytes.len();
+            *chunk = 0..0;
+            self.malformed(BadRecord::Truncated { found, expected: RECORD_BYTES })?;
+            return Ok(false);
+        };
+        *record = OracleRecord::decode(bytes);
+        chunk.start += RECORD_BYTES;
+        Ok(true)
+    }
+}
+
+impl RecordSource for TraceReader {
+    fn advance(&mut self) -> Result<bool, TraceError> {
+        match self.body {
+            Body::Lines { .. } => self.next_line(),
+            Body::Records { .. } => self.next_record(),
+        }
+    }
+
+    fn batch(&mut self, requests: &mut Vec<RawRequest>, len: usize) -> Result<(), TraceError> {
+        while requests.len() < len {
+            self.batch_records(requests, len);
+            if requests.len() == len || !self.advance()? {
+                break;
+            }
+            requests.push(RawRequest::of(&self.record()));
+        }
+        Ok(())
+    }
+
+    fn record(&self) -> Record<'_> {
+        match &self.body {
+            Body::Lines { line, parsed, .. } => {
+                let parsed = parsed.as_ref().expect("`advance` has returned true");
+                let mut record = parsed.record(self.input.bytes(line.clone()));
+                if self.is_prefixed {
+                    record.object = ObjectName::Text(&self.prefixed);
+                }
+                record
+            }
+            Body::Records { record, .. } => Record {
+                time_us: u64::from(record.time_s) * US_PER_S,
+                client: b"",
+                method: b"",
+                status: 0,
+                cache_result: b"",
+                size_bytes: u64::from(record.size_bytes),
+                object: ObjectName::Id(record.object),
+            },
+        }
+    }
+
+    fn skipped(&self) -> Skipped {
+        self.skipped.clone()
+    }
+}
+
+/// `csv` is also what users call our own form; its header tells.
+fn settle(format: Format, head: &[u8]) -> Format {
+    if format == Format::Csv && head.starts_with(super::damelo_csv::HEADER) {
+        return Format::Damelo;
+    }
+    format
+}
+
+fn body(format: Format, head: &[u8], options: &ReadOptions) -> Result<Body, String> {
+    let given = options.columns.clone().unwrap_or_default();
+    let parser = match format {
+        Format::OracleGeneral => {
+            let record = OracleRecord { time_s: 0, object: 0, size_bytes: 0, next_access: -1 };
+            return Ok(Body::Records { chunk: 0..0, record });
+        }
+        Format::Damelo => LineParser::Damelo,
+        Format::Squid => LineParser::Squid,
+        Format::Common => LineParser::Clf(Tail::Common),
+        Format::Combined => LineParser::Clf(Tail::Combined),
+        Format::Txt => LineParser::Columns(Columns::whole_line(&given)),
+        Format::Csv => {
+            let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            LineParser::Columns(Columns::new(&given, first.trim_ascii_end())?)
+        }
+    };
+    Ok(Body::Lines { parser, line: 0..0, parsed: None })
+}

@@ -1,0 +1,151 @@
+//! One request as a trace says it, before ids: borrowed text, raw numbers.
+//!
+//! Parsers return offsets into the line ([`Parsed`]), so that a reader can hand out borrows of its
+//! buffer after it has moved on. Pure.
+
+use crate::request::Op;
+
+/// How a trace names an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectName<'a> {
+    /// By text, mostly a URL.
+    Text(&'a [u8]),
+    /// By number.
+    Id(u64),
+}
+
+/// One request, borrowed from its reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Microseconds since whatever the trace counts from; 0 if it has no times.
+    pub time_us: u64,
+    /// Who asked; empty if the trace does not say.
+    pub client: &'a [u8],
+    /// HTTP method; empty if the trace does not say.
+    pub method: &'a [u8],
+    /// HTTP status; 0 if the trace does not say.
+    pub status: u16,
+    /// What the cache in front of which the trace was taken did, as Squid names it
+    /// (`TCP_MISS`); empty if the trace does not say.
+    pub cache_result: &'a [u8],
+    /// Size of object or reply. 1 for traces that have no sizes.
+    pub size_bytes: u64,
+    /// What was asked for.
+    pub object: ObjectName<'a>,
+}
+
+impl Record<'_> {
+    /// What the method does to the object: PUT writes, DELETE and PURGE delete, all else reads.
+    #[must_use]
+    pub fn op(&self) -> Op {
+        match self.method {
+            b"PUT" => Op::Write,
+            b"DELETE" | b"PURGE" => Op::Delete,
+            _ => Op::Read,
+        }
+    }
+
+    /// Host of the object's URL; empty if it has none.
+    #[must_use]
+    pub fn host(&self) -> &[u8] {
+        match self.object {
+            ObjectName::Text(url) => host_of(url),
+            ObjectName::Id(_) => b"",
+        }
+    }
+}
+
+/// Host of a URL as RFC 3986 §3.2 divides it: after `//`, without user, port and what follows. Case
+/// is left as it is; hosts are compared without it (§6.2.2.1).
+#[must_use]
+pub fn host_of(url: &[u8]) -> &[u8] {
+    let Some(at) = memchr::memmem::find(url, b"://") else { return b"" };
+    let rest = &url[at + 3..];
+    let end = memchr::memchr3(b'/', b'?', b'#', rest).unwrap_or(rest.len());
+    let authority = &rest[..end];
+    let host = memchr::memrchr(b'@', authority).map_or(authority, |at| &authority[at + 1..]);
+    if host.first() == Some(&b'[') {
+        let end = memchr::memchr(b']', host).map_or(host.len(), |at| at + 1);
+        return &host[..end];
+    }
+    &host[..memchr::memchr(b':', host).unwrap_or(host.len())]
+}
+
+/// A part of a line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// Where `part`, which must be a part of `line`, lies in it.
+    pub(crate) fn of(line: &[u8], part: &[u8]) -> Span {
+        let start = part.as_ptr() as usize - line.as_ptr() as usize;
+        debug_assert!(start + part.len() <= line.len());
+        Span { start: start as u32, end: (start + part.len()) as u32 }
+    }
+
+    pub(crate) fn in_line(self, line: &[u8]) -> &[u8] {
+        &line[self.start as usize..self.end as usize]
+    }
+}
+
+/// Name of an object in a parsed line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ParsedName {
+    Text(Span),
+    Id(u64),
+}
+
+/// A parsed line: numbers, and where the text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parsed {
+    pub(crate) time_us: u64,
+    pub(crate) client: Span,
+    pub(crate) method: Span,
+    pub(crate) status: u16,
+    pub(crate) cache_result: Span,
+    pub(crate) size_bytes: u64,
+    pub(crate) object: ParsedName,
+}
+
+impl Parsed {
+    /// The request in the line it was parsed from.
+    pub(crate) fn record<'a>(&self, line: &'a [u8]) -> Record<'a> {
+        Record {
+            time_us: self.time_us,
+            client: self.client.in_line(line),
+            method: self.method.in_line(line),
+            status: self.status,
+            cache_result: self.cache_result.in_line(line),
+            size_bytes: self.size_bytes,
+            object: match self.object {
+                ParsedName::Text(span) => ObjectName::Text(span.in_line(line)),
+                ParsedName::Id(id) => ObjectName::Id(id),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_cut_out_of_urls() {
+        for (url, host) in [
+            ("http://a.example/x?y", "a.example"),
+            ("http://a.example:8080/", "a.example"),
+            ("ftp://user:pw@b.example/", "b.example"),
+            ("http://c.example", "c.example"),
+            ("http://c.example?q", "c.example"),
+            ("http://[::1]:80/x", "[::1]"),
+            ("/path/only", ""),
+            ("d.example:443", ""),
+            ("", ""),
+        ] {
+            assert_eq!(host_of(url.as_bytes()), host.as_bytes(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Opening whatever stands where a trace is expected (a path or `gen:NAME?...`), and turning its
+//! records into requests with dense ids. One thread at a time.
+
+use twox_hash::XxHash3_64;
+
+use super::input::ReadPosition;
+use super::reader::{RawRequest, ReadOptions, RecordSource, Skipped, TraceReader};
+use super::record::{ObjectName, Record};
+use crate::error::TraceError;
+use crate::ids::{IdTable, mix};
+use crate::request::{Catalogue, Request};
+use crate::workload;
+
+/// What marks a generator where a path could stand.
+const GENERATOR_PREFIX: &str = "gen:";
+
+/// An open trace.
+pub struct Trace {
+    source: Box<dyn RecordSource>,
+    name: String,
+    form: String,
+    synthetic: bool,
+    file_bytes: u64,
+    position: ReadPosition,
+    requests: u64,
+    requests_max: u64,
+}
+
+impl Trace {
+    /// Opens a trace file, or the generator that `gen:NAME?parameter=value&...` names.
+    ///
+    /// # Errors
+    /// When there is no such file or generator, or its form is not understood.
+    pub fn open(name: &str, options: &ReadOptions) -> Result<Trace, TraceError> {
+        let position = ReadPosition::default();
+        let mut trace = Trace {
+            source: Box::new(Nothing),
+            name: name.to_owned(),
+            form: "generator".to_owned(),
+            synthetic: true,
+            file_bytes: 0,
+            position: position.clone(),
+            requests: 0,
+            requests_max: options.requests_max.unwrap_or(u64::MAX),
+        };
+        if let Some(generator) = name.strip_prefix(GENERATOR_PREFIX) {
+            trace.source = workload::generator(generator)?;
+        } else {
+            let (reader, bytes) = TraceReader::open(name, options, position)?;
+            trace.form = reader.format().name().to_owned();
+            trace.source = Box::new(reader);
+            (trace.synthetic, trace.file_bytes) = (false, bytes);
+        }
+        Ok(trace)
+    }
+
+    /// As it was opened.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Name of its format, `generator` for one.
+    #[must_use]
+    pub fn form(&self) -> &str {
+        &self.form
+    }
+
+    /// True if nobody ever made these requests: every output must say so.
+    #[must_use]
+    pub fn is_synthetic(&self) -> bool {
+        self.synthetic
+    }
+
+    /// Bytes of the file, 0 for a generator.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// How far the file is read, for progress.
+    #[must_use]
+    pub fn position(&self) -> ReadPosition {
+        self.position.clone()
+    }
+}
+
+impl RecordSource for Trace {
+    #[inline]
+    fn advance(&mut self) -> Result<bool, TraceError> {
+        if self.requests == self.requests_max || !self.source.advance()? {
+            return Ok(false);
+        }
+        self.requests += 1;
+        Ok(true)
+    }
+
+    fn batch(&mut self, requests: &mut Vec<RawRequest>, len: usize) -> Result<(), TraceError> {
+        let before = requests.len();
+        let left = usize::try_from(self.requests_max - self.requests).unwrap_or(usize::MAX);
+        let end = len.min(before.saturating_add(left));
+        if before < end {
+            self.source.batch(requests, end)?;
+        }
+        self.requests += (requests.len() - before) as u64;
+        Ok(())
+    }
+
+    #[inline]
+    fn record(&self) -> Record<'_> {
+        self.source.record()
+    }
+
+    fn skipped(&self) -> Skipped {
+        self.source.skipped()
+    }
+}
+
+struct Nothing;
+
+impl RecordSource for Nothing {
+    fn advance(&mut self) -> Result<bool, TraceError> {
+        Ok(false)
+    }
+
+    fn record(&self) -> Record<'_> {
+        unreachable!("`advance` is never true")
+    }
+}
+
+/// The 64-bit name of an object: its number, or a hash of its text. Any two of n texts share a hash with
+/// probability n^2 / 2^65: one in 370,000 for a trace of ten million URLs.
+#[inline]
+pub(crate) fn object_name(object: ObjectName<'_>) -> u64 {
+    match object {
+        ObjectName::Id(id) => id,
+        ObjectName::Text(text) => XxHash3_64::oneshot(text),
+    }
+}
+
+/// Dense ids for objects, hosts and clients, and if wanted their names.
+pub struct Interner {
+    objects: IdTable,
+    hosts: IdTable,
+    clients: IdTable,
+    catalogue: Option<Catalogue>,
+    lower: Vec<u8>,
+}
+
+impl Interner {
+    /// An interner that keeps names, for whoever prints them.
+    #[must_use]
+    pub fn with_names() -> Interner {
+        Interner { catalogue: Some(Catalogue::new()), ..Interner::without_names() }
+    }
+
+    /// An interner that forgets names: at most 17.4 bytes for each object.
+    #[must_use]
+    pub fn without_names() -> Interner {
+        Interner {
+            objects: IdTable::new(),
+            hosts: IdTable::new(),
+            clients: IdTable::new(),
+            catalogue: None,
+            lower: Vec::new(),
+        }
+    }
+
+    /// The record with dense ids.
+    ///
+    /// # Errors
+    /// When there are more than 2^32 - 1 objects, hosts or clients.
+    pub fn request(&mut self, record: &Record<'_>) -> Result<Request, TraceError> {
+        let key = self.object(record.object)?;
+        Ok(Request {
+            time_us: record.time_us,
+            client: intern(&mut self.clients, XxHash3_64::oneshot(record.client), "clients")?,
+            key: u64::from(key),
+            size_bytes: record.size_bytes,
+            host: self.host(record.host())?,
+            op: record.op(),
+        })
+    }
+
+    /// Key of an object.
+    fn object(&mut self, object: ObjectName<'_>) -> Result<u32, TraceError> {
+        let before = self.objects.len();
+        let key = intern(&mut self.objects, object_name(object), "objects")?;
+        if let Some(catalogue) = &mut self.catalogue
+            && key as usize == before
+        {
+            match object {
+                ObjectName::Text(text) => catalogue.push_url(text),
+                ObjectName::Id(id) => catalogue.push_url(id.to_string().as_bytes()),
+            };
+        }
+        Ok(key)
+    }
+
+    /// Hosts are the same whatever their case.
+    fn host(&mut self, host: &[u8]) -> Result<u32, TraceError> {
+        self.lower.clear();
+        self.lower.extend(host.iter().map(u8::to_ascii_lowercase));
+        let before = self.hosts.len();
+        let id = intern(&mut self.hosts, XxHash3_64::oneshot(&self.lower), "hosts")?;
+        if let Some(catalogue) = &mut self.catalogue
+            && id as usize == before
+        {
+            catalogue.push_host(&self.lower);
+        }
+        Ok(id)
+    }
+
+    /// Distinct objects so far.
+    #[must_use]
+    pub fn objects_len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Distinct hosts so far; traces without hosts have one, the empty one.
+    #[must_use]
+    pub fn hosts_len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Distinct clients so far; traces without clients have one, the empty one.
+    #[must_use]
+    pub fn clients_len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// The names, if they are kept.
+    #[must_use]
+    pub fn catalogue(&self) -> Option<&Catalogue> {
+        self.catalogue.as_ref()
+    }
+}
+
+fn intern(table: &mut IdTable, name: u64, what: &'static str) -> Result<u32, TraceError> {
+    table.intern(name, mix(name)).ok_or(TraceError::TooMany { what, max: u64::from(u32::MAX) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Op;
+
+    #[test]
+    fn ids_are_dense_and_names_come_back() {
+        let mut interner = Interner::with_names();
+        let mut request = |client: &'static str, method: &'static str, url: &'static str| {
+            let record = Record {
+                time_us: 5,
+                client: client.as_bytes(),
+                method: method.as_bytes(),
+                status: 200,
+                cache_result: b"",
+                size_bytes: 7,
+                object: ObjectName::Text(url.as_bytes()),
+            };
+            interner.request(&record).expect("few objects")
+        };
+        let a = request("u", "GET", "http://A.example:80/1");
+        let b = request("v", "PUT", "http://b.example/1");
+        let again = request("u", "DELETE", "http://a.EXAMPLE/2");
+        assert_eq!((a.key, a.host, a.client, a.op), (0, 0, 0, Op::Read));
+        assert_eq!((b.key, b.host, b.client, b.op), (1, 1, 1, Op::Write));
+        assert_eq!((again.key, again.host, again.client, again.op), (2, 0, 0, Op::Delete));
+        assert_eq!((a.time_us, a.size_bytes), (5, 7));
+        let names = interner.catalogue().expect("names are kept");
+        assert_eq!((names.url(1), names.host(0)), (&b"http://b.example/1"[..], &b"a.example"[..]));
+        assert_eq!(
+            (interner.objects_len(), interner.hosts_len(), interner.clients_len()),
+            (3, 2, 2)
+        );
+    }
+}

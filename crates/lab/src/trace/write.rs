@@ -1,0 +1,378 @@
+//! Writing traces: our own form, oracleGeneral, libCacheSim's csv and txt; compressed as the name of
+//! the file ends (`.gz`, `.zst`). oracleGeneral needs the future, so it is held in memory until the
+//! end, 24 bytes a request. One thread.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use super::damelo_csv::HEADER;
+use super::fields::US_PER_S;
+use super::oracle_general::{NEVER, OracleRecord};
+use super::record::{ObjectName, Record};
+use super::source::object_name;
+use crate::error::{Place, TraceError};
+
+const BUFFER_BYTES: usize = 256 << 10;
+/// zstd's default: a good half of what the slowest levels gain, at disk speed.
+const ZSTD_LEVEL: i32 = 3;
+
+/// Forms that can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteFormat {
+    /// Our own: keeps everything but Squid's result.
+    Damelo,
+    /// Binary; whole seconds, numbers for objects, sizes below 4 GiB.
+    OracleGeneral,
+    /// `time,obj_id,obj_size` with that header, numbers for objects.
+    Csv,
+    /// One object a line, as a number.
+    Txt,
+}
+
+impl WriteFormat {
+    /// A format by its name, without case.
+    #[must_use]
+    pub fn by_name(given: &str) -> Option<WriteFormat> {
+        match given.to_ascii_lowercase().as_str() {
+            "damelo" => Some(WriteFormat::Damelo),
+            "oraclegeneral" | "oraclegeneralbin" => Some(WriteFormat::OracleGeneral),
+            "csv" => Some(WriteFormat::Csv),
+            "txt" => Some(WriteFormat::Txt),
+            _ => None,
+        }
+    }
+
+    /// The format that a file's name asks for: `.oracleGeneral`, `.csv`, `.txt` anywhere in it.
+    #[must_use]
+    pub fn of_file(path: &str) -> Option<WriteFormat> {
+        let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+        let ends = |end: &str| {
+            name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name).ends_with(end)
+        };
+        if name.contains("oraclegeneral") {
+            Some(WriteFormat::OracleGeneral)
+        } else if ends(".csv") {
+            Some(WriteFormat::Damelo)
+        } else if ends(".txt") {
+            Some(WriteFormat::Txt)
+        } else {
+            None
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            WriteFormat::Damelo => "damelo",
+            WriteFormat::OracleGeneral => "oracleGeneral",
+            WriteFormat::Csv => "csv",
+            WriteFormat::Txt => "txt",
+        }
+    }
+}
+
+enum Sink {
+    Plain(Box<dyn Write + Send>),
+    Gzip(flate2::write::GzEncoder<Box<dyn Write + Send>>),
+    Zstd(zstd::stream::write::Encoder<'static, Box<dyn Write + Send>>),
+}
+
+impl Sink {
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Sink::Plain(writer) => writer,
+            Sink::Gzip(writer) => writer,
+            Sink::Zstd(writer) => writer,
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Sink::Plain(mut writer) => writer.flush(),
+            Sink::Gzip(writer) => writer.finish()?.flush(),
+            Sink::Zstd(writer) => writer.finish()?.flush(),
+        }
+    }
+}
+
+/// Writes one trace.
+pub struct TraceWriter {
+    path: String,
+    sink: Sink,
+    format: WriteFormat,
+    requests: u64,
+    line: Vec<u8>,
+    /// oracleGeneral only.
+    held: Vec<OracleRecord>,
+}
+
+impl TraceWriter {
+    /// Makes a file, or replaces what is there.
+    ///
+    /// # Errors
+    /// When the system does not let it.
+    pub fn create(path: &str, format: WriteFormat) -> Result<TraceWriter, TraceError> {
+        let failed = |source| TraceError::Write { path: path.to_owned(), source };
+        let file = File::create(path).map_err(failed)?;
+        TraceWriter::to(path, Box::new(file), format)
+    }
+
+    /// Writes to something else than a file; `path` is for errors, and its end says how to compress.
+    ///
+    /// # Errors
+    /// When the compressor cannot be set up.
+    pub fn to(
+        path: &str,
+        sink: Box<dyn Write + Send>,
+        format: WriteFormat,
+    ) -> Result<TraceWriter, TraceError> {
+        let failed = |source| TraceError::Write { path: path.to_owned(), source };
+        let buffered: Box<dyn Write + Send> =
+            Box::new(BufWriter::with_capacity(BUFFER_BYTES, sink));
+        let sink = if path.ends_with(".gz") {
+            Sink::Gzip(flate2::write::GzEncoder::new(buffered, flate2::Compression::default()))
+        } else if path.ends_with(".zst") {
+            let encoder = zstd::stream::write::Encoder::new(buffered, ZSTD_LEVEL);
+            Sink::Zstd(encoder.map_err(failed)?)
+        } else {
+            Sink::Plain(buffered)
+        };
+        let mut writer = TraceWriter {
+            path: path.to_owned(),
+            sink,
+            format,
+            requests: 0,
+            line: Vec::new(),
+            held: Vec::new(),
+        };
+        match format {
+            WriteFormat::Damelo => writer.put(&[HEADER, b"\n"].concat())?,
+            WriteFormat::Csv => writer.put(b"time,obj_id,obj_size\n")?,
+            WriteFormat::OracleGeneral | WriteFormat::Txt => {}
+        }
+        Ok(writer)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
+        let written = self.sink.writer().write_all(bytes);
+        written.map_err(|source| TraceError::Write { path: self.path.clone(), source })
+    }
+
+    /// Adds a request.
+    ///
+    /// # Errors
+    /// When it cannot be expressed in the form, or writing fails.
+    pub fn write(&mut self, record: &Record<'_>) -> Result<(), TraceError> {
+        self.requests += 1;
+        if self.format == WriteFormat::OracleGeneral {
+            let held = self.oracle_record(record)?;
+            self.held.push(held);
+            return Ok(());
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.clear();
+        let formatted = match self.format {
+            WriteFormat::Damelo => damelo_line(&mut line, record),
+            WriteFormat::Csv => {
+                let (name, size) = (object_name(record.object), record.size_bytes);
+                write_seconds(&mut line, record.time_us)
+                    .and_then(|()| writeln!(line, ",{name},{size}"))
+            }
+            WriteFormat::Txt | WriteFormat::OracleGeneral => {
+                writeln!(line, "{}", object_name(record.object))
+            }
+        };
+        let written = formatted
+            .map_err(|source| TraceError::Write { path: self.path.clone(), source })
+            .and_then(|()| self.put(&line));
+        self.line = line;
+        written
+    }
+
+    fn oracle_record(&self, record: &Record<'_>) -> Result<OracleRecord, TraceError> {
+        let unwritable = |reason: String| TraceError::Unwritable {
+            place: Place::Record(self.requests),
+            format: self.format.name(),
+            reason,
+        };
+        let seconds = record.time_us / US_PER_S;
+        Ok(OracleRecord {
+            time_s: u32::try_from(seconds)
+                .map_err(|_| unwritable(format!("its time is {seconds} s, of 32 bits")))?,
+            object: object_name(record.object),
+            size_bytes: u32::try_from(record.size_bytes).map_err(|_| {
+                unwritable(format!("its size is {} bytes, of 32 bits", record.size_bytes))
+            })?,
+            next_access: NEVER,
+        })
+    }
+
+    /// Writes what is held back and closes; says how many requests were written.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn finish(mut self) -> Result<u64, TraceError> {
+        let mut held = std::mem::take(&mut self.held);
+        let mut next: HashMap<u64, i64> = HashMap::new();
+        for (at, record) in held.iter_mut().enumerate().rev() {
+            record.next_access = next.insert(record.object, at as i64).unwrap_or(NEVER);
+        }
+        for record in &held {
+            self.put(&record.encode())?;
+        }
+        let path = self.path.clone();
+        self.sink.finish().map_err(|source| TraceError::Write { path, source })?;
+        Ok(self.requests)
+    }
+}
+
+fn damelo_line(line: &mut Vec<u8>, record: &Record<'_>) -> io::Result<()> {
+    let or_dash = |text: &[u8]| if text.is_empty() { b"-".to_vec() } else { text.to_vec() };
+    write_seconds(line, record.time_us)?;
+    line.push(b',');
+    push_escaped(line, &or_dash(record.client));
+    line.push(b',');
+    push_escaped(line, if record.method.is_empty() { b"GET" } else { record.method });
+    write!(line, ",{},{},", record.status, record.size_bytes)?;
+    match record.object {
+        ObjectName::Text(url) => push_escaped(line, url),
+        ObjectName::Id(id) => write!(line, "{id}")?,
+    }
+    line.push(b'\n');
+    Ok(())
+}
+
+/// Seconds with as many digits as they need.
+fn write_seconds(line: &mut Vec<u8>, time_us: u64) -> io::Result<()> {
+    let (seconds, us) = (time_us / US_PER_S, time_us % US_PER_S);
+    write!(line, "{seconds}")?;
+    if us > 0 {
+        write!(line, ".{us:06}")?;
+        while line.last() == Some(&b'0') {
+            line.pop();
+        }
+    }
+    Ok(())
+}
+
+/// Space, comma, quote and control bytes are %-escaped, so that a line always splits on five commas.
+fn push_escaped(line: &mut Vec<u8>, text: &[u8]) {
+    for &byte in text {
+        if byte <= b' ' || byte == b',' || byte == b'"' || byte == 0x7f {
+            let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
+            line.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
+        } else {
+            line.push(byte);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{ReadOptions, RecordSource, Trace};
+
+    fn record(time_us: u64, url: &str, size_bytes: u64) -> Record<'_> {
+        Record {
+            time_us,
+            client: b"u1",
+            method: b"GET",
+            status: 200,
+            cache_result: b"",
+            size_bytes,
+            object: ObjectName::Text(url.as_bytes()),
+        }
+    }
+
+    fn write(path: &str, format: WriteFormat) {
+        let mut writer = TraceWriter::create(path, format).expect("a file");
+        for (time, url, size) in [
+            (1_500_000, "http://a/x y", 5),
+            (2_000_000, "http://b/", 7),
+            (2_000_001, "http://a/x y", 6),
+        ] {
+            writer.write(&record(time, url, size)).expect("written");
+        }
+        assert_eq!(writer.finish().expect("finished"), 3);
+    }
+
+    fn read(path: &str) -> Vec<(u64, u64, u64)> {
+        let mut trace = Trace::open(path, &ReadOptions::default()).expect("opened");
+        let mut all = Vec::new();
+        while trace.advance().expect("read") {
+            let record = trace.record();
+            all.push((record.time_us, object_name(record.object), record.size_bytes));
+        }
+        all
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_plain_and_compressed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let hash = |url: &str| object_name(ObjectName::Text(url.as_bytes()));
+        for end in ["", ".gz", ".zst"] {
+            let path = |name: &str| dir.path().join(format!("{name}{end}")).display().to_string();
+            write(&path("t.csv"), WriteFormat::Damelo);
+            let (a, b) = (hash("http://a/x%20y"), hash("http://b/"));
+            assert_eq!(
+                read(&path("t.csv")),
+                [(1_500_000, a, 5), (2_000_000, b, 7), (2_000_001, a, 6)]
+            );
+            write(&path("t.oracleGeneral"), WriteFormat::OracleGeneral);
+            let a = hash("http://a/x y");
+            let whole = [(1_000_000, a, 5), (2_000_000, b, 7), (2_000_000, a, 6)];
+            assert_eq!(read(&path("t.oracleGeneral")), whole);
+            write(&path("t.columns"), WriteFormat::Csv);
+            assert_eq!(read(&path("t.columns"))[2], (2_000_001, a, 6));
+            write(&path("t.txt"), WriteFormat::Txt);
+            assert_eq!(read(&path("t.txt"))[1], (0, b, 1));
+        }
+    }
+
+    #[test]
+    fn batches_bring_the_same_as_single_requests() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, format) in
+            [("t.csv", WriteFormat::Damelo), ("t.oracleGeneral", WriteFormat::OracleGeneral)]
+        {
+            let path = dir.path().join(name).display().to_string();
+            write(&path, format);
+            for requests_max in [None, Some(0), Some(2), Some(9)] {
+                let options = ReadOptions { requests_max, ..ReadOptions::default() };
+                let mut trace = Trace::open(&path, &options).expect("opened");
+                let mut raw = Vec::new();
+                for len in 1..9 {
+                    trace.batch(&mut raw, len).expect("read");
+                }
+                let batched: Vec<(u64, u64, u64)> =
+                    raw.iter().map(|raw| (raw.time_us, raw.object, raw.size_bytes)).collect();
+                let wanted = requests_max.unwrap_or(3).min(3) as usize;
+                assert_eq!(batched, read(&path)[..wanted], "{name} {requests_max:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn next_uses_are_written_into_oracle_general() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("t.oracleGeneral");
+        write(path.to_str().expect("text"), WriteFormat::OracleGeneral);
+        let bytes = std::fs::read(path).expect("read");
+        let (records, rest) = bytes.as_chunks::<24>();
+        assert!(rest.is_empty());
+        let next: Vec<i64> =
+            records.iter().map(|record| OracleRecord::decode(record).next_access).collect();
+        assert_eq!(next, [2, NEVER, NEVER]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut writer =
+            TraceWriter::to("t", Box::new(io::sink()), WriteFormat::OracleGeneral).expect("memory");
+        let error = writer.write(&record(0, "x", 1 << 32)).expect_err("too large").to_string();
+        assert_eq!(
+            error,
+            "cannot write record 1 as oracleGeneral: its size is 4294967296 bytes, of 32 bits"
+        );
+    }
+}
