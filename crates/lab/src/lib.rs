@@ -3,10 +3,14 @@
 //!
 //! A design is a state machine that says which files, pages or blocks it touches ([`design`]); a
 //! machine turns that into disk requests through a file system ([`fs`]), virtual memory ([`vm`]) or
-//! neither, and plays them on disks in virtual time ([`disk`]). [`paper`] prints the published
-//! tables and figures beside what comes out.
+//! neither, and plays them on disks in virtual time ([`disk`], [`machine`]).
 
+pub mod design;
 pub mod disk;
+pub mod fs;
+mod lru;
+pub mod machine;
 mod request;
+pub mod vm;
 
 pub use request::{Catalogue, Op, Request};

@@ -102,7 +102,13 @@ impl Mechanical {
     }
 
     /// When the drive's memory answers, or `None` if it cannot.
-    fn answer_from_memory(&mut self, ready_ns: u64, bus_ns: u64, sector: u64, end: u64) -> Option<u64> {
+    fn answer_from_memory(
+        &mut self,
+        ready_ns: u64,
+        bus_ns: u64,
+        sector: u64,
+        end: u64,
+    ) -> Option<u64> {
         self.uses += 1;
         if let Some(s) = self.segments.iter_mut().find(|s| s.start <= sector && end <= s.end) {
             s.used = self.uses;
