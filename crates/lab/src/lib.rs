@@ -10,6 +10,7 @@ pub mod disk;
 pub mod fs;
 mod lru;
 pub mod machine;
+pub mod paper;
 mod request;
 pub mod vm;
 

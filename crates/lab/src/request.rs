@@ -57,6 +57,16 @@ impl Catalogue {
         self.hosts.len() as u32 - 1
     }
 
+    /// Number of URLs.
+    pub fn len(&self) -> usize {
+        self.urls.len()
+    }
+
+    /// True without URLs.
+    pub fn is_empty(&self) -> bool {
+        self.urls.is_empty()
+    }
+
     /// The URL of a key, if it has one.
     pub fn url(&self, key: u64) -> Option<&str> {
         self.urls.get(usize::try_from(key).ok()?).map(String::as_str)

@@ -12,7 +12,7 @@
 //! placement and the two-way elevator exist as options here (§6: unimplemented there).
 
 use super::grouping::{GroupRule, Grouper};
-use super::{Cache, Context, Design, Served};
+use super::{Cache, Changes, Context, Design, Outcome, serve};
 use crate::disk::Direction;
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, Kind};
@@ -43,8 +43,6 @@ pub struct DameloOptions {
     pub placement: Placement,
     /// How objects are grouped.
     pub grouping: GroupRule,
-    /// Groups that are loved, from the first on; the others are hated.
-    pub loved_groups: u32,
     /// Seconds of the trace between checkpoints of a group; 0 for none.
     pub checkpoint_s: u32,
 }
@@ -59,7 +57,6 @@ impl Default for DameloOptions {
             groups: 16,
             placement: Placement::InOrder,
             grouping: GroupRule::Host,
-            loved_groups: u32::MAX,
             checkpoint_s: 0,
         }
     }
@@ -73,8 +70,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
         grouping: context.options.grouping,
         ..DameloOptions::default()
     };
-    let cache = Damelo::new(options, context.requests);
-    Box::new(Served { cache, changes: context.options.changes })
+    Box::new(Damelo::new(options, context.requests, context.options.changes))
 }
 
 const DESCRIPTOR_BYTES: u64 = 24;
@@ -114,6 +110,7 @@ struct Group {
 /// The design.
 pub struct Damelo {
     options: DameloOptions,
+    changes: Changes,
     grouper: Grouper,
     groups: Vec<Group>,
     pages: Vec<Page>,
@@ -130,15 +127,16 @@ pub struct Damelo {
 }
 
 impl Damelo {
-    /// An empty disk. `requests` are for the oracle grouping only.
-    pub fn new(options: DameloOptions, requests: &[Request]) -> Damelo {
+    /// An empty disk, all groups loved. `requests` are for the oracle grouping only.
+    pub fn new(options: DameloOptions, requests: &[Request], changes: Changes) -> Damelo {
         assert!(options.page_bytes.is_multiple_of(512), "pages are sectors");
         let total = (options.disk_bytes / u64::from(options.page_bytes)) as u32;
         let pages_per_group = total / options.groups;
         assert!(pages_per_group > 1, "a group has pages, and one for its checkpoint");
-        let group = |index| Group { loved: index < options.loved_groups, ..Group::default() };
+        let group = |_| Group { loved: true, ..Group::default() };
         Damelo {
             options,
+            changes,
             grouper: Grouper::new(options.grouping, requests),
             groups: (0..options.groups).map(group).collect(),
             pages: vec![Page::default(); (pages_per_group * options.groups) as usize],
@@ -154,10 +152,32 @@ impl Damelo {
         }
     }
 
-    /// The design, ready to run.
-    pub fn design(options: DameloOptions) -> Box<dyn Design> {
-        let cache = Damelo::new(options, &[]);
-        Box::new(Served { cache, changes: super::Changes::Replace })
+    /// Keeps a group's pages in memory as long as it can (§3).
+    pub fn love(&mut self, group: u32) {
+        self.hint(group, true);
+    }
+
+    /// Lets a group's pages go first.
+    pub fn hate(&mut self, group: u32) {
+        self.hint(group, false);
+    }
+
+    fn hint(&mut self, group: u32, loved: bool) {
+        if std::mem::replace(&mut self.groups[group as usize].loved, loved) == loved {
+            return;
+        }
+        let (from, to) = if loved {
+            (&mut self.hated, &mut self.loved)
+        } else {
+            (&mut self.loved, &mut self.hated)
+        };
+        let range = group * self.pages_per_group..(group + 1) * self.pages_per_group;
+        let moving: Vec<u64> =
+            from.iter().map(|(page, ())| page).filter(|&p| range.contains(&(p as u32))).collect();
+        for page in moving {
+            from.remove(page);
+            to.insert(page, ());
+        }
     }
 
     fn group_of_page(&self, page: u32) -> u32 {
@@ -404,5 +424,20 @@ impl Cache for Damelo {
             ("objects_asked", self.asked),
             ("pages_lost", self.pages_lost),
         ]
+    }
+}
+
+impl Design for Damelo {
+    fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
+        let changes = self.changes;
+        serve(self, changes, request, names, out)
+    }
+
+    fn finish(&mut self, out: &mut Vec<Action>) {
+        Cache::finish(self, out);
+    }
+
+    fn facts(&self) -> Vec<(&'static str, u64)> {
+        Cache::facts(self)
     }
 }

@@ -12,6 +12,8 @@ pub enum GroupRule {
     /// The host (thesis §3: "hash domain names to the same group").
     #[default]
     Host,
+    /// The host's number is the group: the caller has chosen.
+    Given,
     /// Host and the directory of the path (UCFS §2.6.2).
     HostPath,
     /// What one client asks for without a pause: a page with what is embedded in it.
@@ -61,6 +63,7 @@ impl Grouper {
     pub fn group(&mut self, request: &Request, names: &Catalogue) -> u64 {
         match self.rule {
             GroupRule::Host => mix(u64::from(request.host) + 1),
+            GroupRule::Given => u64::from(request.host),
             GroupRule::HostPath => match names.url(request.key) {
                 Some(url) => hash_name(directory_of(url)),
                 None => mix(u64::from(request.host) + 1),

@@ -235,20 +235,21 @@ fn damelo_moves_pages() {
 /// Of two groups the second is hated: its page leaves although it was used last.
 #[test]
 fn damelo_lets_hated_groups_go_first() {
-    let mut design = Damelo::design(DameloOptions {
+    let options = DameloOptions {
         page_bytes: 16 << 10,
         pool_bytes: 32 << 10,
         groups: 2,
-        loved_groups: 1,
         grouping: GroupRule::SizeClass,
         ..DameloOptions::default()
-    });
+    };
+    let mut design = Damelo::new(options, &[], Changes::Replace);
+    design.hate(1);
     // 8,000 bytes: class 13, group 1; 5,000 bytes: 13 as well; 3,000: class 12, group 0.
     let requests = [read(1, 3_000), read(2, 8_000), read(3, 8_000), read(4, 8_000), read(1, 3_000)];
     let mut machine = Machine::new(&config());
     let names = Catalogue::new();
     let report =
-        run(&mut *design, &mut machine, &requests, &names, RunOptions::default()).expect("fits");
+        run(&mut design, &mut machine, &requests, &names, RunOptions::default()).expect("fits");
     // Page of 2 and 3 is put out for that of 4; the loved page stays and is hit.
     assert_eq!((report.hits, report.memory_hits), (1, 1));
     assert_eq!(report.fact("page_reads"), 0);
@@ -264,7 +265,7 @@ fn damelo_places_groups_from_the_centre_out() {
         disk_bytes: 5 * 10 * (16 << 10),
         ..DameloOptions::default()
     };
-    let damelo = Damelo::new(options, &[]);
+    let damelo = Damelo::new(options, &[], Changes::Replace);
     let regions: Vec<u64> = (0..5).map(|g| damelo.region_for_tests(g)).collect();
     assert_eq!(regions, [2, 3, 1, 4, 0]);
 }

@@ -111,6 +111,9 @@ pub struct Machine {
     buffered_params: BufferedParams,
     next_sync_ns: u64,
     files_used: bool,
+    /// When the last run ended; the next begins there.
+    now_ns: u64,
+    prepared: bool,
 }
 
 impl Machine {
@@ -127,6 +130,8 @@ impl Machine {
             buffered_params: buffered,
             next_sync_ns: u64::from(buffered.sync_period_s) * 1_000_000_000,
             files_used: false,
+            now_ns: 0,
+            prepared: false,
         }
     }
 

@@ -78,12 +78,14 @@ struct Run<'a> {
     actions: Vec<Action>,
     report: Report,
     disks_before: [DiskCounts; 3],
+    start_ns: u64,
     measured_from_ns: u64,
     last_ns: u64,
     series: (u64, usize),
 }
 
-/// Runs `requests` through a design on a machine and counts.
+/// Runs `requests` through a design on a machine and counts. Runs on one machine follow each other
+/// in time; the design's [`Design::prepare`] belongs to the first.
 ///
 /// # Errors
 /// See [`MachineError`].
@@ -95,10 +97,11 @@ pub fn run(
     options: RunOptions,
 ) -> Result<Report, MachineError> {
     assert!(options.clients > 0, "somebody asks");
+    let start_ns = machine.now_ns;
     let client = || Client {
         plan: Plan::default(),
         next_step: 0,
-        ready_ns: Some(0),
+        ready_ns: Some(start_ns),
         begun_ns: 0,
         request: None,
         waited_read: false,
@@ -116,8 +119,9 @@ pub fn run(
         actions: Vec::new(),
         report: Report::default(),
         disks_before: [DiskCounts::default(); 3],
-        measured_from_ns: 0,
-        last_ns: 0,
+        start_ns,
+        measured_from_ns: start_ns,
+        last_ns: start_ns,
         series: (0, 0),
     };
     run.prepare()?;
@@ -128,6 +132,9 @@ pub fn run(
 impl Run<'_> {
     /// What a design needs before the first request is made in no time: it is not part of the run.
     fn prepare(&mut self) -> Result<(), MachineError> {
+        if std::mem::replace(&mut self.machine.prepared, true) {
+            return Ok(());
+        }
         self.design.prepare(&mut self.actions);
         let mut plan = Plan::default();
         self.machine.lower(&self.actions, &mut plan)?;
@@ -217,7 +224,7 @@ impl Run<'_> {
         };
         let arrival_ns = match self.options.pace {
             Pace::AsFastAsPossible => 0,
-            Pace::Trace => request.time_us * 1_000,
+            Pace::Trace => self.start_ns + request.time_us * 1_000,
         };
         if arrival_ns > now_ns {
             self.clients[index].ready_ns = Some(arrival_ns);
@@ -328,6 +335,7 @@ impl Run<'_> {
             now_ns = now_ns.max(disk_ns);
             self.poll(index, disk_ns);
         }
+        self.machine.now_ns = now_ns;
         let report = &mut self.report;
         report.elapsed_ns = self.last_ns - self.measured_from_ns.min(self.last_ns);
         report.drained_ns = now_ns - self.measured_from_ns.min(now_ns);
