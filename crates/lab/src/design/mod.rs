@@ -27,6 +27,7 @@ pub use cfs::{Cfs, CfsOptions};
 pub use damelo::{Damelo, DameloOptions, Placement};
 pub use grouping::{GroupRule, Grouper};
 pub use hades::HadesOptions;
+pub(crate) use segments::PackedFile;
 pub use ucfs::{Ucfs, UcfsOptions};
 
 use crate::machine::Action;

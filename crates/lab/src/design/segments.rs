@@ -83,6 +83,24 @@ impl Segments {
     }
 }
 
+/// The packed file alone, without a cache: where an object would lie.
+#[derive(Debug, Clone)]
+pub(crate) struct PackedFile(Segments);
+
+impl PackedFile {
+    pub(crate) fn new() -> PackedFile {
+        PackedFile(Segments::packed())
+    }
+
+    pub(crate) fn place(&mut self, bytes: u64) -> u64 {
+        self.0.place(bytes).0
+    }
+
+    pub(crate) fn end_bytes(&self) -> u64 {
+        self.0.end_bytes()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

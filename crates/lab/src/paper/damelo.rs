@@ -162,10 +162,11 @@ fn ext2(stages: &Stages, block_kb: u32, scale: u32) -> Result<Measured, PaperErr
     })
 }
 
-const WHY_LATENCY: &str = "Both sides have 128 MB for data, and only the disk takes time. The thesis's \
-ext2 had a machine of 1 GB to itself and yet was not faster, so its page cache hardly helped it; the \
-lab's ext2 reads several blocks in one request where the kernel of the time often did not. With 16 \
-threads a request also waits for those before it in the queue, in the lab as there.";
+const WHY_LATENCY: &str = "Time of the run divided by operations: the thesis's 0.5 ms for a sequential read \
+can be nothing else, since 16 threads that each wait 0.5 ms would read 256 MB/s from a drive of 30. Both \
+sides have 128 MB for data, and only the disk takes time. ext2 reads a little better here than there \
+(whole files in one request, inodes of a directory in one block), which shows where reading is \
+sequential; the thesis's speedups come out where it is not.";
 
 const WHY_STAGES: &str = "Creates of Dámelo and deletes of both wait for no data to be read. What a create \
 takes in the lab is the writing of the pages it puts out of the pool; ext2's creates wait for reads of \
@@ -203,7 +204,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> 
         let ordering = ORDERINGS[1];
         let files = ext2(&stages(ordering, objects, options.seed), kb, scale)?;
         let label = format!("random, ext2 with {kb} KB blocks");
-        latency.row(label, "ms", Published::Picture, files.read.responses.mean_ms());
+        latency.row(label, "ms", Published::Picture, per_operation_ms(&files.read));
     }
     let mut tables = vec![latency, figure_5, hit_rate, polygraph(options)?];
     tables.extend(details);
@@ -211,25 +212,33 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> 
 }
 
 const WHY_HITS: &str = "Objects of half a page's size on average leave the end of 16 KB pages empty, so that \
-fewer than two lie on one; the thesis counts requests against objects on a page, and so does this.";
+fewer than two lie on one; the thesis counts requests against objects on a page, and so does this. It \
+says that pages of 16 KB cannot fall below 50%; zipf 1:8 exceeds 100% because a page that stays in memory \
+answers more requests than it has objects.";
 
 fn points(report: &Report) -> Vec<(f64, f64)> {
     report.series_ms.iter().enumerate().map(|(i, ms)| (i as f64 * 1_024.0, *ms)).collect()
 }
 
+/// Time of the run for each operation. The thesis's 0.5 ms of a sequential read with 256 KB pages is
+/// this, not what one of 16 threads waits: the drive passes no more than 16 KB in that time.
+fn per_operation_ms(report: &Report) -> f64 {
+    report.elapsed_ns as f64 / 1e6 / report.requests.max(1) as f64
+}
+
 fn add_latency(table: &mut Table, ordering: Ordering, files: &Measured, pages: &[(u32, Measured)]) {
     let name = ordering.name;
-    let ext2_ms = files.read.responses.mean_ms();
+    let ext2_ms = per_operation_ms(&files.read);
     table.row(format!("{name}, ext2 with 4 KB blocks"), "ms", Published::Picture, ext2_ms);
     for (kb, measured) in pages {
         let published = match (name, kb) {
             ("sequential", 256) => Published::Value(0.5),
             _ => Published::Picture,
         };
-        let ms = measured.read.responses.mean_ms();
+        let ms = per_operation_ms(&measured.read);
         table.row(format!("{name}, pages of {kb} KB"), "ms", published, ms);
     }
-    let speedup = |index: usize| ext2_ms / pages[index].1.read.responses.mean_ms().max(1e-9);
+    let speedup = |index: usize| ext2_ms / per_operation_ms(&pages[index].1.read).max(1e-9);
     let best = (0..pages.len()).map(speedup).fold(0.0, f64::max);
     match name {
         "sequential" => {
@@ -253,7 +262,7 @@ fn add_hit_rate(table: &mut Table, ordering: Ordering, pages: &[(u32, Measured)]
         let rate = 100.0 * measured.read.fact("objects_asked") as f64 / brought as f64;
         let published = match (ordering.name, kb) {
             ("sequential", _) => Published::Value(100.0),
-            ("random", 16) => Published::Range(50.0, 100.0),
+            ("random", 16) => Published::Value(50.0),
             _ => Published::Picture,
         };
         table.row(format!("{}, pages of {kb} KB", ordering.name), "%", published, rate);
@@ -289,9 +298,9 @@ fn detail_tables(ordering: Ordering, files: &Measured, pages: &[(u32, Measured)]
             table.row(format!("time per operation, {kb} KB"), "ms", Published::Picture, ms);
             table.series(format!("{kb} KB, latency, ms"), points);
             if *name == "delete" {
-                let faster = ext2_ms / ms.max(1e-6);
-                let label = format!("faster than ext2, {kb} KB");
-                table.row(label, "times", Published::Range(10.0, 100.0), faster.min(1e6));
+                let label = format!("disk requests, {kb} KB");
+                let requests = measured.delete.io.total() as f64;
+                table.row(label, "requests", Published::Value(0.0), requests);
             }
         }
         tables.push(table);
@@ -326,7 +335,8 @@ fn polygraph_requests(count: usize, seed: u64) -> Vec<Request> {
 /// request that the proxy over ext2 serves what it did.
 fn polygraph(options: &PaperOptions<'_>) -> Result<Table, PaperError> {
     let scale = options.scale_down;
-    let count = 150_000 / scale as usize;
+    // 363 a second for 5 minutes.
+    let count = 108_900 / scale as usize;
     let requests = polygraph_requests(count, options.seed);
     let names = Catalogue::new();
     let rate = |report: &Report| report.requests as f64 / (report.elapsed_ns as f64 / 1e9);
@@ -338,7 +348,9 @@ fn polygraph(options: &PaperOptions<'_>) -> Result<Table, PaperError> {
     let design_options = DesignOptions::default();
     let context = Context { options: &design_options, requests: &[], disk_bytes: 0 };
     let squid = || (find("squid").expect("a design of the registry").make)(&context);
-    let ext2_config = config(scale, 4);
+    // The machine's 1 GB is half buffers here: all of it would be ext2's, less the proxy's own.
+    let mut ext2_config = config(scale, 4);
+    ext2_config.files.buffer_cache_bytes = (512 << 20) / u64::from(scale);
     let free = run_on(&mut *squid(), &ext2_config, CLIENTS_DAMELO, 0)?;
     let per_request_us = 1e6 * f64::from(CLIENTS_DAMELO) / 363.0;
     let disk_us = 1e6 * f64::from(CLIENTS_DAMELO) / rate(&free);
