@@ -40,7 +40,7 @@ impl Default for HadesOptions {
             cacheblock_bytes: 4 << 10,
             cache_bytes: 16 << 30,
             proxy_file_bytes: 1 << 30,
-            fetch_us: 2_600,
+            fetch_us: 2_200,
             remote_host_every: 0,
         }
     }
@@ -50,7 +50,8 @@ impl HadesOptions {
     pub(crate) fn of(context: &Context<'_>) -> HadesOptions {
         let cache_bytes = context.options.cache_bytes.min(context.disk_bytes / 2);
         let proxy_file_bytes = HadesOptions::default().proxy_file_bytes.min(cache_bytes);
-        HadesOptions { cache_bytes, proxy_file_bytes, ..HadesOptions::default() }
+        let fetch_us = context.options.fetch_us;
+        HadesOptions { cache_bytes, proxy_file_bytes, fetch_us, ..HadesOptions::default() }
     }
 }
 
@@ -195,6 +196,8 @@ impl Hades {
             let offset = base + index * chunk_bytes;
             let bytes = chunk_bytes.min(run.bytes - index * chunk_bytes);
             if write {
+                // Cacheblocks are written whole, so that none has to be read first.
+                let bytes = self.cacheblocks(bytes) * self.options.cacheblock_bytes;
                 out.push(Action::Pause { us: self.options.fetch_us + MAP_US });
                 out.push(Action::WriteFile { file: run.file, offset, bytes });
             } else {

@@ -6,7 +6,8 @@
 //! objects' counts; counts are at least one. Threads: one user.
 //!
 //! Deviations: objects larger than 8 KB are refused, as the paper's finite traces leave them out
-//! (§4); until the file is full segments are packed as in SquidMLA; if every object of a class has
+//! (§4); FBC has a pointer for each class: with one for all, a class that is rare drags it past the
+//! others' objects, and the paper's saving over LRU does not come out; until the file is full segments are packed as in SquidMLA; if every object of a class has
 //! C_max references after a whole turn, the one the pointer stands on is replaced (the paper does not
 //! say).
 
@@ -31,7 +32,7 @@ pub(crate) fn make_fbc(context: &Context<'_>) -> Box<dyn Design> {
             count_max: context.options.fbc_count_max,
             average_max: context.options.fbc_average_max,
             slots: Default::default(),
-            pointer: 0,
+            pointers: [0; CLASSES],
             sum: 0,
             count: 0,
         })),
@@ -73,7 +74,7 @@ struct Cyclic {
     average_max: u32,
     /// In file order, for each class.
     slots: [Vec<Slot>; CLASSES],
-    pointer: u64,
+    pointers: [u64; CLASSES],
     sum: u64,
     count: u64,
 }
@@ -135,14 +136,14 @@ impl Cyclic {
         if slots.is_empty() {
             return None;
         }
-        let start = slots.partition_point(|slot| slot.offset < self.pointer) % slots.len();
+        let start = slots.partition_point(|slot| slot.offset < self.pointers[class]) % slots.len();
         let eligible = |i: &usize| {
             let slot = &slots[(start + i) % slots.len()];
             slot.count > 0 && slot.count < self.count_max
         };
         let passed = (0..slots.len()).find(eligible).unwrap_or(0);
         let slot = slots[(start + passed) % slots.len()];
-        self.pointer = slot.offset + segment_bytes(class);
+        self.pointers[class] = slot.offset + segment_bytes(class);
         (slot.count > 0).then_some((slot.offset, slot.key, passed as u64))
     }
 }

@@ -90,6 +90,8 @@ pub struct DesignOptions {
     pub grouping: GroupRule,
     /// What a changed size means.
     pub changes: Changes,
+    /// Time to fetch a chunk of a remote file, in microseconds.
+    pub fetch_us: u32,
     /// FBC: references below which an object is replaced.
     pub fbc_count_max: u32,
     /// FBC: mean references above which all are halved.
@@ -104,6 +106,8 @@ impl Default for DesignOptions {
             page_bytes: 64 << 10,
             grouping: GroupRule::Host,
             changes: Changes::Replace,
+            // 256 KB over a gigabit.
+            fetch_us: 2_200,
             fbc_count_max: 3,
             fbc_average_max: 100,
         }

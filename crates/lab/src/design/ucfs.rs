@@ -51,7 +51,7 @@ impl Default for UcfsOptions {
         UcfsOptions {
             cluster_bytes: 64 << 10,
             memory_bytes: 256 << 20,
-            disk_bytes: 26 << 30,
+            disk_bytes: 25 << 30,
             file_bytes_max: 256 << 10,
             hot_percent: 30,
             medium_percent: 40,
