@@ -211,8 +211,7 @@ fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Table {
     let published = |name: &str| match name {
         "squidl" => Published::Value(50.0),
         "squidm" => Published::Value(60.0),
-        "squidml" => Published::Value(70.0),
-        _ => Published::Range(70.0, 70.0),
+        _ => Published::Value(70.0),
     };
     for (name, report) in others {
         let value = saved(total, report.io.total());

@@ -8,6 +8,14 @@ use std::collections::BTreeSet;
 
 use crate::lru::Lru;
 
+fn all_free(count: u32) -> Vec<u64> {
+    let mut words = vec![u64::MAX; count.div_ceil(64) as usize];
+    if let (Some(last), 1..) = (words.last_mut(), count % 64) {
+        *last = (1 << (count % 64)) - 1;
+    }
+    words
+}
+
 /// A unit, by number; numbers are used again.
 pub(super) type UnitId = u32;
 
@@ -28,7 +36,8 @@ struct Unit {
 pub(super) struct Clusters {
     cluster_bytes: u32,
     count: u32,
-    free: Vec<bool>,
+    /// A bit for each free cluster.
+    free: Vec<u64>,
     free_count: u32,
     /// Where the head is: the cluster after the last transfer (§2.4.9, CDP).
     head: u32,
@@ -54,7 +63,7 @@ impl Clusters {
         Clusters {
             cluster_bytes,
             count,
-            free: vec![true; count as usize],
+            free: all_free(count),
             free_count: count,
             head: 0,
             units: Vec::new(),
@@ -107,10 +116,9 @@ impl Clusters {
         let mut clusters = Vec::with_capacity(wanted as usize);
         let mut at = self.head;
         while clusters.len() < wanted as usize {
-            if std::mem::take(&mut self.free[at as usize]) {
-                clusters.push(at);
-            }
-            at = (at + 1) % self.count;
+            at = self.next_free(at);
+            self.free[at as usize / 64] ^= 1 << (at % 64);
+            clusters.push(at);
         }
         self.free_count -= wanted;
         let unit = Unit { clusters, files: files.to_vec(), references: 1 };
@@ -128,6 +136,18 @@ impl Clusters {
         self.by_references.insert((1, id));
         self.references_sum += 1;
         Some(id)
+    }
+
+    /// The first free cluster from `at` on, around the end; there is one.
+    fn next_free(&self, at: u32) -> u32 {
+        let (words, first) = (self.free.len(), at as usize / 64);
+        let mut word = self.free[first] & (u64::MAX << (at % 64));
+        let mut index = first;
+        while word == 0 {
+            index = (index + 1) % words;
+            word = self.free[index];
+        }
+        index as u32 * 64 + word.trailing_zeros()
     }
 
     /// Counts a use.
@@ -177,7 +197,7 @@ impl Clusters {
         self.references_sum -= u64::from(entry.references);
         self.free_count += entry.clusters.len() as u32;
         for cluster in entry.clusters {
-            self.free[cluster as usize] = true;
+            self.free[cluster as usize / 64] |= 1 << (cluster % 64);
         }
         self.spare.push(unit);
         entry.files
