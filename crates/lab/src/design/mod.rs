@@ -19,6 +19,7 @@ mod squidl;
 mod squidm;
 mod squidml;
 mod squidmla;
+mod store;
 #[cfg(test)]
 mod tests;
 mod ucfs;
@@ -137,7 +138,7 @@ pub struct Entry {
 }
 
 /// Every design.
-pub const REGISTRY: [Entry; 15] = [
+pub const REGISTRY: [Entry; 16] = [
     Entry { name: "cern", paper: "squid-disk-io-1999", make: cern::make },
     Entry { name: "squid", paper: "squid-disk-io-1999", make: squid::make },
     Entry { name: "squidl", paper: "squid-disk-io-1999", make: squidl::make },
@@ -153,6 +154,7 @@ pub const REGISTRY: [Entry; 15] = [
     Entry { name: "ucfs", paper: "ucfs-2002", make: ucfs::make },
     Entry { name: "afs", paper: "hades-2009", make: afs::make },
     Entry { name: "hades", paper: "hades-2009", make: hades::make },
+    Entry { name: "store", paper: "ours", make: store::make },
 ];
 
 /// The design of that name.
