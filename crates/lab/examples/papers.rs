@@ -1,5 +1,6 @@
 //! Prints the tables of the papers: `cargo run --release -p damelo-lab --example papers -- all|PAPER
-//! [TRACE.csv.zst]`; a number after the trace divides the papers' workloads.
+//! [TRACE.csv.zst|-] [DIVISOR] [DIRECTORY|DEVICE]`: the divisor makes the papers' workloads smaller; the
+//! directory is where their designs run on real disks as well.
 
 mod support;
 
@@ -17,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .transpose()?;
     let scale_down = args.get(2).map_or(Ok(1), |n| n.parse())?;
     let trace = trace.as_ref().map(|(requests, names)| Trace { name: "given", requests, names });
-    let options = PaperOptions { seed: 1, trace, scale_down };
+    let real = args.get(3).map(std::path::Path::new);
+    let options = PaperOptions { seed: 1, trace, scale_down, real };
     for (name, paper) in PAPERS {
         if only != "all" && only != name {
             continue;

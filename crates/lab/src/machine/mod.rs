@@ -6,12 +6,14 @@
 //! did before it was asked for a request is done before. Threads: one user.
 
 mod plan;
+mod real;
 mod report;
 mod run;
 #[cfg(test)]
 mod tests;
 
 pub use plan::{Action, DirId, FileId, KINDS, Kind, Plan, Step};
+pub use real::{RealConfig, RealError, RealMachine, RealReport, SystemIo, run_real};
 pub use report::{Histogram, IoCounts, Report};
 pub use run::{Pace, RunOptions, run};
 
@@ -97,6 +99,9 @@ impl MachineConfig {
     }
 }
 
+/// A file system takes at most so much of its disk: the tables of all its groups are in memory.
+const FILES_BYTES_MAX: u64 = 256 << 30;
+
 const DISK_FILES: u8 = 0;
 const DISK_MAPPED: u8 = 1;
 const DISK_RAW: u8 = 2;
@@ -124,7 +129,7 @@ impl Machine {
         let size_bytes = config.drive.size_bytes();
         Machine {
             disks: [disk(), disk(), disk()],
-            files: Ffs::new(config.files, size_bytes, DISK_FILES),
+            files: Ffs::new(config.files, size_bytes.min(FILES_BYTES_MAX), DISK_FILES),
             mapped: Mapped::new(config.mapped, DISK_MAPPED),
             buffered: BufferCache::new(buffered.memory_bytes, buffered.cluster_bytes, DISK_RAW),
             buffered_params: buffered,

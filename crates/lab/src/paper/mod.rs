@@ -7,6 +7,7 @@
 mod cfs;
 mod damelo;
 mod hades;
+mod real;
 mod squid;
 mod synthetic;
 #[cfg(test)]
@@ -70,11 +71,14 @@ pub struct PaperOptions<'a> {
     /// Divides the number of objects and requests (and memory with them) of the papers' synthetic
     /// workloads; 1 is the paper's size.
     pub scale_down: u32,
+    /// A directory, device or file: the paper's designs also run there, on a part of the requests.
+    /// What a device or file holds is overwritten.
+    pub real: Option<&'a std::path::Path>,
 }
 
 impl Default for PaperOptions<'_> {
     fn default() -> Self {
-        PaperOptions { seed: 1, trace: None, scale_down: 1 }
+        PaperOptions { seed: 1, trace: None, scale_down: 1, real: None }
     }
 }
 
@@ -206,6 +210,9 @@ pub enum PaperError {
         /// Why.
         cause: MachineError,
     },
+    /// A run on real disks failed.
+    #[error("measuring on real disks: {0}")]
+    Real(String),
     /// The trace has nothing to measure.
     #[error("the trace has {requests} requests, {needed} are needed; use a longer one or none")]
     TraceTooShort {
@@ -225,11 +232,15 @@ pub(crate) fn in_what(what: &'static str) -> impl Fn(MachineError) -> PaperError
 /// # Errors
 /// See [`PaperError`].
 pub fn run(paper: Paper, options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> {
-    match paper {
-        Paper::Cfs => cfs::run(options),
-        Paper::Squid => squid::run(options),
-        Paper::Damelo => damelo::run(options),
-        Paper::Ucfs => ucfs::run(options),
-        Paper::Hades => hades::run(options),
+    let mut tables = match paper {
+        Paper::Cfs => cfs::run(options)?,
+        Paper::Squid => squid::run(options)?,
+        Paper::Damelo => damelo::run(options)?,
+        Paper::Ucfs => ucfs::run(options)?,
+        Paper::Hades => hades::run(options)?,
+    };
+    if let Some(path) = options.real {
+        tables.push(real::run(paper, options, path)?);
     }
+    Ok(tables)
 }

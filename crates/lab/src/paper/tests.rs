@@ -4,7 +4,7 @@
 use super::*;
 
 fn tables(paper: Paper, scale_down: u32) -> Vec<Table> {
-    run(paper, &PaperOptions { seed: 1, trace: None, scale_down }).expect("runs")
+    run(paper, &PaperOptions { scale_down, ..PaperOptions::default() }).expect("runs")
 }
 
 fn measured(tables: &[Table], what: &str, label: &str) -> f64 {
@@ -108,4 +108,16 @@ fn tables_print_published_and_measured() {
     let text = table.to_string();
     assert!(text.contains("speed [MB/s]") && text.contains("20 to 40"), "{text}");
     assert!(text.contains("0.50") && text.contains("Because."), "{text}");
+}
+
+#[test]
+fn papers_run_on_real_disks_too() {
+    let home = tempfile::tempdir().expect("a directory");
+    let options =
+        PaperOptions { scale_down: 64, real: Some(home.path()), ..PaperOptions::default() };
+    let tables = run(Paper::Damelo, &options).expect("runs");
+    let real = tables.last().expect("tables");
+    assert_eq!(real.what, "real disks");
+    assert!(real.rows.iter().any(|row| row.label == "damelo, time" && row.measured > 0.0));
+    assert_eq!(std::fs::read_dir(home.path()).expect("readable").count(), 0, "nothing is left");
 }
