@@ -24,7 +24,6 @@ struct Group {
     partial: [Vec<u32>; FRAGMENTS_MAX as usize],
     free_inodes: Vec<u32>,
     next_inode: u32,
-    directories: u32,
 }
 
 /// All groups of a file system.
@@ -37,6 +36,10 @@ pub(crate) struct Groups {
     /// Blocks at the start of each group that hold superblock copy, maps and inodes.
     reserved_blocks: u32,
     free_fragments: u64,
+    /// For each group; apart from the groups, since each new directory looks at all of them.
+    directories: Vec<u32>,
+    inodes_free: Vec<u32>,
+    inodes_free_sum: u64,
 }
 
 fn full_mask(fragments: u32) -> u8 {
@@ -73,15 +76,16 @@ impl Groups {
         assert!(reserved_blocks < blocks_per_group, "groups hold data too");
         let full = full_mask(fragments_per_block);
         let group = || Group {
-            used: (0..blocks_per_group)
-                .map(|b| if b < reserved_blocks { full } else { 0 })
-                .collect(),
+            used: {
+                let mut used = vec![0; blocks_per_group as usize];
+                used[..reserved_blocks as usize].fill(full);
+                used
+            },
             free_blocks: blocks_per_group - reserved_blocks,
             rotor: reserved_blocks,
             partial: Default::default(),
             free_inodes: Vec::new(),
             next_inode: 0,
-            directories: 0,
         };
         let groups: Vec<Group> = (0..count).map(|_| group()).collect();
         let per_group = u64::from(blocks_per_group - reserved_blocks);
@@ -93,6 +97,9 @@ impl Groups {
             inodes_per_group,
             reserved_blocks,
             free_fragments,
+            directories: vec![0; count as usize],
+            inodes_free: vec![inodes_per_group; count as usize],
+            inodes_free_sum: u64::from(count) * u64::from(inodes_per_group),
         }
     }
 
@@ -107,17 +114,14 @@ impl Groups {
     /// A group for a new directory: of those with more free inodes than the mean, the one with the
     /// fewest directories.
     pub(crate) fn group_for_directory(&self) -> u32 {
-        let free = |g: &Group| {
-            u64::from(self.inodes_per_group - g.next_inode) + g.free_inodes.len() as u64
-        };
-        let total: u64 = self.groups.iter().map(free).sum();
-        let mean = total / self.groups.len() as u64;
-        let candidates = self.groups.iter().enumerate().filter(|(_, g)| free(g) >= mean);
-        candidates.min_by_key(|(_, g)| g.directories).map_or(0, |(i, _)| i as u32)
+        let mean = (self.inodes_free_sum / self.groups.len() as u64) as u32;
+        let both = self.directories.iter().zip(&self.inodes_free).enumerate();
+        let candidates = both.filter(|(_, (_, free))| **free >= mean);
+        candidates.min_by_key(|(_, (directories, _))| **directories).map_or(0, |(i, _)| i as u32)
     }
 
     pub(crate) fn count_directory(&mut self, group: u32) {
-        self.groups[group as usize].directories += 1;
+        self.directories[group as usize] += 1;
     }
 
     /// The group itself, then at quadratic distances, then all (the overflow of the original §3.3).
@@ -137,22 +141,21 @@ impl Groups {
     }
 
     pub(crate) fn take_inode(&mut self, near: u32) -> Option<u32> {
-        for index in self.search(near) {
-            let group = &mut self.groups[index as usize];
-            if let Some(inode) = group.free_inodes.pop() {
-                return Some(inode);
-            }
-            if group.next_inode < self.inodes_per_group {
-                group.next_inode += 1;
-                return Some(index * self.inodes_per_group + group.next_inode - 1);
-            }
-        }
-        None
+        let index = self.search(near).find(|&i| self.inodes_free[i as usize] > 0)?;
+        self.inodes_free[index as usize] -= 1;
+        self.inodes_free_sum -= 1;
+        let group = &mut self.groups[index as usize];
+        Some(group.free_inodes.pop().unwrap_or_else(|| {
+            group.next_inode += 1;
+            index * self.inodes_per_group + group.next_inode - 1
+        }))
     }
 
     pub(crate) fn free_inode(&mut self, inode: u32) {
-        let group = self.group_of_inode(inode);
-        self.groups[group as usize].free_inodes.push(inode);
+        let group = self.group_of_inode(inode) as usize;
+        self.inodes_free[group] += 1;
+        self.inodes_free_sum += 1;
+        self.groups[group].free_inodes.push(inode);
     }
 
     /// A whole block: `wanted` itself if it is free, else the next free one of the group, else of
