@@ -3,7 +3,8 @@
 //!
 //! A design is a state machine that says which files, pages or blocks it touches ([`design`]); a
 //! machine turns that into disk requests through a file system ([`fs`]), virtual memory ([`vm`]) or
-//! neither, and plays them on disks in virtual time ([`disk`], [`machine`]).
+//! neither, and plays them on disks in virtual time ([`disk`], [`machine`]), or plays the actions on
+//! real ones. [`paper`] prints published tables and figures beside what comes out.
 
 pub mod design;
 pub mod disk;
