@@ -212,3 +212,36 @@ fn bench_prints_a_rate_for_each_form_and_policy() {
     assert_eq!(forms, ["oracleGeneral", "oracleGeneral", "csv", "csv"]);
     assert!(rows.iter().all(|row| row["requests_per_s"].as_f64().unwrap() > 0.0));
 }
+
+#[test]
+fn designs_play_a_trace_on_a_modelled_disk() {
+    let bed = Bed::new();
+    let args = ["designs", "gen:web?requests=2000", "squid,squidml,damelo", "--json"];
+    let text = bed.ok(&args);
+    let of = |name: &str| -> Value {
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.into_iter().find(|v| v["design"] == name).unwrap()
+    };
+    let writes = |name: &str| of(name)["disk_writes"].as_u64().unwrap();
+    assert_eq!(of("squid")["requests"], 2000);
+    assert!(writes("squid") > writes("squidml"), "the paper's point: {text}");
+    assert!(writes("squidml") > writes("damelo"), "the thesis's point: {text}");
+    assert_eq!(text, bed.ok(&args), "the same command, the same bytes");
+    let unknown = bed.run(&["designs", "gen:web?requests=10", "zquid"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&unknown.stderr).contains("squidmla"),
+        "it names those there are"
+    );
+}
+
+#[test]
+fn a_paper_has_the_published_number_beside_ours() {
+    let bed = Bed::new();
+    let text = bed.ok(&["paper", "cfs", "--scale-down", "20", "--json"]);
+    let tables: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(tables.len() >= 5, "CFS has tables 2 to 6");
+    let rows = tables.iter().flat_map(|table| table["rows"].as_array().unwrap());
+    assert!(rows.clone().any(|row| !row["published"].is_null() && row["ratio"].is_number()));
+    assert!(tables.iter().all(|table| !table["why"].as_str().unwrap().is_empty()));
+}

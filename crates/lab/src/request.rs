@@ -64,6 +64,13 @@ impl Catalogue {
         self.urls.get(key)
     }
 
+    /// Name of an object as text; `None` if it has none, or one that is not UTF-8.
+    #[must_use]
+    pub fn url_text(&self, key: u64) -> Option<&str> {
+        let url = self.url(key);
+        if url.is_empty() { None } else { std::str::from_utf8(url).ok() }
+    }
+
     /// Name of a host, empty if it has none.
     #[must_use]
     pub fn host(&self, host: u32) -> &[u8] {

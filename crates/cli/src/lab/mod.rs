@@ -2,6 +2,9 @@
 //! what all share: how a trace is named and read, and what was skipped of it.
 
 mod bench;
+mod designs;
+mod load;
+mod paper;
 mod reading;
 mod sim;
 mod trace;
@@ -15,6 +18,8 @@ Examples:
   damelo lab trace stat access.log.gz             what is in a trace
   damelo lab trace convert access.log t.oracleGeneral.zst
   damelo lab sim access.log lru,s3-fifo auto      miss ratios, policy by policy, size by size
+  damelo lab designs access.log                   published designs on a modelled disk
+  damelo lab paper squid --trace access.log       a paper's tables and figures again
 
 A trace is a file in one of these forms, plain, gzip or zstd, told from its first bytes:
   damelo         time_s,client,method,status,size_bytes,url
@@ -40,6 +45,8 @@ enum Which {
     Sim(sim::Sim),
     Policies(sim::Policies),
     Generators(sim::Generators),
+    Designs(designs::Designs),
+    Paper(paper::PaperArgs),
     Bench(bench::Bench),
 }
 
@@ -50,6 +57,8 @@ pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
         Which::Sim(args) => sim::run(args),
         Which::Policies(args) => sim::policies(args),
         Which::Generators(args) => sim::generators(args),
+        Which::Designs(args) => designs::run(args),
+        Which::Paper(args) => paper::run(args),
         Which::Bench(args) => bench::run(args),
     }
 }

@@ -1,0 +1,218 @@
+//! CFS: immutable, contiguous objects on a device, descriptors and a bitmap in memory, deletes
+//! without I/O (McCormick and Ledlie 2000, §4).
+//!
+//! Owns the bitmap and the table of objects. Invariants: an object's blocks are contiguous and its
+//! own; used blocks are those of objects. FIFO or elevator is the machine's scheduler (§5.3).
+//! Threads: one user.
+//!
+//! Deviations: an object is identified by its key, not by the MD5 of its URL (as in §5.3 without
+//! MD5); a full device evicts the least recently used objects until one fits, where the paper leaves
+//! replacement open (§6); compaction moves an object when more than half of the 64 blocks to each
+//! side of it are free (the paper says "a certain percentage").
+
+use super::{Cache, Context, Design, Served};
+use crate::disk::{Direction, SECTOR_BYTES};
+use crate::lru::Lru;
+use crate::machine::{Action, Kind};
+use crate::request::{Catalogue, Request};
+
+/// How CFS runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CfsOptions {
+    /// Bytes of a block, which belongs to one object (§4.4.1).
+    pub block_bytes: u32,
+    /// Space on the device.
+    pub device_bytes: u64,
+    /// Through the system's buffers (§4.5, as measured) or raw.
+    pub buffered: bool,
+    /// Move objects to the front as they are read (§6).
+    pub compact: bool,
+}
+
+impl Default for CfsOptions {
+    fn default() -> CfsOptions {
+        CfsOptions { block_bytes: 1 << 10, device_bytes: 8 << 30, buffered: true, compact: false }
+    }
+}
+
+pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
+    let device_bytes = context.options.cache_bytes.min(context.disk_bytes);
+    let cache = Cfs::new(CfsOptions { device_bytes, ..CfsOptions::default() });
+    Box::new(Served { cache, changes: context.options.changes })
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Stored {
+    block: u64,
+    bytes: u64,
+}
+
+const COMPACT_WINDOW_BLOCKS: u64 = 64;
+
+/// The design.
+pub struct Cfs {
+    options: CfsOptions,
+    /// A bit for each block in use.
+    bitmap: Vec<u64>,
+    blocks: u64,
+    free_blocks: u64,
+    /// No free block lies before this one.
+    first_free: u64,
+    objects: Lru<Stored>,
+    moved: u64,
+    evicted: u64,
+}
+
+impl Cfs {
+    /// An empty device.
+    pub fn new(options: CfsOptions) -> Cfs {
+        assert!(options.block_bytes.is_multiple_of(512) && options.block_bytes > 0, "sectors");
+        let blocks = options.device_bytes / u64::from(options.block_bytes);
+        Cfs {
+            options,
+            bitmap: vec![0; blocks.div_ceil(64) as usize],
+            blocks,
+            free_blocks: blocks,
+            first_free: 0,
+            objects: Lru::new(),
+            moved: 0,
+            evicted: 0,
+        }
+    }
+
+    /// The design, ready to run.
+    pub fn design(options: CfsOptions) -> Box<dyn Design> {
+        Box::new(Served { cache: Cfs::new(options), changes: super::Changes::Replace })
+    }
+
+    fn blocks_of(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(u64::from(self.options.block_bytes))
+    }
+
+    fn is_free(&self, block: u64) -> bool {
+        self.bitmap[(block / 64) as usize] >> (block % 64) & 1 == 0
+    }
+
+    fn mark(&mut self, block: u64, count: u64, used: bool) {
+        for at in block..block + count {
+            assert_eq!(self.is_free(at), used, "block {at} changes");
+            self.bitmap[(at / 64) as usize] ^= 1 << (at % 64);
+        }
+        if used {
+            self.free_blocks -= count;
+            if self.first_free == block {
+                self.first_free = block + count;
+            }
+        } else {
+            self.free_blocks += count;
+            self.first_free = self.first_free.min(block);
+        }
+    }
+
+    /// The first run of free blocks, by words where they are full.
+    fn find(&mut self, count: u64) -> Option<u64> {
+        let (mut at, mut run) = (self.first_free, 0);
+        let mut seen_free = false;
+        while at < self.blocks {
+            if at.is_multiple_of(64) && self.bitmap[(at / 64) as usize] == u64::MAX {
+                run = 0;
+                at += 64;
+                continue;
+            }
+            if self.is_free(at) {
+                if !seen_free {
+                    self.first_free = at;
+                    seen_free = true;
+                }
+                run += 1;
+                if run == count {
+                    return Some(at + 1 - count);
+                }
+            } else {
+                run = 0;
+            }
+            at += 1;
+        }
+        None
+    }
+
+    fn transfer(&self, direction: Direction, block: u64, bytes: u64, out: &mut Vec<Action>) {
+        let offset = block * u64::from(self.options.block_bytes);
+        let bytes = (bytes.div_ceil(SECTOR_BYTES) * SECTOR_BYTES) as u32;
+        out.push(if self.options.buffered {
+            Action::Buffered { direction, offset, bytes }
+        } else {
+            let wait = direction == Direction::Read;
+            Action::Block { direction, kind: Kind::Data, offset, bytes, wait }
+        });
+    }
+
+    /// §6: if much around an object is free, it moves as far to the front as it can.
+    fn compact(&mut self, key: u64, stored: Stored, out: &mut Vec<Action>) {
+        let count = self.blocks_of(stored.bytes);
+        let low = stored.block.saturating_sub(COMPACT_WINDOW_BLOCKS);
+        let high = (stored.block + count + COMPACT_WINDOW_BLOCKS).min(self.blocks);
+        let free = (low..high).filter(|&block| self.is_free(block)).count() as u64;
+        if free * 2 <= high - low - count {
+            return;
+        }
+        let Some(block) = self.find(count).filter(|&block| block < stored.block) else { return };
+        self.mark(block, count, true);
+        self.mark(stored.block, count, false);
+        self.transfer(Direction::Write, block, stored.bytes, out);
+        self.moved += 1;
+        if let Some(entry) = self.objects.peek_mut(key) {
+            entry.block = block;
+        }
+    }
+}
+
+impl Cache for Cfs {
+    fn size_of(&self, key: u64) -> Option<u64> {
+        self.objects.peek(key).map(|stored| stored.bytes)
+    }
+
+    fn fetch(&mut self, request: &Request, out: &mut Vec<Action>) {
+        let Some(stored) = self.objects.touch(request.key).copied() else { return };
+        self.transfer(Direction::Read, stored.block, stored.bytes, out);
+        if self.options.compact {
+            self.compact(request.key, stored, out);
+        }
+    }
+
+    fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
+        let bytes = request.size_bytes.max(1);
+        let count = self.blocks_of(bytes);
+        if count > self.blocks || bytes > u64::from(u32::MAX / 2) {
+            return false;
+        }
+        let block = loop {
+            let found = if self.free_blocks >= count { self.find(count) } else { None };
+            if let Some(block) = found {
+                break block;
+            }
+            let Some(oldest) = self.objects.oldest() else { return false };
+            self.discard(oldest, out);
+            self.evicted += 1;
+        };
+        self.mark(block, count, true);
+        self.objects.insert(request.key, Stored { block, bytes });
+        self.transfer(Direction::Write, block, bytes, out);
+        true
+    }
+
+    fn discard(&mut self, key: u64, _out: &mut Vec<Action>) {
+        if let Some(stored) = self.objects.remove(key) {
+            self.mark(stored.block, self.blocks_of(stored.bytes), false);
+        }
+    }
+
+    fn facts(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("objects", self.objects.len() as u64),
+            ("free_blocks", self.free_blocks),
+            ("moved", self.moved),
+            ("evicted", self.evicted),
+        ]
+    }
+}

@@ -1,0 +1,260 @@
+//! Hades: chunks of remote files lie one behind the other in a few large proxy files, placed by
+//! remote file and by user (Konsta and Anastasiadis 2009, §3).
+//!
+//! Owns a bitmap of cacheblocks for each proxy file, the runs of chunks and their order of use.
+//! Invariants: cacheblocks in use are those of runs; a run is contiguous in one proxy file and of
+//! one remote file. Threads: one user.
+//!
+//! Deviations: requests are reads of whole remote files, as in the paper's measurements; a run is
+//! what one request fetched; a host further than a threshold is remote, and which hosts are is said
+//! by the latency rule below (the paper measures it and leaves the policy's evaluation open,
+//! §3.3.5); a pause models the tables on a miss, a fifth of that of `afs` for each chunk, since the
+//! paper says only that the overhead is avoided.
+
+use super::{Cache, Context, Design, Served};
+use crate::lru::{Lru, NumberMap};
+use crate::machine::{Action, FileId};
+use crate::request::{Catalogue, Request};
+
+/// How a proxy of files runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HadesOptions {
+    /// Unit of transfers.
+    pub chunk_bytes: u64,
+    /// Unit of space (§3.3.1).
+    pub cacheblock_bytes: u64,
+    /// Space for data.
+    pub cache_bytes: u64,
+    /// Size of a proxy file.
+    pub proxy_file_bytes: u64,
+    /// Time to fetch a chunk from its server, in microseconds.
+    pub fetch_us: u32,
+    /// One host in so many is remote; 0 for none.
+    pub remote_host_every: u32,
+}
+
+impl Default for HadesOptions {
+    fn default() -> HadesOptions {
+        HadesOptions {
+            chunk_bytes: 256 << 10,
+            cacheblock_bytes: 4 << 10,
+            cache_bytes: 16 << 30,
+            proxy_file_bytes: 1 << 30,
+            fetch_us: 2_200,
+            remote_host_every: 0,
+        }
+    }
+}
+
+impl HadesOptions {
+    pub(crate) fn of(context: &Context<'_>) -> HadesOptions {
+        let cache_bytes = context.options.cache_bytes.min(context.disk_bytes / 2);
+        let proxy_file_bytes = HadesOptions::default().proxy_file_bytes.min(cache_bytes);
+        let fetch_us = context.options.fetch_us;
+        HadesOptions { cache_bytes, proxy_file_bytes, fetch_us, ..HadesOptions::default() }
+    }
+}
+
+/// A part of a remote file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) id: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The chunks of a file of so many bytes.
+pub(crate) fn chunks(key: u64, bytes: u64, chunk_bytes: u64) -> impl Iterator<Item = Chunk> {
+    (0..bytes.div_ceil(chunk_bytes)).map(move |index| Chunk {
+        id: key << 24 | index,
+        bytes: chunk_bytes.min(bytes - index * chunk_bytes),
+    })
+}
+
+pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
+    let options = HadesOptions::of(context);
+    let files = (options.cache_bytes / options.proxy_file_bytes) as usize;
+    let per_file = options.proxy_file_bytes / options.cacheblock_bytes;
+    let cache = Hades {
+        options,
+        bitmaps: vec![Bitmap::new(per_file); files],
+        runs: Lru::new(),
+        last_of_user: NumberMap::default(),
+        used_last: 0,
+        evicted_local: 0,
+        evicted_remote: 0,
+    };
+    Box::new(Served { cache, changes: context.options.changes })
+}
+
+const MAP_US: u32 = 20;
+
+/// Free and used cacheblocks of a proxy file, searched from where the last search ended.
+#[derive(Debug, Clone)]
+struct Bitmap {
+    used: Vec<bool>,
+    free: u64,
+    next: usize,
+}
+
+impl Bitmap {
+    fn new(blocks: u64) -> Bitmap {
+        Bitmap { used: vec![false; blocks as usize], free: blocks, next: 0 }
+    }
+
+    fn take(&mut self, count: u64) -> Option<u64> {
+        if self.free < count {
+            return None;
+        }
+        let start = self.find(self.next, count).or_else(|| self.find(0, count))?;
+        let end = start + count as usize;
+        self.used[start..end].fill(true);
+        self.free -= count;
+        self.next = end;
+        Some(start as u64)
+    }
+
+    fn find(&self, from: usize, count: u64) -> Option<usize> {
+        let mut run = 0;
+        for (at, used) in self.used.iter().enumerate().skip(from) {
+            run = if *used { 0 } else { run + 1 };
+            if run == count {
+                return Some(at + 1 - count as usize);
+            }
+        }
+        None
+    }
+
+    fn release(&mut self, start: u64, count: u64) {
+        let range = start as usize..(start + count) as usize;
+        assert!(self.used[range.clone()].iter().all(|&used| used), "what is freed was used");
+        self.used[range].fill(false);
+        self.free += count;
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    file: FileId,
+    start: u64,
+    bytes: u64,
+    remote: bool,
+}
+
+struct Hades {
+    options: HadesOptions,
+    bitmaps: Vec<Bitmap>,
+    /// By remote file.
+    runs: Lru<Run>,
+    last_of_user: NumberMap<u32, usize>,
+    used_last: usize,
+    evicted_local: u64,
+    evicted_remote: u64,
+}
+
+impl Hades {
+    fn cacheblocks(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.options.cacheblock_bytes)
+    }
+
+    /// From the user's last proxy file on, else from the last used at all (§3.3.3).
+    fn allocate(&mut self, user: u32, count: u64) -> Option<(usize, u64)> {
+        let files = self.bitmaps.len();
+        let first = self.last_of_user.get(&user).copied().unwrap_or(self.used_last);
+        let (file, start) = (0..files).find_map(|i| {
+            let file = (first + i) % files;
+            self.bitmaps[file].take(count).map(|start| (file, start))
+        })?;
+        self.last_of_user.insert(user, file);
+        self.used_last = file;
+        Some((file, start))
+    }
+
+    /// The oldest local run, or the oldest at all if none is local (§3.1).
+    fn evict(&mut self) -> bool {
+        let local = self.runs.iter().find(|(_, run)| !run.remote).map(|(key, _)| key);
+        let Some(key) = local.or_else(|| self.runs.oldest()) else { return false };
+        match local {
+            Some(_) => self.evicted_local += 1,
+            None => self.evicted_remote += 1,
+        }
+        self.release(key);
+        true
+    }
+
+    fn release(&mut self, key: u64) {
+        if let Some(run) = self.runs.remove(key) {
+            let count = self.cacheblocks(run.bytes);
+            self.bitmaps[run.file as usize].release(run.start, count);
+        }
+    }
+
+    /// The run, chunk by chunk.
+    fn transfer(&self, run: Run, write: bool, out: &mut Vec<Action>) {
+        let base = run.start * self.options.cacheblock_bytes;
+        let chunk_bytes = self.options.chunk_bytes;
+        for index in 0..run.bytes.div_ceil(chunk_bytes) {
+            let offset = base + index * chunk_bytes;
+            let bytes = chunk_bytes.min(run.bytes - index * chunk_bytes);
+            if write {
+                // Cacheblocks are written whole, so that none has to be read first.
+                let bytes = self.cacheblocks(bytes) * self.options.cacheblock_bytes;
+                out.push(Action::Pause { us: self.options.fetch_us + MAP_US });
+                out.push(Action::WriteFile { file: run.file, offset, bytes });
+            } else {
+                out.push(Action::ReadFile { file: run.file, offset, bytes });
+            }
+        }
+    }
+}
+
+impl Cache for Hades {
+    fn prepare(&mut self, out: &mut Vec<Action>) {
+        let bytes = self.options.proxy_file_bytes;
+        let files = 0..self.bitmaps.len() as FileId;
+        out.extend(files.map(|file| Action::Create { dir: 0, file, bytes }));
+    }
+
+    fn size_of(&self, key: u64) -> Option<u64> {
+        self.runs.peek(key).map(|run| run.bytes)
+    }
+
+    fn fetch(&mut self, request: &Request, out: &mut Vec<Action>) {
+        if let Some(&mut run) = self.runs.touch(request.key) {
+            self.transfer(run, false, out);
+        }
+    }
+
+    fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
+        let bytes = request.size_bytes.max(1);
+        if bytes > self.options.proxy_file_bytes {
+            return false;
+        }
+        let count = self.cacheblocks(bytes);
+        let (file, start) = loop {
+            if let Some(found) = self.allocate(request.client, count) {
+                break found;
+            }
+            if !self.evict() {
+                return false;
+            }
+        };
+        let every = self.options.remote_host_every;
+        let remote = every > 0 && request.host.is_multiple_of(every);
+        let run = Run { file: file as FileId, start, bytes, remote };
+        self.runs.insert(request.key, run);
+        self.transfer(run, true, out);
+        true
+    }
+
+    fn discard(&mut self, key: u64, _out: &mut Vec<Action>) {
+        self.release(key);
+    }
+
+    fn facts(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("runs", self.runs.len() as u64),
+            ("evicted_local", self.evicted_local),
+            ("evicted_remote", self.evicted_remote),
+        ]
+    }
+}

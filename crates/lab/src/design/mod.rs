@@ -1,0 +1,238 @@
+//! Published cache designs as state machines, and the registry they are found in.
+//!
+//! A design keeps its tables and says, request by request, which files, pages or blocks it touches;
+//! it knows neither time nor disks, so that the same code runs on modelled and real ones. To add a
+//! design: one file here, one line in [`REGISTRY`]. Threads: one user for each design.
+
+mod afs;
+mod cern;
+mod cfs;
+mod damelo;
+mod grouping;
+mod hades;
+mod mapped;
+mod mapped_future;
+mod segments;
+mod squid;
+mod squid_family;
+mod squidl;
+mod squidm;
+mod squidml;
+mod squidmla;
+mod store;
+#[cfg(test)]
+mod tests;
+mod ucfs;
+
+pub use cfs::{Cfs, CfsOptions};
+pub use damelo::{Damelo, DameloOptions, Placement};
+pub use grouping::{GroupRule, Grouper};
+pub use hades::HadesOptions;
+pub(crate) use segments::PackedFile;
+pub use ucfs::{Ucfs, UcfsOptions};
+
+use crate::machine::Action;
+use crate::request::{Catalogue, Op, Request};
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The cache had it.
+    Hit,
+    /// It was not there, or not in that version, and has been stored.
+    Stored,
+    /// It was not there and is not kept (too large, no room).
+    Refused,
+    /// Deleted, or there was nothing to delete.
+    Done,
+}
+
+/// A cache design.
+pub trait Design {
+    /// What is made before the first request, directories above all.
+    fn prepare(&mut self, out: &mut Vec<Action>) {
+        let _ = out;
+    }
+
+    /// Handles one request and appends what it does to the disks.
+    fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome;
+
+    /// An orderly end.
+    fn finish(&mut self, out: &mut Vec<Action>) {
+        let _ = out;
+    }
+
+    /// Counters of its own.
+    fn facts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// What a trace's change of size means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Changes {
+    /// The object is a new version: what is stored is stale (UCFS §3.1).
+    #[default]
+    Replace,
+    /// Nothing: the first size counts (Maltzahn §4 ignores staleness).
+    Ignore,
+}
+
+/// What designs are made with. Each takes what concerns it.
+#[derive(Debug, Clone)]
+pub struct DesignOptions {
+    /// Space for objects on disk; `u64::MAX` for no limit.
+    pub cache_bytes: u64,
+    /// Memory of designs that manage their own.
+    pub memory_bytes: u64,
+    /// Page or cluster of designs that have one.
+    pub page_bytes: u32,
+    /// How objects are grouped.
+    pub grouping: GroupRule,
+    /// What a changed size means.
+    pub changes: Changes,
+    /// Time to fetch a chunk of a remote file, in microseconds.
+    pub fetch_us: u32,
+    /// FBC: references below which an object is replaced.
+    pub fbc_count_max: u32,
+    /// FBC: mean references above which all are halved.
+    pub fbc_average_max: u32,
+}
+
+impl Default for DesignOptions {
+    fn default() -> DesignOptions {
+        DesignOptions {
+            cache_bytes: u64::MAX,
+            memory_bytes: 128 << 20,
+            page_bytes: 64 << 10,
+            grouping: GroupRule::Host,
+            changes: Changes::Replace,
+            // 256 KB over a gigabit.
+            fetch_us: 2_200,
+            fbc_count_max: 3,
+            fbc_average_max: 100,
+        }
+    }
+}
+
+/// What a design is made from: its options, the trace for those that look ahead, the drive.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// See [`DesignOptions`].
+    pub options: &'a DesignOptions,
+    /// All requests; only `mmap-future` and the oracle grouping look at them.
+    pub requests: &'a [Request],
+    /// Size of the drive.
+    pub disk_bytes: u64,
+}
+
+/// A line of the registry.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// The paper it is from.
+    pub paper: &'static str,
+    /// Makes it.
+    pub make: fn(&Context<'_>) -> Box<dyn Design>,
+}
+
+/// Every design.
+pub const REGISTRY: [Entry; 16] = [
+    Entry { name: "cern", paper: "squid-disk-io-1999", make: cern::make },
+    Entry { name: "squid", paper: "squid-disk-io-1999", make: squid::make },
+    Entry { name: "squidl", paper: "squid-disk-io-1999", make: squidl::make },
+    Entry { name: "squidm", paper: "squid-disk-io-1999", make: squidm::make },
+    Entry { name: "squidml", paper: "squid-disk-io-1999", make: squidml::make },
+    Entry { name: "squidmla", paper: "squid-disk-io-1999", make: squidmla::make },
+    Entry { name: "mmap-infinite", paper: "squid-disk-io-1999", make: mapped::make_infinite },
+    Entry { name: "mmap-lru", paper: "squid-disk-io-1999", make: mapped::make_lru },
+    Entry { name: "mmap-fbc", paper: "squid-disk-io-1999", make: mapped::make_fbc },
+    Entry { name: "mmap-future", paper: "squid-disk-io-1999", make: mapped_future::make },
+    Entry { name: "cfs", paper: "cfs-2000", make: cfs::make },
+    Entry { name: "damelo", paper: "damelo-2000", make: damelo::make },
+    Entry { name: "ucfs", paper: "ucfs-2002", make: ucfs::make },
+    Entry { name: "afs", paper: "hades-2009", make: afs::make },
+    Entry { name: "hades", paper: "hades-2009", make: hades::make },
+    Entry { name: "store", paper: "ours", make: store::make },
+];
+
+/// The design of that name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    REGISTRY.iter().find(|entry| entry.name == name)
+}
+
+/// What most designs are: something that has objects, stores, reads and drops them.
+pub(crate) trait Cache {
+    fn prepare(&mut self, out: &mut Vec<Action>) {
+        let _ = out;
+    }
+    /// Size of a stored object.
+    fn size_of(&self, key: u64) -> Option<u64>;
+    /// Reads a stored object.
+    fn fetch(&mut self, request: &Request, out: &mut Vec<Action>);
+    /// Stores an object that is not there; false if it is not kept.
+    fn store(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> bool;
+    /// Drops a stored object.
+    fn discard(&mut self, key: u64, out: &mut Vec<Action>);
+    /// Looks for an object that is not there; free for designs that know in memory.
+    fn miss(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) {
+        let _ = (request, names, out);
+    }
+    fn finish(&mut self, out: &mut Vec<Action>) {
+        let _ = out;
+    }
+    fn facts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// Makes a [`Design`] of a [`Cache`]: hit, miss, stale and delete are the same for all.
+pub(crate) struct Served<C> {
+    pub(crate) cache: C,
+    pub(crate) changes: Changes,
+}
+
+impl<C: Cache> Design for Served<C> {
+    fn prepare(&mut self, out: &mut Vec<Action>) {
+        self.cache.prepare(out);
+    }
+
+    fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
+        serve(&mut self.cache, self.changes, request, names, out)
+    }
+
+    fn finish(&mut self, out: &mut Vec<Action>) {
+        self.cache.finish(out);
+    }
+
+    fn facts(&self) -> Vec<(&'static str, u64)> {
+        self.cache.facts()
+    }
+}
+
+pub(crate) fn serve<C: Cache>(
+    cache: &mut C,
+    changes: Changes,
+    request: &Request,
+    names: &Catalogue,
+    out: &mut Vec<Action>,
+) -> Outcome {
+    let stored = cache.size_of(request.key);
+    match (request.op, stored) {
+        (Op::Delete, Some(_)) => {
+            cache.discard(request.key, out);
+            return Outcome::Done;
+        }
+        (Op::Delete, None) => return Outcome::Done,
+        (Op::Read, Some(bytes))
+            if bytes == request.size_bytes.max(1) || changes == Changes::Ignore =>
+        {
+            cache.fetch(request, out);
+            return Outcome::Hit;
+        }
+        (_, Some(_)) => cache.discard(request.key, out),
+        (_, None) => cache.miss(request, names, out),
+    }
+    if cache.store(request, names, out) { Outcome::Stored } else { Outcome::Refused }
+}

@@ -1,0 +1,11 @@
+//! SquidMLA: SquidML with small objects packed so that none crosses a page (Maltzahn 1999 §2.4.4).
+//!
+//! Deviations: those of the family, see `squid_family.rs`. Threads: one user.
+
+use super::segments::Segments;
+use super::squid_family::{self, DirectoryRule};
+use super::{Context, Design};
+
+pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
+    squid_family::make(context, DirectoryRule::Host, Some(Segments::packed()))
+}

@@ -1,0 +1,188 @@
+//! The shipped engine itself, its own code, over a device in memory whose transfers are replayed on
+//! the modelled disk.
+//!
+//! Owns a running store and the device below it. The engine reads and writes the device at once, in
+//! no virtual time; what it did is appended to the request that made it do so, reads waited for,
+//! writes not. Invariants: what the machine's disk is asked for is what the engine asked its device
+//! for, in the same order; the engine's clock stands at the request's time. Threads: the engine's
+//! own; the design itself has one user.
+//!
+//! How time is kept out: the engine's flusher works while the caller waits in `sync`, which is asked
+//! for whenever so many bytes were created that the flusher would soon begin by itself; timed
+//! flushes and checkpoints are off. Objects larger than half a page go to the device by themselves, and
+//! the caller waits until they are there.
+//!
+//! Deviations from a store in service: pages are written in batches of 1/16 of the memory (the
+//! engine waits for 1/8), so that a page mixes more groups than it would; no checkpoint is
+//! taken but on shutdown; the device holds 8 MiB to 4 GiB, in memory. What goes into which page may
+//! differ a little between runs, since the flusher is a thread of its own: hits replay exactly, the
+//! number of writes within a few percent.
+
+mod device;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use damelo::{ByteSize, Clock, Config, GroupId, Store};
+
+use self::device::{Recorder, Transfer};
+use super::grouping::Grouper;
+use super::{Changes, Context, Design, Outcome};
+use crate::machine::Action;
+use crate::request::{Catalogue, Op, Request};
+
+/// Largest device that is held in memory.
+const DEVICE_BYTES_MAX: u64 = 4 << 30;
+/// Smallest device that a store is made on, and least memory that it takes.
+const DEVICE_BYTES_MIN: u64 = 8 << 20;
+const MEMORY_BYTES_MIN: u64 = 4 << 20;
+/// The memory, divided by the bytes created between two flushes.
+const BATCH_SHARE: u64 = 16;
+
+/// The trace's time as the engine's.
+#[derive(Debug, Default)]
+struct TraceClock {
+    time_us: AtomicU64,
+}
+
+/// 1 January 2024, so that times are plausible.
+const UNIX_START_S: u64 = 1_704_067_200;
+
+impl Clock for TraceClock {
+    fn unix_seconds(&self) -> u64 {
+        UNIX_START_S + self.time_us.load(Ordering::Relaxed) / 1_000_000
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.time_us.load(Ordering::Relaxed))
+    }
+}
+
+pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
+    let options = context.options;
+    let wanted = options.cache_bytes.min(context.disk_bytes);
+    let device_bytes = wanted.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
+    let recorder = Arc::new(Recorder::new(device_bytes));
+    let clock = Arc::new(TraceClock::default());
+    let memory_bytes = options.memory_bytes.max(MEMORY_BYTES_MIN);
+    let mut config = Config::new("lab", ByteSize::new(device_bytes));
+    config.memory = ByteSize::new(memory_bytes);
+    config.page = Some(ByteSize::new(u64::from(options.page_bytes)));
+    config.checkpoint_period = Duration::ZERO;
+    config.flush_period = Duration::ZERO;
+    config.force = true;
+    config.seed = Some(1);
+    let store = Store::open_on(config, vec![recorder.clone()], clock.clone())
+        .expect("a store opens on an empty device of the sizes above");
+    recorder.drain();
+    Box::new(EngineDesign {
+        store,
+        recorder,
+        clock,
+        grouper: Grouper::new(options.grouping, context.requests),
+        changes: options.changes,
+        page_bytes: u64::from(options.page_bytes),
+        batch_bytes: memory_bytes / BATCH_SHARE,
+        waiting_bytes: 0,
+        contents: Vec::new(),
+        refused: 0,
+    })
+}
+
+struct EngineDesign {
+    store: Store,
+    recorder: Arc<Recorder>,
+    clock: Arc<TraceClock>,
+    grouper: Grouper,
+    changes: Changes,
+    page_bytes: u64,
+    batch_bytes: u64,
+    waiting_bytes: u64,
+    /// Bytes that objects are made of.
+    contents: Vec<u8>,
+    refused: u64,
+}
+
+impl EngineDesign {
+    /// What the engine did to its device since the last time, as actions.
+    fn replay(&self, out: &mut Vec<Action>) {
+        for Transfer { direction, kind, offset, bytes } in self.recorder.drain() {
+            let wait = direction == crate::disk::Direction::Read;
+            out.push(Action::Block { direction, kind, offset, bytes, wait });
+        }
+    }
+
+    fn create(&mut self, request: &Request, names: &Catalogue) -> Outcome {
+        let bytes = request.size_bytes.max(1) as usize;
+        if self.contents.len() < bytes {
+            self.contents.resize(bytes, 0x5a);
+        }
+        let group = GroupId::new(self.grouper.group(request, names));
+        let before = self.recorder.written_bytes();
+        let key = request.key.to_le_bytes();
+        if self.store.create(&key, group, &self.contents[..bytes]).wait().is_err() {
+            self.refused += 1;
+            return Outcome::Refused;
+        }
+        if bytes as u64 > self.page_bytes / 2 {
+            self.recorder.wait_written(before + bytes as u64);
+        } else {
+            self.waiting_bytes += bytes as u64;
+        }
+        if self.waiting_bytes >= self.batch_bytes {
+            self.flush();
+        }
+        Outcome::Stored
+    }
+
+    fn flush(&mut self) {
+        self.waiting_bytes = 0;
+        // What could not be written is a miss later, and counted by the engine.
+        if self.store.sync().is_err() {
+            self.refused += 1;
+        }
+    }
+}
+
+impl Design for EngineDesign {
+    fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
+        self.clock.time_us.store(request.time_us, Ordering::Relaxed);
+        let key = request.key.to_le_bytes();
+        let outcome = match request.op {
+            Op::Delete => {
+                if self.store.remove(&key).is_err() {
+                    self.refused += 1;
+                }
+                Outcome::Done
+            }
+            Op::Write => self.create(request, names),
+            Op::Read => {
+                // An object that cannot be read is a miss.
+                let found = self.store.read(&key).wait().ok().flatten();
+                let current = found.is_some_and(|object| {
+                    object.len() as u64 == request.size_bytes.max(1)
+                        || self.changes == Changes::Ignore
+                });
+                if current { Outcome::Hit } else { self.create(request, names) }
+            }
+        };
+        self.replay(out);
+        outcome
+    }
+
+    fn finish(&mut self, out: &mut Vec<Action>) {
+        self.flush();
+        self.replay(out);
+    }
+
+    fn facts(&self) -> Vec<(&'static str, u64)> {
+        let stats = self.store.stats();
+        vec![
+            ("objects", stats.index_objects),
+            ("resident_objects", stats.resident_objects),
+            ("prefetch_hits", stats.prefetch_hits),
+            ("refused", self.refused),
+        ]
+    }
+}

@@ -1,0 +1,356 @@
+//! UCFS: a hot, medium and cold buffer of files in memory; clusters as the only unit of reading and
+//! writing; grouping when files leave memory; no garbage (Wang et al. 2002, §2).
+//!
+//! Owns the lookup table, the three buffers and the table of clusters. Invariants: a file is in
+//! memory, on one unit of clusters on disk, or both; a unit whose file was changed or regrouped is
+//! not on disk any more; bytes in memory stay within the three shares once a request is done.
+//! Threads: one user. Its parts: `buffers.rs` (memory, grouping), `clusters.rs` (disk).
+//!
+//! Deviations: a file larger than a cluster is written with its clusters as one unit and read back
+//! whole (§2.4.6 reads cluster by cluster); the most recently used file of a full medium buffer does
+//! not move to the hot one unless it is hit (§2.5.1 says that it does, which would put one-timers
+//! there); the half of the cold buffer that grouping looks at is kept as a list of its own and
+//! looked at by indexes, which finds what the scan of figures 4 and 5 finds first; the file
+//! system's tables are written on shutdown with 24 bytes for each file and 6 for each cluster.
+
+mod buffers;
+mod clusters;
+
+use super::grouping::{GroupRule, Grouper};
+use super::{Changes, Context, Design, Outcome};
+use crate::disk::Direction;
+use crate::lru::NumberMap;
+use crate::machine::{Action, Kind};
+use crate::request::{Catalogue, Op, Request};
+use buffers::Buffers;
+use clusters::{Clusters, UnitId};
+
+/// How UCFS runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UcfsOptions {
+    /// Bytes of a cluster.
+    pub cluster_bytes: u32,
+    /// Memory for files.
+    pub memory_bytes: u64,
+    /// Space on the disk.
+    pub disk_bytes: u64,
+    /// Largest file that is kept (§2.2).
+    pub file_bytes_max: u64,
+    /// Percent of memory for hot and for medium files; the rest is cold.
+    pub hot_percent: u32,
+    /// See `hot_percent`.
+    pub medium_percent: u32,
+    /// How files are grouped when they leave memory.
+    pub grouping: GroupRule,
+    /// Hours after which a cluster nobody used is dropped.
+    pub unused_hours: u32,
+}
+
+impl Default for UcfsOptions {
+    fn default() -> UcfsOptions {
+        UcfsOptions {
+            cluster_bytes: 64 << 10,
+            memory_bytes: 256 << 20,
+            disk_bytes: 25 << 30,
+            file_bytes_max: 256 << 10,
+            hot_percent: 30,
+            medium_percent: 40,
+            grouping: GroupRule::HostPath,
+            unused_hours: 115,
+        }
+    }
+}
+
+pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
+    let options = UcfsOptions {
+        cluster_bytes: context.options.page_bytes,
+        memory_bytes: context.options.memory_bytes,
+        disk_bytes: context.options.cache_bytes.min(context.disk_bytes),
+        grouping: context.options.grouping,
+        ..UcfsOptions::default()
+    };
+    Box::new(Ucfs::new(options, context.requests, context.options.changes))
+}
+
+/// Bytes of a file's header on disk besides its URL: size, time, count, array (§2.4.1).
+const HEADER_BYTES: u64 = 80;
+
+#[derive(Debug, Clone, Copy)]
+struct File {
+    /// With its header.
+    bytes: u64,
+    object_bytes: u64,
+    group: u64,
+    html: bool,
+    references: u32,
+    in_memory: bool,
+    unit: Option<UnitId>,
+    /// Brought in with another file and not asked for since.
+    prefetched: bool,
+}
+
+/// The design.
+pub struct Ucfs {
+    options: UcfsOptions,
+    changes: Changes,
+    grouper: Grouper,
+    files: NumberMap<u64, File>,
+    buffers: Buffers,
+    clusters: Clusters,
+    prefetched: u64,
+    prefetch_hits: u64,
+    disk_hits: u64,
+    stale: u64,
+    writes_saved: u64,
+}
+
+impl Ucfs {
+    /// An empty disk. `requests` are for the oracle grouping only.
+    pub fn new(options: UcfsOptions, requests: &[Request], changes: Changes) -> Ucfs {
+        assert!(options.cluster_bytes.is_multiple_of(512), "clusters are sectors");
+        assert!(options.hot_percent + options.medium_percent <= 100, "shares of memory");
+        let share = |percent: u32| options.memory_bytes * u64::from(percent) / 100;
+        let hot = share(options.hot_percent);
+        let medium = share(options.medium_percent);
+        Ucfs {
+            options,
+            changes,
+            grouper: Grouper::new(options.grouping, requests),
+            files: NumberMap::default(),
+            buffers: Buffers::new(hot, medium, options.memory_bytes - hot - medium),
+            clusters: Clusters::new(
+                options.cluster_bytes,
+                options.disk_bytes,
+                options.memory_bytes,
+            ),
+            prefetched: 0,
+            prefetch_hits: 0,
+            disk_hits: 0,
+            stale: 0,
+            writes_saved: 0,
+        }
+    }
+
+    /// A file that is in memory is asked for (§2.5.1: it becomes hot).
+    fn memory_hit(&mut self, key: u64) {
+        let Some(file) = self.files.get_mut(&key) else { return };
+        file.references += 1;
+        if std::mem::take(&mut file.prefetched) {
+            self.prefetch_hits += 1;
+        }
+        let bytes = file.bytes;
+        self.buffers.make_hot(key, bytes);
+    }
+
+    /// Brings a file's unit into the medium buffer (§2.4.3).
+    fn load(&mut self, key: u64, now_us: u64, out: &mut Vec<Action>) {
+        let Some(unit) = self.files.get(&key).and_then(|file| file.unit) else { return };
+        self.disk_hits += 1;
+        self.clusters.used(unit, now_us);
+        self.transfer(unit, Direction::Read, out);
+        for other in self.clusters.files(unit).to_vec() {
+            let Some(file) = self.files.get_mut(&other) else { continue };
+            if file.in_memory || file.unit != Some(unit) {
+                continue;
+            }
+            file.in_memory = true;
+            file.prefetched = other != key;
+            self.prefetched += u64::from(file.prefetched);
+            self.buffers.add_medium(other, file.bytes);
+        }
+    }
+
+    fn transfer(&mut self, unit: UnitId, direction: Direction, out: &mut Vec<Action>) {
+        let wait = direction == Direction::Read;
+        for (offset, bytes) in self.clusters.extents(unit) {
+            out.push(Action::Block { direction, kind: Kind::Data, offset, bytes, wait });
+        }
+    }
+
+    /// Takes files over the cold buffer's share out of memory (§2.4.2, §2.4.4, figures 4 and 5).
+    fn evict(&mut self, now_us: u64, out: &mut Vec<Action>) {
+        self.buffers.settle(&self.files);
+        while self.buffers.over() {
+            let Some(oldest) = self.buffers.oldest_cold() else { return };
+            let unit = self.files.get(&oldest).and_then(|file| file.unit);
+            if let Some(unit) = unit
+                && self.all_cold(unit)
+            {
+                self.forget_copies(unit);
+                self.writes_saved += 1;
+                continue;
+            }
+            let bytes_max = u64::from(self.options.cluster_bytes);
+            let chosen = self.buffers.choose(&self.files, bytes_max);
+            self.write_unit(&chosen, now_us, out);
+            self.buffers.settle(&self.files);
+        }
+    }
+
+    /// §2.4.4: true if every file of an untouched unit is in the cold buffer.
+    fn all_cold(&self, unit: UnitId) -> bool {
+        self.clusters.files(unit).iter().all(|&key| self.buffers.is_cold(key))
+    }
+
+    fn forget_copies(&mut self, unit: UnitId) {
+        for key in self.clusters.files(unit).to_vec() {
+            if let Some(file) = self.files.get_mut(&key) {
+                (file.in_memory, file.prefetched) = (false, false);
+                self.buffers.remove(key, file.bytes);
+            }
+        }
+    }
+
+    fn write_unit(&mut self, chosen: &[u64], now_us: u64, out: &mut Vec<Action>) {
+        for key in chosen {
+            self.leave_unit(*key);
+        }
+        let bytes = chosen.iter().filter_map(|key| self.files.get(key)).map(|f| f.bytes).sum();
+        let unit = loop {
+            if let Some(unit) = self.clusters.write(chosen, bytes, now_us) {
+                break unit;
+            }
+            // The disk is full: the least used unit goes (§2.4.9).
+            match self.clusters.least_used() {
+                Some(victim) => self.drop_unit(victim),
+                None => return chosen.iter().for_each(|key| self.discard(*key)),
+            }
+        };
+        for key in chosen {
+            if let Some(file) = self.files.get_mut(key) {
+                file.unit = Some(unit);
+                (file.in_memory, file.prefetched) = (false, false);
+                self.buffers.remove(*key, file.bytes);
+            }
+        }
+        self.transfer(unit, Direction::Write, out);
+    }
+
+    /// A file is changed or grouped anew: its old unit is invalid, and what else was on it is in
+    /// memory only (§2.4.4). Files of the unit that are not in memory any more cannot be: a unit is
+    /// read whole and forgotten whole.
+    fn leave_unit(&mut self, key: u64) {
+        let Some(unit) = self.files.get(&key).and_then(|file| file.unit) else { return };
+        for other in self.clusters.invalidate(unit) {
+            if let Some(file) = self.files.get_mut(&other) {
+                assert!(file.in_memory, "a unit is taken apart in memory only");
+                file.unit = None;
+            }
+        }
+    }
+
+    /// Drops a unit and what is nowhere else.
+    fn drop_unit(&mut self, unit: UnitId) {
+        for key in self.clusters.invalidate(unit) {
+            let Some(file) = self.files.get_mut(&key) else { continue };
+            file.unit = None;
+            if !file.in_memory {
+                self.files.remove(&key);
+            }
+        }
+    }
+
+    fn discard(&mut self, key: u64) {
+        self.leave_unit(key);
+        if let Some(file) = self.files.remove(&key)
+            && file.in_memory
+        {
+            self.buffers.remove(key, file.bytes);
+        }
+    }
+
+    fn store(&mut self, request: &Request, names: &Catalogue) -> Outcome {
+        if request.size_bytes > self.options.file_bytes_max {
+            return Outcome::Refused;
+        }
+        let url = names.url_text(request.key);
+        let header_bytes = HEADER_BYTES + url.map_or(70, str::len) as u64;
+        let file = File {
+            bytes: request.size_bytes.max(1) + header_bytes,
+            object_bytes: request.size_bytes.max(1),
+            group: self.grouper.group(request, names),
+            html: url.is_some_and(is_html),
+            references: 1,
+            in_memory: true,
+            unit: None,
+            prefetched: false,
+        };
+        self.files.insert(request.key, file);
+        self.buffers.add_medium(request.key, file.bytes);
+        Outcome::Stored
+    }
+
+    fn serve(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
+        let (key, now_us) = (request.key, request.time_us);
+        let Some(file) = self.files.get(&key).copied() else {
+            return if request.op == Op::Delete {
+                Outcome::Done
+            } else {
+                self.store(request, names)
+            };
+        };
+        if !file.in_memory {
+            // A stale or unwanted file is read too, so that it is invalid in memory only (§2.4.3).
+            self.load(key, now_us, out);
+        }
+        let current =
+            file.object_bytes == request.size_bytes.max(1) || self.changes == Changes::Ignore;
+        match request.op {
+            Op::Read if current => {
+                self.memory_hit(key);
+                Outcome::Hit
+            }
+            Op::Delete => {
+                self.discard(key);
+                Outcome::Done
+            }
+            _ => {
+                self.stale += 1;
+                self.discard(key);
+                self.store(request, names)
+            }
+        }
+    }
+}
+
+fn is_html(url: &str) -> bool {
+    url.ends_with('/') || url.ends_with(".html") || url.ends_with(".htm")
+}
+
+impl Design for Ucfs {
+    fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
+        let outcome = self.serve(request, names, out);
+        let now_us = request.time_us;
+        let age_us = u64::from(self.options.unused_hours) * 3_600_000_000;
+        while let Some(unit) = self.clusters.unused_since(now_us.saturating_sub(age_us)) {
+            self.drop_unit(unit);
+        }
+        self.evict(now_us, out);
+        outcome
+    }
+
+    /// §3.3: memory and tables are saved in one sequence.
+    fn finish(&mut self, out: &mut Vec<Action>) {
+        let tables = self.files.len() as u64 * 24 + self.clusters.count() * 6;
+        let bytes = (tables + self.buffers.held_bytes()).max(1).div_ceil(512) * 512;
+        let piece = 1 << 20;
+        for index in 0..bytes.div_ceil(piece) {
+            let here = piece.min(bytes - index * piece) as u32;
+            let offset = self.clusters.reserved_offset() + index * piece;
+            let (direction, kind) = (Direction::Write, Kind::Table);
+            out.push(Action::Block { direction, kind, offset, bytes: here, wait: false });
+        }
+    }
+
+    fn facts(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("files", self.files.len() as u64),
+            ("prefetched", self.prefetched),
+            ("prefetch_hits", self.prefetch_hits),
+            ("disk_hits", self.disk_hits),
+            ("stale", self.stale),
+            ("writes_saved", self.writes_saved),
+            ("clusters_used", self.clusters.used_count()),
+        ]
+    }
+}

@@ -1,0 +1,217 @@
+//! The models against the figures of their sources, and the queue against its rules.
+
+use super::*;
+
+/// Mean time of random requests, one at a time, over the first `span` sectors, in milliseconds.
+fn random_ms(drive: &str, direction: Direction, bytes: u64, span: f64) -> f64 {
+    let mut disk = Disk::new(Drive::named(drive).expect("known"), Scheduler::Fcfs);
+    let mut rng = fastrand::Rng::with_seed(7);
+    let sectors = (bytes / SECTOR_BYTES) as u32;
+    let slots = (disk.sectors() as f64 * span) as u64 / u64::from(sectors);
+    let (mut now_ns, count) = (0, 20_000);
+    for _ in 0..count {
+        let sector = rng.u64(0..slots) * u64::from(sectors);
+        now_ns = one(&mut disk, now_ns, DiskIo { direction, sector, sectors, tag: 0 });
+        // Think a little, so that requests do not fall in step with the rotation.
+        now_ns += rng.u64(0..3_000_000);
+    }
+    let counts = disk.counts();
+    (counts.read_ns + counts.write_ns) as f64 / f64::from(count) / 1e6
+}
+
+fn one(disk: &mut Disk, now_ns: u64, io: DiskIo) -> u64 {
+    disk.submit(now_ns, io);
+    loop {
+        let at_ns = disk.next_event_ns().expect("a completion comes");
+        if let Some((done_ns, _)) = disk.poll(at_ns) {
+            return done_ns;
+        }
+    }
+}
+
+/// Sustained rate over 64 MiB from that fraction of the drive on, in MB/s.
+fn sustained(drive: &str, direction: Direction, from: f64) -> f64 {
+    let mut disk = Disk::new(Drive::named(drive).expect("known"), Scheduler::Fcfs);
+    let (mut now_ns, sectors, count) = (0, 1024, 128);
+    let end = disk.sectors() - count * u64::from(sectors);
+    let start = (end as f64 * from) as u64;
+    for i in 0..count {
+        let sector = start + i * u64::from(sectors);
+        now_ns = one(&mut disk, now_ns, DiskIo { direction, sector, sectors, tag: 0 });
+    }
+    (count * u64::from(sectors) * SECTOR_BYTES) as f64 / (now_ns as f64 / 1e3)
+}
+
+fn near(got: f64, want: f64, percent: f64, what: &str) {
+    let off = (got / want - 1.0).abs() * 100.0;
+    assert!(off <= percent, "{what}: {got:.3}, expected {want} within {percent}%");
+}
+
+#[test]
+fn every_drive_makes_sense_and_has_its_size() {
+    for (name, gigabytes) in [
+        ("atlas-10k", 9.1),
+        ("atlas-10k-tripled", 27.0),
+        ("ibm-9lzx", 9.1),
+        ("sata-7200-2009", 250.0),
+        ("hdd-18tb", 18_000.0),
+        ("nvme-1tb", 1_000.0),
+    ] {
+        let drive = Drive::named(name).expect("known");
+        near(drive.size_bytes() as f64 / 1e9, gigabytes, 4.0, name);
+        assert_eq!(drive.name(), name);
+    }
+    assert_eq!(drive_names().count(), 6);
+}
+
+/// UCFS §2.4.3: 4 KB takes 6.1 ms and 64 KB 7.1 ms on average. The paper does not say over which
+/// part of the drive; the whole drive cannot be meant, since mean seek and half a turn alone are
+/// 8.0 ms. Over the first 37% (10 GB, of the order of the caches simulated) the smaller figure comes
+/// out; the larger is then the check. Both are printed with one decimal.
+#[test]
+fn tripled_atlas_reads_4_kb_in_6_1_and_64_kb_in_7_1_ms() {
+    let small = random_ms("atlas-10k-tripled", Direction::Read, 4 << 10, 0.37);
+    let large = random_ms("atlas-10k-tripled", Direction::Read, 64 << 10, 0.37);
+    near(small, 6.1, 3.0, "4 KB");
+    near(large, 7.1, 3.0, "64 KB");
+    near(large - small, 1.0, 20.0, "60 KB more");
+}
+
+/// Mean seek 5.0 ms and half of 5.985 ms; the rest is controller and transfer.
+#[test]
+fn atlas_over_its_whole_surface_has_the_seeks_of_its_data_sheet() {
+    let curve =
+        SeekCurve::new(SeekPoints { single_us: 1_200, average_us: 5_000, full_us: 10_800 }, 10_042);
+    near(curve.time_ns(1) as f64, 1.2e6, 0.1, "single");
+    near(curve.time_ns(10_041) as f64, 10.8e6, 0.5, "full");
+    near(random_ms("atlas-10k", Direction::Read, 4 << 10, 1.0), 5.0 + 2.99 + 0.4, 3.0, "4 KB");
+}
+
+/// Thesis §5.2: between 180 and 240 Mbit/s sustained.
+#[test]
+fn ibm_9lzx_sustains_180_to_240_megabits() {
+    near(sustained("ibm-9lzx", Direction::Read, 0.0) * 8.0, 240.0, 5.0, "outermost");
+    near(sustained("ibm-9lzx", Direction::Read, 1.0) * 8.0, 180.0, 5.0, "innermost");
+}
+
+#[test]
+fn sata_disk_of_2009_matches_its_class() {
+    near(sustained("sata-7200-2009", Direction::Read, 0.0), 110.0, 5.0, "outermost");
+    near(random_ms("sata-7200-2009", Direction::Read, 4 << 10, 1.0), 8.5 + 4.17 + 0.2, 4.0, "4 KB");
+}
+
+#[test]
+fn present_disk_matches_its_data_sheet() {
+    near(sustained("hdd-18tb", Direction::Read, 0.0), 270.0, 4.0, "outermost");
+    near(random_ms("hdd-18tb", Direction::Read, 4 << 10, 1.0), 8.0 + 4.16 + 0.1, 4.0, "4 KB");
+}
+
+/// 22,000 reads and 60,000 writes a second one at a time; a million reads with 512 outstanding.
+#[test]
+fn nvme_matches_its_data_sheet() {
+    near(1e3 / random_ms("nvme-1tb", Direction::Read, 4 << 10, 1.0), 22_000.0, 3.0, "reads");
+    near(1e3 / random_ms("nvme-1tb", Direction::Write, 4 << 10, 1.0), 60_000.0, 5.0, "writes");
+    near(sustained_deep("nvme-1tb", Direction::Read, 1 << 20, false), 7_000.0, 5.0, "read MB/s");
+    near(sustained_deep("nvme-1tb", Direction::Write, 1 << 20, false), 5_000.0, 7.0, "write MB/s");
+    let reads = sustained_deep("nvme-1tb", Direction::Read, 4 << 10, true) * 1e6 / 4096.0;
+    near(reads, 1_000_000.0, 40.0, "reads a second, deep");
+}
+
+/// Rate with 512 requests outstanding, in MB/s.
+fn sustained_deep(drive: &str, direction: Direction, bytes: u64, random: bool) -> f64 {
+    let mut disk = Disk::new(Drive::named(drive).expect("known"), Scheduler::Fcfs);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let sectors = (bytes / SECTOR_BYTES) as u32;
+    let (mut now_ns, mut submitted, mut done, count) = (0, 0_u64, 0_u64, 20_000);
+    while done < count {
+        while submitted < count && submitted - done < 512 {
+            let slot = if random { rng.u64(0..100_000_000) } else { submitted };
+            let sector = slot * u64::from(sectors) % (disk.sectors() - u64::from(sectors));
+            disk.submit(now_ns, DiskIo { direction, sector, sectors, tag: 0 });
+            submitted += 1;
+        }
+        now_ns = disk.next_event_ns().expect("outstanding");
+        while disk.poll(now_ns).is_some() {
+            done += 1;
+        }
+    }
+    (count * bytes) as f64 / (now_ns as f64 / 1e3)
+}
+
+/// Write amplification of 300% leaves a third of the write rate and all of the read rate.
+#[test]
+fn write_amplification_slows_writes_only() {
+    let Some(Drive::Flash(mut params)) = Drive::named("nvme-1tb") else { panic!("flash") };
+    params.write_amplification_percent = 300;
+    let mut flash = Flash::new(params);
+    let mut done_ns = 0;
+    for i in 0..4_096 {
+        done_ns = flash.serve(0, Direction::Write, i * 2048, 2048).done_ns.max(done_ns);
+    }
+    near((4_096_u64 << 20) as f64 / (done_ns as f64 / 1e3), 5_000.0 / 3.0, 10.0, "MB/s");
+}
+
+fn order(scheduler: Scheduler, sectors: &[u64]) -> Vec<u32> {
+    let mut disk = Disk::new(Drive::named("atlas-10k").expect("known"), scheduler);
+    let io = |sector, tag| DiskIo { direction: Direction::Read, sector, sectors: 8, tag };
+    for (tag, &sector) in sectors.iter().enumerate() {
+        disk.submit(0, io(sector, tag as u32));
+    }
+    let mut tags = Vec::new();
+    while let Some(at_ns) = disk.next_event_ns() {
+        while let Some((_, tag)) = disk.poll(at_ns) {
+            tags.push(tag);
+        }
+    }
+    tags
+}
+
+/// The first is served at once; the others are waiting when it is done, arm at 5,000,000.
+#[test]
+fn schedulers_keep_their_order() {
+    let sectors = [5_000_000, 9_000_000, 1_000_000, 7_000_000, 3_000_000];
+    assert_eq!(order(Scheduler::Fcfs, &sectors), [0, 1, 2, 3, 4]);
+    assert_eq!(order(Scheduler::OneWayElevator, &sectors), [0, 3, 1, 2, 4]);
+    // It begins downwards.
+    assert_eq!(order(Scheduler::TwoWayElevator, &sectors), [0, 4, 2, 3, 1]);
+}
+
+/// Reading on is answered from what the head reads ahead: no seek, no turn lost.
+#[test]
+fn sequential_reads_stream() {
+    let rate = sustained("atlas-10k", Direction::Read, 0.0);
+    // 334 sectors a turn, less switches: 6 tracks in 6 turns, 5 switches and a cylinder change.
+    near(rate, 6.0 * 334.0 * 0.512 / (6.0 * 5.985 + 5.0 * 0.8 + 1.2), 6.0, "MB/s");
+}
+
+#[test]
+fn requests_are_conserved_and_time_does_not_go_back() {
+    for scheduler in [Scheduler::Fcfs, Scheduler::OneWayElevator, Scheduler::TwoWayElevator] {
+        let mut disk = Disk::new(Drive::named("ibm-9lzx").expect("known"), scheduler);
+        let mut rng = fastrand::Rng::with_seed(11);
+        let (mut now_ns, mut last_ns, mut bytes) = (0, 0, 0);
+        let mut seen = vec![false; 5_000];
+        for tag in 0..5_000 {
+            let sectors = rng.u32(1..256);
+            bytes += u64::from(sectors) * SECTOR_BYTES;
+            let sector = rng.u64(0..disk.sectors() - 256);
+            let direction = if rng.bool() { Direction::Read } else { Direction::Write };
+            disk.submit(now_ns, DiskIo { direction, sector, sectors, tag });
+            now_ns += rng.u64(0..15_000_000);
+            while let Some((done_ns, tag)) = disk.poll(now_ns) {
+                assert!(done_ns >= last_ns);
+                last_ns = done_ns;
+                assert!(!std::mem::replace(&mut seen[tag as usize], true), "completes once");
+            }
+        }
+        while let Some(at_ns) = disk.next_event_ns() {
+            while let Some((_, tag)) = disk.poll(at_ns) {
+                assert!(!std::mem::replace(&mut seen[tag as usize], true), "completes once");
+            }
+        }
+        assert!(seen.iter().all(|&s| s));
+        let counts = disk.counts();
+        assert_eq!(counts.read_bytes + counts.write_bytes, bytes);
+        assert_eq!(counts.reads + counts.writes, 5_000);
+    }
+}

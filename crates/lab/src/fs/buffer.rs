@@ -1,0 +1,163 @@
+//! The system's buffer cache: recently used blocks, written back late.
+//!
+//! Owns which blocks are in memory and which of them are dirty. Invariants: the bytes held never
+//! exceed the capacity unless one buffer alone does; a dirty buffer leaves only by being written or
+//! by its file being removed. Threads: one user.
+
+use crate::disk::{Direction, SECTOR_BYTES};
+use crate::lru::Lru;
+use crate::machine::{Kind, Plan, Step};
+
+#[derive(Debug, Clone, Copy)]
+struct Buffer {
+    sectors: u32,
+    dirty: bool,
+    kind: Kind,
+}
+
+/// Buffers by their first sector.
+#[derive(Debug)]
+pub(crate) struct BufferCache {
+    buffers: Lru<Buffer>,
+    capacity_sectors: u64,
+    held_sectors: u64,
+    dirty_count: usize,
+    disk: u8,
+    /// Longest disk request made of adjacent buffers.
+    cluster_sectors: u32,
+}
+
+impl BufferCache {
+    pub(crate) fn new(capacity_bytes: u64, cluster_bytes: u32, disk: u8) -> BufferCache {
+        assert!(capacity_bytes >= SECTOR_BYTES, "a buffer cache holds something");
+        BufferCache {
+            buffers: Lru::new(),
+            capacity_sectors: capacity_bytes / SECTOR_BYTES,
+            held_sectors: 0,
+            dirty_count: 0,
+            disk,
+            cluster_sectors: (cluster_bytes / SECTOR_BYTES as u32).max(1),
+        }
+    }
+
+    /// True if a buffer is in memory.
+    pub(crate) fn holds(&self, sector: u64) -> bool {
+        self.buffers.contains(sector)
+    }
+
+    /// Reads a buffer: from memory, or with a disk read that the request waits for.
+    pub(crate) fn read(&mut self, plan: &mut Plan, sector: u64, sectors: u32, kind: Kind) {
+        if self.buffers.touch(sector).is_some() {
+            return;
+        }
+        let step = self.step(Direction::Read, sector, sectors, kind, true);
+        plan.push(step, self.cluster_sectors);
+        self.add(plan, sector, Buffer { sectors, dirty: false, kind });
+    }
+
+    /// Changes a buffer that may have to be read first.
+    pub(crate) fn update(
+        &mut self,
+        plan: &mut Plan,
+        sector: u64,
+        sectors: u32,
+        kind: Kind,
+        sync: bool,
+    ) {
+        self.read(plan, sector, sectors, kind);
+        self.overwrite(plan, sector, sectors, kind, sync);
+    }
+
+    /// Writes all of a buffer: at once, waited for, if `sync`; else when it is cleaned.
+    pub(crate) fn overwrite(
+        &mut self,
+        plan: &mut Plan,
+        sector: u64,
+        sectors: u32,
+        kind: Kind,
+        sync: bool,
+    ) {
+        if sync {
+            let step = self.step(Direction::Write, sector, sectors, kind, true);
+            plan.push(step, self.cluster_sectors);
+        }
+        if let Some(buffer) = self.buffers.touch(sector) {
+            self.dirty_count += usize::from(!sync && !buffer.dirty);
+            self.dirty_count -= usize::from(sync && buffer.dirty);
+            buffer.dirty = !sync;
+            return;
+        }
+        self.dirty_count += usize::from(!sync);
+        self.add(plan, sector, Buffer { sectors, dirty: !sync, kind });
+    }
+
+    /// Writes all of a buffer and starts the disk at once, without waiting.
+    pub(crate) fn write_through(&mut self, plan: &mut Plan, sector: u64, sectors: u32, kind: Kind) {
+        let step = self.step(Direction::Write, sector, sectors, kind, false);
+        plan.push(step, self.cluster_sectors);
+        if let Some(buffer) = self.buffers.touch(sector) {
+            self.dirty_count -= usize::from(buffer.dirty);
+            buffer.dirty = false;
+        } else {
+            self.add(plan, sector, Buffer { sectors, dirty: false, kind });
+        }
+    }
+
+    /// Forgets a buffer whose block is free now; what was dirty need not be written.
+    pub(crate) fn forget(&mut self, sector: u64) {
+        if let Some(buffer) = self.buffers.remove(sector) {
+            self.held_sectors -= u64::from(buffer.sectors);
+            self.dirty_count -= usize::from(buffer.dirty);
+        }
+    }
+
+    /// Starts writing everything that is dirty, in disk order, adjacent buffers together.
+    pub(crate) fn flush(&mut self, plan: &mut Plan) {
+        if self.dirty_count == 0 {
+            return;
+        }
+        let mut dirty: Vec<(u64, Buffer)> =
+            self.buffers.iter().filter(|(_, b)| b.dirty).map(|(s, b)| (s, *b)).collect();
+        dirty.sort_unstable_by_key(|(sector, _)| *sector);
+        for (sector, buffer) in dirty {
+            let step = self.step(Direction::Write, sector, buffer.sectors, buffer.kind, false);
+            plan.push(step, self.cluster_sectors);
+            if let Some(held) = self.buffers.peek_mut(sector) {
+                held.dirty = false;
+            }
+        }
+        self.dirty_count = 0;
+    }
+
+    /// Forgets everything clean or dirty: what a test does between two measurements.
+    pub(crate) fn drop_all(&mut self) {
+        self.buffers = Lru::new();
+        self.held_sectors = 0;
+        self.dirty_count = 0;
+    }
+
+    fn step(
+        &self,
+        direction: Direction,
+        sector: u64,
+        sectors: u32,
+        kind: Kind,
+        wait: bool,
+    ) -> Step {
+        Step { disk: self.disk, direction, kind, wait, sector, sectors }
+    }
+
+    fn add(&mut self, plan: &mut Plan, sector: u64, buffer: Buffer) {
+        self.buffers.insert(sector, buffer);
+        self.held_sectors += u64::from(buffer.sectors);
+        while self.held_sectors > self.capacity_sectors && self.buffers.len() > 1 {
+            let Some((victim, buffer)) = self.buffers.pop_oldest() else { return };
+            self.held_sectors -= u64::from(buffer.sectors);
+            if buffer.dirty {
+                self.dirty_count -= 1;
+                let step = self.step(Direction::Write, victim, buffer.sectors, buffer.kind, false);
+                plan.push(step, self.cluster_sectors);
+            }
+        }
+    }
+}

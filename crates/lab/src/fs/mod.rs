@@ -1,0 +1,494 @@
+//! A model of the Fast File System: cylinder groups, inodes, directories, blocks and fragments,
+//! buffer cache, name cache, synchronous or asynchronous metadata.
+//!
+//! Owns the layout of one file system on one disk. It appends disk requests to a [`Plan`] and keeps
+//! no time of its own. Invariants: a file's fragments are its own; what is read was written; space
+//! used is what files, directories and indirect blocks hold. Threads: one user.
+//!
+//! Left out: quotas, rotational placement (drives have hidden it since the 1990s), and the first
+//! fragments of a directory (directories grow by whole blocks).
+
+mod buffer;
+mod groups;
+mod params;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use buffer::BufferCache;
+pub use params::FfsParams;
+
+use groups::{Groups, Run};
+
+use crate::disk::SECTOR_BYTES;
+use crate::lru::Lru;
+use crate::machine::{DirId, FileId, Kind, Plan};
+
+/// The file system is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the modelled file system is full: {wanted_bytes} bytes wanted, {free_bytes} free; use a larger drive or a smaller cache"
+)]
+pub struct FsFull {
+    /// Size of what was to be stored.
+    pub wanted_bytes: u64,
+    /// Free space.
+    pub free_bytes: u64,
+}
+
+/// Direct pointers of an inode.
+const DIRECT_BLOCKS: u64 = 12;
+const INODE_BYTES: u32 = 128;
+
+#[derive(Debug, Clone, Default)]
+struct Directory {
+    parent: DirId,
+    inode: u32,
+    /// Its entry in its parent.
+    slot: u32,
+    blocks: Vec<u64>,
+    slots: u32,
+    free_slots: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct File {
+    exists: bool,
+    dir: DirId,
+    slot: u32,
+    inode: u32,
+    bytes: u64,
+    runs: Vec<Run>,
+    indirect: Vec<u64>,
+}
+
+/// A file system on a disk.
+#[derive(Debug)]
+pub struct Ffs {
+    params: FfsParams,
+    groups: Groups,
+    buffers: BufferCache,
+    /// Names and the inodes behind them that are in memory; the value is "has a newer access time".
+    names: Lru<bool>,
+    directories: Vec<Directory>,
+    files: Vec<File>,
+    next_sync_ns: u64,
+    name_lookups: u64,
+    name_misses: u64,
+}
+
+const DIRECTORY_NAME: u64 = 1 << 40;
+
+impl Ffs {
+    /// Makes an empty file system over a disk of `disk_bytes`.
+    pub fn new(params: FfsParams, disk_bytes: u64, disk: u8) -> Ffs {
+        params.check();
+        let blocks_per_group = (params.group_bytes / u64::from(params.block_bytes)) as u32;
+        let count = (disk_bytes / params.group_bytes) as u32;
+        assert!(count > 0, "a disk of {disk_bytes} bytes holds a group of {}", params.group_bytes);
+        let inode_blocks = (params.inodes_per_group * INODE_BYTES).div_ceil(params.block_bytes);
+        let groups = Groups::new(
+            count,
+            blocks_per_group,
+            params.block_bytes / params.fragment_bytes,
+            params.inodes_per_group,
+            2 + inode_blocks,
+        );
+        let buffers = BufferCache::new(params.buffer_cache_bytes, params.cluster_bytes, disk);
+        let mut ffs = Ffs {
+            params,
+            groups,
+            buffers,
+            names: Lru::new(),
+            directories: vec![Directory::default()],
+            files: Vec::new(),
+            next_sync_ns: u64::from(params.sync_period_s) * 1_000_000_000,
+            name_lookups: 0,
+            name_misses: 0,
+        };
+        ffs.directories[0].inode = ffs.groups.take_inode(0).unwrap_or(0);
+        ffs
+    }
+
+    /// Free space in bytes.
+    pub fn free_bytes(&self) -> u64 {
+        self.groups.free_fragments() * u64::from(self.params.fragment_bytes)
+    }
+
+    /// Lookups in the name cache, and those it could not answer.
+    pub fn name_cache_counts(&self) -> (u64, u64) {
+        (self.name_lookups, self.name_misses)
+    }
+
+    /// Writes what is dirty if the period is over.
+    pub fn tick(&mut self, plan: &mut Plan, now_ns: u64) {
+        if now_ns >= self.next_sync_ns {
+            self.sync(plan);
+            self.next_sync_ns = now_ns + u64::from(self.params.sync_period_s) * 1_000_000_000;
+        }
+    }
+
+    /// Starts writing all that is dirty.
+    pub fn sync(&mut self, plan: &mut Plan) {
+        self.buffers.flush(plan);
+    }
+
+    /// Empties the caches, as unmounting does.
+    pub fn drop_caches(&mut self, plan: &mut Plan) {
+        self.buffers.flush(plan);
+        self.buffers.drop_all();
+        self.names = Lru::new();
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// [`FsFull`] without a free inode or block.
+    pub fn make_dir(&mut self, plan: &mut Plan, dir: DirId, parent: DirId) -> Result<(), FsFull> {
+        assert_eq!(dir as usize, self.directories.len(), "directories are numbered in order");
+        self.resolve_directory(plan, parent);
+        let group = self.groups.group_for_directory();
+        self.groups.count_directory(group);
+        let inode = self.groups.take_inode(group).ok_or_else(|| self.full(0))?;
+        self.touch_group_map(plan, self.groups.group_of_inode(inode));
+        self.update_inode(plan, inode, self.params.sync_metadata);
+        let slot = self.add_entry(plan, parent)?;
+        self.directories.push(Directory { parent, inode, slot, ..Directory::default() });
+        self.remember(plan, u64::from(dir) | DIRECTORY_NAME);
+        Ok(())
+    }
+
+    /// Looks for a name that is not there: the whole directory is read.
+    pub fn look_missing(&mut self, plan: &mut Plan, dir: DirId) {
+        self.resolve_directory(plan, dir);
+        self.scan(plan, dir, u32::MAX);
+    }
+
+    /// Makes a file and writes all of it.
+    ///
+    /// # Errors
+    /// [`FsFull`] without a free inode or enough blocks; what was done until then stays.
+    pub fn create(
+        &mut self,
+        plan: &mut Plan,
+        dir: DirId,
+        file: FileId,
+        bytes: u64,
+    ) -> Result<(), FsFull> {
+        let index = file as usize;
+        if self.files.len() <= index {
+            self.files.resize_with(index + 1, File::default);
+        }
+        assert!(!self.files[index].exists, "file {file} is new");
+        if self.free_bytes() < bytes + 2 * u64::from(self.params.block_bytes) {
+            return Err(self.full(bytes));
+        }
+        self.resolve_directory(plan, dir);
+        self.scan(plan, dir, u32::MAX);
+        let near = self.groups.group_of_inode(self.directories[dir as usize].inode);
+        let inode = self.groups.take_inode(near).ok_or_else(|| self.full(bytes))?;
+        let group = self.groups.group_of_inode(inode);
+        self.touch_group_map(plan, group);
+        self.update_inode(plan, inode, self.params.sync_metadata);
+        let slot = self.add_entry(plan, dir)?;
+        let (runs, indirect) = self.allocate(plan, group, bytes)?;
+        self.files[index] = File { exists: true, dir, slot, inode, bytes, runs, indirect };
+        self.write_data(plan, file, 0, bytes);
+        self.update_inode(plan, inode, false);
+        self.remember(plan, u64::from(file));
+        Ok(())
+    }
+
+    /// Opens a file by name and reads a part of it.
+    pub fn read(&mut self, plan: &mut Plan, file: FileId, offset: u64, bytes: u64) {
+        self.resolve_file(plan, file);
+        let entry = &self.files[file as usize];
+        assert!(offset + bytes <= entry.bytes, "file {file} has what is read");
+        let block_bytes = u64::from(self.params.block_bytes);
+        let last_block = (offset + bytes).saturating_sub(1) / block_bytes;
+        if last_block >= DIRECT_BLOCKS {
+            for block in entry.indirect.clone() {
+                let (sector, sectors) = self.extent(block, self.fragments_per_block());
+                self.buffers.read(plan, sector, sectors, Kind::Allocation);
+            }
+        }
+        for (fragment, fragments, _) in self.pieces(file, offset, bytes) {
+            let (sector, sectors) = self.extent(fragment, fragments);
+            self.buffers.read(plan, sector, sectors, Kind::Data);
+        }
+        if self.params.update_access_time {
+            self.note_access(plan, file);
+        }
+    }
+
+    /// Opens a file by name and writes a part of it in place.
+    pub fn write(&mut self, plan: &mut Plan, file: FileId, offset: u64, bytes: u64) {
+        self.resolve_file(plan, file);
+        let entry = &self.files[file as usize];
+        assert!(offset + bytes <= entry.bytes, "file {file} does not grow");
+        let inode = entry.inode;
+        self.write_data(plan, file, offset, bytes);
+        self.update_inode(plan, inode, false);
+    }
+
+    /// Removes a file by name.
+    pub fn remove(&mut self, plan: &mut Plan, file: FileId) {
+        self.resolve_file(plan, file);
+        for (fragment, _, _) in self.pieces(file, 0, self.files[file as usize].bytes) {
+            let (sector, _) = self.extent(fragment, 1);
+            self.buffers.forget(sector);
+        }
+        let entry = std::mem::take(&mut self.files[file as usize]);
+        let directory = &mut self.directories[entry.dir as usize];
+        directory.free_slots.push(entry.slot);
+        let block = directory.blocks[(entry.slot / self.params.entries_per_block()) as usize];
+        let (sector, sectors) = self.extent(block, self.fragments_per_block());
+        let sync = self.params.sync_metadata;
+        self.buffers.update(plan, sector, sectors, Kind::Directory, sync);
+        self.update_inode(plan, entry.inode, sync);
+        let group = self.groups.group_of_inode(entry.inode);
+        self.touch_group_map(plan, group);
+        for block in entry.indirect {
+            let (sector, _) = self.extent(block, 1);
+            self.buffers.forget(sector);
+            self.groups.free(Run { fragment: block, fragments: self.fragments_per_block() });
+        }
+        for run in entry.runs {
+            self.groups.free(run);
+        }
+        self.groups.free_inode(entry.inode);
+        self.names.remove(u64::from(file));
+    }
+
+    fn full(&self, wanted_bytes: u64) -> FsFull {
+        FsFull { wanted_bytes, free_bytes: self.free_bytes() }
+    }
+
+    fn fragments_per_block(&self) -> u32 {
+        self.params.block_bytes / self.params.fragment_bytes
+    }
+
+    /// Fragments to sectors.
+    fn extent(&self, fragment: u64, fragments: u32) -> (u64, u32) {
+        let per_fragment = self.params.fragment_bytes / SECTOR_BYTES as u32;
+        (fragment * u64::from(per_fragment), fragments * per_fragment)
+    }
+
+    /// Buffers of a part of a file: first fragment, fragments, and whether all of it is covered.
+    fn pieces(&self, file: FileId, offset: u64, bytes: u64) -> Vec<(u64, u32, bool)> {
+        let per_block = self.fragments_per_block();
+        let block_bytes = u64::from(self.params.block_bytes);
+        let end = offset + bytes;
+        let to_its_end = end == self.files[file as usize].bytes;
+        let mut pieces = Vec::with_capacity((bytes / block_bytes) as usize + 2);
+        let mut at = 0;
+        for run in &self.files[file as usize].runs {
+            let run_bytes = u64::from(run.fragments) * u64::from(self.params.fragment_bytes);
+            if at >= end {
+                break;
+            }
+            if at + run_bytes <= offset {
+                at += run_bytes;
+                continue;
+            }
+            let mut done = 0;
+            while done < run.fragments && at < end {
+                let here = per_block.min(run.fragments - done);
+                let here_bytes = u64::from(here) * u64::from(self.params.fragment_bytes);
+                if at + here_bytes > offset {
+                    let whole = offset <= at && (at + here_bytes <= end || to_its_end);
+                    pieces.push((run.fragment + u64::from(done), here, whole));
+                }
+                at += here_bytes;
+                done += here;
+            }
+        }
+        pieces
+    }
+
+    fn write_data(&mut self, plan: &mut Plan, file: FileId, offset: u64, bytes: u64) {
+        let per_block = self.fragments_per_block();
+        for (fragment, fragments, whole) in self.pieces(file, offset, bytes) {
+            let (sector, sectors) = self.extent(fragment, fragments);
+            if !whole {
+                self.buffers.update(plan, sector, sectors, Kind::Data, false);
+            } else if fragments == per_block && self.params.write_full_blocks_at_once {
+                self.buffers.write_through(plan, sector, sectors, Kind::Data);
+            } else {
+                self.buffers.overwrite(plan, sector, sectors, Kind::Data, false);
+            }
+        }
+        for block in self.files[file as usize].indirect.clone() {
+            let (sector, sectors) = self.extent(block, per_block);
+            self.buffers.overwrite(plan, sector, sectors, Kind::Allocation, false);
+        }
+    }
+
+    /// Blocks and fragments for a new file, in or near `group`, in sections.
+    fn allocate(
+        &mut self,
+        plan: &mut Plan,
+        group: u32,
+        bytes: u64,
+    ) -> Result<(Vec<Run>, Vec<u64>), FsFull> {
+        let per_block = self.fragments_per_block();
+        let fragments = bytes.div_ceil(u64::from(self.params.fragment_bytes));
+        let blocks = fragments / u64::from(per_block);
+        let mut tail = (fragments % u64::from(per_block)) as u32;
+        let (mut runs, mut near): (Vec<Run>, u32) = (Vec::new(), group);
+        // Only files that fit the direct pointers have fragments (original §3.2).
+        let whole_blocks = if tail > 0 && blocks >= DIRECT_BLOCKS {
+            tail = 0;
+            blocks + 1
+        } else {
+            blocks
+        };
+        for index in 0..whole_blocks {
+            let section = u64::from(self.params.blocks_per_section);
+            if index > 0 && index % section == 0 {
+                near = self.groups.group_for_section(near);
+            }
+            let next = runs.last().map(|r| r.fragment + u64::from(r.fragments));
+            let wanted = next.filter(|_| index % section != 0);
+            let taken = self.groups.take_block(near, wanted).ok_or_else(|| self.full(bytes))?;
+            match runs.last_mut() {
+                Some(run) if run.fragment + u64::from(run.fragments) == taken => {
+                    run.fragments += per_block;
+                }
+                _ => runs.push(Run { fragment: taken, fragments: per_block }),
+            }
+        }
+        if tail > 0 {
+            let taken = self.groups.take_fragments(near, tail).ok_or_else(|| self.full(bytes))?;
+            runs.push(Run { fragment: taken, fragments: tail });
+        }
+        let per_indirect = u64::from(self.params.block_bytes / 4);
+        let count = whole_blocks.saturating_sub(DIRECT_BLOCKS).div_ceil(per_indirect);
+        let mut indirect = Vec::new();
+        for _ in 0..count {
+            indirect.push(self.groups.take_block(near, None).ok_or_else(|| self.full(bytes))?);
+        }
+        if near != group {
+            self.touch_group_map(plan, near);
+        }
+        Ok((runs, indirect))
+    }
+
+    /// Reads directory blocks up to the one that holds `slot`, or all.
+    fn scan(&mut self, plan: &mut Plan, dir: DirId, slot: u32) {
+        let blocks = self.directories[dir as usize].blocks.len();
+        let last = (slot / self.params.entries_per_block()) as usize;
+        for index in 0..blocks.min(last.saturating_add(1)) {
+            let block = self.directories[dir as usize].blocks[index];
+            let (sector, sectors) = self.extent(block, self.fragments_per_block());
+            self.buffers.read(plan, sector, sectors, Kind::Directory);
+        }
+    }
+
+    fn add_entry(&mut self, plan: &mut Plan, dir: DirId) -> Result<u32, FsFull> {
+        let per_block = self.params.entries_per_block();
+        let directory = &mut self.directories[dir as usize];
+        let slot = directory.free_slots.pop().unwrap_or(directory.slots);
+        directory.slots = directory.slots.max(slot + 1);
+        let (inode, index) = (directory.inode, (slot / per_block) as usize);
+        let sync = self.params.sync_metadata;
+        if index == self.directories[dir as usize].blocks.len() {
+            let group = self.groups.group_of_inode(inode);
+            let block = self.groups.take_block(group, None).ok_or_else(|| self.full(0))?;
+            self.directories[dir as usize].blocks.push(block);
+            let (sector, sectors) = self.extent(block, self.fragments_per_block());
+            self.buffers.overwrite(plan, sector, sectors, Kind::Directory, sync);
+        } else {
+            let block = self.directories[dir as usize].blocks[index];
+            let (sector, sectors) = self.extent(block, self.fragments_per_block());
+            self.buffers.update(plan, sector, sectors, Kind::Directory, sync);
+        }
+        // Its time and size changed.
+        self.update_inode(plan, inode, false);
+        Ok(slot)
+    }
+
+    fn inode_extent(&self, inode: u32) -> (u64, u32) {
+        let group = u64::from(self.groups.group_of_inode(inode));
+        let within = inode % self.params.inodes_per_group;
+        let blocks_per_group = self.params.group_bytes / u64::from(self.params.block_bytes);
+        let block = group * blocks_per_group
+            + 2
+            + u64::from(within * INODE_BYTES / self.params.block_bytes);
+        self.extent(block * u64::from(self.fragments_per_block()), self.fragments_per_block())
+    }
+
+    fn read_inode(&mut self, plan: &mut Plan, inode: u32) {
+        let (sector, sectors) = self.inode_extent(inode);
+        self.buffers.read(plan, sector, sectors, Kind::Inode);
+    }
+
+    fn update_inode(&mut self, plan: &mut Plan, inode: u32, sync: bool) {
+        let (sector, sectors) = self.inode_extent(inode);
+        self.buffers.update(plan, sector, sectors, Kind::Inode, sync);
+    }
+
+    fn touch_group_map(&mut self, plan: &mut Plan, group: u32) {
+        let blocks_per_group = self.params.group_bytes / u64::from(self.params.block_bytes);
+        let block = u64::from(group) * blocks_per_group + 1;
+        let per_block = self.fragments_per_block();
+        let (sector, sectors) = self.extent(block * u64::from(per_block), per_block);
+        self.buffers.update(plan, sector, sectors, Kind::Allocation, false);
+    }
+
+    /// An access time goes to the inode's buffer if that is in memory, else it waits with the inode.
+    fn note_access(&mut self, plan: &mut Plan, file: FileId) {
+        let (sector, sectors) = self.inode_extent(self.files[file as usize].inode);
+        if self.buffers.holds(sector) {
+            self.buffers.overwrite(plan, sector, sectors, Kind::Inode, false);
+        } else if let Some(newer) = self.names.peek_mut(u64::from(file)) {
+            *newer = true;
+        }
+    }
+
+    fn resolve_directory(&mut self, plan: &mut Plan, dir: DirId) {
+        if dir == 0 {
+            return;
+        }
+        self.name_lookups += 1;
+        let name = u64::from(dir) | DIRECTORY_NAME;
+        if self.names.touch(name).is_some() {
+            return;
+        }
+        self.name_misses += 1;
+        let Directory { parent, slot, inode, .. } = self.directories[dir as usize];
+        self.resolve_directory(plan, parent);
+        self.scan(plan, parent, slot);
+        self.read_inode(plan, inode);
+        self.remember(plan, name);
+    }
+
+    fn resolve_file(&mut self, plan: &mut Plan, file: FileId) {
+        let File { exists, dir, slot, inode, .. } = self.files[file as usize];
+        assert!(exists, "file {file} is there");
+        self.resolve_directory(plan, dir);
+        self.name_lookups += 1;
+        if self.names.touch(u64::from(file)).is_some() {
+            return;
+        }
+        self.name_misses += 1;
+        self.scan(plan, dir, slot);
+        self.read_inode(plan, inode);
+        self.remember(plan, u64::from(file));
+    }
+
+    /// Puts a name in the name cache; an inode that leaves it with a newer access time is written
+    /// late.
+    fn remember(&mut self, plan: &mut Plan, name: u64) {
+        if self.names.contains(name) {
+            return;
+        }
+        self.names.insert(name, false);
+        if self.names.len() > self.params.name_cache_entries as usize
+            && let Some((old, newer_access)) = self.names.pop_oldest()
+            && newer_access
+        {
+            let inode = self.files[old as usize].inode;
+            self.update_inode(plan, inode, false);
+        }
+    }
+}

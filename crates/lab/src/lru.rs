@@ -1,0 +1,217 @@
+//! A map in order of use, and the quick hash that maps of numbers here use.
+//!
+//! Invariants: every key of the map is in the list once; the list runs from least to most recently
+//! used. All operations take constant time. Threads: one user.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Mixes numbers; not for keys an adversary chooses.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = mix(self.0 ^ n);
+    }
+}
+
+/// Spreads a number over 64 bits (the finisher of splitmix64).
+pub(crate) fn mix(n: u64) -> u64 {
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
+
+/// A hash map keyed by numbers.
+pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone)]
+struct Node<V> {
+    key: u64,
+    value: Option<V>,
+    older: u32,
+    newer: u32,
+}
+
+/// Keys and values in order of use.
+#[derive(Debug, Clone)]
+pub(crate) struct Lru<V> {
+    map: NumberMap<u64, u32>,
+    nodes: Vec<Node<V>>,
+    free: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+}
+
+impl<V> Lru<V> {
+    pub(crate) fn new() -> Lru<V> {
+        Lru {
+            map: NumberMap::default(),
+            nodes: Vec::new(),
+            free: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    pub(crate) fn contains(&self, key: u64) -> bool {
+        self.map.contains_key(&key)
+    }
+
+    pub(crate) fn peek(&self, key: u64) -> Option<&V> {
+        let index = *self.map.get(&key)?;
+        self.nodes[index as usize].value.as_ref()
+    }
+
+    /// Looks without counting as a use.
+    pub(crate) fn peek_mut(&mut self, key: u64) -> Option<&mut V> {
+        let index = *self.map.get(&key)?;
+        self.nodes[index as usize].value.as_mut()
+    }
+
+    /// Looks and makes it the most recently used.
+    pub(crate) fn touch(&mut self, key: u64) -> Option<&mut V> {
+        let index = *self.map.get(&key)?;
+        if self.newest != index {
+            self.unlink(index);
+            self.link_newest(index);
+        }
+        self.nodes[index as usize].value.as_mut()
+    }
+
+    /// Puts a new key in as the most recently used; one that is there must be removed first.
+    pub(crate) fn insert(&mut self, key: u64, value: V) {
+        let node = Node { key, value: Some(value), older: NONE, newer: NONE };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.nodes[index as usize] = node;
+                index
+            }
+            None => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
+            }
+        };
+        let before = self.map.insert(key, index);
+        assert!(before.is_none(), "key {key} is in the map once");
+        self.link_newest(index);
+    }
+
+    pub(crate) fn remove(&mut self, key: u64) -> Option<V> {
+        let index = self.map.remove(&key)?;
+        self.unlink(index);
+        self.free.push(index);
+        self.nodes[index as usize].value.take()
+    }
+
+    /// The least recently used.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        (self.oldest != NONE).then(|| self.nodes[self.oldest as usize].key)
+    }
+
+    /// The most recently used.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        (self.newest != NONE).then(|| self.nodes[self.newest as usize].key)
+    }
+
+    pub(crate) fn pop_oldest(&mut self) -> Option<(u64, V)> {
+        let key = self.oldest()?;
+        let value = self.remove(key)?;
+        Some((key, value))
+    }
+
+    /// From the least recently used on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &V)> {
+        let mut at = self.oldest;
+        std::iter::from_fn(move || {
+            let node = self.nodes.get(at as usize)?;
+            at = node.newer;
+            node.value.as_ref().map(|value| (node.key, value))
+        })
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let (older, newer) = {
+            let node = &self.nodes[index as usize];
+            (node.older, node.newer)
+        };
+        match older {
+            NONE => self.oldest = newer,
+            _ => self.nodes[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            _ => self.nodes[newer as usize].older = older,
+        }
+    }
+
+    fn link_newest(&mut self, index: u32) {
+        let newest = self.newest;
+        let node = &mut self.nodes[index as usize];
+        (node.older, node.newer) = (newest, NONE);
+        match newest {
+            NONE => self.oldest = index,
+            _ => self.nodes[newest as usize].newer = index,
+        }
+        self.newest = index;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A vector in order of use is the model.
+    #[test]
+    fn behaves_like_a_vector_in_order_of_use() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let (mut lru, mut model) = (Lru::new(), Vec::<(u64, u32)>::new());
+        for step in 0..20_000 {
+            let key = rng.u64(0..40);
+            let at = model.iter().position(|(k, _)| *k == key);
+            match rng.u8(0..4) {
+                0 if at.is_none() => {
+                    lru.insert(key, step);
+                    model.push((key, step));
+                }
+                1 => assert_eq!(lru.remove(key), at.map(|i| model.remove(i).1)),
+                2 if rng.u8(0..8) == 0 => {
+                    let oldest = (!model.is_empty()).then(|| model.remove(0));
+                    assert_eq!(lru.pop_oldest(), oldest);
+                }
+                _ => {
+                    let expected = at.map(|i| {
+                        let entry = model.remove(i);
+                        model.push(entry);
+                        entry.1
+                    });
+                    assert_eq!(lru.touch(key).copied(), expected);
+                }
+            }
+            assert_eq!(lru.len(), model.len());
+            assert_eq!(lru.newest(), model.last().map(|(k, _)| *k));
+        }
+        assert!(lru.iter().map(|(k, v)| (k, *v)).eq(model.iter().copied()));
+    }
+}

@@ -1,0 +1,540 @@
+//! A real machine below the same designs: a directory for files, a memory-mapped file, and a file or
+//! device for blocks, opened past the page cache where the system can.
+//!
+//! Owns what it made inside the directory it was given, and removes it when dropped. Invariants: it
+//! touches nothing outside that directory and the device named; contents are a fixed pattern;
+//! requests are played one after the other, each timed by the wall clock. What the system sent to
+//! its disks is taken from `/proc/self/io`. Threads: one user.
+//!
+//! Deviations from the modelled machine: one client, as fast as it can; the system's own caches are
+//! as large as they are; kinds of disk requests cannot be told apart, so that counts are those of
+//! the system; buffered device access goes to the block file through the page cache.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::{Action, DirId, FileId, Histogram};
+use crate::design::{Design, Outcome};
+use crate::disk::Direction;
+use crate::request::{Catalogue, Op, Request};
+
+/// Alignment of direct I/O: transfers are widened to it.
+const DIRECT_BYTES: u64 = 4_096;
+
+/// Why a run on real disks failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RealError {
+    /// The system refused something.
+    #[error("{what} {path}: {cause}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RealError {
+    let path = path.to_owned();
+    move |cause| RealError::Io { what, path, cause }
+}
+
+/// Where a real machine works.
+#[derive(Debug, Clone)]
+pub struct RealConfig {
+    /// An existing directory; files and the mapped file are made in a new directory inside it.
+    pub directory: PathBuf,
+    /// A device or file for blocks; `None` makes a file in the directory. What a device holds is
+    /// overwritten.
+    pub device: Option<PathBuf>,
+    /// Size of the mapped file and of a block file that is made.
+    pub size_bytes: u64,
+    /// A run ends when the whole file system is on its disk, others' files included; without, when
+    /// the system has taken everything.
+    pub flush: bool,
+}
+
+/// What the system counted, from `/proc/self/io`: bytes sent to and fetched from disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SystemIo {
+    /// Bytes that had to come from a disk.
+    pub read_bytes: u64,
+    /// Bytes that went, or will go, to a disk.
+    pub write_bytes: u64,
+    /// System calls that read.
+    pub read_calls: u64,
+    /// System calls that wrote.
+    pub write_calls: u64,
+}
+
+impl SystemIo {
+    /// Now; zeros where the system does not tell.
+    pub fn now() -> SystemIo {
+        let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        };
+        SystemIo {
+            read_bytes: field("read_bytes:"),
+            write_bytes: field("write_bytes:"),
+            read_calls: field("syscr:"),
+            write_calls: field("syscw:"),
+        }
+    }
+
+    fn since(self, then: SystemIo) -> SystemIo {
+        SystemIo {
+            read_bytes: self.read_bytes.saturating_sub(then.read_bytes),
+            write_bytes: self.write_bytes.saturating_sub(then.write_bytes),
+            read_calls: self.read_calls.saturating_sub(then.read_calls),
+            write_calls: self.write_calls.saturating_sub(then.write_calls),
+        }
+    }
+}
+
+/// What a run on real disks did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RealReport {
+    /// Requests played.
+    pub requests: u64,
+    /// Of them, answered by the cache.
+    pub hits: u64,
+    /// Actions of the design, by the wall clock.
+    pub responses: Histogram,
+    /// Wall time until everything was on the disk, or taken by the system (`RealConfig::flush`).
+    pub elapsed_ns: u64,
+    /// What the system counted meanwhile.
+    pub system: SystemIo,
+    /// Actions that read, and that wrote: the machine's own count.
+    pub actions: (u64, u64),
+    /// Blocks bypass the page cache.
+    pub direct: bool,
+}
+
+/// A memory-mapped file.
+struct Mapping {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(file: &File, len: usize) -> io::Result<Mapping> {
+        use std::os::fd::AsRawFd;
+        let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping at a place the system chooses; it touches no memory of ours.
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, access, shared, file.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Mapping { start: start.cast(), len })
+    }
+
+    fn check(&self, offset: u64, bytes: u32) -> io::Result<usize> {
+        let end = offset.checked_add(u64::from(bytes)).filter(|&end| end <= self.len as u64);
+        end.map(|_| offset as usize).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let offset = self.check(offset, buf.len() as u32)?;
+        // SAFETY: the range is within the mapping, which lives as long as `self`, and nobody
+        // else writes the file, which this machine made.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.start.add(offset), buf.as_mut_ptr(), buf.len())
+        };
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let offset = self.check(offset, buf.len() as u32)?;
+        // SAFETY: as for `read`, and `&mut self` keeps readers of the mapping away.
+        unsafe { std::ptr::copy_nonoverlapping(buf.as_ptr(), self.start.add(offset), buf.len()) };
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        // SAFETY: the whole mapping, which lives as long as `self`.
+        match unsafe { libc::msync(self.start.cast(), self.len, libc::MS_SYNC) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` and nobody can use it after this.
+        unsafe { libc::munmap(self.start.cast(), self.len) };
+    }
+}
+
+/// A buffer at an address that direct I/O accepts.
+struct Aligned {
+    bytes: Vec<u8>,
+}
+
+impl Aligned {
+    fn slice(&mut self, len: usize) -> &mut [u8] {
+        let align = DIRECT_BYTES as usize;
+        if self.bytes.len() < len + align {
+            self.bytes.resize(len + align, 0xa5);
+        }
+        let start = self.bytes.as_ptr().align_offset(align);
+        &mut self.bytes[start..start + len]
+    }
+}
+
+/// Directories and files by the design's numbers, blocks, and the mapped file.
+pub struct RealMachine {
+    root: PathBuf,
+    dirs: Vec<PathBuf>,
+    files: Vec<Option<PathBuf>>,
+    mapping: Option<Mapping>,
+    blocks: Option<File>,
+    config: RealConfig,
+    direct: bool,
+    buffer: Aligned,
+    actions: (u64, u64),
+}
+
+impl RealMachine {
+    /// Makes a directory of its own in the one configured.
+    ///
+    /// # Errors
+    /// The directory cannot be made.
+    pub fn new(config: RealConfig) -> Result<RealMachine, RealError> {
+        let root = config.directory.join(format!("damelo-lab-{}", std::process::id()));
+        fs::create_dir(&root).map_err(failed("cannot make", &root))?;
+        Ok(RealMachine {
+            dirs: vec![root.clone()],
+            root,
+            files: Vec::new(),
+            mapping: None,
+            blocks: None,
+            config,
+            direct: false,
+            buffer: Aligned { bytes: Vec::new() },
+            actions: (0, 0),
+        })
+    }
+
+    fn file(&self, file: FileId) -> Option<&PathBuf> {
+        self.files.get(file as usize)?.as_ref()
+    }
+
+    /// Does one action; what a file or place does not hold is an error.
+    fn perform(&mut self, action: Action) -> Result<(), RealError> {
+        let root = self.root.clone();
+        match action {
+            Action::MakeDir { dir, parent } => self.make_dir(dir, parent),
+            Action::LookMissing { dir } => {
+                let path = self.dirs[dir as usize].join("missing");
+                assert!(fs::metadata(path).is_err(), "nobody makes that name");
+                Ok(())
+            }
+            Action::Create { dir, file, bytes } => self.create(dir, file, bytes),
+            Action::ReadFile { file, offset, bytes } => self
+                .on_file(file, |f, buffer| f.read_exact_at(buffer.slice(bytes as usize), offset)),
+            Action::WriteFile { file, offset, bytes } => {
+                self.on_file(file, |f, buffer| f.write_all_at(buffer.slice(bytes as usize), offset))
+            }
+            Action::Remove { file } => {
+                let path = self.files.get_mut(file as usize).and_then(Option::take);
+                path.map_or(Ok(()), |path| {
+                    fs::remove_file(&path).map_err(failed("cannot remove", &path))
+                })
+            }
+            Action::ReadMapped { offset, bytes } => {
+                self.map()?;
+                let buffer = self.buffer.slice(bytes as usize);
+                let mapping = self.mapping.as_ref().expect("mapped just above");
+                mapping
+                    .read(offset, buffer)
+                    .map_err(failed("cannot read the mapped file in", &root))
+            }
+            Action::WriteMapped { offset, bytes } => {
+                self.map()?;
+                let buffer = self.buffer.slice(bytes as usize);
+                let mapping = self.mapping.as_mut().expect("mapped just above");
+                mapping
+                    .write(offset, buffer)
+                    .map_err(failed("cannot write the mapped file in", &root))
+            }
+            Action::Block { direction, offset, bytes, .. } => {
+                self.block(direction, offset, bytes, true)
+            }
+            Action::Buffered { direction, offset, bytes } => {
+                self.block(direction, offset, bytes, false)
+            }
+            Action::Pause { us } => {
+                std::thread::sleep(std::time::Duration::from_micros(u64::from(us)));
+                Ok(())
+            }
+        }
+    }
+
+    fn make_dir(&mut self, dir: DirId, parent: DirId) -> Result<(), RealError> {
+        assert_eq!(dir as usize, self.dirs.len(), "directories are numbered in order");
+        let path = self.dirs[parent as usize].join(format!("d{dir}"));
+        fs::create_dir(&path).map_err(failed("cannot make", &path))?;
+        self.dirs.push(path);
+        Ok(())
+    }
+
+    fn create(&mut self, dir: DirId, file: FileId, bytes: u64) -> Result<(), RealError> {
+        let path = self.dirs[dir as usize].join(format!("f{file}"));
+        let made = File::create(&path).map_err(failed("cannot make", &path))?;
+        let mut done = 0;
+        while done < bytes {
+            let here = (bytes - done).min(1 << 20);
+            let buffer = self.buffer.slice(here as usize);
+            made.write_all_at(buffer, done).map_err(failed("cannot write", &path))?;
+            done += here;
+        }
+        let index = file as usize;
+        if self.files.len() <= index {
+            self.files.resize(index + 1, None);
+        }
+        self.files[index] = Some(path);
+        Ok(())
+    }
+
+    /// Opens a file by its name, as the modelled file system does each time.
+    fn on_file(
+        &mut self,
+        file: FileId,
+        work: impl FnOnce(&File, &mut Aligned) -> io::Result<()>,
+    ) -> Result<(), RealError> {
+        let path = self.file(file).cloned().unwrap_or_default();
+        let opened = OpenOptions::new().read(true).write(true).open(&path);
+        let opened = opened.map_err(failed("cannot open", &path))?;
+        work(&opened, &mut self.buffer).map_err(failed("cannot read or write", &path))
+    }
+
+    fn map(&mut self) -> Result<(), RealError> {
+        if self.mapping.is_some() {
+            return Ok(());
+        }
+        let path = self.root.join("mapped");
+        let file = new_file(&path, self.config.size_bytes)?;
+        let mapping = Mapping::new(&file, self.config.size_bytes as usize);
+        self.mapping = Some(mapping.map_err(failed("cannot map", &path))?);
+        Ok(())
+    }
+
+    fn open_blocks(&mut self, direct: bool) -> Result<(), RealError> {
+        let path = match &self.config.device {
+            Some(path) => path.clone(),
+            None => {
+                let path = self.root.join("blocks");
+                new_file(&path, self.config.size_bytes)?;
+                path
+            }
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        // Some file systems refuse to bypass the page cache; then blocks go through it.
+        let past = if direct {
+            options.clone().custom_flags(libc::O_DIRECT).open(&path).ok()
+        } else {
+            None
+        };
+        self.direct = past.is_some();
+        let file = past.map_or_else(|| options.open(&path), Ok);
+        self.blocks = Some(file.map_err(failed("cannot open", &path))?);
+        Ok(())
+    }
+
+    fn block(
+        &mut self,
+        direction: Direction,
+        offset: u64,
+        bytes: u32,
+        direct: bool,
+    ) -> Result<(), RealError> {
+        if self.blocks.is_none() {
+            self.open_blocks(direct)?;
+        }
+        let start = offset / DIRECT_BYTES * DIRECT_BYTES;
+        let end = (offset + u64::from(bytes)).next_multiple_of(DIRECT_BYTES);
+        let buffer = self.buffer.slice((end - start) as usize);
+        let file = self.blocks.as_ref().expect("opened just above");
+        let result = match direction {
+            Direction::Read => file.read_exact_at(buffer, start),
+            Direction::Write => file.write_all_at(buffer, start),
+        };
+        result.map_err(failed("cannot read or write blocks of", &self.root))
+    }
+
+    fn flush(&mut self) -> Result<(), RealError> {
+        if !self.config.flush {
+            return Ok(());
+        }
+        if let Some(mapping) = &self.mapping {
+            mapping.flush().map_err(failed("cannot flush the mapped file in", &self.root))?;
+        }
+        if let Some(blocks) = &self.blocks {
+            blocks.sync_data().map_err(failed("cannot flush blocks of", &self.root))?;
+        }
+        let directory = File::open(&self.root).map_err(failed("cannot open", &self.root))?;
+        use std::os::fd::AsRawFd;
+        // SAFETY: a plain system call on a descriptor that is open.
+        match unsafe { libc::syncfs(directory.as_raw_fd()) } {
+            0 => Ok(()),
+            _ => Err(failed("cannot flush", &self.root)(io::Error::last_os_error())),
+        }
+    }
+}
+
+impl Drop for RealMachine {
+    fn drop(&mut self) {
+        self.mapping = None;
+        // Nothing can be done about what cannot be removed; its name says whose it is.
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn new_file(path: &Path, size_bytes: u64) -> Result<File, RealError> {
+    let options = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+    let file = options.map_err(failed("cannot make", path))?;
+    file.set_len(size_bytes).map_err(failed("cannot size", path))?;
+    Ok(file)
+}
+
+fn counts(action: &Action) -> (u64, u64) {
+    match action {
+        Action::ReadFile { .. } | Action::ReadMapped { .. } => (1, 0),
+        Action::Block { direction, .. } | Action::Buffered { direction, .. } => match direction {
+            Direction::Read => (1, 0),
+            Direction::Write => (0, 1),
+        },
+        Action::Create { .. } | Action::WriteFile { .. } | Action::WriteMapped { .. } => (0, 1),
+        _ => (0, 0),
+    }
+}
+
+/// Plays `requests` through a design on real disks, one after the other.
+///
+/// # Errors
+/// See [`RealError`].
+pub fn run_real(
+    design: &mut dyn Design,
+    machine: &mut RealMachine,
+    requests: &[Request],
+    names: &Catalogue,
+) -> Result<RealReport, RealError> {
+    let mut actions = Vec::new();
+    design.prepare(&mut actions);
+    for action in actions.drain(..) {
+        machine.perform(action)?;
+    }
+    machine.flush()?;
+    let (begun, before) = (Instant::now(), SystemIo::now());
+    let mut report = RealReport::default();
+    machine.actions = (0, 0);
+    for request in requests {
+        let from = Instant::now();
+        let outcome = design.request(request, names, &mut actions);
+        for action in actions.drain(..) {
+            let (reads, writes) = counts(&action);
+            machine.actions.0 += reads;
+            machine.actions.1 += writes;
+            machine.perform(action)?;
+        }
+        report.responses.add(from.elapsed().as_nanos() as u64);
+        report.requests += 1;
+        report.hits += u64::from(outcome == Outcome::Hit && request.op == Op::Read);
+    }
+    design.finish(&mut actions);
+    for action in actions.drain(..) {
+        machine.perform(action)?;
+    }
+    machine.flush()?;
+    report.elapsed_ns = begun.elapsed().as_nanos() as u64;
+    report.system = SystemIo::now().since(before);
+    report.actions = machine.actions;
+    report.direct = machine.direct;
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::design::{Context, DesignOptions, find};
+    use crate::machine::{Machine, MachineConfig, RunOptions, run};
+
+    fn requests() -> Vec<Request> {
+        let mut rng = fastrand::Rng::with_seed(4);
+        let one = |i: u64| {
+            let key = rng.u64(0..60);
+            let op = if rng.u8(0..20) == 0 { Op::Delete } else { Op::Read };
+            let size_bytes = 500 + key * 300;
+            Request { time_us: i * 1_000, client: 0, key, size_bytes, host: (key % 7) as u32, op }
+        };
+        (0..400).map(one).collect()
+    }
+
+    /// The same design over the same requests hits as often on real disks as on modelled ones, and
+    /// leaves nothing behind.
+    #[test]
+    fn designs_run_on_real_disks_as_on_modelled_ones() {
+        let requests = requests();
+        let options = DesignOptions {
+            cache_bytes: 8 << 20,
+            memory_bytes: 256 << 10,
+            page_bytes: 32 << 10,
+            fetch_us: 0,
+            ..DesignOptions::default()
+        };
+        let names = Catalogue::new();
+        let config = MachineConfig::new(crate::disk::Drive::named("atlas-10k").expect("known"));
+        // One of each kind: trees of directories take a while to make and to remove.
+        for name in ["cern", "squidml", "mmap-fbc", "cfs", "damelo", "ucfs", "hades", "store"] {
+            let entry = find(name).expect("registered");
+            let context = Context {
+                options: &options,
+                requests: &requests,
+                disk_bytes: config.drive.size_bytes(),
+            };
+            let home = tempfile::tempdir().expect("a directory");
+            let real_config = RealConfig {
+                directory: home.path().to_owned(),
+                device: None,
+                size_bytes: 16 << 20,
+                flush: false,
+            };
+            let mut machine = RealMachine::new(real_config).expect("makes its directory");
+            let mut design = (entry.make)(&context);
+            let real = run_real(&mut *design, &mut machine, &requests, &names).expect(entry.name);
+            drop(machine);
+            assert_eq!(fs::read_dir(home.path()).expect("readable").count(), 0, "{}", entry.name);
+            let mut design = (entry.make)(&context);
+            let mut machine = Machine::new(&config);
+            let modelled =
+                run(&mut *design, &mut machine, &requests, &names, RunOptions::default())
+                    .expect(entry.name);
+            assert_eq!(real.hits, modelled.hits, "{}", entry.name);
+            assert_eq!(real.requests, modelled.requests);
+            assert!(real.actions.1 > 0, "{} wrote", entry.name);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_an_error_with_its_path() {
+        let config = RealConfig {
+            directory: "/nowhere/at/all".into(),
+            device: None,
+            size_bytes: 1,
+            flush: false,
+        };
+        let error = RealMachine::new(config).err().expect("no such directory");
+        assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    }
+}

@@ -1,0 +1,360 @@
+//! Plays a design's requests on a machine: clients that take requests in turn, wait for their disk
+//! reads and synchronous writes, and leave the rest to the queues.
+//!
+//! Owns virtual time. Invariants: a request begins when a client is free (and, at the trace's pace,
+//! when it arrived); a design sees requests in the order they begin; events are handled in time
+//! order, disks before clients. Threads: one user.
+
+use super::{Machine, MachineError, Plan, Report};
+use crate::design::{Design, Outcome};
+use crate::disk::{Direction, DiskCounts, DiskIo, SECTOR_BYTES};
+use crate::machine::Action;
+use crate::request::{Catalogue, Op, Request};
+
+/// When requests arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pace {
+    /// Each as soon as a client is free.
+    #[default]
+    AsFastAsPossible,
+    /// Not before its time in the trace.
+    Trace,
+}
+
+/// How a run is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunOptions {
+    /// Clients that each have one request at a time.
+    pub clients: u32,
+    /// When requests arrive.
+    pub pace: Pace,
+    /// Time a request takes besides the disks, in microseconds.
+    pub compute_us: u32,
+    /// Requests before counting begins.
+    pub warmup: usize,
+    /// Caches are emptied when counting begins.
+    pub cold_start: bool,
+    /// Requests in each point of the series of means; 0 for no series.
+    pub series_every: usize,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions {
+            clients: 1,
+            pace: Pace::AsFastAsPossible,
+            compute_us: 0,
+            warmup: 0,
+            cold_start: false,
+            series_every: 0,
+        }
+    }
+}
+
+/// Background writes that may wait for a disk before clients wait too.
+const BACKLOG_MAX: usize = 4_096;
+const BACKGROUND: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Client {
+    plan: Plan,
+    next_step: usize,
+    /// When it goes on; `None` while it waits for a disk or has no more requests.
+    ready_ns: Option<u64>,
+    begun_ns: u64,
+    request: Option<(Request, Outcome)>,
+    waited_read: bool,
+    counted: bool,
+}
+
+struct Run<'a> {
+    machine: &'a mut Machine,
+    design: &'a mut dyn Design,
+    requests: &'a [Request],
+    names: &'a Catalogue,
+    options: RunOptions,
+    clients: Vec<Client>,
+    next_request: usize,
+    actions: Vec<Action>,
+    report: Report,
+    disks_before: [DiskCounts; 3],
+    start_ns: u64,
+    measured_from_ns: u64,
+    last_ns: u64,
+    series: (u64, usize),
+}
+
+/// Runs `requests` through a design on a machine and counts. Runs on one machine follow each other
+/// in time; the design's [`Design::prepare`] belongs to the first.
+///
+/// # Errors
+/// See [`MachineError`].
+pub fn run(
+    design: &mut dyn Design,
+    machine: &mut Machine,
+    requests: &[Request],
+    names: &Catalogue,
+    options: RunOptions,
+) -> Result<Report, MachineError> {
+    assert!(options.clients > 0, "somebody asks");
+    let start_ns = machine.now_ns;
+    let client = || Client {
+        plan: Plan::default(),
+        next_step: 0,
+        ready_ns: Some(start_ns),
+        begun_ns: 0,
+        request: None,
+        waited_read: false,
+        counted: false,
+    };
+    let clients = (0..options.clients).map(|_| client()).collect();
+    let mut run = Run {
+        machine,
+        design,
+        requests,
+        names,
+        options,
+        clients,
+        next_request: 0,
+        actions: Vec::new(),
+        report: Report::default(),
+        disks_before: [DiskCounts::default(); 3],
+        start_ns,
+        measured_from_ns: start_ns,
+        last_ns: start_ns,
+        series: (0, 0),
+    };
+    run.prepare()?;
+    run.play()?;
+    run.finish()
+}
+
+impl Run<'_> {
+    /// What a design needs before the first request is made in no time: it is not part of the run.
+    fn prepare(&mut self) -> Result<(), MachineError> {
+        if std::mem::replace(&mut self.machine.prepared, true) {
+            return Ok(());
+        }
+        self.design.prepare(&mut self.actions);
+        let mut plan = Plan::default();
+        self.machine.lower(&self.actions, &mut plan)?;
+        self.machine.sync(&mut plan);
+        Ok(())
+    }
+
+    fn play(&mut self) -> Result<(), MachineError> {
+        loop {
+            let disk = self.next_disk_event();
+            let ready = |(i, c): (usize, &Client)| c.ready_ns.map(|at_ns| (at_ns, i));
+            let client = self.clients.iter().enumerate().filter_map(ready).min();
+            match (disk, client) {
+                (Some((disk_ns, index)), Some((client_ns, _))) if disk_ns <= client_ns => {
+                    self.poll(index, disk_ns);
+                }
+                (_, Some((client_ns, index))) => self.step(index, client_ns)?,
+                (Some((disk_ns, index)), None) if self.waiting() => self.poll(index, disk_ns),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn waiting(&self) -> bool {
+        self.clients.iter().any(|c| c.request.is_some())
+    }
+
+    fn next_disk_event(&self) -> Option<(u64, usize)> {
+        let event = |(i, d): (usize, &crate::disk::Disk)| d.next_event_ns().map(|at_ns| (at_ns, i));
+        self.machine.disks.iter().enumerate().filter_map(event).min()
+    }
+
+    fn poll(&mut self, disk: usize, now_ns: u64) {
+        while let Some((done_ns, tag)) = self.machine.disks[disk].poll(now_ns) {
+            if tag != BACKGROUND {
+                self.clients[tag as usize].ready_ns = Some(done_ns);
+            }
+        }
+    }
+
+    /// Lets a client go on until it waits, ends its request or finds none.
+    fn step(&mut self, index: usize, now_ns: u64) -> Result<(), MachineError> {
+        if self.clients[index].request.is_none() && !self.begin(index, now_ns)? {
+            return Ok(());
+        }
+        while let Some(&step) = self.clients[index].plan.steps.get(self.clients[index].next_step) {
+            let disk = &mut self.machine.disks[step.disk as usize];
+            if !step.wait && disk.waiting() >= BACKLOG_MAX {
+                let later_ns = disk.next_event_ns().map_or(now_ns + 1, |at| at.max(now_ns + 1));
+                self.clients[index].ready_ns = Some(later_ns);
+                return Ok(());
+            }
+            let tag = if step.wait { index as u32 } else { BACKGROUND };
+            let io = DiskIo {
+                direction: step.direction,
+                sector: step.sector,
+                sectors: step.sectors,
+                tag,
+            };
+            disk.submit(now_ns, io);
+            let client = &mut self.clients[index];
+            client.next_step += 1;
+            if client.counted {
+                let bytes = u64::from(step.sectors) * SECTOR_BYTES;
+                self.report.io.add(step.direction, step.kind, bytes);
+            }
+            if step.wait {
+                client.waited_read |= step.direction == Direction::Read;
+                client.ready_ns = None;
+                return Ok(());
+            }
+        }
+        let client = &mut self.clients[index];
+        if client.plan.pause_ns > 0 {
+            client.ready_ns = Some(now_ns + std::mem::take(&mut client.plan.pause_ns));
+            return Ok(());
+        }
+        self.end(index, now_ns);
+        Ok(())
+    }
+
+    /// Gives a client the next request; false if there is none or it is not time yet.
+    fn begin(&mut self, index: usize, now_ns: u64) -> Result<bool, MachineError> {
+        let Some(&request) = self.requests.get(self.next_request) else {
+            self.clients[index].ready_ns = None;
+            return Ok(false);
+        };
+        let arrival_ns = match self.options.pace {
+            Pace::AsFastAsPossible => 0,
+            Pace::Trace => self.start_ns + request.time_us * 1_000,
+        };
+        if arrival_ns > now_ns {
+            self.clients[index].ready_ns = Some(arrival_ns);
+            return Ok(false);
+        }
+        let mut plan = std::mem::take(&mut self.clients[index].plan);
+        plan.clear();
+        if self.next_request == self.options.warmup {
+            self.start_counting(&mut plan, now_ns);
+        }
+        self.machine.tick(&mut plan, now_ns);
+        self.actions.clear();
+        let outcome = self.design.request(&request, self.names, &mut self.actions);
+        self.machine.lower(&self.actions, &mut plan)?;
+        plan.pause_ns += u64::from(self.options.compute_us) * 1_000;
+        let client = &mut self.clients[index];
+        client.plan = plan;
+        client.next_step = 0;
+        client.begun_ns = now_ns;
+        client.waited_read = false;
+        client.counted = self.next_request >= self.options.warmup;
+        client.request = Some((request, outcome));
+        self.next_request += 1;
+        Ok(true)
+    }
+
+    fn start_counting(&mut self, plan: &mut Plan, now_ns: u64) {
+        if self.options.cold_start {
+            self.machine.drop_caches(plan);
+            // Emptying is not part of what is measured.
+            for step in plan.steps.drain(..) {
+                let io = DiskIo {
+                    direction: step.direction,
+                    sector: step.sector,
+                    sectors: step.sectors,
+                    tag: BACKGROUND,
+                };
+                self.machine.disks[step.disk as usize].submit(now_ns, io);
+            }
+        }
+        self.disks_before = self.machine.disks.each_ref().map(|d| d.counts());
+        self.measured_from_ns = now_ns;
+    }
+
+    fn end(&mut self, index: usize, now_ns: u64) {
+        let client = &mut self.clients[index];
+        client.ready_ns = Some(now_ns);
+        let Some((request, outcome)) = client.request.take() else { return };
+        self.last_ns = now_ns;
+        if !client.counted {
+            return;
+        }
+        let (response_ns, from_memory) = (now_ns - client.begun_ns, !client.waited_read);
+        let report = &mut self.report;
+        report.requests += 1;
+        report.responses.add(response_ns);
+        if request.op == Op::Read {
+            report.reads += 1;
+            report.read_bytes += request.size_bytes;
+        }
+        match outcome {
+            Outcome::Hit => {
+                report.hits += 1;
+                report.hit_bytes += request.size_bytes;
+                report.memory_hits += u64::from(from_memory);
+                report.hit_responses.add(response_ns);
+            }
+            Outcome::Stored => report.store_responses.add(response_ns),
+            Outcome::Refused => report.refused += 1,
+            Outcome::Done => {}
+        }
+        self.add_to_series(response_ns);
+    }
+
+    fn add_to_series(&mut self, response_ns: u64) {
+        if self.options.series_every == 0 {
+            return;
+        }
+        self.series.0 += response_ns;
+        self.series.1 += 1;
+        if self.series.1 == self.options.series_every {
+            let mean_ns = self.series.0 as f64 / self.series.1 as f64;
+            self.report.series_ms.push(mean_ns / 1e6);
+            self.series = (0, 0);
+        }
+    }
+
+    /// Writes what is dirty and waits until the disks are idle.
+    fn finish(mut self) -> Result<Report, MachineError> {
+        let mut plan = Plan::default();
+        self.actions.clear();
+        self.design.finish(&mut self.actions);
+        self.machine.lower(&self.actions, &mut plan)?;
+        self.machine.sync(&mut plan);
+        let mut now_ns = self.last_ns;
+        for step in &plan.steps {
+            let bytes = u64::from(step.sectors) * SECTOR_BYTES;
+            self.report.io.add(step.direction, step.kind, bytes);
+            let io = DiskIo {
+                direction: step.direction,
+                sector: step.sector,
+                sectors: step.sectors,
+                tag: BACKGROUND,
+            };
+            self.machine.disks[step.disk as usize].submit(now_ns, io);
+        }
+        while let Some((disk_ns, index)) = self.next_disk_event() {
+            now_ns = now_ns.max(disk_ns);
+            self.poll(index, disk_ns);
+        }
+        self.machine.now_ns = now_ns;
+        let report = &mut self.report;
+        report.elapsed_ns = self.last_ns - self.measured_from_ns.min(self.last_ns);
+        report.drained_ns = now_ns - self.measured_from_ns.min(now_ns);
+        for (index, disk) in self.machine.disks.iter().enumerate() {
+            report.disks[index] = since(disk.counts(), self.disks_before[index]);
+        }
+        report.facts = self.design.facts();
+        Ok(self.report)
+    }
+}
+
+fn since(now: DiskCounts, then: DiskCounts) -> DiskCounts {
+    DiskCounts {
+        reads: now.reads - then.reads,
+        writes: now.writes - then.writes,
+        read_bytes: now.read_bytes - then.read_bytes,
+        write_bytes: now.write_bytes - then.write_bytes,
+        read_ns: now.read_ns - then.read_ns,
+        write_ns: now.write_ns - then.write_ns,
+        from_memory: now.from_memory - then.from_memory,
+    }
+}

@@ -1,0 +1,121 @@
+//! Virtual time of small plans, worked out by hand, and the speed of a run.
+
+use super::*;
+use crate::design::{Design, Outcome};
+use crate::disk::DriveCache;
+use crate::disk::{MechanicalParams, SeekPoints, Zone};
+use crate::request::{Catalogue, Op, Request};
+
+/// A drive on which everything takes round numbers: one revolution in 10 ms, 100 sectors a track, one
+/// surface, seeks of 5 ms whatever the distance, nothing else.
+fn plain_drive() -> Drive {
+    Drive::Mechanical(MechanicalParams {
+        name: "plain",
+        revolution_ns: 10_000_000,
+        heads: 1,
+        zones: vec![Zone { cylinders: 1_000_000, sectors_per_track: 100 }],
+        seek: SeekPoints { single_us: 5_000, average_us: 5_000, full_us: 5_000 },
+        write_settle_us: 0,
+        head_switch_us: 0,
+        controller_us: 0,
+        bus_bytes_per_us: 1_000_000_000,
+        cache: DriveCache { segment_bytes: 0, segments: 0, write_back: false },
+    })
+}
+
+/// Does what it was told for each key.
+struct Fixed(Vec<Vec<Action>>);
+
+impl Design for Fixed {
+    fn request(&mut self, request: &Request, _: &Catalogue, out: &mut Vec<Action>) -> Outcome {
+        out.extend(&self.0[request.key as usize]);
+        Outcome::Hit
+    }
+}
+
+fn block(direction: Direction, sector: u64, wait: bool) -> Action {
+    let kind = Kind::Data;
+    Action::Block { direction, kind, offset: sector * 512, bytes: 5_120, wait }
+}
+
+fn requests(count: u64, every_us: u64) -> Vec<Request> {
+    let request = |key| Request {
+        time_us: key * every_us,
+        client: 0,
+        key,
+        size_bytes: 1,
+        host: 0,
+        op: Op::Read,
+    };
+    (0..count).map(request).collect()
+}
+
+fn play(actions: Vec<Vec<Action>>, every_us: u64, options: RunOptions) -> Report {
+    let requests = requests(actions.len() as u64, every_us);
+    let mut machine = Machine::new(&MachineConfig::new(plain_drive()));
+    let names = Catalogue::new();
+    run(&mut Fixed(actions), &mut machine, &requests, &names, options).expect("fits")
+}
+
+/// Sectors 0 to 9 pass in the first millisecond; 50 to 59 from 5 to 6 ms; 0 to 9 again from 10.
+#[test]
+fn one_client_waits_for_the_rotation() {
+    let read = |sector| vec![block(Direction::Read, sector, true)];
+    let report = play(vec![read(0), read(50), read(0)], 0, RunOptions::default());
+    assert_eq!(report.elapsed_ns, 11_000_000);
+    assert_eq!(report.responses.bins()[1], 1, "1 ms");
+    assert_eq!(report.responses.bins()[5], 2, "5 ms each");
+    assert_eq!(report.io.requests(Direction::Read, Kind::Data), 3);
+    assert_eq!(report.memory_hits, 0);
+}
+
+/// A write that nobody waits for delays the read behind it, not the request.
+#[test]
+fn background_writes_occupy_the_disk() {
+    let write = vec![block(Direction::Write, 0, false)];
+    let read = vec![block(Direction::Read, 5, true)];
+    let report = play(vec![write, read], 0, RunOptions::default());
+    // The write ends at 1 ms; sector 5 comes again at 10.5 ms and ten sectors are past at 11.5.
+    assert_eq!(report.elapsed_ns, 11_500_000);
+    assert_eq!(report.responses.bins()[0], 1);
+    assert_eq!((report.memory_hits, report.hits), (1, 2));
+}
+
+/// Two clients: both reads are at the disk at once; the second is done 10 sectors after the first.
+#[test]
+fn clients_share_the_disk() {
+    let read = |sector| vec![block(Direction::Read, sector, true)];
+    let options = RunOptions { clients: 2, ..RunOptions::default() };
+    let report = play(vec![read(0), read(10)], 0, options);
+    assert_eq!(report.elapsed_ns, 2_000_000);
+}
+
+/// At the trace's pace the second request begins at 20 ms, when sector 0 comes by again.
+#[test]
+fn requests_keep_the_pace_of_the_trace() {
+    let read = |sector| vec![block(Direction::Read, sector, true)];
+    let options = RunOptions { pace: Pace::Trace, ..RunOptions::default() };
+    let report = play(vec![read(0), read(0)], 20_000, options);
+    assert_eq!(report.elapsed_ns, 21_000_000);
+}
+
+/// Counting begins after one request; computing takes 3 ms of each.
+#[test]
+fn warm_up_is_not_counted() {
+    let read = |sector| vec![block(Direction::Read, sector, true)];
+    let options = RunOptions { warmup: 1, compute_us: 3_000, ..RunOptions::default() };
+    // The first ends at 1 + 3 ms; the second reads sectors 40 to 49 by 5 ms and ends at 8.
+    let report = play(vec![read(0), read(40)], 0, options);
+    assert_eq!((report.requests, report.elapsed_ns), (1, 4_000_000));
+    assert_eq!(report.disks[2].reads, 1);
+}
+
+#[test]
+fn what_is_beyond_the_drive_is_an_error() {
+    let mut machine = Machine::new(&MachineConfig::new(plain_drive()));
+    let mut plan = Plan::default();
+    let size_bytes = plain_drive().size_bytes();
+    let far = Action::WriteMapped { offset: size_bytes, bytes: 1 };
+    let error = machine.lower(&[far], &mut plan).expect_err("beyond");
+    assert!(error.to_string().contains("use a larger drive"), "{error}");
+}

@@ -1,0 +1,246 @@
+//! The papers' tables and figures measured again: the published number beside ours.
+//!
+//! Each paper is a file here and a page in `docs/lab`. What was published as a picture only is known
+//! as far as the text says it; such a row has no published number, and its table says so. Invariant:
+//! the same options give the same tables. Threads: one user.
+
+mod cfs;
+mod damelo;
+mod hades;
+mod real;
+mod squid;
+mod synthetic;
+#[cfg(test)]
+mod tests;
+mod ucfs;
+
+use crate::machine::MachineError;
+use crate::request::{Catalogue, Request};
+
+pub use synthetic::{WebLike, web_like};
+
+/// A paper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Paper {
+    /// McCormick and Ledlie 2000.
+    Cfs,
+    /// Maltzahn, Richardson and Grunwald 1999.
+    Squid,
+    /// Ledlie 2000.
+    Damelo,
+    /// Wang, Min, Zhu and Hu 2002.
+    Ucfs,
+    /// Konsta and Anastasiadis 2009.
+    Hades,
+}
+
+/// All papers with their names.
+pub const PAPERS: [(&str, Paper); 5] = [
+    ("cfs", Paper::Cfs),
+    ("squid", Paper::Squid),
+    ("damelo", Paper::Damelo),
+    ("ucfs", Paper::Ucfs),
+    ("hades", Paper::Hades),
+];
+
+impl Paper {
+    /// The paper of that name.
+    pub fn named(name: &str) -> Option<Paper> {
+        PAPERS.iter().find(|(n, _)| *n == name).map(|(_, paper)| *paper)
+    }
+}
+
+/// A trace in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Trace<'a> {
+    /// What it is called in notes.
+    pub name: &'a str,
+    /// In time order.
+    pub requests: &'a [Request],
+    /// Names of keys and hosts.
+    pub names: &'a Catalogue,
+}
+
+/// How a paper is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct PaperOptions<'a> {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Requests in place of the paper's; without one a synthetic workload is made.
+    pub trace: Option<Trace<'a>>,
+    /// Divides the number of objects and requests (and memory with them) of the papers' synthetic
+    /// workloads; 1 is the paper's size.
+    pub scale_down: u32,
+    /// A directory, device or file: the paper's designs also run there, on a part of the requests.
+    /// What a device or file holds is overwritten.
+    pub real: Option<&'a std::path::Path>,
+}
+
+impl Default for PaperOptions<'_> {
+    fn default() -> Self {
+        PaperOptions { seed: 1, trace: None, scale_down: 1, real: None }
+    }
+}
+
+/// A published number, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Published {
+    /// Printed in the text or a table.
+    Value(f64),
+    /// A range printed in the text; the ratio is to its middle.
+    Range(f64, f64),
+    /// Only in a picture that the text gives no number for.
+    Picture,
+    /// Not in the paper: ours alone.
+    Ours,
+}
+
+/// One number of ours beside a published one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// What it is.
+    pub label: String,
+    /// Of both numbers.
+    pub unit: &'static str,
+    /// Theirs.
+    pub published: Published,
+    /// Ours.
+    pub measured: f64,
+}
+
+impl Row {
+    /// Ours divided by theirs, if theirs is known and not 0.
+    pub fn ratio(&self) -> Option<f64> {
+        let published = match self.published {
+            Published::Value(value) => value,
+            Published::Range(low, high) => (low + high) / 2.0,
+            Published::Picture | Published::Ours => return None,
+        };
+        (published != 0.0).then(|| self.measured / published)
+    }
+}
+
+/// A curve of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its legend.
+    pub name: String,
+    /// Points, by x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A table or figure measured again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// As in the paper: `table 2`, `figure 5 (a)`.
+    pub what: String,
+    /// Title.
+    pub title: String,
+    /// Numbers.
+    pub rows: Vec<Row>,
+    /// Curves, for figures.
+    pub series: Vec<Series>,
+    /// Why ours differ, in a paragraph.
+    pub why: &'static str,
+}
+
+impl Table {
+    pub(crate) fn new(what: &str, title: &str, why: &'static str) -> Table {
+        let (what, title) = (what.to_owned(), title.to_owned());
+        Table { what, title, rows: Vec::new(), series: Vec::new(), why }
+    }
+
+    pub(crate) fn row(
+        &mut self,
+        label: impl Into<String>,
+        unit: &'static str,
+        published: Published,
+        measured: f64,
+    ) {
+        self.rows.push(Row { label: label.into(), unit, published, measured });
+    }
+
+    pub(crate) fn series(&mut self, name: impl Into<String>, points: Vec<(f64, f64)>) {
+        self.series.push(Series { name: name.into(), points });
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}: {}", self.what, self.title)?;
+        writeln!(f, "  {:<44} {:>15} {:>12} {:>7}", "", "published", "measured", "ratio")?;
+        for row in &self.rows {
+            let published = match row.published {
+                Published::Value(value) => number(value),
+                Published::Range(low, high) => format!("{} to {}", number(low), number(high)),
+                Published::Picture => "picture only".to_owned(),
+                Published::Ours => "-".to_owned(),
+            };
+            let ratio = row.ratio().map_or_else(|| "-".to_owned(), |r| format!("{r:.2}"));
+            let label = format!("{} [{}]", row.label, row.unit);
+            let measured = number(row.measured);
+            writeln!(f, "  {label:<44} {published:>15} {measured:>12} {ratio:>7}")?;
+        }
+        for series in &self.series {
+            let line: Vec<String> = series
+                .points
+                .iter()
+                .step_by(series.points.len().div_ceil(12).max(1))
+                .map(|(x, y)| format!("{}:{}", number(*x), number(*y)))
+                .collect();
+            writeln!(f, "  {}: {}", series.name, line.join(" "))?;
+        }
+        writeln!(f, "  {}", self.why)
+    }
+}
+
+fn number(value: f64) -> String {
+    if value != 0.0 && value.abs() < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
+}
+
+/// Why a paper could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PaperError {
+    /// A run failed.
+    #[error("measuring {what}: {cause}")]
+    Machine {
+        /// What was measured.
+        what: &'static str,
+        /// Why.
+        cause: MachineError,
+    },
+    /// A run on real disks failed.
+    #[error("measuring on real disks: {0}")]
+    Real(String),
+    /// The trace has nothing to measure.
+    #[error("the trace has {requests} requests, {needed} are needed; use a longer one or none")]
+    TraceTooShort {
+        /// What it has.
+        requests: usize,
+        /// What is needed.
+        needed: usize,
+    },
+}
+
+pub(crate) fn in_what(what: &'static str) -> impl Fn(MachineError) -> PaperError {
+    move |cause| PaperError::Machine { what, cause }
+}
+
+/// Measures every table and figure of a paper.
+///
+/// # Errors
+/// See [`PaperError`].
+pub fn run(paper: Paper, options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> {
+    let mut tables = match paper {
+        Paper::Cfs => cfs::run(options)?,
+        Paper::Squid => squid::run(options)?,
+        Paper::Damelo => damelo::run(options)?,
+        Paper::Ucfs => ucfs::run(options)?,
+        Paper::Hades => hades::run(options)?,
+    };
+    if let Some(path) = options.real {
+        tables.push(real::run(paper, options, path)?);
+    }
+    Ok(tables)
+}

@@ -1,0 +1,98 @@
+//! A paper's designs on real disks: wall time and what the system counted, beside the model's.
+//!
+//! Drives and file systems of the papers' time are gone, so nothing published is beside these
+//! numbers. Threads: one user.
+
+use std::path::Path;
+
+use super::{Paper, PaperError, PaperOptions, Published, Table, Trace, WebLike, in_what, web_like};
+use crate::design::{Context, DesignOptions, find};
+use crate::disk::Drive;
+use crate::machine::{
+    Machine, MachineConfig, RealConfig, RealMachine, RealReport, RunOptions, run as play, run_real,
+};
+use crate::request::Request;
+
+const REQUESTS: usize = 4_000;
+const SPACE_BYTES: u64 = 1 << 30;
+
+fn designs(paper: Paper) -> &'static [&'static str] {
+    match paper {
+        Paper::Cfs => &["cfs", "squid"],
+        Paper::Squid => &["cern", "squid", "squidl", "squidm", "squidml", "squidmla"],
+        Paper::Damelo => &["damelo", "squid"],
+        Paper::Ucfs => &["ucfs", "squid", "squidml"],
+        Paper::Hades => &["hades", "afs"],
+    }
+}
+
+fn place(path: &Path, flush: bool) -> RealConfig {
+    let directory = if path.is_dir() { path.to_owned() } else { std::env::temp_dir() };
+    let device = (!path.is_dir()).then(|| path.to_owned());
+    RealConfig { directory, device, size_bytes: SPACE_BYTES, flush }
+}
+
+fn measure(
+    name: &str,
+    path: &Path,
+    trace: &Trace<'_>,
+    requests: &[Request],
+    flush: bool,
+) -> Result<(RealReport, f64), PaperError> {
+    let options = DesignOptions {
+        cache_bytes: SPACE_BYTES / 2,
+        memory_bytes: 8 << 20,
+        fetch_us: 0,
+        ..DesignOptions::default()
+    };
+    let drive = Drive::named("sata-7200-2009").expect("a drive of the registry");
+    let context = Context { options: &options, requests, disk_bytes: SPACE_BYTES };
+    let entry = find(name).expect("a design of the registry");
+    let real = RealMachine::new(place(path, flush))
+        .and_then(|mut machine| {
+            run_real(&mut *(entry.make)(&context), &mut machine, requests, trace.names)
+        })
+        .map_err(|error| PaperError::Real(error.to_string()))?;
+    let mut machine = Machine::new(&MachineConfig::new(drive));
+    let mut design = (entry.make)(&context);
+    let model = play(&mut *design, &mut machine, requests, trace.names, RunOptions::default())
+        .map_err(in_what("the model beside real disks"))?;
+    Ok((real, model.drained_ns as f64 / 1e9))
+}
+
+/// The table of a paper's designs.
+pub(super) fn run(
+    paper: Paper,
+    options: &PaperOptions<'_>,
+    path: &Path,
+) -> Result<Table, PaperError> {
+    let made;
+    let count = (REQUESTS / options.scale_down as usize).max(50);
+    let trace = match options.trace {
+        Some(trace) => trace,
+        None => {
+            made = web_like(WebLike::new(count, options.seed));
+            Trace { name: "synthetic", requests: &made.0, names: &made.1 }
+        }
+    };
+    let requests = &trace.requests[..trace.requests.len().min(count)];
+    let mut table = Table::new(
+        "real disks",
+        "The paper's designs on the disks of this machine",
+        "Wall time until everything is on the disk, one request after the other, and the bytes that the system says \
+         it sent to its disks; the model's time is that of the drive sata-7200-2009. The system's caches are as large \
+         as they are, so that little is read.",
+    );
+    // At less than full size nobody wants to wait for other people's dirty pages.
+    let flush = options.scale_down == 1;
+    for name in designs(paper) {
+        let (real, model_s) = measure(name, path, &trace, requests, flush)?;
+        table.row(format!("{name}, time"), "s", Published::Ours, real.elapsed_ns as f64 / 1e9);
+        table.row(format!("{name}, time in the model"), "s", Published::Ours, model_s);
+        let megabytes = real.system.write_bytes as f64 / 1e6;
+        table.row(format!("{name}, written"), "MB", Published::Ours, megabytes);
+        let calls = (real.system.read_calls + real.system.write_calls) as f64;
+        table.row(format!("{name}, reads and writes"), "calls", Published::Ours, calls);
+    }
+    Ok(table)
+}

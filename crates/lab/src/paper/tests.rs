@@ -1,0 +1,123 @@
+//! The papers at a tenth or less of their size: tables are complete, replay, and agree with the papers
+//! where they are expected to.
+
+use super::*;
+
+fn tables(paper: Paper, scale_down: u32) -> Vec<Table> {
+    run(paper, &PaperOptions { scale_down, ..PaperOptions::default() }).expect("runs")
+}
+
+fn measured(tables: &[Table], what: &str, label: &str) -> f64 {
+    let table = tables.iter().find(|t| t.what == what).expect("the table is there");
+    table.rows.iter().find(|r| r.label == label).expect("the row is there").measured
+}
+
+fn assert_has(tables: &[Table], expected: &[&str]) {
+    for what in expected {
+        assert!(tables.iter().any(|t| t.what == *what), "{what} is measured");
+    }
+    for table in tables {
+        assert!(!table.why.is_empty() && !table.rows.is_empty(), "{} is complete", table.what);
+        for row in &table.rows {
+            assert!(row.measured.is_finite(), "{}: {}", table.what, row.label);
+        }
+    }
+}
+
+#[test]
+fn cfs_beats_ext2_in_every_table() {
+    let tables = tables(Paper::Cfs, 10);
+    assert_has(&tables, &["table 2", "table 3", "table 4", "table 5", "table 6"]);
+    assert_eq!(measured(&tables, "table 2", "disk requests of CFS"), 0.0);
+    assert!(measured(&tables, "table 3", "CFS (FIFO) faster than ext2 by") > 50.0);
+    assert!(measured(&tables, "table 4", "CFS faster than ext2 by, bursts included") > 50.0);
+    assert!(measured(&tables, "table 6", "CFS faster than ext2 by") > 30.0);
+}
+
+#[test]
+fn damelo_has_all_figures_and_the_thesis_ratios() {
+    let tables = tables(Paper::Damelo, 16);
+    let figures: Vec<String> = (4..=25).map(|n| format!("figure {n}")).collect();
+    assert_has(&tables, &figures.iter().map(String::as_str).collect::<Vec<_>>());
+    let random = measured(&tables, "figure 4", "random, best page faster");
+    assert!((1.5..3.5).contains(&random), "twice as fast: {random}");
+    let zipf = measured(&tables, "figure 4", "zipf 1:8, best page faster");
+    assert!(zipf > random, "grouping helps: {zipf}");
+    // Objects of 8 KB on average: at most two of a page of 16 KB are there, one of them asked for.
+    assert!(measured(&tables, "figure 6", "random, pages of 16 KB") >= 50.0);
+}
+
+#[test]
+fn squids_variants_save_in_the_papers_order() {
+    let tables = tables(Paper::Squid, 16);
+    assert_has(&tables, &["figure 1", "figure 2", "figure 4", "figure 5", "figure 6", "figure 7"]);
+    let saves = |name: &str| measured(&tables, "figure 5", &format!("{name} saves of Squid's I/O"));
+    assert!(saves("squidl") > 20.0);
+    assert!(saves("squidm") > saves("squidl"));
+    assert!(saves("squidml") > saves("squidm"));
+    assert!(measured(&tables, "figure 7", "FBC saves of LRU's I/O") > 0.0);
+    assert!(measured(&tables, "figure 7", "FBC's hit rate less LRU's") > -1.0);
+    let hits = |name: &str| measured(&tables, "figure 7", &format!("{name}, hit rate"));
+    assert!(hits("future") > hits("LRU"), "looking ahead is a bound");
+}
+
+#[test]
+fn ucfs_leads_and_has_all_tables() {
+    let tables = tables(Paper::Ucfs, 16);
+    assert_has(&tables, &["table 2", "table 3", "table 4", "table 5"]);
+    let figures: Vec<String> = (6..=12).map(|n| format!("figure {n}")).collect();
+    assert_has(&tables, &figures.iter().map(String::as_str).collect::<Vec<_>>());
+    for name in ["SQUID/FFS", "SQUID/FFS-async"] {
+        assert!(measured(&tables, "figure 6", &format!("UCFS faster than {name}")) > 2.0, "{name}");
+    }
+}
+
+#[test]
+fn hades_reads_faster_from_a_warm_cache() {
+    let tables = tables(Paper::Hades, 32);
+    assert_has(&tables, &["figure 4", "figure 5", "figure 6 (b)"]);
+    let rate = |label: &str| measured(&tables, "figure 4", label);
+    assert!(rate("100 KB Par/Wm, Hades") > rate("100 KB Par/Wm, OpenAFS"));
+    assert!(rate("100 MB Par/Wm, Hades") > rate("100 MB Par/Wm, OpenAFS"));
+}
+
+#[test]
+fn papers_replay() {
+    for (name, paper) in [("cfs", Paper::Cfs), ("squid", Paper::Squid)] {
+        assert_eq!(tables(paper, 32), tables(paper, 32), "{name}");
+        assert_eq!(Paper::named(name), Some(paper));
+    }
+}
+
+#[test]
+fn a_trace_of_nothing_is_an_error() {
+    let names = Catalogue::new();
+    let trace = Some(Trace { name: "empty", requests: &[], names: &names });
+    let options = PaperOptions { trace, ..PaperOptions::default() };
+    for paper in [Paper::Squid, Paper::Ucfs] {
+        let error = run(paper, &options).expect_err("too short");
+        assert!(error.to_string().contains("use a longer one"), "{error}");
+    }
+}
+
+/// A row prints both numbers and their ratio.
+#[test]
+fn tables_print_published_and_measured() {
+    let mut table = Table::new("table 9", "An example", "Because.");
+    table.row("speed", "MB/s", Published::Range(20.0, 40.0), 15.0);
+    let text = table.to_string();
+    assert!(text.contains("speed [MB/s]") && text.contains("20 to 40"), "{text}");
+    assert!(text.contains("0.50") && text.contains("Because."), "{text}");
+}
+
+#[test]
+fn papers_run_on_real_disks_too() {
+    let home = tempfile::tempdir().expect("a directory");
+    let options =
+        PaperOptions { scale_down: 64, real: Some(home.path()), ..PaperOptions::default() };
+    let tables = run(Paper::Damelo, &options).expect("runs");
+    let real = tables.last().expect("tables");
+    assert_eq!(real.what, "real disks");
+    assert!(real.rows.iter().any(|row| row.label == "damelo, time" && row.measured > 0.0));
+    assert_eq!(std::fs::read_dir(home.path()).expect("readable").count(), 0, "nothing is left");
+}
