@@ -179,7 +179,7 @@ impl Store {
             value,
             expires_s: expires_s(options.expires_unix_s),
             internal: false,
-            kept: false,
+            kept: None,
             freq: 0,
         };
         Create(create_operation(engine, &new))

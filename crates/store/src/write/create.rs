@@ -15,6 +15,7 @@ use crate::format::{
     BLOCK_BYTES, ChunkCrcs, JournalOp, KEY_MAX_BYTES, RecordFields, RecordHeader, RecordKind,
     encode_head_into, encode_record_into,
 };
+use crate::index::Location;
 use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
@@ -31,8 +32,8 @@ pub(crate) struct NewObject<'a> {
     pub(crate) expires_s: u32,
     /// Kept from a reused segment, or written anew by the store itself: no admission, not counted.
     pub(crate) internal: bool,
-    /// Moved from a segment about to be reused: the same bytes, so nothing becomes out of date.
-    pub(crate) kept: bool,
+    /// Moved from here, a segment about to be reused: the same bytes, so nothing becomes out of date.
+    pub(crate) kept: Option<Location>,
     /// Frequency that it starts with in the index.
     pub(crate) freq: u8,
 }
@@ -118,7 +119,7 @@ impl Engine {
         );
         let stored = plain.map_err(|e| too_large(self, new, &e.to_string()))?.stored_bytes();
         let full = !new.internal && self.nursery.is_full(stored);
-        if full || (!new.kept && !self.journal.has_room()) {
+        if full || (new.kept.is_none() && !self.journal.has_room()) {
             return Err(NotNow::MustWait);
         }
         if stored <= self.page_record_max() {
@@ -220,14 +221,16 @@ impl Engine {
             .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
             .map_err(|e| too_large(self, new, &e.to_string()))?;
         let entry = Entry::of(run.clone(), offset, &header);
-        self.publish_new(hash, entry, seq, new.kept);
+        if !self.publish_new(hash, entry, seq, new.kept) {
+            return Err(NotNow::MustWait);
+        }
         let staged = Staged {
             run,
             offset: offset as u32,
             stored_bytes: stored as u32,
             hash,
             seq,
-            reinserted: new.kept,
+            reinserted: new.kept.is_some(),
             freq: new.freq,
             round: 0,
         };
@@ -256,14 +259,16 @@ impl Engine {
         let header = head(&fields)?;
         encode_extent(&run, &fields, new, &header)
             .map_err(|reason| too_large(self, new, &reason))?;
-        self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept);
+        if !self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept) {
+            return Err(NotNow::MustWait);
+        }
         let staged = Staged {
             run,
             offset: 0,
             stored_bytes: stored as u32,
             hash,
             seq,
-            reinserted: new.kept,
+            reinserted: new.kept.is_some(),
             freq: new.freq,
             round: 0,
         };
@@ -272,13 +277,24 @@ impl Engine {
     }
 
     /// Makes an entry visible in place of whatever was there.
-    pub(crate) fn publish_new(&self, hash: u64, mut entry: Entry, seq: u64, kept: bool) {
+    /// False if it is an object being moved from `kept` that has been replaced or removed since: with
+    /// its new sequence number it would come back after a crash, so it must not be written either.
+    pub(crate) fn publish_new(
+        &self,
+        hash: u64,
+        mut entry: Entry,
+        seq: u64,
+        kept: Option<Location>,
+    ) -> bool {
         entry.marks_epoch = self.marks.epoch();
         let old = {
             let mut shard = self.cache.resident.shard(hash);
-            if kept && shard.map.get(&hash).is_some_and(|e| e.location.is_none()) {
-                // A newer version is waiting to be written: the one being moved is out of date.
-                return;
+            if let Some(place) = kept {
+                let candidates = self.index.candidates(hash);
+                let alone = candidates.len() == 1 && candidates.iter().all(|c| c.location == place);
+                if !alone || shard.map.get(&hash).is_some_and(|e| e.location != Some(place)) {
+                    return false;
+                }
             }
             let old = shard.map.insert(hash, entry);
             if let Some(location) = old.as_ref().and_then(|old| old.location) {
@@ -286,12 +302,13 @@ impl Engine {
             }
             old
         };
-        if !kept && (old.is_some() || !self.index.candidates(hash).is_empty()) {
+        if kept.is_none() && (old.is_some() || !self.index.candidates(hash).is_empty()) {
             add(&self.counters.replaced, 1);
             // Without this record a crash before the new object is written would bring back the old
             // one. An error is counted; the create itself stands.
             let _ = self.journal_append(JournalOp::DeleteKey { hash }, seq);
         }
+        true
     }
 
     /// When an object created now must be on its way to disk.

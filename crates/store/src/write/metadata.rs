@@ -39,7 +39,7 @@ fn replacement<'a>(
         value,
         expires_s: expires_s(info.expires_unix_s),
         internal: true,
-        kept: false,
+        kept: None,
         freq: 1,
     }
 }

@@ -130,15 +130,14 @@ fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32) {
         value: &record[header.value_range()],
         expires_s: header.expires_s,
         internal: true,
-        kept: true,
+        kept: Some(keeper.location),
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
     };
     // A purge that comes later gets a greater sequence number than the copy, one that came before
     // is seen here: it cannot slip in between.
     let shared = engine.purge_lock.read().unwrap_or_else(PoisonError::into_inner);
     let dead = engine.marks.kills(header.group, new.key, header.seq)
-        || header.expired(engine.clock.unix_seconds())
-        || !engine.index.contains_at(hash, keeper.location);
+        || header.expired(engine.clock.unix_seconds());
     if !dead && engine.create_now(&new).is_ok() {
         engine.index.remove_at(hash, keeper.location);
         add(&engine.counters.reinserted_objects, 1);

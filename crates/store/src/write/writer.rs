@@ -265,7 +265,7 @@ impl Writer {
             value,
             expires_s: self.expires_s,
             internal: false,
-            kept: false,
+            kept: None,
             freq: 0,
         }
     }
@@ -394,7 +394,7 @@ pub(crate) fn create_operation(
                     value: &value,
                     expires_s,
                     internal: false,
-                    kept: false,
+                    kept: None,
                     freq: 0,
                 })
             })
