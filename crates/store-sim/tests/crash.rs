@@ -1,7 +1,7 @@
 //! Crashes at any disk event, by kill and by loss of power, once and twice.
 //! `DAMELO_SIM_SEEDS` sets how many seeds, `DAMELO_SIM_SEED` picks one.
 
-use damelo_store_sim::harness::sweep;
+use damelo_store_sim::harness::{fail, sweep};
 use damelo_store_sim::scenario;
 
 #[test]
@@ -13,6 +13,16 @@ fn a_crash_anywhere_leaves_nothing_wrong() {
 fn a_crash_after_the_ring_came_round_revives_nothing() {
     let name = "a_crash_after_the_ring_came_round_revives_nothing";
     sweep("crash", name, 30, scenario::crash_wrapped);
+}
+
+/// Seeds beyond the default ones that found a defect once.
+#[test]
+fn what_was_found_before_is_not_found_again() {
+    for seed in [652] {
+        if let Err(error) = scenario::crash_wrapped(seed) {
+            fail(&format!("crash_wrapped, seed {seed}: {error}"));
+        }
+    }
 }
 
 #[test]

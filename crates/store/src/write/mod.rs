@@ -1,7 +1,7 @@
 //! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
-//! page), `flusher` (pages and extents into segments), `segment` (the open ones), `reclaim` (reuse of
-//! the oldest), `writer` (streamed objects), `metadata` (its replacement), `gate` (creates beside
-//! checkpoints).
+//! page), `flusher` (pages and extents into segments), `publish` (then into the index), `segment` (the
+//! open ones), `reclaim` (reuse of the oldest), `writer` (streamed objects), `metadata` (its
+//! replacement), `gate` (creates beside checkpoints).
 
 pub(crate) mod create;
 pub(crate) mod flusher;
@@ -9,6 +9,7 @@ pub(crate) mod gate;
 pub(crate) mod metadata;
 pub(crate) mod nursery;
 pub(crate) mod packer;
+mod publish;
 pub(crate) mod reclaim;
 pub(crate) mod segment;
 pub(crate) mod writer;

@@ -1,0 +1,176 @@
+//! What becomes of objects once their write has ended: into the index, or dropped and counted.
+//!
+//! Invariants: an entry moves from nursery to page frame under the shard lock, so that a remove or
+//! replace in between is seen; an object that could not be written takes with it what it was to
+//! replace. Threads: I/O threads, and the flusher when no segment can be had.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::flusher::BuiltPage;
+use super::nursery::{Finished, StagedExtent};
+use crate::engine::Engine;
+use crate::format::UNIT_BYTES;
+use crate::index::LengthClass;
+use crate::space::SegmentId;
+use crate::stats::add;
+
+pub(super) fn publish_page(
+    engine: &Arc<Engine>,
+    segment: SegmentId,
+    seq: u64,
+    at: u64,
+    page: BuiltPage,
+) {
+    let mut hashes = Vec::with_capacity(page.moves.len());
+    let mut noted: BTreeMap<u64, ()> = BTreeMap::new();
+    for m in &page.moves {
+        let mut shard = engine.cache.resident.shard(m.hash);
+        let Some(entry) =
+            shard.map.get_mut(&m.hash).filter(|e| e.is_at(m.from_first, m.from_offset))
+        else {
+            continue;
+        };
+        let location = engine.space.location(segment, at + u64::from(m.offset));
+        let class = LengthClass::from_units(u64::from(m.stored_units));
+        engine.index_insert_with(m.hash, location, class, m.freq);
+        entry.body = entry.body - entry.offset + m.offset;
+        entry.offset = m.offset;
+        entry.location = Some(location);
+        if entry.is_object && !page.passing {
+            entry.run = page.run.clone();
+            hashes.push(m.hash);
+        } else {
+            // A manifest or patch is of no use in memory: what it stands for will be.
+            shard.map.remove(&m.hash);
+        }
+        drop(shard);
+        noted.insert(m.group, ());
+    }
+    for group in noted.keys() {
+        let page_index = (at / engine.space.page_bytes) as u32;
+        engine.groups.entry(*group).note_page(segment.0, seq, page_index);
+    }
+    engine.page_groups.set(segment, at / engine.space.page_bytes, page.moves[0].group);
+    let hint = engine.groups.hint(page.moves[0].group);
+    drop(page.staged);
+    if page.passing {
+        return;
+    }
+    engine.cache.track(page.run, engine.cache.arrive(hint, false), hashes);
+}
+
+pub(super) fn drop_page(engine: &Engine, page: BuiltPage) {
+    for m in &page.moves {
+        drop_object(engine, m.hash, m.from_first, m.from_offset);
+    }
+    let dropped = Finished::of(&page.staged);
+    add(&engine.counters.drops_write_error, dropped.objects());
+    engine.nursery.finished(&dropped, dropped.objects());
+}
+
+/// Forgets an object that could not be written, and with it what it was to replace: the older
+/// version must not come back.
+fn drop_object(engine: &Engine, hash: u64, first: u32, offset: u32) {
+    let mut shard = engine.cache.resident.shard(hash);
+    if shard.map.get(&hash).is_some_and(|e| e.is_at(first, offset)) {
+        shard.map.remove(&hash);
+        drop(shard);
+        // The write may have reached the disk all the same.
+        engine.forget_durably(hash);
+    }
+}
+
+pub(super) fn publish_extent(
+    engine: &Arc<Engine>,
+    segment: SegmentId,
+    at: u64,
+    extent: StagedExtent,
+) {
+    let StagedExtent { staged, part, group } = extent;
+    let location = engine.space.location(segment, at);
+    let bytes = u64::from(staged.stored_bytes);
+    let written = Finished::of([&staged]);
+    if let Some(part) = part {
+        // The writer may have been abandoned: then nobody is waiting, and the part is garbage.
+        let _ = part.send(Ok((location, engine.ring.seq(segment))));
+    } else {
+        let mut shard = engine.cache.resident.shard(staged.hash);
+        let entry = shard.map.get_mut(&staged.hash);
+        if let Some(entry) = entry.filter(|e| e.is_at(staged.run.first(), staged.offset)) {
+            let class = LengthClass::from_units(bytes / UNIT_BYTES);
+            engine.index_insert_with(staged.hash, location, class, staged.freq);
+            entry.location = Some(location);
+            if !entry.is_object {
+                shard.map.remove(&staged.hash);
+            }
+        }
+        drop(shard);
+        let hint = engine.groups.hint(group);
+        engine.cache.track(staged.run, engine.cache.arrive(hint, false), vec![staged.hash]);
+    }
+    engine.nursery.finished(&written, 0);
+}
+
+pub(super) fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
+    let StagedExtent { staged, part, .. } = extent;
+    if let Some(part) = part {
+        let _ = part.send(Err(reason.to_owned()));
+    } else {
+        drop_object(engine, staged.hash, staged.run.first(), staged.offset);
+    }
+    add(&engine.counters.drops_write_error, 1);
+    engine.nursery.finished(&Finished::of([&staged]), 1);
+}
+
+impl Engine {
+    /// Puts a location into the index and counts what it pushed out.
+    pub(crate) fn index_insert(
+        &self,
+        hash: u64,
+        location: crate::index::Location,
+        class: LengthClass,
+    ) {
+        self.index_insert_with(hash, location, class, 0);
+    }
+
+    /// False if two records certainly are both in pages, or both in extents. Length classes are
+    /// rounded, so those next to half a page tell nothing.
+    pub(crate) fn may_differ_in_kind(&self, one: LengthClass, other: LengthClass) -> bool {
+        let page_units = self.page_record_max() / UNIT_BYTES;
+        let unsure = LengthClass::from_units(page_units + 1).units();
+        let kind = |class: LengthClass| match class.units() {
+            units if units <= page_units => Some(false),
+            units if units > unsure => Some(true),
+            _ => None,
+        };
+        kind(one).is_none() || kind(one) != kind(other)
+    }
+
+    /// As `index_insert`, with a frequency kept from an earlier place.
+    pub(crate) fn index_insert_with(
+        &self,
+        hash: u64,
+        location: crate::index::Location,
+        class: LengthClass,
+        freq: u8,
+    ) {
+        // Two segments are open at once, one for pages and one for extents, so the order of an older
+        // page record and a newer extent cannot be told by place: the older one goes.
+        for other in self.index.candidates(hash).iter() {
+            if self.may_differ_in_kind(class, other.length_class) {
+                self.index.remove_at(hash, other.location);
+            }
+        }
+        let inserted =
+            self.index.insert(hash, location, class, freq, |l| self.ring.age(&self.space, l));
+        for evicted in &inserted.evicted {
+            let counter = match evicted.reason {
+                crate::index::EvictionReason::IndexFull => &self.counters.evicted_index_full,
+                crate::index::EvictionReason::TagLimit => &self.counters.evicted_collision,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
