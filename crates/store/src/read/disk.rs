@@ -33,6 +33,14 @@ pub(crate) enum Found {
     LookAgain,
 }
 
+/// What memory knows of an object whose bytes it does not have.
+pub(crate) enum Indirect {
+    Found(RawRecord, RecordHeader),
+    /// Expired or purged: a miss.
+    Dead,
+    Nothing,
+}
+
 /// A record's bytes as read: where in the run it starts, and what was read.
 pub(crate) struct RawRecord {
     pub(crate) run: Run,
@@ -67,8 +75,9 @@ impl Engine {
                 return Ok(Some(object));
             }
             let found = match self.indirect_in_memory(hash, key) {
-                Some((raw, header)) => self.read_indirect(hash, key, &raw, &header)?,
-                None => self.look(hash, key, look < LOOKS_SHARED_MAX)?,
+                Indirect::Found(raw, header) => self.read_indirect(hash, key, &raw, &header)?,
+                Indirect::Dead => Found::Gone,
+                Indirect::Nothing => self.look(hash, key, look < LOOKS_SHARED_MAX)?,
             };
             match found {
                 Found::Object(object) => {
@@ -87,19 +96,27 @@ impl Engine {
         Ok(None)
     }
 
-    /// A manifest or patch that is still on its way to disk.
-    pub(crate) fn indirect_in_memory(
-        &self,
-        hash: u64,
-        key: &[u8],
-    ) -> Option<(RawRecord, RecordHeader)> {
+    /// A manifest or patch that is still on its way to disk. One that has died takes with it what the
+    /// index knows: that is an older version.
+    pub(crate) fn indirect_in_memory(&self, hash: u64, key: &[u8]) -> Indirect {
+        let Some((raw, header)) = self.find_indirect(hash, key) else { return Indirect::Nothing };
+        if !self.is_dead(header.group, key, header.seq, header.expires_s) {
+            return Indirect::Found(raw, header);
+        }
+        let mut shard = self.cache.resident.shard(hash);
+        if shard.map.get(&hash).is_some_and(|e| e.seq == header.seq) {
+            shard.map.remove(&hash);
+            self.forget(hash);
+        }
+        Indirect::Dead
+    }
+
+    fn find_indirect(&self, hash: u64, key: &[u8]) -> Option<(RawRecord, RecordHeader)> {
         let shard = self.cache.resident.shard(hash);
         let entry = shard.map.get(&hash).filter(|e| !e.is_object && e.key() == key)?;
         let header = RecordHeader::decode(entry.record(), self.space.nonce).ok()?;
         let (start, len) = (entry.offset as usize, (entry.offset + entry.stored_bytes) as usize);
-        let raw = RawRecord { run: entry.run.clone(), start, len };
-        drop(shard);
-        (!self.is_dead(header.group, key, header.seq, header.expires_s)).then_some((raw, header))
+        Some((RawRecord { run: entry.run.clone(), start, len }, header))
     }
 
     fn read_indirect(

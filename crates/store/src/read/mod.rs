@@ -12,6 +12,7 @@ pub(crate) mod stream;
 
 use std::sync::Arc;
 
+use self::disk::Indirect;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, verify_body, verify_chunks, verify_head};
@@ -100,7 +101,9 @@ impl Engine {
         if let Some(object) = self.lookup_memory(hash, key) {
             return Deferred::ready(Ok(Some(object)));
         }
-        if self.index.candidates(hash).is_empty() && self.indirect_in_memory(hash, key).is_none() {
+        if self.index.candidates(hash).is_empty()
+            && !matches!(self.indirect_in_memory(hash, key), Indirect::Found(..))
+        {
             add(&self.counters.misses_not_found, 1);
             return Deferred::ready(Ok(None));
         }

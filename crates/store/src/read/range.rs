@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::disk::{Found, RawRecord};
+use super::disk::{Found, Indirect, RawRecord};
 use crate::GroupId;
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -66,9 +66,13 @@ impl Engine {
         if let Some(object) = self.lookup_memory(hash, key) {
             return Ok(Some(Source::Memory(object)));
         }
-        if let Some((raw, header)) = self.indirect_in_memory(hash, key) {
-            let found = self.indirect_of(hash, key, Location::MAX, &header, &raw)?;
-            return Ok(found.map(|large| Source::Disk(Arc::new(large))));
+        match self.indirect_in_memory(hash, key) {
+            Indirect::Found(raw, header) => {
+                let found = self.indirect_of(hash, key, Location::MAX, &header, &raw)?;
+                return Ok(found.map(|large| Source::Disk(Arc::new(large))));
+            }
+            Indirect::Dead => return Ok(None),
+            Indirect::Nothing => {}
         }
         for candidate in self.ordered_candidates(hash) {
             let small = candidate.length_class.units() * UNIT_BYTES <= WHOLE_BYTES_MAX;

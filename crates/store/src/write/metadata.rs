@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::error::{CreateError, ReadError};
 use crate::format::{Patch, RecordKind};
 use crate::object::{Object, ObjectInfo};
+use crate::read::disk::Indirect;
 use crate::store::lookup;
 
 /// What a patch could refer to.
@@ -106,7 +107,7 @@ impl Engine {
     /// Where the value of a large object lies: the record itself, or what an earlier patch refers to.
     fn patch_base(self: &Arc<Engine>, key: &[u8]) -> Base {
         let hash = self.hash(key);
-        if let Some((raw, header)) = self.indirect_in_memory(hash, key) {
+        if let Indirect::Found(raw, header) = self.indirect_in_memory(hash, key) {
             let at = raw.start + header.value_range().start;
             let value = raw.run.bytes(at, header.value_len as usize);
             return match header.kind {
