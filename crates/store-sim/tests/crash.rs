@@ -18,7 +18,7 @@ fn a_crash_after_the_ring_came_round_revives_nothing() {
 /// Seeds beyond the default ones that found a defect once.
 #[test]
 fn what_was_found_before_is_not_found_again() {
-    for seed in [652, 1342] {
+    for seed in [652, 1342, 2171] {
         if let Err(error) = scenario::crash_wrapped(seed) {
             fail(&format!("crash_wrapped, seed {seed}: {error}"));
         }

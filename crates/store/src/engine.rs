@@ -95,9 +95,13 @@ impl Engine {
     /// As `forget`, and says so in the journal: the records are still on disk, and recovery would
     /// find them again. Not to be called with a shard locked, since the journal may wait.
     pub(crate) fn forget_durably(&self, hash: u64) {
+        let seq = self.new_seq();
+        if !self.recovery.is_done() {
+            self.note_delete(hash, seq);
+        }
         self.forget(hash);
         // An error is counted; nothing more can be done on a device that fails.
-        let _ = self.journal_append(JournalOp::DeleteKey { hash }, self.new_seq());
+        let _ = self.journal_append(JournalOp::DeleteKey { hash }, seq);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -474,12 +474,17 @@ impl Engine {
         let hash = self.hash(key);
         let mut shard = self.cache.resident.shard(hash);
         let resident = shard.map.remove(&hash);
+        // What recovery has not found yet must not come into the index later.
+        let loading = !self.recovery.is_done();
+        if loading {
+            self.note_delete(hash, self.new_seq());
+        }
         // An entry with the same tag may be another key's; that key is then forgotten too, which a
         // cache may do, and costs less than a disk read for each remove.
         let removed = self.forget(hash);
         let seq = self.new_seq();
         drop(shard);
-        if resident.is_none() && removed == 0 {
+        if resident.is_none() && removed == 0 && !loading {
             return Ok(false);
         }
         drop(resident);

@@ -33,11 +33,17 @@ pub struct RecoveryProgress {
     pub objects_loaded: u64,
 }
 
+/// More creates than can happen between two records of journal or checkpoint; of 2^64 sequence
+/// numbers there are enough for 16 million crashes.
+const SEQ_GAP: u64 = 1 << 40;
+
 #[derive(Default)]
 pub(crate) struct RecoveryState {
     total: AtomicU64,
     loaded: AtomicU64,
     objects: AtomicU64,
+    /// Sequence numbers from this one on were given since the store was opened.
+    seq_at_open: AtomicU64,
     done: AtomicBool,
     ring_known: Mutex<bool>,
     changed: Condvar,
@@ -98,6 +104,14 @@ pub(crate) struct Plan {
 }
 
 impl Engine {
+    /// Tells recovery that what it finds of a key and is older than `seq` is dead. To be called
+    /// before the index is told: recovery applies all notes once more when everything is loaded.
+    pub(crate) fn note_delete(&self, hash: u64, seq: u64) {
+        let mut deletes = self.journal_deletes.write().unwrap_or_else(PoisonError::into_inner);
+        let before = deletes.entry(hash).or_default();
+        *before = seq.max(*before);
+    }
+
     pub(crate) fn recovery_kills(&self, hash: u64, seq: u64) -> bool {
         let deletes = self.journal_deletes.read().unwrap_or_else(PoisonError::into_inner);
         deletes.get(&hash).is_some_and(|before| seq < *before)
@@ -127,7 +141,13 @@ impl Engine {
         }
         self.distrust_if_needed(contents.requires, found.as_ref());
         *self.journal_deletes.write().unwrap_or_else(PoisonError::into_inner) = deletes;
-        self.next_seq.fetch_max(next_seq, Ordering::AcqRel);
+        if !self.created && !found.as_ref().is_some_and(|f| f.header.clean) {
+            // Records written since the last one in journal or checkpoint have greater numbers, which
+            // are known only when all is loaded. What happens before that must have greater ones yet.
+            next_seq += SEQ_GAP;
+        }
+        let seq_at_open = self.next_seq.fetch_max(next_seq, Ordering::AcqRel).max(next_seq);
+        self.recovery.seq_at_open.store(seq_at_open, Ordering::Relaxed);
         Plan { found }
     }
 
@@ -187,6 +207,9 @@ impl Engine {
             self.replay(SegmentId(*id), *seq, since);
             self.recovery.loaded.fetch_add(1, Ordering::Relaxed);
         }
+        // Once more: a delete may have come between the check of an entry and its insertion. The
+        // flusher is still waiting, so the index holds nothing newer than those deletes.
+        self.forget_noted();
         self.recovery.set_ring_known();
         self.counters.recovered_objects.store(self.index.len(), Ordering::Relaxed);
         self.recovery.finish();
@@ -316,6 +339,16 @@ impl Engine {
                 self.page_groups.set(segment, page, entry.group);
             }
             self.groups.entry(entry.group).note_page(segment.0, seq, page as u32);
+        }
+    }
+
+    /// Forgets what users deleted or replaced while recovery ran.
+    fn forget_noted(&self) {
+        let deletes = self.journal_deletes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for (hash, seq) in deletes {
+            if seq >= self.recovery.seq_at_open.load(Ordering::Relaxed) {
+                self.forget(hash);
+            }
         }
     }
 

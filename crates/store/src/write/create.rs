@@ -287,6 +287,8 @@ impl Engine {
         kept: Option<Location>,
     ) -> bool {
         entry.marks_epoch = self.marks.epoch();
+        // While recovery runs nobody knows whether there is an older version.
+        let loading = kept.is_none() && !self.recovery.is_done();
         let old = {
             let mut shard = self.cache.resident.shard(hash);
             if let Some(place) = kept {
@@ -296,13 +298,16 @@ impl Engine {
                     return false;
                 }
             }
+            if loading {
+                self.note_delete(hash, seq);
+            }
             let old = shard.map.insert(hash, entry);
             if let Some(location) = old.as_ref().and_then(|old| old.location) {
                 self.index.remove_at(hash, location);
             }
             old
         };
-        if kept.is_none() && (old.is_some() || !self.index.candidates(hash).is_empty()) {
+        if kept.is_none() && (loading || old.is_some() || !self.index.candidates(hash).is_empty()) {
             add(&self.counters.replaced, 1);
             // Without this record a crash before the new object is written would bring back the old
             // one. An error is counted; the create itself stands.
