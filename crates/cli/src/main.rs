@@ -4,6 +4,7 @@
 
 mod bench;
 mod check;
+mod check_config;
 mod failure;
 mod format;
 mod get;
@@ -56,6 +57,7 @@ enum Command {
     Format(format::Format),
     Stat(stat::Stat),
     Check(check::Check),
+    CheckConfig(check_config::CheckConfig),
     Ls(ls::Ls),
     Get(get::Get),
     Put(put::Put),
@@ -71,6 +73,7 @@ impl Command {
             Command::Format(args) => format::run(args),
             Command::Stat(args) => stat::run(args),
             Command::Check(args) => check::run(args),
+            Command::CheckConfig(args) => check_config::run(args),
             Command::Ls(args) => ls::run(args),
             Command::Get(args) => get::run(args),
             Command::Put(args) => put::run(args),

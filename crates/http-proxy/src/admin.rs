@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
+use crate::control::Control;
 use crate::metrics::{self, Counters};
 use crate::worker::Shared;
 
@@ -27,11 +28,7 @@ const END: &str = "# EOF\n";
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves until the event loop ends.
-pub(crate) async fn serve(
-    listener: StdListener,
-    shared: Arc<Shared>,
-    counters: Vec<Arc<Counters>>,
-) {
+pub(crate) async fn serve(listener: StdListener, control: Control, counters: Vec<Arc<Counters>>) {
     // The listener was made non-blocking by whoever bound it.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let counters: Arc<[Arc<Counters>]> = counters.into();
@@ -40,10 +37,10 @@ pub(crate) async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (shared, counters) = (shared.clone(), counters.clone());
+        let (control, counters) = (control.clone(), counters.clone());
         tokio::spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
-                let response = answer(request.uri().path(), &shared, &counters);
+                let response = answer(request.uri().path(), &control.shared(), &counters);
                 std::future::ready(Ok::<_, Infallible>(response))
             });
             // A connection that breaks concerns nobody but its client.
@@ -72,7 +69,8 @@ fn answer(path: &str, shared: &Shared, counters: &[Arc<Counters>]) -> Response<F
 fn metrics_text(shared: &Shared, counters: &[Arc<Counters>]) -> String {
     let store = shared.vault.store().stats().to_openmetrics();
     let mut text = store.strip_suffix(END).unwrap_or(&store).to_owned();
-    text.push_str(&metrics::render(counters));
+    let log_write_errors = shared.log.as_ref().map_or(0, |log| log.write_errors.get());
+    text.push_str(&metrics::render(counters, log_write_errors));
     text.push_str(END);
     text
 }

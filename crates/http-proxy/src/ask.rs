@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Request, Uri, Version};
 use crate::body::OriginBody;
 use crate::rules::cache_control::CacheControl;
 use crate::rules::{list_members, storing};
+use crate::steer;
 use crate::vault::Target;
 use crate::worker::Shared;
 
@@ -26,6 +27,8 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     pub(crate) target: Target,
     pub(crate) cache_control: CacheControl,
+    /// A rule sends it past the cache.
+    pub(crate) pass: bool,
     client: IpAddr,
 }
 
@@ -64,8 +67,15 @@ impl Ask {
         let primary = primary_key(shared.origin.scheme, &host, &path_and_query);
         let cache_control = CacheControl::of_request(&parts.headers);
         let target = Target { primary, host, client_host, path_and_query };
-        let ask =
-            Ask { method: parts.method, headers: parts.headers, target, cache_control, client };
+        let mut ask = Ask {
+            method: parts.method,
+            headers: parts.headers,
+            target,
+            cache_control,
+            pass: false,
+            client,
+        };
+        steer::on_request(shared, &mut ask);
         Ok((ask, body))
     }
 

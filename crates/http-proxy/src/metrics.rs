@@ -21,7 +21,7 @@ impl Counter {
         self.add(1);
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -67,7 +67,7 @@ impl Counters {
 }
 
 /// All workers' counters summed, in OpenMetrics text without the closing `# EOF`.
-pub(crate) fn render(workers: &[Arc<Counters>]) -> String {
+pub(crate) fn render(workers: &[Arc<Counters>], log_write_errors: u64) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     for (name, help, read) in COUNTERS {
@@ -75,6 +75,12 @@ pub(crate) fn render(workers: &[Arc<Counters>]) -> String {
         let full = format!("damelo_proxy_{name}");
         let _ = write!(text, "# TYPE {full} counter\n# HELP {full} {help}\n{full}_total {sum}\n");
     }
+    let full = "damelo_proxy_log_write_errors";
+    let help = "Access log lines that could not be written.";
+    let _ = write!(
+        text,
+        "# TYPE {full} counter\n# HELP {full} {help}\n{full}_total {log_write_errors}\n"
+    );
     let full = "damelo_proxy_not_stored";
     let _ = write!(text, "# TYPE {full} counter\n# HELP {full} Responses not stored, by reason.\n");
     for (index, reason) in NotStoredReason::ALL.iter().enumerate() {

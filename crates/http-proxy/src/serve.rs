@@ -18,10 +18,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{
-    AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_TYPE, HeaderValue, LOCATION, VIA,
+    AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_TYPE, HOST, HeaderValue, LOCATION, REFERER,
+    USER_AGENT, VIA,
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout;
 
 use crate::ask::{Ask, BadRequest, announces_body};
@@ -35,7 +36,9 @@ use crate::rules::cache_control::CacheControl;
 use crate::rules::cache_status::{self, CacheStatus, Forward};
 use crate::rules::request::{Verdict, judge};
 use crate::rules::storing::{self, NotStoredReason};
-use crate::rules::{group, validation};
+use crate::rules::validation;
+use crate::ruleset::ResponseEffects;
+use crate::steer;
 use crate::vault::{Epoch, Found, FoundBody, Looked, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 
@@ -63,6 +66,7 @@ pub(crate) async fn handle(
         None => response,
         Some(mut record) => {
             record.status = response.status();
+            record.media_type = response.headers().get(CONTENT_TYPE).cloned();
             record.result = status.word();
             response.map(|body| body.with_record(record))
         }
@@ -73,13 +77,20 @@ fn begin_record(worker: &Worker, request: &Request<Incoming>, client: IpAddr) ->
     let log = worker.shared.log.clone()?;
     Some(LogRecord {
         log,
+        format: worker.shared.config.log_format,
         counters: worker.counters.clone(),
         start: Instant::now(),
-        start_unix_s: worker.now_s(),
+        start_unix_ms: worker.shared.config.clock.unix_millis(),
         client,
         method: request.method().clone(),
+        version: request.version(),
+        host: request.headers().get(HOST).cloned(),
         target: request.uri().to_string(),
+        referer: request.headers().get(REFERER).cloned(),
+        user_agent: request.headers().get(USER_AGENT).cloned(),
         status: StatusCode::OK,
+        media_type: None,
+        origin: worker.shared.origin.authority.clone(),
         result: "none",
         body_bytes: 0,
     })
@@ -133,7 +144,9 @@ async fn route(worker: &Worker, ask: &Ask, body: Incoming) -> Answer {
     if ask.method != Method::GET && ask.method != Method::HEAD {
         return pass(worker, ask, body, CacheStatus::forwarded(Forward::Method)).await;
     }
-    let past_us = if announces_body(&ask.headers) {
+    let past_us = if ask.pass {
+        Some("rule")
+    } else if announces_body(&ask.headers) {
         Some("request-body")
     } else if validation::beyond_us(&ask.headers) {
         Some("range-or-precondition")
@@ -159,7 +172,9 @@ async fn pass(worker: &Worker, ask: &Ask, body: Incoming, mut status: CacheStatu
     match worker.fetcher.send(ask.forward(&worker.shared, body)).await {
         Err(error) => origin_failed(worker, error, status),
         Ok(response) => {
-            let (parts, body) = response.into_parts();
+            let (mut parts, body) = response.into_parts();
+            let length_bytes = body.size_hint().exact();
+            steer::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if !ask.method.is_safe() && (parts.status.is_success() || parts.status.is_redirection())
             {
                 invalidate(worker, ask, &parts.headers);
@@ -386,7 +401,7 @@ async fn fetch(
     if !conditional || response.status() != StatusCode::NOT_MODIFIED {
         return fetching.received(worker, response).await;
     }
-    match fetching.freshened(&response) {
+    match fetching.freshened(worker, &response) {
         Some(merged) => fetching.serve_freshened(worker, merged).await,
         None => fetching.fetch_again(worker).await,
     }
@@ -407,10 +422,12 @@ impl Fetching<'_> {
     }
 
     /// The stored response brought up to date by a 304; `None` if the 304 means another one.
-    fn freshened(&self, response: &Response<Incoming>) -> Option<StoredResponse> {
+    fn freshened(&self, worker: &Worker, response: &Response<Incoming>) -> Option<StoredResponse> {
         let stored = &self.found.as_ref()?.response;
-        let headers =
+        let mut headers =
             validation::merge_304(&stored.headers, response.headers(), self.response_time_s)?;
+        let effects =
+            steer::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
         let mut merged = StoredResponse::new(
             stored.status,
             headers,
@@ -419,6 +436,7 @@ impl Fetching<'_> {
             self.response_time_s,
         );
         merged.apart = stored.apart;
+        effects.adjust(&mut merged);
         Some(merged)
     }
 
@@ -452,15 +470,18 @@ impl Fetching<'_> {
         merged: &StoredResponse,
     ) -> Result<(), NotStoredReason> {
         let vault = &worker.shared.vault;
+        let mut edited = merged.headers.clone();
+        let effects =
+            steer::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
         // A HEAD's 304 freshens what a GET stored (RFC 9111 §4.3.5).
-        storing::decide(
+        let decision = storing::decide(
             &Method::GET,
             &self.ask.headers,
             merged.status,
             &merged.headers,
             self.response_time_s,
-        )
-        .inspect_err(|reason| {
+        );
+        effects.admit(decision).inspect_err(|reason| {
             // What only this request forbids does not touch what is stored.
             if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
                 vault.forget(&found.key);
@@ -490,17 +511,21 @@ impl Fetching<'_> {
 
     /// A full response: into the store if it may, and to the client in any case.
     async fn received(mut self, worker: &Worker, response: Response<Incoming>) -> Answer {
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        let length_bytes = body.size_hint().exact();
+        let (status, headers) = (parts.status, &mut parts.headers);
+        let effects = steer::on_response(&worker.shared, self.ask, status, headers, length_bytes);
         self.status.forward_status = Some(parts.status);
-        let stored = StoredResponse::new(
+        let mut stored = StoredResponse::new(
             parts.status,
             storing::stored_headers(&parts.headers, self.response_time_s),
             &parts.headers,
             self.request_time_s,
             self.response_time_s,
         );
+        effects.adjust(&mut stored);
         let timed = Timed::new(body, worker.idle_limit());
-        match self.deposit(worker, &parts, &stored, &timed).await {
+        match self.deposit(worker, &parts, &stored, &timed, &effects).await {
             Ok(deposit) => {
                 let age_s = stored.age_s(worker.now_s());
                 self.status.stored = true;
@@ -534,30 +559,26 @@ impl Fetching<'_> {
         parts: &response::Parts,
         stored: &StoredResponse,
         body: &Timed,
+        effects: &ResponseEffects<'_>,
     ) -> Result<crate::vault::Deposit, NotStoredReason> {
-        use hyper::body::Body as _;
         let ask = self.ask;
-        storing::decide(
+        effects.admit(storing::decide(
             &ask.method,
             &ask.headers,
             parts.status,
             &parts.headers,
             self.response_time_s,
-        )?;
+        ))?;
         let length = body.size_hint().exact();
         if length.is_some_and(|length| length > worker.fill_limits().body_bytes_max) {
             return Err(NotStoredReason::TooLarge);
         }
         let target = &ask.target;
-        let group = group::of(
-            &target.host,
-            &target.client_host,
-            &target.path_and_query,
-            &ask.headers,
-            &parts.headers,
-        );
+        let group = effects.group_of(&worker.shared.config, ask, &parts.headers);
         let vault = &worker.shared.vault;
-        vault.begin(target, self.epoch, &ask.headers, stored, length, group).await
+        let deposit = vault.begin(target, self.epoch, &ask.headers, stored, length, group).await?;
+        steer::hint(vault.store(), group, effects.hint);
+        Ok(deposit)
     }
 
     /// Starts the fill and answers from it; with 304 if the client has these bytes already.

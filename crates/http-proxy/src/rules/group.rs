@@ -66,6 +66,11 @@ fn choose<'a>(
     (Rule::HostAndSegment, first_segment(path_and_query).as_bytes())
 }
 
+/// Whether the origin names a group.
+pub(crate) fn is_named(response: &HeaderMap) -> bool {
+    named(response).is_some()
+}
+
 /// The first group the origin names.
 fn named(response: &HeaderMap) -> Option<&[u8]> {
     if let Some(value) = response.get(CACHE_GROUPS) {

@@ -50,11 +50,13 @@ pub(crate) enum NotStoredReason {
     Truncated,
     /// The client left too early for the rest to be worth fetching.
     ClientGone,
+    /// A rule of the operator says so.
+    Rule,
 }
 
 impl NotStoredReason {
     /// All reasons, in the order of their counters.
-    pub(crate) const ALL: [NotStoredReason; 15] = [
+    pub(crate) const ALL: [NotStoredReason; 16] = [
         NotStoredReason::Method,
         NotStoredReason::RequestNoStore,
         NotStoredReason::NoStore,
@@ -70,6 +72,7 @@ impl NotStoredReason {
         NotStoredReason::Invalidated,
         NotStoredReason::Truncated,
         NotStoredReason::ClientGone,
+        NotStoredReason::Rule,
     ];
 
     /// Its name in `Cache-Status: detail=` and in metrics.
@@ -90,6 +93,7 @@ impl NotStoredReason {
             NotStoredReason::Invalidated => "invalidated",
             NotStoredReason::Truncated => "truncated",
             NotStoredReason::ClientGone => "client-gone",
+            NotStoredReason::Rule => "rule",
         }
     }
 }

@@ -1,0 +1,180 @@
+//! The proxy command as an operator runs it: configuration file, signals, supervisors. Each test
+//! has a directory of its own.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Bed(TempDir);
+
+impl Bed {
+    fn new() -> Bed {
+        Bed(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+        command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
+    }
+
+    /// Runs, expects this exit code, returns standard output and error together.
+    fn says(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        text
+    }
+}
+
+/// A running proxy; killed on drop. Its standard error goes to `stderr` in the bed.
+struct Running {
+    child: Child,
+    url: String,
+    admin: String,
+}
+
+impl Running {
+    fn start(bed: &Bed, args: &[&str]) -> Running {
+        let command = bed.command(&[&["proxy", "--json"], args].concat());
+        Running::of(bed, command)
+    }
+
+    fn of(bed: &Bed, mut command: Command) -> Running {
+        let stderr = std::fs::File::create(bed.0.path().join("stderr")).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let started: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|_| panic!("{line}: {}", bed.read("stderr")));
+        let part = |name: &str| {
+            let url = started[name].as_str().unwrap().strip_prefix("http://").unwrap();
+            url.split('/').next().unwrap().to_owned()
+        };
+        Running { url: part("url"), admin: part("metrics"), child }
+    }
+
+    fn get(&self, path: &str) -> String {
+        ask(&self.url, path)
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ask(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !check() {
+        assert!(start.elapsed() < Duration::from_secs(20), "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const FILE: &str = "from = \"127.0.0.1:0\"\nto = \"demo\"\ncache = \"c.damelo:64MiB\"\n\
+                    memory = \"16MiB\"\nworkers = 1\n";
+
+#[test]
+fn check_config_names_every_mistake_with_its_line() {
+    let bed = Bed::new();
+    bed.write("good.toml", FILE);
+    assert!(bed.says(0, &["check-config", "good.toml"]).contains("is good"));
+    let shown = bed.says(0, &["check-config", "good.toml", "--show"]);
+    assert!(shown.contains("memory = \"16MiB\""), "{shown}");
+    bed.write("bad.toml", "to = \"demo\"\nmemry = \"1GiB\"\n[timeouts]\ndrain = 3\n");
+    let text = bed.says(2, &["check-config", "bad.toml"]);
+    assert!(text.contains("line 2: ") && text.contains("`memory`"), "{text}");
+    assert!(text.contains("line 4: ") && text.contains("30s"), "{text}");
+    assert!(bed.says(4, &["check-config", "none.toml"]).contains("none.toml"));
+    assert!(bed.says(2, &["proxy", "--config", "bad.toml"]).contains("line 2"));
+    assert!(bed.says(0, &["check-config", "--keys"]).contains("timeouts.drain"));
+}
+
+#[test]
+fn flags_override_the_file() {
+    let bed = Bed::new();
+    bed.write("p.toml", &format!("{FILE}name = \"filed\"\n"));
+    let proxy = Running::start(&bed, &["--config", "p.toml", "--set", "name=flagged"]);
+    assert!(proxy.get("/hello").to_lowercase().contains("cache-status: flagged"));
+    assert!(bed.says(2, &["proxy", "--to", "demo", "--set", "nmae=x"]).contains("`name`"));
+}
+
+#[test]
+fn sighup_reloads_and_names_what_it_cannot_change() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    assert!(proxy.get("/style.css").contains("fwd=uri-miss"));
+    let rule = "[[rule]]\npath = \"/style.css\"\npass = true\n";
+    bed.write("p.toml", &format!("{}{rule}", FILE.replace("workers = 1", "workers = 2")));
+    proxy.signal("-HUP");
+    eventually("the rule counts", || proxy.get("/style.css").contains("detail=rule"));
+    eventually("the restart is asked for", || bed.read("stderr").contains("`workers`"));
+    bed.write("p.toml", "memry = 1\n");
+    proxy.signal("-HUP");
+    eventually("the mistake is named", || bed.read("stderr").contains("line 1"));
+    assert!(proxy.get("/style.css").contains("detail=rule"), "nothing changed");
+}
+
+#[test]
+fn sigusr1_opens_the_log_again() {
+    let bed = Bed::new();
+    bed.write("p.toml", &format!("{FILE}[log]\nto = \"access.log\"\nformat = \"json\"\n"));
+    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
+    proxy.get("/hello");
+    eventually("a line is written", || bed.read("access.log").contains("\"/hello\""));
+    std::fs::rename(bed.0.path().join("access.log"), bed.0.path().join("old.log")).unwrap();
+    proxy.signal("-USR1");
+    eventually("the file is there again", || bed.0.path().join("access.log").exists());
+    proxy.get("/style.css");
+    proxy.signal("-TERM");
+    assert!(proxy.child.wait().unwrap().success());
+    assert!(bed.read("access.log").contains("/style.css"));
+    assert_eq!(bed.read("old.log").lines().count(), 1);
+    assert!(!proxy.admin.is_empty());
+}
+
+#[test]
+fn a_bad_origin_is_refused_before_a_cache_file_is_made() {
+    let bed = Bed::new();
+    for origin in ["ftp://x", "http://a/b", "nonsense"] {
+        bed.says(2, &["proxy", "--to", origin, "--cache", "made.damelo:64MiB"]);
+        assert!(!bed.0.path().join("made.damelo").exists(), "{origin}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Where the operator's rules meet requests and responses.
+//!
+//! Invariants: rules come after a request is known to be well-formed and before it is looked up;
+//! on a response, before anything is decided by its headers. No rule makes a response to an
+//! authorised request, a private one or one with `Vary: *` storable. Threads: the worker's.
+
+use damelo::GroupId;
+use http::{HeaderMap, StatusCode};
+
+use crate::ask::Ask;
+use crate::config::{Grouping, ProxyConfig};
+use crate::entry::StoredResponse;
+use crate::rules::cache_control::CacheControl;
+use crate::rules::group;
+use crate::rules::storing::NotStoredReason;
+use crate::ruleset::{self, Hint, RequestView, ResponseEffects};
+use crate::worker::Shared;
+
+impl Ask {
+    /// The request as conditions of rules see it.
+    pub(crate) fn view(&self) -> RequestView<'_> {
+        RequestView {
+            host: &self.target.client_host,
+            path_and_query: &self.target.path_and_query,
+            method: &self.method,
+            headers: &self.headers,
+        }
+    }
+}
+
+/// Applies the rules to a request: its headers, its key, whether it goes past the cache.
+pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
+    let rules = &shared.config.rules;
+    if rules.is_empty() {
+        return;
+    }
+    let effects = rules.on_request(&ask.view());
+    ask.pass = effects.pass;
+    if effects.edit(&mut ask.headers) {
+        ask.cache_control = CacheControl::of_request(&ask.headers);
+    }
+    effects.extend_key(&ask.headers, &mut ask.target.primary);
+}
+
+/// Applies the rules to a response's headers, and says what they want besides.
+pub(crate) fn on_response<'s>(
+    shared: &'s Shared,
+    ask: &Ask,
+    status: StatusCode,
+    headers: &mut HeaderMap,
+    length_bytes: Option<u64>,
+) -> ResponseEffects<'s> {
+    let rules = &shared.config.rules;
+    if rules.is_empty() {
+        return ResponseEffects::default();
+    }
+    let view = ruleset::response_view(status, headers, length_bytes);
+    let effects = rules.on_response(&ask.view(), &view);
+    effects.edit(headers);
+    effects
+}
+
+impl ResponseEffects<'_> {
+    /// A stored response's lifetime, if a rule says one.
+    pub(crate) fn adjust(&self, stored: &mut StoredResponse) {
+        if let Some(ttl) = self.ttl {
+            stored.policy.lifetime_s = stored.initial_age_s.saturating_add(ttl.as_secs());
+            stored.policy.no_cache = false;
+        }
+    }
+
+    /// What becomes of the decision that the response's own headers led to.
+    pub(crate) fn admit(
+        &self,
+        decision: Result<(), NotStoredReason>,
+    ) -> Result<(), NotStoredReason> {
+        if self.store == Some(false) {
+            return Err(NotStoredReason::Rule);
+        }
+        let forced = self.store == Some(true);
+        match decision {
+            Err(NotStoredReason::NotCacheable | NotStoredReason::NeverUseful)
+                if forced || self.ttl.is_some() =>
+            {
+                Ok(())
+            }
+            Err(NotStoredReason::NoStore) if forced => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The group of a response: a rule's, else what the grouping says.
+    pub(crate) fn group_of(
+        &self,
+        config: &ProxyConfig,
+        ask: &Ask,
+        response: &HeaderMap,
+    ) -> GroupId {
+        let target = &ask.target;
+        match self.group {
+            Some(name) => named_group("r", &target.host, name.as_bytes()),
+            None => by_grouping(&config.grouping, ask, response),
+        }
+    }
+}
+
+/// Tells the store what a rule wants of a group.
+pub(crate) fn hint(store: &damelo::Store, group: GroupId, hint: Option<Hint>) {
+    match hint {
+        None => {}
+        Some(Hint::Love) => store.love(group),
+        Some(Hint::Hate) => store.hate(group),
+        Some(Hint::Neutral) => store.neutral(group),
+    }
+}
+
+/// The group that the origin names, else that of the grouping. A group's name contains its host,
+/// so that groups of different hosts meet only by a collision of 64-bit hashes.
+fn by_grouping(grouping: &Grouping, ask: &Ask, response: &HeaderMap) -> GroupId {
+    let target = &ask.target;
+    let path = target.path_and_query.split('?').next().unwrap_or_default();
+    let by_page = || {
+        group::of(&target.host, &target.client_host, &target.path_and_query, &ask.headers, response)
+    };
+    if *grouping == Grouping::Page || group::is_named(response) {
+        return by_page();
+    }
+    match grouping {
+        Grouping::Page => by_page(),
+        Grouping::Host => named_group("h", &target.host, b""),
+        Grouping::Path(count) => named_group("d", &target.host, first_segments(path, *count)),
+        Grouping::Header(name) => match response.get(name) {
+            Some(value) => named_group("v", &target.host, value.as_bytes()),
+            None => named_group("d", &target.host, first_segments(path, 1)),
+        },
+        // Each under its own name: no two share a group.
+        Grouping::None => named_group("u", &target.host, target.path_and_query.as_bytes()),
+    }
+}
+
+/// `/a/b/c.png` and 2 give `a/b`; the last segment is a file and never counts.
+fn first_segments(path: &str, count: usize) -> &[u8] {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let ends = path.match_indices('/').map(|(at, _)| at);
+    let end = ends.take(count).last().unwrap_or(0);
+    &path.as_bytes()[..end]
+}
+
+fn named_group(mark: &str, host: &str, name: &[u8]) -> GroupId {
+    let mut full = Vec::with_capacity(mark.len() + host.len() + name.len() + 3);
+    for part in [mark.as_bytes(), host.as_bytes(), name] {
+        full.extend_from_slice(part);
+        full.push(0);
+    }
+    GroupId::of(full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn segments() {
+        assert_eq!(first_segments("/a/b/c.png", 1), b"a");
+        assert_eq!(first_segments("/a/b/c.png", 2), b"a/b");
+        assert_eq!(first_segments("/a/b/c.png", 9), b"a/b");
+        assert_eq!(first_segments("/c.png", 2), b"");
+    }
+
+    #[test]
+    fn what_a_rule_may_overrule() {
+        use NotStoredReason as Not;
+        let effects = |ttl, store| {
+            let mut effects = ResponseEffects::default();
+            (effects.ttl, effects.store) = (ttl, store);
+            effects
+        };
+        let ttl = Some(Duration::from_secs(9));
+        for (ttl, store, decision, expected) in [
+            (None, None, Ok(()), Ok(())),
+            (None, Some(false), Ok(()), Err(Not::Rule)),
+            (ttl, None, Err(Not::NeverUseful), Ok(())),
+            (ttl, None, Err(Not::NotCacheable), Ok(())),
+            (ttl, None, Err(Not::NoStore), Err(Not::NoStore)),
+            (None, Some(true), Err(Not::NoStore), Ok(())),
+            (ttl, Some(true), Err(Not::Private), Err(Not::Private)),
+            (ttl, Some(true), Err(Not::Authorization), Err(Not::Authorization)),
+            (ttl, Some(true), Err(Not::VaryStar), Err(Not::VaryStar)),
+            (ttl, Some(true), Err(Not::RequestNoStore), Err(Not::RequestNoStore)),
+        ] {
+            assert_eq!(effects(ttl, store).admit(decision), expected, "{ttl:?} {store:?}");
+        }
+    }
+}
