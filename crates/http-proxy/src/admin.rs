@@ -1,4 +1,4 @@
-//! The admin listener: `/metrics` in OpenMetrics text and `/healthz`. Not for the public.
+//! The admin listener: `/metrics` in OpenMetrics text, `/healthz`, `/readyz`. Not for the public.
 //!
 //! Threads: one, its own event loop; it only reads counters.
 
@@ -56,8 +56,9 @@ pub(crate) async fn serve(listener: StdListener, control: Control, counters: Vec
 fn answer(path: &str, shared: &Shared, counters: &[Arc<Counters>]) -> Response<Full<Bytes>> {
     let (status, content_type, text) = match path {
         "/healthz" => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
+        "/readyz" => ready(shared),
         "/metrics" => (StatusCode::OK, OPENMETRICS, metrics_text(shared, counters)),
-        _ => (StatusCode::NOT_FOUND, PLAIN, "Try /metrics or /healthz.\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, PLAIN, "Try /metrics, /healthz or /readyz.\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
@@ -65,12 +66,25 @@ fn answer(path: &str, shared: &Shared, counters: &[Arc<Counters>]) -> Response<F
     response
 }
 
+/// Ready once everything that a former life left is served again.
+fn ready(shared: &Shared) -> (StatusCode, &'static str, String) {
+    let recovery = shared.vault.store().recovery();
+    if recovery.done {
+        return (StatusCode::OK, PLAIN, "ready\n".to_owned());
+    }
+    let text = format!(
+        "recovering: {} of {} segments; what is known already is served\n",
+        recovery.segments_loaded, recovery.segments_total
+    );
+    (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text)
+}
+
 /// The store's metrics and ours as one exposition with one end mark.
 fn metrics_text(shared: &Shared, counters: &[Arc<Counters>]) -> String {
     let store = shared.vault.store().stats().to_openmetrics();
     let mut text = store.strip_suffix(END).unwrap_or(&store).to_owned();
     let log_write_errors = shared.log.as_ref().map_or(0, |log| log.write_errors.get());
-    text.push_str(&metrics::render(counters, log_write_errors));
+    text.push_str(&metrics::render(counters, [log_write_errors]));
     text.push_str(END);
     text
 }

@@ -32,6 +32,7 @@ use crate::entry::StoredResponse;
 use crate::error::FetchError;
 use crate::fill::Fill;
 use crate::log::LogRecord;
+use crate::observe;
 use crate::rules::cache_control::CacheControl;
 use crate::rules::cache_status::{self, CacheStatus, Forward};
 use crate::rules::request::{Verdict, judge};
@@ -55,11 +56,13 @@ pub(crate) async fn handle(
     client: IpAddr,
 ) -> Response<ProxyBody> {
     worker.counters.requests.one();
-    let record = begin_record(worker, &request, client);
+    let start = Instant::now();
+    let record = begin_record(worker, &request, client, start);
     let (mut response, status) = match Ask::new(request, client, &worker.shared) {
         Ok((ask, body)) => route(worker, &ask, body).await,
         Err(bad) => refuse(worker, bad),
     };
+    observe::answered(worker, &response, &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);
     response.headers_mut().append(VIA, worker.shared.via.clone());
     match record {
@@ -73,13 +76,18 @@ pub(crate) async fn handle(
     }
 }
 
-fn begin_record(worker: &Worker, request: &Request<Incoming>, client: IpAddr) -> Option<LogRecord> {
+fn begin_record(
+    worker: &Worker,
+    request: &Request<Incoming>,
+    client: IpAddr,
+    start: Instant,
+) -> Option<LogRecord> {
     let log = worker.shared.log.clone()?;
     Some(LogRecord {
         log,
         format: worker.shared.config.log_format,
         counters: worker.counters.clone(),
-        start: Instant::now(),
+        start,
         start_unix_ms: worker.shared.config.clock.unix_millis(),
         client,
         method: request.method().clone(),

@@ -190,6 +190,7 @@ fn a_request_under_way_ends_with_the_settings_it_began_with() {
     let mut whole = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            eventually("the origin is asked", || origin.count() == 1);
             for _ in 0..20 {
                 let new = Settings::parse("[limits]\nbody_bytes_max = \"1KiB\"\n").unwrap().proxy;
                 proxy.info.control.reload(new).unwrap();
@@ -203,4 +204,28 @@ fn a_request_under_way_ends_with_the_settings_it_began_with() {
     assert_eq!(reloads.load(Ordering::SeqCst), 20);
     assert!(proxy.get("/slow").cache().contains("; hit"), "it was stored by the old limit");
     assert!(proxy.get("/other").cache().contains("detail=too-large"), "the new one counts now");
+}
+
+#[test]
+fn the_admin_listener_tells_health_readiness_and_latency() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.admin = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    });
+    let admin = proxy.info.admin.expect("an admin address");
+    let get = |path: &str| support::ask_at(admin, "GET", path, "", b"");
+    assert_eq!(get("/healthz").text(), "ok\n");
+    assert_eq!((get("/readyz").status(), get("/readyz").text()), (200, "ready\n".to_owned()));
+    assert_eq!(get("/nothing").status(), 404);
+    proxy.get("/a");
+    proxy.get("/a");
+    proxy.get("/a");
+    let metrics = get("/metrics").text();
+    assert!(
+        metrics.contains("damelo_proxy_latency_seconds_count{from=\"store\"} 2\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("damelo_proxy_latency_seconds_count{from=\"origin\"} 1\n"));
+    assert!(metrics.contains("damelo_proxy_responses_total{class=\"2xx\"} 3\n"));
+    assert!(metrics.ends_with("# EOF\n"));
 }
