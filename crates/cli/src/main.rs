@@ -2,6 +2,7 @@
 //! failure into words on stderr and a stable exit code. Owns nothing else; commands live one to a
 //! file. Threads: the main thread only; `bench` and `proxy` start their own.
 
+mod admin;
 mod bench;
 mod check;
 mod check_config;

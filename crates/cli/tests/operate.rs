@@ -178,3 +178,32 @@ fn a_bad_origin_is_refused_before_a_cache_file_is_made() {
         assert!(!bed.0.path().join("made.damelo").exists(), "{origin}");
     }
 }
+
+#[test]
+fn purge_asks_a_running_proxy_and_holds_after_kill_9() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let hit = |proxy: &Running, path: &str| proxy.get(path).contains("; hit");
+    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
+    for path in ["/style.css", "/img/0.svg", "/hello"] {
+        proxy.get(path);
+        assert!(hit(&proxy, path), "{path}");
+    }
+    let said = bed.says(0, &["purge", "--admin", &proxy.admin, "--url", "/style.css"]);
+    assert!(said.contains("1 responses of 1 URLs removed"), "{said}");
+    let said = bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "/img/", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["marks"], 1);
+    proxy.child.kill().unwrap();
+    proxy.child.wait().unwrap();
+    proxy = Running::start(&bed, &["--config", "p.toml"]);
+    eventually("it is ready", || ask(&proxy.admin, "/readyz").contains("ready\n"));
+    assert!(hit(&proxy, "/hello"), "the flush for the purge brought this to disk, too");
+    assert!(!hit(&proxy, "/img/0.svg") && !hit(&proxy, "/style.css"));
+    let admin = proxy.admin.clone();
+    drop(proxy);
+    assert!(bed.says(4, &["purge", "--admin", &admin, "--all"]).contains("--admin"));
+    bed.says(2, &["purge", "--all"]);
+    bed.says(2, &["purge", "c.damelo", "--all", "--soft"]);
+    bed.says(2, &["purge", "c.damelo", "--tag", "x"]);
+}

@@ -29,7 +29,7 @@ pub(crate) struct Ask {
     pub(crate) cache_control: CacheControl,
     /// A rule sends it past the cache.
     pub(crate) pass: bool,
-    client: IpAddr,
+    pub(crate) client: IpAddr,
 }
 
 /// Why a request cannot be served at all.

@@ -19,6 +19,7 @@
 //! ```
 
 mod admin;
+mod admin_client;
 mod ask;
 mod body;
 mod collapse;
@@ -34,6 +35,7 @@ mod log;
 mod metrics;
 mod observe;
 mod origin;
+mod purge;
 mod rules;
 mod ruleset;
 mod serve;
@@ -43,6 +45,7 @@ mod steer;
 mod vault;
 mod worker;
 
+pub use admin_client::{AdminError, ask_admin};
 pub use config::{Grouping, LogFormat, LogTarget, ProxyConfig, Target};
 pub use control::Control;
 pub use error::ProxyError;

@@ -65,6 +65,9 @@ counters! {
     stored: "Responses stored.",
     client_not_modified: "Answers 304 to a client from the cache.",
     own_errors: "Answers 4xx and 5xx that the proxy made itself.",
+    purged_misses: "Stored responses found and not used because a purge covers them.",
+    pages_prefetched: "Documents read from disk whose group was then brought into memory.",
+    purges: "Purges done, by method or admin API.",
     invalidations: "Resources invalidated by unsafe methods.",
     damaged_entries: "Stored metadata that could not be decoded, taken for a miss.",
     store_errors: "Reads of the store that failed, taken for a miss.",
@@ -97,8 +100,10 @@ pub(crate) fn latencies(workers: &[Arc<Counters>]) -> (Snapshot, Snapshot) {
 pub(crate) type SingleValues = [u64; SINGLES.len()];
 
 /// Name, help, and whether it goes both ways.
-const SINGLES: [(&str, &str, bool); 1] =
-    [("log_write_errors", "Access log lines that could not be written.", false)];
+const SINGLES: [(&str, &str, bool); 2] = [
+    ("log_write_errors", "Access log lines that could not be written.", false),
+    ("purge_marks", "Purge marks kept as they were set; older ones are kept coarser.", true),
+];
 
 const NOT_STORED: (&str, &str) = ("not_stored", "Responses not stored, by reason.");
 const RESPONSES: (&str, &str) = ("responses", "Answers to clients, by class of their status.");

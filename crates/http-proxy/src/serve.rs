@@ -33,6 +33,8 @@ use crate::error::FetchError;
 use crate::fill::Fill;
 use crate::log::LogRecord;
 use crate::observe;
+use crate::purge::marks::Scope;
+use crate::purge::{self, url_hash, url_of_key};
 use crate::rules::cache_control::CacheControl;
 use crate::rules::cache_status::{self, CacheStatus, Forward};
 use crate::rules::request::{Verdict, judge};
@@ -144,6 +146,9 @@ fn only_if_cached(worker: &Worker) -> Answer {
 }
 
 async fn route(worker: &Worker, ask: &Ask, body: Incoming) -> Answer {
+    if ask.method.as_str() == "PURGE" && worker.shared.config.purge_method {
+        return purge_by_method(worker, ask).await;
+    }
     if ask.method == Method::CONNECT {
         let text = "This proxy stands before one origin and opens no tunnels.";
         let status = CacheStatus::own("connect");
@@ -170,6 +175,32 @@ async fn route(worker: &Worker, ask: &Ask, body: Incoming) -> Answer {
             let mut status = CacheStatus::forwarded(Forward::Bypass);
             status.detail = Some(detail);
             pass(worker, ask, body, status).await
+        }
+    }
+}
+
+/// The method PURGE: of the URL as this request would be stored under.
+async fn purge_by_method(worker: &Worker, ask: &Ask) -> Answer {
+    let shared = &worker.shared;
+    let (networks, token) = (&shared.config.purge_from, shared.config.purge_token.as_deref());
+    let url = String::from_utf8_lossy(url_of_key(&ask.target.primary)).into_owned();
+    let ordered = purge::authorize(ask.client, &ask.headers, networks, token)
+        .and_then(|()| purge::order_of_method(&url, &ask.headers));
+    let done = match ordered {
+        Ok((what, soft)) => purge::carry_out(shared, what, soft).await,
+        Err(failure) => Err(failure),
+    };
+    match done {
+        Ok(done) => {
+            worker.counters.purges.one();
+            let mut response = Response::new(ProxyBody::whole(format!("{done}\n").into()));
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(CONTENT_TYPE, json);
+            (response, CacheStatus::own("purge"))
+        }
+        Err(failure) => {
+            let status = CacheStatus::own("purge-refused");
+            own_answer(worker, failure.status(), status, &failure.to_string())
         }
     }
 }
@@ -201,6 +232,12 @@ fn invalidate(worker: &Worker, ask: &Ask, response: &HeaderMap) {
     for key in keys.chain([ask.target.primary.clone()]) {
         worker.counters.invalidations.one();
         worker.shared.vault.invalidate(&key);
+        if worker.shared.config.rules.extends_keys() {
+            // The URL may lie under other keys as well. Durable with the next purge, as soon as
+            // the ledger is looked after.
+            let url = Scope::Url(url_hash(url_of_key(&key)));
+            worker.shared.vault.ledger().set(vec![url], false, worker.now_s());
+        }
     }
 }
 
@@ -339,6 +376,7 @@ fn serve_hit(worker: &Worker, ask: &Ask, found: Found, collapsed: bool) -> Answe
     } else {
         worker.counters.hits.one();
     }
+    steer::on_hit(worker, ask, &found);
     (serve_found(worker, ask, found, age_s), status)
 }
 

@@ -36,6 +36,7 @@ use crate::fetch::Fetcher;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::origin::Origin;
+use crate::purge::ledger::Ledger;
 use crate::serve;
 use crate::vault::Vault;
 use crate::worker::{Shared, Worker};
@@ -179,7 +180,8 @@ fn shared(
         .map_err(|source| ProxyError::Log { target: config.log_target.to_string(), source })?;
     let (log, log_thread) = started.unzip();
     let via = control::via_of(&config.name)?;
-    let vault = Arc::new(Vault::new(store, config.whole_body_bytes_max));
+    let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
+    let vault = Arc::new(Vault::new(store, ledger, config.whole_body_bytes_max));
     let collapse = Collapse::new();
     Ok((Shared { config, origin, vault, collapse, log, via }, log_thread))
 }

@@ -14,7 +14,8 @@ use crate::rules::cache_control::CacheControl;
 use crate::rules::group;
 use crate::rules::storing::NotStoredReason;
 use crate::ruleset::{self, Hint, RequestView, ResponseEffects};
-use crate::worker::Shared;
+use crate::vault::Found;
+use crate::worker::{Shared, Worker};
 
 impl Ask {
     /// The request as conditions of rules see it.
@@ -98,10 +99,40 @@ impl ResponseEffects<'_> {
     ) -> GroupId {
         let target = &ask.target;
         match self.group {
-            Some(name) => named_group("r", &target.host, name.as_bytes()),
+            Some(name) => rule_group(&target.host, name),
             None => by_grouping(&config.grouping, ask, response),
         }
     }
+}
+
+/// What a hit from disk leads to: the group's hint, which the store forgets when it is closed, and
+/// for a document the objects of its group, which will be asked for next.
+pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
+    if found.lies.in_memory {
+        return;
+    }
+    let config = &worker.shared.config;
+    let (store, group) = (worker.shared.vault.store(), found.lies.group);
+    let response = &found.response;
+    if !config.rules.is_empty() {
+        let length_bytes = Some(found.body.length_bytes());
+        let view = ruleset::response_view(response.status, &response.headers, length_bytes);
+        hint(store, group, config.rules.on_response(&ask.view(), &view).hint);
+    }
+    if config.prefetch_pages && group::is_document(&response.headers) {
+        worker.counters.pages_prefetched.one();
+        let (prefetch, alive) = (store.prefetch(group), worker.alive.clone());
+        tokio::spawn(async move {
+            // Only costs the objects a read each if it fails.
+            let _ = prefetch.await;
+            drop(alive);
+        });
+    }
+}
+
+/// The group that a rule names, within a host.
+pub(crate) fn rule_group(host: &str, name: &str) -> GroupId {
+    named_group("r", host, name.as_bytes())
 }
 
 /// Tells the store what a rule wants of a group.

@@ -20,10 +20,15 @@ use bytes::{BufMut, Bytes};
 use damelo::{CreateOptions, GroupId, Reader, Store, Writer, WriterOptions};
 use http::HeaderMap;
 use http::header::HeaderName;
+use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::entry::{Apart, Entry, StoredResponse, VaryMarker};
 use crate::metrics::Counters;
+use crate::purge::ledger::Ledger;
+use crate::purge::marks::{Standing, Subject};
+use crate::purge::stamp::{self, Moment, Stamp};
+use crate::purge::{url_hash, url_of_key};
 use crate::rules::cache_status::Forward;
 use crate::rules::storing::NotStoredReason;
 use crate::rules::vary::{self, Vary};
@@ -57,6 +62,7 @@ pub(crate) struct Found {
     pub(crate) blob: Bytes,
     pub(crate) response: StoredResponse,
     pub(crate) body: FoundBody,
+    pub(crate) lies: Lies,
 }
 
 /// A stored body.
@@ -77,6 +83,39 @@ impl FoundBody {
     }
 }
 
+/// Where a stored response lies, and what purges know it by.
+#[derive(Debug, Clone)]
+pub(crate) struct Lies {
+    pub(crate) group: GroupId,
+    pub(crate) in_memory: bool,
+    pub(crate) stamp: Stamp,
+}
+
+/// What lies under a key.
+struct Probed {
+    blob: Bytes,
+    entry: Entry,
+    body: FoundBody,
+    lies: Lies,
+}
+
+/// An entry and its stamp.
+fn decode(blob: &Bytes) -> Option<(Entry, Stamp)> {
+    let (length, stamp) = Stamp::split(blob)?;
+    Some((Entry::decode(&blob.slice(..length))?, stamp))
+}
+
+/// New metadata of a response fetched since `epoch`, with its stamp.
+fn stamped(metadata: &[u8], epoch: Epoch) -> Option<Vec<u8>> {
+    let Entry::Response(response) = Entry::decode(&Bytes::copy_from_slice(metadata))? else {
+        return None;
+    };
+    let tags = stamp::tags_of(&response.headers)?;
+    let mut metadata = metadata.to_vec();
+    Stamp { moment: epoch.moment?, tags }.append(&mut metadata);
+    Some(metadata)
+}
+
 /// Result of a lookup.
 pub(crate) enum Looked {
     Found(Box<Found>),
@@ -94,6 +133,8 @@ pub(crate) enum Looked {
 pub(crate) struct Epoch {
     stripe: usize,
     count: u64,
+    /// Later purges cover what is fetched from now on; `None` before the purges are known.
+    moment: Option<Moment>,
 }
 
 struct Stripe {
@@ -104,6 +145,7 @@ struct Stripe {
 /// The store as HTTP sees it.
 pub(crate) struct Vault {
     store: Store,
+    ledger: Arc<Ledger>,
     whole_body_bytes_max: u64,
     stripes: Box<[Stripe]>,
     hasher: std::hash::RandomState,
@@ -115,6 +157,7 @@ pub(crate) struct Deposit {
     epoch: Epoch,
     group: GroupId,
     response: StoredResponse,
+    stamp: Stamp,
     whole_body_bytes_max: u64,
     body: DepositBody,
 }
@@ -128,10 +171,11 @@ enum DepositBody {
 }
 
 impl Vault {
-    pub(crate) fn new(store: Store, whole_body_bytes_max: u64) -> Vault {
+    pub(crate) fn new(store: Store, ledger: Arc<Ledger>, whole_body_bytes_max: u64) -> Vault {
         let stripe = |_| Stripe { lock: Mutex::new(()), epoch: AtomicU64::new(0) };
         Vault {
             store,
+            ledger,
             whole_body_bytes_max,
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
@@ -140,6 +184,10 @@ impl Vault {
 
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     fn stripe_of(&self, primary: &[u8]) -> usize {
@@ -153,7 +201,8 @@ impl Vault {
     /// Remembers the moment before a fetch.
     pub(crate) fn epoch(&self, primary: &[u8]) -> Epoch {
         let stripe = self.stripe_of(primary);
-        Epoch { stripe, count: self.stripes[stripe].epoch.load(Ordering::SeqCst) }
+        let count = self.stripes[stripe].epoch.load(Ordering::SeqCst);
+        Epoch { stripe, count, moment: self.ledger.now() }
     }
 
     fn is_current(&self, epoch: Epoch) -> bool {
@@ -176,17 +225,17 @@ impl Vault {
         let missed = |key: &[u8], reason| Looked::Missed { key: key.to_vec(), reason };
         match self.probe(primary, want_body, counters).await {
             None => missed(primary, Forward::UriMiss),
-            Some((blob, Entry::Response(response), body)) => {
+            Some(Probed { entry: Entry::Response(response), blob, body, lies }) => {
                 let key = primary.to_vec();
-                Looked::Found(Box::new(Found { key, blob, response, body }))
+                Looked::Found(Box::new(Found { key, blob, response, body, lies }))
             }
-            Some((_, Entry::Marker(marker), _)) => {
+            Some(Probed { entry: Entry::Marker(marker), .. }) => {
                 let Some(key) = variant_key(primary, &marker, request) else {
                     return Looked::Unkeyable;
                 };
                 match self.probe(&key, want_body, counters).await {
-                    Some((blob, Entry::Response(response), body)) => {
-                        Looked::Found(Box::new(Found { key, blob, response, body }))
+                    Some(Probed { entry: Entry::Response(response), blob, body, lies }) => {
+                        Looked::Found(Box::new(Found { key, blob, response, body, lies }))
                     }
                     _ => missed(&key, Forward::VaryMiss),
                 }
@@ -194,12 +243,7 @@ impl Vault {
         }
     }
 
-    async fn probe(
-        &self,
-        key: &[u8],
-        want_body: bool,
-        counters: &Counters,
-    ) -> Option<(Bytes, Entry, FoundBody)> {
+    async fn probe(&self, key: &[u8], want_body: bool, counters: &Counters) -> Option<Probed> {
         let object = match self.store.read(key).await {
             Ok(object) => object?,
             Err(_) => {
@@ -208,10 +252,22 @@ impl Vault {
             }
         };
         let blob = Bytes::copy_from_slice(object.metadata());
-        let Some(entry) = Entry::decode(&blob) else {
+        let Some((mut entry, stamp)) = decode(&blob) else {
             counters.damaged_entries.one();
             return None;
         };
+        let url = url_of_key(key);
+        let lies = Lies { group: object.group(), in_memory: object.from_memory(), stamp };
+        let subject =
+            Subject { stamp: &lies.stamp, url, url_hash: url_hash(url), group: lies.group.get() };
+        match self.ledger.judge(&subject) {
+            Standing::Untouched => {}
+            Standing::Stale { since_unix_s } => entry.end_freshness(since_unix_s),
+            Standing::Gone => {
+                counters.purged_misses.one();
+                return None;
+            }
+        }
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
                 self.open_body(key, apart).await?
@@ -222,7 +278,7 @@ impl Vault {
             _ if want_body => FoundBody::Whole(object.into()),
             _ => FoundBody::Length(object.len() as u64),
         };
-        Some((blob, entry, body))
+        Some(Probed { blob, entry, body, lies })
     }
 
     /// A body that lies apart; a miss if the store has let it go.
@@ -244,6 +300,9 @@ impl Vault {
     ) -> Result<Deposit, NotStoredReason> {
         // Found out now rather than after the body.
         response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let tags = stamp::tags_of(&response.headers).ok_or(NotStoredReason::HeadersTooLarge)?;
+        let moment = epoch.moment.ok_or(NotStoredReason::Store)?;
+        let stamp = Stamp { moment, tags };
         let key = match vary::of(&response.headers) {
             Vary::Nothing => target.primary.clone(),
             Vary::Star => return Err(NotStoredReason::VaryStar),
@@ -256,6 +315,7 @@ impl Vault {
             epoch,
             group,
             response: response.clone(),
+            stamp,
             whole_body_bytes_max: self.whole_body_bytes_max,
             body: DepositBody::Small { chunks: Vec::new(), length_bytes: 0 },
         };
@@ -313,7 +373,10 @@ impl Vault {
             // The oldest goes; if the store cannot say so, it is merely not listed any more.
             let _ = self.store.remove(&variants.remove(0));
         }
-        let metadata = marker.encode();
+        // The marker names no tags: it says nothing that a purge could be about.
+        let moment = self.ledger.now().ok_or(NotStoredReason::Store)?;
+        let mut metadata = marker.encode();
+        Stamp { moment, tags: Vec::new() }.append(&mut metadata);
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
         let value = encode_variants(&variants);
         self.store
@@ -325,7 +388,7 @@ impl Vault {
 
     async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {
         let object = self.store.read(primary).await.ok()??;
-        match Entry::decode(&Bytes::copy_from_slice(object.metadata()))? {
+        match decode(&Bytes::copy_from_slice(object.metadata()))?.0 {
             Entry::Marker(marker) => Some((marker, decode_variants(&object))),
             Entry::Response(_) => None,
         }
@@ -344,11 +407,12 @@ impl Vault {
         if !self.is_current(epoch) {
             return false;
         }
+        let Some(metadata) = stamped(metadata, epoch) else { return false };
         match self.store.lookup(&found.key).await {
             Ok(Some(info)) if info.metadata == found.blob => {}
             _ => return false,
         }
-        matches!(self.store.set_metadata(&found.key, metadata).await, Ok(true))
+        matches!(self.store.set_metadata(&found.key, &metadata).await, Ok(true))
     }
 
     /// Finishes a deposit: from now on it is served.
@@ -369,6 +433,19 @@ impl Vault {
             return Err(NotStoredReason::Invalidated);
         }
         Ok(())
+    }
+
+    /// Forgets a resource for good, and says how many responses it had.
+    pub(crate) async fn purge_url(&self, primary: &[u8]) -> Result<u64, damelo::PurgeError> {
+        let variants = match self.read_marker(primary).await {
+            Some((_, variants)) => {
+                variants.iter().filter(|key| self.store.may_contain(key)).count() as u64
+            }
+            None => 1,
+        };
+        self.stripes[self.stripe_of(primary)].epoch.fetch_add(1, Ordering::SeqCst);
+        let was_there = self.store.remove(primary)?;
+        Ok(if was_there { variants } else { 0 })
     }
 
     /// Forgets one stored response.
@@ -419,7 +496,8 @@ impl Deposit {
             }
             DepositBody::Small { chunks, .. } => joined(chunks),
         };
-        let metadata = self.response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let mut metadata = self.response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        self.stamp.append(&mut metadata);
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
         store.create_with(&self.key, self.group, &value, options).await.map_err(failed)
     }

@@ -86,7 +86,8 @@ fn named(response: &HeaderMap) -> Option<&[u8]> {
         .find(|key| !key.is_empty())
 }
 
-fn is_document(response: &HeaderMap) -> bool {
+/// Whether a response is a page that embeds others.
+pub(crate) fn is_document(response: &HeaderMap) -> bool {
     let media_type = response.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     let media_type = media_type.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     media_type.eq_ignore_ascii_case(b"text/html")

@@ -112,6 +112,7 @@ impl Rule {
 #[derive(Debug, Default)]
 pub struct Ruleset {
     rules: Vec<Rule>,
+    extends_keys: bool,
 }
 
 /// What the rules make of a request.
@@ -133,7 +134,10 @@ pub(crate) struct ResponseEffects<'r> {
 
 impl Ruleset {
     pub(crate) fn new(rules: Vec<Rule>) -> Ruleset {
-        Ruleset { rules }
+        let extends =
+            |rule: &Rule| !rule.then.key_headers.is_empty() || !rule.then.key_cookies.is_empty();
+        let extends_keys = rules.iter().any(extends);
+        Ruleset { rules, extends_keys }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -142,6 +146,11 @@ impl Ruleset {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// Whether some rule adds to cache keys, so that one URL may lie under several.
+    pub(crate) fn extends_keys(&self) -> bool {
+        self.extends_keys
     }
 
     /// What follows for a request.
