@@ -6,6 +6,7 @@ mod admin;
 mod bench;
 mod check;
 mod check_config;
+mod explain;
 mod failure;
 mod format;
 mod get;
@@ -20,6 +21,7 @@ mod put;
 mod rm;
 mod signals;
 mod stat;
+mod top;
 
 use std::process::ExitCode;
 
@@ -66,6 +68,8 @@ enum Command {
     Purge(purge::Purge),
     Bench(bench::Bench),
     Proxy(proxy::Proxy),
+    Explain(explain::Explain),
+    Top(top::Top),
 }
 
 impl Command {
@@ -82,6 +86,8 @@ impl Command {
             Command::Purge(args) => purge::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Proxy(args) => proxy::run(args),
+            Command::Explain(args) => explain::run(args),
+            Command::Top(args) => top::run(args),
         }
     }
 }

@@ -207,3 +207,53 @@ fn purge_asks_a_running_proxy_and_holds_after_kill_9() {
     bed.says(2, &["purge", "c.damelo", "--all", "--soft"]);
     bed.says(2, &["purge", "c.damelo", "--tag", "x"]);
 }
+
+#[test]
+fn explain_tells_what_the_proxy_knows() {
+    let bed = Bed::new();
+    let rule = "[[rule]]\nname = \"pictures\"\nprefix = \"/img/\"\nttl = \"1h\"\n";
+    bed.write("p.toml", &format!("{FILE}{rule}"));
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    for path in ["/img/0.svg", "/hello", "/api/time"] {
+        proxy.get(path);
+        proxy.get(path);
+    }
+    let explain = |url: &str| {
+        let said = bed.says(0, &["explain", url, "--admin", &proxy.admin, "--json"]);
+        serde_json::from_str::<Value>(&said).unwrap()
+    };
+    let image = explain("/img/0.svg");
+    let stored = &image["stored"][0];
+    assert_eq!((&stored["status"], &stored["lies"]), (&Value::from(200), &Value::from("memory")));
+    assert_eq!(stored["freshness"]["lifetime_s"], 3600);
+    assert_eq!(stored["purged"], "untouched");
+    assert_eq!(explain("/api/time")["not_stored"][0]["reason"], "no-store");
+    assert_eq!(explain("/api/time")["stored"], Value::Array(Vec::new()));
+    assert!(explain("/hello")["vary"]["variants"].as_u64() >= Some(1), "{}", explain("/hello"));
+    bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "/img/", "--soft"]);
+    let text = bed.says(0, &["explain", "/img/0.svg", "--admin", &proxy.admin]);
+    assert!(text.contains("stale by a soft purge"), "{text}");
+    assert!(text.contains("a purge of the prefix http://demo/img/ covers it"), "{text}");
+}
+
+#[test]
+fn top_shows_what_is_busy() {
+    let bed = Bed::new();
+    bed.write("p.toml", &format!("{FILE}[admin]\nfrom = \"127.0.0.1:0\"\ntoken = \"t\"\n"));
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    for _ in 0..20 {
+        proxy.get("/style.css");
+    }
+    proxy.get("/hello");
+    let error = bed.says(4, &["top", "--admin", &proxy.admin, "--once"]);
+    assert!(error.contains("401"), "{error}");
+    let args = ["top", "--admin", &proxy.admin, "--token", "t"];
+    let text = bed.says(0, &[&args[..], &["--once"]].concat());
+    assert!(text.contains("requests 21  hits 90.5%"), "{text}");
+    assert!(text.contains("http://demo/style.css") && text.contains("95.0%"), "{text}");
+    let seen: Value =
+        serde_json::from_str(&bed.says(0, &[&args[..], &["--json"]].concat())).unwrap();
+    assert_eq!(seen["urls"][0]["requests"], 20);
+    assert_eq!(seen["hosts"][0]["name"], "demo");
+    assert_eq!(seen["latency_us"]["hit"]["count"], 19);
+}

@@ -1,4 +1,4 @@
-//! The admin listener: health, metrics and purging. Not for the public.
+//! The admin listener: health, metrics, purging, `explain` and `top`. Not for the public.
 //!
 //! `/healthz`, `/readyz` and `/metrics` are free to read; everything else wants the admin token if
 //! there is one. What changes something is POST with a JSON body declared as such, which no page
@@ -22,8 +22,9 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::control::Control;
+use crate::explain;
 use crate::metrics::{self, Counters};
-use crate::purge;
+use crate::purge::{self, PurgeFailure};
 use crate::worker::Shared;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -34,7 +35,7 @@ const END: &str = "# EOF\n";
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest body of a request.
 const BODY_BYTES_MAX: usize = 1 << 20;
-const PATHS: &str = "/healthz, /readyz, /metrics or, with POST, /purge";
+const PATHS: &str = "/healthz, /readyz, /metrics, /top or, with POST, /purge and /explain";
 
 /// What an answer is made from.
 #[derive(Clone)]
@@ -97,8 +98,14 @@ impl Admin {
             return failed(StatusCode::UNAUTHORIZED, text);
         }
         match request.uri().path() {
-            "/purge" if request.method() == Method::POST => self.purge(&shared, request).await,
-            "/healthz" | "/readyz" | "/metrics" | "/purge" => {
+            "/purge" | "/explain" if request.method() == Method::POST => {
+                self.ordered(&shared, request).await
+            }
+            "/top" if reads => {
+                let top = explain::top(&shared, &self.counters);
+                (StatusCode::OK, JSON, format!("{top}\n"))
+            }
+            "/healthz" | "/readyz" | "/metrics" | "/purge" | "/explain" | "/top" => {
                 let text = format!("{} is not for this", request.method());
                 failed(StatusCode::METHOD_NOT_ALLOWED, text)
             }
@@ -106,7 +113,9 @@ impl Admin {
         }
     }
 
-    async fn purge(&self, shared: &Arc<Shared>, request: Request<Incoming>) -> Answer {
+    /// What comes with a body.
+    async fn ordered(&self, shared: &Arc<Shared>, request: Request<Incoming>) -> Answer {
+        let explains = request.uri().path() == "/explain";
         let declared = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
         if declared.is_none_or(|text| !text.starts_with(JSON.as_bytes())) {
             let text = "send JSON, and say so with `Content-Type: application/json`";
@@ -116,17 +125,23 @@ impl Admin {
         let Ok(Ok(body)) = timeout(HEADER_TIMEOUT, body).await else {
             return failed(StatusCode::BAD_REQUEST, "the body is too large or did not come whole");
         };
-        let (what, soft) = match purge::order_of_json(&body.to_bytes()) {
-            Ok(order) => order,
-            Err(failure) => return failed(failure.status(), failure),
+        let body = body.to_bytes();
+        let done = if explains {
+            explain::explain(shared, &self.counters, &body).await
+        } else {
+            self.purge(shared, &body).await
         };
-        match purge::carry_out(shared, what, soft).await {
-            Ok(done) => {
-                self.counters[0].purges.one();
-                (StatusCode::OK, JSON, format!("{done}\n"))
-            }
+        match done {
+            Ok(done) => (StatusCode::OK, JSON, format!("{done}\n")),
             Err(failure) => failed(failure.status(), failure),
         }
+    }
+
+    async fn purge(&self, shared: &Arc<Shared>, order: &[u8]) -> Result<Value, PurgeFailure> {
+        let (what, soft) = purge::order_of_json(order)?;
+        let done = purge::carry_out(shared, what, soft).await?;
+        self.counters[0].purges.one();
+        Ok(done)
     }
 
     /// The store's metrics and ours as one exposition with one end mark.

@@ -69,12 +69,10 @@ impl Histogram {
 }
 
 impl Snapshot {
-    #[cfg(test)]
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    #[cfg(test)]
     /// An upper bound of the time that this share of all stayed below, in microseconds; `None` if
     /// nothing was counted.
     pub(crate) fn quantile_us(&self, share: f64) -> Option<u64> {
@@ -97,7 +95,6 @@ impl Snapshot {
         Snapshot { buckets, sum_us: self.sum_us.wrapping_sub(earlier.sum_us) }
     }
 
-    #[cfg(test)]
     /// Non-empty buckets: end in microseconds and count.
     pub(crate) fn bars(&self) -> impl Iterator<Item = (u64, u64)> {
         let all = self.buckets.iter().enumerate();

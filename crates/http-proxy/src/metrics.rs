@@ -2,14 +2,29 @@
 //!
 //! Threads: written by one worker (and its fills), read by the admin listener; all relaxed.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use http::StatusCode;
 
 use crate::histogram::{Histogram, Snapshot};
+use crate::hot::Hot;
+use crate::purge::url_of_key;
 use crate::rules::storing::NotStoredReason;
+
+/// Refusals remembered by each worker.
+const REFUSALS_MAX: usize = 512;
+
+/// A response that was not stored.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) when: Instant,
+    pub(crate) url: Box<[u8]>,
+    pub(crate) reason: NotStoredReason,
+}
 
 /// Classes of status codes, 2xx first.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
@@ -41,6 +56,10 @@ macro_rules! counters {
             $(pub(crate) $name: Counter,)*
             not_stored: [Counter; NotStoredReason::ALL.len()],
             responses: [Counter; CLASSES.len()],
+            /// The latest responses that were not stored.
+            pub(crate) refusals: Mutex<VecDeque<Refusal>>,
+            /// What is asked for most.
+            pub(crate) hot: Mutex<Hot>,
             /// Time from a request's headers to those of its answer: served from the store.
             pub(crate) hit_latency: Histogram,
             /// The same where the origin was asked.
@@ -75,8 +94,15 @@ counters! {
 }
 
 impl Counters {
-    pub(crate) fn not_stored(&self, reason: NotStoredReason) {
+    /// Counts a response that was not stored, and remembers it for `explain`.
+    pub(crate) fn not_stored(&self, reason: NotStoredReason, key: &[u8]) {
         self.not_stored[reason as usize].one();
+        let refusal = Refusal { when: Instant::now(), url: url_of_key(key).into(), reason };
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.len() >= REFUSALS_MAX {
+            refusals.pop_front();
+        }
+        refusals.push_back(refusal);
     }
 
     /// Counts an answer by its class.
@@ -84,6 +110,14 @@ impl Counters {
         let class = usize::from(status.as_u16() / 100).saturating_sub(2);
         self.responses[class.min(CLASSES.len() - 1)].one();
     }
+}
+
+/// The counters of all workers summed, by name.
+pub(crate) fn values(workers: &[Arc<Counters>]) -> serde_json::Map<String, serde_json::Value> {
+    let sum = |read: &fn(&Counters) -> &Counter| -> u64 {
+        workers.iter().map(|counters| read(counters).get()).sum()
+    };
+    COUNTERS.iter().map(|(name, _, read)| ((*name).to_owned(), sum(read).into())).collect()
 }
 
 /// Times of answers of all workers: from the store, and with the origin asked.

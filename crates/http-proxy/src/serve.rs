@@ -61,7 +61,11 @@ pub(crate) async fn handle(
     let start = Instant::now();
     let record = begin_record(worker, &request, client, start);
     let (mut response, status) = match Ask::new(request, client, &worker.shared) {
-        Ok((ask, body)) => route(worker, &ask, body).await,
+        Ok((ask, body)) => {
+            let (response, status) = route(worker, &ask, body).await;
+            observe::asked(worker, &ask, &status, start);
+            (response, status)
+        }
         Err(bad) => refuse(worker, bad),
     };
     observe::answered(worker, &response, &status, start.elapsed());
@@ -497,7 +501,7 @@ impl Fetching<'_> {
                 self.end_lead(Outcome::Stored);
             }
             Err(reason) => {
-                worker.counters.not_stored(reason);
+                worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
                 self.end_lead(Outcome::NotStored);
             }
@@ -579,7 +583,7 @@ impl Fetching<'_> {
                 self.fill(worker, parts, &stored, timed, deposit)
             }
             Err(reason) => {
-                worker.counters.not_stored(reason);
+                worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
                 self.forget_outdated(worker, parts.status);
                 self.end_lead(Outcome::NotStored);

@@ -100,7 +100,7 @@ struct Probed {
 }
 
 /// An entry and its stamp.
-fn decode(blob: &Bytes) -> Option<(Entry, Stamp)> {
+pub(crate) fn decode(blob: &Bytes) -> Option<(Entry, Stamp)> {
     let (length, stamp) = Stamp::split(blob)?;
     Some((Entry::decode(&blob.slice(..length))?, stamp))
 }
@@ -433,6 +433,11 @@ impl Vault {
             return Err(NotStoredReason::Invalidated);
         }
         Ok(())
+    }
+
+    /// Keys of the variants of a resource.
+    pub(crate) async fn variants_of(&self, primary: &[u8]) -> Vec<Vec<u8>> {
+        self.read_marker(primary).await.map(|(_, variants)| variants).unwrap_or_default()
     }
 
     /// Forgets a resource for good, and says how many responses it had.

@@ -210,7 +210,7 @@ pub(crate) async fn carry_out(
 }
 
 /// What is stored is named by the origin's scheme and host; a path alone stands for those.
-fn full_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
+pub(crate) fn full_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
     let origin = &shared.origin;
     let url = if text.starts_with('/') {
         format!("{}://{}{text}", origin.scheme, origin.authority)

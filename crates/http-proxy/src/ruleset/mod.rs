@@ -191,7 +191,12 @@ impl Ruleset {
     }
 }
 
-impl RequestEffects<'_> {
+impl<'r> RequestEffects<'r> {
+    /// Names of the rules that matched.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'r str> {
+        self.rules.iter().map(|rule| rule.name.as_str())
+    }
+
     /// Edits the headers. True if anything may have changed.
     pub(crate) fn edit(&self, headers: &mut HeaderMap) -> bool {
         let edits = self.rules.iter().map(|r| (&r.then.request_remove, &r.then.request_set));
