@@ -21,6 +21,7 @@ mod put;
 mod rm;
 mod signals;
 mod stat;
+mod supervisor;
 mod top;
 
 use std::process::ExitCode;

@@ -8,6 +8,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use damelo::{ByteSize, Config, Store};
@@ -21,11 +23,15 @@ use crate::opening::open_with;
 use crate::output::{Out, thousands};
 use crate::signals::Stop;
 use crate::stat::volume_text;
+use crate::supervisor;
 
 /// Size of a cache that is made without a declared size.
 const CACHE_BYTES: u64 = 1 << 30;
 /// The same for the demo, which should not take a newcomer's disk.
 const CACHE_BYTES_DEMO: u64 = 256 << 20;
+
+/// Exit code of a process that did not end in time.
+const EXIT_TOO_LATE: i32 = 4;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -104,9 +110,11 @@ impl FromStr for CacheSpec {
 /// Opens the store, serves until told to stop, closes the store.
 pub(crate) fn run(args: &Proxy) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
-    let settings = settings(args)?;
-    // Before a cache file is made for an origin that cannot be one.
+    let mut settings = settings(args)?;
+    settings.proxy.inherited.extend(supervisor::inherited_socket()?.map(Arc::new));
+    // Before a cache file is made for an origin that cannot be one, or on an address that is taken.
     settings.proxy.check()?;
+    settings.proxy.check_address()?;
     let store = open_store(&settings)?;
     let mut printed = Ok(());
     let signals = stop.clone();
@@ -114,11 +122,14 @@ pub(crate) fn run(args: &Proxy) -> Result<(), Failure> {
         printed = print(args, &settings, &store, &running);
         let reload = Reload { args: args.clone(), settings: settings.clone() };
         signals.handle_others(reload.handler(running.control.clone()));
+        supervisor::notify(&format!("READY=1\nSTATUS=serving at {}", running.address));
     };
     let ended = {
-        let signals = stop.clone();
+        let (signals, stop_timeout) = (stop.clone(), settings.stop_timeout);
         async move {
             stop.await;
+            supervisor::notify("STOPPING=1\nSTATUS=finishing what is under way");
+            end_within(stop_timeout);
             // The handler holds a handle on the access log, which is closed next.
             signals.ignore_others();
         }
@@ -131,6 +142,18 @@ pub(crate) fn run(args: &Proxy) -> Result<(), Failure> {
     served?;
     closed?;
     printed
+}
+
+/// Ends the process when the time is up, whatever it waits for: a disk that hangs, most likely.
+fn end_within(time: Duration) {
+    let end = move || {
+        std::thread::sleep(time);
+        eprintln!("damelo: not done after {} s: ending as after a crash", time.as_secs());
+        std::process::exit(EXIT_TOO_LATE);
+    };
+    if std::thread::Builder::new().name("deadline".to_owned()).spawn(end).is_err() {
+        eprintln!("damelo: no thread for the deadline: this may take longer");
+    }
 }
 
 /// The file, then the flags, then `--set`.
@@ -181,6 +204,12 @@ impl Reload {
     }
 
     fn reload(&mut self, control: &Control) {
+        supervisor::notify(&supervisor::reloading());
+        self.reload_now(control);
+        supervisor::notify("READY=1");
+    }
+
+    fn reload_now(&mut self, control: &Control) {
         let loaded = settings(&self.args).and_then(|new| {
             control.reload(new.proxy.clone())?;
             Ok(new)
@@ -195,7 +224,6 @@ impl Reload {
                     eprintln!("damelo: `{key}` has changed, which takes a restart");
                 }
                 eprintln!("damelo: settings reloaded, {} rules", new.rule_count());
-                self.settings.proxy.rules = new.proxy.rules.clone();
             }
         }
     }

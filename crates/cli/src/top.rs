@@ -230,8 +230,10 @@ fn latency(seen: &Value, before: Option<&Value>, columns: usize) -> Vec<String> 
         };
         format!("p50 < {}, p90 < {}, p99 < {}", of("p50"), of("p90"), of("p99"))
     };
-    let mut lines =
-        vec![format!("latency  hit {}; miss {} (since start)", times("hit"), times("miss"))];
+    let mut lines = vec![
+        format!("hits     {} since the start", times("hit")),
+        format!("misses   {} since the start", times("miss")),
+    ];
     let largest = hits.iter().chain(&misses).map(|(_, count)| *count).max().unwrap_or(0);
     let mut ends: Vec<u32> = hits.iter().chain(&misses).map(|(octave, _)| *octave).collect();
     ends.sort_unstable();
@@ -317,7 +319,7 @@ mod tests {
     fn a_frame_has_all_parts_and_obeys_the_terminal_s_size() {
         let lines = frame(&seen(100, 75), None, 80, 24);
         let text = lines.join("\n");
-        for part in ["hits 75.0%", "1,234 objects", "5 of 8 segments", "2.0  75.0%", "< 128 us"] {
+        for part in ["hits 75.0%", "1,234 objects", "5 of 8 segments", "2.0  75.0%", "<   128 us"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "what a client asked for reaches the terminal");

@@ -257,3 +257,124 @@ fn top_shows_what_is_busy() {
     assert_eq!(seen["hosts"][0]["name"], "demo");
     assert_eq!(seen["latency_us"]["hit"]["count"], 19);
 }
+
+#[test]
+fn a_supervisor_is_told_when_it_is_ready_reloads_and_stops() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    // A path in the temporary directory: the name of a socket is at most 107 bytes long.
+    let short = TempDir::new().unwrap();
+    let path = short.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let told = || {
+        let mut buffer = [0; 500];
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    let mut command = bed.command(&["proxy", "--json", "--config", "p.toml"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let mut proxy = Running::of(&bed, command);
+    assert!(told().starts_with("READY=1\nSTATUS=serving at 127.0.0.1:"));
+    proxy.signal("-HUP");
+    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(told(), "READY=1");
+    proxy.signal("-TERM");
+    assert!(told().starts_with("STOPPING=1"));
+    assert!(proxy.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_socket_that_was_handed_down_is_served() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::process::CommandExt;
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let binary = env!("CARGO_BIN_EXE_damelo");
+    let script = |count: u32| {
+        // `exec` keeps the process's number, which the protocol wants to be told.
+        let run = format!("exec {binary} proxy --json --config p.toml");
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("LISTEN_PID=$$ LISTEN_FDS={count} {run}")]);
+        command.current_dir(bed.0.path()).stdin(Stdio::null());
+        let descriptor = listener.as_raw_fd();
+        let hand_down = move || {
+            // Clears the flag that closes it; dup2 does so only if it makes another descriptor.
+            // SAFETY: both calls are async-signal-safe and get no pointers.
+            let result = unsafe {
+                if descriptor == 3 {
+                    libc::fcntl(3, libc::F_SETFD, 0)
+                } else {
+                    libc::dup2(descriptor, 3)
+                }
+            };
+            if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+        };
+        // SAFETY: nothing but those calls happens between fork and exec.
+        unsafe { command.pre_exec(hand_down) };
+        command
+    };
+    let proxy = Running::of(&bed, script(1));
+    assert_eq!(proxy.url, address);
+    assert!(proxy.get("/hello").starts_with("HTTP/1.1 200"));
+    drop(proxy);
+    // The socket outlives the process: who connects between two lives is served by the next.
+    let waiting = TcpStream::connect(&address).unwrap();
+    let proxy = Running::of(&bed, script(1));
+    drop(waiting);
+    assert!(proxy.get("/hello").starts_with("HTTP/1.1 200"));
+    let two = script(2).output().unwrap();
+    assert_eq!(two.status.code(), Some(2), "{two:?}");
+}
+
+#[test]
+fn the_process_ends_by_its_deadline_and_drains_before() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
+    let address = proxy.url.clone();
+    // `/slow` thinks for a second: it is under way when the signal comes.
+    let slow = std::thread::spawn(move || ask(&address, "/slow"));
+    std::thread::sleep(Duration::from_millis(300));
+    proxy.signal("-TERM");
+    eventually("it is not ready while it drains", || {
+        ask(&proxy.admin, "/readyz").contains("HTTP/1.1 503")
+    });
+    assert!(slow.join().unwrap().starts_with("HTTP/1.1 200"), "what is under way is answered");
+    assert!(proxy.child.wait().unwrap().success());
+    let mut proxy = Running::start(&bed, &["--config", "p.toml", "--set", "timeouts.stop=200ms"]);
+    let address = proxy.url.clone();
+    let slow = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let _ = write!(stream, "GET /slow?again HTTP/1.1\r\nHost: demo\r\n\r\n");
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    proxy.signal("-TERM");
+    assert_eq!(proxy.child.wait().unwrap().code(), Some(4));
+    assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
+    assert!(bed.read("stderr").contains("ending as after a crash"));
+    slow.join().unwrap();
+}
+
+#[test]
+fn an_address_that_is_taken_is_refused_before_a_cache_file_is_made() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    let args = ["proxy", "--from", &proxy.url, "--to", "demo", "--cache", "other.damelo:64MiB"];
+    assert!(bed.says(4, &args).contains(&proxy.url));
+    assert!(!bed.0.path().join("other.damelo").exists());
+}
+
+#[test]
+fn the_packaged_settings_are_good() {
+    let bed = Bed::new();
+    for name in ["damelo.toml", "container.toml"] {
+        let path = format!("{}/../../packaging/{name}", env!("CARGO_MANIFEST_DIR"));
+        bed.says(0, &["check-config", &path]);
+    }
+}

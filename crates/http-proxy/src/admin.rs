@@ -89,6 +89,10 @@ impl Admin {
         let reads = [Method::GET, Method::HEAD].contains(request.method());
         match request.uri().path() {
             "/healthz" if reads => return (StatusCode::OK, PLAIN, "ok\n".to_owned()),
+            "/readyz" if reads && self.control.is_draining() => {
+                let text = "draining: no new connections are taken\n".to_owned();
+                return (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text);
+            }
             "/readyz" if reads => return ready(&shared),
             "/metrics" if reads => return (StatusCode::OK, OPENMETRICS, self.metrics(&shared)),
             _ => {}

@@ -253,6 +253,15 @@ impl ProxyConfig {
         }
     }
 
+    /// Finds whether another program has the address, without keeping it: call it before a store
+    /// is made. [`crate::run`] looks again.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn check_address(&self) -> Result<(), ProxyError> {
+        if self.inherited.is_empty() { crate::server::probe(self.from) } else { Ok(()) }
+    }
+
     /// Finds what would keep [`crate::run`] from starting without touching anything: call it
     /// before a store is made.
     ///

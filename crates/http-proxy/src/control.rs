@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::HeaderValue;
 use tokio::sync::watch;
@@ -20,6 +21,7 @@ use crate::worker::Shared;
 #[derive(Clone)]
 pub struct Control {
     current: Arc<watch::Sender<Arc<Shared>>>,
+    draining: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Control {
@@ -38,7 +40,17 @@ impl Eq for Control {}
 
 impl Control {
     pub(crate) fn new(shared: Arc<Shared>) -> Control {
-        Control { current: Arc::new(watch::Sender::new(shared)) }
+        let current = Arc::new(watch::Sender::new(shared));
+        Control { current, draining: Arc::default() }
+    }
+
+    pub(crate) fn begin_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the proxy takes no connections any more.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// Whether anybody else holds a handle.

@@ -98,6 +98,9 @@ struct Proxy {
     info: RunningInfo,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
+    /// Demo origin and admin listener, which workers and whoever watches them need to the end.
+    last_stop: watch::Sender<bool>,
+    last_threads: Vec<JoinHandle<()>>,
     /// Ends by itself once no worker holds the log any more.
     log_thread: Option<JoinHandle<()>>,
 }
@@ -115,9 +118,11 @@ impl Proxy {
         let (stop, stopping) = watch::channel(false);
         // From here on an early return drops the threads' stop channel, which ends them.
         let mut threads = Vec::new();
+        let (last_stop, last_stopping) = watch::channel(false);
+        let mut last_threads = Vec::new();
         let origin_url = match &config.to {
             Target::Url(url) => url.clone(),
-            Target::Demo => start_demo(&mut threads, stopping.clone()).await?,
+            Target::Demo => start_demo(&mut last_threads, last_stopping.clone()).await?,
         };
         let mut origin = Origin::parse(&origin_url)?;
         if config.to == Target::Demo {
@@ -143,17 +148,20 @@ impl Proxy {
             threads.push(spawn("damelo-worker", move || work(start, listener, counters))?);
         }
         if let Some((listener, _)) = admin_listener {
-            let (control, stop) = (control.clone(), stopping);
+            let (control, stop) = (control.clone(), last_stopping);
             let serving = async move { admin::serve(listener, control, counters).await };
-            threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
+            last_threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
         }
         let info = RunningInfo { address, admin, origin: origin_url, workers, control };
-        Ok(Proxy { info, stop, threads, log_thread })
+        Ok(Proxy { info, stop, threads, last_stop, last_threads, log_thread })
     }
 
     fn stop(self) -> Result<(), ProxyError> {
+        self.info.control.begin_draining();
         self.stop.send_replace(true);
-        let ends: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        let mut ends: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        self.last_stop.send_replace(true);
+        ends.extend(self.last_threads.into_iter().map(JoinHandle::join));
         if ends.iter().any(Result::is_err) {
             return Err(ProxyError::WorkerDied);
         }
@@ -243,6 +251,11 @@ fn inherited(
     let copies = (0..count).map(copy).collect::<io::Result<Vec<_>>>();
     let copies = copies.map_err(|source| ProxyError::Listen { address, source })?;
     Ok((copies, address))
+}
+
+/// Whether an address can be listened on now.
+pub(crate) fn probe(address: SocketAddr) -> Result<(), ProxyError> {
+    listen(address, false).map(drop)
 }
 
 /// The first socket on an address.

@@ -68,6 +68,7 @@ keys! {
     "timeouts.pool_idle" live Time [proxy.pool_idle_timeout: std::time::Duration] "An idle connection to the origin is kept so long.";
     "timeouts.collapse" live Time [proxy.collapse_wait: std::time::Duration] "Longest wait for another request that fetches the same resource.";
     "timeouts.drain" live Time [proxy.drain_timeout: std::time::Duration] "For answers under way when the proxy is told to stop.";
+    "timeouts.stop" live Time [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";
     "fill.finish_bytes_max" live Size [proxy.finish_bytes_max: u64] "A fill goes on without its client if no more than this is left.";
     "fill.finish_percent_min" live Percent [proxy.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
     "groups.by" live GroupRule [proxy.grouping: crate::config::Grouping] "What lies together where the origin does not name a group: a page and what it embeds, a host, a host and N path segments, a response header, or nothing.";

@@ -11,6 +11,7 @@ mod rule_keys;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use damelo::ByteSize;
 
@@ -31,6 +32,8 @@ pub struct Settings {
     pub cache: Option<String>,
     /// Memory for data.
     pub memory: ByteSize,
+    /// From the wish to stop to the end of the process, whatever still waits.
+    pub stop_timeout: Duration,
     /// Whether the file or an argument named an origin.
     pub has_origin: bool,
 }
@@ -40,7 +43,13 @@ impl Default for Settings {
         let from = SocketAddr::from(([127, 0, 0, 1], 8080));
         let mut proxy = ProxyConfig::new(from, Target::Demo);
         proxy.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        Settings { proxy, cache: None, memory: ByteSize::new(256 << 20), has_origin: false }
+        Settings {
+            proxy,
+            cache: None,
+            memory: ByteSize::new(256 << 20),
+            stop_timeout: Duration::from_secs(60),
+            has_origin: false,
+        }
     }
 }
 
