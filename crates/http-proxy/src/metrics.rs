@@ -90,7 +90,7 @@ counters! {
     invalidations: "Resources invalidated by unsafe methods.",
     damaged_entries: "Stored metadata that could not be decoded, taken for a miss.",
     store_errors: "Reads of the store that failed, taken for a miss.",
-    log_lines_dropped: "Access log lines dropped because standard output was too slow.",
+    log_lines_dropped: "Access log lines dropped because what they are written to was too slow.",
 }
 
 impl Counters {
