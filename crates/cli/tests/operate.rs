@@ -378,3 +378,57 @@ fn the_packaged_settings_are_good() {
         bed.says(0, &["check-config", &path]);
     }
 }
+
+#[test]
+fn purges_that_were_acknowledged_hold_whenever_the_process_is_killed() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let ready = |proxy: &Running| {
+        eventually("it is ready", || ask(&proxy.admin, "/readyz").contains("ready\n"));
+    };
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
+    let mut acknowledged_in_all = 0;
+    for round in 0..8 {
+        ready(&proxy);
+        let url = |n: usize| format!("/img/{round}.svg?{n}x");
+        let urls: Vec<String> = (0..30).map(url).collect();
+        for path in urls.iter().map(String::as_str).chain(["/style.css"]) {
+            proxy.get(path);
+            assert!(proxy.get(path).contains("; hit"), "{path}");
+        }
+        let (admin, asked) = (proxy.admin.clone(), urls.clone());
+        let purging = std::thread::spawn(move || {
+            let acknowledged = |url: &&String| {
+                let body = format!("{{\"prefix\":\"{url}\"}}");
+                let Ok(mut stream) = TcpStream::connect(&admin) else { return false };
+                let sent = write!(
+                    stream,
+                    "POST /purge HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+                     Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                let mut answer = String::new();
+                let read = sent.and_then(|()| stream.read_to_string(&mut answer).map(drop));
+                read.is_ok() && answer.contains("\"marks\":1")
+            };
+            asked.iter().take_while(acknowledged).count()
+        });
+        std::thread::sleep(Duration::from_millis(random.u64(1..60)));
+        proxy.child.kill().unwrap();
+        proxy.child.wait().unwrap();
+        let acknowledged = purging.join().unwrap();
+        acknowledged_in_all += acknowledged;
+        proxy = Running::start(&bed, &["--config", "p.toml"]);
+        ready(&proxy);
+        for (n, url) in urls.iter().enumerate() {
+            let hit = proxy.get(url).contains("; hit");
+            assert!(!hit || n >= acknowledged, "round {round}: {url} is back");
+        }
+        if acknowledged > 0 {
+            // Each purge flushes the store, and a crash in one must not cost all the rest.
+            assert!(proxy.get("/style.css").contains("; hit"), "round {round}");
+        }
+    }
+    assert!(acknowledged_in_all > 0, "the test tests nothing");
+}

@@ -256,11 +256,8 @@ impl Vault {
             counters.damaged_entries.one();
             return None;
         };
-        let url = url_of_key(key);
         let lies = Lies { group: object.group(), in_memory: object.from_memory(), stamp };
-        let subject =
-            Subject { stamp: &lies.stamp, url, url_hash: url_hash(url), group: lies.group.get() };
-        match self.ledger.judge(&subject) {
+        match self.standing(key, &lies) {
             Standing::Untouched => {}
             Standing::Stale { since_unix_s } => entry.end_freshness(since_unix_s),
             Standing::Gone => {
@@ -279,6 +276,16 @@ impl Vault {
             _ => FoundBody::Length(object.len() as u64),
         };
         Some(Probed { blob, entry, body, lies })
+    }
+
+    /// How an entry stands with the purges.
+    fn standing(&self, key: &[u8], lies: &Lies) -> Standing {
+        if self.ledger.is_clear(lies.stamp.moment) {
+            return Standing::Untouched;
+        }
+        let (stamp, url) = (&lies.stamp, url_of_key(key));
+        let group = lies.group.get();
+        self.ledger.judge(&Subject { stamp, url, url_hash: url_hash(url), group })
     }
 
     /// A body that lies apart; a miss if the store has let it go.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig, ProxyError, Settings, Target};
+use damelo_http_proxy::{
+    LogFormat, LogTarget, ProxyConfig, ProxyError, Settings, Target, ask_admin,
+};
 use support::{Home, Origin, Proxy, eventually, reply, send_to};
 
 /// A proxy with the rules of a configuration file.
@@ -228,4 +230,75 @@ fn the_admin_listener_tells_health_readiness_and_latency() {
     assert!(metrics.contains("damelo_proxy_latency_seconds_count{from=\"origin\"} 1\n"));
     assert!(metrics.contains("damelo_proxy_responses_total{class=\"2xx\"} 3\n"));
     assert!(metrics.ends_with("# EOF\n"));
+}
+
+/// What the proxy knows of a path.
+fn explained(proxy: &Proxy, path: &str) -> serde_json::Value {
+    let admin = proxy.info.admin.expect("an admin address");
+    let order = serde_json::json!({ "url": path }).to_string();
+    let text = ask_admin(admin, "/explain", None, Some(&order)).expect("an answer");
+    serde_json::from_str(&text).expect("json")
+}
+
+fn with_admin(config: &mut ProxyConfig) {
+    config.admin = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+}
+
+#[test]
+fn the_grouping_decides_what_lies_together() {
+    let origin = Origin::start(|request| {
+        let team = if request.path().contains("red") { "red" } else { "blue" };
+        reply(200, &format!("cache-control: max-age=60\nx-team: {team}"), "x")
+    });
+    let paths = ["/a/b/red", "/a/b/blue", "/a/c/red", "/d/b/blue"];
+    for (rule, expected) in [
+        ("page", [0, 0, 0, 1]),
+        ("host", [0, 0, 0, 0]),
+        ("path:1", [0, 0, 0, 1]),
+        ("path:2", [0, 0, 1, 2]),
+        ("header:X-Team", [0, 1, 0, 1]),
+        ("none", [0, 1, 2, 3]),
+    ] {
+        let proxy = Proxy::start_with(&origin, |config| {
+            with_admin(config);
+            config.grouping = rule.parse().expect("a grouping");
+        });
+        let mut seen = Vec::new();
+        let groups = paths.map(|path| {
+            proxy.get(path);
+            let group = explained(&proxy, path)["stored"][0]["group"].clone();
+            assert!(group.is_string(), "{path}");
+            seen.iter().position(|known| *known == group).unwrap_or_else(|| {
+                seen.push(group);
+                seen.len() - 1
+            })
+        });
+        assert_eq!(groups, expected, "{rule}");
+    }
+}
+
+#[test]
+fn rules_name_groups_and_love_or_hate_them() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let rules = Settings::parse(
+        "[[rule]]\nprefix = \"/front\"\ngroup = \"front\"\nhint = \"love\"\n\
+         [[rule]]\nprefix = \"/scan\"\ngroup = \"scans\"\nhint = \"hate\"\n",
+    );
+    let rules = rules.expect("a good file").proxy.rules;
+    let proxy = Proxy::start_with(&origin, |config| {
+        with_admin(config);
+        config.rules = rules.clone();
+    });
+    let of = |path: &str| {
+        proxy.get(path);
+        let stored = explained(&proxy, path)["stored"][0].clone();
+        (stored["group"].clone(), stored["group_state"]["hint"].clone())
+    };
+    assert_eq!(of("/front/1"), of("/front/2"));
+    assert_ne!(of("/front/1").0, of("/scan/1").0);
+    assert_eq!((of("/front/1").1, of("/scan/1").1), ("loved".into(), "hated".into()));
+    let admin = proxy.info.admin.expect("an admin address");
+    ask_admin(admin, "/purge", None, Some("{\"group\":\"front\"}")).expect("purged");
+    assert!(!proxy.get("/front/1").cache().contains("; hit"));
+    assert!(proxy.get("/scan/1").cache().contains("; hit"));
 }

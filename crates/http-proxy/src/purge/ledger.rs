@@ -12,7 +12,7 @@
 //! is never served. Threads: any judge; writes are one at a time and shared by all who wait for
 //! one; a thread of its own loads the marks and writes them again before the ring would lose them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
@@ -51,10 +51,29 @@ struct Written {
     segments_reused: u64,
 }
 
+/// What a hit compares with first, without a lock that all cores would share. Changed after the
+/// marks: who sees the old numbers sees them before the purge is acknowledged.
+#[derive(Debug, Default)]
+struct Now {
+    ledger: AtomicU64,
+    generation: AtomicU64,
+    newest_mark: AtomicU64,
+}
+
+impl Now {
+    fn follow(&self, marks: &Marks) {
+        let now = marks.now();
+        self.ledger.store(now.ledger, Ordering::Release);
+        self.generation.store(now.generation, Ordering::Release);
+        self.newest_mark.store(marks.newest_mark(), Ordering::Release);
+    }
+}
+
 /// All purges of a store.
 pub(crate) struct Ledger {
     store: Store,
     marks: RwLock<Marks>,
+    now: Now,
     loaded: AtomicBool,
     written: Mutex<Written>,
     /// Its end tells the thread to end.
@@ -76,6 +95,7 @@ impl Ledger {
         let ledger = Arc::new(Ledger {
             store,
             marks: RwLock::new(Marks::new(fastrand::u64(1..))),
+            now: Now::default(),
             loaded: AtomicBool::new(false),
             written: Mutex::default(),
             _alive: alive,
@@ -117,7 +137,17 @@ impl Ledger {
     /// This moment, for the stamp of what is fetched from now on; `None` before the marks are
     /// loaded.
     pub(crate) fn now(&self) -> Option<Moment> {
-        self.is_loaded().then(|| self.marks().now())
+        self.is_loaded().then(|| Moment {
+            ledger: self.now.ledger.load(Ordering::Acquire),
+            generation: self.now.generation.load(Ordering::Acquire),
+        })
+    }
+
+    /// True if no purge can cover what was stored at this moment: the usual case.
+    pub(crate) fn is_clear(&self, moment: Moment) -> bool {
+        self.is_loaded()
+            && moment.ledger == self.now.ledger.load(Ordering::Acquire)
+            && moment.generation >= self.now.newest_mark.load(Ordering::Acquire)
     }
 
     /// How a hit stands.
@@ -166,6 +196,7 @@ impl Ledger {
                 self.write()
             }
         };
+        self.now.follow(&self.marks());
         // Otherwise the next look tries again.
         self.loaded.store(written.is_ok(), Ordering::Release);
     }
@@ -195,6 +226,7 @@ impl Ledger {
         for scope in scopes {
             generation = marks.set(scope, soft, now_unix_s);
         }
+        self.now.follow(&marks);
         generation
     }
 
@@ -279,9 +311,11 @@ mod tests {
             let now = ledger.now().unwrap();
             assert_eq!(now.ledger, first.ledger, "round {round}");
             assert_eq!(standing(&ledger, now, round), Standing::Untouched);
+            assert!(ledger.is_clear(now));
             ledger.purge(vec![Scope::Tag(TagId(round))], false, 0).unwrap();
             for earlier in 1..=round {
                 assert_eq!(standing(&ledger, first, earlier), Standing::Gone);
+                assert!(!ledger.is_clear(first));
             }
             assert_eq!(standing(&ledger, first, round + 1), Standing::Untouched);
             assert_eq!(standing(&ledger, now, round), Standing::Gone);

@@ -100,6 +100,8 @@ enum Kind {
 pub(crate) struct Marks {
     ledger: u64,
     latest: u64,
+    /// The last that a mark has.
+    newest_mark: u64,
     all: Mark,
     hashed: HashMap<(Kind, u64), Mark>,
     prefixes: BTreeMap<Vec<u8>, Mark>,
@@ -114,12 +116,24 @@ impl Marks {
         Marks {
             ledger,
             latest: 0,
+            newest_mark: 0,
             all: Mark::default(),
             hashed: HashMap::new(),
             prefixes: BTreeMap::new(),
             prefix_bytes: 0,
             slots: Vec::new(),
         }
+    }
+
+    /// What was fetched at this generation or later is covered by no mark.
+    pub(crate) fn newest_mark(&self) -> u64 {
+        self.newest_mark
+    }
+
+    fn find_newest(&self) -> u64 {
+        let marks = self.hashed.values().chain(self.prefixes.values()).chain([&self.all]);
+        let slots = self.slots.iter().copied();
+        marks.map(Mark::latest).chain(slots).max().unwrap_or(0)
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -135,6 +149,7 @@ impl Marks {
     pub(crate) fn set(&mut self, scope: Scope, soft: bool, now_unix_s: u64) -> u64 {
         self.latest += 1;
         let generation = self.latest;
+        self.newest_mark = generation;
         let mark = match scope {
             Scope::All => &mut self.all,
             Scope::Url(hash) => self.hashed.entry((Kind::Url, hash)).or_default(),
@@ -176,7 +191,7 @@ impl Marks {
         if moment.ledger != self.ledger {
             return Standing::Gone;
         }
-        if moment.generation >= self.latest {
+        if moment.generation >= self.newest_mark {
             return Standing::Untouched;
         }
         let mut standing = Standing::Untouched;
@@ -311,6 +326,7 @@ impl Marks {
             return None;
         }
         marks.slots = (0..slots).map(|_| take_u64(bytes)).collect::<Option<_>>()?;
+        marks.newest_mark = marks.find_newest();
         bytes.is_empty().then_some(marks)
     }
 

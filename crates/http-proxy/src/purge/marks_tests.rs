@@ -77,6 +77,7 @@ fn marks_say_what_a_list_of_all_purges_says() {
             if random.u8(..20) == 0 {
                 marks = marks.after_restart();
             }
+            assert_eq!(marks.newest_mark(), marks.find_newest(), "seed {seed}");
             for one in &all {
                 let hits = purges.iter().filter(|(generation, scope, _)| {
                     one.stamp.moment.generation < *generation && one.is_covered(scope)
