@@ -531,7 +531,7 @@ impl Fetching<'_> {
             &merged.headers,
             self.response_time_s,
         );
-        effects.admit(decision).inspect_err(|reason| {
+        effects.admit(decision, &merged.headers).inspect_err(|reason| {
             // What only this request forbids does not touch what is stored.
             if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
                 vault.forget(&found.key);
@@ -612,13 +612,16 @@ impl Fetching<'_> {
         effects: &ResponseEffects<'_>,
     ) -> Result<crate::vault::Deposit, NotStoredReason> {
         let ask = self.ask;
-        effects.admit(storing::decide(
-            &ask.method,
-            &ask.headers,
-            parts.status,
+        effects.admit(
+            storing::decide(
+                &ask.method,
+                &ask.headers,
+                parts.status,
+                &parts.headers,
+                self.response_time_s,
+            ),
             &parts.headers,
-            self.response_time_s,
-        ))?;
+        )?;
         let length = body.size_hint().exact();
         if length.is_some_and(|length| length > worker.fill_limits().body_bytes_max) {
             return Err(NotStoredReason::TooLarge);

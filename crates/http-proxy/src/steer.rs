@@ -5,6 +5,7 @@
 //! authorised request, a private one or one with `Vary: *` storable. Threads: the worker's.
 
 use damelo::GroupId;
+use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 
 use crate::ask::Ask;
@@ -74,14 +75,17 @@ impl ResponseEffects<'_> {
     pub(crate) fn admit(
         &self,
         decision: Result<(), NotStoredReason>,
+        response: &HeaderMap,
     ) -> Result<(), NotStoredReason> {
         if self.store == Some(false) {
             return Err(NotStoredReason::Rule);
         }
         let forced = self.store == Some(true);
+        // An origin that says nothing of caching and sets a cookie most likely means one user.
+        let timed = self.ttl.is_some() && !response.contains_key(SET_COOKIE);
         match decision {
             Err(NotStoredReason::NotCacheable | NotStoredReason::NeverUseful)
-                if forced || self.ttl.is_some() =>
+                if forced || timed =>
             {
                 Ok(())
             }
@@ -200,6 +204,19 @@ mod tests {
     }
 
     #[test]
+    fn a_cookie_is_not_stored_by_a_ttl_alone() {
+        let mut cookie = HeaderMap::new();
+        cookie.insert(SET_COOKIE, http::HeaderValue::from_static("session=1"));
+        let mut effects = ResponseEffects::default();
+        effects.ttl = Some(Duration::from_secs(9));
+        let refused = Err(NotStoredReason::NeverUseful);
+        assert_eq!(effects.admit(refused, &cookie), refused);
+        assert_eq!(effects.admit(Ok(()), &cookie), Ok(()), "the origin's own words count");
+        effects.store = Some(true);
+        assert_eq!(effects.admit(refused, &cookie), Ok(()));
+    }
+
+    #[test]
     fn what_a_rule_may_overrule() {
         use NotStoredReason as Not;
         let effects = |ttl, store| {
@@ -220,7 +237,8 @@ mod tests {
             (ttl, Some(true), Err(Not::VaryStar), Err(Not::VaryStar)),
             (ttl, Some(true), Err(Not::RequestNoStore), Err(Not::RequestNoStore)),
         ] {
-            assert_eq!(effects(ttl, store).admit(decision), expected, "{ttl:?} {store:?}");
+            let none = HeaderMap::new();
+            assert_eq!(effects(ttl, store).admit(decision, &none), expected, "{ttl:?} {store:?}");
         }
     }
 }

@@ -56,7 +56,7 @@ rule_keys! {
         |rule, value| put(&mut rule.then.request_set, each(value, header_line));
     "request_remove" "list of names" "Removes headers of the request."
         |rule, value| put(&mut rule.then.request_remove, each(value, edited_name));
-    "ttl" "a time such as 10m" "Fresh for so long from its arrival, whatever the response says; stored even if nothing in it makes it cacheable."
+    "ttl" "a time such as 10m" "Fresh for so long from its arrival, whatever the response says; stored even if nothing in it makes it cacheable, unless it sets a cookie that no rule removes."
         |rule, value| put(&mut rule.then.ttl, Time::read(value).map(Some));
     "store" "true or false" "`false`: never store it. `true`: store it even if it says `no-store` or has no freshness; what is `private`, has `Vary: *` or answers `Authorization` is still not stored."
         |rule, value| put(&mut rule.then.store, Flag::read(value).map(Some));
