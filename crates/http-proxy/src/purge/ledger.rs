@@ -74,6 +74,9 @@ pub(crate) struct Ledger {
     store: Store,
     marks: RwLock<Marks>,
     now: Now,
+    /// The marks are known: hits can be judged.
+    readable: AtomicBool,
+    /// The ledger can go on: responses can be stored and purges made.
     loaded: AtomicBool,
     written: Mutex<Written>,
     /// Its end tells the thread to end.
@@ -96,6 +99,7 @@ impl Ledger {
             store,
             marks: RwLock::new(Marks::new(fastrand::u64(1..))),
             now: Now::default(),
+            readable: AtomicBool::new(false),
             loaded: AtomicBool::new(false),
             written: Mutex::default(),
             _alive: alive,
@@ -145,14 +149,14 @@ impl Ledger {
 
     /// True if no purge can cover what was stored at this moment: the usual case.
     pub(crate) fn is_clear(&self, moment: Moment) -> bool {
-        self.is_loaded()
+        self.readable.load(Ordering::Acquire)
             && moment.ledger == self.now.ledger.load(Ordering::Acquire)
             && moment.generation >= self.now.newest_mark.load(Ordering::Acquire)
     }
 
     /// How a hit stands.
     pub(crate) fn judge(&self, subject: &Subject<'_>) -> Standing {
-        if !self.is_loaded() {
+        if !self.readable.load(Ordering::Acquire) {
             return Standing::Gone;
         }
         self.marks().judge(subject)
@@ -163,22 +167,33 @@ impl Ledger {
         look(&self.marks())
     }
 
-    /// Reads both objects; without either, and once the store knows all that it has, begins anew.
+    /// Finds the marks, as soon as the store knows them, and makes the ledger ready to go on.
     fn try_load(&self) {
-        let done_before = self.store.recovery().done;
-        let read = |slot| {
-            let object = self.store.read(&key(slot)).wait().ok()??;
-            Some((Marks::decode(&object)?, slot))
-        };
-        let (first, second) = (read(0), read(1));
-        if !done_before {
-            // Either may be the newer, and may still come.
+        let recovered = self.store.recovery().done;
+        if !self.readable.load(Ordering::Acquire) && !self.find(recovered) {
             return;
         }
-        let (found, slot) = match (first, second) {
+        // The generation that the next process goes on from must be safe before anything is stored
+        // under a later one. If that fails, the next look tries again.
+        if recovered && self.write().is_ok() {
+            self.loaded.store(true, Ordering::Release);
+        }
+    }
+
+    /// Reads both objects; without either, and once the store knows all that it has, begins anew.
+    /// One that is found while the other may still come will do: the other is then either older or
+    /// of a purge that was not acknowledged, since that waits for the older to be removed.
+    fn find(&self, recovered: bool) -> bool {
+        let read = |slot| {
+            let object = self.store.read(&key(slot)).wait().ok()??;
+            Marks::decode(&object)
+        };
+        let (found, slot) = match (read(0), read(1)) {
+            (None, None) if !recovered => return false,
             (None, None) => (None, 0),
-            (Some((marks, slot)), None) | (None, Some((marks, slot))) => (Some(marks), slot),
-            (Some((a, _)), Some((b, _))) => {
+            (Some(marks), None) => (Some(marks), 0),
+            (None, Some(marks)) => (Some(marks), 1),
+            (Some(a), Some(b)) => {
                 let newer = Marks::newer(a.clone(), b);
                 let slot = u8::from(newer != a);
                 (Some(newer), slot)
@@ -186,19 +201,14 @@ impl Ledger {
         };
         self.written.lock().unwrap_or_else(PoisonError::into_inner).slot = slot;
         self.store.love(GroupId::of(KEY));
-        let written = match found {
-            // If a crash loses the number of a new ledger, it loses what was stored under it.
-            None => self.put().map(drop),
-            // The generation that the next process goes on from must be safe before anything is
-            // stored under a later one.
-            Some(found) => {
-                *self.marks.write().unwrap_or_else(PoisonError::into_inner) = found.after_restart();
-                self.write()
-            }
-        };
-        self.now.follow(&self.marks());
-        // Otherwise the next look tries again.
-        self.loaded.store(written.is_ok(), Ordering::Release);
+        let mut marks = self.marks.write().unwrap_or_else(PoisonError::into_inner);
+        // A new ledger goes on as an old one does, so that its number is written as well.
+        let known = found.unwrap_or_else(|| marks.clone());
+        *marks = known.after_restart();
+        self.now.follow(&marks);
+        drop(marks);
+        self.readable.store(true, Ordering::Release);
+        true
     }
 
     /// Sets marks and returns the generation of the last when all are durable. Blocks.
@@ -248,15 +258,11 @@ impl Ledger {
         let generation = self.put_in(slot).map_err(|error| failed(&error))?;
         self.store.sync().map_err(|error| failed(&error))?;
         self.store.remove(&key(written.slot)).map_err(|error| failed(&error))?;
+        // Otherwise a loss of power could bring the older copy back.
+        self.store.sync().map_err(|error| failed(&error))?;
         let segments_reused = self.store.stats().segments_reused;
         *written = Written { generation, slot, segments_reused };
         Ok(())
-    }
-
-    /// Writes the marks without waiting until they are safe.
-    fn put(&self) -> Result<u64, LedgerError> {
-        let slot = self.written.lock().unwrap_or_else(PoisonError::into_inner).slot;
-        self.put_in(slot).map_err(|error| LedgerError::Store(error.to_string()))
     }
 
     fn put_in(&self, slot: u8) -> Result<u64, damelo::CreateError> {
