@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
-use damelo_http_proxy::ProxyError;
+use damelo_http_proxy::{AdminError, ProxyError};
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +77,9 @@ pub(crate) enum Failure {
     /// The proxy cannot run, or ended.
     #[error("the proxy cannot run")]
     Proxy(#[from] ProxyError),
+    /// A running proxy could not be asked, or refused.
+    #[error("the proxy was not reached or refused")]
+    Admin(#[from] AdminError),
     /// A child process of a benchmark failed.
     #[error("the benchmark's child process failed: {0}")]
     Child(String),
@@ -127,6 +130,10 @@ impl Failure {
             Failure::Proxy(ProxyError::Listen { .. }) => {
                 Some("another program may have that address: choose one with --from".to_owned())
             }
+            Failure::Admin(AdminError::Connect { .. }) => Some(
+                "say where its admin listener is with --admin; `damelo proxy` prints it at start"
+                    .to_owned(),
+            ),
             Failure::Create(_) => {
                 Some("`damelo put --help` lists what the store takes".to_owned())
             }

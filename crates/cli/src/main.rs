@@ -2,8 +2,11 @@
 //! failure into words on stderr and a stable exit code. Owns nothing else; commands live one to a
 //! file. Threads: the main thread only; `bench` and `proxy` start their own.
 
+mod admin;
 mod bench;
 mod check;
+mod check_config;
+mod explain;
 mod failure;
 mod format;
 mod get;
@@ -18,6 +21,8 @@ mod put;
 mod rm;
 mod signals;
 mod stat;
+mod supervisor;
+mod top;
 
 use std::process::ExitCode;
 
@@ -56,6 +61,7 @@ enum Command {
     Format(format::Format),
     Stat(stat::Stat),
     Check(check::Check),
+    CheckConfig(check_config::CheckConfig),
     Ls(ls::Ls),
     Get(get::Get),
     Put(put::Put),
@@ -63,6 +69,8 @@ enum Command {
     Purge(purge::Purge),
     Bench(bench::Bench),
     Proxy(proxy::Proxy),
+    Explain(explain::Explain),
+    Top(top::Top),
 }
 
 impl Command {
@@ -71,6 +79,7 @@ impl Command {
             Command::Format(args) => format::run(args),
             Command::Stat(args) => stat::run(args),
             Command::Check(args) => check::run(args),
+            Command::CheckConfig(args) => check_config::run(args),
             Command::Ls(args) => ls::run(args),
             Command::Get(args) => get::run(args),
             Command::Put(args) => put::run(args),
@@ -78,6 +87,8 @@ impl Command {
             Command::Purge(args) => purge::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Proxy(args) => proxy::run(args),
+            Command::Explain(args) => explain::run(args),
+            Command::Top(args) => top::run(args),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::body::OriginBody;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::{RequestDirectives, list_members, storing, validation, vary};
+use crate::steer;
 use crate::vault::Target;
 use crate::worker::Shared;
 
@@ -31,7 +32,9 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     pub(crate) target: Target,
     pub(crate) wishes: RequestDirectives,
-    client: IpAddr,
+    /// A rule sends it past the cache.
+    pub(crate) pass: bool,
+    pub(crate) client: IpAddr,
 }
 
 /// Why a request cannot be served at all.
@@ -71,7 +74,15 @@ impl Ask {
         let primary = keys.primary(shared.origin.scheme, &host, &path_and_query);
         let wishes = RequestDirectives::of(&parts.headers);
         let target = Target { primary, host, client_host, path_and_query };
-        let ask = Ask { method: parts.method, headers: parts.headers, target, wishes, client };
+        let mut ask = Ask {
+            method: parts.method,
+            headers: parts.headers,
+            target,
+            wishes,
+            pass: false,
+            client,
+        };
+        steer::on_request(shared, &mut ask);
         Ok((ask, body))
     }
 

@@ -35,6 +35,15 @@ pub enum ProxyError {
     /// The name is not a token.
     #[error("`{0}` cannot be a cache name: use letters, digits and `-`, beginning with a letter")]
     Name(String),
+    /// The access log cannot be opened.
+    #[error("cannot write the access log to {target}")]
+    Log {
+        /// Where it was to go.
+        target: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// A worker ended by a panic: a bug.
     #[error("a worker thread died")]
     WorkerDied,

@@ -20,32 +20,46 @@
 //! ```
 
 mod admin;
+mod admin_client;
 mod answer;
 mod ask;
 mod body;
 mod collapse;
 mod config;
+mod control;
 mod demo;
 mod deposit;
 mod entry;
 mod error;
+mod explain;
 mod fetch;
 mod fetching;
 mod fill;
 mod groups;
+mod histogram;
+mod hot;
 mod log;
 mod metrics;
+mod observe;
 mod origin;
+mod purge;
+mod ruleset;
 mod serve;
 mod server;
+mod settings;
 mod slices;
+mod steer;
 mod variants;
 mod vault;
 mod worker;
 
 use damelo_http_rules as rules;
 
-pub use config::{ProxyConfig, Target};
+pub use admin_client::{AdminError, ask_admin};
+pub use config::{Grouping, LogFormat, LogTarget, ProxyConfig, Target};
+pub use control::Control;
 pub use damelo_http_rules::Rules;
 pub use error::ProxyError;
+pub use ruleset::Ruleset;
 pub use server::{RunningInfo, run};
+pub use settings::{Settings, SettingsError, reference as settings_reference};

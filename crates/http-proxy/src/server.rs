@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use damelo::Store;
-use http::HeaderValue;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -30,15 +30,17 @@ use tokio::time::{sleep, timeout};
 
 use crate::collapse::Collapse;
 use crate::config::{ProxyConfig, Target};
+use crate::control::Control;
 use crate::error::ProxyError;
 use crate::fetch::Fetcher;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::origin::Origin;
+use crate::purge::ledger::Ledger;
 use crate::serve;
 use crate::vault::Vault;
 use crate::worker::{Shared, Worker};
-use crate::{admin, demo};
+use crate::{admin, control, demo};
 
 /// Connections the kernel holds for us to accept.
 const BACKLOG: i32 = 1024;
@@ -63,6 +65,8 @@ pub struct RunningInfo {
     pub origin: String,
     /// Threads that serve.
     pub workers: usize,
+    /// Changes the running proxy.
+    pub control: Control,
 }
 
 /// Serves until `shutdown` is done, then drains and returns. Calls `ready` once the proxy can be
@@ -94,11 +98,16 @@ struct Proxy {
     info: RunningInfo,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
+    /// Demo origin and admin listener, which workers and whoever watches them need to the end.
+    last_stop: watch::Sender<bool>,
+    last_threads: Vec<JoinHandle<()>>,
+    /// Ends by itself once no worker holds the log any more.
+    log_thread: Option<JoinHandle<()>>,
 }
 
 /// What each thread is started with.
 struct Start {
-    shared: Arc<Shared>,
+    shared: watch::Receiver<Arc<Shared>>,
     connections: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
 }
@@ -109,9 +118,11 @@ impl Proxy {
         let (stop, stopping) = watch::channel(false);
         // From here on an early return drops the threads' stop channel, which ends them.
         let mut threads = Vec::new();
+        let (last_stop, last_stopping) = watch::channel(false);
+        let mut last_threads = Vec::new();
         let origin_url = match &config.to {
             Target::Url(url) => url.clone(),
-            Target::Demo => start_demo(&mut threads, stopping.clone()).await?,
+            Target::Demo => start_demo(&mut last_threads, last_stopping.clone()).await?,
         };
         let mut origin = Origin::parse(&origin_url)?;
         if config.to == Target::Demo {
@@ -120,48 +131,71 @@ impl Proxy {
         }
         let origin = Arc::new(origin);
         let workers = config.workers.clamp(1, WORKERS_MAX);
-        let (listeners, address) = listeners(config.from, workers)?;
+        let (listeners, address) = match config.inherited.first() {
+            Some(listener) => inherited(listener, workers)?,
+            None => listeners(config.from, workers)?,
+        };
         let admin_listener = config.admin.map(listeners_one).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
         let connections = Arc::new(Semaphore::new(config.connections_max));
-        let shared = Arc::new(shared(config, store, origin)?);
+        let (shared, log_thread) = shared(config, store, origin)?;
+        let control = Control::new(Arc::new(shared));
         let counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
         for (listener, counters) in listeners.into_iter().zip(&counters) {
-            let (shared, connections) = (shared.clone(), connections.clone());
+            let (shared, connections) = (control.watch(), connections.clone());
             let start = Start { shared, connections, stop: stopping.clone() };
             let counters = counters.clone();
             threads.push(spawn("damelo-worker", move || work(start, listener, counters))?);
         }
         if let Some((listener, _)) = admin_listener {
-            let (shared, stop) = (shared.clone(), stopping);
-            let serving = async move { admin::serve(listener, shared, counters).await };
-            threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
+            let (control, stop) = (control.clone(), last_stopping);
+            let serving = async move { admin::serve(listener, control, counters).await };
+            last_threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
         }
-        let info = RunningInfo { address, admin, origin: origin_url, workers };
-        Ok(Proxy { info, stop, threads })
+        let info = RunningInfo { address, admin, origin: origin_url, workers, control };
+        Ok(Proxy { info, stop, threads, last_stop, last_threads, log_thread })
     }
 
     fn stop(self) -> Result<(), ProxyError> {
+        self.info.control.begin_draining();
         self.stop.send_replace(true);
-        let ends: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        let mut ends: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        self.last_stop.send_replace(true);
+        ends.extend(self.last_threads.into_iter().map(JoinHandle::join));
         if ends.iter().any(Result::is_err) {
+            return Err(ProxyError::WorkerDied);
+        }
+        // The control in `info` holds the last handle of the log; the caller may hold another, and
+        // then the lines are out when that goes.
+        let others = self.info.control.is_shared();
+        drop(self.info);
+        if let Some(thread) = self.log_thread
+            && !others
+            && thread.join().is_err()
+        {
             return Err(ProxyError::WorkerDied);
         }
         Ok(())
     }
 }
 
-fn shared(config: ProxyConfig, store: Store, origin: Arc<Origin>) -> Result<Shared, ProxyError> {
-    let log = config.access_log.then(AccessLog::to_stdout).transpose();
-    let log = log.map_err(ProxyError::Worker)?;
-    let via = HeaderValue::try_from(format!("1.1 {}", config.name))
-        .map_err(|_| ProxyError::Name(config.name.clone()))?;
-    let vault = Arc::new(Vault::new(store, config.whole_body_bytes_max, config.rules.clone()));
-    Ok(Shared { config, origin, vault, collapse: Collapse::new(), log, via })
+fn shared(
+    config: ProxyConfig,
+    store: Store,
+    origin: Arc<Origin>,
+) -> Result<(Shared, Option<JoinHandle<()>>), ProxyError> {
+    let started = AccessLog::start(&config.log_target)
+        .map_err(|source| ProxyError::Log { target: config.log_target.to_string(), source })?;
+    let (log, log_thread) = started.unzip();
+    let via = control::via_of(&config.name)?;
+    let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
+    let vault = Arc::new(Vault::new(store, ledger, &config));
+    let collapse = Collapse::new();
+    Ok((Shared { config, origin, vault, collapse, log, via }, log_thread))
 }
 
 /// A token of RFC 8941 that is also one of HTTP, without the rarer characters.
-fn check_name(name: &str) -> Result<(), ProxyError> {
+pub(crate) fn check_name(name: &str) -> Result<(), ProxyError> {
     let good = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     if good { Ok(()) } else { Err(ProxyError::Name(name.to_owned())) }
@@ -198,18 +232,49 @@ fn listeners(from: SocketAddr, count: usize) -> Result<(Vec<StdListener>, Socket
     let mut listeners = vec![first];
     for _ in 1..count {
         // The first may have been given a free port: the others take the same.
-        listeners.push(listeners_one(address)?.0);
+        listeners.push(listen(address, true)?.0);
     }
     Ok((listeners, address))
 }
 
+/// One socket that a supervisor listens on already, for every worker: the kernel wakes one of them.
+fn inherited(
+    listener: &StdListener,
+    count: usize,
+) -> Result<(Vec<StdListener>, SocketAddr), ProxyError> {
+    let address = listener.local_addr().map_err(ProxyError::Worker)?;
+    let copy = |_| {
+        let copy = listener.try_clone()?;
+        copy.set_nonblocking(true)?;
+        Ok(copy)
+    };
+    let copies = (0..count).map(copy).collect::<io::Result<Vec<_>>>();
+    let copies = copies.map_err(|source| ProxyError::Listen { address, source })?;
+    Ok((copies, address))
+}
+
+/// Whether an address can be listened on now.
+pub(crate) fn probe(address: SocketAddr) -> Result<(), ProxyError> {
+    listen(address, false).map(drop)
+}
+
+/// The first socket on an address.
 fn listeners_one(address: SocketAddr) -> Result<(StdListener, SocketAddr), ProxyError> {
+    listen(address, false)
+}
+
+/// A socket shares its port (`SO_REUSEPORT`) with those of our other workers, and would share it
+/// with another proxy's without a word. So the first binds without sharing, which fails if anybody
+/// is there, and allows it from then on.
+fn listen(address: SocketAddr, share: bool) -> Result<(StdListener, SocketAddr), ProxyError> {
     let listen = || {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
-        socket.set_reuse_port(true)?;
+        socket.set_reuse_port(share)?;
         socket.bind(&address.into())?;
+        #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
+        socket.set_reuse_port(true)?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
         let listener = StdListener::from(socket);
@@ -229,19 +294,25 @@ fn work(start: Start, listener: StdListener, counters: Arc<Counters>) {
 
 async fn accept(start: Start, listener: StdListener, counters: Arc<Counters>) {
     let listener = TcpListener::from_std(listener).expect("a listener on an event loop");
-    let drain_timeout = start.shared.config.drain_timeout;
     let (alive, mut ended) = mpsc::channel::<()>(1);
-    let mut stop = start.stop.clone();
-    let config = &start.shared.config;
-    let fetcher = Fetcher::new(start.shared.origin.clone(), config, counters.clone());
-    let worker = Arc::new(Worker { shared: start.shared.clone(), counters, fetcher, alive });
+    let (mut stop, mut reloads) = (start.stop.clone(), start.shared.clone());
+    let make = |shared: Arc<Shared>| {
+        let fetcher = Fetcher::new(shared.origin.clone(), &shared.config, counters.clone());
+        Arc::new(Worker { shared, counters: counters.clone(), fetcher, alive: alive.clone() })
+    };
+    let first = make(reloads.borrow_and_update().clone());
+    let worker = Arc::new(ArcSwap::new(first));
     loop {
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
+            Ok(()) = reloads.changed() => {
+                let shared = reloads.borrow_and_update().clone();
+                worker.store(make(shared));
+            }
             accepted = accept_one(&listener, &start.connections) => match accepted {
                 Ok((stream, client, permit)) => {
-                    worker.counters.connections.one();
+                    counters.connections.one();
                     let serving = connection(worker.clone(), stream, client, start.stop.clone());
                     tokio::spawn(async move {
                         serving.await;
@@ -253,6 +324,8 @@ async fn accept(start: Start, listener: StdListener, counters: Arc<Counters>) {
         }
     }
     drop(listener);
+    let drain_timeout = worker.load().shared.config.drain_timeout;
+    drop(alive);
     // Every connection and fill holds a sender; the channel closes with the last.
     drop(worker);
     let _ = timeout(drain_timeout, ended.recv()).await;
@@ -268,16 +341,18 @@ async fn accept_one(
 }
 
 async fn connection(
-    worker: Arc<Worker>,
+    worker: Arc<ArcSwap<Worker>>,
     stream: TcpStream,
     client: SocketAddr,
     mut stop: watch::Receiver<bool>,
 ) {
     // Without it small answers wait; failing to set it only costs time.
     let _ = stream.set_nodelay(true);
-    let config = &worker.shared.config;
+    let first = worker.load_full();
+    let config = &first.shared.config;
     let service = service_fn(|request| {
-        let worker = worker.clone();
+        // Each request sees the settings of its own moment, from beginning to end.
+        let worker = worker.load_full();
         async move { Ok::<_, Infallible>(serve::handle(&worker, request, client.ip()).await) }
     });
     let connection = http1::Builder::new()
@@ -287,6 +362,7 @@ async fn connection(
         .max_headers(HEADER_LINES_MAX)
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
+    drop(first);
     let mut connection = std::pin::pin!(connection);
     // A connection that breaks concerns nobody but its client.
     tokio::select! {

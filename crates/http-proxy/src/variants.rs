@@ -12,11 +12,11 @@ use hyper::body::Incoming;
 use crate::collapse::Outcome;
 use crate::entry::StoredResponse;
 use crate::fetching::Fetching;
-use crate::rules::group::Groups;
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, TAGS_SENT_MAX};
 use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
 use crate::serve::{Answer, with_hit_status};
+use crate::steer;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 
@@ -71,7 +71,7 @@ impl Fetching<'_> {
                 self.end_lead(Outcome::Stored);
             }
             Err(reason) => {
-                worker.counters.not_stored(reason);
+                worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
                 // Says nothing about the resource: whoever waits may lead.
                 self.end_lead(Outcome::Abandoned);
@@ -96,10 +96,11 @@ impl Fetching<'_> {
             response_time_s: self.response_time_s,
             selective: false,
         };
-        storing::decide(exchange, rules)?;
+        let mut edited = stored.headers.clone();
+        let effects = steer::on_response(&worker.shared, ask, stored.status, &mut edited, None);
+        effects.admit(storing::decide(exchange, rules), &stored.headers)?;
         let target = &ask.target;
-        let (host, path) = (&target.host, &target.path_and_query);
-        let groups = Groups::of(host, &target.client_host, path, &ask.headers, &stored.headers);
+        let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);
         let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));
         let begun = vault.begin(target, self.epoch, &ask.headers, &stored, length, &groups).await;
         let mut deposit = begun?;

@@ -4,6 +4,8 @@
 //! store with a clock the script moves; the client reads one answer a connection and says whether
 //! its body was complete. Threads: each of the three has its own; dropping a proxy drains it.
 
+#![allow(dead_code, reason = "each file of tests uses a part of this")]
+
 use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -254,7 +256,7 @@ impl Home {
         Home { directory, memory: ByteSize::new(8 << 20) }
     }
 
-    fn open(&self) -> Store {
+    pub(crate) fn open(&self) -> Store {
         let path = self.directory.path().join("store");
         let mut config = Config::new(path, ByteSize::new(64 << 20));
         config.memory = self.memory;
