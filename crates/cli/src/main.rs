@@ -18,6 +18,7 @@ mod put;
 mod rm;
 mod signals;
 mod stat;
+mod transport_args;
 
 use std::process::ExitCode;
 

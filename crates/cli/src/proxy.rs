@@ -21,6 +21,7 @@ use crate::opening::open_with;
 use crate::output::{Out, thousands};
 use crate::signals::Stop;
 use crate::stat::volume_text;
+use crate::transport_args::TransportArgs;
 
 /// Size of a cache that is made without a declared size.
 const CACHE_BYTES: u64 = 1 << 30;
@@ -65,6 +66,8 @@ pub(crate) struct Proxy {
     /// Send the client's Host to the origin, and cache by it
     #[arg(long)]
     preserve_host: bool,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Write a line for each request to standard output
     #[arg(long)]
     log: bool,
@@ -141,6 +144,8 @@ pub(crate) fn run(args: &Proxy) -> Result<(), Failure> {
     if let Some(workers) = args.workers {
         config.workers = usize::from(workers);
     }
+    args.transport.apply(&mut config.transport);
+    config.connections_max = args.transport.connections;
     let mut printed = Ok(());
     let ready = |running: RunningInfo| printed = print(args, &store, &running);
     let served = damelo_http_proxy::run(config, store.clone(), ready, stop);
@@ -215,6 +220,7 @@ fn print(args: &Proxy, store: &Store, running: &RunningInfo) -> Result<(), Failu
             "origin": running.origin,
             "workers": running.workers,
             "url": url,
+            "listeners": running.listeners.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "metrics": metrics,
         }))?;
         return out.finish();
@@ -230,6 +236,9 @@ fn print(args: &Proxy, store: &Store, running: &RunningInfo) -> Result<(), Failu
     let demo = if args.to == Target::Demo { " (the built-in demo)" } else { "" };
     out.line(format_args!("origin   {}{demo}", running.origin))?;
     out.line(format_args!("look at  {url}/"))?;
+    for listener in &running.listeners {
+        out.line(format_args!("also     {listener}"))?;
+    }
     if let Some(metrics) = metrics {
         out.line(format_args!("metrics  {metrics}"))?;
     }

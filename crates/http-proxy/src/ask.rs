@@ -3,19 +3,16 @@
 //! Invariants: the key is made from what the origin will be asked, so that no header a client may
 //! choose freely (its `Host`, unless that is passed on) makes a key. No threads.
 
-use std::net::IpAddr;
-
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, VIA};
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING, VIA};
 use http::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::body::OriginBody;
+use crate::forwarded;
+use crate::peer::Peer;
 use crate::rules::cache_control::CacheControl;
 use crate::rules::{list_members, storing};
 use crate::vault::Target;
 use crate::worker::Shared;
-
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// Times our own name may stand in `Via` before a request counts as going round in a circle.
 const VIA_REPEATS_MAX: usize = 8;
@@ -26,7 +23,7 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     pub(crate) target: Target,
     pub(crate) cache_control: CacheControl,
-    client: IpAddr,
+    peer: Peer,
 }
 
 /// Why a request cannot be served at all.
@@ -40,7 +37,7 @@ pub(crate) enum BadRequest {
 impl Ask {
     pub(crate) fn new<B>(
         request: Request<B>,
-        client: IpAddr,
+        peer: Peer,
         shared: &Shared,
     ) -> Result<(Ask, B), BadRequest> {
         let (parts, body) = request.into_parts();
@@ -64,8 +61,7 @@ impl Ask {
         let primary = primary_key(shared.origin.scheme, &host, &path_and_query);
         let cache_control = CacheControl::of_request(&parts.headers);
         let target = Target { primary, host, client_host, path_and_query };
-        let ask =
-            Ask { method: parts.method, headers: parts.headers, target, cache_control, client };
+        let ask = Ask { method: parts.method, headers: parts.headers, target, cache_control, peer };
         Ok((ask, body))
     }
 
@@ -81,14 +77,8 @@ impl Ask {
             headers.insert(HOST, value);
         } else {
             headers.insert(HOST, shared.origin.host_header.clone());
-            if let Some(host) = host {
-                headers.entry(X_FORWARDED_HOST).or_insert(host);
-            }
         }
-        headers.append(VIA, shared.via.clone());
-        if let Ok(client) = HeaderValue::try_from(self.client.to_string()) {
-            headers.append(X_FORWARDED_FOR, client);
-        }
+        forwarded::add(&mut headers, shared, &self.peer, host);
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         // A target that parsed once parses again.

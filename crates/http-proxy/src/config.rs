@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use damelo::{Clock, SystemClock};
 
+use crate::transport::Transport;
+
 /// The origin that the proxy stands before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -60,8 +62,6 @@ pub struct ProxyConfig {
     pub header_timeout: Duration,
     /// Longest silence within a body, in either direction. Default 30 s.
     pub body_idle_timeout: Duration,
-    /// Time a client has to send its headers, idle time before them included. Default 75 s.
-    pub client_timeout: Duration,
     /// Idle origin connections kept per worker. Default 64.
     pub pool_idle_max: usize,
     /// Time an idle origin connection is kept. Default 30 s.
@@ -74,6 +74,8 @@ pub struct ProxyConfig {
     pub finish_percent_min: u8,
     /// Time for answers under way when the proxy is told to stop. Default 10 s.
     pub drain_timeout: Duration,
+    /// Listeners, limits towards clients, how origins are reached.
+    pub transport: Transport,
     /// Source of the time of day.
     pub clock: Arc<dyn Clock>,
 }
@@ -97,13 +99,13 @@ impl ProxyConfig {
             connect_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(60),
             body_idle_timeout: Duration::from_secs(30),
-            client_timeout: Duration::from_secs(75),
             pool_idle_max: 64,
             pool_idle_timeout: Duration::from_secs(30),
             collapse_wait: Duration::from_secs(10),
             finish_bytes_max: 1 << 20,
             finish_percent_min: 50,
             drain_timeout: Duration::from_secs(10),
+            transport: Transport::default(),
             clock: Arc::new(SystemClock::new()),
         }
     }

@@ -2,8 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use http::StatusCode;
+
+use crate::body::BodyError;
 
 /// Why a proxy does not run.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +29,29 @@ pub enum ProxyError {
         #[source]
         source: io::Error,
     },
+    /// A Unix socket cannot be listened on.
+    #[error("cannot listen on the Unix socket `{path}`")]
+    ListenUnix {
+        /// The socket's file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A TLS listener without certificate.
+    #[error("a TLS listener needs a certificate: give the files of a chain and its key")]
+    NoCertificate,
+    /// A certificate or key cannot be used.
+    #[error("cannot use `{path}` for TLS: {reason}")]
+    CertificateFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS")]
+    Tls(#[source] tokio_rustls::rustls::Error),
     /// A thread or its event loop could not be started.
     #[error("cannot start a worker")]
     Worker(#[source] io::Error),
@@ -40,7 +66,8 @@ pub enum ProxyError {
     WorkerDied,
 }
 
-/// Why the origin gave no response. All of these are the origin's side; the client gets 502 or 504.
+/// Why there is no response of the origin. The last two are the client's doing (4xx), all others
+/// the origin's (5xx).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("the origin could not be reached")]
@@ -53,12 +80,31 @@ pub(crate) enum FetchError {
     HeaderTimeout,
     #[error("the origin closed the connection or did not speak HTTP")]
     Broken,
+    #[error("the request's body did not arrive in time")]
+    ClientTimeout,
+    #[error("the request's body broke off")]
+    ClientBroken,
 }
 
 impl FetchError {
+    /// What a failed exchange means: a request body that ended early is not the origin's fault.
+    pub(crate) fn of(error: &hyper::Error) -> FetchError {
+        let mut cause = std::error::Error::source(error);
+        while let Some(error) = cause {
+            match error.downcast_ref::<BodyError>() {
+                Some(BodyError::Idle) => return FetchError::ClientTimeout,
+                Some(_) => return FetchError::ClientBroken,
+                None => cause = error.source(),
+            }
+        }
+        FetchError::Broken
+    }
+
     pub(crate) fn status(self) -> StatusCode {
         match self {
             FetchError::ConnectTimeout | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
+            FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
+            FetchError::ClientBroken => StatusCode::BAD_REQUEST,
             FetchError::Connect | FetchError::Tls | FetchError::Broken => StatusCode::BAD_GATEWAY,
         }
     }
@@ -71,6 +117,8 @@ impl FetchError {
             FetchError::Tls => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",
             FetchError::Broken => "origin-broken",
+            FetchError::ClientTimeout => "client-timeout",
+            FetchError::ClientBroken => "client-broken",
         }
     }
 }

@@ -137,7 +137,7 @@ impl Fetcher {
         let sending = async {
             connection.try_send_request(request).await.map_err(|mut error| {
                 let unsent = error.take_message();
-                (FetchError::Broken, unsent)
+                (FetchError::of(error.error()), unsent)
             })
         };
         let response = match timeout(self.header_timeout, sending).await {

@@ -28,15 +28,24 @@ mod entry;
 mod error;
 mod fetch;
 mod fill;
+mod forwarded;
+mod front;
+mod listen;
 mod log;
 mod metrics;
 mod origin;
+mod peer;
 mod rules;
 mod serve;
 mod server;
+mod transport;
 mod vault;
 mod worker;
 
 pub use config::{ProxyConfig, Target};
 pub use error::ProxyError;
 pub use server::{RunningInfo, run};
+pub use transport::{
+    CertificateFiles, ClientLimits, Forwarding, ListenAddress, Listener, ParseListenerError,
+    Transport,
+};

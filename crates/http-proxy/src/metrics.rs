@@ -44,6 +44,10 @@ macro_rules! counters {
 
 counters! {
     connections: "Connections accepted.",
+    connections_refused: "Connections refused: too many from one client, or no PROXY header.",
+    client_timeouts: "Connections ended because their client was too slow.",
+    tls_failures: "TLS handshakes with clients that failed.",
+    certificate_errors: "Changed certificate files that could not be used; the former stay.",
     requests: "Requests received.",
     hits: "Requests answered from the store without asking the origin.",
     revalidated: "Requests answered from the store after the origin said 304.",

@@ -30,7 +30,9 @@ use crate::collapse::{self, Lead, Outcome, Role};
 use crate::entry::StoredResponse;
 use crate::error::FetchError;
 use crate::fill::Fill;
+use crate::front;
 use crate::log::LogRecord;
+use crate::peer::Peer;
 use crate::rules::cache_control::CacheControl;
 use crate::rules::cache_status::{self, CacheStatus, Forward};
 use crate::rules::request::{Verdict, judge};
@@ -43,20 +45,17 @@ use crate::worker::Worker;
 const ROUNDS_MAX: usize = 3;
 
 /// An answer, and what the cache did for it.
-type Answer = (Response<ProxyBody>, CacheStatus);
+pub(crate) type Answer = (Response<ProxyBody>, CacheStatus);
 
 /// Answers one request. Never fails: what goes wrong becomes an answer.
 pub(crate) async fn handle(
     worker: &Worker,
     request: Request<Incoming>,
-    client: IpAddr,
+    peer: Peer,
 ) -> Response<ProxyBody> {
     worker.counters.requests.one();
-    let record = begin_record(worker, &request, client);
-    let (mut response, status) = match Ask::new(request, client, &worker.shared) {
-        Ok((ask, body)) => route(worker, &ask, body).await,
-        Err(bad) => refuse(worker, bad),
-    };
+    let record = begin_record(worker, &request, peer.ip);
+    let (mut response, status) = front::answer(worker, request, peer).await;
     status.append_to(response.headers_mut(), &worker.shared.config.name);
     response.headers_mut().append(VIA, worker.shared.via.clone());
     match record {
@@ -85,7 +84,7 @@ fn begin_record(worker: &Worker, request: &Request<Incoming>, client: IpAddr) ->
     })
 }
 
-fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
+pub(crate) fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
     let (status, detail, text) = match bad {
         BadRequest::MissingHost => {
             (StatusCode::BAD_REQUEST, "bad-host", "The request needs exactly one Host header.")
@@ -103,7 +102,12 @@ fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
 }
 
 /// An answer of the proxy itself.
-fn own_answer(worker: &Worker, status: StatusCode, cache: CacheStatus, text: &str) -> Answer {
+pub(crate) fn own_answer(
+    worker: &Worker,
+    status: StatusCode,
+    cache: CacheStatus,
+    text: &str,
+) -> Answer {
     worker.counters.own_errors.one();
     let body = ProxyBody::whole(Bytes::from(format!("{} {text}\n", status.as_str())));
     let mut response = Response::new(body);
@@ -113,7 +117,7 @@ fn own_answer(worker: &Worker, status: StatusCode, cache: CacheStatus, text: &st
     (response, cache)
 }
 
-fn origin_failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
+pub(crate) fn origin_failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
     status.detail = Some(error.name());
     let text = format!("{error} (at {}).", worker.shared.origin.authority);
     own_answer(worker, error.status(), status, &text)
@@ -124,7 +128,8 @@ fn only_if_cached(worker: &Worker) -> Answer {
     own_answer(worker, StatusCode::GATEWAY_TIMEOUT, CacheStatus::own("only-if-cached"), text)
 }
 
-async fn route(worker: &Worker, ask: &Ask, body: Incoming) -> Answer {
+/// Answers a request that is in order.
+pub(crate) async fn route(worker: &Worker, ask: &Ask, body: Incoming) -> Answer {
     if ask.method == Method::CONNECT {
         let text = "This proxy stands before one origin and opens no tunnels.";
         let status = CacheStatus::own("connect");

@@ -9,45 +9,30 @@
 //! Invariants: `run` returns only after every worker has ended; answers and fills under way have
 //! `drain_timeout` to finish once shutdown was asked. Threads: the caller's waits for shutdown.
 
-use std::convert::Infallible;
 use std::future::Future;
-use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use damelo::Store;
 use http::HeaderValue;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use crate::collapse::Collapse;
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
 use crate::fetch::Fetcher;
+use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::origin::Origin;
-use crate::serve;
+use crate::transport::{ListenAddress, Listener};
 use crate::vault::Vault;
 use crate::worker::{Shared, Worker};
 use crate::{admin, demo};
 
-/// Connections the kernel holds for us to accept.
-const BACKLOG: i32 = 1024;
-/// Pause after a failed accept: out of descriptors, most likely.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// Header lines of a request.
-const HEADER_LINES_MAX: usize = 256;
-/// Fewest bytes hyper accepts as a buffer limit.
-const BUFFER_BYTES_MIN: usize = 8192;
 /// Workers at most.
 const WORKERS_MAX: usize = 1024;
 
@@ -57,6 +42,8 @@ const WORKERS_MAX: usize = 1024;
 pub struct RunningInfo {
     /// Address that clients connect to.
     pub address: SocketAddr,
+    /// The other listeners, with the ports they were given.
+    pub listeners: Vec<Listener>,
     /// Address of `/metrics` and `/healthz`.
     pub admin: Option<SocketAddr>,
     /// URL of the origin, that of the demo included.
@@ -94,12 +81,13 @@ struct Proxy {
     info: RunningInfo,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
+    _unix_files: Vec<UnixFile>,
 }
 
 /// What each thread is started with.
 struct Start {
     shared: Arc<Shared>,
-    connections: Arc<Semaphore>,
+    gate: Arc<Gate>,
     stop: watch::Receiver<bool>,
 }
 
@@ -120,25 +108,30 @@ impl Proxy {
         }
         let origin = Arc::new(origin);
         let workers = config.workers.clamp(1, WORKERS_MAX);
-        let (listeners, address) = listeners(config.from, workers)?;
-        let admin_listener = config.admin.map(listeners_one).transpose()?;
+        let gate = Arc::new(Gate::new(&config.transport, config.connections_max)?);
+        let opening = listen::open(&all_listeners(&config), workers)?;
+        let admin_listener = config.admin.map(listen::tcp).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
-        let connections = Arc::new(Semaphore::new(config.connections_max));
         let shared = Arc::new(shared(config, store, origin)?);
         let counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
-        for (listener, counters) in listeners.into_iter().zip(&counters) {
-            let (shared, connections) = (shared.clone(), connections.clone());
-            let start = Start { shared, connections, stop: stopping.clone() };
+        for (opened, counters) in opening.workers.into_iter().zip(&counters) {
+            let (shared, gate) = (shared.clone(), gate.clone());
+            let start = Start { shared, gate, stop: stopping.clone() };
             let counters = counters.clone();
-            threads.push(spawn("damelo-worker", move || work(start, listener, counters))?);
+            threads.push(spawn("damelo-worker", move || work(start, opened, counters))?);
         }
         if let Some((listener, _)) = admin_listener {
             let (shared, stop) = (shared.clone(), stopping);
             let serving = async move { admin::serve(listener, shared, counters).await };
             threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
         }
-        let info = RunningInfo { address, admin, origin: origin_url, workers };
-        Ok(Proxy { info, stop, threads })
+        let mut listeners = opening.listeners;
+        let address = match listeners.remove(0).address {
+            ListenAddress::Tcp(address) => address,
+            ListenAddress::Unix(_) => unreachable!("`from` is a TCP address and comes first"),
+        };
+        let info = RunningInfo { address, listeners, admin, origin: origin_url, workers };
+        Ok(Proxy { info, stop, threads, _unix_files: opening.unix_files })
     }
 
     fn stop(self) -> Result<(), ProxyError> {
@@ -149,6 +142,14 @@ impl Proxy {
         }
         Ok(())
     }
+}
+
+/// The listener that every proxy has, then the others.
+fn all_listeners(config: &ProxyConfig) -> Vec<Listener> {
+    let address = ListenAddress::Tcp(config.from);
+    let mut listeners = vec![Listener { address, tls: false, proxy_protocol: false }];
+    listeners.extend_from_slice(&config.transport.listeners);
+    listeners
 }
 
 fn shared(config: ProxyConfig, store: Store, origin: Arc<Origin>) -> Result<Shared, ProxyError> {
@@ -176,7 +177,7 @@ async fn start_demo(
     stop: watch::Receiver<bool>,
 ) -> Result<String, ProxyError> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let (listener, address) = listeners_one(address)?;
+    let (listener, address) = listen::tcp(address)?;
     threads.push(spawn("damelo-demo", move || until_stopped(stop, demo::serve(listener)))?);
     Ok(format!("http://{address}"))
 }
@@ -193,105 +194,21 @@ fn until_stopped(mut stop: watch::Receiver<bool>, serving: impl Future) {
     });
 }
 
-fn listeners(from: SocketAddr, count: usize) -> Result<(Vec<StdListener>, SocketAddr), ProxyError> {
-    let (first, address) = listeners_one(from)?;
-    let mut listeners = vec![first];
-    for _ in 1..count {
-        // The first may have been given a free port: the others take the same.
-        listeners.push(listeners_one(address)?.0);
-    }
-    Ok((listeners, address))
-}
-
-fn listeners_one(address: SocketAddr) -> Result<(StdListener, SocketAddr), ProxyError> {
-    let listen = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
-        socket.set_reuse_port(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
-        let listener = StdListener::from(socket);
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    };
-    listen().map_err(|source: io::Error| ProxyError::Listen { address, source })
-}
-
 /// Body of a worker thread.
-fn work(start: Start, listener: StdListener, counters: Arc<Counters>) {
+fn work(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     // A worker without event loop leaves its share of connections unaccepted; start-up has shown
     // that one can be made, so this is the system running dry, and the thread's end shows it.
     let event_loop = event_loop().expect("an event loop");
-    event_loop.block_on(accept(start, listener, counters));
+    event_loop.block_on(accept(start, opened, counters));
 }
 
-async fn accept(start: Start, listener: StdListener, counters: Arc<Counters>) {
-    let listener = TcpListener::from_std(listener).expect("a listener on an event loop");
+async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     let drain_timeout = start.shared.config.drain_timeout;
     let (alive, mut ended) = mpsc::channel::<()>(1);
-    let mut stop = start.stop.clone();
     let config = &start.shared.config;
     let fetcher = Fetcher::new(start.shared.origin.clone(), config, counters.clone());
     let worker = Arc::new(Worker { shared: start.shared.clone(), counters, fetcher, alive });
-    loop {
-        tokio::select! {
-            biased;
-            _ = stop.wait_for(|stop| *stop) => break,
-            accepted = accept_one(&listener, &start.connections) => match accepted {
-                Ok((stream, client, permit)) => {
-                    worker.counters.connections.one();
-                    let serving = connection(worker.clone(), stream, client, start.stop.clone());
-                    tokio::spawn(async move {
-                        serving.await;
-                        drop(permit);
-                    });
-                }
-                Err(_) => sleep(ACCEPT_PAUSE).await,
-            },
-        }
-    }
-    drop(listener);
+    listen::accept_all(worker, start.gate, opened, start.stop).await;
     // Every connection and fill holds a sender; the channel closes with the last.
-    drop(worker);
     let _ = timeout(drain_timeout, ended.recv()).await;
-}
-
-async fn accept_one(
-    listener: &TcpListener,
-    connections: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = connections.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, client) = listener.accept().await?;
-    Ok((stream, client, permit))
-}
-
-async fn connection(
-    worker: Arc<Worker>,
-    stream: TcpStream,
-    client: SocketAddr,
-    mut stop: watch::Receiver<bool>,
-) {
-    // Without it small answers wait; failing to set it only costs time.
-    let _ = stream.set_nodelay(true);
-    let config = &worker.shared.config;
-    let service = service_fn(|request| {
-        let worker = worker.clone();
-        async move { Ok::<_, Infallible>(serve::handle(&worker, request, client.ip()).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(config.client_timeout)
-        .max_buf_size(config.header_bytes_max.max(BUFFER_BYTES_MIN))
-        .max_headers(HEADER_LINES_MAX)
-        .half_close(true)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    // A connection that breaks concerns nobody but its client.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = connection.await;
 }

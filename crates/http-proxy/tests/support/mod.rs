@@ -4,6 +4,10 @@
 //! store with a clock the script moves; the client reads one answer a connection and says whether
 //! its body was complete. Threads: each of the three has its own; dropping a proxy drains it.
 
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub(crate) mod wire;
+
 use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +20,7 @@ use damelo::{ByteSize, Clock, Config, Store, SystemClock};
 use damelo_http_proxy::{ProxyConfig, RunningInfo, Target, run};
 
 /// Longest wait of a client for anything: a hang fails the test.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A message head and body as they came over the wire.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +70,7 @@ impl Message {
 }
 
 /// Reads a message; `no_body` for answers to HEAD.
-fn read_message(stream: &mut impl std::io::BufRead, no_body: bool) -> Option<Message> {
+pub(crate) fn read_message(stream: &mut impl std::io::BufRead, no_body: bool) -> Option<Message> {
     let mut message = Message { line: read_line(stream)?, ..Message::default() };
     loop {
         let line = read_line(stream)?;
@@ -289,6 +293,7 @@ impl Proxy {
         let mut config = ProxyConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), to);
         config.clock = clock.clone();
         config.workers = 2;
+        config.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.drain_timeout = Duration::from_secs(2);
         tweak(&mut config);
         let store = home.open();

@@ -1,0 +1,113 @@
+//! Options of transport that `proxy` and `forward` share: listeners, TLS, PROXY protocol, limits
+//! on clients. Turned into [`Transport`] here; what is wrong with files is found at start.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use damelo_http_proxy::{CertificateFiles, Listener, Transport};
+use ipnet::IpNet;
+
+/// Listeners and limits towards clients.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Clients")]
+pub(crate) struct TransportArgs {
+    /// Listen here, too: [proxy+][tls+]tcp:ADDR:PORT or unix:PATH; `proxy+` wants a PROXY header
+    #[arg(long, value_name = "LISTENER")]
+    listen: Vec<Listener>,
+    /// Certificate chain and key for `tls+` listeners, PEM files; read again when they change
+    #[arg(long, value_name = "CHAIN,KEY")]
+    certificate: Vec<CertificatePair>,
+    /// Network whose PROXY headers are believed
+    #[arg(long, value_name = "NETWORK")]
+    proxy_from: Vec<IpNet>,
+    /// Connections at once
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub(crate) connections: usize,
+    /// Connections at once from one address, loopback excepted; 0 for no limit
+    #[arg(long, value_name = "COUNT", default_value_t = 1024)]
+    connections_per_client: usize,
+    /// Time a client has for the headers of a request
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    header_timeout: Duration,
+    /// Time a connection may be idle between requests
+    #[arg(long, value_name = "SECONDS", default_value = "75", value_parser = seconds)]
+    idle_timeout: Duration,
+    /// Do not tell the origin about the client in X-Forwarded-For, -Host and -Proto
+    #[arg(long)]
+    no_x_forwarded: bool,
+    /// Tell the origin about the client in Forwarded (RFC 7239)
+    #[arg(long)]
+    forwarded: bool,
+    /// Drop what clients wrote into these fields: right if no other proxy stands before this one
+    #[arg(long)]
+    distrust_forwarded: bool,
+}
+
+impl TransportArgs {
+    pub(crate) fn apply(&self, transport: &mut Transport) {
+        transport.listeners.clone_from(&self.listen);
+        transport.certificates = self.certificate.iter().map(|pair| pair.0.clone()).collect();
+        transport.proxy_protocol_from.clone_from(&self.proxy_from);
+        let clients = &mut transport.clients;
+        clients.connections_per_client_max = self.connections_per_client;
+        clients.header_timeout = self.header_timeout;
+        clients.idle_timeout = self.idle_timeout;
+        let forwarding = &mut transport.forwarding;
+        forwarding.x_forwarded = !self.no_x_forwarded;
+        forwarding.forwarded = self.forwarded;
+        forwarding.trust_client = !self.distrust_forwarded;
+    }
+}
+
+/// `CHAIN,KEY`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct CertificatePair(CertificateFiles);
+
+/// A pair that is none.
+#[derive(Debug, thiserror::Error)]
+#[error("write CHAIN.pem,KEY.pem")]
+struct ParsePairError;
+
+impl FromStr for CertificatePair {
+    type Err = ParsePairError;
+
+    fn from_str(text: &str) -> Result<CertificatePair, ParsePairError> {
+        let (chain, key) = text.split_once(',').ok_or(ParsePairError)?;
+        if chain.is_empty() || key.is_empty() {
+            return Err(ParsePairError);
+        }
+        Ok(CertificatePair(CertificateFiles {
+            chain: PathBuf::from(chain),
+            key: PathBuf::from(key),
+        }))
+    }
+}
+
+/// Seconds, a fraction allowed, more than none and at most a day.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
+    if seconds > 0.0 && seconds <= 86_400.0 {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("more than 0 and at most 86400 seconds".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        assert_eq!(seconds("0.5").unwrap(), Duration::from_millis(500));
+        for text in ["0", "-1", "NaN", "inf", "86401", "5s"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert!("a.pem,b.pem".parse::<CertificatePair>().is_ok());
+        for text in ["a.pem", ",b.pem", "a.pem,"] {
+            assert!(text.parse::<CertificatePair>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Who sent a request, as far as the connection tells. No threads.
+
+use std::net::IpAddr;
+
+/// The client of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    /// Its address: the one a PROXY header gave, if there was one; loopback for Unix sockets.
+    pub(crate) ip: IpAddr,
+    /// Whether it speaks TLS to us.
+    pub(crate) secure: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(ip: IpAddr, secure: bool) -> Peer {
+        Peer { ip, secure }
+    }
+}
