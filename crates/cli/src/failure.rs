@@ -122,7 +122,7 @@ impl Failure {
                     .to_owned(),
             ),
             Failure::Proxy(ProxyError::Origin { .. }) => Some(
-                "write http://HOST[:PORT], https://HOST[:PORT] or demo".to_owned(),
+                "write http://HOST[:PORT], https://HOST[:PORT], unix:PATH or demo".to_owned(),
             ),
             Failure::Proxy(ProxyError::Listen { .. }) => {
                 Some("another program may have that address: choose one with --from".to_owned())

@@ -63,7 +63,7 @@ enum Command {
     Rm(rm::Rm),
     Purge(purge::Purge),
     Bench(bench::Bench),
-    Proxy(proxy::Proxy),
+    Proxy(Box<proxy::Proxy>),
 }
 
 impl Command {

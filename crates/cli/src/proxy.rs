@@ -21,7 +21,7 @@ use crate::opening::open_with;
 use crate::output::{Out, thousands};
 use crate::signals::Stop;
 use crate::stat::volume_text;
-use crate::transport_args::TransportArgs;
+use crate::transport_args::{OriginArgs, TransportArgs};
 
 /// Size of a cache that is made without a declared size.
 const CACHE_BYTES: u64 = 1 << 30;
@@ -48,7 +48,7 @@ pub(crate) struct Proxy {
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     from: Address,
-    /// The origin: http://HOST[:PORT], https://HOST[:PORT], or demo
+    /// The origin: http://HOST[:PORT], https://HOST[:PORT], unix:PATH, or demo
     #[arg(long, value_name = "URL")]
     to: Target,
     /// Store to use, made with this size if it does not exist
@@ -68,6 +68,8 @@ pub(crate) struct Proxy {
     preserve_host: bool,
     #[command(flatten)]
     transport: TransportArgs,
+    #[command(flatten)]
+    origins: OriginArgs,
     /// Write a line for each request to standard output
     #[arg(long)]
     log: bool,
@@ -144,8 +146,8 @@ pub(crate) fn run(args: &Proxy) -> Result<(), Failure> {
     if let Some(workers) = args.workers {
         config.workers = usize::from(workers);
     }
-    args.transport.apply(&mut config.transport);
-    config.connections_max = args.transport.connections;
+    args.transport.apply(&mut config);
+    args.origins.apply(&mut config);
     let mut printed = Ok(());
     let ready = |running: RunningInfo| printed = print(args, &store, &running);
     let served = damelo_http_proxy::run(config, store.clone(), ready, stop);

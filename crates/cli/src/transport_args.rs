@@ -1,12 +1,12 @@
-//! Options of transport that `proxy` and `forward` share: listeners, TLS, PROXY protocol, limits
-//! on clients. Turned into [`Transport`] here; what is wrong with files is found at start.
+//! Options of transport: listeners, TLS, PROXY protocol, limits on clients, how origins are
+//! reached. They are put into a [`ProxyConfig`] here; what is wrong with files is found at start.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use damelo_http_proxy::{CertificateFiles, Listener, Transport};
+use damelo_http_proxy::{CertificateFiles, Choice, HealthChecks, Listener, ProxyConfig};
 use ipnet::IpNet;
 
 /// Listeners and limits towards clients.
@@ -24,7 +24,7 @@ pub(crate) struct TransportArgs {
     proxy_from: Vec<IpNet>,
     /// Connections at once
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
-    pub(crate) connections: usize,
+    connections: usize,
     /// Connections at once from one address, loopback excepted; 0 for no limit
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
     connections_per_client: usize,
@@ -46,7 +46,9 @@ pub(crate) struct TransportArgs {
 }
 
 impl TransportArgs {
-    pub(crate) fn apply(&self, transport: &mut Transport) {
+    pub(crate) fn apply(&self, config: &mut ProxyConfig) {
+        config.connections_max = self.connections;
+        let transport = &mut config.transport;
         transport.listeners.clone_from(&self.listen);
         transport.certificates = self.certificate.iter().map(|pair| pair.0.clone()).collect();
         transport.proxy_protocol_from.clone_from(&self.proxy_from);
@@ -58,6 +60,65 @@ impl TransportArgs {
         forwarding.x_forwarded = !self.no_x_forwarded;
         forwarding.forwarded = self.forwarded;
         forwarding.trust_client = !self.distrust_forwarded;
+    }
+}
+
+/// How origins are reached.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Origins")]
+pub(crate) struct OriginArgs {
+    /// Another origin of the same site
+    #[arg(long, value_name = "URL")]
+    also_to: Vec<String>,
+    /// Which of several is asked: hash (each path has its origin) or least-loaded
+    #[arg(long, value_name = "HOW", default_value = "hash")]
+    choose: Choice,
+    /// Ask each origin for this path at intervals, and leave alone those that do not answer well
+    #[arg(long, value_name = "PATH")]
+    check: Option<String>,
+    /// Time from one check to the next
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    check_interval: Duration,
+    /// Speak HTTP/2 to http origins; https ones are asked whether they do
+    #[arg(long)]
+    h2c: bool,
+    /// Speak HTTP/1.1 to https origins, too
+    #[arg(long)]
+    no_http2: bool,
+    /// Certificate authorities of https origins, a PEM file [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    authorities: Option<PathBuf>,
+    /// Requests at once to each origin; 0 for no limit
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    requests_per_origin: usize,
+    /// Time to connect to an origin
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    connect_timeout: Duration,
+    /// Time from the end of a request to the headers of the answer
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    answer_timeout: Duration,
+    /// Time for a whole exchange with an origin [default: no limit]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    total_timeout: Option<Duration>,
+}
+
+impl OriginArgs {
+    pub(crate) fn apply(&self, config: &mut ProxyConfig) {
+        config.connect_timeout = self.connect_timeout;
+        config.header_timeout = self.answer_timeout;
+        let upstream = &mut config.transport.upstream;
+        upstream.more_origins.clone_from(&self.also_to);
+        upstream.choice = self.choose;
+        upstream.checks = self.check.as_ref().map(|path| HealthChecks {
+            path: path.clone(),
+            interval: self.check_interval,
+            ..HealthChecks::default()
+        });
+        upstream.http2 = !self.no_http2;
+        upstream.http2_clear_text = self.h2c;
+        upstream.authorities.clone_from(&self.authorities);
+        upstream.requests_per_origin_max = self.requests_per_origin;
+        upstream.total_timeout = self.total_timeout;
     }
 }
 

@@ -58,6 +58,17 @@ pub enum ProxyError {
     /// The certificates that origins are checked against cannot be read.
     #[error("no certificate authorities found on this system to check an https origin with")]
     Certificates,
+    /// The file of certificate authorities cannot be used.
+    #[error("cannot take certificate authorities from `{path}`: {reason}")]
+    AuthoritiesFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The path of health checks is none.
+    #[error("`{0}` cannot be the path of health checks: it must begin with a slash")]
+    HealthPath(String),
     /// The name is not a token.
     #[error("`{0}` cannot be a cache name: use letters, digits and `-`, beginning with a letter")]
     Name(String),
@@ -80,6 +91,10 @@ pub(crate) enum FetchError {
     HeaderTimeout,
     #[error("the origin closed the connection or did not speak HTTP")]
     Broken,
+    #[error("the origin has as many requests as it may have")]
+    Busy,
+    #[error("the origin has an address that must not be asked")]
+    Forbidden,
     #[error("the request's body did not arrive in time")]
     ClientTimeout,
     #[error("the request's body broke off")]
@@ -100,9 +115,21 @@ impl FetchError {
         FetchError::Broken
     }
 
+    /// Whether no connection could be opened.
+    pub(crate) fn is_unreachable(self) -> bool {
+        matches!(self, FetchError::Connect | FetchError::ConnectTimeout | FetchError::Tls)
+    }
+
+    /// Whether it says something about the origin's health.
+    pub(crate) fn is_origins_fault(self) -> bool {
+        self.is_unreachable() || matches!(self, FetchError::HeaderTimeout | FetchError::Broken)
+    }
+
     pub(crate) fn status(self) -> StatusCode {
         match self {
             FetchError::ConnectTimeout | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
+            FetchError::Forbidden => StatusCode::FORBIDDEN,
+            FetchError::Busy => StatusCode::SERVICE_UNAVAILABLE,
             FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             FetchError::ClientBroken => StatusCode::BAD_REQUEST,
             FetchError::Connect | FetchError::Tls | FetchError::Broken => StatusCode::BAD_GATEWAY,
@@ -117,6 +144,8 @@ impl FetchError {
             FetchError::Tls => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",
             FetchError::Broken => "origin-broken",
+            FetchError::Busy => "origin-busy",
+            FetchError::Forbidden => "forbidden-address",
             FetchError::ClientTimeout => "client-timeout",
             FetchError::ClientBroken => "client-broken",
         }

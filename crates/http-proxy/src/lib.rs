@@ -26,19 +26,19 @@ mod config;
 mod demo;
 mod entry;
 mod error;
-mod fetch;
 mod fill;
 mod forwarded;
 mod front;
 mod listen;
 mod log;
 mod metrics;
-mod origin;
 mod peer;
 mod rules;
 mod serve;
 mod server;
+mod streams;
 mod transport;
+mod upstream;
 mod vault;
 mod worker;
 
@@ -46,6 +46,6 @@ pub use config::{ProxyConfig, Target};
 pub use error::ProxyError;
 pub use server::{RunningInfo, run};
 pub use transport::{
-    CertificateFiles, ClientLimits, Forwarding, ListenAddress, Listener, ParseListenerError,
-    Transport,
+    CertificateFiles, Choice, ClientLimits, Ejection, Forwarding, HealthChecks, ListenAddress,
+    Listener, ParseChoiceError, ParseListenerError, Transport, Upstream,
 };

@@ -38,6 +38,7 @@ use crate::rules::cache_status::{self, CacheStatus, Forward};
 use crate::rules::request::{Verdict, judge};
 use crate::rules::storing::{self, NotStoredReason};
 use crate::rules::{group, validation};
+use crate::upstream::FetchedBody;
 use crate::vault::{Epoch, Found, FoundBody, Looked, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 
@@ -187,7 +188,7 @@ fn invalidate(worker: &Worker, ask: &Ask, response: &HeaderMap) {
 }
 
 /// The origin's response as it is, less what belonged to its connection.
-fn pass_on(worker: &Worker, mut parts: response::Parts, body: Incoming) -> Response<ProxyBody> {
+fn pass_on(worker: &Worker, mut parts: response::Parts, body: FetchedBody) -> Response<ProxyBody> {
     storing::remove_hop_by_hop(&mut parts.headers);
     let body = ProxyBody::passing(body, worker.idle_limit());
     with_headers(parts.status, parts.headers, body)
@@ -412,7 +413,7 @@ impl Fetching<'_> {
     }
 
     /// The stored response brought up to date by a 304; `None` if the 304 means another one.
-    fn freshened(&self, response: &Response<Incoming>) -> Option<StoredResponse> {
+    fn freshened(&self, response: &Response<FetchedBody>) -> Option<StoredResponse> {
         let stored = &self.found.as_ref()?.response;
         let headers =
             validation::merge_304(&stored.headers, response.headers(), self.response_time_s)?;
@@ -494,7 +495,7 @@ impl Fetching<'_> {
     }
 
     /// A full response: into the store if it may, and to the client in any case.
-    async fn received(mut self, worker: &Worker, response: Response<Incoming>) -> Answer {
+    async fn received(mut self, worker: &Worker, response: Response<FetchedBody>) -> Answer {
         let (parts, body) = response.into_parts();
         self.status.forward_status = Some(parts.status);
         let stored = StoredResponse::new(

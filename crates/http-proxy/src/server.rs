@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use damelo::Store;
-use http::HeaderValue;
+use http::{HeaderValue, Uri};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -23,12 +23,11 @@ use tokio::time::timeout;
 use crate::collapse::Collapse;
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
-use crate::fetch::Fetcher;
 use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
 use crate::metrics::Counters;
-use crate::origin::Origin;
-use crate::transport::{ListenAddress, Listener};
+use crate::transport::{HealthChecks, ListenAddress, Listener};
+use crate::upstream::{Fetcher, Origin, PoolSettings, check_all};
 use crate::vault::Vault;
 use crate::worker::{Shared, Worker};
 use crate::{admin, demo};
@@ -101,24 +100,33 @@ impl Proxy {
             Target::Url(url) => url.clone(),
             Target::Demo => start_demo(&mut threads, stopping.clone()).await?,
         };
-        let mut origin = Origin::parse(&origin_url)?;
+        let mut origin = Origin::new(&origin_url, &config.transport.upstream)?;
         if config.to == Target::Demo {
             // Its port is another one each time; its objects are the same.
             "demo".clone_into(&mut origin.authority);
         }
         let origin = Arc::new(origin);
         let workers = config.workers.clamp(1, WORKERS_MAX);
+        let checks = health_checks(&config)?;
         let gate = Arc::new(Gate::new(&config.transport, config.connections_max)?);
         let opening = listen::open(&all_listeners(&config), workers)?;
         let admin_listener = config.admin.map(listen::tcp).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
         let shared = Arc::new(shared(config, store, origin)?);
-        let counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
+        let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
         for (opened, counters) in opening.workers.into_iter().zip(&counters) {
             let (shared, gate) = (shared.clone(), gate.clone());
             let start = Start { shared, gate, stop: stopping.clone() };
             let counters = counters.clone();
             threads.push(spawn("damelo-worker", move || work(start, opened, counters))?);
+        }
+        if let Some(checks) = checks {
+            counters.push(Arc::default());
+            let settings = PoolSettings::of(&shared.config);
+            let (origin, counters) = (shared.origin.clone(), counters[workers].clone());
+            let stop = stopping.clone();
+            let checking = async move { check_all(origin, checks, settings, counters).await };
+            threads.push(spawn("damelo-health", move || until_stopped(stop, checking))?);
         }
         if let Some((listener, _)) = admin_listener {
             let (shared, stop) = (shared.clone(), stopping);
@@ -142,6 +150,12 @@ impl Proxy {
         }
         Ok(())
     }
+}
+
+fn health_checks(config: &ProxyConfig) -> Result<Option<HealthChecks>, ProxyError> {
+    let Some(checks) = config.transport.upstream.checks.clone() else { return Ok(None) };
+    let is_path = checks.path.starts_with('/') && checks.path.parse::<Uri>().is_ok();
+    if is_path { Ok(Some(checks)) } else { Err(ProxyError::HealthPath(checks.path)) }
 }
 
 /// The listener that every proxy has, then the others.
@@ -206,7 +220,7 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     let drain_timeout = start.shared.config.drain_timeout;
     let (alive, mut ended) = mpsc::channel::<()>(1);
     let config = &start.shared.config;
-    let fetcher = Fetcher::new(start.shared.origin.clone(), config, counters.clone());
+    let fetcher = Fetcher::new(&start.shared.origin, config, counters.clone());
     let worker = Arc::new(Worker { shared: start.shared.clone(), counters, fetcher, alive });
     listen::accept_all(worker, start.gate, opened, start.stop).await;
     // Every connection and fill holds a sender; the channel closes with the last.

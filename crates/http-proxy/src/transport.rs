@@ -26,6 +26,8 @@ pub struct Transport {
     pub clients: ClientLimits,
     /// What the origin learns about the client.
     pub forwarding: Forwarding,
+    /// How origins are reached.
+    pub upstream: Upstream,
 }
 
 /// A place to listen on.
@@ -173,6 +175,117 @@ pub struct Forwarding {
 impl Default for Forwarding {
     fn default() -> Forwarding {
         Forwarding { x_forwarded: true, forwarded: false, trust_client: true, via: true }
+    }
+}
+
+/// How origins are reached. What is not here is in [`crate::ProxyConfig`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Upstream {
+    /// Origins besides [`crate::ProxyConfig::to`] that serve the same site; all are asked with the
+    /// host of the first. Default none.
+    pub more_origins: Vec<String>,
+    /// Which of several is asked. Default [`Choice::ConsistentHash`].
+    pub choice: Choice,
+    /// Offer HTTP/2 to https origins (ALPN). Default true.
+    pub http2: bool,
+    /// Speak HTTP/2 to http origins without asking. Default false.
+    pub http2_clear_text: bool,
+    /// Certificate authorities that origins are checked against, a PEM file, instead of the
+    /// system's. Default none.
+    pub authorities: Option<PathBuf>,
+    /// Longest time from sending a request to the end of its response. Default none.
+    pub total_timeout: Option<Duration>,
+    /// Requests at once to each origin, all workers together; further ones wait for a place as
+    /// long as for a connection, and then get 503. Default 0, no limit.
+    pub requests_per_origin_max: usize,
+    /// Checks of each origin at intervals. Default none.
+    pub checks: Option<HealthChecks>,
+    /// When requests that failed keep an origin from being asked. Counts where there are several.
+    pub ejection: Ejection,
+}
+
+impl Default for Upstream {
+    fn default() -> Upstream {
+        Upstream {
+            more_origins: Vec::new(),
+            choice: Choice::ConsistentHash,
+            http2: true,
+            http2_clear_text: false,
+            authorities: None,
+            total_timeout: None,
+            requests_per_origin_max: 0,
+            checks: None,
+            ejection: Ejection::default(),
+        }
+    }
+}
+
+/// How one of several origins is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// By host, path and query, so that each origin sees the same part of the site.
+    ConsistentHash,
+    /// The one with the fewest requests under way.
+    LeastLoaded,
+}
+
+/// A choice that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no way to choose an origin: write hash or least-loaded")]
+pub struct ParseChoiceError(String);
+
+impl std::str::FromStr for Choice {
+    type Err = ParseChoiceError;
+
+    fn from_str(text: &str) -> Result<Choice, ParseChoiceError> {
+        match text {
+            "hash" => Ok(Choice::ConsistentHash),
+            "least-loaded" => Ok(Choice::LeastLoaded),
+            _ => Err(ParseChoiceError(text.to_owned())),
+        }
+    }
+}
+
+/// A GET at intervals that must bring a status of 2xx or 3xx.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthChecks {
+    /// What is asked for. Default `/`.
+    pub path: String,
+    /// Time from one check to the next, at least 10 ms. Default 5 s.
+    pub interval: Duration,
+    /// Time for a check, connecting included. Default 2 s.
+    pub timeout: Duration,
+    /// Failures in a row after which an origin is down. Default 3.
+    pub fall: u32,
+    /// Successes in a row after which it is up again. Default 2.
+    pub rise: u32,
+}
+
+impl Default for HealthChecks {
+    fn default() -> HealthChecks {
+        HealthChecks {
+            path: "/".to_owned(),
+            interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(2),
+            fall: 3,
+            rise: 2,
+        }
+    }
+}
+
+/// When an origin that does not answer is left alone for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ejection {
+    /// Requests in a row without an answer; 0 never ejects. Default 5.
+    pub failures: u32,
+    /// How long. Default 10 s.
+    pub period: Duration,
+}
+
+impl Default for Ejection {
+    fn default() -> Ejection {
+        Ejection { failures: 5, period: Duration::from_secs(10) }
     }
 }
 

@@ -10,11 +10,10 @@ use tokio::sync::mpsc;
 
 use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
-use crate::fetch::Fetcher;
 use crate::fill::FillLimits;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
-use crate::origin::Origin;
+use crate::upstream::{Fetcher, Origin};
 use crate::vault::Vault;
 
 /// Shared by all workers.

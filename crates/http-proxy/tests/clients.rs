@@ -103,7 +103,7 @@ fn a_client_that_does_not_read_is_let_go() {
     // Cut off: what the kernel held, and no more.
     let _ = stream.read_to_end(&mut got);
     assert!(got.len() < 24 << 20, "{} bytes", got.len());
-    assert_eq!(metric(&proxy, "damelo_proxy_client_timeouts_total"), 1);
+    assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 1);
 }
 
 #[test]
@@ -137,16 +137,6 @@ fn a_slow_request_body_is_answered_408() {
     let answer = raw_answer(proxy.info.address, head);
     assert_eq!(answer.status(), 408, "{answer:?}");
     assert!(answer.cache().contains("detail=client-timeout"), "{answer:?}");
-}
-
-/// The value of a counter, as the admin listener tells it.
-fn metric(proxy: &Proxy, name: &str) -> u64 {
-    let text = raw(
-        proxy.info.admin.expect("admin"),
-        b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-    );
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the counter");
-    line.trim().parse().expect("a number")
 }
 
 #[test]

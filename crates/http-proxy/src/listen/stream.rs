@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use crate::streams::{forward_write, streams};
+
 /// A connection as it was accepted.
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -83,62 +85,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
     }
 }
 
-/// Forwards [`AsyncWrite`] to the stream that each arm binds.
-macro_rules! forward_write {
-    ($($arm:pat => $stream:ident),+) => {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            match self.get_mut() { $($arm => Pin::new($stream).poll_write(cx, bytes),)+ }
-        }
-
-        fn poll_write_vectored(
-            self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            slices: &[IoSlice<'_>],
-        ) -> Poll<io::Result<usize>> {
-            match self.get_mut() { $($arm => Pin::new($stream).poll_write_vectored(cx, slices),)+ }
-        }
-
-        fn is_write_vectored(&self) -> bool {
-            match self { $($arm => $stream.is_write_vectored(),)+ }
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            match self.get_mut() { $($arm => Pin::new($stream).poll_flush(cx),)+ }
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            match self.get_mut() { $($arm => Pin::new($stream).poll_shutdown(cx),)+ }
-        }
-    };
-}
-
 impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
     forward_write!(Prefixed { inner, .. } => inner);
-}
-
-/// [`AsyncRead`] and [`AsyncWrite`] of an enum by those of its arms.
-macro_rules! streams {
-    ($name:ident: $($arm:ident),+) => {
-        impl AsyncRead for $name {
-            fn poll_read(
-                self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                buffer: &mut ReadBuf<'_>,
-            ) -> Poll<io::Result<()>> {
-                match self.get_mut() {
-                    $($name::$arm(stream) => Pin::new(stream).poll_read(cx, buffer),)+
-                }
-            }
-        }
-
-        impl AsyncWrite for $name {
-            forward_write!($($name::$arm(stream) => stream),+);
-        }
-    };
 }
 
 streams!(Socket: Tcp, Unix);

@@ -11,7 +11,7 @@ pub(crate) mod wire;
 use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -143,6 +143,7 @@ pub(crate) fn reply(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Rep
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<Message>>>,
+    connections: Arc<AtomicUsize>,
 }
 
 impl Origin {
@@ -150,14 +151,21 @@ impl Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = listener.local_addr().expect("address");
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (answer, log) = (Arc::new(answer), asked.clone());
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (answer, log, count) = (Arc::new(answer), asked.clone(), connections.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::SeqCst);
                 let (answer, log) = (answer.clone(), log.clone());
                 std::thread::spawn(move || serve_origin(stream, &*answer, &log));
             }
         });
-        Origin { address, asked }
+        Origin { address, asked, connections }
+    }
+
+    /// Connections so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// Requests so far.
@@ -337,6 +345,14 @@ impl Proxy {
         body: &[u8],
     ) -> Message {
         ask_at(self.info.address, method, path, headers, body)
+    }
+
+    /// The value of a counter, as the admin listener tells it.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let admin = self.info.admin.expect("an admin listener");
+        let text = ask_at(admin, "GET", "/metrics", "", b"").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the counter");
+        line.trim().parse().expect("a number")
     }
 
     /// Stops, and closes the store if this was the last handle.

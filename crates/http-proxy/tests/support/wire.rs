@@ -1,22 +1,27 @@
 //! Clients that need more than one plain request: raw bytes, TLS with a certificate authority made
 //! for the test, and HTTP/2. Each call runs an event loop of its own on the test's thread.
 
+use std::convert::Infallible;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::{http1, http2};
+use hyper::server::conn::http2 as server_http2;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{Message, PATIENCE, read_message};
 
@@ -153,4 +158,83 @@ pub(crate) async fn get_tls(
     let request = Request::get(path).header("host", name).body(Full::<Bytes>::default());
     let response = sender.send_request(request.expect("request")).await.expect("an answer");
     Ok(finish(response, protocol).await)
+}
+
+/// An origin that speaks HTTP/2 only and answers with what it saw: `authority path`.
+pub(crate) struct Http2Origin {
+    pub(crate) address: SocketAddr,
+    pub(crate) connections: Arc<AtomicUsize>,
+}
+
+impl Http2Origin {
+    /// In clear text, or over TLS with a certificate for `name`.
+    pub(crate) fn start(tls: Option<(&Authority, &str)>) -> Http2Origin {
+        let acceptor = tls.map(|(authority, name)| acceptor(authority, name));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let address = listener.local_addr().expect("address");
+        listener.set_nonblocking(true).expect("non-blocking");
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = connections.clone();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("event loop").block_on(serve_http2(listener, acceptor, count));
+        });
+        Http2Origin { address, connections }
+    }
+}
+
+fn acceptor(authority: &Authority, name: &str) -> TlsAcceptor {
+    let home = tempfile::tempdir().expect("tempdir");
+    let (chain, key) = (home.path().join("chain"), home.path().join("key"));
+    authority.issue(name, &chain, &key);
+    let chain = CertificateDer::from_pem_file(chain).expect("certificate");
+    let key = PrivateKeyDer::from_pem_file(key).expect("key");
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![chain], key)
+        .expect("configuration");
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn serve_http2(
+    listener: std::net::TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    count: Arc<AtomicUsize>,
+) {
+    let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
+    loop {
+        let (stream, _) = listener.accept().await.expect("accept");
+        let acceptor = acceptor.clone();
+        let count = count.clone();
+        tokio::spawn(async move {
+            match acceptor {
+                None => speak_http2(stream, count).await,
+                Some(acceptor) => {
+                    // A client that does not trust us goes away here.
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    speak_http2(stream, count).await;
+                }
+            }
+        });
+    }
+}
+
+async fn speak_http2(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    count: Arc<AtomicUsize>,
+) {
+    count.fetch_add(1, Ordering::SeqCst);
+    let service = service_fn(async |request: Request<hyper::body::Incoming>| {
+        let seen = format!("{} {}", request.uri(), request.headers().contains_key("host"));
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let echo = request.into_body().collect().await.expect("a body").to_bytes();
+        let body = [seen.as_bytes(), &echo].concat();
+        Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from(body))))
+    });
+    let _ = server_http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
