@@ -65,6 +65,10 @@ impl Ask {
         Ok((ask, body))
     }
 
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
     /// The same request for the origin: end-to-end headers, our `Via`, whose request it is.
     pub(crate) fn forward(&self, shared: &Shared, body: OriginBody) -> Request<OriginBody> {
         let mut headers = self.headers.clone();

@@ -68,14 +68,18 @@ fn element(peer: &Peer, host: Option<&HeaderValue>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listen::Activity;
 
     #[test]
     fn elements_are_quoted_where_they_must_be() {
-        let peer = Peer::new("2001:db8::1".parse().unwrap(), true);
+        let peer = |ip: &str, secure| Peer {
+            ip: ip.parse().unwrap(),
+            secure,
+            activity: Activity::new(None, None),
+        };
         let host = HeaderValue::from_static("a:81");
         let expected = "for=\"[2001:db8::1]\";proto=https;host=\"a:81\"";
-        assert_eq!(element(&peer, Some(&host)), expected);
-        let peer = Peer::new("192.0.2.1".parse().unwrap(), false);
-        assert_eq!(element(&peer, None), "for=192.0.2.1;proto=http");
+        assert_eq!(element(&peer("2001:db8::1", true), Some(&host)), expected);
+        assert_eq!(element(&peer("192.0.2.1", false), None), "for=192.0.2.1;proto=http");
     }
 }

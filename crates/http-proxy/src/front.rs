@@ -4,6 +4,7 @@
 //! worker that read the request.
 
 use http::Request;
+use http::header::UPGRADE;
 use hyper::body::Incoming;
 
 use crate::ask::Ask;
@@ -11,6 +12,7 @@ use crate::listen::screen::{Refusal, screen};
 use crate::peer::Peer;
 use crate::rules::cache_status::CacheStatus;
 use crate::serve::{self, Answer};
+use crate::upgrade::Upgrade;
 use crate::worker::Worker;
 
 /// Answers a request, whatever it is.
@@ -18,8 +20,15 @@ pub(crate) async fn answer(worker: &Worker, mut request: Request<Incoming>, peer
     if let Err(refusal) = screen(&mut request, &worker.shared.config.transport.clients) {
         return refuse(worker, refusal);
     }
+    let upgrade = match request.headers().contains_key(UPGRADE) {
+        true => Upgrade::take(&mut request, &worker.shared.config.transport.upgrades),
+        false => None,
+    };
     match Ask::new(request, peer, &worker.shared) {
-        Ok((ask, body)) => serve::route(worker, &ask, body).await,
+        Ok((ask, body)) => match upgrade {
+            None => serve::route(worker, &ask, body).await,
+            Some(upgrade) => upgrade.pass(worker, &ask).await,
+        },
         Err(bad) => serve::refuse(worker, bad),
     }
 }

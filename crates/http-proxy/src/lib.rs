@@ -38,6 +38,8 @@ mod serve;
 mod server;
 mod streams;
 mod transport;
+mod tunnel;
+mod upgrade;
 mod upstream;
 mod vault;
 mod worker;

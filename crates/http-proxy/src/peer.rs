@@ -1,6 +1,9 @@
 //! Who sent a request, as far as the connection tells. No threads.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::listen::Activity;
 
 /// The client of a connection.
 #[derive(Debug, Clone)]
@@ -9,10 +12,6 @@ pub(crate) struct Peer {
     pub(crate) ip: IpAddr,
     /// Whether it speaks TLS to us.
     pub(crate) secure: bool,
-}
-
-impl Peer {
-    pub(crate) fn new(ip: IpAddr, secure: bool) -> Peer {
-        Peer { ip, secure }
-    }
+    /// What its connection is doing.
+    pub(crate) activity: Arc<Activity>,
 }

@@ -188,7 +188,11 @@ fn invalidate(worker: &Worker, ask: &Ask, response: &HeaderMap) {
 }
 
 /// The origin's response as it is, less what belonged to its connection.
-fn pass_on(worker: &Worker, mut parts: response::Parts, body: FetchedBody) -> Response<ProxyBody> {
+pub(crate) fn pass_on(
+    worker: &Worker,
+    mut parts: response::Parts,
+    body: FetchedBody,
+) -> Response<ProxyBody> {
     storing::remove_hop_by_hop(&mut parts.headers);
     let body = ProxyBody::passing(body, worker.idle_limit());
     with_headers(parts.status, parts.headers, body)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 /// Everything about connections that is not about caching.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Transport {
     /// Listeners besides [`crate::ProxyConfig::from`]. Default none.
@@ -28,6 +28,26 @@ pub struct Transport {
     pub forwarding: Forwarding,
     /// How origins are reached.
     pub upstream: Upstream,
+    /// Protocols that a client may leave HTTP for, if the origin agrees. Others, `h2c` above all,
+    /// would let it speak to the origin past every check. Default `websocket`.
+    pub upgrades: Vec<String>,
+    /// Time after which a tunnel in which nothing moves is cut. Default 10 min.
+    pub tunnel_idle_timeout: Duration,
+}
+
+impl Default for Transport {
+    fn default() -> Transport {
+        Transport {
+            listeners: Vec::new(),
+            certificates: Vec::new(),
+            proxy_protocol_from: Vec::new(),
+            clients: ClientLimits::default(),
+            forwarding: Forwarding::default(),
+            upstream: Upstream::default(),
+            upgrades: vec!["websocket".to_owned()],
+            tunnel_idle_timeout: Duration::from_secs(600),
+        }
+    }
 }
 
 /// A place to listen on.

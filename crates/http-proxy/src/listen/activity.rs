@@ -10,9 +10,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
 
 use crate::body::{BodyError, ProxyBody};
+use crate::listen::limits::Counted;
 
 /// State of one connection.
 #[derive(Debug)]
@@ -23,11 +25,19 @@ pub(crate) struct Activity {
     /// Answers with bytes ready that the client does not take.
     stalled: AtomicUsize,
     moved_ms: AtomicU64,
+    /// What the connection counts for, tunnels that were made of it included.
+    _counted: Option<Counted>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Activity {
-    pub(crate) fn new() -> Arc<Activity> {
+    pub(crate) fn new(
+        counted: Option<Counted>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Arc<Activity> {
         Arc::new(Activity {
+            _counted: counted,
+            _permit: permit,
             opened: Instant::now(),
             active: AtomicUsize::new(0),
             begun: AtomicU64::new(0),

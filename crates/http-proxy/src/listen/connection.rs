@@ -16,7 +16,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -54,29 +54,41 @@ enum Refused {
     With(&'static [u8], Box<Prefixed<Socket>>),
 }
 
+/// A connection as it was accepted.
+pub(crate) struct Accepted {
+    pub(crate) kind: Kind,
+    pub(crate) socket: Socket,
+    /// None for Unix sockets.
+    pub(crate) from: Option<IpAddr>,
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
 /// A connection that is ready for HTTP.
 struct Ready {
     stream: ClientStream,
     protocol: Protocol,
-    peer: Peer,
-    _counted: Counted,
+    client: IpAddr,
+    counted: Counted,
 }
 
 /// Serves a connection to its end.
 pub(crate) async fn serve_connection(
     worker: Arc<Worker>,
     gate: Arc<Gate>,
-    kind: Kind,
-    socket: Socket,
-    from: Option<IpAddr>,
+    accepted: Accepted,
     stop: watch::Receiver<bool>,
 ) {
+    let Accepted { kind, socket, from, permit } = accepted;
     if let Socket::Tcp(stream) = &socket {
         // Without it small answers wait; failing to set it only costs time.
         let _ = stream.set_nodelay(true);
     }
     match prepare(&worker, &gate, kind, socket, from).await {
-        Ok(ready) => speak(worker, ready, stop).await,
+        Ok(Ready { stream, protocol, client, counted }) => {
+            let activity = Activity::new(Some(counted), Some(permit));
+            let peer = Peer { ip: client, secure: kind.tls, activity };
+            speak(worker, stream, protocol, peer, stop).await;
+        }
         Err(Refused::Gone) => {}
         Err(Refused::With(words, mut stream)) => {
             worker.counters.connections_refused.one();
@@ -113,14 +125,14 @@ async fn prepare(
     let Some(counted) = gate.clients.admit(client) else {
         return Err(Refused::With(if kind.tls { b"" } else { TOO_MANY }, Box::new(stream)));
     };
-    let peer = Peer::new(client.to_canonical(), kind.tls);
+    let client = client.to_canonical();
     if kind.tls {
         let (stream, protocol) = shake_hands(worker, gate, stream).await?;
-        return Ok(Ready { stream, protocol, peer, _counted: counted });
+        return Ok(Ready { stream, protocol, client, counted });
     }
     let protocol = version(&mut stream, gate).await;
     let Ok(protocol) = protocol else { return Err(protocol_error(protocol, stream)) };
-    Ok(Ready { stream: ClientStream::Plain(stream), protocol, peer, _counted: counted })
+    Ok(Ready { stream: ClientStream::Plain(stream), protocol, client, counted })
 }
 
 /// Reads the PROXY header. `None`: there is none; `Some(None)`: it names nobody.
@@ -178,21 +190,25 @@ fn protocol_error(result: Result<Protocol, bool>, stream: Prefixed<Socket>) -> R
     }
 }
 
-async fn speak(worker: Arc<Worker>, ready: Ready, stop: watch::Receiver<bool>) {
+async fn speak(
+    worker: Arc<Worker>,
+    stream: ClientStream,
+    protocol: Protocol,
+    peer: Peer,
+    stop: watch::Receiver<bool>,
+) {
     let limits = &worker.shared.config.transport.clients;
     let deadlines = Deadlines {
         header: limits.header_timeout,
         idle: limits.idle_timeout,
         write: limits.write_timeout,
     };
-    let activity = Activity::new();
-    let Ready { stream, protocol, peer, _counted } = ready;
     let counters = worker.counters.clone();
-    let stream = Watched::new(stream, protocol, deadlines, activity.clone(), counters);
+    let stream = Watched::new(stream, protocol, deadlines, peer.activity.clone(), counters);
     let stream = TokioIo::new(stream);
     match protocol {
-        Protocol::Http1 => speak_http1(worker, stream, peer, activity, stop).await,
-        Protocol::Http2 => speak_http2(worker, stream, peer, activity, stop).await,
+        Protocol::Http1 => speak_http1(worker, stream, peer, stop).await,
+        Protocol::Http2 => speak_http2(worker, stream, peer, stop).await,
     }
 }
 
@@ -202,12 +218,11 @@ async fn speak_http1(
     worker: Arc<Worker>,
     stream: Stream,
     peer: Peer,
-    activity: Arc<Activity>,
     mut stop: watch::Receiver<bool>,
 ) {
     let config = &worker.shared.config;
     let service = service_fn(|request: Request<Incoming>| {
-        let (worker, active) = (worker.clone(), activity.begin());
+        let (worker, active) = (worker.clone(), peer.activity.begin());
         let peer = peer.clone();
         async move {
             let response = serve::handle(&worker, request, peer).await;
@@ -238,13 +253,12 @@ async fn speak_http2(
     worker: Arc<Worker>,
     stream: Stream,
     peer: Peer,
-    activity: Arc<Activity>,
     mut stop: watch::Receiver<bool>,
 ) {
     let limits = &worker.shared.config.transport.clients;
     let service_worker = worker.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (worker, active) = (service_worker.clone(), activity.begin());
+        let (worker, active) = (service_worker.clone(), peer.activity.begin());
         let peer = peer.clone();
         async move {
             let response = serve::handle(&worker, request, peer).await;

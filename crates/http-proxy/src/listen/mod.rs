@@ -28,6 +28,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
 use crate::error::ProxyError;
+pub(crate) use crate::listen::activity::Activity;
+use crate::listen::connection::Accepted;
 use crate::listen::limits::ClientTable;
 use crate::listen::tls::Certificates;
 use crate::transport::{ClientLimits, ListenAddress, Listener, Transport};
@@ -239,8 +241,8 @@ async fn accept(
                     let (worker, gate) = (worker.clone(), gate.clone());
                     let stop = stopping.clone();
                     tokio::spawn(async move {
-                        connection::serve_connection(worker, gate, kind, socket, from, stop).await;
-                        drop(permit);
+                        let accepted = Accepted { kind, socket, from, permit };
+                        connection::serve_connection(worker, gate, accepted, stop).await;
                     });
                 }
                 Err(_) => sleep(ACCEPT_PAUSE).await,

@@ -83,6 +83,23 @@ impl Fetcher {
         result
     }
 
+    /// Sends a request to leave HTTP, on an HTTP/1.1 connection of its own.
+    pub(crate) async fn send_upgrade(
+        &self,
+        request: Request<OriginBody>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        self.counters.forwarded.one();
+        let tried = vec![false; self.pools.len()];
+        let index = self.choose(&tried, key_of(&request)).ok_or(FetchError::Connect)?;
+        let pool = &self.pools[index];
+        let sent = pool.send_upgrade(request).await;
+        self.judge(pool, sent.as_ref().err().copied());
+        if sent.is_err() {
+            self.counters.origin_errors.one();
+        }
+        Ok(sent?.map(FetchedBody::new))
+    }
+
     async fn send_uncounted(
         &self,
         mut request: Request<OriginBody>,

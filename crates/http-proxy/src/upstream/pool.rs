@@ -244,6 +244,30 @@ impl Pool {
         Ok(Connection::Http2(sender))
     }
 
+    /// Sends a request on a connection of its own, which may become another protocol's.
+    pub(crate) async fn send_upgrade(
+        &self,
+        request: Request<OriginBody>,
+    ) -> Result<Response<Incoming>, FetchError> {
+        let settings = &self.inner.settings;
+        let opening = async {
+            let (stream, _) = self.inner.endpoint.connect(Purpose::Upgrade, None).await?;
+            let (sender, connection) = http1::Builder::new()
+                .max_buf_size(settings.header_bytes_max.max(BUFFER_BYTES_MIN))
+                .handshake(TokioIo::new(stream))
+                .await
+                .map_err(|_| FetchError::Broken)?;
+            tokio::spawn(connection.with_upgrades());
+            Ok(sender)
+        };
+        let opened = timeout(settings.connect_timeout, opening).await;
+        let mut sender = opened.unwrap_or(Err(FetchError::ConnectTimeout))?;
+        match timeout(settings.header_timeout, sender.send_request(request)).await {
+            Ok(result) => result.map_err(|error| FetchError::of(&error)),
+            Err(_) => Err(FetchError::HeaderTimeout),
+        }
+    }
+
     async fn send_on(
         &self,
         connection: Connection,
