@@ -88,6 +88,9 @@ impl Ask {
         // A target that parsed once parses again.
         *request.uri_mut() = self.target.path_and_query.parse().unwrap_or(Uri::from_static("/"));
         *request.headers_mut() = headers;
+        if let Some(route) = &self.peer.route {
+            request.extensions_mut().insert(route.clone());
+        }
         request
     }
 

@@ -52,6 +52,28 @@ pub enum ProxyError {
     /// TLS cannot be set up.
     #[error("cannot set up TLS")]
     Tls(#[source] tokio_rustls::rustls::Error),
+    /// A forward proxy would be open to others than this host.
+    #[error("{address} is not a loopback address: a forward proxy listens there only if told to")]
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The file of users cannot be used.
+    #[error("cannot take users from `{path}`: {reason}")]
+    UsersFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A name that cannot stand in the file of users.
+    #[error(
+        "`{0}` cannot be a user's name: it must not be empty nor hold `:`, `#` or a line's end"
+    )]
+    UserName(String),
+    /// The system gives no random numbers.
+    #[error("the system has no randomness for secrets")]
+    Randomness,
     /// A thread or its event loop could not be started.
     #[error("cannot start a worker")]
     Worker(#[source] io::Error),

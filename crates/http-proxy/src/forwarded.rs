@@ -76,6 +76,7 @@ mod tests {
             ip: ip.parse().unwrap(),
             secure,
             activity: Activity::new(None, None),
+            route: None,
         };
         let host = HeaderValue::from_static("a:81");
         let expected = "for=\"[2001:db8::1]\";proto=https;host=\"a:81\"";

@@ -3,11 +3,12 @@
 //! Invariant: nothing reaches the cache or an origin that `screen` has not passed. Threads: the
 //! worker that read the request.
 
-use http::Request;
-use http::header::UPGRADE;
+use http::header::{HeaderValue, PROXY_AUTHENTICATE, UPGRADE};
+use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 
 use crate::ask::Ask;
+use crate::forward;
 use crate::listen::screen::{Refusal, screen};
 use crate::peer::Peer;
 use crate::rules::cache_status::CacheStatus;
@@ -16,9 +17,22 @@ use crate::upgrade::Upgrade;
 use crate::worker::Worker;
 
 /// Answers a request, whatever it is.
-pub(crate) async fn answer(worker: &Worker, mut request: Request<Incoming>, peer: Peer) -> Answer {
+pub(crate) async fn answer(
+    worker: &Worker,
+    mut request: Request<Incoming>,
+    mut peer: Peer,
+) -> Answer {
     if let Err(refusal) = screen(&mut request, &worker.shared.config.transport.clients) {
         return refuse(worker, refusal);
+    }
+    if let Some(forward) = &worker.shared.forward {
+        match forward.admit(worker, &mut request, &peer).await {
+            Err(refusal) => return refuse(worker, refusal),
+            Ok(route) if request.method() == Method::CONNECT => {
+                return forward::connect(worker, request, &peer, route).await;
+            }
+            Ok(route) => peer.route = Some(route),
+        }
     }
     let upgrade = match request.headers().contains_key(UPGRADE) {
         true => Upgrade::take(&mut request, &worker.shared.config.transport.upgrades),
@@ -35,5 +49,10 @@ pub(crate) async fn answer(worker: &Worker, mut request: Request<Incoming>, peer
 
 fn refuse(worker: &Worker, refusal: Refusal) -> Answer {
     let status = CacheStatus::own(refusal.detail);
-    serve::own_answer(worker, refusal.status, status, refusal.text)
+    let (mut response, status) = serve::own_answer(worker, refusal.status, status, refusal.text);
+    if refusal.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        let challenge = HeaderValue::from_static("Basic realm=\"damelo\", charset=\"UTF-8\"");
+        response.headers_mut().insert(PROXY_AUTHENTICATE, challenge);
+    }
+    (response, status)
 }

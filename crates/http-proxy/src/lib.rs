@@ -27,6 +27,7 @@ mod demo;
 mod entry;
 mod error;
 mod fill;
+mod forward;
 mod forwarded;
 mod front;
 mod listen;
@@ -46,7 +47,10 @@ mod worker;
 
 pub use config::{ProxyConfig, Target};
 pub use error::ProxyError;
-pub use server::{RunningInfo, run};
+pub use forward::ForwardConfig;
+pub use forward::access::{AccessRule, Destination, ParseRuleError};
+pub use forward::auth::hash_credentials;
+pub use server::{RunningInfo, run, run_forward};
 pub use transport::{
     CertificateFiles, Choice, ClientLimits, Ejection, Forwarding, HealthChecks, ListenAddress,
     Listener, ParseChoiceError, ParseListenerError, Transport, Upstream,

@@ -62,6 +62,8 @@ counters! {
     tunnel_client_bytes: "Bytes from clients through tunnels.",
     tunnel_origin_bytes: "Bytes from origins through tunnels.",
     tunnel_timeouts: "Tunnels cut because nothing moved in them.",
+    forward_denied: "Requests that the rules of the forward proxy forbid.",
+    forward_unauthorized: "Requests to the forward proxy without credentials that are right.",
     stored: "Responses stored.",
     client_not_modified: "Answers 304 to a client from the cache.",
     own_errors: "Answers 4xx and 5xx that the proxy made itself.",

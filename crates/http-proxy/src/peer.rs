@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::forward::Route;
 use crate::listen::Activity;
 
 /// The client of a connection.
@@ -14,4 +15,6 @@ pub(crate) struct Peer {
     pub(crate) secure: bool,
     /// What its connection is doing.
     pub(crate) activity: Arc<Activity>,
+    /// Where its request may go, if this is a forward proxy.
+    pub(crate) route: Option<Arc<Route>>,
 }

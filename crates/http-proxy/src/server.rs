@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use crate::collapse::Collapse;
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
+use crate::forward::{Forward, ForwardConfig};
 use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
 use crate::metrics::Counters;
@@ -64,8 +65,33 @@ pub fn run(
     ready: impl FnOnce(RunningInfo),
     shutdown: impl Future,
 ) -> Result<(), ProxyError> {
+    run_as(config, None, store, ready, shutdown)
+}
+
+/// The same for a forward proxy: requests with absolute targets and CONNECT, to any origin that
+/// the rules allow.
+///
+/// # Errors
+/// As [`run`], and when it would listen elsewhere than on loopback without being told to.
+pub fn run_forward(
+    config: ForwardConfig,
+    store: Store,
+    ready: impl FnOnce(RunningInfo),
+    shutdown: impl Future,
+) -> Result<(), ProxyError> {
+    let forward = Arc::new(Forward::new(&config)?);
+    run_as(config.proxy, Some(forward), store, ready, shutdown)
+}
+
+fn run_as(
+    config: ProxyConfig,
+    forward: Option<Arc<Forward>>,
+    store: Store,
+    ready: impl FnOnce(RunningInfo),
+    shutdown: impl Future,
+) -> Result<(), ProxyError> {
     let main = event_loop()?;
-    let proxy = main.block_on(Proxy::start(config, store))?;
+    let proxy = main.block_on(Proxy::start(config, forward, store))?;
     ready(proxy.info.clone());
     main.block_on(shutdown);
     proxy.stop()
@@ -91,7 +117,11 @@ struct Start {
 }
 
 impl Proxy {
-    async fn start(config: ProxyConfig, store: Store) -> Result<Proxy, ProxyError> {
+    async fn start(
+        config: ProxyConfig,
+        forward: Option<Arc<Forward>>,
+        store: Store,
+    ) -> Result<Proxy, ProxyError> {
         check_name(&config.name)?;
         let (stop, stopping) = watch::channel(false);
         // From here on an early return drops the threads' stop channel, which ends them.
@@ -112,7 +142,7 @@ impl Proxy {
         let opening = listen::open(&all_listeners(&config), workers)?;
         let admin_listener = config.admin.map(listen::tcp).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
-        let shared = Arc::new(shared(config, store, origin)?);
+        let shared = Arc::new(shared(config, store, origin, forward)?);
         let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
         for (opened, counters) in opening.workers.into_iter().zip(&counters) {
             let (shared, gate) = (shared.clone(), gate.clone());
@@ -166,13 +196,18 @@ fn all_listeners(config: &ProxyConfig) -> Vec<Listener> {
     listeners
 }
 
-fn shared(config: ProxyConfig, store: Store, origin: Arc<Origin>) -> Result<Shared, ProxyError> {
+fn shared(
+    config: ProxyConfig,
+    store: Store,
+    origin: Arc<Origin>,
+    forward: Option<Arc<Forward>>,
+) -> Result<Shared, ProxyError> {
     let log = config.access_log.then(AccessLog::to_stdout).transpose();
     let log = log.map_err(ProxyError::Worker)?;
     let via = HeaderValue::try_from(format!("1.1 {}", config.name))
         .map_err(|_| ProxyError::Name(config.name.clone()))?;
     let vault = Arc::new(Vault::new(store, config.whole_body_bytes_max));
-    Ok(Shared { config, origin, vault, collapse: Collapse::new(), log, via })
+    Ok(Shared { config, origin, forward, vault, collapse: Collapse::new(), log, via })
 }
 
 /// A token of RFC 8941 that is also one of HTTP, without the rarer characters.

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
 use crate::fill::FillLimits;
+use crate::forward::Forward;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::upstream::{Fetcher, Origin};
@@ -20,6 +21,8 @@ use crate::vault::Vault;
 pub(crate) struct Shared {
     pub(crate) config: ProxyConfig,
     pub(crate) origin: Arc<Origin>,
+    /// Set if this is a forward proxy.
+    pub(crate) forward: Option<Arc<Forward>>,
     pub(crate) vault: Arc<Vault>,
     pub(crate) collapse: Arc<Collapse>,
     pub(crate) log: Option<AccessLog>,

@@ -86,7 +86,7 @@ pub(crate) async fn serve_connection(
     match prepare(&worker, &gate, kind, socket, from).await {
         Ok(Ready { stream, protocol, client, counted }) => {
             let activity = Activity::new(Some(counted), Some(permit));
-            let peer = Peer { ip: client, secure: kind.tls, activity };
+            let peer = Peer { ip: client, secure: kind.tls, activity, route: None };
             speak(worker, stream, protocol, peer, stop).await;
         }
         Err(Refused::Gone) => {}

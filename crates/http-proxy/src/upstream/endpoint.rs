@@ -159,6 +159,20 @@ impl Endpoint {
         })
     }
 
+    /// An endpoint in clear text that is asked HTTP/1.1.
+    pub(crate) fn plain(host: String, port: u16) -> Endpoint {
+        Endpoint {
+            name_hash: 0,
+            load: Arc::default(),
+            places: None,
+            may_http2: AtomicBool::new(false),
+            http2_clear_text: false,
+            dial: Dial::Tcp { host, port },
+            tls: None,
+            health: Mutex::default(),
+        }
+    }
+
     pub(crate) fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }

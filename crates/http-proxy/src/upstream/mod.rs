@@ -9,6 +9,7 @@
 //! Invariant: only a request of which nothing was sent goes to another endpoint. Threads: one
 //! `Fetcher` per worker; load, places and health of endpoints are shared by all.
 
+mod anywhere;
 mod balance;
 mod body;
 mod endpoint;
@@ -28,20 +29,25 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::body::OriginBody;
 use crate::config::ProxyConfig;
 use crate::error::FetchError;
+use crate::forward::Route;
 use crate::metrics::Counters;
 use crate::transport::{Choice, Ejection};
+use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
 use crate::upstream::body::{Hold, Load};
 use crate::upstream::pool::{Pool, SendError};
 
 pub(crate) use body::FetchedBody;
-pub(crate) use endpoint::Origin;
+pub(crate) use endpoint::{Origin, Permit, dial_tcp};
 pub(crate) use health::check_all;
 pub(crate) use pool::PoolSettings;
 
-/// Sends requests to the origins of a site.
+/// Sends requests to origins.
 pub(crate) struct Fetcher {
+    /// Those of the site of a reverse proxy.
     pools: Vec<Pool>,
+    /// Those of a forward proxy.
+    anywhere: AnyPools,
     counters: Arc<Counters>,
     choice: Choice,
     ejection: Ejection,
@@ -56,6 +62,7 @@ impl Fetcher {
         let upstream = &config.transport.upstream;
         Fetcher {
             pools: origin.endpoints.iter().map(pool).collect(),
+            anywhere: AnyPools::new(settings.clone()),
             counters,
             choice: upstream.choice,
             ejection: upstream.ejection,
@@ -71,9 +78,9 @@ impl Fetcher {
     ) -> Result<Response<FetchedBody>, FetchError> {
         self.counters.forwarded.one();
         let result = match self.total_timeout.map(|limit| Instant::now() + limit) {
-            None => self.send_uncounted(request, None).await,
+            None => self.send_until(request, None).await,
             Some(deadline) => {
-                let sending = self.send_uncounted(request, Some(deadline));
+                let sending = self.send_until(request, Some(deadline));
                 timeout_at(deadline, sending).await.unwrap_or(Err(FetchError::HeaderTimeout))
             }
         };
@@ -89,18 +96,44 @@ impl Fetcher {
         request: Request<OriginBody>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         self.counters.forwarded.one();
-        let tried = vec![false; self.pools.len()];
-        let index = self.choose(&tried, key_of(&request)).ok_or(FetchError::Connect)?;
-        let pool = &self.pools[index];
-        let sent = pool.send_upgrade(request).await;
-        self.judge(pool, sent.as_ref().err().copied());
+        let sent = match request.extensions().get::<Arc<Route>>().cloned() {
+            Some(route) => {
+                let pool = self.anywhere.pool(&route.host, route.port);
+                pool.send_upgrade(request, Some(&*route)).await
+            }
+            None => {
+                let tried = vec![false; self.pools.len()];
+                let index = self.choose(&tried, key_of(&request)).ok_or(FetchError::Connect)?;
+                let pool = &self.pools[index];
+                let sent = pool.send_upgrade(request, None).await;
+                self.judge(pool, sent.as_ref().err().copied());
+                sent
+            }
+        };
         if sent.is_err() {
             self.counters.origin_errors.one();
         }
         Ok(sent?.map(FetchedBody::new))
     }
 
-    async fn send_uncounted(
+    async fn send_until(
+        &self,
+        request: Request<OriginBody>,
+        deadline: Option<Instant>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        match request.extensions().get::<Arc<Route>>().cloned() {
+            None => self.send_to_site(request, deadline).await,
+            Some(route) => {
+                let pool = self.anywhere.pool(&route.host, route.port);
+                let hold = self.hold(&pool).await?;
+                let sent = pool.send_retrying(request, Some(&*route), &self.counters).await;
+                let response = sent.map_err(|failed| failed.error)?;
+                Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)))
+            }
+        }
+    }
+
+    async fn send_to_site(
         &self,
         mut request: Request<OriginBody>,
         deadline: Option<Instant>,

@@ -122,6 +122,15 @@ impl Pool {
         &self.inner.endpoint
     }
 
+    /// Forgets connections that have been idle for too long; true if none is left.
+    pub(crate) fn sweep(&self) -> bool {
+        let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        self.retain_usable(&mut idle);
+        let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.take_if(|shared| shared.used.elapsed() >= self.inner.settings.idle_timeout);
+        idle.is_empty() && shared.is_none()
+    }
+
     fn retain_usable(&self, idle: &mut Vec<Idle>) {
         let limit = self.inner.settings.idle_timeout;
         idle.retain(|one| one.since.elapsed() < limit && one.connection.sender.is_ready());
@@ -248,10 +257,11 @@ impl Pool {
     pub(crate) async fn send_upgrade(
         &self,
         request: Request<OriginBody>,
+        permit: Option<&dyn Permit>,
     ) -> Result<Response<Incoming>, FetchError> {
         let settings = &self.inner.settings;
         let opening = async {
-            let (stream, _) = self.inner.endpoint.connect(Purpose::Upgrade, None).await?;
+            let (stream, _) = self.inner.endpoint.connect(Purpose::Upgrade, permit).await?;
             let (sender, connection) = http1::Builder::new()
                 .max_buf_size(settings.header_bytes_max.max(BUFFER_BYTES_MIN))
                 .handshake(TokioIo::new(stream))

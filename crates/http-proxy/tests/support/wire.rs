@@ -143,6 +143,29 @@ pub(crate) async fn get_tls(
     path: &str,
 ) -> std::io::Result<Answer> {
     let tcp = tokio::net::TcpStream::connect(address).await?;
+    get_tls_on(authority, tcp, name, alpn, path).await
+}
+
+/// Asks a proxy on `stream` for a tunnel.
+pub(crate) async fn tunnel_through(stream: &mut tokio::net::TcpStream, target: &str) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.expect("write");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.expect("an answer"));
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
+}
+
+/// The same on a connection that is there already.
+pub(crate) async fn get_tls_on(
+    authority: &Authority,
+    tcp: tokio::net::TcpStream,
+    name: &str,
+    alpn: &[&[u8]],
+    path: &str,
+) -> std::io::Result<Answer> {
     let server = ServerName::try_from(name.to_owned()).expect("name");
     let stream = authority.connector(alpn).connect(server, tcp).await?;
     let agreed = stream.get_ref().1.alpn_protocol().unwrap_or_default();
