@@ -98,9 +98,10 @@ impl Failure {
             | Failure::SomeNotFound { .. }
             | Failure::Damaged { .. }
             | Failure::WrongBytes { .. } => 1,
-            Failure::Usage(_) | Failure::Proxy(ProxyError::Origin { .. } | ProxyError::Name(_)) => {
-                2
-            }
+            Failure::Usage(_)
+            | Failure::Proxy(
+                ProxyError::Origin { .. } | ProxyError::Name(_) | ProxyError::NotLoopback { .. },
+            ) => 2,
             Failure::Open { .. } | Failure::Exists { .. } => 3,
             Failure::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => 4,
@@ -127,6 +128,9 @@ impl Failure {
             Failure::Proxy(ProxyError::Listen { .. }) => {
                 Some("another program may have that address: choose one with --from".to_owned())
             }
+            Failure::Proxy(ProxyError::NotLoopback { .. }) => Some(
+                "add --remote, and --rule to say who may use it, or listen on 127.0.0.1".to_owned(),
+            ),
             Failure::Create(_) => {
                 Some("`damelo put --help` lists what the store takes".to_owned())
             }

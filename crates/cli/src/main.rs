@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod failure;
 mod format;
+mod forward;
 mod get;
 mod ls;
 mod names;
@@ -29,6 +30,7 @@ use crate::failure::Failure;
 const AFTER_HELP: &str = "\
 Start here:
   damelo proxy --to demo                              a caching proxy with a built-in origin
+  damelo forward                                      the same for any origin, as a forward proxy
   damelo format cache.damelo --size 1GiB              make a store
   damelo put cache.damelo hello README.md             put a file into it
   damelo get cache.damelo hello                       and take it out again
@@ -64,6 +66,7 @@ enum Command {
     Purge(purge::Purge),
     Bench(bench::Bench),
     Proxy(Box<proxy::Proxy>),
+    Forward(Box<forward::Forward>),
 }
 
 impl Command {
@@ -79,6 +82,7 @@ impl Command {
             Command::Purge(args) => purge::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Proxy(args) => proxy::run(args),
+            Command::Forward(args) => forward::run(args),
         }
     }
 }

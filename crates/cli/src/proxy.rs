@@ -21,7 +21,7 @@ use crate::opening::open_with;
 use crate::output::{Out, thousands};
 use crate::signals::Stop;
 use crate::stat::volume_text;
-use crate::transport_args::{OriginArgs, TransportArgs};
+use crate::transport_args::{ListenArgs, OriginArgs};
 
 /// Size of a cache that is made without a declared size.
 const CACHE_BYTES: u64 = 1 << 30;
@@ -66,26 +66,26 @@ pub(crate) struct Proxy {
     /// Send the client's Host to the origin, and cache by it
     #[arg(long)]
     preserve_host: bool,
-    #[command(flatten)]
-    transport: TransportArgs,
-    #[command(flatten)]
-    origins: OriginArgs,
     /// Write a line for each request to standard output
     #[arg(long)]
     log: bool,
     /// Print what runs as one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    listen: ListenArgs,
+    #[command(flatten)]
+    origins: OriginArgs,
 }
 
 /// An address as people write it: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Address(SocketAddr);
+pub(crate) struct Address(pub(crate) SocketAddr);
 
 /// An address that could not be understood.
 #[derive(Debug, thiserror::Error)]
 #[error("write HOST:PORT, such as 127.0.0.1:8080")]
-struct ParseAddressError;
+pub(crate) struct ParseAddressError;
 
 impl FromStr for Address {
     type Err = ParseAddressError;
@@ -101,7 +101,7 @@ impl FromStr for Address {
 
 /// Where the admin pages are, if anywhere.
 #[derive(Debug, Clone, Copy)]
-struct AdminAddress(Option<SocketAddr>);
+pub(crate) struct AdminAddress(pub(crate) Option<SocketAddr>);
 
 impl FromStr for AdminAddress {
     type Err = ParseAddressError;
@@ -116,9 +116,9 @@ impl FromStr for AdminAddress {
 
 /// `PATH` or `PATH:SIZE`; the size counts only for a store that does not exist yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct CacheSpec {
-    path: PathBuf,
-    size: Option<ByteSize>,
+pub(crate) struct CacheSpec {
+    pub(crate) path: PathBuf,
+    pub(crate) size: Option<ByteSize>,
 }
 
 impl FromStr for CacheSpec {
@@ -146,7 +146,7 @@ pub(crate) fn run(args: &Proxy) -> Result<(), Failure> {
     if let Some(workers) = args.workers {
         config.workers = usize::from(workers);
     }
-    args.transport.apply(&mut config);
+    args.listen.apply(&mut config);
     args.origins.apply(&mut config);
     let mut printed = Ok(());
     let ready = |running: RunningInfo| printed = print(args, &store, &running);
@@ -162,7 +162,7 @@ pub(crate) fn run(args: &Proxy) -> Result<(), Failure> {
 
 /// The proxy's workers share their port (`SO_REUSEPORT`), and would share it with another proxy
 /// without a word: a plain socket finds out first.
-fn refuse_taken(address: SocketAddr) -> Result<(), Failure> {
+pub(crate) fn refuse_taken(address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Ok(_) => Ok(()),
         Err(source) => Err(Failure::Proxy(ProxyError::Listen { address, source })),
@@ -178,17 +178,19 @@ fn open_store(args: &Proxy) -> Result<Store, Failure> {
     open_with(config, &Volumes::from(spec.path.as_path()))
 }
 
-/// The user's cache directory, or the current one.
 fn default_cache(to: &Target) -> CacheSpec {
-    let name = cache_name(to);
+    CacheSpec { path: cache_path(&cache_name(to)), size: None }
+}
+
+/// A store in the user's cache directory, or in the current one.
+pub(crate) fn cache_path(name: &str) -> PathBuf {
     let variable =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let user = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    let path = match user.map(|dir| dir.join("damelo")) {
+    match user.map(|dir| dir.join("damelo")) {
         Some(dir) if is_writable(&dir) => dir.join(format!("{name}.store")),
         _ => PathBuf::from(format!("damelo-{name}.store")),
-    };
-    CacheSpec { path, size: None }
+    }
 }
 
 fn is_writable(dir: &Path) -> bool {

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 /// Listeners and limits towards clients.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Clients")]
-pub(crate) struct TransportArgs {
+pub(crate) struct ListenArgs {
     /// Listen here, too: [proxy+][tls+]tcp:ADDR:PORT or unix:PATH; `proxy+` wants a PROXY header
     #[arg(long, value_name = "LISTENER")]
     listen: Vec<Listener>,
@@ -34,18 +34,9 @@ pub(crate) struct TransportArgs {
     /// Time a connection may be idle between requests
     #[arg(long, value_name = "SECONDS", default_value = "75", value_parser = seconds)]
     idle_timeout: Duration,
-    /// Do not tell the origin about the client in X-Forwarded-For, -Host and -Proto
-    #[arg(long)]
-    no_x_forwarded: bool,
-    /// Tell the origin about the client in Forwarded (RFC 7239)
-    #[arg(long)]
-    forwarded: bool,
-    /// Drop what clients wrote into these fields: right if no other proxy stands before this one
-    #[arg(long)]
-    distrust_forwarded: bool,
 }
 
-impl TransportArgs {
+impl ListenArgs {
     pub(crate) fn apply(&self, config: &mut ProxyConfig) {
         config.connections_max = self.connections;
         let transport = &mut config.transport;
@@ -56,10 +47,6 @@ impl TransportArgs {
         clients.connections_per_client_max = self.connections_per_client;
         clients.header_timeout = self.header_timeout;
         clients.idle_timeout = self.idle_timeout;
-        let forwarding = &mut transport.forwarding;
-        forwarding.x_forwarded = !self.no_x_forwarded;
-        forwarding.forwarded = self.forwarded;
-        forwarding.trust_client = !self.distrust_forwarded;
     }
 }
 
@@ -97,6 +84,15 @@ pub(crate) struct OriginArgs {
     /// Time from the end of a request to the headers of the answer
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     answer_timeout: Duration,
+    /// Do not tell the origin about the client in X-Forwarded-For, -Host and -Proto
+    #[arg(long)]
+    no_x_forwarded: bool,
+    /// Tell the origin about the client in Forwarded (RFC 7239)
+    #[arg(long)]
+    forwarded: bool,
+    /// Drop what clients wrote into these fields: right if no other proxy stands before this one
+    #[arg(long)]
+    distrust_forwarded: bool,
     /// Time for a whole exchange with an origin [default: no limit]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     total_timeout: Option<Duration>,
@@ -106,6 +102,10 @@ impl OriginArgs {
     pub(crate) fn apply(&self, config: &mut ProxyConfig) {
         config.connect_timeout = self.connect_timeout;
         config.header_timeout = self.answer_timeout;
+        let forwarding = &mut config.transport.forwarding;
+        forwarding.x_forwarded = !self.no_x_forwarded;
+        forwarding.forwarded = self.forwarded;
+        forwarding.trust_client = !self.distrust_forwarded;
         let upstream = &mut config.transport.upstream;
         upstream.more_origins.clone_from(&self.also_to);
         upstream.choice = self.choose;

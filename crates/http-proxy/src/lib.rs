@@ -1,10 +1,11 @@
-//! HTTP caching reverse proxy on the [`damelo`] store.
+//! HTTP caching proxy, reverse and forward, on the [`damelo`] store.
 //!
-//! [`run`] starts one from a [`ProxyConfig`] and an open store and blocks until told to stop. The
-//! rules of HTTP caching are pure functions in `rules`; sockets are at the edge: `server` accepts,
-//! `serve` decides on one request, `vault` is the store as HTTP sees it, `fetch` asks the origin,
-//! `fill` moves a response to client and store at once. What of RFC 9111 is covered, and what not
-//! yet, is in `docs/http-semantics.md`.
+//! [`run`] starts one from a [`ProxyConfig`] and an open store and blocks until told to stop;
+//! [`run_forward`] does the same for a forward proxy. The rules of HTTP caching are pure functions
+//! in `rules`; sockets are at the edge: `listen` has the clients, `upstream` the origins, `forward`
+//! says who may go where. Between them `serve` decides on one request, `vault` is the store as HTTP
+//! sees it, `fill` moves a response to client and store at once. What of RFC 9111 is covered, and
+//! what not yet, is in `docs/http-semantics.md`.
 //!
 //! ```no_run
 //! use damelo::{ByteSize, Config, Store};

@@ -62,13 +62,13 @@ const BAD_HOST: Refusal = refusal(
 fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     let mut hosts = request.headers().get_all(HOST).into_iter();
     let (host, more) = (hosts.next(), hosts.next());
-    if more.is_some() || host.is_some_and(|host| !host.as_bytes().iter().all(is_host_byte)) {
+    if more.is_some() || host.is_some_and(|host| !is_plain_authority(host.as_bytes())) {
         return Err(BAD_HOST);
     }
     let Some(authority) = request.uri().authority() else {
         return Ok(());
     };
-    if !authority.as_str().as_bytes().iter().all(is_host_byte) {
+    if !is_plain_authority(authority.as_str().as_bytes()) {
         return Err(BAD_HOST);
     }
     let agrees =
@@ -86,9 +86,13 @@ fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Characters of a host and port (RFC 3986 §3.2.2) without those of user names.
-fn is_host_byte(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte)
+/// A host and perhaps a port (RFC 3986 §3.2.2, §3.2.3), no user name.
+fn is_plain_authority(bytes: &[u8]) -> bool {
+    let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte);
+    // What follows the last colon is a port, but within an IPv6 address.
+    let port = bytes.iter().rposition(|byte| *byte == b':').map(|colon| &bytes[colon + 1..]);
+    let is_port = |port: &[u8]| port.contains(&b']') || port.iter().all(u8::is_ascii_digit);
+    bytes.iter().all(is_host) && port.is_none_or(is_port)
 }
 
 /// Fields that are for all recipients, whatever `Connection` says (RFC 9110 §7.6.1). Dropping one
@@ -146,6 +150,9 @@ mod tests {
             (Version::HTTP_11, "/", &[("host", "a/b")], 400),
             (Version::HTTP_11, "/", &[("host", "user@a")], 400),
             (Version::HTTP_11, "/", &[("host", "a b")], 400),
+            (Version::HTTP_11, "/", &[("host", "a:x")], 400),
+            (Version::HTTP_11, "/", &[("host", "[::1]")], 0),
+            (Version::HTTP_11, "/", &[("host", "[::1]:80")], 0),
             (Version::HTTP_11, "http://a/", &[("host", "b")], 0),
             (Version::HTTP_2, "http://a/", &[("host", "b")], 400),
             (Version::HTTP_2, "http://a/", &[("host", "A")], 0),

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::header::HOST;
+use http::header::{HOST, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::body::{Body as _, Incoming};
@@ -317,6 +317,8 @@ impl SendError {
 
 /// `Host` becomes `:authority` (RFC 9113 §8.3.1).
 fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Request<OriginBody> {
+    // Fields of a connection have no place in HTTP/2 (§8.2.2).
+    request.headers_mut().remove(TRANSFER_ENCODING);
     let host = request.headers_mut().remove(HOST);
     let mut parts = std::mem::take(request.uri_mut()).into_parts();
     parts.scheme = Some(scheme);
@@ -329,6 +331,10 @@ fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Request<OriginB
 
 /// The way back, for a request that an HTTP/2 connection did not take.
 fn as_http1(mut request: Request<OriginBody>) -> Request<OriginBody> {
+    if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
+        // Unless told so, hyper leaves out the body of a GET whose length it does not know.
+        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
     if request.version() != Version::HTTP_2 {
         return request;
     }
