@@ -267,7 +267,8 @@ fn what_is_too_large_has_its_status() {
         ("/".to_owned(), many.as_str(), 431),
         ("/".to_owned(), large.as_str(), 431),
     ] {
-        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
+        let request =
+            format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n");
         let answer = raw(proxy.info.address, request.as_bytes());
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
     }
