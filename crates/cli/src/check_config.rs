@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
         out.bytes(settings_reference().as_bytes())?;
     }
     if let Some(path) = &args.file {
-        let settings = read(path)?;
+        let settings = read(path, Settings::default())?;
         settings.proxy.check()?;
         if args.json {
             out.json(&json!({ "good": true, "rules": settings.rule_count() }))?;
@@ -61,11 +61,11 @@ pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
     out.finish()
 }
 
-/// Reads settings from a file.
-pub(crate) fn read(path: &Path) -> Result<Settings, Failure> {
+/// Reads settings from a file on top of defaults.
+pub(crate) fn read(path: &Path, defaults: Settings) -> Result<Settings, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|source| Failure::io(format!("read {}", path.display()), source))?;
-    Settings::parse(&text).map_err(|errors| {
+    defaults.read(&text).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
         Failure::Usage(format!("{} cannot be used:\n{}", path.display(), lines.join("\n")))
     })

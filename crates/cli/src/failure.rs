@@ -101,9 +101,10 @@ impl Failure {
             | Failure::SomeNotFound { .. }
             | Failure::Damaged { .. }
             | Failure::WrongBytes { .. } => 1,
-            Failure::Usage(_) | Failure::Proxy(ProxyError::Origin { .. } | ProxyError::Name(_)) => {
-                2
-            }
+            Failure::Usage(_)
+            | Failure::Proxy(
+                ProxyError::Origin { .. } | ProxyError::Name(_) | ProxyError::NotLoopback { .. },
+            ) => 2,
             Failure::Open { .. } | Failure::Exists { .. } => 3,
             Failure::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => 4,
@@ -125,7 +126,7 @@ impl Failure {
                     .to_owned(),
             ),
             Failure::Proxy(ProxyError::Origin { .. }) => Some(
-                "write http://HOST[:PORT], https://HOST[:PORT] or demo".to_owned(),
+                "write http://HOST[:PORT], https://HOST[:PORT], unix:PATH or demo".to_owned(),
             ),
             Failure::Proxy(ProxyError::Listen { .. }) => {
                 Some("another program may have that address: choose one with --from".to_owned())
@@ -133,6 +134,9 @@ impl Failure {
             Failure::Admin(AdminError::Connect { .. }) => Some(
                 "say where its admin listener is with --admin; `damelo proxy` prints it at start"
                     .to_owned(),
+            ),
+            Failure::Proxy(ProxyError::NotLoopback { .. }) => Some(
+                "add --remote, and --rule to say who may use it, or listen on 127.0.0.1".to_owned(),
             ),
             Failure::Create(_) => {
                 Some("`damelo put --help` lists what the store takes".to_owned())

@@ -9,6 +9,7 @@ mod check_config;
 mod explain;
 mod failure;
 mod format;
+mod forward;
 mod get;
 mod ls;
 mod names;
@@ -19,10 +20,12 @@ mod proxy;
 mod purge;
 mod put;
 mod rm;
+mod serving;
 mod signals;
 mod stat;
 mod supervisor;
 mod top;
+mod transport_args;
 
 use std::process::ExitCode;
 
@@ -33,6 +36,7 @@ use crate::failure::Failure;
 const AFTER_HELP: &str = "\
 Start here:
   damelo proxy --to demo                              a caching proxy with a built-in origin
+  damelo forward                                      the same for any origin, as a forward proxy
   damelo format cache.damelo --size 1GiB              make a store
   damelo put cache.damelo hello README.md             put a file into it
   damelo get cache.damelo hello                       and take it out again
@@ -68,7 +72,8 @@ enum Command {
     Rm(rm::Rm),
     Purge(purge::Purge),
     Bench(bench::Bench),
-    Proxy(proxy::Proxy),
+    Proxy(Box<proxy::Proxy>),
+    Forward(Box<forward::Forward>),
     Explain(explain::Explain),
     Top(top::Top),
 }
@@ -87,6 +92,7 @@ impl Command {
             Command::Purge(args) => purge::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Proxy(args) => proxy::run(args),
+            Command::Forward(args) => forward::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Top(args) => top::run(args),
         }

@@ -12,8 +12,10 @@ use http::HeaderName;
 use ipnet::IpNet;
 
 use crate::error::ProxyError;
-use crate::origin::Origin;
 use crate::ruleset::Ruleset;
+use crate::upstream::Origin;
+
+use crate::transport::Transport;
 
 /// The origin that the proxy stands before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,8 +196,6 @@ pub struct ProxyConfig {
     pub header_timeout: Duration,
     /// Longest silence within a body, in either direction. Default 30 s.
     pub body_idle_timeout: Duration,
-    /// Time a client has to send its headers, idle time before them included. Default 75 s.
-    pub client_timeout: Duration,
     /// Idle origin connections kept per worker. Default 64.
     pub pool_idle_max: usize,
     /// Time an idle origin connection is kept. Default 30 s.
@@ -208,6 +208,8 @@ pub struct ProxyConfig {
     pub finish_percent_min: u8,
     /// Time for answers under way when the proxy is told to stop. Default 10 s.
     pub drain_timeout: Duration,
+    /// Listeners, limits towards clients, how origins are reached.
+    pub transport: Transport,
     /// Source of the time of day.
     pub clock: Arc<dyn Clock>,
 }
@@ -243,13 +245,13 @@ impl ProxyConfig {
             connect_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(60),
             body_idle_timeout: Duration::from_secs(30),
-            client_timeout: Duration::from_secs(75),
             pool_idle_max: 64,
             pool_idle_timeout: Duration::from_secs(30),
             collapse_wait: Duration::from_secs(10),
             finish_bytes_max: 1 << 20,
             finish_percent_min: 50,
             drain_timeout: Duration::from_secs(10),
+            transport: Transport::default(),
             clock: Arc::new(SystemClock::new()),
         }
     }
@@ -260,7 +262,7 @@ impl ProxyConfig {
     /// # Errors
     /// The address cannot be listened on.
     pub fn check_address(&self) -> Result<(), ProxyError> {
-        if self.inherited.is_empty() { crate::server::probe(self.from) } else { Ok(()) }
+        if self.inherited.is_empty() { crate::listen::probe(self.from) } else { Ok(()) }
     }
 
     /// Finds what would keep [`crate::run`] from starting without touching anything: call it
@@ -272,7 +274,7 @@ impl ProxyConfig {
         crate::server::check_name(&self.name)?;
         match &self.to {
             Target::Demo => Ok(()),
-            Target::Url(url) => Origin::parse(url).map(drop),
+            Target::Url(url) => Origin::new(url, &self.transport.upstream).map(drop),
         }
     }
 }

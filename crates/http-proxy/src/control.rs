@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::config::ProxyConfig;
 use crate::error::ProxyError;
 use crate::server::check_name;
+use crate::transport::Transport;
 use crate::worker::Shared;
 
 /// A handle on a running proxy. Cheap to clone; using it after the proxy ended does nothing.
@@ -86,12 +87,14 @@ impl Control {
         config.log_target = kept.log_target.clone();
         config.inherited = kept.inherited.clone();
         config.clock = kept.clock.clone();
+        keep_transport(&mut config.transport, &kept.transport);
         let via = via_of(&config.name)?;
         running.vault.set_rules(&config.rules);
         let shared = Shared {
             config,
             via,
             origin: running.origin.clone(),
+            forward: running.forward.clone(),
             vault: running.vault.clone(),
             collapse: running.collapse.clone(),
             log: running.log.clone(),
@@ -106,6 +109,21 @@ impl Control {
             log.reopen();
         }
     }
+}
+
+/// What sockets, certificates and origins were made by at start.
+fn keep_transport(new: &mut Transport, kept: &Transport) {
+    new.listeners.clone_from(&kept.listeners);
+    new.certificates.clone_from(&kept.certificates);
+    new.proxy_protocol_from.clone_from(&kept.proxy_protocol_from);
+    new.clients.connections_per_client_max = kept.clients.connections_per_client_max;
+    let (new, kept) = (&mut new.upstream, &kept.upstream);
+    new.more_origins.clone_from(&kept.more_origins);
+    new.http2 = kept.http2;
+    new.http2_clear_text = kept.http2_clear_text;
+    new.authorities.clone_from(&kept.authorities);
+    new.requests_per_origin_max = kept.requests_per_origin_max;
+    new.checks.clone_from(&kept.checks);
 }
 
 /// Value of `Via` for a cache of this name.

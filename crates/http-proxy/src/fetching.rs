@@ -15,7 +15,7 @@
 use bytes::Bytes;
 use damelo::GroupId;
 use http::{Method, Response, StatusCode, response};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 
 use crate::answer;
 use crate::ask::Ask;
@@ -35,6 +35,7 @@ use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirect
 use crate::ruleset::ResponseEffects;
 use crate::serve::{Answer, origin_failed, with_hit_status};
 use crate::steer;
+use crate::upstream::FetchedBody;
 use crate::vault::{Epoch, Found, FoundBody, Variant};
 use crate::worker::Worker;
 
@@ -136,8 +137,10 @@ impl<'a> Fetching<'a> {
     }
 
     fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
-        self.end_lead(Outcome::Failed(error));
-        if self.may_stand_in(worker, Failure::Disconnected) {
+        // What one client may not reach, or broke off itself, says nothing to others.
+        let shared = error.is_origins_fault() || error == FetchError::Busy;
+        self.end_lead(if shared { Outcome::Failed(error) } else { Outcome::Abandoned });
+        if shared && self.may_stand_in(worker, Failure::Disconnected) {
             return self.serve_in_place(worker, error.name());
         }
         origin_failed(worker, error, self.status)
@@ -188,7 +191,11 @@ impl<'a> Fetching<'a> {
     }
 
     /// The stored response brought up to date by a 304; `None` if the 304 means another one.
-    fn freshened(&self, worker: &Worker, response: &Response<Incoming>) -> Option<StoredResponse> {
+    fn freshened(
+        &self,
+        worker: &Worker,
+        response: &Response<FetchedBody>,
+    ) -> Option<StoredResponse> {
         let stored = &self.found.as_ref()?.response;
         if validation::updated_by_304(response.headers(), &[&stored.headers]).is_empty() {
             return None;
@@ -291,7 +298,7 @@ impl<'a> Fetching<'a> {
     }
 
     /// A HEAD shows whether what a GET stored is still so (RFC 9111 §4.3.5).
-    async fn learn_from_head(&mut self, worker: &Worker, response: &Response<Incoming>) {
+    async fn learn_from_head(&mut self, worker: &Worker, response: &Response<FetchedBody>) {
         let Some(found) = &self.found else { return };
         let stored = &found.response;
         let length_bytes =
@@ -322,7 +329,7 @@ impl<'a> Fetching<'a> {
     }
 
     /// A full response: into the store if it may, and to the client in any case.
-    async fn received(mut self, worker: &Worker, response: Response<Incoming>) -> Answer {
+    async fn received(mut self, worker: &Worker, response: Response<FetchedBody>) -> Answer {
         let (mut parts, body) = response.into_parts();
         let length_bytes = body.size_hint().exact();
         let (status, headers) = (parts.status, &mut parts.headers);

@@ -28,8 +28,10 @@ use crate::body::{OriginBody, ProxyBody};
 use crate::collapse::{self, Lead, Outcome, Role};
 use crate::error::FetchError;
 use crate::fetching::{Audience, Conditions, Fetching};
+use crate::front;
 use crate::log::LogRecord;
 use crate::observe;
+use crate::peer::Peer;
 use crate::purge::marks::Scope;
 use crate::purge::{self, url_hash, url_of_key};
 use crate::rules::group::{Rule, full_name};
@@ -37,6 +39,7 @@ use crate::rules::reuse::{self, Decision, Failure};
 use crate::rules::{CacheStatus, Forward, cache_groups, invalidation, preconditions, storing};
 use crate::slices;
 use crate::steer;
+use crate::upstream::FetchedBody;
 use crate::vault::{Found, Looked, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 
@@ -50,23 +53,12 @@ pub(crate) type Answer = (Response<ProxyBody>, CacheStatus);
 pub(crate) async fn handle(
     worker: &Arc<Worker>,
     request: Request<Incoming>,
-    client: IpAddr,
+    peer: Peer,
 ) -> Response<ProxyBody> {
     worker.counters.requests.one();
     let start = Instant::now();
-    let record = begin_record(worker, &request, client, start);
-    let (mut response, status) = match Ask::new(request, client, &worker.shared) {
-        Ok((ask, body)) => {
-            let (response, mut status) = route(worker, &ask, body).await;
-            observe::asked(worker, &ask, &status, start);
-            if worker.shared.config.rules.show_key {
-                let key = String::from_utf8_lossy(&ask.target.primary);
-                status.key = Some(key.into_owned());
-            }
-            (response, status)
-        }
-        Err(bad) => refuse(worker, bad),
-    };
+    let record = begin_record(worker, &request, peer.ip, start);
+    let (mut response, status) = front::answer(worker, request, peer, start).await;
     observe::answered(worker, &response, &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);
     response.headers_mut().append(VIA, worker.shared.via.clone());
@@ -103,13 +95,16 @@ fn begin_record(
         user_agent: request.headers().get(USER_AGENT).cloned(),
         status: StatusCode::OK,
         media_type: None,
-        origin: worker.shared.origin.authority.clone(),
+        origin: match (&worker.shared.forward, request.uri().authority()) {
+            (Some(_), Some(asked)) => asked.to_string(),
+            _ => worker.shared.origin.authority.clone(),
+        },
         result: "none",
         body_bytes: 0,
     })
 }
 
-fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
+pub(crate) fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
     let (status, detail, text) = match bad {
         BadRequest::MissingHost => {
             (StatusCode::BAD_REQUEST, "bad-host", "The request needs exactly one Host header.")
@@ -127,14 +122,22 @@ fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
 }
 
 /// An answer of the proxy itself.
-fn own_answer(worker: &Worker, status: StatusCode, cache: CacheStatus, text: &str) -> Answer {
+pub(crate) fn own_answer(
+    worker: &Worker,
+    status: StatusCode,
+    cache: CacheStatus,
+    text: &str,
+) -> Answer {
     worker.counters.own_errors.one();
     (answer::text(status, text), cache)
 }
 
 pub(crate) fn origin_failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
     status.detail = Some(error.name());
-    let text = format!("{error} (at {}).", worker.shared.origin.authority);
+    let text = match worker.shared.forward {
+        Some(_) => format!("{error}."),
+        None => format!("{error} (at {}).", worker.shared.origin.authority),
+    };
     own_answer(worker, error.status(), status, &text)
 }
 
@@ -143,7 +146,8 @@ fn only_if_cached(worker: &Worker) -> Answer {
     own_answer(worker, StatusCode::GATEWAY_TIMEOUT, CacheStatus::own("only-if-cached"), text)
 }
 
-async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
+/// Answers a request that is in order.
+pub(crate) async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
     if ask.method.as_str() == "PURGE" && worker.shared.config.purge_method {
         return purge_by_method(worker, ask).await;
     }
@@ -182,7 +186,7 @@ async fn purge_by_method(worker: &Worker, ask: &Ask) -> Answer {
     let shared = &worker.shared;
     let (networks, token) = (&shared.config.purge_from, shared.config.purge_token.as_deref());
     let url = String::from_utf8_lossy(url_of_key(&ask.target.primary)).into_owned();
-    let ordered = purge::authorize(ask.client, &ask.headers, networks, token)
+    let ordered = purge::authorize(ask.peer().ip, &ask.headers, networks, token)
         .and_then(|()| purge::order_of_method(&url, &ask.headers));
     let done = match ordered {
         Ok((what, soft)) => purge::carry_out(shared, what, soft).await,
@@ -244,7 +248,11 @@ fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderM
 }
 
 /// The origin's response as it is, less what belonged to its connection.
-fn pass_on(worker: &Worker, mut parts: response::Parts, body: Incoming) -> Response<ProxyBody> {
+pub(crate) fn pass_on(
+    worker: &Worker,
+    mut parts: response::Parts,
+    body: FetchedBody,
+) -> Response<ProxyBody> {
     storing::remove_hop_by_hop(&mut parts.headers);
     let body = ProxyBody::passing(body, worker.idle_limit());
     answer::with_headers(parts.status, parts.headers, body)

@@ -10,7 +10,7 @@ use damelo::GroupId;
 use http::header::{CONTENT_RANGE, HeaderValue, RANGE};
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 
 use crate::answer;
 use crate::ask::Ask;
@@ -24,6 +24,7 @@ use crate::rules::vary::{self, Vary};
 use crate::rules::{CacheStatus, Forward, Policy, ResponseDirectives, validation};
 use crate::serve::{Answer, with_hit_status};
 use crate::steer;
+use crate::upstream::FetchedBody;
 use crate::vault::{Epoch, Found, FoundBody, Slice};
 use crate::worker::Worker;
 
@@ -119,7 +120,7 @@ async fn take_slice(
     (slices, index): (Slices, u64),
     (request_time_s, response_time_s): (u64, u64),
     epoch: Epoch,
-    response: Response<Incoming>,
+    response: Response<FetchedBody>,
 ) -> Option<Slice> {
     let (mut head, body) = response.into_parts();
     let length_bytes = body.size_hint().exact();

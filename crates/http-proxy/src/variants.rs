@@ -7,7 +7,6 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
-use hyper::body::Incoming;
 
 use crate::collapse::Outcome;
 use crate::entry::StoredResponse;
@@ -17,6 +16,7 @@ use crate::rules::validation::{self, TAGS_SENT_MAX};
 use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
 use crate::serve::{Answer, with_hit_status};
 use crate::steer;
+use crate::upstream::FetchedBody;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 
@@ -46,7 +46,11 @@ impl Fetching<'_> {
     }
 
     /// Serves the variant that a 304 names, and stores it as that of this request too.
-    pub(crate) async fn adopt(mut self, worker: &Worker, response: &Response<Incoming>) -> Answer {
+    pub(crate) async fn adopt(
+        mut self,
+        worker: &Worker,
+        response: &Response<FetchedBody>,
+    ) -> Answer {
         let stored: Vec<&HeaderMap> = self.variants.iter().map(|v| &v.response.headers).collect();
         let meant = validation::updated_by_304(response.headers(), &stored);
         let Some(first) = meant.first() else { return self.fetch_again(worker).await };

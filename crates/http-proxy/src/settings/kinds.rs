@@ -46,12 +46,12 @@ impl Value {
         }
     }
 
-    fn wanted(&self, what: &str) -> String {
+    pub(super) fn wanted(&self, what: &str) -> String {
         format!("{} is not {what}", self.shown())
     }
 
     /// Text, or a number as it was written.
-    fn plain(&self) -> Option<&str> {
+    pub(super) fn plain(&self) -> Option<&str> {
         match self {
             Value::Text(text) | Value::Integer(text) => Some(text),
             Value::Flag(_) | Value::List(_) => None,
@@ -69,7 +69,7 @@ pub(crate) trait Kind<T> {
     fn show(value: &T) -> String;
 }
 
-fn quoted(text: impl std::fmt::Display) -> String {
+pub(super) fn quoted(text: impl std::fmt::Display) -> String {
     format!("\"{text}\"")
 }
 
@@ -117,7 +117,7 @@ impl Kind<usize> for Count {
     const WRITTEN: &'static str = "a number from 1 on";
     fn read(value: &Value) -> Result<usize, String> {
         let number = value.plain().and_then(|text| text.parse().ok()).filter(|n| *n > 0);
-        number.ok_or_else(|| value.wanted(Self::WRITTEN))
+        number.ok_or_else(|| value.wanted(<Self as Kind<usize>>::WRITTEN))
     }
     fn show(value: &usize) -> String {
         value.to_string()
@@ -174,7 +174,7 @@ impl Kind<Duration> for Time {
             Value::Text(text) => parse_duration(text),
             _ => None,
         };
-        time.ok_or_else(|| value.wanted(Self::WRITTEN))
+        time.ok_or_else(|| value.wanted(<Self as Kind<Duration>>::WRITTEN))
     }
     fn show(value: &Duration) -> String {
         quoted(show_duration(*value))
@@ -283,12 +283,12 @@ impl Kind<Option<SocketAddr>> for Address {
 }
 
 impl Kind<Target> for OriginUrl {
-    const WRITTEN: &'static str = "http://HOST[:PORT], https://HOST[:PORT] or demo";
+    const WRITTEN: &'static str = "http://HOST[:PORT], https://HOST[:PORT], unix:/PATH or demo";
     fn read(value: &Value) -> Result<Target, String> {
         let Value::Text(text) = value else { return Err(value.wanted(Self::WRITTEN)) };
         let Ok(target) = text.parse();
         if let Target::Url(url) = &target {
-            crate::origin::Origin::parse(url).map_err(|error| error.to_string())?;
+            crate::upstream::check_url(url).map_err(|error| error.to_string())?;
         }
         Ok(target)
     }

@@ -7,6 +7,7 @@
 mod document;
 mod keys;
 mod kinds;
+mod more_kinds;
 mod rule_keys;
 
 use std::net::SocketAddr;
@@ -19,6 +20,8 @@ pub use document::SettingsError;
 pub(crate) use kinds::Value;
 
 use crate::config::{ProxyConfig, Target};
+use crate::error::ProxyError;
+use crate::forward::{Forward, ForwardConfig};
 use crate::ruleset::Ruleset;
 use keys::KEYS;
 
@@ -34,6 +37,8 @@ pub struct Settings {
     pub memory: ByteSize,
     /// From the wish to stop to the end of the process, whatever still waits.
     pub stop_timeout: Duration,
+    /// The part that only a forward proxy has; its `proxy` is not used.
+    pub forward: ForwardConfig,
     /// Whether the file or an argument named an origin.
     pub has_origin: bool,
 }
@@ -48,6 +53,7 @@ impl Default for Settings {
             cache: None,
             memory: ByteSize::new(256 << 20),
             stop_timeout: Duration::from_secs(60),
+            forward: ForwardConfig::new(from),
             has_origin: false,
         }
     }
@@ -59,10 +65,56 @@ impl Settings {
     /// # Errors
     /// Every mistake in it, in the order of its lines.
     pub fn parse(text: &str) -> Result<Settings, Vec<SettingsError>> {
-        let mut settings = Settings::default();
-        let rules = document::read(text, &mut settings)?;
-        settings.proxy.ruleset = Arc::new(Ruleset::new(rules));
-        Ok(settings)
+        Settings::default().read(text)
+    }
+
+    /// Reads a file's text on top of these settings.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`].
+    pub fn read(mut self, text: &str) -> Result<Settings, Vec<SettingsError>> {
+        let rules = document::read(text, &mut self)?;
+        self.proxy.ruleset = Arc::new(Ruleset::new(rules));
+        Ok(self)
+    }
+
+    /// The defaults of `damelo forward`, where they differ: its address, and that origins are not
+    /// told about clients.
+    pub fn for_forward() -> Settings {
+        let from = SocketAddr::from(([127, 0, 0, 1], 3128));
+        let mut settings = Settings { forward: ForwardConfig::new(from), ..Settings::default() };
+        let admin = settings.proxy.admin;
+        settings.proxy = settings.forward.proxy.clone();
+        settings.proxy.admin = admin;
+        settings
+    }
+
+    /// What a forward proxy is started with.
+    pub fn forward_config(&self) -> ForwardConfig {
+        let mut config = self.forward.clone();
+        let to = config.proxy.to.clone();
+        config.proxy = self.proxy.clone();
+        // Whatever a file says: the client names the origin, and its host is the key.
+        config.proxy.to = to;
+        config.proxy.preserve_host = true;
+        config
+    }
+
+    /// Finds what would keep a forward proxy from starting without touching anything.
+    ///
+    /// # Errors
+    /// It would listen elsewhere than on loopback without being told to, or its users cannot be
+    /// read.
+    pub fn check_forward(&self) -> Result<(), ProxyError> {
+        Forward::new(&self.forward_config()).map(drop)
+    }
+
+    /// Sets a key that is a list as a file would.
+    ///
+    /// # Errors
+    /// As [`Settings::set`].
+    pub fn set_list(&mut self, name: &str, items: &[String]) -> Result<(), String> {
+        self.set_value(name, &Value::List(items.to_vec()))
     }
 
     /// Sets one key as `KEY=VALUE` of a command line would.
