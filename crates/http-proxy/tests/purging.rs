@@ -251,3 +251,64 @@ fn a_page_from_disk_brings_its_group_into_memory() {
     let after = proxy.store.stats();
     assert_eq!(after.hits_disk, before.hits_disk, "none of them took a disk read");
 }
+
+/// Ten digits of which it sends the range that is asked for, which is one as `bytes=A-B`.
+fn digits(request: &Message) -> Reply {
+    let headers = "cache-control: max-age=3600\netag: \"1\"\nsurrogate-key: d";
+    if request.has("if-none-match") {
+        return reply(304, headers, "");
+    }
+    let range = request.header("range");
+    let bounds = range.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
+    let Some((first, last)) = bounds else { return reply(200, headers, "0123456789") };
+    let number = |text: &str| text.parse::<usize>().expect("a number");
+    let (first, last) = (number(first), number(last).min(9));
+    let headers = format!("{headers}\ncontent-range: bytes {first}-{last}/10");
+    reply(206, &headers, &"0123456789"[first..=last])
+}
+
+/// Parts and slices are known to purges like anything else.
+#[test]
+fn parts_and_slices_are_purged_too() {
+    for slice_bytes in [0, 4] {
+        let origin = Origin::start(digits);
+        let proxy = Proxy::start_with(&origin, |config| {
+            allow(config);
+            config.rules.slice_bytes = slice_bytes;
+        });
+        let is_hit = || {
+            let answer = proxy.get_with("/d", "Range: bytes=4-5");
+            assert_eq!((answer.status(), answer.text().as_str()), (206, "45"));
+            answer.cache().contains("; hit")
+        };
+        assert!(!is_hit());
+        assert!(is_hit(), "{slice_bytes}");
+        for order in [
+            json!({ "url": "/d" }),
+            json!({ "tag": "d" }),
+            json!({ "prefix": "/" }),
+            json!({ "all": true }),
+            json!({ "url": "/d", "soft": true }),
+        ] {
+            let done = purge(&proxy, &order);
+            assert!(done["removed"] == 1 || done["marks"] == 1, "{done}");
+            assert!(!is_hit(), "{slice_bytes} {order}");
+            assert!(is_hit(), "{slice_bytes} {order}");
+        }
+    }
+}
+
+/// What is purged is named as the configured keys name it.
+#[test]
+fn a_url_is_purged_by_its_key() {
+    let origin = Origin::start(answer);
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.rules.key.sort_query = true;
+    });
+    fill(&proxy, &["/a?x=1&y=2"]);
+    assert_eq!(purge(&proxy, &json!({ "url": "/a?y=2&x=1" }))["removed"], 1);
+    assert!(!is_hit(&proxy, "/a?x=1&y=2"));
+    purge(&proxy, &json!({ "url": "/a?y=2&x=1", "soft": true }));
+    assert!(!is_hit(&proxy, "/a?x=1&y=2"));
+}

@@ -269,6 +269,35 @@ mod tests {
     }
 
     #[test]
+    fn a_forward_proxy_reads_the_same_file() {
+        let settings = Settings::for_forward()
+            .read(
+                "to = \"http://a.example\"\n\
+                 listen = [\"tls+tcp:127.0.0.1:443\"]\n\
+                 [tls]\n\
+                 certificates = [\"c.pem,k.pem\"]\n\
+                 [upstream]\n\
+                 check = \"/up every 1s\"\n\
+                 [forward]\n\
+                 rules = [\"deny port=25\", \"allow client=10.0.0.0/8\"]\n",
+            )
+            .unwrap();
+        let config = settings.forward_config();
+        assert_eq!(config.rules.len(), 2);
+        assert_eq!(config.proxy.from.port(), 3128);
+        assert!(config.proxy.preserve_host && !config.proxy.transport.forwarding.x_forwarded);
+        assert_ne!(config.proxy.to, settings.proxy.to);
+        let transport = &config.proxy.transport;
+        assert!(transport.listeners[0].tls);
+        assert_eq!(transport.certificates[0].key.to_str(), Some("k.pem"));
+        let checks = transport.upstream.checks.as_ref().unwrap();
+        assert_eq!((checks.path.as_str(), checks.interval.as_secs()), ("/up", 1));
+        let running = Settings::for_forward();
+        let changed = settings.needs_restart(&running);
+        assert!(changed.contains(&"listen") && changed.contains(&"forward.rules"), "{changed:?}");
+    }
+
+    #[test]
     fn arguments_set_any_key() {
         let mut settings = Settings::default();
         settings.set("timeouts.drain=3s").unwrap();
