@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
-use damelo_http_proxy::ProxyError;
+use damelo_http_proxy::{AdminError, ProxyError};
 use damelo_lab::{SimError, TraceError};
 
 /// Why a command did not do what it was asked.
@@ -78,6 +78,9 @@ pub(crate) enum Failure {
     /// The proxy cannot run, or ended.
     #[error("the proxy cannot run")]
     Proxy(#[from] ProxyError),
+    /// A running proxy could not be asked, or refused.
+    #[error("the proxy was not reached or refused")]
+    Admin(#[from] AdminError),
     /// A simulation cannot be set up.
     #[error(transparent)]
     Sim(SimError),
@@ -114,9 +117,10 @@ impl Failure {
             | Failure::SomeNotFound { .. }
             | Failure::Damaged { .. }
             | Failure::WrongBytes { .. } => 1,
-            Failure::Usage(_) | Failure::Proxy(ProxyError::Origin { .. } | ProxyError::Name(_)) => {
-                2
-            }
+            Failure::Usage(_)
+            | Failure::Proxy(
+                ProxyError::Origin { .. } | ProxyError::Name(_) | ProxyError::NotLoopback { .. },
+            ) => 2,
             Failure::Sim(
                 SimError::Policy { .. } | SimError::Parameter { .. } | SimError::Size { .. },
             ) => 2,
@@ -150,11 +154,18 @@ impl Failure {
                     .to_owned(),
             ),
             Failure::Proxy(ProxyError::Origin { .. }) => Some(
-                "write http://HOST[:PORT], https://HOST[:PORT] or demo".to_owned(),
+                "write http://HOST[:PORT], https://HOST[:PORT], unix:PATH or demo".to_owned(),
             ),
             Failure::Proxy(ProxyError::Listen { .. }) => {
                 Some("another program may have that address: choose one with --from".to_owned())
             }
+            Failure::Admin(AdminError::Connect { .. }) => Some(
+                "say where its admin listener is with --admin; `damelo proxy` prints it at start"
+                    .to_owned(),
+            ),
+            Failure::Proxy(ProxyError::NotLoopback { .. }) => Some(
+                "add --remote, and --rule to say who may use it, or listen on 127.0.0.1".to_owned(),
+            ),
             Failure::Create(_) => {
                 Some("`damelo put --help` lists what the store takes".to_owned())
             }

@@ -2,10 +2,14 @@
 //! failure into words on stderr and a stable exit code. Owns nothing else; commands live one to a
 //! file. Threads: the main thread only; `bench` and `proxy` start their own.
 
+mod admin;
 mod bench;
 mod check;
+mod check_config;
+mod explain;
 mod failure;
 mod format;
+mod forward;
 mod get;
 mod lab;
 mod ls;
@@ -17,8 +21,12 @@ mod proxy;
 mod purge;
 mod put;
 mod rm;
+mod serving;
 mod signals;
 mod stat;
+mod supervisor;
+mod top;
+mod transport_args;
 
 use std::process::ExitCode;
 
@@ -29,6 +37,7 @@ use crate::failure::Failure;
 const AFTER_HELP: &str = "\
 Start here:
   damelo proxy --to demo                              a caching proxy with a built-in origin
+  damelo forward                                      the same for any origin, as a forward proxy
   damelo format cache.damelo --size 1GiB              make a store
   damelo put cache.damelo hello README.md             put a file into it
   damelo get cache.damelo hello                       and take it out again
@@ -58,13 +67,17 @@ enum Command {
     Format(format::Format),
     Stat(stat::Stat),
     Check(check::Check),
+    CheckConfig(check_config::CheckConfig),
     Ls(ls::Ls),
     Get(get::Get),
     Put(put::Put),
     Rm(rm::Rm),
     Purge(purge::Purge),
     Bench(bench::Bench),
-    Proxy(proxy::Proxy),
+    Proxy(Box<proxy::Proxy>),
+    Forward(Box<forward::Forward>),
+    Explain(explain::Explain),
+    Top(top::Top),
     Lab(lab::Lab),
 }
 
@@ -74,6 +87,7 @@ impl Command {
             Command::Format(args) => format::run(args),
             Command::Stat(args) => stat::run(args),
             Command::Check(args) => check::run(args),
+            Command::CheckConfig(args) => check_config::run(args),
             Command::Ls(args) => ls::run(args),
             Command::Get(args) => get::run(args),
             Command::Put(args) => put::run(args),
@@ -81,6 +95,9 @@ impl Command {
             Command::Purge(args) => purge::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Proxy(args) => proxy::run(args),
+            Command::Forward(args) => forward::run(args),
+            Command::Explain(args) => explain::run(args),
+            Command::Top(args) => top::run(args),
             Command::Lab(args) => lab::run(args),
         }
     }

@@ -1,5 +1,5 @@
 //! Ctrl-C and SIGTERM as a future: the first asks for a graceful end, a second ends the process at
-//! once.
+//! once. SIGHUP and SIGUSR1 are handed to whoever runs, as often as they come.
 //!
 //! Threads: [`Stop::on_signals`] must run before any other thread is started, because threads
 //! inherit the blocked signals from it; one thread then waits for them.
@@ -24,7 +24,11 @@ const SAME_SIGNAL: Duration = Duration::from_millis(500);
 struct State {
     stopped: bool,
     waker: Option<Waker>,
+    on_other: Option<Handler>,
 }
+
+/// What is done on SIGHUP and SIGUSR1, by the signal's number.
+type Handler = Box<dyn FnMut(i32) + Send>;
 
 /// Ready once a signal has come.
 #[derive(Clone, Default)]
@@ -33,22 +37,47 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Takes SIGINT and SIGTERM over from their defaults.
+    /// Takes SIGINT, SIGTERM, SIGHUP and SIGUSR1 over from their defaults. The last two do nothing
+    /// until [`Stop::handle_others`].
     pub(crate) fn on_signals() -> Result<Stop, Failure> {
         let failed = |source| Failure::io("wait for signals", source);
-        let signals = block().map_err(failed)?;
+        let ends = block().map_err(failed)?;
+        let all = block_these(&ALL).map_err(failed)?;
         let stop = Stop::default();
         let told = stop.clone();
         thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
-                wait(&signals);
+                told.wait_for_end(&all);
+                let signals = ends;
                 eprintln!("damelo: finishing what is under way; once more ends at once");
                 told.set();
                 std::process::exit(EXIT_BASE + wait_again(&signals));
             })
             .map_err(failed)?;
         Ok(stop)
+    }
+
+    /// From now on SIGHUP and SIGUSR1 call `handler`, on the signal thread.
+    pub(crate) fn handle_others(&self, handler: impl FnMut(i32) + Send + 'static) {
+        self.state().on_other = Some(Box::new(handler));
+    }
+
+    /// Ends the calls of [`Stop::handle_others`]; none is under way any more.
+    pub(crate) fn ignore_others(&self) {
+        self.state().on_other = None;
+    }
+
+    fn wait_for_end(&self, signals: &libc::sigset_t) {
+        loop {
+            let signal = wait(signals);
+            if ENDING.contains(&signal) {
+                return;
+            }
+            if let Some(handler) = &mut self.state().on_other {
+                handler(signal);
+            }
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -81,15 +110,24 @@ impl Future for Stop {
     }
 }
 
-/// Blocks both signals in this thread and those it starts.
+/// Signals that ask for the end.
+const ENDING: [i32; 2] = [libc::SIGINT, libc::SIGTERM];
+const ALL: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1];
+
+/// Blocks SIGINT and SIGTERM in this thread and those it starts.
 pub(crate) fn block() -> io::Result<libc::sigset_t> {
+    block_these(&ENDING)
+}
+
+fn block_these(signals: &[i32]) -> io::Result<libc::sigset_t> {
     // SAFETY: a sigset_t of zeros is valid memory for sigemptyset to write; all calls get pointers
     // to it that live through them.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGINT);
-        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
         match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) {
             0 => Ok(set),
             error => Err(io::Error::from_raw_os_error(error)),

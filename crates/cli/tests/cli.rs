@@ -103,7 +103,21 @@ fn pattern(length: usize) -> Vec<u8> {
 #[test]
 fn every_command_has_help_with_an_example() {
     let bed = Bed::empty();
-    let commands = ["format", "stat", "check", "ls", "get", "put", "rm", "purge", "bench", "proxy"];
+    let commands = [
+        "format",
+        "stat",
+        "check",
+        "ls",
+        "get",
+        "put",
+        "rm",
+        "purge",
+        "bench",
+        "proxy",
+        "check-config",
+        "explain",
+        "top",
+    ];
     let help = bed.ok_text(&["--help"]);
     for command in commands {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is not in {help}");

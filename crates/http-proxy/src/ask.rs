@@ -3,23 +3,21 @@
 //! Invariants: the key is made from what the origin will be asked, so that no header a client may
 //! choose freely (its `Host`, unless that is passed on) makes a key. No threads.
 
-use std::net::IpAddr;
-
 use http::header::{
-    CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE,
-    IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING, VIA,
+    CONTENT_LENGTH, EXPECT, HOST, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING, VIA,
 };
 use http::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::body::OriginBody;
+use crate::forwarded;
+use crate::peer::Peer;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::{RequestDirectives, list_members, storing, validation, vary};
+use crate::steer;
 use crate::vault::Target;
 use crate::worker::Shared;
-
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// Times our own name may stand in `Via` before a request counts as going round in a circle.
 const VIA_REPEATS_MAX: usize = 8;
@@ -31,7 +29,9 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     pub(crate) target: Target,
     pub(crate) wishes: RequestDirectives,
-    client: IpAddr,
+    /// A rule sends it past the cache.
+    pub(crate) pass: bool,
+    peer: Peer,
 }
 
 /// Why a request cannot be served at all.
@@ -45,7 +45,7 @@ pub(crate) enum BadRequest {
 impl Ask {
     pub(crate) fn new<B>(
         request: Request<B>,
-        client: IpAddr,
+        peer: Peer,
         shared: &Shared,
     ) -> Result<(Ask, B), BadRequest> {
         let (parts, body) = request.into_parts();
@@ -71,8 +71,14 @@ impl Ask {
         let primary = keys.primary(shared.origin.scheme, &host, &path_and_query);
         let wishes = RequestDirectives::of(&parts.headers);
         let target = Target { primary, host, client_host, path_and_query };
-        let ask = Ask { method: parts.method, headers: parts.headers, target, wishes, client };
+        let mut ask =
+            Ask { method: parts.method, headers: parts.headers, target, wishes, pass: false, peer };
+        steer::on_request(shared, &mut ask);
         Ok((ask, body))
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// The same request for the origin: end-to-end headers, our `Via`, whose request it is.
@@ -89,19 +95,16 @@ impl Ask {
             headers.insert(HOST, value);
         } else {
             headers.insert(HOST, shared.origin.host_header.clone());
-            if let Some(host) = host {
-                headers.entry(X_FORWARDED_HOST).or_insert(host);
-            }
         }
-        headers.append(VIA, shared.via.clone());
-        if let Ok(client) = HeaderValue::try_from(self.client.to_string()) {
-            headers.append(X_FORWARDED_FOR, client);
-        }
+        forwarded::add(&mut headers, shared, &self.peer, host);
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         // A target that parsed once parses again.
         *request.uri_mut() = self.target.path_and_query.parse().unwrap_or(Uri::from_static("/"));
         *request.headers_mut() = headers;
+        if let Some(route) = &self.peer.route {
+            request.extensions_mut().insert(route.clone());
+        }
         request
     }
 

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::log::LogRecord;
+use crate::upstream::FetchedBody;
 
 /// Why a body broke off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,21 +27,56 @@ pub(crate) enum BodyError {
     Broken,
     #[error("the sender was silent for too long")]
     Idle,
+    #[error("the exchange took longer than it may")]
+    Deadline,
     #[error("the stored body could not be read to its end")]
     Store,
+}
+
+/// A body that comes in, from either side.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Client(Incoming),
+    Origin(FetchedBody),
+}
+
+impl From<Incoming> for Source {
+    fn from(body: Incoming) -> Source {
+        Source::Client(body)
+    }
+}
+
+impl From<FetchedBody> for Source {
+    fn from(body: FetchedBody) -> Source {
+        Source::Origin(body)
+    }
+}
+
+impl Source {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
+            Source::Client(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map(|frame| frame.map(|frame| frame.map_err(|_| BodyError::Broken))),
+            Source::Origin(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
 }
 
 /// A body that fails when its sender is silent for too long.
 #[derive(Debug)]
 pub(crate) struct Timed {
-    body: Incoming,
+    body: Source,
     limit: Duration,
     silence: Pin<Box<Sleep>>,
 }
 
 impl Timed {
-    pub(crate) fn new(body: Incoming, limit: Duration) -> Timed {
-        Timed { body, limit, silence: Box::pin(sleep(limit)) }
+    pub(crate) fn new(body: impl Into<Source>, limit: Duration) -> Timed {
+        Timed { body: body.into(), limit, silence: Box::pin(sleep(limit)) }
     }
 }
 
@@ -53,21 +89,27 @@ impl Body for Timed {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+        if let Poll::Ready(frame) = this.body.poll_frame(cx) {
             let deadline = Instant::now() + this.limit;
             this.silence.as_mut().reset(deadline);
-            return Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyError::Broken)));
+            return Poll::Ready(frame);
         }
         ready!(this.silence.as_mut().poll(cx));
         Poll::Ready(Some(Err(BodyError::Idle)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.body {
+            Source::Client(body) => body.is_end_stream(),
+            Source::Origin(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Source::Client(body) => body.size_hint(),
+            Source::Origin(body) => body.size_hint(),
+        }
     }
 }
 
@@ -246,7 +288,7 @@ impl ProxyBody {
         ProxyBody::new(Kind::Filling(chunks))
     }
 
-    pub(crate) fn passing(body: Incoming, limit: Duration) -> ProxyBody {
+    pub(crate) fn passing(body: FetchedBody, limit: Duration) -> ProxyBody {
         ProxyBody::timed(Timed::new(body, limit))
     }
 

@@ -1,12 +1,21 @@
 //! What a proxy is started with: plain data with defaults that suit most, every limit named.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use damelo::{Clock, SystemClock};
 use damelo_http_rules::Rules;
+use http::HeaderName;
+use ipnet::IpNet;
+
+use crate::error::ProxyError;
+use crate::ruleset::Ruleset;
+use crate::upstream::Origin;
+
+use crate::transport::Transport;
 
 /// The origin that the proxy stands before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +32,114 @@ impl std::str::FromStr for Target {
     /// `demo` is the demo; everything else is checked as a URL when the proxy starts.
     fn from_str(text: &str) -> Result<Target, Self::Err> {
         Ok(if text == "demo" { Target::Demo } else { Target::Url(text.to_owned()) })
+    }
+}
+
+/// Which responses lie together, where the origin names no group itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Grouping {
+    /// A page with what it embeds (by `Referer`), else host and first path segment.
+    #[default]
+    Page,
+    /// All of a host.
+    Host,
+    /// Host and this many path segments.
+    Path(usize),
+    /// Host and the value of this response header; without it, host and first path segment.
+    Header(HeaderName),
+    /// No grouping: objects lie in the order they come.
+    None,
+}
+
+impl std::str::FromStr for Grouping {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Grouping, ()> {
+        match text {
+            "page" => Ok(Grouping::Page),
+            "host" => Ok(Grouping::Host),
+            "none" => Ok(Grouping::None),
+            _ => match text.split_once(':').ok_or(())? {
+                ("path", count) => {
+                    let count = count.parse().map_err(|_| ())?;
+                    if count == 0 { Err(()) } else { Ok(Grouping::Path(count)) }
+                }
+                ("header", name) => name.parse().map(Grouping::Header).map_err(|_| ()),
+                _ => Err(()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Grouping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Grouping::Page => f.write_str("page"),
+            Grouping::Host => f.write_str("host"),
+            Grouping::Path(count) => write!(f, "path:{count}"),
+            Grouping::Header(name) => write!(f, "header:{name}"),
+            Grouping::None => f.write_str("none"),
+        }
+    }
+}
+
+/// What a line of the access log looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// The combined format of Apache and nginx, with the cache's result, bytes and time after it.
+    #[default]
+    Combined,
+    /// Squid's native format.
+    Squid,
+    /// One JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    const ALL: [LogFormat; 3] = [LogFormat::Combined, LogFormat::Squid, LogFormat::Json];
+
+    pub(crate) fn of(name: &str) -> Option<LogFormat> {
+        LogFormat::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LogFormat::Combined => "combined",
+            LogFormat::Squid => "squid",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
+/// Where the access log goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum LogTarget {
+    /// Nowhere.
+    #[default]
+    None,
+    /// Standard output.
+    Stdout,
+    /// A file, appended to, opened again when told to.
+    File(PathBuf),
+}
+
+impl LogTarget {
+    pub(crate) fn of(text: &str) -> LogTarget {
+        match text {
+            "none" => LogTarget::None,
+            "stdout" => LogTarget::Stdout,
+            path => LogTarget::File(path.into()),
+        }
+    }
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogTarget::None => f.write_str("none"),
+            LogTarget::Stdout => f.write_str("stdout"),
+            LogTarget::File(path) => write!(f, "{}", path.display()),
+        }
     }
 }
 
@@ -44,8 +161,26 @@ pub struct ProxyConfig {
     pub preserve_host: bool,
     /// What may be chosen about the rules of caching. Default: as the RFCs say.
     pub rules: Rules,
-    /// Write a line per request to standard output. Default false.
-    pub access_log: bool,
+    /// Where a line per request is written. Default nowhere.
+    pub log_target: LogTarget,
+    /// What such a line looks like. Default combined.
+    pub log_format: LogFormat,
+    /// What lies together where the origin does not say. Default by page.
+    pub grouping: Grouping,
+    /// When a document comes from disk, bring the objects of its group into memory. Default false.
+    pub prefetch_pages: bool,
+    /// The operator's rules. Default none.
+    pub ruleset: Arc<Ruleset>,
+    /// Take the method PURGE as a purge instead of passing it on. Default false.
+    pub purge_method: bool,
+    /// Networks that may purge. Default loopback.
+    pub purge_from: Vec<IpNet>,
+    /// What who purges must show, as `Authorization: Bearer TOKEN`. Default nothing.
+    pub purge_token: Option<String>,
+    /// What the admin listener wants for anything but reading health and metrics. Default nothing.
+    pub admin_token: Option<String>,
+    /// Sockets that listen already, handed down by a supervisor, instead of `from`.
+    pub inherited: Vec<Arc<TcpListener>>,
     /// Request and origin response headers larger than this are refused. Default 64 KiB.
     pub header_bytes_max: usize,
     /// Connections of clients at once; further ones wait to be accepted. Default 10,000.
@@ -61,8 +196,6 @@ pub struct ProxyConfig {
     pub header_timeout: Duration,
     /// Longest silence within a body, in either direction. Default 30 s.
     pub body_idle_timeout: Duration,
-    /// Time a client has to send its headers, idle time before them included. Default 75 s.
-    pub client_timeout: Duration,
     /// Idle origin connections kept per worker. Default 64.
     pub pool_idle_max: usize,
     /// Time an idle origin connection is kept. Default 30 s.
@@ -75,6 +208,8 @@ pub struct ProxyConfig {
     pub finish_percent_min: u8,
     /// Time for answers under way when the proxy is told to stop. Default 10 s.
     pub drain_timeout: Duration,
+    /// Listeners, limits towards clients, how origins are reached.
+    pub transport: Transport,
     /// Source of the time of day.
     pub clock: Arc<dyn Clock>,
 }
@@ -90,7 +225,19 @@ impl ProxyConfig {
             name: "damelo".to_owned(),
             preserve_host: false,
             rules: Rules::default(),
-            access_log: false,
+            log_target: LogTarget::None,
+            log_format: LogFormat::Combined,
+            grouping: Grouping::Page,
+            prefetch_pages: false,
+            ruleset: Arc::new(Ruleset::default()),
+            purge_method: false,
+            purge_from: vec![
+                loopback_v4(),
+                IpNet::from(std::net::IpAddr::from([0_u16, 0, 0, 0, 0, 0, 0, 1])),
+            ],
+            purge_token: None,
+            admin_token: None,
+            inherited: Vec::new(),
             header_bytes_max: 64 << 10,
             connections_max: 10_000,
             body_bytes_max: 1 << 30,
@@ -98,16 +245,44 @@ impl ProxyConfig {
             connect_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(60),
             body_idle_timeout: Duration::from_secs(30),
-            client_timeout: Duration::from_secs(75),
             pool_idle_max: 64,
             pool_idle_timeout: Duration::from_secs(30),
             collapse_wait: Duration::from_secs(10),
             finish_bytes_max: 1 << 20,
             finish_percent_min: 50,
             drain_timeout: Duration::from_secs(10),
+            transport: Transport::default(),
             clock: Arc::new(SystemClock::new()),
         }
     }
+
+    /// Finds whether another program has the address, without keeping it: call it before a store
+    /// is made. [`crate::run`] looks again.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn check_address(&self) -> Result<(), ProxyError> {
+        if self.inherited.is_empty() { crate::listen::probe(self.from) } else { Ok(()) }
+    }
+
+    /// Finds what would keep [`crate::run`] from starting without touching anything: call it
+    /// before a store is made.
+    ///
+    /// # Errors
+    /// The origin or the cache's name cannot be used.
+    pub fn check(&self) -> Result<(), ProxyError> {
+        crate::server::check_name(&self.name)?;
+        match &self.to {
+            Target::Demo => Ok(()),
+            Target::Url(url) => Origin::new(url, &self.transport.upstream).map(drop),
+        }
+    }
+}
+
+fn loopback_v4() -> IpNet {
+    let address = std::net::IpAddr::from([127, 0, 0, 0]);
+    // A prefix of 8 bits is within the 32 of an address.
+    IpNet::new(address, 8).unwrap_or_else(|_| IpNet::from(address))
 }
 
 impl fmt::Debug for ProxyConfig {

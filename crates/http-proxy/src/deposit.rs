@@ -11,6 +11,7 @@ use damelo::{CreateOptions, GroupId, Store, Writer, WriterOptions};
 use http::StatusCode;
 
 use crate::entry::{Apart, StoredResponse};
+use crate::purge::stamp::Stamp;
 use crate::rules::NotStoredReason;
 use crate::rules::parts::{self, Part};
 use crate::vault::Epoch;
@@ -21,6 +22,8 @@ pub(crate) struct Deposit {
     pub(crate) epoch: Epoch,
     group: GroupId,
     pub(crate) response: StoredResponse,
+    /// What purges will know it by.
+    stamp: Stamp,
     whole_body_bytes_max: u64,
     expected_bytes: Option<u64>,
     /// A stored part that this one is to be joined with.
@@ -43,6 +46,7 @@ impl Deposit {
         epoch: Epoch,
         group: GroupId,
         response: StoredResponse,
+        stamp: Stamp,
         whole_body_bytes_max: u64,
     ) -> Deposit {
         let body = DepositBody::Small { chunks: Vec::new(), length_bytes: 0 };
@@ -51,6 +55,7 @@ impl Deposit {
             epoch,
             group,
             response,
+            stamp,
             whole_body_bytes_max,
             older: None,
             expected_bytes: None,
@@ -143,7 +148,8 @@ impl Deposit {
             }
             DepositBody::Small { chunks, .. } => self.response.joined(joined(chunks), self.older),
         };
-        let metadata = self.response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let mut metadata = self.response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        self.stamp.append(&mut metadata);
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
         store.create_with(&self.key, self.group, &value, options).await.map_err(failed)
     }

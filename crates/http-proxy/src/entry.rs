@@ -153,6 +153,14 @@ impl VaryMarker {
 }
 
 impl Entry {
+    /// Makes a response stale as if its freshness had ended at this second.
+    pub(crate) fn end_freshness(&mut self, unix_s: u64) {
+        if let Entry::Response(response) = self {
+            let age_s = response.policy.age_s(unix_s);
+            response.policy.lifetime_s = response.policy.lifetime_s.min(age_s);
+        }
+    }
+
     /// Reads a blob.
     pub(crate) fn decode(blob: &Bytes) -> Option<Entry> {
         let mut cursor = Cursor { blob, at: 0 };

@@ -2,8 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use http::StatusCode;
+
+use crate::body::BodyError;
 
 /// Why a proxy does not run.
 #[derive(Debug, thiserror::Error)]
@@ -26,21 +29,87 @@ pub enum ProxyError {
         #[source]
         source: io::Error,
     },
+    /// A Unix socket cannot be listened on.
+    #[error("cannot listen on the Unix socket `{path}`")]
+    ListenUnix {
+        /// The socket's file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A TLS listener without certificate.
+    #[error("a TLS listener needs a certificate: give the files of a chain and its key")]
+    NoCertificate,
+    /// A certificate or key cannot be used.
+    #[error("cannot use `{path}` for TLS: {reason}")]
+    CertificateFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS")]
+    Tls(#[source] tokio_rustls::rustls::Error),
+    /// A forward proxy would be open to others than this host.
+    #[error("{address} is not a loopback address: a forward proxy listens there only if told to")]
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The file of users cannot be used.
+    #[error("cannot take users from `{path}`: {reason}")]
+    UsersFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A name that cannot stand in the file of users.
+    #[error(
+        "`{0}` cannot be a user's name: it must not be empty nor hold `:`, `#` or a line's end"
+    )]
+    UserName(String),
+    /// The system gives no random numbers.
+    #[error("the system has no randomness for secrets")]
+    Randomness,
     /// A thread or its event loop could not be started.
     #[error("cannot start a worker")]
     Worker(#[source] io::Error),
     /// The certificates that origins are checked against cannot be read.
     #[error("no certificate authorities found on this system to check an https origin with")]
     Certificates,
+    /// The file of certificate authorities cannot be used.
+    #[error("cannot take certificate authorities from `{path}`: {reason}")]
+    AuthoritiesFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The path of health checks is none.
+    #[error("`{0}` cannot be the path of health checks: it must begin with a slash")]
+    HealthPath(String),
     /// The name is not a token.
     #[error("`{0}` cannot be a cache name: use letters, digits and `-`, beginning with a letter")]
     Name(String),
+    /// The access log cannot be opened.
+    #[error("cannot write the access log to {target}")]
+    Log {
+        /// Where it was to go.
+        target: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// A worker ended by a panic: a bug.
     #[error("a worker thread died")]
     WorkerDied,
 }
 
-/// Why the origin gave no response. All of these are the origin's side; the client gets 502 or 504.
+/// Why there is no response of the origin. The last two are the client's doing (4xx), all others
+/// the origin's (5xx).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("the origin could not be reached")]
@@ -53,12 +122,47 @@ pub(crate) enum FetchError {
     HeaderTimeout,
     #[error("the origin closed the connection or did not speak HTTP")]
     Broken,
+    #[error("the origin has as many requests as it may have")]
+    Busy,
+    #[error("the origin has an address that must not be asked")]
+    Forbidden,
+    #[error("the request's body did not arrive in time")]
+    ClientTimeout,
+    #[error("the request's body broke off")]
+    ClientBroken,
 }
 
 impl FetchError {
+    /// What a failed exchange means: a request body that ended early is not the origin's fault.
+    pub(crate) fn of(error: &hyper::Error) -> FetchError {
+        let mut cause = std::error::Error::source(error);
+        while let Some(error) = cause {
+            match error.downcast_ref::<BodyError>() {
+                Some(BodyError::Idle) => return FetchError::ClientTimeout,
+                Some(_) => return FetchError::ClientBroken,
+                None => cause = error.source(),
+            }
+        }
+        FetchError::Broken
+    }
+
+    /// Whether no connection could be opened.
+    pub(crate) fn is_unreachable(self) -> bool {
+        matches!(self, FetchError::Connect | FetchError::ConnectTimeout | FetchError::Tls)
+    }
+
+    /// Whether it says something about the origin's health.
+    pub(crate) fn is_origins_fault(self) -> bool {
+        self.is_unreachable() || matches!(self, FetchError::HeaderTimeout | FetchError::Broken)
+    }
+
     pub(crate) fn status(self) -> StatusCode {
         match self {
             FetchError::ConnectTimeout | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
+            FetchError::Forbidden => StatusCode::FORBIDDEN,
+            FetchError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
+            FetchError::ClientBroken => StatusCode::BAD_REQUEST,
             FetchError::Connect | FetchError::Tls | FetchError::Broken => StatusCode::BAD_GATEWAY,
         }
     }
@@ -71,6 +175,10 @@ impl FetchError {
             FetchError::Tls => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",
             FetchError::Broken => "origin-broken",
+            FetchError::Busy => "origin-busy",
+            FetchError::Forbidden => "forbidden-address",
+            FetchError::ClientTimeout => "client-timeout",
+            FetchError::ClientBroken => "client-broken",
         }
     }
 }

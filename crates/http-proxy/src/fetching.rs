@@ -13,8 +13,9 @@
 //! nothing is to be shared; what a 304 is about decides what it freshens. Threads: as `serve`.
 
 use bytes::Bytes;
+use damelo::GroupId;
 use http::{Method, Response, StatusCode, response};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 
 use crate::answer;
 use crate::ask::Ask;
@@ -24,7 +25,6 @@ use crate::deposit::Deposit;
 use crate::entry::StoredResponse;
 use crate::error::FetchError;
 use crate::fill::Fill;
-use crate::rules::group::Groups;
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{self, Arrived, Failure};
@@ -32,7 +32,10 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::vary;
 use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
+use crate::ruleset::ResponseEffects;
 use crate::serve::{Answer, origin_failed, with_hit_status};
+use crate::steer;
+use crate::upstream::FetchedBody;
 use crate::vault::{Epoch, Found, FoundBody, Variant};
 use crate::worker::Worker;
 
@@ -134,8 +137,10 @@ impl<'a> Fetching<'a> {
     }
 
     fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
-        self.end_lead(Outcome::Failed(error));
-        if self.may_stand_in(worker, Failure::Disconnected) {
+        // What one client may not reach, or broke off itself, says nothing to others.
+        let shared = error.is_origins_fault() || error == FetchError::Busy;
+        self.end_lead(if shared { Outcome::Failed(error) } else { Outcome::Abandoned });
+        if shared && self.may_stand_in(worker, Failure::Disconnected) {
             return self.serve_in_place(worker, error.name());
         }
         origin_failed(worker, error, self.status)
@@ -186,7 +191,11 @@ impl<'a> Fetching<'a> {
     }
 
     /// The stored response brought up to date by a 304; `None` if the 304 means another one.
-    fn freshened(&self, worker: &Worker, response: &Response<Incoming>) -> Option<StoredResponse> {
+    fn freshened(
+        &self,
+        worker: &Worker,
+        response: &Response<FetchedBody>,
+    ) -> Option<StoredResponse> {
         let stored = &self.found.as_ref()?.response;
         if validation::updated_by_304(response.headers(), &[&stored.headers]).is_empty() {
             return None;
@@ -201,8 +210,11 @@ impl<'a> Fetching<'a> {
         news: &http::HeaderMap,
     ) -> StoredResponse {
         let rules = self.rules(worker);
-        let headers = validation::merge(&stored.headers, news, rules, self.response_time_s);
-        let policy = self.policy(worker, stored.status, &headers, news);
+        let mut headers = validation::merge(&stored.headers, news, rules, self.response_time_s);
+        let effects =
+            steer::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
+        let mut policy = self.policy(worker, stored.status, &headers, news);
+        effects.adjust(&mut policy);
         StoredResponse { policy, headers, ..stored.clone() }
     }
 
@@ -216,7 +228,7 @@ impl<'a> Fetching<'a> {
                 self.end_lead(Outcome::Stored);
             }
             Err(reason) => {
-                worker.counters.not_stored(reason);
+                worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
                 self.end_lead(Outcome::NotStored);
             }
@@ -246,7 +258,11 @@ impl<'a> Fetching<'a> {
             response_time_s: self.response_time_s,
             selective: false,
         };
-        storing::decide(exchange, rules).inspect_err(|reason| {
+        let mut edited = merged.headers.clone();
+        let effects =
+            steer::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
+        let decision = storing::decide(exchange, rules);
+        effects.admit(decision, &merged.headers).inspect_err(|reason| {
             // What only this request forbids does not touch what is stored.
             if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
                 vault.forget(found.key(&self.ask.target.primary));
@@ -282,7 +298,7 @@ impl<'a> Fetching<'a> {
     }
 
     /// A HEAD shows whether what a GET stored is still so (RFC 9111 §4.3.5).
-    async fn learn_from_head(&mut self, worker: &Worker, response: &Response<Incoming>) {
+    async fn learn_from_head(&mut self, worker: &Worker, response: &Response<FetchedBody>) {
         let Some(found) = &self.found else { return };
         let stored = &found.response;
         let length_bytes =
@@ -313,18 +329,21 @@ impl<'a> Fetching<'a> {
     }
 
     /// A full response: into the store if it may, and to the client in any case.
-    async fn received(mut self, worker: &Worker, response: Response<Incoming>) -> Answer {
-        let (parts, body) = response.into_parts();
+    async fn received(mut self, worker: &Worker, response: Response<FetchedBody>) -> Answer {
+        let (mut parts, body) = response.into_parts();
+        let length_bytes = body.size_hint().exact();
+        let (status, headers) = (parts.status, &mut parts.headers);
+        let effects = steer::on_response(&worker.shared, self.ask, status, headers, length_bytes);
         self.status.forward_status = Some(parts.status);
         let timed = Timed::new(body, worker.idle_limit());
-        match self.deposit(worker, &parts, &timed).await {
+        match self.deposit(worker, &parts, &timed, &effects).await {
             Ok((deposit, policy)) => {
                 self.status.stored = true;
                 self.status.ttl_s = Some(policy.ttl_s(worker.now_s()));
                 self.fill(worker, parts, timed, deposit).await
             }
             Err(reason) => {
-                worker.counters.not_stored(reason);
+                worker.counters.not_stored(reason, &self.ask.target.primary);
                 if self.status.detail.is_none() && !self.status.stored {
                     self.status.detail = Some(reason.name());
                 }
@@ -353,6 +372,7 @@ impl<'a> Fetching<'a> {
         worker: &Worker,
         parts: &response::Parts,
         body: &Timed,
+        effects: &ResponseEffects<'_>,
     ) -> Result<(Deposit, Policy), NotStoredReason> {
         let (ask, rules) = (self.ask, self.rules(worker));
         let directives = ResponseDirectives::of(&parts.headers, rules);
@@ -366,12 +386,13 @@ impl<'a> Fetching<'a> {
             response_time_s: self.response_time_s,
             selective: self.conditions == Conditions::Clients && ask.is_selective(),
         };
-        storing::decide(exchange, rules)?;
+        effects.admit(storing::decide(exchange, rules), &parts.headers)?;
         let length = body.size_hint().exact();
         if length.is_some_and(|length| length > worker.fill_limits().body_bytes_max) {
             return Err(NotStoredReason::TooLarge);
         }
-        let policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
+        let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
+        effects.adjust(&mut policy);
         let stored = self.to_store(rules, parts, &directives, policy);
         let announced = Part::of(&parts.headers).filter(|_| exchange.selective);
         let announced = announced.map(|part| part.length_bytes());
@@ -379,11 +400,11 @@ impl<'a> Fetching<'a> {
             return Err(NotStoredReason::Partial);
         }
         let target = &ask.target;
-        let (host, path) = (&target.host, &target.path_and_query);
-        let groups = Groups::of(host, &target.client_host, path, &ask.headers, &parts.headers);
+        let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
         let vault = &worker.shared.vault;
         let begun = vault.begin(target, self.epoch, &ask.headers, &stored, length, &groups).await;
         let mut deposit = begun?;
+        steer::hint(vault.store(), GroupId::of(&groups.home), effects.hint);
         deposit.expect(announced);
         if let Some((older, bytes)) = self.older_part(&stored) {
             deposit.join_with(older, bytes);

@@ -199,7 +199,7 @@ impl Fill {
     }
 
     fn not_stored(&mut self, reason: NotStoredReason) {
-        self.counters.not_stored(reason);
+        self.counters.not_stored(reason, &self.primary);
         let Some(lead) = self.lead.take() else { return };
         match reason {
             // Says nothing about the resource: another may lead. Dropping the lead says so.

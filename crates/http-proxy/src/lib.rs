@@ -1,11 +1,12 @@
-//! HTTP caching reverse proxy on the [`damelo`] store.
+//! HTTP caching proxy, reverse and forward, on the [`damelo`] store.
 //!
-//! [`run`] starts one from a [`ProxyConfig`] and an open store and blocks until told to stop. The
-//! rules of HTTP caching are pure functions in [`damelo_http_rules`]; sockets are at the edge:
-//! `server` accepts, `serve` takes one request to its answer, `vault` is the store as HTTP sees it,
-//! `fetch` asks the origin, `fetching` acts on what it answers, `fill` moves a response to client
-//! and store at once. What of RFC 9111 is covered, and what not
-//! yet, is in `docs/http-semantics.md`.
+//! [`run`] starts one from a [`ProxyConfig`] and an open store and blocks until told to stop;
+//! [`run_forward`] does the same for a forward proxy. The rules of HTTP caching are pure functions
+//! in [`damelo_http_rules`]; sockets are at the edge: `listen` has the clients, `upstream` the
+//! origins, `forward` says who may go where. Between them `serve` takes one request to its answer,
+//! `vault` is the store as HTTP sees it, `fetching` acts on what an origin answers, `fill` moves a
+//! response to client and store at once. What of RFC 9111 is covered, and what not yet, is in
+//! `docs/http-semantics.md`.
 //!
 //! ```no_run
 //! use damelo::{ByteSize, Config, Store};
@@ -20,32 +21,61 @@
 //! ```
 
 mod admin;
+mod admin_client;
 mod answer;
 mod ask;
 mod body;
 mod collapse;
 mod config;
+mod control;
 mod demo;
 mod deposit;
 mod entry;
 mod error;
-mod fetch;
+mod explain;
 mod fetching;
 mod fill;
+mod forward;
+mod forwarded;
+mod front;
 mod groups;
+mod histogram;
+mod hot;
+mod listen;
 mod log;
 mod metrics;
-mod origin;
+mod observe;
+mod peer;
+mod purge;
+mod ruleset;
 mod serve;
 mod server;
+mod settings;
 mod slices;
+mod steer;
+mod streams;
+mod transport;
+mod tunnel;
+mod upgrade;
+mod upstream;
 mod variants;
 mod vault;
 mod worker;
 
 use damelo_http_rules as rules;
 
-pub use config::{ProxyConfig, Target};
+pub use admin_client::{AdminError, ask_admin};
+pub use config::{Grouping, LogFormat, LogTarget, ProxyConfig, Target};
+pub use control::Control;
 pub use damelo_http_rules::Rules;
 pub use error::ProxyError;
-pub use server::{RunningInfo, run};
+pub use forward::ForwardConfig;
+pub use forward::access::{AccessRule, Destination, ParseRuleError};
+pub use forward::auth::hash_credentials;
+pub use ruleset::Ruleset;
+pub use server::{RunningInfo, run, run_forward};
+pub use settings::{Settings, SettingsError, reference as settings_reference};
+pub use transport::{
+    CertificateFiles, Choice, ClientLimits, Ejection, Forwarding, HealthChecks, ListenAddress,
+    Listener, ParseChoiceError, ParseListenerError, Transport, Upstream,
+};

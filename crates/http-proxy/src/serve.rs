@@ -17,9 +17,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::VIA;
+use http::header::{CONTENT_TYPE, HOST, HeaderValue, REFERER, USER_AGENT, VIA};
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout;
 
 use crate::answer;
@@ -28,11 +28,18 @@ use crate::body::{OriginBody, ProxyBody};
 use crate::collapse::{self, Lead, Outcome, Role};
 use crate::error::FetchError;
 use crate::fetching::{Audience, Conditions, Fetching};
+use crate::front;
 use crate::log::LogRecord;
+use crate::observe;
+use crate::peer::Peer;
+use crate::purge::marks::Scope;
+use crate::purge::{self, url_hash, url_of_key};
 use crate::rules::group::{Rule, full_name};
 use crate::rules::reuse::{self, Decision, Failure};
 use crate::rules::{CacheStatus, Forward, cache_groups, invalidation, preconditions, storing};
 use crate::slices;
+use crate::steer;
+use crate::upstream::FetchedBody;
 use crate::vault::{Found, Looked, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 
@@ -46,50 +53,58 @@ pub(crate) type Answer = (Response<ProxyBody>, CacheStatus);
 pub(crate) async fn handle(
     worker: &Arc<Worker>,
     request: Request<Incoming>,
-    client: IpAddr,
+    peer: Peer,
 ) -> Response<ProxyBody> {
     worker.counters.requests.one();
-    let record = begin_record(worker, &request, client);
-    let (mut response, status) = match Ask::new(request, client, &worker.shared) {
-        Ok((ask, body)) => {
-            let (response, mut status) = route(worker, &ask, body).await;
-            if worker.shared.config.rules.show_key {
-                let key = String::from_utf8_lossy(&ask.target.primary);
-                status.key = Some(key.into_owned());
-            }
-            (response, status)
-        }
-        Err(bad) => refuse(worker, bad),
-    };
+    let start = Instant::now();
+    let record = begin_record(worker, &request, peer.ip, start);
+    let (mut response, status) = front::answer(worker, request, peer, start).await;
+    observe::answered(worker, &response, &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);
     response.headers_mut().append(VIA, worker.shared.via.clone());
     match record {
         None => response,
         Some(mut record) => {
             record.status = response.status();
+            record.media_type = response.headers().get(CONTENT_TYPE).cloned();
             record.result = status.word();
             response.map(|body| body.with_record(record))
         }
     }
 }
 
-fn begin_record(worker: &Worker, request: &Request<Incoming>, client: IpAddr) -> Option<LogRecord> {
+fn begin_record(
+    worker: &Worker,
+    request: &Request<Incoming>,
+    client: IpAddr,
+    start: Instant,
+) -> Option<LogRecord> {
     let log = worker.shared.log.clone()?;
     Some(LogRecord {
         log,
+        format: worker.shared.config.log_format,
         counters: worker.counters.clone(),
-        start: Instant::now(),
-        start_unix_s: worker.now_s(),
+        start,
+        start_unix_ms: worker.shared.config.clock.unix_millis(),
         client,
         method: request.method().clone(),
+        version: request.version(),
+        host: request.headers().get(HOST).cloned(),
         target: request.uri().to_string(),
+        referer: request.headers().get(REFERER).cloned(),
+        user_agent: request.headers().get(USER_AGENT).cloned(),
         status: StatusCode::OK,
+        media_type: None,
+        origin: match (&worker.shared.forward, request.uri().authority()) {
+            (Some(_), Some(asked)) => asked.to_string(),
+            _ => worker.shared.origin.authority.clone(),
+        },
         result: "none",
         body_bytes: 0,
     })
 }
 
-fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
+pub(crate) fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
     let (status, detail, text) = match bad {
         BadRequest::MissingHost => {
             (StatusCode::BAD_REQUEST, "bad-host", "The request needs exactly one Host header.")
@@ -107,14 +122,22 @@ fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
 }
 
 /// An answer of the proxy itself.
-fn own_answer(worker: &Worker, status: StatusCode, cache: CacheStatus, text: &str) -> Answer {
+pub(crate) fn own_answer(
+    worker: &Worker,
+    status: StatusCode,
+    cache: CacheStatus,
+    text: &str,
+) -> Answer {
     worker.counters.own_errors.one();
     (answer::text(status, text), cache)
 }
 
 pub(crate) fn origin_failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
     status.detail = Some(error.name());
-    let text = format!("{error} (at {}).", worker.shared.origin.authority);
+    let text = match worker.shared.forward {
+        Some(_) => format!("{error}."),
+        None => format!("{error} (at {}).", worker.shared.origin.authority),
+    };
     own_answer(worker, error.status(), status, &text)
 }
 
@@ -123,7 +146,11 @@ fn only_if_cached(worker: &Worker) -> Answer {
     own_answer(worker, StatusCode::GATEWAY_TIMEOUT, CacheStatus::own("only-if-cached"), text)
 }
 
-async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
+/// Answers a request that is in order.
+pub(crate) async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
+    if ask.method.as_str() == "PURGE" && worker.shared.config.purge_method {
+        return purge_by_method(worker, ask).await;
+    }
     if ask.method == Method::CONNECT {
         let text = "This proxy stands before one origin and opens no tunnels.";
         let status = CacheStatus::own("connect");
@@ -132,7 +159,9 @@ async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
     if ask.method != Method::GET && ask.method != Method::HEAD {
         return pass(worker, ask, body, CacheStatus::forwarded(Forward::Method)).await;
     }
-    let past_us = if announces_body(&ask.headers) {
+    let past_us = if ask.pass {
+        Some("rule")
+    } else if announces_body(&ask.headers) {
         Some("request-body")
     } else if preconditions::for_origin_only(&ask.headers, &worker.shared.config.rules) {
         Some("precondition")
@@ -152,13 +181,41 @@ async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
     }
 }
 
+/// The method PURGE: of the URL as this request would be stored under.
+async fn purge_by_method(worker: &Worker, ask: &Ask) -> Answer {
+    let shared = &worker.shared;
+    let (networks, token) = (&shared.config.purge_from, shared.config.purge_token.as_deref());
+    let url = String::from_utf8_lossy(url_of_key(&ask.target.primary)).into_owned();
+    let ordered = purge::authorize(ask.peer().ip, &ask.headers, networks, token)
+        .and_then(|()| purge::order_of_method(&url, &ask.headers));
+    let done = match ordered {
+        Ok((what, soft)) => purge::carry_out(shared, what, soft).await,
+        Err(failure) => Err(failure),
+    };
+    match done {
+        Ok(done) => {
+            worker.counters.purges.one();
+            let mut response = Response::new(ProxyBody::whole(format!("{done}\n").into()));
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(CONTENT_TYPE, json);
+            (response, CacheStatus::own("purge"))
+        }
+        Err(failure) => {
+            let status = CacheStatus::own("purge-refused");
+            own_answer(worker, failure.status(), status, &failure.to_string())
+        }
+    }
+}
+
 /// Forwards a request that the cache has no part in, but for what it invalidates.
 async fn pass(worker: &Worker, ask: &Ask, body: Incoming, mut status: CacheStatus) -> Answer {
     let body = OriginBody::stream(body, worker.idle_limit());
     match worker.fetcher.send(ask.forward(&worker.shared, body)).await {
         Err(error) => origin_failed(worker, error, status),
         Ok(response) => {
-            let (parts, body) = response.into_parts();
+            let (mut parts, body) = response.into_parts();
+            let length_bytes = body.size_hint().exact();
+            steer::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if invalidation::invalidates(&ask.method, parts.status) {
                 invalidate(worker, ask, parts.status, &parts.headers);
             }
@@ -176,6 +233,12 @@ fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderM
     for key in named.into_iter().chain([ask.target.primary.clone()]) {
         worker.counters.invalidations.one();
         worker.shared.vault.invalidate(&key);
+        if worker.shared.config.ruleset.extends_keys() {
+            // The URL may lie under other keys as well. Durable with the next purge, as soon as
+            // the ledger is looked after.
+            let url = Scope::Url(url_hash(url_of_key(&key)));
+            worker.shared.vault.ledger().set(vec![url], false, worker.now_s());
+        }
     }
     let groups = cache_groups::invalidated(&ask.method, status, response);
     let full = |name: &String| full_name(Rule::Named, &ask.target.host, name.as_bytes());
@@ -185,7 +248,11 @@ fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderM
 }
 
 /// The origin's response as it is, less what belonged to its connection.
-fn pass_on(worker: &Worker, mut parts: response::Parts, body: Incoming) -> Response<ProxyBody> {
+pub(crate) fn pass_on(
+    worker: &Worker,
+    mut parts: response::Parts,
+    body: FetchedBody,
+) -> Response<ProxyBody> {
     storing::remove_hop_by_hop(&mut parts.headers);
     let body = ProxyBody::passing(body, worker.idle_limit());
     answer::with_headers(parts.status, parts.headers, body)
@@ -389,6 +456,7 @@ fn serve_hit(worker: &Worker, ask: &Ask, found: Found, collapsed: bool) -> Answe
     } else {
         worker.counters.hits.one();
     }
+    steer::on_hit(worker, ask, &found);
     with_hit_status(worker, ask, found, status)
 }
 

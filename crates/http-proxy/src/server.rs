@@ -9,45 +9,33 @@
 //! Invariants: `run` returns only after every worker has ended; answers and fills under way have
 //! `drain_timeout` to finish once shutdown was asked. Threads: the caller's waits for shutdown.
 
-use std::convert::Infallible;
 use std::future::Future;
-use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use damelo::Store;
-use http::HeaderValue;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use http::Uri;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use crate::collapse::Collapse;
 use crate::config::{ProxyConfig, Target};
+use crate::control::Control;
 use crate::error::ProxyError;
-use crate::fetch::Fetcher;
+use crate::forward::{Forward, ForwardConfig};
+use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
 use crate::metrics::Counters;
-use crate::origin::Origin;
-use crate::serve;
+use crate::purge::ledger::Ledger;
+use crate::transport::{HealthChecks, ListenAddress, Listener};
+use crate::upstream::{Fetcher, Origin, PoolSettings, check_all};
 use crate::vault::Vault;
 use crate::worker::{Shared, Worker};
-use crate::{admin, demo};
+use crate::{admin, control, demo};
 
-/// Connections the kernel holds for us to accept.
-const BACKLOG: i32 = 1024;
-/// Pause after a failed accept: out of descriptors, most likely.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// Header lines of a request.
-const HEADER_LINES_MAX: usize = 256;
-/// Fewest bytes hyper accepts as a buffer limit.
-const BUFFER_BYTES_MIN: usize = 8192;
 /// Workers at most.
 const WORKERS_MAX: usize = 1024;
 
@@ -57,12 +45,16 @@ const WORKERS_MAX: usize = 1024;
 pub struct RunningInfo {
     /// Address that clients connect to.
     pub address: SocketAddr,
+    /// The other listeners, with the ports they were given.
+    pub listeners: Vec<Listener>,
     /// Address of `/metrics` and `/healthz`.
     pub admin: Option<SocketAddr>,
     /// URL of the origin, that of the demo included.
     pub origin: String,
     /// Threads that serve.
     pub workers: usize,
+    /// Changes the running proxy.
+    pub control: Control,
 }
 
 /// Serves until `shutdown` is done, then drains and returns. Calls `ready` once the proxy can be
@@ -78,8 +70,33 @@ pub fn run(
     ready: impl FnOnce(RunningInfo),
     shutdown: impl Future,
 ) -> Result<(), ProxyError> {
+    run_as(config, None, store, ready, shutdown)
+}
+
+/// The same for a forward proxy: requests with absolute targets and CONNECT, to any origin that
+/// the rules allow.
+///
+/// # Errors
+/// As [`run`], and when it would listen elsewhere than on loopback without being told to.
+pub fn run_forward(
+    config: ForwardConfig,
+    store: Store,
+    ready: impl FnOnce(RunningInfo),
+    shutdown: impl Future,
+) -> Result<(), ProxyError> {
+    let forward = Arc::new(Forward::new(&config)?);
+    run_as(config.proxy, Some(forward), store, ready, shutdown)
+}
+
+fn run_as(
+    config: ProxyConfig,
+    forward: Option<Arc<Forward>>,
+    store: Store,
+    ready: impl FnOnce(RunningInfo),
+    shutdown: impl Future,
+) -> Result<(), ProxyError> {
     let main = event_loop()?;
-    let proxy = main.block_on(Proxy::start(config, store))?;
+    let proxy = main.block_on(Proxy::start(config, forward, store))?;
     ready(proxy.info.clone());
     main.block_on(shutdown);
     proxy.stop()
@@ -94,74 +111,149 @@ struct Proxy {
     info: RunningInfo,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
+    /// Demo origin and admin listener, which workers and whoever watches them need to the end.
+    last_stop: watch::Sender<bool>,
+    last_threads: Vec<JoinHandle<()>>,
+    /// Ends by itself once no worker holds the log any more.
+    log_thread: Option<JoinHandle<()>>,
+    _unix_files: Vec<UnixFile>,
 }
 
 /// What each thread is started with.
+#[derive(Clone)]
 struct Start {
-    shared: Arc<Shared>,
-    connections: Arc<Semaphore>,
+    shared: watch::Receiver<Arc<Shared>>,
+    gate: Arc<Gate>,
     stop: watch::Receiver<bool>,
 }
 
 impl Proxy {
-    async fn start(config: ProxyConfig, store: Store) -> Result<Proxy, ProxyError> {
+    async fn start(
+        config: ProxyConfig,
+        forward: Option<Arc<Forward>>,
+        store: Store,
+    ) -> Result<Proxy, ProxyError> {
         check_name(&config.name)?;
         let (stop, stopping) = watch::channel(false);
         // From here on an early return drops the threads' stop channel, which ends them.
-        let mut threads = Vec::new();
+        let (last_stop, last_stopping) = watch::channel(false);
+        let mut last_threads = Vec::new();
         let origin_url = match &config.to {
             Target::Url(url) => url.clone(),
-            Target::Demo => start_demo(&mut threads, stopping.clone()).await?,
+            Target::Demo => start_demo(&mut last_threads, last_stopping.clone()).await?,
         };
-        let mut origin = Origin::parse(&origin_url)?;
-        if config.to == Target::Demo {
-            // Its port is another one each time; its objects are the same.
-            "demo".clone_into(&mut origin.authority);
-        }
-        let origin = Arc::new(origin);
+        let origin = Arc::new(origin(&config, &origin_url)?);
         let workers = config.workers.clamp(1, WORKERS_MAX);
-        let (listeners, address) = listeners(config.from, workers)?;
-        let admin_listener = config.admin.map(listeners_one).transpose()?;
+        let checks = health_checks(&config)?;
+        let gate = Arc::new(Gate::new(&config.transport, config.connections_max)?);
+        let inherited = config.inherited.first().map(|socket| &**socket);
+        let opening = listen::open(&all_listeners(&config), inherited, workers)?;
+        let admin_listener = config.admin.map(listen::tcp).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
-        let connections = Arc::new(Semaphore::new(config.connections_max));
-        let shared = Arc::new(shared(config, store, origin)?);
-        let counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
-        for (listener, counters) in listeners.into_iter().zip(&counters) {
-            let (shared, connections) = (shared.clone(), connections.clone());
-            let start = Start { shared, connections, stop: stopping.clone() };
-            let counters = counters.clone();
-            threads.push(spawn("damelo-worker", move || work(start, listener, counters))?);
+        let (shared, log_thread) = shared(config, store, origin, forward)?;
+        let control = Control::new(Arc::new(shared));
+        let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
+        let start = Start { shared: control.watch(), gate, stop: stopping.clone() };
+        let mut threads = spawn_workers(&start, opening.workers, &counters)?;
+        if let Some(checks) = checks {
+            counters.push(Arc::default());
+            let (shared, counters) = (control.shared(), counters[workers].clone());
+            let settings = PoolSettings::of(&shared.config);
+            let origin = shared.origin.clone();
+            let checking = async move { check_all(origin, checks, settings, counters).await };
+            threads.push(spawn("damelo-health", move || until_stopped(stopping, checking))?);
         }
         if let Some((listener, _)) = admin_listener {
-            let (shared, stop) = (shared.clone(), stopping);
-            let serving = async move { admin::serve(listener, shared, counters).await };
-            threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
+            let (control, stop) = (control.clone(), last_stopping);
+            let serving = async move { admin::serve(listener, control, counters).await };
+            last_threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
         }
-        let info = RunningInfo { address, admin, origin: origin_url, workers };
-        Ok(Proxy { info, stop, threads })
+        let mut listeners = opening.listeners;
+        let address = match listeners.remove(0).address {
+            ListenAddress::Tcp(address) => address,
+            ListenAddress::Unix(_) => unreachable!("`from` is a TCP address and comes first"),
+        };
+        let info = RunningInfo { address, listeners, admin, origin: origin_url, workers, control };
+        let _unix_files = opening.unix_files;
+        Ok(Proxy { info, stop, threads, last_stop, last_threads, log_thread, _unix_files })
     }
 
     fn stop(self) -> Result<(), ProxyError> {
+        self.info.control.begin_draining();
         self.stop.send_replace(true);
-        let ends: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        let mut ends: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        self.last_stop.send_replace(true);
+        ends.extend(self.last_threads.into_iter().map(JoinHandle::join));
         if ends.iter().any(Result::is_err) {
+            return Err(ProxyError::WorkerDied);
+        }
+        // The control in `info` holds the last handle of the log; the caller may hold another, and
+        // then the lines are out when that goes.
+        let others = self.info.control.is_shared();
+        drop(self.info);
+        if let Some(thread) = self.log_thread
+            && !others
+            && thread.join().is_err()
+        {
             return Err(ProxyError::WorkerDied);
         }
         Ok(())
     }
 }
 
-fn shared(config: ProxyConfig, store: Store, origin: Arc<Origin>) -> Result<Shared, ProxyError> {
-    let log = config.access_log.then(AccessLog::to_stdout).transpose();
-    let log = log.map_err(ProxyError::Worker)?;
-    let via = HeaderValue::try_from(format!("1.1 {}", config.name))
-        .map_err(|_| ProxyError::Name(config.name.clone()))?;
-    let vault = Arc::new(Vault::new(store, config.whole_body_bytes_max, config.rules.clone()));
-    Ok(Shared { config, origin, vault, collapse: Collapse::new(), log, via })
+fn origin(config: &ProxyConfig, url: &str) -> Result<Origin, ProxyError> {
+    let mut origin = Origin::new(url, &config.transport.upstream)?;
+    if config.to == Target::Demo {
+        // Its port is another one each time; its objects are the same.
+        "demo".clone_into(&mut origin.authority);
+    }
+    Ok(origin)
+}
+
+fn spawn_workers(
+    start: &Start,
+    opened: Vec<Vec<Opened>>,
+    counters: &[Arc<Counters>],
+) -> Result<Vec<JoinHandle<()>>, ProxyError> {
+    let spawn_one = |(opened, counters): (Vec<Opened>, &Arc<Counters>)| {
+        let (start, counters) = (start.clone(), counters.clone());
+        spawn("damelo-worker", move || work(start, opened, counters))
+    };
+    opened.into_iter().zip(counters).map(spawn_one).collect()
+}
+
+fn health_checks(config: &ProxyConfig) -> Result<Option<HealthChecks>, ProxyError> {
+    let Some(checks) = config.transport.upstream.checks.clone() else { return Ok(None) };
+    let is_path = checks.path.starts_with('/') && checks.path.parse::<Uri>().is_ok();
+    if is_path { Ok(Some(checks)) } else { Err(ProxyError::HealthPath(checks.path)) }
+}
+
+/// The listener that every proxy has, then the others.
+fn all_listeners(config: &ProxyConfig) -> Vec<Listener> {
+    let address = ListenAddress::Tcp(config.from);
+    let mut listeners = vec![Listener { address, tls: false, proxy_protocol: false }];
+    listeners.extend_from_slice(&config.transport.listeners);
+    listeners
+}
+
+fn shared(
+    config: ProxyConfig,
+    store: Store,
+    origin: Arc<Origin>,
+    forward: Option<Arc<Forward>>,
+) -> Result<(Shared, Option<JoinHandle<()>>), ProxyError> {
+    let started = AccessLog::start(&config.log_target)
+        .map_err(|source| ProxyError::Log { target: config.log_target.to_string(), source })?;
+    let (log, log_thread) = started.unzip();
+    let via = control::via_of(&config.name)?;
+    let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
+    let vault = Arc::new(Vault::new(store, ledger, &config));
+    let collapse = Collapse::new();
+    Ok((Shared { config, origin, forward, vault, collapse, log, via }, log_thread))
 }
 
 /// A token of RFC 8941 that is also one of HTTP, without the rarer characters.
-fn check_name(name: &str) -> Result<(), ProxyError> {
+pub(crate) fn check_name(name: &str) -> Result<(), ProxyError> {
     let good = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     if good { Ok(()) } else { Err(ProxyError::Name(name.to_owned())) }
@@ -176,7 +268,7 @@ async fn start_demo(
     stop: watch::Receiver<bool>,
 ) -> Result<String, ProxyError> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let (listener, address) = listeners_one(address)?;
+    let (listener, address) = listen::tcp(address)?;
     threads.push(spawn("damelo-demo", move || until_stopped(stop, demo::serve(listener)))?);
     Ok(format!("http://{address}"))
 }
@@ -193,105 +285,38 @@ fn until_stopped(mut stop: watch::Receiver<bool>, serving: impl Future) {
     });
 }
 
-fn listeners(from: SocketAddr, count: usize) -> Result<(Vec<StdListener>, SocketAddr), ProxyError> {
-    let (first, address) = listeners_one(from)?;
-    let mut listeners = vec![first];
-    for _ in 1..count {
-        // The first may have been given a free port: the others take the same.
-        listeners.push(listeners_one(address)?.0);
-    }
-    Ok((listeners, address))
-}
-
-fn listeners_one(address: SocketAddr) -> Result<(StdListener, SocketAddr), ProxyError> {
-    let listen = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
-        socket.set_reuse_port(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
-        let listener = StdListener::from(socket);
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    };
-    listen().map_err(|source: io::Error| ProxyError::Listen { address, source })
-}
-
 /// Body of a worker thread.
-fn work(start: Start, listener: StdListener, counters: Arc<Counters>) {
+fn work(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     // A worker without event loop leaves its share of connections unaccepted; start-up has shown
     // that one can be made, so this is the system running dry, and the thread's end shows it.
     let event_loop = event_loop().expect("an event loop");
-    event_loop.block_on(accept(start, listener, counters));
+    event_loop.block_on(accept(start, opened, counters));
 }
 
-async fn accept(start: Start, listener: StdListener, counters: Arc<Counters>) {
-    let listener = TcpListener::from_std(listener).expect("a listener on an event loop");
-    let drain_timeout = start.shared.config.drain_timeout;
+async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     let (alive, mut ended) = mpsc::channel::<()>(1);
-    let mut stop = start.stop.clone();
-    let config = &start.shared.config;
-    let fetcher = Fetcher::new(start.shared.origin.clone(), config, counters.clone());
-    let worker = Arc::new(Worker { shared: start.shared.clone(), counters, fetcher, alive });
-    loop {
-        tokio::select! {
-            biased;
-            _ = stop.wait_for(|stop| *stop) => break,
-            accepted = accept_one(&listener, &start.connections) => match accepted {
-                Ok((stream, client, permit)) => {
-                    worker.counters.connections.one();
-                    let serving = connection(worker.clone(), stream, client, start.stop.clone());
-                    tokio::spawn(async move {
-                        serving.await;
-                        drop(permit);
-                    });
+    let drain_timeout = {
+        let mut reloads = start.shared;
+        let make = |shared: Arc<Shared>| {
+            let fetcher = Fetcher::new(&shared.origin, &shared.config, counters.clone());
+            Arc::new(Worker { shared, counters: counters.clone(), fetcher, alive: alive.clone() })
+        };
+        let first = make(reloads.borrow_and_update().clone());
+        let worker = Arc::new(ArcSwap::new(first));
+        let accepting = listen::accept_all(worker.clone(), start.gate, opened, start.stop);
+        let mut accepting = std::pin::pin!(accepting);
+        loop {
+            tokio::select! {
+                () = accepting.as_mut() => break,
+                Ok(()) = reloads.changed() => {
+                    let shared = reloads.borrow_and_update().clone();
+                    worker.store(make(shared));
                 }
-                Err(_) => sleep(ACCEPT_PAUSE).await,
-            },
+            }
         }
-    }
-    drop(listener);
+        worker.load().shared.config.drain_timeout
+    };
+    drop(alive);
     // Every connection and fill holds a sender; the channel closes with the last.
-    drop(worker);
     let _ = timeout(drain_timeout, ended.recv()).await;
-}
-
-async fn accept_one(
-    listener: &TcpListener,
-    connections: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = connections.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, client) = listener.accept().await?;
-    Ok((stream, client, permit))
-}
-
-async fn connection(
-    worker: Arc<Worker>,
-    stream: TcpStream,
-    client: SocketAddr,
-    mut stop: watch::Receiver<bool>,
-) {
-    // Without it small answers wait; failing to set it only costs time.
-    let _ = stream.set_nodelay(true);
-    let config = &worker.shared.config;
-    let service = service_fn(|request| {
-        let worker = worker.clone();
-        async move { Ok::<_, Infallible>(serve::handle(&worker, request, client.ip()).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(config.client_timeout)
-        .max_buf_size(config.header_bytes_max.max(BUFFER_BYTES_MIN))
-        .max_headers(HEADER_LINES_MAX)
-        .half_close(true)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    // A connection that breaks concerns nobody but its client.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = connection.await;
 }

@@ -6,16 +6,16 @@
 //! at most [`SLICES_MAX`] slices are in memory for one answer. Threads: as `serve`.
 
 use bytes::{Bytes, BytesMut};
+use damelo::GroupId;
 use http::header::{CONTENT_RANGE, HeaderValue, RANGE};
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use hyper::body::Body as _;
 
 use crate::answer;
 use crate::ask::Ask;
 use crate::body::{OriginBody, Timed};
 use crate::entry::StoredResponse;
-use crate::rules::group::Groups;
 use crate::rules::parts::{self, Part, Slices};
 use crate::rules::ranges::{self, Spec};
 use crate::rules::reuse::{self, Arrived, Decision};
@@ -23,15 +23,15 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::vary::{self, Vary};
 use crate::rules::{CacheStatus, Forward, Policy, ResponseDirectives, validation};
 use crate::serve::{Answer, with_hit_status};
-use crate::vault::{Epoch, Found, FoundBody};
+use crate::steer;
+use crate::upstream::FetchedBody;
+use crate::vault::{Epoch, Found, FoundBody, Slice};
 use crate::worker::Worker;
 
 /// Slices put together for one answer; longer ranges are asked for as they are.
 const SLICES_MAX: u64 = 16;
 /// Largest slice: it is in memory while it is fetched.
 const SLICE_BYTES_MAX: u64 = 16 << 20;
-
-type Slice = (StoredResponse, Bytes);
 
 /// Answers a range from slices; `None` if that is not configured, not possible or did not work.
 pub(crate) async fn serve(worker: &Worker, ask: &Ask, reason: Forward) -> Option<Answer> {
@@ -63,7 +63,7 @@ pub(crate) async fn serve(worker: &Worker, ask: &Ask, reason: Forward) -> Option
         };
         if have.is_empty() {
             // Only now is it known where the resource ends, and so how many slices are needed.
-            let end = slice.0.part?.complete_bytes.checked_sub(1)?;
+            let end = slice.response.part?.complete_bytes.checked_sub(1)?;
             wanted = slices.covering(first, last.min(end), SLICES_MAX)?;
             wanted.next();
         }
@@ -88,7 +88,7 @@ async fn stored_slice(worker: &Worker, ask: &Ask, slices: Slices, index: u64) ->
     let vault = &worker.shared.vault;
     let slice = vault.slice(&ask.target.primary, slices, index, &worker.counters).await?;
     let rules = &worker.shared.config.rules;
-    match reuse::decide(&ask.wishes, &slice.0.policy, rules, worker.now_s()) {
+    match reuse::decide(&ask.wishes, &slice.response.policy, rules, worker.now_s()) {
         Decision::Serve | Decision::ServeStale => Some(slice),
         Decision::ServeAndRevalidate | Decision::Validate(_) => None,
     }
@@ -120,9 +120,12 @@ async fn take_slice(
     (slices, index): (Slices, u64),
     (request_time_s, response_time_s): (u64, u64),
     epoch: Epoch,
-    response: Response<Incoming>,
+    response: Response<FetchedBody>,
 ) -> Option<Slice> {
-    let (head, body) = response.into_parts();
+    let (mut head, body) = response.into_parts();
+    let length_bytes = body.size_hint().exact();
+    let (status, headers) = (head.status, &mut head.headers);
+    let effects = steer::on_response(&worker.shared, ask, status, headers, length_bytes);
     let rules = &worker.shared.config.rules;
     let directives = ResponseDirectives::of(&head.headers, rules);
     let part = Part::of(&head.headers).filter(|part| slices.is_slice(index, part))?;
@@ -140,7 +143,7 @@ async fn take_slice(
     if !partial || vary::of(&head.headers) != Vary::Nothing {
         return None;
     }
-    storing::decide(exchange, rules).ok()?;
+    effects.admit(storing::decide(exchange, rules), &head.headers).ok()?;
     let arrived = Arrived {
         status: head.status,
         headers: &head.headers,
@@ -149,7 +152,8 @@ async fn take_slice(
         request_time_s,
         response_time_s,
     };
-    let policy = Policy::of(arrived, rules);
+    let mut policy = Policy::of(arrived, rules);
+    effects.adjust(&mut policy);
     let mut headers = storing::stored_headers(&head.headers, &directives, rules, response_time_s);
     headers.remove(CONTENT_RANGE);
     let mut stored = StoredResponse::new(head.status, policy, headers);
@@ -157,15 +161,15 @@ async fn take_slice(
     let timed = Timed::new(body, worker.idle_limit());
     let bytes = collect(timed, part.length_bytes()).await?;
     let target = &ask.target;
-    let (host, path) = (&target.host, &target.path_and_query);
-    let groups = Groups::of(host, &target.client_host, path, &ask.headers, &head.headers);
+    let groups = effects.groups_of(&worker.shared.config, ask, &head.headers);
     let slice = (slices, index);
     let vault = &worker.shared.vault;
     match vault.store_slice(target, epoch, slice, stored.clone(), &groups, &bytes).await {
         Ok(()) => worker.counters.stored.one(),
-        Err(reason) => worker.counters.not_stored(reason),
+        Err(reason) => worker.counters.not_stored(reason, &target.primary),
     }
-    Some((stored, bytes))
+    let lies = vault.lies_now(GroupId::of(&groups.home), epoch, &stored)?;
+    Some(Slice { response: stored, bytes, lies })
 }
 
 /// A body of exactly this length; `None` if it is another.
@@ -185,16 +189,16 @@ async fn collect(mut body: Timed, length_bytes: u64) -> Option<Bytes> {
 /// Slices that follow each other as one part; `None` if they are of different versions. The oldest
 /// lends its headers, so that none is taken for fresher than it is.
 fn joined(have: Vec<Slice>) -> Option<Found> {
-    let oldest = have.iter().max_by_key(|(stored, _)| {
-        let policy = &stored.policy;
+    let oldest = have.iter().max_by_key(|slice| {
+        let policy = &slice.response.policy;
         // Who was older at the same moment is older at every moment.
         i128::from(policy.initial_age_s) - i128::from(policy.response_time_s)
     })?;
-    let mut response = oldest.0.clone();
+    let (mut response, lies) = (oldest.response.clone(), oldest.lies.clone());
     let arrived_s = response.policy.response_time_s;
-    let mut part = have.first()?.0.part?;
+    let mut part = have.first()?.response.part?;
     let mut all = BytesMut::new();
-    for (stored, bytes) in &have {
+    for Slice { response: stored, bytes, .. } in &have {
         if have.len() > 1 && !parts::may_combine(&response.headers, &stored.headers, arrived_s) {
             return None;
         }
@@ -205,8 +209,8 @@ fn joined(have: Vec<Slice>) -> Option<Found> {
     }
     response.part = Some(part);
     let body = match <[Slice; 1]>::try_from(have) {
-        Ok([(_, bytes)]) => bytes,
+        Ok([slice]) => slice.bytes,
         Err(_) => all.freeze(),
     };
-    Some(Found::assembled(response, FoundBody::Whole(body)))
+    Some(Found::assembled(response, FoundBody::Whole(body), lies))
 }

@@ -7,16 +7,16 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
-use hyper::body::Incoming;
 
 use crate::collapse::Outcome;
 use crate::entry::StoredResponse;
 use crate::fetching::Fetching;
-use crate::rules::group::Groups;
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, TAGS_SENT_MAX};
 use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
 use crate::serve::{Answer, with_hit_status};
+use crate::steer;
+use crate::upstream::FetchedBody;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 
@@ -46,7 +46,11 @@ impl Fetching<'_> {
     }
 
     /// Serves the variant that a 304 names, and stores it as that of this request too.
-    pub(crate) async fn adopt(mut self, worker: &Worker, response: &Response<Incoming>) -> Answer {
+    pub(crate) async fn adopt(
+        mut self,
+        worker: &Worker,
+        response: &Response<FetchedBody>,
+    ) -> Answer {
         let stored: Vec<&HeaderMap> = self.variants.iter().map(|v| &v.response.headers).collect();
         let meant = validation::updated_by_304(response.headers(), &stored);
         let Some(first) = meant.first() else { return self.fetch_again(worker).await };
@@ -71,7 +75,7 @@ impl Fetching<'_> {
                 self.end_lead(Outcome::Stored);
             }
             Err(reason) => {
-                worker.counters.not_stored(reason);
+                worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
                 // Says nothing about the resource: whoever waits may lead.
                 self.end_lead(Outcome::Abandoned);
@@ -96,10 +100,11 @@ impl Fetching<'_> {
             response_time_s: self.response_time_s,
             selective: false,
         };
-        storing::decide(exchange, rules)?;
+        let mut edited = stored.headers.clone();
+        let effects = steer::on_response(&worker.shared, ask, stored.status, &mut edited, None);
+        effects.admit(storing::decide(exchange, rules), &stored.headers)?;
         let target = &ask.target;
-        let (host, path) = (&target.host, &target.path_and_query);
-        let groups = Groups::of(host, &target.client_host, path, &ask.headers, &stored.headers);
+        let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);
         let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));
         let begun = vault.begin(target, self.epoch, &ask.headers, &stored, length, &groups).await;
         let mut deposit = begun?;

@@ -15,19 +15,26 @@
 //! changes to one resource are ordered by a lock chosen by its primary key.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::{BufMut, Bytes};
 use damelo::{CreateOptions, GroupId, Reader, Store};
 use http::HeaderMap;
 use http::header::HeaderName;
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::config::ProxyConfig;
 use crate::deposit::{Deposit, body_key};
 use crate::entry::{Apart, Entry, StoredResponse, VaryMarker};
 use crate::groups::sentinel_key;
 use crate::metrics::Counters;
+use crate::purge::ledger::Ledger;
+use crate::purge::marks::{Standing, Subject};
+use crate::purge::stamp::{self, Moment, Stamp};
+use crate::purge::{url_hash, url_of_key};
 use crate::rules::group::Groups;
 use crate::rules::parts::Slices;
 use crate::rules::vary::{self, Vary};
@@ -60,12 +67,13 @@ pub(crate) struct Found {
     pub(crate) blob: Bytes,
     pub(crate) response: StoredResponse,
     pub(crate) body: FoundBody,
+    pub(crate) lies: Lies,
 }
 
 impl Found {
     /// Put together of several stored objects: it lies nowhere as it is.
-    pub(crate) fn assembled(response: StoredResponse, body: FoundBody) -> Found {
-        Found { variant_key: None, blob: Bytes::new(), response, body }
+    pub(crate) fn assembled(response: StoredResponse, body: FoundBody, lies: Lies) -> Found {
+        Found { variant_key: None, blob: Bytes::new(), response, body, lies }
     }
 
     /// Where it lies, its resource lying under `primary`.
@@ -80,6 +88,13 @@ pub(crate) struct Variant {
     /// Its metadata as it was read.
     pub(crate) blob: Bytes,
     pub(crate) response: StoredResponse,
+}
+
+/// A slice of a resource.
+pub(crate) struct Slice {
+    pub(crate) response: StoredResponse,
+    pub(crate) bytes: Bytes,
+    pub(crate) lies: Lies,
 }
 
 /// A stored body.
@@ -98,6 +113,38 @@ impl FoundBody {
             FoundBody::Length(length) => *length,
         }
     }
+}
+
+/// Where a stored response lies, and what purges know it by.
+#[derive(Debug, Clone)]
+pub(crate) struct Lies {
+    pub(crate) group: GroupId,
+    pub(crate) in_memory: bool,
+    pub(crate) stamp: Stamp,
+}
+
+/// What lies under a key.
+struct Probed {
+    blob: Bytes,
+    entry: Entry,
+    body: FoundBody,
+    lies: Lies,
+}
+
+/// An entry and its stamp.
+pub(crate) fn decode(blob: &Bytes) -> Option<(Entry, Stamp)> {
+    let (length, stamp) = Stamp::split(blob)?;
+    Some((Entry::decode(&blob.slice(..length))?, stamp))
+}
+
+/// New metadata of a response fetched since `epoch`, with its stamp.
+fn stamped(metadata: &[u8], epoch: Epoch) -> Option<Vec<u8>> {
+    let Entry::Response(response) = Entry::decode(&Bytes::copy_from_slice(metadata))? else {
+        return None;
+    };
+    let mut metadata = metadata.to_vec();
+    epoch.stamp(&response)?.append(&mut metadata);
+    Some(metadata)
 }
 
 /// Result of a lookup.
@@ -119,6 +166,16 @@ pub(crate) struct Epoch {
     count: u64,
     /// Invalidations of groups: any of them may have meant what is being fetched.
     groups: u64,
+    /// Later purges cover what is fetched from now on; `None` before the purges are known.
+    moment: Option<Moment>,
+}
+
+impl Epoch {
+    /// The stamp of a response fetched since; `None` if it has too many tags, or purges are not
+    /// known yet.
+    fn stamp(self, response: &StoredResponse) -> Option<Stamp> {
+        Some(Stamp { moment: self.moment?, tags: stamp::tags_of(&response.headers)? })
+    }
 }
 
 struct Stripe {
@@ -129,8 +186,10 @@ struct Stripe {
 /// The store as HTTP sees it.
 pub(crate) struct Vault {
     pub(crate) store: Store,
+    ledger: Arc<Ledger>,
     whole_body_bytes_max: u64,
-    rules: Rules,
+    /// Those of the running configuration.
+    rules: ArcSwap<Rules>,
     stripes: Box<[Stripe]>,
     /// Invalidations of groups so far.
     pub(crate) group_epoch: AtomicU64,
@@ -138,20 +197,30 @@ pub(crate) struct Vault {
 }
 
 impl Vault {
-    pub(crate) fn new(store: Store, whole_body_bytes_max: u64, rules: Rules) -> Vault {
+    pub(crate) fn new(store: Store, ledger: Arc<Ledger>, config: &ProxyConfig) -> Vault {
         let stripe = |_| Stripe { lock: Mutex::new(()), epoch: AtomicU64::new(0) };
         Vault {
             store,
-            whole_body_bytes_max,
-            rules,
+            ledger,
+            whole_body_bytes_max: config.whole_body_bytes_max,
+            rules: ArcSwap::from_pointee(config.rules.clone()),
             group_epoch: AtomicU64::new(0),
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
         }
     }
 
+    /// Stores and finds by these rules from now on.
+    pub(crate) fn set_rules(&self, rules: &Rules) {
+        self.rules.store(Arc::new(rules.clone()));
+    }
+
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     fn stripe_of(&self, primary: &[u8]) -> usize {
@@ -166,7 +235,12 @@ impl Vault {
     pub(crate) fn epoch(&self, primary: &[u8]) -> Epoch {
         let stripe = self.stripe_of(primary);
         let count = self.stripes[stripe].epoch.load(Ordering::SeqCst);
-        Epoch { stripe, count, groups: self.group_epoch.load(Ordering::SeqCst) }
+        Epoch {
+            stripe,
+            count,
+            groups: self.group_epoch.load(Ordering::SeqCst),
+            moment: self.ledger.now(),
+        }
     }
 
     fn is_current(&self, epoch: Epoch) -> bool {
@@ -190,17 +264,17 @@ impl Vault {
         let missed = |key: &[u8], reason| Looked::Missed { key: key.to_vec(), reason };
         match self.probe(primary, want_body, counters).await {
             None => missed(primary, Forward::UriMiss),
-            Some((blob, Entry::Response(response), body)) => {
-                Looked::Found(Box::new(Found { variant_key: None, blob, response, body }))
+            Some(Probed { entry: Entry::Response(response), blob, body, lies }) => {
+                Looked::Found(Box::new(Found { variant_key: None, blob, response, body, lies }))
             }
-            Some((_, Entry::Marker(marker), _)) => {
-                let Some(key) = variant_key(primary, &marker, request, &self.rules) else {
+            Some(Probed { entry: Entry::Marker(marker), .. }) => {
+                let Some(key) = variant_key(primary, &marker, request, &self.rules.load()) else {
                     return Looked::Unkeyable;
                 };
                 match self.probe(&key, want_body, counters).await {
-                    Some((blob, Entry::Response(response), body)) => {
+                    Some(Probed { entry: Entry::Response(response), blob, body, lies }) => {
                         let variant_key = Some(key);
-                        Looked::Found(Box::new(Found { variant_key, blob, response, body }))
+                        Looked::Found(Box::new(Found { variant_key, blob, response, body, lies }))
                     }
                     _ => missed(&key, Forward::VaryMiss),
                 }
@@ -208,12 +282,7 @@ impl Vault {
         }
     }
 
-    async fn probe(
-        &self,
-        key: &[u8],
-        want_body: bool,
-        counters: &Counters,
-    ) -> Option<(Bytes, Entry, FoundBody)> {
+    async fn probe(&self, key: &[u8], want_body: bool, counters: &Counters) -> Option<Probed> {
         let object = match self.store.read(key).await {
             Ok(object) => object?,
             Err(_) => {
@@ -222,10 +291,19 @@ impl Vault {
             }
         };
         let blob = Bytes::copy_from_slice(object.metadata());
-        let Some(entry) = Entry::decode(&blob) else {
+        let Some((mut entry, stamp)) = decode(&blob) else {
             counters.damaged_entries.one();
             return None;
         };
+        let lies = Lies { group: object.group(), in_memory: object.from_memory(), stamp };
+        match self.standing(key, &lies) {
+            Standing::Untouched => {}
+            Standing::Stale { since_unix_s } => entry.end_freshness(since_unix_s),
+            Standing::Gone => {
+                counters.purged_misses.one();
+                return None;
+            }
+        }
         if let Entry::Response(response) = &entry
             && !self.all_groups_stand(&response.groups).await
         {
@@ -241,7 +319,17 @@ impl Vault {
             _ if want_body => FoundBody::Whole(object.into()),
             _ => FoundBody::Length(object.len() as u64),
         };
-        Some((blob, entry, body))
+        Some(Probed { blob, entry, body, lies })
+    }
+
+    /// How an entry stands with the purges.
+    fn standing(&self, key: &[u8], lies: &Lies) -> Standing {
+        if self.ledger.is_clear(lies.stamp.moment) {
+            return Standing::Untouched;
+        }
+        let (stamp, url) = (&lies.stamp, url_of_key(key));
+        let group = lies.group.get();
+        self.ledger.judge(&Subject { stamp, url, url_hash: url_hash(url), group })
     }
 
     /// A body that lies apart; a miss if the store has let it go.
@@ -266,14 +354,16 @@ impl Vault {
         response.groups = self.join_groups(&groups.others).await?;
         // Found out now rather than after the body.
         response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let key = match vary::with_configured(&response.headers, &self.rules) {
+        let stamp = epoch.stamp(&response).ok_or(NotStoredReason::HeadersTooLarge)?;
+        let key = match vary::with_configured(&response.headers, &self.rules.load()) {
             Vary::Nothing => self.place_default(&target.primary, request, group).await?,
             Vary::Star => return Err(NotStoredReason::VaryStar),
             Vary::Names(names) => {
                 self.place_variant(&target.primary, names, request, group).await?
             }
         };
-        let mut deposit = Deposit::new(key, epoch, group, response, self.whole_body_bytes_max);
+        let mut deposit =
+            Deposit::new(key, epoch, group, response, stamp, self.whole_body_bytes_max);
         deposit.announce(&self.store, length_bytes)?;
         Ok(deposit)
     }
@@ -318,17 +408,20 @@ impl Vault {
             }
             other => (new_marker(names, other.map(|(marker, _)| marker)), Vec::new()),
         };
-        let key = variant_key(primary, &marker, request, &self.rules)
+        let key = variant_key(primary, &marker, request, &self.rules.load())
             .ok_or(NotStoredReason::HeadersTooLarge)?;
         if variants.contains(&key) {
             return Ok(key);
         }
         variants.push(key.clone());
-        while variants.len() > self.rules.variants_max.max(1) {
+        while variants.len() > self.rules.load().variants_max.max(1) {
             // The oldest goes; if the store cannot say so, it is merely not listed any more.
             let _ = self.store.remove(&variants.remove(0));
         }
-        let metadata = marker.encode();
+        // The marker names no tags: it says nothing that a purge could be about.
+        let moment = self.ledger.now().ok_or(NotStoredReason::Store)?;
+        let mut metadata = marker.encode();
+        Stamp { moment, tags: Vec::new() }.append(&mut metadata);
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
         let value = encode_variants(&variants);
         self.store
@@ -343,11 +436,10 @@ impl Vault {
         let Some((_, keys)) = self.read_marker(primary).await else { return Vec::new() };
         let mut variants = Vec::new();
         for key in keys.into_iter().rev().take(max) {
-            let Ok(Some(info)) = self.store.lookup(&key).await else { continue };
-            if let Some(Entry::Response(response)) = Entry::decode(&info.metadata)
+            if let Some((blob, response)) = self.standing_response(&key).await
                 && self.all_groups_stand(&response.groups).await
             {
-                variants.push(Variant { key, blob: info.metadata, response });
+                variants.push(Variant { key, blob, response });
             }
         }
         variants
@@ -355,16 +447,16 @@ impl Vault {
 
     /// A variant with its body; `None` if it is another one by now.
     pub(crate) async fn open(&self, variant: &Variant, counters: &Counters) -> Option<Found> {
-        let (blob, entry, body) = self.probe(&variant.key, true, counters).await?;
+        let Probed { blob, entry, body, lies } = self.probe(&variant.key, true, counters).await?;
         let Entry::Response(response) = entry else { return None };
         let same = blob == variant.blob;
         let variant_key = Some(variant.key.clone());
-        same.then(|| Found { variant_key, blob, response, body })
+        same.then(|| Found { variant_key, blob, response, body, lies })
     }
 
     async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {
         let object = self.store.read(primary).await.ok()??;
-        match Entry::decode(&Bytes::copy_from_slice(object.metadata()))? {
+        match decode(&Bytes::copy_from_slice(object.metadata()))?.0 {
             Entry::Marker(marker) => Some((marker, decode_variants(&object))),
             Entry::Response(_) => None,
         }
@@ -384,11 +476,12 @@ impl Vault {
         if !self.is_current(epoch) {
             return false;
         }
+        let Some(metadata) = stamped(metadata, epoch) else { return false };
         match self.store.lookup(key).await {
             Ok(Some(info)) if info.metadata == *blob => {}
             _ => return false,
         }
-        matches!(self.store.set_metadata(key, metadata).await, Ok(true))
+        matches!(self.store.set_metadata(key, &metadata).await, Ok(true))
     }
 
     /// Finishes a deposit: from now on it is served.
@@ -414,10 +507,58 @@ impl Vault {
         Ok(())
     }
 
+    /// Where a response just fetched since `epoch` lies.
+    pub(crate) fn lies_now(
+        &self,
+        group: GroupId,
+        epoch: Epoch,
+        response: &StoredResponse,
+    ) -> Option<Lies> {
+        Some(Lies { group, in_memory: true, stamp: epoch.stamp(response)? })
+    }
+
     /// True if a whole response lies there that a part must not replace.
     async fn holds_whole(&self, key: &[u8]) -> bool {
-        let Ok(Some(info)) = self.store.lookup(key).await else { return false };
-        matches!(Entry::decode(&info.metadata), Some(Entry::Response(stored)) if stored.part.is_none())
+        match self.standing_response(key).await {
+            Some((_, stored)) => stored.part.is_none(),
+            None => false,
+        }
+    }
+
+    /// The response stored under a key without its body, if no hard purge covers it.
+    async fn standing_response(&self, key: &[u8]) -> Option<(Bytes, StoredResponse)> {
+        let info = self.store.lookup(key).await.ok()??;
+        let (mut entry, stamp) = decode(&info.metadata)?;
+        let lies = Lies { group: info.group, in_memory: info.resident, stamp };
+        match self.standing(key, &lies) {
+            Standing::Untouched => {}
+            Standing::Stale { since_unix_s } => entry.end_freshness(since_unix_s),
+            Standing::Gone => return None,
+        }
+        match entry {
+            Entry::Response(response) => Some((info.metadata, response)),
+            Entry::Marker(_) => None,
+        }
+    }
+
+    /// Keys of the variants of a resource.
+    pub(crate) async fn variants_of(&self, primary: &[u8]) -> Vec<Vec<u8>> {
+        self.read_marker(primary).await.map(|(_, variants)| variants).unwrap_or_default()
+    }
+
+    /// Forgets a resource for good, and says how many responses it had.
+    pub(crate) async fn purge_url(&self, primary: &[u8]) -> Result<u64, damelo::PurgeError> {
+        let variants = match self.read_marker(primary).await {
+            Some((_, variants)) => {
+                variants.iter().filter(|key| self.store.may_contain(key)).count() as u64
+            }
+            None => 1,
+        };
+        self.stripes[self.stripe_of(primary)].epoch.fetch_add(1, Ordering::SeqCst);
+        let was_there = self.store.remove(primary)?;
+        // All slices together count as one.
+        let had_slices = self.store.remove(&sentinel_key(slices_group(primary)))?;
+        Ok(if was_there { variants } else { 0 } + u64::from(had_slices))
     }
 
     /// Forgets one stored response.
@@ -446,14 +587,15 @@ impl Vault {
         slices: Slices,
         index: u64,
         counters: &Counters,
-    ) -> Option<(StoredResponse, Bytes)> {
+    ) -> Option<Slice> {
         let key = slice_key(primary, slices, index);
-        let (_, Entry::Response(response), FoundBody::Whole(bytes)) =
-            self.probe(&key, true, counters).await?
+        let Probed {
+            entry: Entry::Response(response), body: FoundBody::Whole(bytes), lies, ..
+        } = self.probe(&key, true, counters).await?
         else {
             return None;
         };
-        Some((response, bytes))
+        Some(Slice { response, bytes, lies })
     }
 
     /// Stores a slice fetched since `epoch`.
@@ -469,7 +611,9 @@ impl Vault {
         let primary = &target.primary;
         response.groups = self.join_groups(&groups.others).await?;
         response.groups.push(self.join_group(slices_group(primary)).await?);
-        let metadata = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let mut metadata = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let stamp = epoch.stamp(&response).ok_or(NotStoredReason::HeadersTooLarge)?;
+        stamp.append(&mut metadata);
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
         let key = slice_key(primary, slice.0, slice.1);
         let _ordered = self.lock(primary).await;

@@ -10,17 +10,19 @@ use tokio::sync::mpsc;
 
 use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
-use crate::fetch::Fetcher;
 use crate::fill::FillLimits;
+use crate::forward::Forward;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
-use crate::origin::Origin;
+use crate::upstream::{Fetcher, Origin};
 use crate::vault::Vault;
 
 /// Shared by all workers.
 pub(crate) struct Shared {
     pub(crate) config: ProxyConfig,
     pub(crate) origin: Arc<Origin>,
+    /// Set if this is a forward proxy.
+    pub(crate) forward: Option<Arc<Forward>>,
     pub(crate) vault: Arc<Vault>,
     pub(crate) collapse: Arc<Collapse>,
     pub(crate) log: Option<AccessLog>,

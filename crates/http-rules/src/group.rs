@@ -88,6 +88,11 @@ fn unnamed<'a>(
     (Rule::HostAndSegment, first_segment(path_and_query).as_bytes())
 }
 
+/// Whether the origin names a group.
+pub fn is_named(response: &HeaderMap) -> bool {
+    !named(response).is_empty()
+}
+
 /// Every group the origin names: by `Cache-Groups`, or else by the first kind of surrogate key that
 /// is there. Without repetition, at most [`GROUPS_MAX`].
 fn named(response: &HeaderMap) -> Vec<Vec<u8>> {
@@ -113,7 +118,8 @@ fn unique<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     kept
 }
 
-fn is_document(response: &HeaderMap) -> bool {
+/// Whether a response is a page that embeds others.
+pub fn is_document(response: &HeaderMap) -> bool {
     let media_type = response.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     let media_type = media_type.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     media_type.eq_ignore_ascii_case(b"text/html")

@@ -53,11 +53,13 @@ pub enum NotStoredReason {
     Truncated,
     /// The client left too early for the rest to be worth fetching.
     ClientGone,
+    /// A rule of the operator says so.
+    Rule,
 }
 
 impl NotStoredReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [NotStoredReason; 17] = [
+    pub const ALL: [NotStoredReason; 18] = [
         NotStoredReason::Method,
         NotStoredReason::RequestNoStore,
         NotStoredReason::NoStore,
@@ -75,6 +77,7 @@ impl NotStoredReason {
         NotStoredReason::Invalidated,
         NotStoredReason::Truncated,
         NotStoredReason::ClientGone,
+        NotStoredReason::Rule,
     ];
 
     /// Its name in `Cache-Status: detail=` and in metrics.
@@ -97,6 +100,7 @@ impl NotStoredReason {
             NotStoredReason::Invalidated => "invalidated",
             NotStoredReason::Truncated => "truncated",
             NotStoredReason::ClientGone => "client-gone",
+            NotStoredReason::Rule => "rule",
         }
     }
 }
@@ -147,10 +151,6 @@ pub fn decide(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReas
     if wishes.no_store {
         return Err(NotStoredReason::RequestNoStore);
     }
-    // `must-understand` lifts `no-store` for a status we understand (§5.2.2.3).
-    if directives.no_store && !directives.must_understand {
-        return Err(NotStoredReason::NoStore);
-    }
     if directives.private {
         return Err(NotStoredReason::Private);
     }
@@ -162,6 +162,11 @@ pub fn decide(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReas
     }
     if vary::of(response) == Vary::Star {
         return Err(NotStoredReason::VaryStar);
+    }
+    // Last of what the origin forbids: an operator may overrule this, and nothing above.
+    // `must-understand` lifts `no-store` for a status we understand (§5.2.2.3).
+    if directives.no_store && !directives.must_understand {
+        return Err(NotStoredReason::NoStore);
     }
     worth_storing(exchange, rules)
 }

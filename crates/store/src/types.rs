@@ -123,6 +123,10 @@ impl FromStr for ByteSize {
 pub trait Clock: Send + Sync + 'static {
     /// Seconds since 1970 by the wall clock; may jump in either direction.
     fn unix_seconds(&self) -> u64;
+    /// Milliseconds since 1970 by the wall clock, as exactly as the clock knows them.
+    fn unix_millis(&self) -> u64 {
+        self.unix_seconds().saturating_mul(1000)
+    }
     /// Time since some fixed moment; never goes back.
     fn monotonic(&self) -> Duration;
 }
@@ -150,6 +154,11 @@ impl Clock for SystemClock {
     fn unix_seconds(&self) -> u64 {
         // A clock before 1970 reads as 1970: objects then simply look unexpired.
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    }
+
+    fn unix_millis(&self) -> u64 {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        since_1970.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
     }
 
     fn monotonic(&self) -> Duration {

@@ -4,10 +4,14 @@
 //! store with a clock the script moves; the client reads one answer a connection and says whether
 //! its body was complete. Threads: each of the three has its own; dropping a proxy drains it.
 
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub(crate) mod wire;
+
 use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +20,7 @@ use damelo::{ByteSize, Clock, Config, Store, SystemClock};
 use damelo_http_proxy::{ProxyConfig, RunningInfo, Target, run};
 
 /// Longest wait of a client for anything: a hang fails the test.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A message head and body as they came over the wire.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +70,7 @@ impl Message {
 }
 
 /// Reads a message; `no_body` for answers to HEAD.
-fn read_message(stream: &mut impl std::io::BufRead, no_body: bool) -> Option<Message> {
+pub(crate) fn read_message(stream: &mut impl std::io::BufRead, no_body: bool) -> Option<Message> {
     let mut message = Message { line: read_line(stream)?, ..Message::default() };
     loop {
         let line = read_line(stream)?;
@@ -141,6 +145,7 @@ pub(crate) fn reply(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Rep
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<Message>>>,
+    connections: Arc<AtomicUsize>,
 }
 
 impl Origin {
@@ -148,14 +153,21 @@ impl Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = listener.local_addr().expect("address");
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (answer, log) = (Arc::new(answer), asked.clone());
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (answer, log, count) = (Arc::new(answer), asked.clone(), connections.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::SeqCst);
                 let (answer, log) = (answer.clone(), log.clone());
                 std::thread::spawn(move || serve_origin(stream, &*answer, &log));
             }
         });
-        Origin { address, asked }
+        Origin { address, asked, connections }
+    }
+
+    /// Connections so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// Requests so far.
@@ -254,7 +266,7 @@ impl Home {
         Home { directory, memory: ByteSize::new(8 << 20) }
     }
 
-    fn open(&self) -> Store {
+    pub(crate) fn open(&self) -> Store {
         let path = self.directory.path().join("store");
         let mut config = Config::new(path, ByteSize::new(64 << 20));
         config.memory = self.memory;
@@ -292,6 +304,7 @@ impl Proxy {
         let mut config = ProxyConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), to);
         config.clock = clock.clone();
         config.workers = 2;
+        config.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.drain_timeout = Duration::from_secs(2);
         tweak(&mut config);
         let store = home.open();
@@ -335,6 +348,14 @@ impl Proxy {
         body: &[u8],
     ) -> Message {
         ask_at(self.info.address, method, path, headers, body)
+    }
+
+    /// The value of a counter, as the admin listener tells it.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let admin = self.info.admin.expect("an admin listener");
+        let text = ask_at(admin, "GET", "/metrics", "", b"").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the counter");
+        line.trim().parse().expect("a number")
     }
 
     /// Stops, and closes the store if this was the last handle.

@@ -1,0 +1,72 @@
+//! `damelo check-config`: says whether a configuration file can be used, and what is wrong with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use damelo_http_proxy::{Settings, settings_reference};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::Out;
+
+const AFTER_HELP: &str = "\
+Examples:
+  damelo check-config /etc/damelo.toml
+  damelo check-config /etc/damelo.toml --show
+  damelo check-config --keys
+
+Every mistake is named with its line; exit code 2 says that there are some. --keys prints all keys
+with their defaults, as in docs/configuration.md.";
+
+/// Check a configuration file of the proxy.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct CheckConfig {
+    /// The file
+    #[arg(value_name = "FILE", required_unless_present = "keys")]
+    file: Option<PathBuf>,
+    /// Print every key with the value it gets
+    #[arg(long)]
+    show: bool,
+    /// Print all keys that there are
+    #[arg(long)]
+    keys: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads the file and says what it says.
+pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
+    let mut out = Out::new();
+    if args.keys {
+        out.bytes(settings_reference().as_bytes())?;
+    }
+    if let Some(path) = &args.file {
+        let settings = read(path, Settings::default())?;
+        settings.proxy.check()?;
+        if args.json {
+            out.json(&json!({ "good": true, "rules": settings.rule_count() }))?;
+        } else {
+            let rules = settings.rule_count();
+            out.line(format_args!("{} is good, with {rules} rules", path.display()))?;
+        }
+        if args.show {
+            for line in settings.show() {
+                out.line(format_args!("{line}"))?;
+            }
+        }
+    }
+    out.finish()
+}
+
+/// Reads settings from a file on top of defaults.
+pub(crate) fn read(path: &Path, defaults: Settings) -> Result<Settings, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| Failure::io(format!("read {}", path.display()), source))?;
+    defaults.read(&text).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+        Failure::Usage(format!("{} cannot be used:\n{}", path.display(), lines.join("\n")))
+    })
+}

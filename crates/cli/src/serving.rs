@@ -1,0 +1,225 @@
+//! What `damelo proxy` and `damelo forward` have in common: opening the store, serving until a signal
+//! says otherwise, reading settings again, and ending in time.
+//!
+//! Threads: the proxy's workers, and one that waits for signals. The store is closed after the
+//! last worker has ended, so that the next start need not recover anything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use damelo::{ByteSize, Config, Store};
+use damelo_http_proxy::{Control, RunningInfo, Settings, Target};
+
+use crate::failure::Failure;
+use crate::names::Volumes;
+use crate::opening::open_with;
+use crate::signals::Stop;
+use crate::supervisor;
+
+/// Size of a cache that is made without a declared size.
+const CACHE_BYTES: u64 = 1 << 30;
+/// The same for the demo, which should not take a newcomer's disk.
+const CACHE_BYTES_DEMO: u64 = 256 << 20;
+
+/// Exit code of a process that did not end in time.
+const EXIT_TOO_LATE: i32 = 4;
+
+/// Which proxy is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Before one site.
+    Reverse,
+    /// To any origin.
+    Forward,
+}
+
+/// `PATH` or `PATH:SIZE`; the size counts only for a store that does not exist yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct CacheSpec {
+    path: PathBuf,
+    size: Option<ByteSize>,
+}
+
+impl FromStr for CacheSpec {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<CacheSpec, Self::Err> {
+        if let Some((path, size)) = text.rsplit_once(':')
+            && let Ok(size) = size.parse()
+        {
+            return Ok(CacheSpec { path: path.into(), size: Some(size) });
+        }
+        Ok(CacheSpec { path: text.into(), size: None })
+    }
+}
+
+/// Opens the store, serves until told to stop, closes the store. `load` gives the settings, and gives
+/// them anew on SIGHUP; `print` says what runs.
+pub(crate) fn serve(
+    mode: Mode,
+    load: impl Fn() -> Result<Settings, Failure> + Send + 'static,
+    print: impl FnOnce(&Settings, &Store, &RunningInfo) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let stop = Stop::on_signals()?;
+    let mut settings = load()?;
+    settings.proxy.inherited.extend(supervisor::inherited_socket()?.map(Arc::new));
+    // Before a cache file is made for an origin that cannot be one, or on an address that is taken.
+    settings.proxy.check()?;
+    settings.proxy.check_address()?;
+    let store = open_store(&settings, mode)?;
+    let mut printed = Ok(());
+    let signals = stop.clone();
+    let ready = |running: RunningInfo| {
+        printed = print(&settings, &store, &running);
+        let reload = Reload { load, settings: settings.clone() };
+        signals.handle_others(reload.handler(running.control.clone()));
+        supervisor::notify(&format!("READY=1\nSTATUS=serving at {}", running.address));
+    };
+    let ended = {
+        let (signals, stop_timeout) = (stop.clone(), settings.stop_timeout);
+        async move {
+            stop.await;
+            supervisor::notify("STOPPING=1\nSTATUS=finishing what is under way");
+            end_within(stop_timeout);
+            // The handler holds a handle on the access log, which is closed next.
+            signals.ignore_others();
+        }
+    };
+    let (to, handle) = (settings.proxy.clone(), store.clone());
+    let served = match mode {
+        Mode::Reverse => damelo_http_proxy::run(to, handle, ready, ended),
+        Mode::Forward => {
+            damelo_http_proxy::run_forward(settings.forward_config(), handle, ready, ended)
+        }
+    };
+    if served.is_ok() {
+        eprintln!("damelo: closing the store");
+    }
+    let closed = store.close();
+    served?;
+    closed?;
+    printed
+}
+
+/// Ends the process when the time is up, whatever it waits for: a disk that hangs, most likely.
+fn end_within(time: Duration) {
+    let end = move || {
+        std::thread::sleep(time);
+        eprintln!("damelo: not done after {} s: ending as after a crash", time.as_secs());
+        std::process::exit(EXIT_TOO_LATE);
+    };
+    if std::thread::Builder::new().name("deadline".to_owned()).spawn(end).is_err() {
+        eprintln!("damelo: no thread for the deadline: this may take longer");
+    }
+}
+
+/// What SIGHUP needs: where the settings came from, and those that run.
+struct Reload<L> {
+    load: L,
+    settings: Settings,
+}
+
+impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
+    /// SIGHUP reads the settings again, SIGUSR1 opens the access log again.
+    fn handler(mut self, control: Control) -> impl FnMut(i32) + Send + 'static {
+        move |signal| {
+            if signal == libc::SIGUSR1 {
+                control.reopen_log();
+            } else {
+                self.reload(&control);
+            }
+        }
+    }
+
+    fn reload(&mut self, control: &Control) {
+        supervisor::notify(&supervisor::reloading());
+        self.reload_now(control);
+        supervisor::notify("READY=1");
+    }
+
+    fn reload_now(&mut self, control: &Control) {
+        let loaded = (self.load)().and_then(|new| {
+            control.reload(new.proxy.clone())?;
+            Ok(new)
+        });
+        match loaded {
+            Err(failure) => {
+                failure.print();
+                eprintln!("damelo: the settings stay as they were");
+            }
+            Ok(new) => {
+                for key in new.needs_restart(&self.settings) {
+                    eprintln!("damelo: `{key}` has changed, which takes a restart");
+                }
+                eprintln!("damelo: settings reloaded, {} rules", new.rule_count());
+            }
+        }
+    }
+}
+
+fn open_store(settings: &Settings, mode: Mode) -> Result<Store, Failure> {
+    let to = &settings.proxy.to;
+    let default_bytes = if *to == Target::Demo { CACHE_BYTES_DEMO } else { CACHE_BYTES };
+    let spec = match &settings.cache {
+        Some(text) => text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {}),
+        None if mode == Mode::Forward => default_cache("forward"),
+        None => default_cache(&cache_name(to)),
+    };
+    let size = spec.size.unwrap_or(ByteSize::new(default_bytes));
+    let mut config = Config::new(&spec.path, size);
+    config.memory = settings.memory;
+    open_with(config, &Volumes::from(spec.path.as_path()))
+}
+
+/// The user's cache directory, or the current one.
+fn default_cache(name: &str) -> CacheSpec {
+    let variable =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let user = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let path = match user.map(|dir| dir.join("damelo")) {
+        Some(dir) if is_writable(&dir) => dir.join(format!("{name}.store")),
+        _ => PathBuf::from(format!("damelo-{name}.store")),
+    };
+    CacheSpec { path, size: None }
+}
+
+fn is_writable(dir: &Path) -> bool {
+    fs::create_dir_all(dir).is_ok() && tempfile::tempfile_in(dir).is_ok()
+}
+
+/// A file name for an origin: its host and port, whatever is awkward in a name replaced.
+fn cache_name(to: &Target) -> String {
+    let url = match to {
+        Target::Demo => return "demo".to_owned(),
+        Target::Url(url) => url,
+    };
+    let after_scheme = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+    let host = after_scheme.split(['/', '?', '#']).next().unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
+    format!("origin-{}", host.chars().map(plain).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_may_have_a_size() {
+        let spec = |text: &str| text.parse::<CacheSpec>().unwrap();
+        let size = Some(ByteSize::new(20 << 30));
+        assert_eq!(spec("/a/b:20GiB"), CacheSpec { path: "/a/b".into(), size });
+        assert_eq!(spec("/a/b"), CacheSpec { path: "/a/b".into(), size: None });
+        assert_eq!(spec("/a:b/c"), CacheSpec { path: "/a:b/c".into(), size: None });
+    }
+
+    #[test]
+    fn every_origin_has_a_cache_of_its_own() {
+        let name = |url: &str| cache_name(&url.parse().unwrap());
+        assert_eq!(name("demo"), "demo");
+        assert_eq!(name("https://Example.org:8443/x"), "origin-Example.org_8443");
+        assert_eq!(name("http://[::1]:80"), "origin-___1__80");
+    }
+}

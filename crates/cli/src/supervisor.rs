@@ -1,0 +1,80 @@
+//! What a supervisor such as systemd tells us and wants to be told: sockets handed down
+//! (`LISTEN_FDS`) and the state of the service (`NOTIFY_SOCKET`).
+//!
+//! Without a supervisor all of it does nothing. Threads: any; each message is one datagram.
+
+use std::env;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use crate::failure::Failure;
+
+/// The first descriptor that is handed down (sd_listen_fds(3)).
+const FIRST_FD: RawFd = 3;
+
+/// Tells the supervisor, if there is one, how the service is: `READY=1`, `STOPPING=1`,
+/// `STATUS=...`, one to a line (sd_notify(3)). What goes wrong with it is printed and no more: the
+/// service itself is well.
+pub(crate) fn notify(state: &str) {
+    let Some(path) = env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else { return };
+    if let Err(error) = send(path.as_bytes(), state.as_bytes()) {
+        eprintln!("damelo: cannot tell the supervisor `{}`: {error}", state.trim_end());
+    }
+}
+
+fn send(path: &[u8], state: &[u8]) -> io::Result<()> {
+    let address = match path.strip_prefix(b"@") {
+        #[cfg(target_os = "linux")]
+        Some(name) => {
+            use std::os::linux::net::SocketAddrExt;
+            SocketAddr::from_abstract_name(name)?
+        }
+        _ => SocketAddr::from_pathname(std::path::Path::new(std::ffi::OsStr::from_bytes(path)))?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state, &address).map(drop)
+}
+
+/// What a reload has to be announced with, at this moment (`Type=notify-reload`).
+pub(crate) fn reloading() -> String {
+    format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic().as_micros())
+}
+
+fn monotonic() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for the call; the clock exists on every Unix.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}
+
+/// The socket that the supervisor listens on for us, if it does. Call it once, at the start.
+pub(crate) fn inherited_socket() -> Result<Option<TcpListener>, Failure> {
+    let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    let ours = number("LISTEN_PID") == Some(std::process::id());
+    match number("LISTEN_FDS").filter(|_| ours) {
+        None | Some(0) => Ok(None),
+        Some(1) => listener(FIRST_FD).map(Some),
+        Some(count) => Err(Failure::Usage(format!(
+            "{count} sockets were handed down: the proxy takes one, its address for clients"
+        ))),
+    }
+}
+
+fn listener(descriptor: RawFd) -> Result<TcpListener, Failure> {
+    let failed = |source| Failure::io("use the socket that was handed down", source);
+    // SAFETY: fcntl only reads and sets a flag, and fails for a descriptor that is not open.
+    let set = unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    if set < 0 {
+        return Err(failed(io::Error::last_os_error()));
+    }
+    // SAFETY: it is open, as fcntl has shown, and by the protocol it is ours and nobody else's in
+    // this process; this is called once.
+    let listener = TcpListener::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    // Fails for what is no TCP socket.
+    listener.local_addr().map_err(failed)?;
+    Ok(listener)
+}

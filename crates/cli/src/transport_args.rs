@@ -1,0 +1,197 @@
+//! Options of transport: listeners, TLS, PROXY protocol, limits on clients, how origins are
+//! reached. Each sets a key of the configuration file, which it goes before; what is wrong with
+//! files is found at start.
+
+use std::time::Duration;
+
+use clap::Args;
+use damelo_http_proxy::Settings;
+
+use crate::failure::Failure;
+
+/// Listeners and limits towards clients.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Clients")]
+pub(crate) struct ListenArgs {
+    /// Listen here, too: [proxy+][tls+]tcp:ADDR:PORT or unix:PATH; `proxy+` wants a PROXY header
+    #[arg(long, value_name = "LISTENER")]
+    listen: Vec<String>,
+    /// Certificate chain and key for `tls+` listeners, PEM files; read again when they change
+    #[arg(long, value_name = "CHAIN,KEY")]
+    certificate: Vec<String>,
+    /// Network whose PROXY headers are believed
+    #[arg(long, value_name = "NETWORK")]
+    proxy_from: Vec<String>,
+    /// Connections at once [default: 10000]
+    #[arg(long, value_name = "COUNT")]
+    connections: Option<usize>,
+    /// Connections at once from one address, loopback excepted; 0 for no limit [default: 1024]
+    #[arg(long, value_name = "COUNT")]
+    connections_per_client: Option<usize>,
+    /// Time a client has for the headers of a request [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    header_timeout: Option<Duration>,
+    /// Time a connection may be idle between requests [default: 75]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    idle_timeout: Option<Duration>,
+}
+
+impl ListenArgs {
+    pub(crate) fn apply(&self, settings: &mut Settings) -> Result<(), Failure> {
+        set_lists(
+            settings,
+            [
+                ("listen", &self.listen),
+                ("tls.certificates", &self.certificate),
+                ("proxy_protocol.from", &self.proxy_from),
+            ],
+        )?;
+        set_all(
+            settings,
+            [
+                ("limits.connections_max", text(self.connections)),
+                ("limits.connections_per_client_max", text(self.connections_per_client)),
+                ("timeouts.client_header", time(self.header_timeout)),
+                ("timeouts.client_idle", time(self.idle_timeout)),
+            ],
+        )
+    }
+}
+
+/// How origins are reached.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Origins")]
+pub(crate) struct OriginArgs {
+    /// Another origin of the same site
+    #[arg(long, value_name = "URL")]
+    also_to: Vec<String>,
+    /// Which of several is asked: hash (each path has its origin) or least-loaded [default: hash]
+    #[arg(long, value_name = "HOW")]
+    choose: Option<String>,
+    /// Ask each origin for this path at intervals, and leave alone those that do not answer well
+    #[arg(long, value_name = "PATH")]
+    check: Option<String>,
+    /// Time from one check to the next [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "check")]
+    check_interval: Option<Duration>,
+    /// Speak HTTP/2 to http origins; https ones are asked whether they do
+    #[arg(long)]
+    h2c: bool,
+    /// Speak HTTP/1.1 to https origins, too
+    #[arg(long)]
+    no_http2: bool,
+    /// Certificate authorities of https origins, a PEM file [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    authorities: Option<String>,
+    /// Requests at once to each origin; 0 for no limit [default: 0]
+    #[arg(long, value_name = "COUNT")]
+    requests_per_origin: Option<usize>,
+    /// Time to connect to an origin [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    connect_timeout: Option<Duration>,
+    /// Time from the end of a request to the headers of the answer [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    answer_timeout: Option<Duration>,
+    /// Do not tell the origin about the client in X-Forwarded-For, -Host and -Proto
+    #[arg(long)]
+    no_x_forwarded: bool,
+    /// Tell the origin about the client in Forwarded (RFC 7239)
+    #[arg(long)]
+    forwarded: bool,
+    /// Drop what clients wrote into these fields: right if no other proxy stands before this one
+    #[arg(long)]
+    distrust_forwarded: bool,
+    /// Time for a whole exchange with an origin [default: no limit]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    total_timeout: Option<Duration>,
+}
+
+impl OriginArgs {
+    pub(crate) fn apply(&self, settings: &mut Settings) -> Result<(), Failure> {
+        let check = self.check.as_ref().map(|path| match time(self.check_interval) {
+            Some(interval) => format!("{path} every {interval}"),
+            None => path.clone(),
+        });
+        set_lists(settings, [("upstream.more", &self.also_to)])?;
+        set_all(
+            settings,
+            [
+                ("upstream.choice", self.choose.clone()),
+                ("upstream.check", check),
+                ("upstream.http2_clear_text", flag(self.h2c, true)),
+                ("upstream.http2", flag(self.no_http2, false)),
+                ("upstream.authorities", self.authorities.clone()),
+                ("upstream.requests_max", text(self.requests_per_origin)),
+                ("timeouts.connect", time(self.connect_timeout)),
+                ("timeouts.header", time(self.answer_timeout)),
+                ("timeouts.total", time(self.total_timeout)),
+                ("forwarded.x_forwarded", flag(self.no_x_forwarded, false)),
+                ("forwarded.forwarded", flag(self.forwarded, true)),
+                ("forwarded.trust_client", flag(self.distrust_forwarded, false)),
+            ],
+        )
+    }
+}
+
+/// A number as a value.
+fn text(value: Option<usize>) -> Option<String> {
+    value.map(|value| value.to_string())
+}
+
+/// A time as a value.
+pub(crate) fn time(value: Option<Duration>) -> Option<String> {
+    value.map(|time| format!("{}ms", time.as_millis().max(1)))
+}
+
+/// What a flag that was given sets its key to.
+pub(crate) fn flag(given: bool, to: bool) -> Option<String> {
+    given.then(|| to.to_string())
+}
+
+/// Sets those that were said.
+pub(crate) fn set_all<const N: usize>(
+    settings: &mut Settings,
+    values: [(&str, Option<String>); N],
+) -> Result<(), Failure> {
+    for (key, value) in values {
+        let Some(value) = value else { continue };
+        settings.set(&format!("{key}={value}")).map_err(Failure::Usage)?;
+    }
+    Ok(())
+}
+
+/// Sets those lists that were said.
+pub(crate) fn set_lists<const N: usize>(
+    settings: &mut Settings,
+    lists: [(&str, &[String]); N],
+) -> Result<(), Failure> {
+    for (key, items) in lists {
+        if !items.is_empty() {
+            settings.set_list(key, items).map_err(Failure::Usage)?;
+        }
+    }
+    Ok(())
+}
+
+/// Seconds, a fraction allowed, more than none and at most a day.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
+    if seconds > 0.0 && seconds <= 86_400.0 {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("more than 0 and at most 86400 seconds".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        assert_eq!(seconds("0.5").unwrap(), Duration::from_millis(500));
+        for text in ["0", "-1", "NaN", "inf", "86401", "5s"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

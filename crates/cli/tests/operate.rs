@@ -1,0 +1,434 @@
+//! The proxy command as an operator runs it: configuration file, signals, supervisors. Each test
+//! has a directory of its own.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Bed(TempDir);
+
+impl Bed {
+    fn new() -> Bed {
+        Bed(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+        command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
+    }
+
+    /// Runs, expects this exit code, returns standard output and error together.
+    fn says(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        text
+    }
+}
+
+/// A running proxy; killed on drop. Its standard error goes to `stderr` in the bed.
+struct Running {
+    child: Child,
+    url: String,
+    admin: String,
+}
+
+impl Running {
+    fn start(bed: &Bed, args: &[&str]) -> Running {
+        let command = bed.command(&[&["proxy", "--json"], args].concat());
+        Running::of(bed, command)
+    }
+
+    fn of(bed: &Bed, mut command: Command) -> Running {
+        let stderr = std::fs::File::create(bed.0.path().join("stderr")).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let started: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|_| panic!("{line}: {}", bed.read("stderr")));
+        let part = |name: &str| {
+            let url = started[name].as_str().unwrap().strip_prefix("http://").unwrap();
+            url.split('/').next().unwrap().to_owned()
+        };
+        Running { url: part("url"), admin: part("metrics"), child }
+    }
+
+    fn get(&self, path: &str) -> String {
+        ask(&self.url, path)
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ask(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !check() {
+        assert!(start.elapsed() < Duration::from_secs(20), "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const FILE: &str = "from = \"127.0.0.1:0\"\nto = \"demo\"\ncache = \"c.damelo:64MiB\"\n\
+                    memory = \"16MiB\"\nworkers = 1\n";
+
+#[test]
+fn check_config_names_every_mistake_with_its_line() {
+    let bed = Bed::new();
+    bed.write("good.toml", FILE);
+    assert!(bed.says(0, &["check-config", "good.toml"]).contains("is good"));
+    let shown = bed.says(0, &["check-config", "good.toml", "--show"]);
+    assert!(shown.contains("memory = \"16MiB\""), "{shown}");
+    bed.write("bad.toml", "to = \"demo\"\nmemry = \"1GiB\"\n[timeouts]\ndrain = 3\n");
+    let text = bed.says(2, &["check-config", "bad.toml"]);
+    assert!(text.contains("line 2: ") && text.contains("`memory`"), "{text}");
+    assert!(text.contains("line 4: ") && text.contains("30s"), "{text}");
+    assert!(bed.says(4, &["check-config", "none.toml"]).contains("none.toml"));
+    assert!(bed.says(2, &["proxy", "--config", "bad.toml"]).contains("line 2"));
+    assert!(bed.says(0, &["check-config", "--keys"]).contains("timeouts.drain"));
+}
+
+#[test]
+fn flags_override_the_file() {
+    let bed = Bed::new();
+    bed.write("p.toml", &format!("{FILE}name = \"filed\"\n"));
+    let proxy = Running::start(&bed, &["--config", "p.toml", "--set", "name=flagged"]);
+    assert!(proxy.get("/hello").to_lowercase().contains("cache-status: flagged"));
+    assert!(bed.says(2, &["proxy", "--to", "demo", "--set", "nmae=x"]).contains("`name`"));
+}
+
+#[test]
+fn sighup_reloads_and_names_what_it_cannot_change() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    assert!(proxy.get("/style.css").contains("fwd=uri-miss"));
+    let rule = "[[rule]]\npath = \"/style.css\"\npass = true\n";
+    bed.write("p.toml", &format!("{}{rule}", FILE.replace("workers = 1", "workers = 2")));
+    proxy.signal("-HUP");
+    eventually("the rule counts", || proxy.get("/style.css").contains("detail=rule"));
+    eventually("the restart is asked for", || bed.read("stderr").contains("`workers`"));
+    bed.write("p.toml", "memry = 1\n");
+    proxy.signal("-HUP");
+    eventually("the mistake is named", || bed.read("stderr").contains("line 1"));
+    assert!(proxy.get("/style.css").contains("detail=rule"), "nothing changed");
+}
+
+#[test]
+fn sigusr1_opens_the_log_again() {
+    let bed = Bed::new();
+    bed.write("p.toml", &format!("{FILE}[log]\nto = \"access.log\"\nformat = \"json\"\n"));
+    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
+    proxy.get("/hello");
+    eventually("a line is written", || bed.read("access.log").contains("\"/hello\""));
+    std::fs::rename(bed.0.path().join("access.log"), bed.0.path().join("old.log")).unwrap();
+    proxy.signal("-USR1");
+    eventually("the file is there again", || bed.0.path().join("access.log").exists());
+    proxy.get("/style.css");
+    proxy.signal("-TERM");
+    assert!(proxy.child.wait().unwrap().success());
+    assert!(bed.read("access.log").contains("/style.css"));
+    assert_eq!(bed.read("old.log").lines().count(), 1);
+    assert!(!proxy.admin.is_empty());
+}
+
+#[test]
+fn a_bad_origin_is_refused_before_a_cache_file_is_made() {
+    let bed = Bed::new();
+    for origin in ["ftp://x", "http://a/b", "nonsense"] {
+        bed.says(2, &["proxy", "--to", origin, "--cache", "made.damelo:64MiB"]);
+        assert!(!bed.0.path().join("made.damelo").exists(), "{origin}");
+    }
+}
+
+#[test]
+fn purge_asks_a_running_proxy_and_holds_after_kill_9() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let hit = |proxy: &Running, path: &str| proxy.get(path).contains("; hit");
+    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
+    for path in ["/style.css", "/img/0.svg", "/hello"] {
+        proxy.get(path);
+        assert!(hit(&proxy, path), "{path}");
+    }
+    let said = bed.says(0, &["purge", "--admin", &proxy.admin, "--url", "/style.css"]);
+    assert!(said.contains("1 responses of 1 URLs removed"), "{said}");
+    let said = bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "/img/", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["marks"], 1);
+    proxy.child.kill().unwrap();
+    proxy.child.wait().unwrap();
+    proxy = Running::start(&bed, &["--config", "p.toml"]);
+    eventually("it is ready", || ask(&proxy.admin, "/readyz").contains("ready\n"));
+    assert!(hit(&proxy, "/hello"), "the flush for the purge brought this to disk, too");
+    assert!(!hit(&proxy, "/img/0.svg") && !hit(&proxy, "/style.css"));
+    let admin = proxy.admin.clone();
+    drop(proxy);
+    assert!(bed.says(4, &["purge", "--admin", &admin, "--all"]).contains("--admin"));
+    bed.says(2, &["purge", "--all"]);
+    bed.says(2, &["purge", "c.damelo", "--all", "--soft"]);
+    bed.says(2, &["purge", "c.damelo", "--tag", "x"]);
+}
+
+#[test]
+fn explain_tells_what_the_proxy_knows() {
+    let bed = Bed::new();
+    let rule = "[[rule]]\nname = \"pictures\"\nprefix = \"/img/\"\nttl = \"1h\"\n";
+    bed.write("p.toml", &format!("{FILE}{rule}"));
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    for path in ["/img/0.svg", "/hello", "/api/time"] {
+        proxy.get(path);
+        proxy.get(path);
+    }
+    let explain = |url: &str| {
+        let said = bed.says(0, &["explain", url, "--admin", &proxy.admin, "--json"]);
+        serde_json::from_str::<Value>(&said).unwrap()
+    };
+    let image = explain("/img/0.svg");
+    let stored = &image["stored"][0];
+    assert_eq!((&stored["status"], &stored["lies"]), (&Value::from(200), &Value::from("memory")));
+    assert_eq!(stored["freshness"]["lifetime_s"], 3600);
+    assert_eq!(stored["purged"], "untouched");
+    assert_eq!(explain("/api/time")["not_stored"][0]["reason"], "no-store");
+    assert_eq!(explain("/api/time")["stored"], Value::Array(Vec::new()));
+    assert!(explain("/hello")["vary"]["variants"].as_u64() >= Some(1), "{}", explain("/hello"));
+    bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "/img/", "--soft"]);
+    let text = bed.says(0, &["explain", "/img/0.svg", "--admin", &proxy.admin]);
+    assert!(text.contains("stale by a soft purge"), "{text}");
+    assert!(text.contains("a purge of the prefix http://demo/img/ covers it"), "{text}");
+}
+
+#[test]
+fn top_shows_what_is_busy() {
+    let bed = Bed::new();
+    bed.write("p.toml", &format!("{FILE}[admin]\nfrom = \"127.0.0.1:0\"\ntoken = \"t\"\n"));
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    for _ in 0..20 {
+        proxy.get("/style.css");
+    }
+    proxy.get("/hello");
+    let error = bed.says(4, &["top", "--admin", &proxy.admin, "--once"]);
+    assert!(error.contains("401"), "{error}");
+    let args = ["top", "--admin", &proxy.admin, "--token", "t"];
+    let text = bed.says(0, &[&args[..], &["--once"]].concat());
+    assert!(text.contains("requests 21  hits 90.5%"), "{text}");
+    assert!(text.contains("http://demo/style.css") && text.contains("95.0%"), "{text}");
+    let seen: Value =
+        serde_json::from_str(&bed.says(0, &[&args[..], &["--json"]].concat())).unwrap();
+    assert_eq!(seen["urls"][0]["requests"], 20);
+    assert_eq!(seen["hosts"][0]["name"], "demo");
+    assert_eq!(seen["latency_us"]["hit"]["count"], 19);
+}
+
+#[test]
+fn a_supervisor_is_told_when_it_is_ready_reloads_and_stops() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    // A path in the temporary directory: the name of a socket is at most 107 bytes long.
+    let short = TempDir::new().unwrap();
+    let path = short.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let told = || {
+        let mut buffer = [0; 500];
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    let mut command = bed.command(&["proxy", "--json", "--config", "p.toml"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let mut proxy = Running::of(&bed, command);
+    assert!(told().starts_with("READY=1\nSTATUS=serving at 127.0.0.1:"));
+    proxy.signal("-HUP");
+    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(told(), "READY=1");
+    proxy.signal("-TERM");
+    assert!(told().starts_with("STOPPING=1"));
+    assert!(proxy.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_socket_that_was_handed_down_is_served() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::process::CommandExt;
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let binary = env!("CARGO_BIN_EXE_damelo");
+    let script = |count: u32| {
+        // `exec` keeps the process's number, which the protocol wants to be told.
+        let run = format!("exec {binary} proxy --json --config p.toml");
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("LISTEN_PID=$$ LISTEN_FDS={count} {run}")]);
+        command.current_dir(bed.0.path()).stdin(Stdio::null());
+        let descriptor = listener.as_raw_fd();
+        let hand_down = move || {
+            // Clears the flag that closes it; dup2 does so only if it makes another descriptor.
+            // SAFETY: both calls are async-signal-safe and get no pointers.
+            let result = unsafe {
+                if descriptor == 3 {
+                    libc::fcntl(3, libc::F_SETFD, 0)
+                } else {
+                    libc::dup2(descriptor, 3)
+                }
+            };
+            if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+        };
+        // SAFETY: nothing but those calls happens between fork and exec.
+        unsafe { command.pre_exec(hand_down) };
+        command
+    };
+    let proxy = Running::of(&bed, script(1));
+    assert_eq!(proxy.url, address);
+    assert!(proxy.get("/hello").starts_with("HTTP/1.1 200"));
+    drop(proxy);
+    // The socket outlives the process: who connects between two lives is served by the next.
+    let waiting = TcpStream::connect(&address).unwrap();
+    let proxy = Running::of(&bed, script(1));
+    drop(waiting);
+    assert!(proxy.get("/hello").starts_with("HTTP/1.1 200"));
+    let two = script(2).output().unwrap();
+    assert_eq!(two.status.code(), Some(2), "{two:?}");
+}
+
+#[test]
+fn the_process_ends_by_its_deadline_and_drains_before() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
+    let address = proxy.url.clone();
+    // `/slow` thinks for a second: it is under way when the signal comes.
+    let slow = std::thread::spawn(move || ask(&address, "/slow"));
+    std::thread::sleep(Duration::from_millis(300));
+    proxy.signal("-TERM");
+    eventually("it is not ready while it drains", || {
+        ask(&proxy.admin, "/readyz").contains("HTTP/1.1 503")
+    });
+    assert!(slow.join().unwrap().starts_with("HTTP/1.1 200"), "what is under way is answered");
+    assert!(proxy.child.wait().unwrap().success());
+    let mut proxy = Running::start(&bed, &["--config", "p.toml", "--set", "timeouts.stop=200ms"]);
+    let address = proxy.url.clone();
+    let slow = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let _ = write!(stream, "GET /slow?again HTTP/1.1\r\nHost: demo\r\n\r\n");
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    proxy.signal("-TERM");
+    assert_eq!(proxy.child.wait().unwrap().code(), Some(4));
+    assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
+    assert!(bed.read("stderr").contains("ending as after a crash"));
+    slow.join().unwrap();
+}
+
+#[test]
+fn an_address_that_is_taken_is_refused_before_a_cache_file_is_made() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let proxy = Running::start(&bed, &["--config", "p.toml"]);
+    let args = ["proxy", "--from", &proxy.url, "--to", "demo", "--cache", "other.damelo:64MiB"];
+    assert!(bed.says(4, &args).contains(&proxy.url));
+    assert!(!bed.0.path().join("other.damelo").exists());
+}
+
+#[test]
+fn the_packaged_settings_are_good() {
+    let bed = Bed::new();
+    for name in ["damelo.toml", "container.toml"] {
+        let path = format!("{}/../../packaging/{name}", env!("CARGO_MANIFEST_DIR"));
+        bed.says(0, &["check-config", &path]);
+    }
+}
+
+#[test]
+fn purges_that_were_acknowledged_hold_whenever_the_process_is_killed() {
+    let bed = Bed::new();
+    bed.write("p.toml", FILE);
+    let ready = |proxy: &Running| {
+        eventually("it is ready", || ask(&proxy.admin, "/readyz").contains("ready\n"));
+    };
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
+    let mut acknowledged_in_all = 0;
+    for round in 0..8 {
+        ready(&proxy);
+        let url = |n: usize| format!("/img/{round}.svg?{n}x");
+        let urls: Vec<String> = (0..30).map(url).collect();
+        for path in urls.iter().map(String::as_str).chain(["/style.css"]) {
+            proxy.get(path);
+            assert!(proxy.get(path).contains("; hit"), "{path}");
+        }
+        let (admin, asked) = (proxy.admin.clone(), urls.clone());
+        let purging = std::thread::spawn(move || {
+            let acknowledged = |url: &&String| {
+                let body = format!("{{\"prefix\":\"{url}\"}}");
+                let Ok(mut stream) = TcpStream::connect(&admin) else { return false };
+                let sent = write!(
+                    stream,
+                    "POST /purge HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+                     Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                let mut answer = String::new();
+                let read = sent.and_then(|()| stream.read_to_string(&mut answer).map(drop));
+                read.is_ok() && answer.contains("\"marks\":1")
+            };
+            asked.iter().take_while(acknowledged).count()
+        });
+        std::thread::sleep(Duration::from_millis(random.u64(1..60)));
+        proxy.child.kill().unwrap();
+        proxy.child.wait().unwrap();
+        let acknowledged = purging.join().unwrap();
+        acknowledged_in_all += acknowledged;
+        proxy = Running::start(&bed, &["--config", "p.toml"]);
+        ready(&proxy);
+        for (n, url) in urls.iter().enumerate() {
+            let hit = proxy.get(url).contains("; hit");
+            assert!(!hit || n >= acknowledged, "round {round}: {url} is back");
+        }
+        if acknowledged > 0 {
+            // Each purge flushes the store, and a crash in one must not cost all the rest.
+            assert!(proxy.get("/style.css").contains("; hit"), "round {round}");
+        }
+    }
+    assert!(acknowledged_in_all > 0, "the test tests nothing");
+}

@@ -1,0 +1,337 @@
+//! Who may go where through the forward proxy: ordered rules, the first that matches decides.
+//!
+//! After the rules stand two that cannot be seen: clients on a loopback address may, all others
+//! may not. And before them, whatever they say: no address of a metadata service or link, and none
+//! of this host's loopback for clients from elsewhere, unless the settings allow it. Pure, but for
+//! nothing: names are resolved by whoever asks. No threads.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+
+use http::Method;
+use ipnet::IpNet;
+
+/// One rule. What is empty matches everything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessRule {
+    /// Whether what matches may pass.
+    pub allow: bool,
+    /// Networks of clients.
+    pub clients: Vec<IpNet>,
+    /// Methods, `CONNECT` among them.
+    pub methods: Vec<Method>,
+    /// Ports of destinations.
+    pub ports: Vec<RangeInclusive<u16>>,
+    /// Destinations.
+    pub destinations: Vec<Destination>,
+}
+
+/// Where a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// That host, by name.
+    Host(String),
+    /// That domain and all below it.
+    Domain(String),
+    /// Addresses, as names resolve to them.
+    Network(IpNet),
+}
+
+/// A rule that could not be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` in an access rule: {reason}; write `allow` or `deny`, then any of client=NETWORK,... \
+     method=NAME,... port=N[-N],... to=HOST|.DOMAIN|NETWORK,..."
+)]
+pub struct ParseRuleError {
+    text: String,
+    reason: &'static str,
+}
+
+impl std::str::FromStr for AccessRule {
+    type Err = ParseRuleError;
+
+    /// `allow client=10.0.0.0/8 method=GET,CONNECT port=80,443,8000-8100 to=.example.org`.
+    fn from_str(text: &str) -> Result<AccessRule, ParseRuleError> {
+        let mut words = text.split_whitespace();
+        let verb = words.next().unwrap_or_default();
+        let allow = match verb {
+            "allow" => true,
+            "deny" => false,
+            _ => return Err(rule_error(verb, "a rule begins with allow or deny")),
+        };
+        let mut rule = AccessRule {
+            allow,
+            clients: Vec::new(),
+            methods: Vec::new(),
+            ports: Vec::new(),
+            destinations: Vec::new(),
+        };
+        for word in words {
+            let (name, list) =
+                word.split_once('=').ok_or_else(|| rule_error(word, "a condition has a `=`"))?;
+            for value in list.split(',') {
+                rule.add(name, value).map_err(|reason| rule_error(word, reason))?;
+            }
+        }
+        Ok(rule)
+    }
+}
+
+fn rule_error(text: &str, reason: &'static str) -> ParseRuleError {
+    ParseRuleError { text: text.to_owned(), reason }
+}
+
+fn network(text: &str) -> Option<IpNet> {
+    text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+impl AccessRule {
+    fn add(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
+        match name {
+            "client" => self.clients.push(network(value).ok_or("not a network")?),
+            "method" => {
+                let method = Method::from_bytes(value.to_ascii_uppercase().as_bytes());
+                self.methods.push(method.map_err(|_| "not a method")?);
+            }
+            "port" => {
+                let (first, last) = value.split_once('-').unwrap_or((value, value));
+                let port = |text: &str| text.parse::<u16>().map_err(|_| "not a port");
+                let range = port(first)?..=port(last)?;
+                if range.is_empty() {
+                    return Err("the first port is larger than the last");
+                }
+                self.ports.push(range);
+            }
+            "to" => self.destinations.push(destination(value).ok_or("not a destination")?),
+            _ => return Err("the conditions are client, method, port and to"),
+        }
+        Ok(())
+    }
+
+    /// `None`: it depends on the address.
+    fn matches(&self, asked: &Asked<'_>, address: Option<IpAddr>) -> Option<bool> {
+        let client = asked.client;
+        let fits = (self.clients.is_empty() || self.clients.iter().any(|n| n.contains(&client)))
+            && (self.methods.is_empty() || self.methods.contains(asked.method))
+            && (self.ports.is_empty() || self.ports.iter().any(|p| p.contains(&asked.port)));
+        if !fits || self.destinations.is_empty() {
+            return Some(fits);
+        }
+        let mut unknown = false;
+        for destination in &self.destinations {
+            match (destination, address) {
+                (Destination::Host(host), _) if asked.host == host => return Some(true),
+                (Destination::Domain(domain), _) if is_in(asked.host, domain) => return Some(true),
+                (Destination::Network(network), Some(address)) if network.contains(&address) => {
+                    return Some(true);
+                }
+                (Destination::Network(_), None) => unknown = true,
+                _ => {}
+            }
+        }
+        if unknown { None } else { Some(false) }
+    }
+}
+
+fn destination(text: &str) -> Option<Destination> {
+    if let Some(network) = network(text) {
+        return Some(Destination::Network(network));
+    }
+    let name = text.trim_start_matches('.').to_ascii_lowercase();
+    let good = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    if name.is_empty() || !name.chars().all(good) {
+        return None;
+    }
+    Some(if text.starts_with('.') { Destination::Domain(name) } else { Destination::Host(name) })
+}
+
+fn is_in(host: &str, domain: &str) -> bool {
+    host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// What somebody wants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) client: IpAddr,
+    pub(crate) method: &'a Method,
+    /// Lower case, without brackets or a dot at the end.
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+}
+
+/// What the rules say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Allow,
+    Deny,
+    /// It depends on the address that the host has.
+    AskWithAddress,
+}
+
+/// All rules.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Access {
+    pub(crate) rules: Vec<AccessRule>,
+    pub(crate) to_link_local: bool,
+    pub(crate) to_loopback: bool,
+}
+
+impl Access {
+    /// Decides, before the host was resolved or for one of its addresses.
+    pub(crate) fn decide(&self, asked: &Asked<'_>, address: Option<IpAddr>) -> Verdict {
+        let address = address.or_else(|| asked.host.parse().ok()).map(|a| a.to_canonical());
+        if address.is_some_and(|address| self.is_out_of_bounds(asked.client, address)) {
+            return Verdict::Deny;
+        }
+        for rule in &self.rules {
+            match rule.matches(asked, address) {
+                Some(true) if rule.allow => return Verdict::Allow,
+                Some(true) => return Verdict::Deny,
+                Some(false) => {}
+                None => return Verdict::AskWithAddress,
+            }
+        }
+        if asked.client.is_loopback() { Verdict::Allow } else { Verdict::Deny }
+    }
+
+    fn is_out_of_bounds(&self, client: IpAddr, address: IpAddr) -> bool {
+        let inner = embedded_v4(address).map_or(address, IpAddr::V4);
+        if inner.is_unspecified() || inner.is_multicast() {
+            return true;
+        }
+        (!self.to_link_local && is_metadata(inner))
+            || (!self.to_loopback && inner.is_loopback() && !client.is_loopback())
+    }
+}
+
+/// Link-local addresses, and those elsewhere on which clouds tell secrets to whoever asks.
+fn is_metadata(address: IpAddr) -> bool {
+    const ELSEWHERE: [IpAddr; 4] = [
+        IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+        IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+        IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    ];
+    let link_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    link_local || ELSEWHERE.contains(&address)
+}
+
+/// The IPv4 address that an IPv6 one leads to: mapped (RFC 4291 §2.5.5), NAT64 (RFC 6052 §2.1) or
+/// 6to4 (RFC 3056 §2).
+fn embedded_v4(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(v6) = address else { return None };
+    if let Some(v4) = v6.to_ipv4_mapped() {
+        return Some(v4);
+    }
+    let [a, b, c, d, e, f, g, h] = v6.segments();
+    let join = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+    match (a, b) {
+        (0x64, 0xff9b) if (c, d, e, f) == (0, 0, 0, 0) => Some(join(g, h)),
+        (0x2002, _) => Some(join(b, c)),
+        (0, 0) if (c, d, e, f) == (0, 0, 0, 0) && (g, h) > (0, 1) => Some(join(g, h)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(rules: &[&str]) -> Access {
+        let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+        Access { rules, ..Access::default() }
+    }
+
+    fn asked<'a>(client: &str, method: &'a Method, host: &'a str, port: u16) -> Asked<'a> {
+        Asked { client: client.parse().unwrap(), method, host, port }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let access = access(&[
+            "deny to=.evil.test",
+            "allow client=10.0.0.0/8 port=80,443,8000-8100 to=.example.org,other.test",
+            "allow client=10.1.0.0/16 method=CONNECT",
+            "deny client=127.0.0.2",
+        ]);
+        for (client, method, host, port, verdict) in [
+            ("10.2.0.1", Method::GET, "example.org", 80, Verdict::Allow),
+            ("10.2.0.1", Method::GET, "a.b.example.org", 8050, Verdict::Allow),
+            ("10.2.0.1", Method::GET, "notexample.org", 80, Verdict::Deny),
+            ("10.2.0.1", Method::GET, "a.other.test", 80, Verdict::Deny),
+            ("10.2.0.1", Method::GET, "example.org", 25, Verdict::Deny),
+            ("10.1.0.1", Method::CONNECT, "anything.test", 25, Verdict::Allow),
+            ("10.1.0.1", Method::GET, "anything.test", 25, Verdict::Deny),
+            ("10.1.0.1", Method::CONNECT, "x.evil.test", 443, Verdict::Deny),
+            ("127.0.0.1", Method::GET, "anything.test", 25, Verdict::Allow),
+            ("127.0.0.2", Method::GET, "anything.test", 25, Verdict::Deny),
+            ("192.0.2.1", Method::GET, "example.org", 80, Verdict::Deny),
+        ] {
+            let got = access.decide(&asked(client, &method, host, port), None);
+            assert_eq!(got, verdict, "{client} {method} {host}:{port}");
+        }
+    }
+
+    #[test]
+    fn networks_are_asked_again_with_the_address() {
+        let access = access(&["deny to=10.0.0.0/8", "allow client=192.0.2.0/24"]);
+        let asked = asked("192.0.2.1", &Method::GET, "a.test", 80);
+        let at = |address: &str| access.decide(&asked, Some(address.parse().unwrap()));
+        assert_eq!(access.decide(&asked, None), Verdict::AskWithAddress);
+        assert_eq!(at("10.1.1.1"), Verdict::Deny);
+        assert_eq!(at("::ffff:10.1.1.1"), Verdict::Deny);
+        assert_eq!(at("198.51.100.1"), Verdict::Allow);
+    }
+
+    #[test]
+    fn metadata_and_our_own_loopback_are_out_of_bounds() {
+        let strict = access(&["allow client=0.0.0.0/0"]);
+        let open = Access { to_link_local: true, to_loopback: true, ..strict.clone() };
+        for (client, address, strictly, openly) in [
+            ("192.0.2.1", "169.254.169.254", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "169.254.169.254", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "::ffff:169.254.169.254", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "64:ff9b::a9fe:a9fe", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "2002:a9fe:a9fe::1", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "::169.254.169.254", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "fe80::1", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "fd00:ec2::254", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "100.100.100.200", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "0.0.0.0", Verdict::Deny, Verdict::Deny),
+            ("127.0.0.1", "::", Verdict::Deny, Verdict::Deny),
+            ("127.0.0.1", "127.0.0.1", Verdict::Allow, Verdict::Allow),
+            ("127.0.0.1", "::1", Verdict::Allow, Verdict::Allow),
+            ("192.0.2.1", "127.0.0.1", Verdict::Deny, Verdict::Allow),
+            ("192.0.2.1", "::1", Verdict::Deny, Verdict::Allow),
+            ("192.0.2.1", "198.51.100.1", Verdict::Allow, Verdict::Allow),
+        ] {
+            let asked = asked(client, &Method::GET, "a.test", 80);
+            let parsed = Some(address.parse().unwrap());
+            assert_eq!(strict.decide(&asked, parsed), strictly, "{client} {address}");
+            assert_eq!(open.decide(&asked, parsed), openly, "{client} {address}");
+        }
+        let literal = asked("127.0.0.1", &Method::GET, "169.254.169.254", 80);
+        assert_eq!(strict.decide(&literal, None), Verdict::Deny);
+    }
+
+    #[test]
+    fn rules_that_make_no_sense_are_refused() {
+        for text in [
+            "",
+            "permit",
+            "allow client",
+            "allow client=x",
+            "allow port=70000",
+            "allow port=9-1",
+            "allow to=a/b",
+            "allow from=a",
+            "allow to=",
+        ] {
+            assert!(text.parse::<AccessRule>().is_err(), "{text}");
+        }
+    }
+}

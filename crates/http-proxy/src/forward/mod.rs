@@ -1,0 +1,310 @@
+//! The forward proxy: requests with absolute targets to any origin through the cache, and CONNECT
+//! tunnels, for those who may.
+//!
+//! ```text
+//! admit ─► credentials ─► rules by name ─► (rules by address) ─► cache, or tunnel
+//!                                                                   └► rules by each address dialled
+//! ```
+//!
+//! Invariants: nothing is looked up or dialled for a request that was not admitted; the address
+//! that the rules allowed is the one that is connected to, and a pooled connection is used only if
+//! they allow its address to this client, too. Threads: the worker's.
+
+pub(crate) mod access;
+pub(crate) mod auth;
+mod resolve;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use crate::body::ProxyBody;
+use crate::config::{ProxyConfig, Target};
+use crate::error::{FetchError, ProxyError};
+use crate::forward::access::{Access, AccessRule, Asked, Verdict};
+use crate::forward::auth::Auth;
+use crate::forward::resolve::Resolver;
+use crate::listen::screen::Refusal;
+use crate::peer::Peer;
+use crate::rules::{CacheStatus, Forward as ForwardReason};
+use crate::serve::{self, Answer};
+use crate::transport::ListenAddress;
+use crate::tunnel;
+use crate::upstream::{Permit, dial_tcp};
+use crate::worker::Worker;
+
+/// Everything a forward proxy is started with.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ForwardConfig {
+    /// Settings that it shares with the reverse proxy. `to` and the settings of several origins
+    /// have no meaning here.
+    pub proxy: ProxyConfig,
+    /// Who may go where: the first rule that matches decides; after the last, clients on a
+    /// loopback address may and others may not. Default none.
+    pub rules: Vec<AccessRule>,
+    /// A file with a line `NAME:HASH` for each who may use the proxy; see
+    /// [`crate::hash_credentials`]. Default none: nobody is asked.
+    pub users: Option<PathBuf>,
+    /// Listen on addresses that are not loopback. Default false.
+    pub remote: bool,
+    /// Go to link-local addresses and those of cloud metadata services. Default false.
+    pub to_link_local: bool,
+    /// Let clients from elsewhere go to this host's loopback addresses. Default false.
+    pub to_loopback: bool,
+}
+
+impl ForwardConfig {
+    /// A forward proxy on `from` with the defaults for everything else.
+    pub fn new(from: SocketAddr) -> ForwardConfig {
+        let mut proxy = ProxyConfig::new(from, Target::Url("http://forward.invalid".to_owned()));
+        proxy.preserve_host = true;
+        // Where a client is, is nobody's business at the other end of a forward proxy.
+        proxy.transport.forwarding.x_forwarded = false;
+        ForwardConfig {
+            proxy,
+            rules: Vec::new(),
+            users: None,
+            remote: false,
+            to_link_local: false,
+            to_loopback: false,
+        }
+    }
+}
+
+/// What makes a proxy a forward proxy.
+pub(crate) struct Forward {
+    access: Access,
+    auth: Option<Auth>,
+    resolver: Resolver,
+}
+
+/// Where one request may go.
+#[derive(Debug)]
+pub(crate) struct Route {
+    forward: Arc<Forward>,
+    client: IpAddr,
+    method: Method,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl std::fmt::Debug for Forward {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Forward").field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+impl Route {
+    fn verdict(&self, address: Option<IpAddr>) -> Verdict {
+        let asked =
+            Asked { client: self.client, method: &self.method, host: &self.host, port: self.port };
+        self.forward.access.decide(&asked, address)
+    }
+}
+
+impl Permit for Route {
+    fn permits(&self, address: IpAddr) -> bool {
+        self.verdict(Some(address)) == Verdict::Allow
+    }
+}
+
+const fn refusal(status: StatusCode, detail: &'static str, text: &'static str) -> Refusal {
+    Refusal { status, detail, text }
+}
+
+const BAD_TARGET: Refusal = refusal(
+    StatusCode::BAD_REQUEST,
+    "bad-target",
+    "This is a forward proxy: the request target must be an absolute http URL, or HOST:PORT for CONNECT.",
+);
+const HTTPS_TARGET: Refusal =
+    refusal(StatusCode::NOT_IMPLEMENTED, "https-target", "https is reached through CONNECT.");
+const UNAUTHORIZED: Refusal = refusal(
+    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+    "unauthorized",
+    "This proxy wants a name and a password.",
+);
+const UNRESOLVED: Refusal =
+    refusal(StatusCode::BAD_GATEWAY, "unresolved", "The host has no address.");
+const DENIED: Refusal =
+    refusal(StatusCode::FORBIDDEN, "denied", "The rules of this proxy forbid it.");
+
+impl Forward {
+    pub(crate) fn new(config: &ForwardConfig) -> Result<Forward, ProxyError> {
+        let here = config.proxy.transport.listeners.iter().map(|listener| &listener.address);
+        let tcp = here.filter_map(|address| match address {
+            ListenAddress::Tcp(address) => Some(*address),
+            ListenAddress::Unix(_) => None,
+        });
+        let remote = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+        if let Some(address) = tcp.chain([config.proxy.from]).find(remote)
+            && !config.remote
+        {
+            return Err(ProxyError::NotLoopback { address });
+        }
+        let access = Access {
+            rules: config.rules.clone(),
+            to_link_local: config.to_link_local,
+            to_loopback: config.to_loopback,
+        };
+        let auth = config.users.clone().map(Auth::load).transpose()?;
+        Ok(Forward { access, auth, resolver: Resolver::default() })
+    }
+
+    /// Lets a request in or not, and brings its target into the form the cache keys by.
+    pub(crate) async fn admit<B>(
+        self: &Arc<Forward>,
+        worker: &Worker,
+        request: &mut Request<B>,
+        peer: &Peer,
+    ) -> Result<Arc<Route>, Refusal> {
+        if let Some(auth) = &self.auth
+            && !auth.admits(request.headers()).await
+        {
+            worker.counters.forward_unauthorized.one();
+            return Err(UNAUTHORIZED);
+        }
+        request.headers_mut().remove(PROXY_AUTHORIZATION);
+        let (host, port) = target(request)?;
+        let route = Route {
+            forward: self.clone(),
+            client: peer.ip,
+            method: request.method().clone(),
+            host,
+            port,
+        };
+        let allowed = self.allows(&route).await;
+        if allowed == Err(DENIED) {
+            worker.counters.forward_denied.one();
+        }
+        allowed.map(|()| Arc::new(route))
+    }
+
+    /// What the rules say, without dialling; each address that is dialled is checked in any case.
+    async fn allows(&self, route: &Route) -> Result<(), Refusal> {
+        let verdict = route.verdict(None);
+        // Whoever is on this host may see what anybody on it fetched. For others an answer in the
+        // cache may be one from this host's loopback, which is not theirs to see.
+        let known = route.client.is_loopback() || route.method == Method::CONNECT;
+        match verdict {
+            Verdict::Deny => return Err(DENIED),
+            Verdict::Allow if known => return Ok(()),
+            Verdict::Allow | Verdict::AskWithAddress => {}
+        }
+        let addresses = self.resolver.addresses(&route.host).await;
+        if addresses.is_empty() {
+            return Err(UNRESOLVED);
+        }
+        let any = addresses.iter().any(|address| route.permits(*address));
+        if any { Ok(()) } else { Err(DENIED) }
+    }
+}
+
+/// Takes host and port out of a request, and makes its target and `Host` agree on them.
+fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
+    let connect = request.method() == Method::CONNECT;
+    let uri = request.uri();
+    let authority = uri.authority().ok_or(BAD_TARGET)?;
+    let host = authority.host().trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+    let port = authority.port_u16();
+    if host.is_empty() || (authority.port().is_some() && port.is_none()) {
+        return Err(BAD_TARGET);
+    }
+    if connect {
+        return Ok((host, port.filter(|port| *port > 0).ok_or(BAD_TARGET)?));
+    }
+    match uri.scheme_str() {
+        Some("http") => {}
+        Some("https") => return Err(HTTPS_TARGET),
+        _ => return Err(BAD_TARGET),
+    }
+    let port = port.unwrap_or(80);
+    // One spelling for each origin, or it would be cached once for each.
+    let name = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+    let name = if port == 80 { name } else { format!("{name}:{port}") };
+    let authority = Authority::try_from(name.as_str()).map_err(|_| BAD_TARGET)?;
+    let value = HeaderValue::try_from(name).map_err(|_| BAD_TARGET)?;
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.scheme = Some(Scheme::HTTP);
+    parts.authority = Some(authority);
+    parts.path_and_query.get_or_insert(PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from_parts(parts).map_err(|_| BAD_TARGET)?;
+    request.headers_mut().insert(HOST, value);
+    Ok((host, port))
+}
+
+/// Opens a tunnel (RFC 9110 §9.3.6).
+pub(crate) async fn connect<B>(
+    worker: &Worker,
+    mut request: Request<B>,
+    peer: &Peer,
+    route: Arc<Route>,
+) -> Answer {
+    let mut status = CacheStatus::forwarded(ForwardReason::Method);
+    let limit = worker.shared.config.connect_timeout;
+    let dialling = dial_tcp(&route.host, route.port, Some(&*route));
+    let dialled = timeout(limit, dialling).await.unwrap_or(Err(FetchError::ConnectTimeout));
+    let origin = match dialled {
+        Ok(origin) => origin,
+        Err(error) => return failed(worker, error, status),
+    };
+    let client = hyper::upgrade::on(&mut request);
+    let idle = worker.shared.config.transport.tunnel_idle_timeout;
+    let (counters, active) = (worker.counters.clone(), peer.activity.begin());
+    tokio::spawn(async move {
+        // A client that is gone by now needs no tunnel.
+        if let Ok(client) = client.await {
+            let _ = origin.set_nodelay(true);
+            tunnel::join(TokioIo::new(client), origin, idle, &counters).await;
+        }
+        drop(active);
+    });
+    status.detail = Some("tunnel");
+    (http::Response::new(ProxyBody::empty()), status)
+}
+
+fn failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
+    worker.counters.origin_errors.one();
+    status.detail = Some(error.name());
+    let text = format!("{error}.");
+    serve::own_answer(worker, error.status(), status, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_have_one_spelling() {
+        for (method, uri, host, port, name) in [
+            ("GET", "http://A.test:80", "a.test", 80, "a.test"),
+            ("GET", "http://a.test.:81/x", "a.test", 81, "a.test:81"),
+            ("GET", "http://[::1]:80/", "::1", 80, "[::1]"),
+            ("CONNECT", "a.test:443", "a.test", 443, ""),
+        ] {
+            let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
+            assert_eq!(target(&mut request).unwrap(), (host.to_owned(), port), "{uri}");
+            if method == "GET" {
+                assert_eq!(request.headers()[HOST], name);
+                assert_eq!(request.uri().authority().unwrap(), name);
+            }
+        }
+        for (method, uri, status) in [
+            ("GET", "/", 400),
+            ("GET", "https://a.test/", 501),
+            ("GET", "ftp://a.test/", 400),
+            ("CONNECT", "a.test", 400),
+            ("CONNECT", "a.test:0", 400),
+        ] {
+            let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
+            assert_eq!(target(&mut request).unwrap_err().status, status, "{method} {uri}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! One client connection from its first byte: PROXY header, TLS, HTTP version, requests.
+//!
+//! Invariants: nothing waits for a client without a deadline; a connection that asks for too much
+//! is told why if it speaks clear text, and ends. Threads: one task on the worker that accepted;
+//! HTTP/2 streams are tasks of their own there.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Duration, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::listen::activity::{Activity, ClientBody};
+use crate::listen::limits::Counted;
+use crate::listen::proxy_protocol::{self, Parsed};
+use crate::listen::stream::{ClientStream, Prefixed, Socket};
+use crate::listen::watched::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
+use crate::listen::{Gate, Kind, stopped};
+use crate::peer::Peer;
+use crate::serve;
+use crate::transport::ClientLimits;
+use crate::worker::Worker;
+
+/// What an HTTP/2 client sends first (RFC 9113 §3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Fewest bytes hyper accepts as a buffer limit.
+const BUFFER_BYTES_MIN: usize = 8192;
+/// Header lines that hyper has room for without asking the allocator.
+const HEADER_LINES_INLINE: usize = 100;
+/// Answers held for one HTTP/2 stream whose client has no room for them.
+const HTTP2_SEND_BYTES_MAX: usize = 256 << 10;
+/// An HTTP/2 client that was silent for so long is asked whether it is there, and has as long.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
+
+const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\n\
+    Content-Length: 39\r\nConnection: close\r\n\r\n429 Too many connections from your IP.\n";
+const BAD_PROXY_HEADER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
+    Content-Length: 40\r\nConnection: close\r\n\r\n400 A PROXY protocol header must lead in\n";
+
+/// Why a connection ends before its first request.
+enum Refused {
+    /// It broke, or was too slow before it said anything.
+    Gone,
+    /// It is told this, if it can be.
+    With(&'static [u8], Box<Prefixed<Socket>>),
+}
+
+/// A connection as it was accepted.
+pub(crate) struct Accepted {
+    pub(crate) kind: Kind,
+    pub(crate) socket: Socket,
+    /// None for Unix sockets.
+    pub(crate) from: Option<IpAddr>,
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
+/// A connection that is ready for HTTP.
+struct Ready {
+    stream: ClientStream,
+    protocol: Protocol,
+    client: IpAddr,
+    counted: Counted,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve_connection(
+    worker: Arc<ArcSwap<Worker>>,
+    gate: Arc<Gate>,
+    accepted: Accepted,
+    stop: watch::Receiver<bool>,
+) {
+    let Accepted { kind, socket, from, permit } = accepted;
+    if let Socket::Tcp(stream) = &socket {
+        // Without it small answers wait; failing to set it only costs time.
+        let _ = stream.set_nodelay(true);
+    }
+    let now = worker.load_full();
+    let prepared = prepare(&now, &gate, kind, socket, from).await;
+    let (counters, limit) = (now.counters.clone(), limits(&now).header_timeout);
+    // Not held while the connection lives: it would keep settings that were replaced.
+    drop(now);
+    match prepared {
+        Ok(Ready { stream, protocol, client, counted }) => {
+            let activity = Activity::new(Some(counted), Some(permit));
+            let peer = Peer { ip: client, secure: kind.tls, activity, route: None };
+            speak(worker, stream, protocol, peer, stop).await;
+        }
+        Err(Refused::Gone) => {}
+        Err(Refused::With(words, mut stream)) => {
+            counters.connections_refused.one();
+            let _ = timeout(limit, async {
+                stream.write_all(words).await?;
+                stream.shutdown().await
+            })
+            .await;
+        }
+    }
+}
+
+/// What clients may cost by the settings of this moment.
+fn limits(worker: &Worker) -> &ClientLimits {
+    &worker.shared.config.transport.clients
+}
+
+async fn prepare(
+    worker: &Worker,
+    gate: &Gate,
+    kind: Kind,
+    socket: Socket,
+    from: Option<IpAddr>,
+) -> Result<Ready, Refused> {
+    let limit = limits(worker).header_timeout;
+    let mut stream = Prefixed::new(Bytes::new(), socket);
+    let mut client = from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    if kind.proxy_protocol {
+        let trusted = from.is_none_or(|from| gate.trusts(from));
+        let said = if trusted { timeout(limit, proxied(&mut stream)).await } else { Ok(None) };
+        match said {
+            Ok(Some(said)) => client = said.unwrap_or(client),
+            // Not in words to TLS clients, which would not understand them.
+            _ if kind.tls => return Err(Refused::Gone),
+            _ => return Err(Refused::With(BAD_PROXY_HEADER, Box::new(stream))),
+        }
+    }
+    let Some(counted) = gate.clients.admit(client) else {
+        return Err(Refused::With(if kind.tls { b"" } else { TOO_MANY }, Box::new(stream)));
+    };
+    let client = client.to_canonical();
+    if kind.tls {
+        let (stream, protocol) = shake_hands(worker, gate, stream).await?;
+        return Ok(Ready { stream, protocol, client, counted });
+    }
+    let protocol = version(&mut stream, limits(worker)).await;
+    let Ok(protocol) = protocol else { return Err(protocol_error(protocol, stream)) };
+    Ok(Ready { stream: ClientStream::Plain(stream), protocol, client, counted })
+}
+
+/// Reads the PROXY header. `None`: there is none; `Some(None)`: it names nobody.
+async fn proxied(stream: &mut Prefixed<Socket>) -> Option<Option<IpAddr>> {
+    let mut parsed = Parsed::Incomplete;
+    let enough = |seen: &[u8]| {
+        parsed = proxy_protocol::parse(seen);
+        parsed != Parsed::Incomplete
+    };
+    stream.peek(proxy_protocol::HEADER_BYTES_MAX, enough).await.ok()?;
+    let Parsed::Header { length, client } = parsed else { return None };
+    stream.skip(length);
+    Some(client.map(|client| client.ip()))
+}
+
+async fn shake_hands(
+    worker: &Worker,
+    gate: &Gate,
+    stream: Prefixed<Socket>,
+) -> Result<(ClientStream, Protocol), Refused> {
+    // A TLS listener without certificates is refused at start.
+    let certificates = gate.certificates.as_ref().ok_or(Refused::Gone)?;
+    let (config, refreshed) = certificates.config();
+    if refreshed.is_err() {
+        worker.counters.certificate_errors.one();
+    }
+    let shaking = TlsAcceptor::from(config).accept(stream);
+    let Ok(Ok(stream)) = timeout(limits(worker).header_timeout, shaking).await else {
+        worker.counters.tls_failures.one();
+        return Err(Refused::Gone);
+    };
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
+    Ok((ClientStream::Tls(Box::new(Prefixed::new(Bytes::new(), stream))), protocol))
+}
+
+/// Tells the versions apart by the first bytes; `Err(true)` if a client began and did not go on.
+async fn version(stream: &mut Prefixed<Socket>, limits: &ClientLimits) -> Result<Protocol, bool> {
+    let length = HTTP2_PREFACE.len();
+    let first = stream.peek(length, |seen| !seen.is_empty());
+    match timeout(limits.idle_timeout, first).await {
+        Ok(Ok(seen)) if !seen.is_empty() => {}
+        _ => return Err(false),
+    }
+    let told = stream.peek(length, |seen| !HTTP2_PREFACE.starts_with(seen));
+    let seen = timeout(limits.header_timeout, told).await.map_err(|_| true)?;
+    let http2 = seen.map_err(|_| false)? == HTTP2_PREFACE;
+    Ok(if http2 { Protocol::Http2 } else { Protocol::Http1 })
+}
+
+fn protocol_error(result: Result<Protocol, bool>, stream: Prefixed<Socket>) -> Refused {
+    match result {
+        Err(true) => Refused::With(REQUEST_TIMEOUT, Box::new(stream)),
+        _ => Refused::Gone,
+    }
+}
+
+async fn speak(
+    worker: Arc<ArcSwap<Worker>>,
+    stream: ClientStream,
+    protocol: Protocol,
+    peer: Peer,
+    stop: watch::Receiver<bool>,
+) {
+    let now = worker.load_full();
+    let limits = limits(&now);
+    let deadlines = Deadlines {
+        header: limits.header_timeout,
+        idle: limits.idle_timeout,
+        write: limits.write_timeout,
+    };
+    let counters = now.counters.clone();
+    drop(now);
+    let stream = Watched::new(stream, protocol, deadlines, peer.activity.clone(), counters);
+    let stream = TokioIo::new(stream);
+    match protocol {
+        Protocol::Http1 => speak_http1(worker, stream, peer, stop).await,
+        Protocol::Http2 => speak_http2(worker, stream, peer, stop).await,
+    }
+}
+
+type Stream = TokioIo<Watched<ClientStream>>;
+
+async fn speak_http1(
+    worker: Arc<ArcSwap<Worker>>,
+    stream: Stream,
+    peer: Peer,
+    mut stop: watch::Receiver<bool>,
+) {
+    let service = service_fn(|request: Request<Incoming>| {
+        // Each request sees the settings of its own moment, from beginning to end.
+        let (worker, active) = (worker.load_full(), peer.activity.begin());
+        let peer = peer.clone();
+        async move {
+            let response = serve::handle(&worker, request, peer).await;
+            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, false)))
+        }
+    });
+    let now = worker.load_full();
+    let config = &now.shared.config;
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_buf_size(config.header_bytes_max.max(BUFFER_BYTES_MIN))
+        .half_close(true);
+    let lines_max = config.transport.clients.header_lines_max;
+    if lines_max != HEADER_LINES_INLINE {
+        builder.max_headers(lines_max);
+    }
+    drop(now);
+    let connection = builder.serve_connection(stream, service).with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    // A connection that breaks concerns nobody but its client.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+async fn speak_http2(
+    worker: Arc<ArcSwap<Worker>>,
+    stream: Stream,
+    peer: Peer,
+    mut stop: watch::Receiver<bool>,
+) {
+    let now = worker.load_full();
+    let limits = limits(&now);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (worker, active) = (worker.load_full(), peer.activity.begin());
+        let peer = peer.clone();
+        async move {
+            let response = serve::handle(&worker, request, peer).await;
+            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, true)))
+        }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.http2_streams_max)
+        .max_pending_accept_reset_streams(limits.http2_resets_max)
+        .max_header_list_size(limits.http2_header_bytes_max)
+        .max_send_buf_size(HTTP2_SEND_BYTES_MAX)
+        .keep_alive_interval(HTTP2_PING_INTERVAL)
+        .keep_alive_timeout(HTTP2_PING_INTERVAL);
+    drop(now);
+    let connection = builder.serve_connection(stream, service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// The address of a peer, none for Unix sockets.
+pub(crate) async fn accept(listener: &super::Bound) -> io::Result<(Socket, Option<IpAddr>)> {
+    match listener {
+        super::Bound::Tcp(listener) => {
+            let (stream, client) = listener.accept().await?;
+            Ok((Socket::Tcp(stream), Some(client.ip())))
+        }
+        super::Bound::Unix(listener) => {
+            let (stream, _) = listener.accept().await?;
+            Ok((Socket::Unix(stream), None))
+        }
+    }
+}

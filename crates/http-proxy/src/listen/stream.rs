@@ -1,0 +1,109 @@
+//! A client's byte stream, whatever carries it, with bytes that were read ahead put back.
+//!
+//! One enum rather than a type parameter: hyper's state machines are then compiled once. Threads:
+//! each stream lives on one worker.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+use crate::streams::{forward_write, streams};
+
+/// A connection as it was accepted.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A socket of which some bytes may have been read already.
+pub(crate) struct Prefixed<S> {
+    prefix: Bytes,
+    inner: S,
+}
+
+/// A byte stream that carries HTTP.
+pub(crate) enum ClientStream {
+    Plain(Prefixed<Socket>),
+    Tls(Box<Prefixed<TlsStream<Prefixed<Socket>>>>),
+}
+
+impl<S> Prefixed<S> {
+    pub(crate) fn new(prefix: Bytes, inner: S) -> Prefixed<S> {
+        Prefixed { prefix, inner }
+    }
+}
+
+impl<S: AsyncRead + Unpin> Prefixed<S> {
+    /// Looks at the bytes to come until `enough` says so or the stream ends, without taking them.
+    /// `enough` is asked again each time there are more, `bytes_max` at most.
+    pub(crate) async fn peek(
+        &mut self,
+        bytes_max: usize,
+        mut enough: impl FnMut(&[u8]) -> bool,
+    ) -> io::Result<&[u8]> {
+        let mut seen = Vec::from(std::mem::take(&mut self.prefix));
+        let mut result = Ok(());
+        while !enough(&seen) && seen.len() < bytes_max {
+            let mut room = (&mut self.inner).take((bytes_max - seen.len()) as u64);
+            match room.read_buf(&mut seen).await {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        self.prefix = Bytes::from(seen);
+        result.map(|()| &self.prefix[..])
+    }
+
+    /// Takes away bytes that [`Prefixed::peek`] has shown.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.prefix.advance(bytes.min(self.prefix.len()));
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.prefix.is_empty() {
+            return Pin::new(&mut this.inner).poll_read(cx, buffer);
+        }
+        let length = this.prefix.len().min(buffer.remaining());
+        buffer.put_slice(&this.prefix.split_to(length));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
+    forward_write!(Prefixed { inner, .. } => inner);
+}
+
+streams!(Socket: Tcp, Unix);
+streams!(ClientStream: Plain, Tls);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_peeked_is_read_again_less_what_was_skipped() {
+        let mut stream = Prefixed::new(Bytes::from_static(b"ab"), &b"cdef"[..]);
+        let seen = stream.peek(5, |seen| seen.len() >= 4).await.unwrap();
+        assert!(seen.starts_with(b"abcd") && seen.len() <= 5, "{seen:?}");
+        stream.skip(3);
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, "def");
+    }
+}

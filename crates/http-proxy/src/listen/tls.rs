@@ -1,0 +1,134 @@
+//! TLS towards clients: certificates from files, taken again when the files change.
+//!
+//! Invariants: a certificate that cannot be used at start keeps the proxy from starting; one that
+//! cannot be used later is counted and the former stays. TLS 1.2 and 1.3, ring, ALPN `h2` and
+//! `http/1.1`. Threads: shared by all workers; files are looked at by whichever worker shakes
+//! hands, at most once in [`LOOK_INTERVAL`].
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio_rustls::rustls::client::verify_server_name;
+use tokio_rustls::rustls::crypto::ring::{default_provider, sign::any_supported_type};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{self, ServerConfig};
+
+use crate::error::ProxyError;
+use crate::transport::CertificateFiles;
+
+/// Shortest time between two looks at the files.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Gives each handshake its configuration.
+pub(crate) struct Certificates {
+    files: Vec<CertificateFiles>,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    config: Arc<ServerConfig>,
+    stamps: Vec<Stamp>,
+    looked: Instant,
+}
+
+/// What shows that a file is another one.
+type Stamp = Option<(SystemTime, u64)>;
+
+impl Certificates {
+    pub(crate) fn load(files: Vec<CertificateFiles>) -> Result<Certificates, ProxyError> {
+        let stamps = stamps(&files);
+        let config = server_config(&files)?;
+        let current = Mutex::new(Current { config, stamps, looked: Instant::now() });
+        Ok(Certificates { files, current })
+    }
+
+    /// The configuration by the files as they are now; an error beside it if they have changed
+    /// and cannot be used.
+    pub(crate) fn config(&self) -> (Arc<ServerConfig>, Result<(), ProxyError>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.looked.elapsed() < LOOK_INTERVAL {
+            return (current.config.clone(), Ok(()));
+        }
+        current.looked = Instant::now();
+        let stamps = stamps(&self.files);
+        if stamps == current.stamps {
+            return (current.config.clone(), Ok(()));
+        }
+        // Chain and key are two files: a look between the two writes sees them not fit, and the
+        // stamp of the second makes for another look.
+        current.stamps = stamps;
+        let result = server_config(&self.files).map(|config| current.config = config);
+        (current.config.clone(), result)
+    }
+}
+
+fn stamps(files: &[CertificateFiles]) -> Vec<Stamp> {
+    let stamp = |path: &Path| {
+        let metadata = fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    files.iter().flat_map(|files| [stamp(&files.chain), stamp(&files.key)]).collect()
+}
+
+fn server_config(files: &[CertificateFiles]) -> Result<Arc<ServerConfig>, ProxyError> {
+    let keys = files.iter().map(certified_key).collect::<Result<Vec<_>, _>>()?;
+    let provider = Arc::new(default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(ProxyError::Tls)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(BySni(keys)));
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn certified_key(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, ProxyError> {
+    let unreadable =
+        |path: &Path, reason: String| ProxyError::CertificateFile { path: path.to_owned(), reason };
+    let chain = CertificateDer::pem_file_iter(&files.chain)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unreadable(&files.chain, error.to_string()))?;
+    if chain.is_empty() {
+        return Err(unreadable(&files.chain, "it holds no certificate".to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|error| unreadable(&files.key, error.to_string()))?;
+    let key =
+        any_supported_type(&key).map_err(|error| unreadable(&files.key, error.to_string()))?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+        Err(_) => {
+            let reason = format!("it is not the key of `{}`", files.chain.display());
+            return Err(unreadable(&files.key, reason));
+        }
+    }
+    Ok(Arc::new(certified))
+}
+
+/// The certificate that is good for the name asked for, else the first.
+#[derive(Debug)]
+struct BySni(Vec<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for BySni {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let first = self.0.first();
+        if self.0.len() < 2 {
+            return first.cloned();
+        }
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let good = |key: &&Arc<CertifiedKey>| {
+            let certificate = key.end_entity_cert().and_then(ParsedCertificate::try_from);
+            match (&name, certificate) {
+                (Some(name), Ok(certificate)) => verify_server_name(&certificate, name).is_ok(),
+                _ => false,
+            }
+        };
+        self.0.iter().find(good).or(first).cloned()
+    }
+}

@@ -1,0 +1,203 @@
+//! What a line of the access log looks like. Pure text, no threads.
+//!
+//! Invariants: whatever a client sent, a request is one line, and a quoted field ends where it
+//! should: control characters, quotes and backslashes are escaped in each format's own way.
+
+use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::{HeaderValue, StatusCode};
+
+use super::LogRecord;
+use crate::config::LogFormat;
+
+/// The line, without its end.
+pub(super) fn line(record: &LogRecord, took: Duration) -> String {
+    match record.format {
+        LogFormat::Combined => combined(record, took),
+        LogFormat::Squid => squid(record, took),
+        LogFormat::Json => json(record, took),
+    }
+}
+
+/// Apache's combined format; after it the cache's result and the time in milliseconds.
+fn combined(record: &LogRecord, took: Duration) -> String {
+    format!(
+        "{} - - [{}] \"{} {} {:?}\" {} {} \"{}\" \"{}\" {} {:.3}",
+        record.client,
+        clf_time(record.start_unix_ms),
+        record.method,
+        escaped(&record.target),
+        record.version,
+        record.status.as_u16(),
+        record.body_bytes,
+        field(record.referer.as_ref()),
+        field(record.user_agent.as_ref()),
+        record.result,
+        took.as_secs_f64() * 1000.0,
+    )
+}
+
+/// `06/Nov/1994:08:49:37 +0000`.
+fn clf_time(unix_ms: u64) -> String {
+    // 9999-12-31 is the last day that the formatter knows.
+    let seconds = (unix_ms / 1000).min(253_402_300_799);
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
+    // `Sun, 06 Nov 1994 08:49:37 GMT`
+    let mut words = date.split(' ').skip(1);
+    let mut word = || words.next().unwrap_or_default();
+    format!("{}/{}/{}:{} +0000", word(), word(), word(), word())
+}
+
+fn field(value: Option<&HeaderValue>) -> String {
+    value.map_or_else(|| "-".to_owned(), |v| escaped(&String::from_utf8_lossy(v.as_bytes())))
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\x{:02x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Squid's native format:
+/// `time elapsed client result/status bytes method URL user hierarchy/peer type`.
+fn squid(record: &LogRecord, took: Duration) -> String {
+    let (code, asked) = squid_code(record.result, record.status);
+    let peer =
+        if asked { format!("FIRSTUP_PARENT/{}", record.origin) } else { "HIER_NONE/-".into() };
+    let host = record.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or(&record.origin);
+    let media_type = record.media_type.as_ref().and_then(|value| value.to_str().ok());
+    let media_type = media_type.and_then(|text| text.split(';').next()).unwrap_or("-");
+    let target = if record.target.starts_with('/') {
+        format!("http://{host}{}", record.target)
+    } else {
+        record.target.clone()
+    };
+    format!(
+        "{}.{:03} {:>6} {} {code}/{:03} {} {} {} - {peer} {}",
+        record.start_unix_ms / 1000,
+        record.start_unix_ms % 1000,
+        took.as_millis(),
+        record.client,
+        record.status.as_u16(),
+        record.body_bytes,
+        record.method,
+        without_blanks(&target),
+        without_blanks(media_type),
+    )
+}
+
+/// Squid's word for what happened, and whether the origin was asked.
+fn squid_code(result: &str, status: StatusCode) -> (&'static str, bool) {
+    match result {
+        "hit" if status == StatusCode::NOT_MODIFIED => ("TCP_IMS_HIT", false),
+        "hit" => ("TCP_HIT", false),
+        "collapsed" => ("TCP_CF_HIT", true),
+        "revalidated" => ("TCP_REFRESH_UNMODIFIED", true),
+        "request-revalidated" => ("TCP_CLIENT_REFRESH_MISS", true),
+        "request" => ("TCP_CLIENT_REFRESH_MISS", true),
+        "stale" => ("TCP_REFRESH_MODIFIED", true),
+        "none" => ("NONE_NONE", false),
+        _ => ("TCP_MISS", true),
+    }
+}
+
+fn without_blanks(text: &str) -> String {
+    text.chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }).collect()
+}
+
+fn json(record: &LogRecord, took: Duration) -> String {
+    let text = |value: &Option<HeaderValue>| {
+        value.as_ref().map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned())
+    };
+    serde_json::json!({
+        "time": record.start_unix_ms as f64 / 1000.0,
+        "client": record.client.to_string(),
+        "method": record.method.as_str(),
+        "host": text(&record.host),
+        "target": record.target,
+        "version": format!("{:?}", record.version),
+        "status": record.status.as_u16(),
+        "result": record.result,
+        "bytes": record.body_bytes,
+        "milliseconds": (took.as_secs_f64() * 1_000_000.0).round() / 1000.0,
+        "type": text(&record.media_type),
+        "referer": text(&record.referer),
+        "user_agent": text(&record.user_agent),
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::LogTarget;
+    use crate::log::AccessLog;
+
+    fn record(format: LogFormat) -> LogRecord {
+        let (log, _) = AccessLog::start(&LogTarget::File("/dev/null".into())).unwrap().unwrap();
+        LogRecord {
+            log,
+            format,
+            counters: Arc::default(),
+            start: std::time::Instant::now(),
+            start_unix_ms: 784_111_777_042,
+            client: [10, 0, 0, 9].into(),
+            method: http::Method::GET,
+            version: http::Version::HTTP_11,
+            host: Some(HeaderValue::from_static("example.org")),
+            target: "/a?b=\"c".to_owned(),
+            referer: None,
+            user_agent: Some(HeaderValue::from_bytes(b"a \"b\" \\ \xff\t").unwrap()),
+            status: StatusCode::OK,
+            media_type: Some(HeaderValue::from_static("text/html; charset=utf-8")),
+            origin: "10.0.0.5:8000".to_owned(),
+            result: "uri-miss",
+            body_bytes: 1234,
+        }
+    }
+
+    #[test]
+    fn combined_lines() {
+        assert_eq!(
+            line(&record(LogFormat::Combined), Duration::from_micros(1500)),
+            "10.0.0.9 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=\\\"c HTTP/1.1\" 200 1234 \"-\" \
+             \"a \\\"b\\\" \\\\ \u{fffd}\\x09\" uri-miss 1.500"
+        );
+    }
+
+    #[test]
+    fn squid_lines() {
+        assert_eq!(
+            line(&record(LogFormat::Squid), Duration::from_micros(1500)),
+            "784111777.042      1 10.0.0.9 TCP_MISS/200 1234 GET http://example.org/a?b=\"c - \
+             FIRSTUP_PARENT/10.0.0.5:8000 text/html"
+        );
+        let mut hit = record(LogFormat::Squid);
+        hit.result = "hit";
+        hit.status = StatusCode::NOT_MODIFIED;
+        assert!(line(&hit, Duration::ZERO).contains("TCP_IMS_HIT/304"));
+        assert!(line(&hit, Duration::ZERO).contains("HIER_NONE/-"));
+    }
+
+    #[test]
+    fn json_lines_parse() {
+        let text = line(&record(LogFormat::Json), Duration::from_micros(1500));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["target"], "/a?b=\"c");
+        assert_eq!(value["milliseconds"], 1.5);
+        assert_eq!(value["time"], 784_111_777.042);
+        assert!(value["referer"].is_null());
+    }
+}

@@ -1,0 +1,199 @@
+//! The access log: one line per request, to standard output or a file.
+//!
+//! Threads: workers hand finished lines to one writer thread through a bounded queue; when the
+//! disk or the reader of standard output is too slow, lines are dropped and counted, requests
+//! never wait. Invariants: a file is only ever appended to, a line is written by one call as far
+//! as the system allows, and a reopen happens between two lines, so that a rotated file ends with
+//! a whole line and none is lost. A file that cannot be opened again leaves the old one in use.
+
+mod format;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use http::{HeaderValue, Method, StatusCode, Version};
+
+use crate::config::{LogFormat, LogTarget};
+use crate::metrics::{Counter, Counters};
+
+/// Lines that may wait to be written.
+const LINES_WAITING_MAX: usize = 8192;
+
+enum Message {
+    Line(String),
+    Reopen,
+}
+
+/// Handle to the writer thread. Cheap to clone; the thread ends with the last handle.
+#[derive(Debug, Clone)]
+pub(crate) struct AccessLog {
+    messages: SyncSender<Message>,
+    /// Lines that were handed over and could not be written.
+    pub(crate) write_errors: Arc<Counter>,
+}
+
+impl AccessLog {
+    /// Starts the writer, if there is anywhere to write to; with its thread, to be joined at the
+    /// end so that the last lines are out.
+    pub(crate) fn start(target: &LogTarget) -> io::Result<Option<(AccessLog, JoinHandle<()>)>> {
+        let sink = match target {
+            LogTarget::None => return Ok(None),
+            LogTarget::Stdout => Sink::Stdout(BufWriter::new(io::stdout())),
+            LogTarget::File(path) => Sink::File(BufWriter::new(open(path)?), path.clone()),
+        };
+        let (messages, waiting) = sync_channel(LINES_WAITING_MAX);
+        let write_errors = Arc::new(Counter::default());
+        let errors = write_errors.clone();
+        let thread = std::thread::Builder::new()
+            .name("damelo-log".to_owned())
+            .spawn(move || write_lines(sink, &waiting, &errors))?;
+        Ok(Some((AccessLog { messages, write_errors }, thread)))
+    }
+
+    /// Closes the file and opens its name again, after the lines that wait already.
+    pub(crate) fn reopen(&self) {
+        // Waits for room: this must not be lost. Fails only when the writer has ended.
+        let _ = self.messages.send(Message::Reopen);
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+enum Sink {
+    Stdout(BufWriter<io::Stdout>),
+    File(BufWriter<File>, PathBuf),
+}
+
+impl Sink {
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Sink::Stdout(out) => out,
+            Sink::File(out, _) => out,
+        }
+    }
+
+    fn reopen(&mut self) {
+        let Sink::File(out, path) = self else { return };
+        match open(path) {
+            // Dropping the old writer after its flush loses nothing.
+            Ok(file) => *out = BufWriter::new(file),
+            Err(error) => {
+                eprintln!("damelo: cannot open the access log {} again: {error}", path.display());
+            }
+        }
+    }
+}
+
+fn write_lines(mut sink: Sink, waiting: &Receiver<Message>, errors: &Counter) {
+    while let Ok(first) = waiting.recv() {
+        let mut next = Ok(first);
+        let mut unflushed = 0;
+        let mut reopen = false;
+        // Write all that waits, then flush once.
+        loop {
+            match next {
+                Ok(Message::Line(text)) => {
+                    if sink.writer().write_all(text.as_bytes()).is_err() {
+                        errors.one();
+                    } else {
+                        unflushed += 1;
+                    }
+                    next = waiting.try_recv();
+                }
+                Ok(Message::Reopen) => {
+                    reopen = true;
+                    break;
+                }
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        if sink.writer().flush().is_err() {
+            errors.add(unflushed);
+        }
+        if reopen {
+            sink.reopen();
+        }
+    }
+}
+
+/// One request on its way; the line is written when this is dropped with the end of the body.
+#[derive(Debug)]
+pub(crate) struct LogRecord {
+    pub(crate) log: AccessLog,
+    pub(crate) format: LogFormat,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) start: Instant,
+    pub(crate) start_unix_ms: u64,
+    pub(crate) client: IpAddr,
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) host: Option<HeaderValue>,
+    pub(crate) target: String,
+    pub(crate) referer: Option<HeaderValue>,
+    pub(crate) user_agent: Option<HeaderValue>,
+    pub(crate) status: StatusCode,
+    pub(crate) media_type: Option<HeaderValue>,
+    /// Host and port of the origin.
+    pub(crate) origin: String,
+    pub(crate) result: &'static str,
+    pub(crate) body_bytes: u64,
+}
+
+impl Drop for LogRecord {
+    fn drop(&mut self) {
+        let mut line = format::line(self, self.start.elapsed());
+        line.push('\n');
+        if self.log.messages.try_send(Message::Line(line)).is_err() {
+            self.counters.log_lines_dropped.one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rotated_file_gets_no_more_lines_and_the_new_one_all_after() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let (log, thread) = AccessLog::start(&LogTarget::File(path.clone())).unwrap().unwrap();
+        let line = |text: &str| log.messages.send(Message::Line(format!("{text}\n"))).unwrap();
+        line("one");
+        line("two");
+        let rotated = directory.path().join("access.log.1");
+        while std::fs::read_to_string(&path).unwrap() != "one\ntwo\n" {
+            std::thread::yield_now();
+        }
+        std::fs::rename(&path, &rotated).unwrap();
+        line("three");
+        log.reopen();
+        line("four");
+        drop(log);
+        thread.join().unwrap();
+        assert_eq!(std::fs::read_to_string(&rotated).unwrap(), "one\ntwo\nthree\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "four\n");
+    }
+
+    #[test]
+    fn a_full_disk_is_counted_and_does_not_end_the_writer() {
+        let path = Path::new("/dev/full");
+        if !path.exists() {
+            return;
+        }
+        let (log, thread) = AccessLog::start(&LogTarget::File(path.into())).unwrap().unwrap();
+        let errors = log.write_errors.clone();
+        log.messages.send(Message::Line("lost\n".to_owned())).unwrap();
+        drop(log);
+        thread.join().unwrap();
+        assert_eq!(errors.get(), 1);
+    }
+}

@@ -1,0 +1,20 @@
+//! Who sent a request, as far as the connection tells. No threads.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::forward::Route;
+use crate::listen::Activity;
+
+/// The client of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    /// Its address: the one a PROXY header gave, if there was one; loopback for Unix sockets.
+    pub(crate) ip: IpAddr,
+    /// Whether it speaks TLS to us.
+    pub(crate) secure: bool,
+    /// What its connection is doing.
+    pub(crate) activity: Arc<Activity>,
+    /// Where its request may go, if this is a forward proxy.
+    pub(crate) route: Option<Arc<Route>>,
+}

@@ -1,0 +1,378 @@
+//! The ledger of purges: its marks in memory, and two objects in the store that hold them.
+//!
+//! A purge is in effect at once, and acknowledged when the marks are in the store and the store is
+//! flushed, so that it holds after a crash. The marks are written as one object under one of two
+//! reserved keys in turn; when the new one is safe the old one is removed. So a crash leaves the
+//! old, the new, or both, of which the newer counts; and if the store should lose both (a disk
+//! error; the ring coming round sooner than the marks are written again), the next process starts
+//! a ledger with another number, under which nothing that was stored before is valid: forgotten
+//! rather than served although it was purged.
+//!
+//! Invariants: nothing is served before the marks are loaded; what was stored under another ledger
+//! is never served. Threads: any judge; writes are one at a time and shared by all who wait for
+//! one; a thread of its own loads the marks and writes them again before the ring would lose them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::Duration;
+
+use damelo::{GroupId, Store};
+
+use super::marks::{Marks, Scope, Standing, Subject};
+use super::stamp::Moment;
+
+/// No URL begins so: the key of the marks, with 0 or 1 after it.
+const KEY: &[u8] = b"\0damelo-proxy/purges/";
+/// Time between two looks at whether the marks have to be written again.
+const TICK: Duration = Duration::from_secs(1);
+/// Time between two looks for the marks while the store recovers.
+const LOADING_TICK: Duration = Duration::from_millis(5);
+/// The marks are written again when this share of the ring was reused since.
+const REWRITE_DIVISOR: u64 = 4;
+
+/// Why a purge is not durable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LedgerError {
+    /// The store is still looking for the marks of its former life.
+    #[error("the store is still recovering: try again in a moment")]
+    Loading,
+    /// It is in effect, but a crash may undo it.
+    #[error("the purge is in effect but could not be made durable: {0}")]
+    Store(String),
+}
+
+/// What is in the store.
+#[derive(Debug, Default)]
+struct Written {
+    generation: u64,
+    /// Which of the two keys was written last.
+    slot: u8,
+    segments_reused: u64,
+}
+
+/// What a hit compares with first, without a lock that all cores would share. Changed after the
+/// marks: who sees the old numbers sees them before the purge is acknowledged.
+#[derive(Debug, Default)]
+struct Now {
+    ledger: AtomicU64,
+    generation: AtomicU64,
+    newest_mark: AtomicU64,
+}
+
+impl Now {
+    fn follow(&self, marks: &Marks) {
+        let now = marks.now();
+        self.ledger.store(now.ledger, Ordering::Release);
+        self.generation.store(now.generation, Ordering::Release);
+        self.newest_mark.store(marks.newest_mark(), Ordering::Release);
+    }
+}
+
+/// All purges of a store.
+pub(crate) struct Ledger {
+    store: Store,
+    marks: RwLock<Marks>,
+    now: Now,
+    /// The marks are known: hits can be judged.
+    readable: AtomicBool,
+    /// The ledger can go on: responses can be stored and purges made.
+    loaded: AtomicBool,
+    written: Mutex<Written>,
+    /// Its end tells the thread to end.
+    _alive: Sender<()>,
+}
+
+fn key(slot: u8) -> Vec<u8> {
+    [KEY, &[b'0' + slot]].concat()
+}
+
+impl Ledger {
+    /// Loads the marks, or begins an empty ledger if the store has none. While the store is
+    /// recovering this goes on in the background; until then everything is a miss.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn open(store: Store) -> std::io::Result<Arc<Ledger>> {
+        let (alive, ended) = channel();
+        let ledger = Arc::new(Ledger {
+            store,
+            marks: RwLock::new(Marks::new(fastrand::u64(1..))),
+            now: Now::default(),
+            readable: AtomicBool::new(false),
+            loaded: AtomicBool::new(false),
+            written: Mutex::default(),
+            _alive: alive,
+        });
+        ledger.try_load();
+        let weak = Arc::downgrade(&ledger);
+        std::thread::Builder::new().name("damelo-purges".to_owned()).spawn(move || {
+            let mut tick = LOADING_TICK;
+            while ended.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
+                let Some(loaded) = Ledger::tend(&weak) else { return };
+                tick = if loaded { TICK } else { LOADING_TICK };
+            }
+        })?;
+        Ok(ledger)
+    }
+
+    /// One look of the ledger's thread; `None` if the ledger is gone.
+    fn tend(weak: &Weak<Ledger>) -> Option<bool> {
+        let ledger = weak.upgrade()?;
+        if !ledger.is_loaded() {
+            ledger.try_load();
+        } else if ledger.is_aging() {
+            // If this fails, the marks are as they were, and the next tick tries again.
+            let _ = ledger.write();
+        }
+        Some(ledger.is_loaded())
+    }
+
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.loaded.load(Ordering::Acquire)
+    }
+
+    fn marks(&self) -> RwLockReadGuard<'_, Marks> {
+        // A panic while marks are changed cannot happen half-way: each change is complete or not
+        // begun.
+        self.marks.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This moment, for the stamp of what is fetched from now on; `None` before the marks are
+    /// loaded.
+    pub(crate) fn now(&self) -> Option<Moment> {
+        self.is_loaded().then(|| Moment {
+            ledger: self.now.ledger.load(Ordering::Acquire),
+            generation: self.now.generation.load(Ordering::Acquire),
+        })
+    }
+
+    /// True if no purge can cover what was stored at this moment: the usual case.
+    pub(crate) fn is_clear(&self, moment: Moment) -> bool {
+        self.readable.load(Ordering::Acquire)
+            && moment.ledger == self.now.ledger.load(Ordering::Acquire)
+            && moment.generation >= self.now.newest_mark.load(Ordering::Acquire)
+    }
+
+    /// How a hit stands.
+    pub(crate) fn judge(&self, subject: &Subject<'_>) -> Standing {
+        if !self.readable.load(Ordering::Acquire) {
+            return Standing::Gone;
+        }
+        self.marks().judge(subject)
+    }
+
+    /// Looks at the marks.
+    pub(crate) fn with_marks<T>(&self, look: impl FnOnce(&Marks) -> T) -> T {
+        look(&self.marks())
+    }
+
+    /// Finds the marks, as soon as the store knows them, and makes the ledger ready to go on.
+    fn try_load(&self) {
+        let recovered = self.store.recovery().done;
+        if !self.readable.load(Ordering::Acquire) && !self.find(recovered) {
+            return;
+        }
+        // The generation that the next process goes on from must be safe before anything is stored
+        // under a later one. If that fails, the next look tries again.
+        if recovered && self.write().is_ok() {
+            self.loaded.store(true, Ordering::Release);
+        }
+    }
+
+    /// Reads both objects; without either, and once the store knows all that it has, begins anew.
+    /// One that is found while the other may still come will do: the other is then either older or
+    /// of a purge that was not acknowledged, since that waits for the older to be removed.
+    fn find(&self, recovered: bool) -> bool {
+        let read = |slot| {
+            let object = self.store.read(&key(slot)).wait().ok()??;
+            Marks::decode(&object)
+        };
+        let (found, slot) = match (read(0), read(1)) {
+            (None, None) if !recovered => return false,
+            (None, None) => (None, 0),
+            (Some(marks), None) => (Some(marks), 0),
+            (None, Some(marks)) => (Some(marks), 1),
+            (Some(a), Some(b)) => {
+                let newer = Marks::newer(a.clone(), b);
+                let slot = u8::from(newer != a);
+                (Some(newer), slot)
+            }
+        };
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).slot = slot;
+        self.store.love(GroupId::of(KEY));
+        let mut marks = self.marks.write().unwrap_or_else(PoisonError::into_inner);
+        // A new ledger goes on as an old one does, so that its number is written as well.
+        let known = found.unwrap_or_else(|| marks.clone());
+        *marks = known.after_restart();
+        self.now.follow(&marks);
+        drop(marks);
+        self.readable.store(true, Ordering::Release);
+        true
+    }
+
+    /// Sets marks and returns the generation of the last when all are durable. Blocks.
+    ///
+    /// # Errors
+    /// See [`LedgerError`].
+    pub(crate) fn purge(
+        &self,
+        scopes: Vec<Scope>,
+        soft: bool,
+        now_unix_s: u64,
+    ) -> Result<u64, LedgerError> {
+        if !self.is_loaded() {
+            return Err(LedgerError::Loading);
+        }
+        let generation = self.set(scopes, soft, now_unix_s);
+        self.written_up_to(generation)?;
+        Ok(generation)
+    }
+
+    /// Sets marks in memory; they become durable with the next purge or write.
+    pub(crate) fn set(&self, scopes: Vec<Scope>, soft: bool, now_unix_s: u64) -> u64 {
+        let mut marks = self.marks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut generation = marks.now().generation;
+        for scope in scopes {
+            generation = marks.set(scope, soft, now_unix_s);
+        }
+        self.now.follow(&marks);
+        generation
+    }
+
+    fn written_up_to(&self, generation: u64) -> Result<(), LedgerError> {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).generation;
+        // Whoever wrote while we waited for the lock wrote ours too.
+        if written >= generation { Ok(()) } else { self.write() }
+    }
+
+    /// Writes the marks, waits until they are safe, and lets the older copy go.
+    fn write(&self) -> Result<(), LedgerError> {
+        let before = self.marks().now().generation;
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.generation >= before && before > 0 && !self.is_aging_since(&written) {
+            return Ok(());
+        }
+        let failed = |error: &dyn std::error::Error| LedgerError::Store(error.to_string());
+        let slot = 1 - written.slot;
+        let generation = self.put_in(slot).map_err(|error| failed(&error))?;
+        self.store.sync().map_err(|error| failed(&error))?;
+        self.store.remove(&key(written.slot)).map_err(|error| failed(&error))?;
+        // Otherwise a loss of power could bring the older copy back.
+        self.store.sync().map_err(|error| failed(&error))?;
+        let segments_reused = self.store.stats().segments_reused;
+        *written = Written { generation, slot, segments_reused };
+        Ok(())
+    }
+
+    fn put_in(&self, slot: u8) -> Result<u64, damelo::CreateError> {
+        let (bytes, generation) = {
+            let marks = self.marks();
+            (marks.encode(), marks.now().generation)
+        };
+        self.store.create(&key(slot), GroupId::of(KEY), &bytes).wait()?;
+        Ok(generation)
+    }
+
+    fn is_aging(&self) -> bool {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_aging_since(&written) || self.marks().now().generation > written.generation
+    }
+
+    fn is_aging_since(&self, written: &Written) -> bool {
+        let stats = self.store.stats();
+        let reused = stats.segments_reused.saturating_sub(written.segments_reused);
+        reused > stats.segments / REWRITE_DIVISOR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use damelo::{ByteSize, Config};
+
+    use super::super::stamp::{Stamp, TagId};
+    use super::*;
+
+    fn open_store(path: &std::path::Path) -> Store {
+        let mut config = Config::new(path, ByteSize::new(64 << 20));
+        config.memory = ByteSize::new(8 << 20);
+        let store = Store::open(config).unwrap();
+        store.wait_recovered();
+        store
+    }
+
+    fn standing(ledger: &Ledger, moment: Moment, tag: u64) -> Standing {
+        let stamp = Stamp { moment, tags: vec![TagId(tag)] };
+        ledger.judge(&Subject { stamp: &stamp, url: b"http://a/", url_hash: 0, group: 0 })
+    }
+
+    #[test]
+    fn marks_and_their_ledger_outlive_the_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let mut store = open_store(&path);
+        let first = Ledger::open(store.clone()).unwrap().now().unwrap();
+        for round in 1..6 {
+            let ledger = Ledger::open(store.clone()).unwrap();
+            let now = ledger.now().unwrap();
+            assert_eq!(now.ledger, first.ledger, "round {round}");
+            assert_eq!(standing(&ledger, now, round), Standing::Untouched);
+            assert!(ledger.is_clear(now));
+            ledger.purge(vec![Scope::Tag(TagId(round))], false, 0).unwrap();
+            for earlier in 1..=round {
+                assert_eq!(standing(&ledger, first, earlier), Standing::Gone);
+                assert!(!ledger.is_clear(first));
+            }
+            assert_eq!(standing(&ledger, first, round + 1), Standing::Untouched);
+            assert_eq!(standing(&ledger, now, round), Standing::Gone);
+            drop(ledger);
+            store.close().unwrap();
+            store = open_store(&path);
+        }
+    }
+
+    #[test]
+    fn lost_marks_make_everything_older_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open_store(&directory.path().join("store"));
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let before = ledger.now().unwrap();
+        ledger.purge(vec![Scope::Tag(TagId(1))], false, 0).unwrap();
+        drop(ledger);
+        for slot in [0, 1] {
+            store.remove(&key(slot)).unwrap();
+        }
+        let ledger = Ledger::open(store).unwrap();
+        assert_ne!(ledger.now().unwrap().ledger, before.ledger);
+        assert_eq!(standing(&ledger, before, 2), Standing::Gone);
+    }
+
+    #[test]
+    fn many_purges_at_once_share_writes_and_all_hold() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let store = open_store(&path);
+        let ledger = Ledger::open(store.clone()).unwrap();
+        let before = ledger.now().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let ledger = &ledger;
+                scope.spawn(move || {
+                    for n in 0..20 {
+                        let tag = TagId(thread * 100 + n);
+                        ledger.purge(vec![Scope::Tag(tag)], false, 0).unwrap();
+                    }
+                });
+            }
+        });
+        drop(ledger);
+        store.close().unwrap();
+        let ledger = Ledger::open(open_store(&path)).unwrap();
+        for thread in 0..8 {
+            for n in 0..20 {
+                assert_eq!(standing(&ledger, before, thread * 100 + n), Standing::Gone);
+            }
+        }
+        assert_eq!(standing(&ledger, before, 99), Standing::Untouched);
+    }
+}

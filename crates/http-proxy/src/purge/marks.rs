@@ -1,0 +1,421 @@
+//! Purge marks: "what matches this and was fetched before that purge is gone, or stale".
+//!
+//! Setting a mark is O(1) whatever it covers; a hit checks the marks that may cover it: a hash
+//! lookup for the URL, the group and each tag, and for prefixes a walk down the ordered list that
+//! takes as many steps as there are nested prefixes. What was fetched after the last purge is not
+//! checked at all. Invariants: a mark never covers less than was asked; when there are more than
+//! [`MARKS_MAX`], the oldest become coarser: marks of hashes go into a table of slots where they
+//! may cover others of the same slots, prefixes become their host's, a host's become everything's.
+//! Folded soft marks become hard. Pure, no threads.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+use bytes::BufMut;
+
+use super::stamp::{Moment, Stamp, TagId};
+
+/// Marks kept as they were set.
+const MARKS_MAX: usize = 4096;
+/// Bytes of prefixes in all.
+const PREFIX_BYTES_MAX: usize = 256 << 10;
+/// Longest prefix.
+pub(crate) const PREFIX_MAX: usize = 4096;
+/// Slots of the table that old marks are folded into.
+const SLOTS: usize = 16_384;
+/// Slots of one folded mark: it covers what has all of them in common with it.
+const SLOTS_OF_ONE: usize = 4;
+/// Generations skipped at each start: marks that were set and not written by a process that died
+/// can be no more than these, so that no stored response is taken for newer than a later mark.
+const GENERATIONS_SKIPPED: u64 = 1 << 32;
+
+const VERSION: u8 = 1;
+
+/// What a purge covers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Scope {
+    All,
+    /// One URL with all its variants, by hash.
+    Url(u64),
+    Tag(TagId),
+    /// What lies in a group of the store.
+    Group(u64),
+    /// Every URL that begins so.
+    Prefix(Vec<u8>),
+}
+
+/// How a stored response stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Untouched,
+    /// To be validated before use, as if it had become stale then.
+    Stale {
+        since_unix_s: u64,
+    },
+    Gone,
+}
+
+/// A hit as marks see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) stamp: &'a Stamp,
+    pub(crate) url: &'a [u8],
+    pub(crate) url_hash: u64,
+    pub(crate) group: u64,
+}
+
+/// The latest purges of one scope; 0 stands for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) hard: u64,
+    pub(crate) soft: u64,
+    pub(crate) soft_unix_s: u64,
+}
+
+impl Mark {
+    fn latest(&self) -> u64 {
+        self.hard.max(self.soft)
+    }
+
+    fn judge(&self, generation: u64) -> Standing {
+        if generation < self.hard {
+            Standing::Gone
+        } else if generation < self.soft {
+            Standing::Stale { since_unix_s: self.soft_unix_s }
+        } else {
+            Standing::Untouched
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Url,
+    Tag,
+    Group,
+}
+
+/// All marks of a ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Marks {
+    ledger: u64,
+    latest: u64,
+    /// The last that a mark has.
+    newest_mark: u64,
+    all: Mark,
+    hashed: HashMap<(Kind, u64), Mark>,
+    prefixes: BTreeMap<Vec<u8>, Mark>,
+    prefix_bytes: usize,
+    /// Generations of folded marks; empty until there are any.
+    slots: Vec<u64>,
+}
+
+impl Marks {
+    /// An empty ledger. Nothing stored under another is valid under it.
+    pub(crate) fn new(ledger: u64) -> Marks {
+        Marks {
+            ledger,
+            latest: 0,
+            newest_mark: 0,
+            all: Mark::default(),
+            hashed: HashMap::new(),
+            prefixes: BTreeMap::new(),
+            prefix_bytes: 0,
+            slots: Vec::new(),
+        }
+    }
+
+    /// What was fetched at this generation or later is covered by no mark.
+    pub(crate) fn newest_mark(&self) -> u64 {
+        self.newest_mark
+    }
+
+    fn find_newest(&self) -> u64 {
+        let marks = self.hashed.values().chain(self.prefixes.values()).chain([&self.all]);
+        let slots = self.slots.iter().copied();
+        marks.map(Mark::latest).chain(slots).max().unwrap_or(0)
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        Moment { ledger: self.ledger, generation: self.latest }
+    }
+
+    /// How many are kept as they were set.
+    pub(crate) fn len(&self) -> usize {
+        self.hashed.len() + self.prefixes.len()
+    }
+
+    /// Sets a mark; returns its generation.
+    pub(crate) fn set(&mut self, scope: Scope, soft: bool, now_unix_s: u64) -> u64 {
+        self.latest += 1;
+        let generation = self.latest;
+        self.newest_mark = generation;
+        let mark = match scope {
+            Scope::All => &mut self.all,
+            Scope::Url(hash) => self.hashed.entry((Kind::Url, hash)).or_default(),
+            Scope::Tag(tag) => self.hashed.entry((Kind::Tag, tag.0)).or_default(),
+            Scope::Group(group) => self.hashed.entry((Kind::Group, group)).or_default(),
+            Scope::Prefix(prefix) => self.prefix_mut(prefix),
+        };
+        if soft {
+            (mark.soft, mark.soft_unix_s) = (generation, now_unix_s);
+        } else {
+            mark.hard = generation;
+        }
+        let everything = self.all;
+        if generation == everything.hard {
+            // Nothing fetched before this is left for another mark to cover.
+            self.hashed.clear();
+            self.prefixes.clear();
+            self.prefix_bytes = 0;
+            self.slots.clear();
+        }
+        if self.len() > MARKS_MAX || self.prefix_bytes > PREFIX_BYTES_MAX {
+            self.fold();
+        }
+        generation
+    }
+
+    fn prefix_mut(&mut self, prefix: Vec<u8>) -> &mut Mark {
+        let length = prefix.len();
+        let bytes = &mut self.prefix_bytes;
+        self.prefixes.entry(prefix).or_insert_with(|| {
+            *bytes += length;
+            Mark::default()
+        })
+    }
+
+    /// How a hit stands.
+    pub(crate) fn judge(&self, subject: &Subject<'_>) -> Standing {
+        let moment = subject.stamp.moment;
+        if moment.ledger != self.ledger {
+            return Standing::Gone;
+        }
+        if moment.generation >= self.newest_mark {
+            return Standing::Untouched;
+        }
+        let mut standing = Standing::Untouched;
+        self.covering(subject, |_, mark| {
+            standing = worse(standing, mark.judge(moment.generation));
+        });
+        standing
+    }
+
+    /// Calls `visit` with every mark that covers a hit, whenever it was fetched.
+    pub(crate) fn covering(&self, subject: &Subject<'_>, mut visit: impl FnMut(Cover<'_>, Mark)) {
+        if self.all != Mark::default() {
+            visit(Cover::All, self.all);
+        }
+        let tags = subject.stamp.tags.iter().map(|tag| (Kind::Tag, tag.0));
+        let keys = [(Kind::Url, subject.url_hash), (Kind::Group, subject.group)];
+        for key in keys.into_iter().chain(tags) {
+            if let Some(mark) = self.hashed.get(&key) {
+                visit(Cover::of(key), *mark);
+            }
+            let folded = self.folded(key);
+            if folded > 0 {
+                visit(Cover::Folded, Mark { hard: folded, ..Mark::default() });
+            }
+        }
+        let mut url = subject.url;
+        let up_to = |url| (Bound::Unbounded, Bound::Included(url));
+        while let Some((prefix, mark)) = self.prefixes.range::<[u8], _>(up_to(url)).next_back() {
+            if url.starts_with(prefix) {
+                visit(Cover::Prefix(prefix), *mark);
+                // The next one that can match is a shorter one.
+                let Some(shorter) = prefix.len().checked_sub(1) else { break };
+                url = &url[..shorter];
+            } else {
+                let common = url.iter().zip(prefix).take_while(|(a, b)| a == b).count();
+                url = &url[..common];
+            }
+        }
+    }
+
+    /// Generation of what was folded into all slots of a key; 0 for nothing.
+    fn folded(&self, key: (Kind, u64)) -> u64 {
+        if self.slots.is_empty() {
+            return 0;
+        }
+        slots_of(key).map(|slot| self.slots[slot]).min().unwrap_or(0)
+    }
+
+    /// Makes the oldest quarter coarser.
+    fn fold(&mut self) {
+        let mut ages: Vec<u64> =
+            self.hashed.values().chain(self.prefixes.values()).map(Mark::latest).collect();
+        ages.sort_unstable();
+        let limit = ages[ages.len() / 4];
+        let old = |mark: &Mark| mark.latest() <= limit;
+        let hashed: Vec<_> = self.hashed.extract_if(|_, mark| old(mark)).collect();
+        if !hashed.is_empty() {
+            self.slots.resize(SLOTS, 0);
+        }
+        for (key, mark) in hashed {
+            for slot in slots_of(key) {
+                self.slots[slot] = self.slots[slot].max(mark.latest());
+            }
+        }
+        let prefixes: Vec<Vec<u8>> =
+            self.prefixes.iter().filter(|(_, mark)| old(mark)).map(|(p, _)| p.clone()).collect();
+        for prefix in prefixes {
+            let Some(mark) = self.prefixes.remove(&prefix) else { continue };
+            self.prefix_bytes -= prefix.len();
+            match host_of(&prefix) {
+                Some(host) if host.len() < prefix.len() => {
+                    let coarse = self.prefix_mut(host.to_vec());
+                    coarse.hard = coarse.hard.max(mark.latest());
+                }
+                _ => self.all.hard = self.all.hard.max(mark.latest()),
+            }
+        }
+    }
+
+    /// The bytes of all of it.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        bytes.put_u64_le(self.ledger);
+        bytes.put_u64_le(self.latest);
+        put_mark(&mut bytes, &self.all);
+        bytes.put_u32_le(self.hashed.len() as u32);
+        for ((kind, hash), mark) in &self.hashed {
+            bytes.put_u8(*kind as u8);
+            bytes.put_u64_le(*hash);
+            put_mark(&mut bytes, mark);
+        }
+        bytes.put_u32_le(self.prefixes.len() as u32);
+        for (prefix, mark) in &self.prefixes {
+            bytes.put_u16_le(prefix.len() as u16);
+            bytes.put_slice(prefix);
+            put_mark(&mut bytes, mark);
+        }
+        bytes.put_u32_le(self.slots.len() as u32);
+        for slot in &self.slots {
+            bytes.put_u64_le(*slot);
+        }
+        bytes
+    }
+
+    /// Reads what [`Marks::encode`] wrote; `None` for anything else.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Marks> {
+        let bytes = &mut bytes;
+        if take(bytes, 1)? != [VERSION] {
+            return None;
+        }
+        let mut marks = Marks::new(take_u64(bytes)?);
+        marks.latest = take_u64(bytes)?;
+        marks.all = take_mark(bytes)?;
+        for _ in 0..take_u32(bytes)? {
+            let kind = match take(bytes, 1)? {
+                [0] => Kind::Url,
+                [1] => Kind::Tag,
+                [2] => Kind::Group,
+                _ => return None,
+            };
+            let hash = take_u64(bytes)?;
+            marks.hashed.insert((kind, hash), take_mark(bytes)?);
+        }
+        for _ in 0..take_u32(bytes)? {
+            let length = take(bytes, 2)?.try_into().ok().map(u16::from_le_bytes)?;
+            let prefix = take(bytes, usize::from(length))?.to_vec();
+            let mark = take_mark(bytes)?;
+            *marks.prefix_mut(prefix) = mark;
+        }
+        let slots = take_u32(bytes)? as usize;
+        if slots != 0 && slots != SLOTS {
+            return None;
+        }
+        marks.slots = (0..slots).map(|_| take_u64(bytes)).collect::<Option<_>>()?;
+        marks.newest_mark = marks.find_newest();
+        bytes.is_empty().then_some(marks)
+    }
+
+    /// Goes on where another process ended.
+    pub(crate) fn after_restart(mut self) -> Marks {
+        self.latest = self.latest.saturating_add(GENERATIONS_SKIPPED);
+        self
+    }
+
+    /// Which of two states of one ledger is newer.
+    pub(crate) fn newer(a: Marks, b: Marks) -> Marks {
+        if a.latest >= b.latest { a } else { b }
+    }
+}
+
+/// Which mark covers a hit, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cover<'a> {
+    All,
+    Url,
+    Tag,
+    Group,
+    Prefix(&'a [u8]),
+    Folded,
+}
+
+impl Cover<'_> {
+    fn of((kind, _): (Kind, u64)) -> Cover<'static> {
+        match kind {
+            Kind::Url => Cover::Url,
+            Kind::Tag => Cover::Tag,
+            Kind::Group => Cover::Group,
+        }
+    }
+}
+
+fn worse(a: Standing, b: Standing) -> Standing {
+    match (a, b) {
+        (Standing::Gone, _) | (_, Standing::Gone) => Standing::Gone,
+        (Standing::Stale { since_unix_s: a }, Standing::Stale { since_unix_s: b }) => {
+            Standing::Stale { since_unix_s: a.min(b) }
+        }
+        (stale @ Standing::Stale { .. }, _) | (_, stale) => stale,
+    }
+}
+
+fn slots_of((kind, hash): (Kind, u64)) -> impl Iterator<Item = usize> {
+    let mut mixed = hash ^ ((kind as u64 + 1) << 61);
+    (0..SLOTS_OF_ONE).map(move |_| {
+        // SplitMix64's finaliser: neighbouring inputs get slots far apart.
+        mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = mixed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) as usize % SLOTS
+    })
+}
+
+/// `scheme://host/` of a prefix that has one.
+fn host_of(prefix: &[u8]) -> Option<&[u8]> {
+    let mut slashes = prefix.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.nth(2).map(|(at, _)| &prefix[..=at])
+}
+
+fn put_mark(bytes: &mut Vec<u8>, mark: &Mark) {
+    bytes.put_u64_le(mark.hard);
+    bytes.put_u64_le(mark.soft);
+    bytes.put_u64_le(mark.soft_unix_s);
+}
+
+fn take<'b>(bytes: &mut &'b [u8], length: usize) -> Option<&'b [u8]> {
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
+    take(bytes, 4)?.try_into().ok().map(u32::from_le_bytes)
+}
+
+fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
+    take(bytes, 8)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+fn take_mark(bytes: &mut &[u8]) -> Option<Mark> {
+    let (hard, soft) = (take_u64(bytes)?, take_u64(bytes)?);
+    Some(Mark { hard, soft, soft_unix_s: take_u64(bytes)? })
+}
+
+#[cfg(test)]
+#[path = "marks_tests.rs"]
+mod tests;

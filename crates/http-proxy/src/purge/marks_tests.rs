@@ -1,0 +1,185 @@
+//! Marks against a model that keeps every purge ever made and compares with each.
+
+use super::*;
+
+const LEDGER: u64 = 5;
+
+/// A stored response of the model.
+#[derive(Debug, Clone)]
+struct Stored {
+    stamp: Stamp,
+    url: Vec<u8>,
+    group: u64,
+}
+
+fn hash(url: &[u8]) -> u64 {
+    damelo::GroupId::of(url).get()
+}
+
+impl Stored {
+    fn subject(&self) -> Subject<'_> {
+        let (url, url_hash) = (&self.url, hash(&self.url));
+        Subject { stamp: &self.stamp, url, url_hash, group: self.group }
+    }
+
+    fn is_covered(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::All => true,
+            Scope::Url(url) => hash(&self.url) == *url,
+            Scope::Tag(tag) => self.stamp.tags.contains(tag),
+            Scope::Group(group) => self.group == *group,
+            Scope::Prefix(prefix) => self.url.starts_with(prefix),
+        }
+    }
+}
+
+fn url(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut url = format!("http://h{}/", random.u8(..3));
+    for _ in 0..random.usize(..4) {
+        url.push(['a', 'b', '/'][random.usize(..3)]);
+    }
+    url.into_bytes()
+}
+
+fn scope(random: &mut fastrand::Rng) -> Scope {
+    match random.u8(..20) {
+        0 => Scope::All,
+        1..=6 => Scope::Url(hash(&url(random))),
+        7..=11 => Scope::Tag(TagId(random.u64(..6))),
+        12..=14 => Scope::Group(random.u64(..4)),
+        _ => Scope::Prefix(url(random)),
+    }
+}
+
+fn stored(random: &mut fastrand::Rng, marks: &Marks) -> Stored {
+    let tags = (0..random.usize(..3)).map(|_| TagId(random.u64(..6))).collect();
+    let stamp = Stamp { moment: marks.now(), tags };
+    Stored { stamp, url: url(random), group: random.u64(..4) }
+}
+
+#[test]
+fn marks_say_what_a_list_of_all_purges_says() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut marks = Marks::new(LEDGER);
+        let mut purges: Vec<(u64, Scope, bool)> = Vec::new();
+        let mut all = Vec::new();
+        for step in 0..60 {
+            if random.bool() {
+                all.push(stored(&mut random, &marks));
+            } else {
+                let (scope, soft) = (scope(&mut random), random.bool());
+                purges.push((marks.set(scope.clone(), soft, step), scope, soft));
+            }
+            if random.u8(..10) == 0 {
+                marks = Marks::decode(&marks.encode()).unwrap();
+            }
+            if random.u8(..20) == 0 {
+                marks = marks.after_restart();
+            }
+            assert_eq!(marks.newest_mark(), marks.find_newest(), "seed {seed}");
+            for one in &all {
+                let hits = purges.iter().filter(|(generation, scope, _)| {
+                    one.stamp.moment.generation < *generation && one.is_covered(scope)
+                });
+                let softs: Vec<bool> = hits.map(|(_, _, soft)| *soft).collect();
+                let wanted = (softs.contains(&false), softs.contains(&true));
+                let got = marks.judge(&one.subject());
+                match wanted {
+                    (true, _) => assert_eq!(got, Standing::Gone, "seed {seed} {one:?}"),
+                    (false, true) => {
+                        assert!(matches!(got, Standing::Stale { .. }), "seed {seed} {one:?}");
+                    }
+                    _ => assert_eq!(got, Standing::Untouched, "seed {seed} {one:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn beyond_the_limit_old_marks_cover_more_but_never_less() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut marks = Marks::new(LEDGER);
+    let page = |n: u64, marks: &Marks| Stored {
+        stamp: Stamp { moment: marks.now(), tags: vec![TagId(n)] },
+        url: format!("http://h{}/dir/{n}", n % 7).into_bytes(),
+        group: n + 1_000_000,
+    };
+    let before: Vec<Stored> = (0..20_000).map(|n| page(n, &marks)).collect();
+    let mut purged = vec![false; before.len()];
+    for _ in 0..6000 {
+        let n = random.u64(..before.len() as u64);
+        let scope = match random.u8(..3) {
+            0 => Scope::Tag(TagId(n)),
+            1 => Scope::Url(hash(&before[n as usize].url)),
+            _ => Scope::Group(n + 1_000_000),
+        };
+        marks.set(scope, false, 0);
+        purged[n as usize] = true;
+        assert!(marks.len() <= MARKS_MAX);
+    }
+    marks = Marks::decode(&marks.encode()).unwrap();
+    let mut more = 0;
+    for (one, purged) in before.iter().zip(&purged) {
+        let gone = marks.judge(&one.subject()) == Standing::Gone;
+        assert!(gone || !purged, "{one:?} is back");
+        more += usize::from(gone && !purged);
+    }
+    assert!(more > 0, "nothing was folded: the test tests nothing");
+    let kept = before.iter().zip(&purged).filter(|(_, purged)| !**purged).count();
+    assert!(more * 4 < kept, "{more} of {kept} went without having been purged");
+    let after = page(1, &marks);
+    assert_eq!(marks.judge(&after.subject()), Standing::Untouched);
+}
+
+#[test]
+fn prefixes_fold_to_their_host_and_hosts_to_everything() {
+    let mut marks = Marks::new(LEDGER);
+    let old = |host: &str| Stored {
+        stamp: Stamp { moment: Moment { ledger: LEDGER, generation: 0 }, tags: Vec::new() },
+        url: format!("http://{host}/other").into_bytes(),
+        group: 0,
+    };
+    for n in 0..=MARKS_MAX {
+        marks.set(Scope::Prefix(format!("http://a/{n}/").into_bytes()), false, 0);
+    }
+    assert_eq!(marks.judge(&old("a").subject()), Standing::Gone);
+    assert_eq!(marks.judge(&old("b").subject()), Standing::Untouched);
+    for n in 0..=MARKS_MAX {
+        marks.set(Scope::Prefix(format!("http://host{n}/").into_bytes()), false, 0);
+    }
+    assert_eq!(marks.judge(&old("b").subject()), Standing::Gone);
+    assert!(marks.len() <= MARKS_MAX && marks.prefix_bytes <= PREFIX_BYTES_MAX);
+}
+
+#[test]
+fn another_ledger_s_responses_are_gone() {
+    let marks = Marks::new(LEDGER);
+    let stamp = Stamp { moment: Moment { ledger: 6, generation: u64::MAX }, tags: Vec::new() };
+    let one = Stored { stamp, url: b"http://a/".to_vec(), group: 0 };
+    assert_eq!(marks.judge(&one.subject()), Standing::Gone);
+}
+
+#[test]
+fn damage_is_refused_and_never_panics() {
+    let mut marks = Marks::new(LEDGER);
+    for n in 0..10 {
+        marks.set(Scope::Tag(TagId(n)), n % 2 == 0, n);
+        marks.set(Scope::Prefix(format!("http://a/{n}/").into_bytes()), false, 0);
+    }
+    let bytes = marks.encode();
+    assert_eq!(Marks::decode(&bytes), Some(marks));
+    for length in 0..bytes.len() {
+        assert_eq!(Marks::decode(&bytes[..length]), None);
+    }
+    for seed in 0..5000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut damaged = bytes.clone();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(..damaged.len());
+            damaged[at] = random.u8(..);
+        }
+        let _ = Marks::decode(&damaged);
+    }
+}

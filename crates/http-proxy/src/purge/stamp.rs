@@ -1,0 +1,198 @@
+//! What every stored response carries so that purges can be checked on a hit: which ledger of
+//! purges it was stored under, how many purges there had been when it was fetched, and its tags.
+//!
+//! It is appended to the metadata blob: tags (u64 each), their count u16, generation u64, ledger
+//! u64, version u8; little-endian. Read from the end, so that the blob before it needs no length.
+//! Invariants: the decoder trusts nothing; what it cannot read is `None`, a miss. No threads.
+
+use bytes::BufMut;
+use damelo::GroupId;
+use http::{HeaderMap, HeaderName};
+
+const VERSION: u8 = 0xd1;
+const TAIL_BYTES: usize = 2 + 8 + 8 + 1;
+/// Tags of one response; one with more is not stored, since not all its tags could be purged.
+pub(crate) const TAGS_MAX: usize = 512;
+
+/// A moment in the history of purges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// Which history.
+    pub(crate) ledger: u64,
+    /// Purges before it.
+    pub(crate) generation: u64,
+}
+
+/// The stamp of one stored response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) moment: Moment,
+    pub(crate) tags: Vec<TagId>,
+}
+
+/// A tag by the hash of its name. Two tags that meet are purged together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TagId(pub(crate) u64);
+
+impl TagId {
+    pub(crate) fn of(name: &[u8]) -> TagId {
+        TagId(GroupId::of(name).get())
+    }
+}
+
+impl Stamp {
+    /// Appends it to a blob.
+    pub(crate) fn append(&self, blob: &mut Vec<u8>) {
+        for tag in &self.tags {
+            blob.put_u64_le(tag.0);
+        }
+        // `tags_of` lets at most TAGS_MAX through.
+        blob.put_u16_le(self.tags.len() as u16);
+        blob.put_u64_le(self.moment.generation);
+        blob.put_u64_le(self.moment.ledger);
+        blob.put_u8(VERSION);
+    }
+
+    /// The blob without its stamp, and the stamp.
+    pub(crate) fn split(blob: &[u8]) -> Option<(usize, Stamp)> {
+        let tail = blob.len().checked_sub(TAIL_BYTES)?;
+        let (before, tail) = blob.split_at(tail);
+        let (count, tail) = tail.split_first_chunk::<2>()?;
+        let (generation, tail) = tail.split_first_chunk::<8>()?;
+        let (ledger, version) = tail.split_first_chunk::<8>()?;
+        if version != [VERSION] {
+            return None;
+        }
+        let count = usize::from(u16::from_le_bytes(*count));
+        let length = before.len().checked_sub(count * 8)?;
+        let tags = before[length..]
+            .chunks_exact(8)
+            .filter_map(|bytes| bytes.try_into().ok())
+            .map(|bytes| TagId(u64::from_le_bytes(bytes)))
+            .collect();
+        let moment = Moment {
+            ledger: u64::from_le_bytes(*ledger),
+            generation: u64::from_le_bytes(*generation),
+        };
+        Some((length, Stamp { moment, tags }))
+    }
+}
+
+const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
+const TAG_HEADERS: [HeaderName; 3] = [
+    HeaderName::from_static("surrogate-key"),
+    HeaderName::from_static("cache-tag"),
+    HeaderName::from_static("xkey"),
+];
+
+/// The names a message gives in `Cache-Groups` (strings, RFC 9875), `Surrogate-Key`, `Cache-Tag`
+/// and `xkey` (words between blanks and commas).
+pub(crate) fn tag_names(headers: &HeaderMap) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    for line in headers.get_all(CACHE_GROUPS) {
+        quoted_strings(line.as_bytes(), &mut names);
+    }
+    for header in &TAG_HEADERS {
+        for line in headers.get_all(header) {
+            let words = line.as_bytes().split(|b| matches!(b, b' ' | b',' | b'\t'));
+            names.extend(words.filter(|word| !word.is_empty()).map(<[u8]>::to_vec));
+        }
+    }
+    names
+}
+
+/// Tags of a response; `None` if there are more than [`TAGS_MAX`].
+pub(crate) fn tags_of(headers: &HeaderMap) -> Option<Vec<TagId>> {
+    let mut tags: Vec<TagId> = tag_names(headers).iter().map(|name| TagId::of(name)).collect();
+    tags.sort_unstable_by_key(|tag| tag.0);
+    tags.dedup();
+    (tags.len() <= TAGS_MAX).then_some(tags)
+}
+
+/// The strings of a structured list (RFC 8941 §3.3.3); parameters and what is no string are left
+/// out.
+fn quoted_strings(line: &[u8], names: &mut Vec<Vec<u8>>) {
+    let mut bytes = line.iter().copied();
+    while bytes.by_ref().any(|byte| byte == b'"') {
+        let mut name = Vec::new();
+        loop {
+            match bytes.next() {
+                None => return,
+                Some(b'"') => break,
+                Some(b'\\') => name.extend(bytes.next()),
+                Some(byte) => name.push(byte),
+            }
+        }
+        if !name.is_empty() {
+            names.push(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(tags: &[u64]) -> Stamp {
+        let moment = Moment { ledger: 7, generation: 9 };
+        Stamp { moment, tags: tags.iter().map(|tag| TagId(*tag)).collect() }
+    }
+
+    #[test]
+    fn what_is_appended_is_split_off_again() {
+        for (before, tags) in [(&b""[..], &[][..]), (b"blob", &[1, u64::MAX]), (b"x", &[3])] {
+            let mut blob = before.to_vec();
+            stamp(tags).append(&mut blob);
+            assert_eq!(Stamp::split(&blob), Some((before.len(), stamp(tags))));
+        }
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let mut blob = Vec::new();
+        stamp(&[1]).append(&mut blob);
+        let expected =
+            [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0xd1];
+        assert_eq!(blob, expected);
+    }
+
+    #[test]
+    fn damage_never_panics() {
+        let mut blob = b"blob".to_vec();
+        stamp(&[1, 2, 3]).append(&mut blob);
+        for seed in 0..20_000 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut damaged = blob.clone();
+            let at = random.usize(..damaged.len());
+            match random.u8(..3) {
+                0 => damaged[at] = random.u8(..),
+                1 => damaged.truncate(at),
+                _ => drop(damaged.drain(..at)),
+            }
+            if let Some((length, _)) = Stamp::split(&damaged) {
+                assert!(length <= damaged.len(), "seed {seed}");
+            }
+        }
+        assert_eq!(Stamp::split(b"short"), None);
+    }
+
+    #[test]
+    fn tags_of_all_four_headers() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("cache-groups", "\"a b\", \"c\\\"d\";x=1, token"),
+            ("surrogate-key", "k1  k2"),
+            ("cache-tag", "t1,t2"),
+            ("xkey", "k1"),
+        ] {
+            headers.append(name, value.parse().unwrap());
+        }
+        let names: Vec<_> =
+            tag_names(&headers).into_iter().map(|n| String::from_utf8(n).unwrap()).collect();
+        assert_eq!(names, ["a b", "c\"d", "k1", "k2", "t1", "t2", "k1"]);
+        assert_eq!(tags_of(&headers).unwrap().len(), 6, "each once");
+        let many: Vec<String> = (0..=TAGS_MAX).map(|n| n.to_string()).collect();
+        headers.insert("xkey", many.join(" ").parse().unwrap());
+        assert_eq!(tags_of(&headers), None);
+    }
+}

@@ -1,0 +1,273 @@
+//! Conditions against messages. Pure, no threads.
+
+use http::header::{CONTENT_TYPE, COOKIE};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+
+use super::Conditions;
+
+/// Longest pattern: matching time grows with it.
+const PATTERN_BYTES_MAX: usize = 1024;
+
+/// A pattern: `*` within a segment, `**` across, `?`, `[a-z]`, `{a,b}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Glob(String);
+
+impl Glob {
+    pub(crate) fn new(pattern: String) -> Result<Glob, String> {
+        if pattern.is_empty() || pattern.len() > PATTERN_BYTES_MAX {
+            return Err(format!("a pattern has 1 to {PATTERN_BYTES_MAX} characters"));
+        }
+        Ok(Glob(pattern))
+    }
+
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        fast_glob::glob_match(&self.0, text)
+    }
+}
+
+/// A header that must be there, with a value that matches if one is said.
+#[derive(Debug, Clone)]
+pub(crate) struct HeaderMatch {
+    pub(crate) name: HeaderName,
+    pub(crate) value: Option<Glob>,
+}
+
+impl HeaderMatch {
+    fn matches(&self, headers: &HeaderMap) -> bool {
+        let mut values = headers.get_all(&self.name).into_iter();
+        match &self.value {
+            None => values.next().is_some(),
+            Some(glob) => values.any(|value| value.to_str().is_ok_and(|text| glob.matches(text))),
+        }
+    }
+}
+
+/// A request as conditions see it.
+#[derive(Debug)]
+pub(crate) struct RequestView<'a> {
+    /// Host the client asked, lower case, with port if it sent one.
+    pub(crate) host: &'a str,
+    pub(crate) path_and_query: &'a str,
+    pub(crate) method: &'a Method,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// A response as conditions see it.
+#[derive(Debug)]
+pub(crate) struct ResponseView<'a> {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) length_bytes: Option<u64>,
+}
+
+impl Conditions {
+    /// Whether any condition needs a response.
+    pub(crate) fn is_on_response(&self) -> bool {
+        !self.statuses.is_empty()
+            || !self.types.is_empty()
+            || self.size_min.is_some()
+            || self.size_max.is_some()
+    }
+
+    pub(crate) fn match_request(&self, request: &RequestView<'_>) -> bool {
+        let path = request.path_and_query.split('?').next().unwrap_or_default();
+        let host = without_port(request.host);
+        any_or_empty(&self.hosts, |glob| glob.matches(host))
+            && any_or_empty(&self.paths, |glob| glob.matches(path))
+            && any_or_empty(&self.prefixes, |prefix| path.starts_with(prefix.as_str()))
+            && any_or_empty(&self.methods, |method| method == request.method)
+            && self.headers.iter().all(|header| header.matches(request.headers))
+    }
+
+    pub(crate) fn match_response(&self, response: &ResponseView<'_>) -> bool {
+        let status = response.status.as_u16();
+        let within = |limit: Option<u64>, holds: fn(u64, u64) -> bool| {
+            limit.is_none_or(|limit| response.length_bytes.is_some_and(|len| holds(len, limit)))
+        };
+        any_or_empty(&self.statuses, |range| range.contains(&status))
+            && (self.types.is_empty() || self.match_type(response.headers))
+            && within(self.size_min, |length, limit| length >= limit)
+            && within(self.size_max, |length, limit| length <= limit)
+    }
+
+    fn match_type(&self, headers: &HeaderMap) -> bool {
+        let Some(value) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
+            return false;
+        };
+        let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        self.types.iter().any(|glob| glob.matches(&media_type))
+    }
+}
+
+fn any_or_empty<T>(list: &[T], holds: impl FnMut(&T) -> bool) -> bool {
+    list.is_empty() || list.iter().any(holds)
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// Mark before each part that a rule adds to a key. No URL that parses has this byte.
+pub(crate) const KEY_PART: u8 = 2;
+
+/// Appends a header with all its values, each with its length, so that no two lists look alike.
+pub(crate) fn append_header(name: &HeaderName, headers: &HeaderMap, key: &mut Vec<u8>) {
+    key.push(KEY_PART);
+    key.extend_from_slice(name.as_str().as_bytes());
+    for value in headers.get_all(name) {
+        append_value(value.as_bytes(), key);
+    }
+}
+
+/// Appends a cookie's value, if the request has it.
+pub(crate) fn append_cookie(name: &str, headers: &HeaderMap, key: &mut Vec<u8>) {
+    key.push(KEY_PART);
+    key.push(b';');
+    key.extend_from_slice(name.as_bytes());
+    let lines = headers.get_all(COOKIE).into_iter();
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    for pair in pairs {
+        let pair = pair.trim_ascii();
+        if let Some(value) = pair.strip_prefix(name.as_bytes()).and_then(|v| v.strip_prefix(b"=")) {
+            append_value(value, key);
+        }
+    }
+}
+
+fn append_value(value: &[u8], key: &mut Vec<u8>) {
+    key.push(b'=');
+    key.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    key.extend_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ruleset::{Rule, Ruleset};
+
+    fn glob(text: &str) -> Vec<Glob> {
+        vec![Glob::new(text.to_owned()).unwrap()]
+    }
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in lines {
+            map.append(*name, value.parse().unwrap());
+        }
+        map
+    }
+
+    fn view<'a>(host: &'a str, path: &'a str, headers: &'a HeaderMap) -> RequestView<'a> {
+        RequestView { host, path_and_query: path, method: &Method::GET, headers }
+    }
+
+    #[test]
+    fn conditions_on_requests() {
+        let none = HeaderMap::new();
+        let with = headers(&[("accept", "text/html"), ("x-a", "1")]);
+        let header = |name: &'static str, value: Option<&str>| {
+            let value = value.map(|text| Glob::new(text.to_owned()).unwrap());
+            vec![HeaderMatch { name: HeaderName::from_static(name), value }]
+        };
+        let all = Conditions::default;
+        for (when, host, path, request, expected) in [
+            (all(), "h", "/x", &none, true),
+            (
+                Conditions { hosts: glob("*.b.example"), ..all() },
+                "a.b.example:80",
+                "/",
+                &none,
+                true,
+            ),
+            (Conditions { hosts: glob("*.b.example"), ..all() }, "b.example", "/", &none, false),
+            (Conditions { paths: glob("/img/*"), ..all() }, "h", "/img/a.png?x=/y", &none, true),
+            (Conditions { paths: glob("/img/*"), ..all() }, "h", "/img/a/b.png", &none, false),
+            (Conditions { paths: glob("/img/**"), ..all() }, "h", "/img/a/b.png", &none, true),
+            (Conditions { paths: glob("**/*.{css,js}"), ..all() }, "h", "/a/b.js", &none, true),
+            (Conditions { prefixes: vec!["/a".into()], ..all() }, "h", "/ab?q", &none, true),
+            (Conditions { prefixes: vec!["/a".into()], ..all() }, "h", "/b", &none, false),
+            (Conditions { methods: vec![Method::POST], ..all() }, "h", "/", &none, false),
+            (Conditions { headers: header("x-a", None), ..all() }, "h", "/", &with, true),
+            (Conditions { headers: header("x-b", None), ..all() }, "h", "/", &with, false),
+            (
+                Conditions { headers: header("accept", Some("text/*")), ..all() },
+                "h",
+                "/",
+                &with,
+                true,
+            ),
+            (
+                Conditions { headers: header("accept", Some("image/*")), ..all() },
+                "h",
+                "/",
+                &with,
+                false,
+            ),
+        ] {
+            assert_eq!(when.match_request(&view(host, path, request)), expected, "{when:?} {path}");
+        }
+    }
+
+    #[test]
+    fn conditions_on_responses() {
+        let image = headers(&[("content-type", "Image/PNG; q=1")]);
+        let all = Conditions::default;
+        for (when, length, expected) in [
+            (Conditions { statuses: vec![200..=299], ..all() }, None, true),
+            (Conditions { statuses: vec![404..=404], ..all() }, None, false),
+            (Conditions { types: glob("image/*"), ..all() }, None, true),
+            (Conditions { types: glob("text/*"), ..all() }, None, false),
+            (Conditions { size_min: Some(10), ..all() }, Some(10), true),
+            (Conditions { size_min: Some(10), ..all() }, Some(9), false),
+            (Conditions { size_max: Some(10), ..all() }, None, false),
+        ] {
+            let view =
+                ResponseView { status: StatusCode::OK, headers: &image, length_bytes: length };
+            assert_eq!(when.match_response(&view), expected, "{when:?}");
+        }
+    }
+
+    #[test]
+    fn later_rules_override_and_last_ends() {
+        let ttl = |seconds| Some(std::time::Duration::from_secs(seconds));
+        let mut rules: Vec<Rule> = (1..=3).map(|n| Rule::named(format!("r{n}"))).collect();
+        rules[0].then.ttl = ttl(1);
+        rules[0].then.store = Some(false);
+        rules[1].then.ttl = ttl(2);
+        rules[1].last = true;
+        rules[2].then.ttl = ttl(3);
+        let ruleset = Ruleset::new(rules);
+        let none = HeaderMap::new();
+        let response = ResponseView { status: StatusCode::OK, headers: &none, length_bytes: None };
+        let effects = ruleset.on_response(&view("h", "/", &none), &response);
+        assert_eq!((effects.ttl, effects.store), (ttl(2), Some(false)));
+    }
+
+    #[test]
+    fn key_parts_never_look_alike() {
+        let key = |lines: &[(&'static str, &'static str)]| {
+            let (headers, mut key) = (headers(lines), Vec::new());
+            append_header(&HeaderName::from_static("x"), &headers, &mut key);
+            append_cookie("c", &headers, &mut key);
+            key
+        };
+        let keys = [
+            key(&[]),
+            key(&[("x", "")]),
+            key(&[("x", "a"), ("x", "b")]),
+            key(&[("x", "a=b")]),
+            key(&[("cookie", "d=1; c=2")]),
+            key(&[("cookie", "c=3; d=1")]),
+            key(&[("cookie", "cc=3")]),
+        ];
+        for (i, a) in keys.iter().enumerate() {
+            for (j, b) in keys.iter().enumerate() {
+                // A cookie of another name adds nothing, like no cookie at all.
+                assert_eq!(a == b, i == j || (i, j) == (0, 6) || (i, j) == (6, 0), "{i} {j}");
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The operator's rules: conditions on requests and responses, and what follows from them.
+//!
+//! Rules are looked at in their order; every one that matches applies, a later one overrides what
+//! an earlier one said of the same thing, and `last` ends it. A rule with a condition on the
+//! response says nothing before there is one; that it then asks for something that had to be done
+//! before is refused when the rules are read. Invariants: pure functions of message and rules; no
+//! rule touches the headers that frame a message or name its host. Threads: read by all workers.
+
+mod matching;
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+
+pub(crate) use matching::{Glob, HeaderMatch, RequestView, ResponseView};
+
+/// What a rule wants of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hint {
+    Love,
+    Hate,
+    Neutral,
+}
+
+/// What must hold for a rule to apply; an empty condition always holds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Conditions {
+    pub(crate) hosts: Vec<Glob>,
+    pub(crate) paths: Vec<Glob>,
+    pub(crate) prefixes: Vec<String>,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) headers: Vec<HeaderMatch>,
+    pub(crate) statuses: Vec<RangeInclusive<u16>>,
+    pub(crate) types: Vec<Glob>,
+    pub(crate) size_min: Option<u64>,
+    pub(crate) size_max: Option<u64>,
+}
+
+/// What a rule does.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Actions {
+    pub(crate) pass: Option<bool>,
+    pub(crate) key_headers: Vec<HeaderName>,
+    pub(crate) key_cookies: Vec<String>,
+    pub(crate) request_set: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) request_remove: Vec<HeaderName>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) store: Option<bool>,
+    pub(crate) group: Option<String>,
+    pub(crate) hint: Option<Hint>,
+    pub(crate) response_set: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) response_remove: Vec<HeaderName>,
+}
+
+/// One rule.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) name: String,
+    pub(crate) when: Conditions,
+    pub(crate) then: Actions,
+    pub(crate) last: bool,
+}
+
+/// Headers that frame a message or belong to the connection: not for rules.
+pub(crate) fn edits_allowed(name: &HeaderName) -> bool {
+    ![CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA].contains(name)
+}
+
+impl Rule {
+    /// A rule that matches everything and does nothing.
+    pub(crate) fn named(name: String) -> Rule {
+        let (when, then) = (Conditions::default(), Actions::default());
+        Rule { name, when, then, last: false }
+    }
+
+    /// Finds contradictions between conditions and actions.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let then = &self.then;
+        let early = [
+            ("pass", then.pass.is_some()),
+            ("key_headers", !then.key_headers.is_empty()),
+            ("key_cookies", !then.key_cookies.is_empty()),
+            ("request_set", !then.request_set.is_empty()),
+            ("request_remove", !then.request_remove.is_empty()),
+        ];
+        let early = early.iter().find(|(_, used)| *used).map(|(name, _)| *name);
+        let late = then.ttl.is_some()
+            || then.store.is_some()
+            || then.group.is_some()
+            || then.hint.is_some()
+            || !then.response_set.is_empty()
+            || !then.response_remove.is_empty();
+        if let (Some(name), true) = (early, self.when.is_on_response()) {
+            return Err(format!(
+                "{}: `{name}` is done before there is a response, so that it cannot depend on \
+                 its status, type or size",
+                self.name
+            ));
+        }
+        if early.is_none() && !late && !self.last {
+            return Err(format!("{} does nothing: add `ttl`, `pass` or another action", self.name));
+        }
+        Ok(())
+    }
+}
+
+/// All rules, in order.
+#[derive(Debug, Default)]
+pub struct Ruleset {
+    rules: Vec<Rule>,
+    extends_keys: bool,
+}
+
+/// What the rules make of a request.
+#[derive(Debug, Default)]
+pub(crate) struct RequestEffects<'r> {
+    pub(crate) pass: bool,
+    rules: Vec<&'r Rule>,
+}
+
+/// What the rules make of a response.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseEffects<'r> {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) store: Option<bool>,
+    pub(crate) group: Option<&'r str>,
+    pub(crate) hint: Option<Hint>,
+    rules: Vec<&'r Rule>,
+}
+
+impl Ruleset {
+    pub(crate) fn new(rules: Vec<Rule>) -> Ruleset {
+        let extends =
+            |rule: &Rule| !rule.then.key_headers.is_empty() || !rule.then.key_cookies.is_empty();
+        let extends_keys = rules.iter().any(extends);
+        Ruleset { rules, extends_keys }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether some rule adds to cache keys, so that one URL may lie under several.
+    pub(crate) fn extends_keys(&self) -> bool {
+        self.extends_keys
+    }
+
+    /// What follows for a request.
+    pub(crate) fn on_request(&self, request: &RequestView<'_>) -> RequestEffects<'_> {
+        let mut effects = RequestEffects::default();
+        let matches =
+            |rule: &&Rule| !rule.when.is_on_response() && rule.when.match_request(request);
+        for rule in self.rules.iter().filter(matches) {
+            effects.pass = rule.then.pass.unwrap_or(effects.pass);
+            effects.rules.push(rule);
+            if rule.last {
+                break;
+            }
+        }
+        effects
+    }
+
+    /// What follows for a response to a request.
+    pub(crate) fn on_response(
+        &self,
+        request: &RequestView<'_>,
+        response: &ResponseView<'_>,
+    ) -> ResponseEffects<'_> {
+        let mut effects = ResponseEffects::default();
+        let matches =
+            |rule: &&Rule| rule.when.match_request(request) && rule.when.match_response(response);
+        for rule in self.rules.iter().filter(matches) {
+            effects.ttl = rule.then.ttl.or(effects.ttl);
+            effects.store = rule.then.store.or(effects.store);
+            effects.hint = rule.then.hint.or(effects.hint);
+            effects.group = rule.then.group.as_deref().or(effects.group);
+            effects.rules.push(rule);
+            if rule.last {
+                break;
+            }
+        }
+        effects
+    }
+}
+
+impl<'r> RequestEffects<'r> {
+    /// Names of the rules that matched.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'r str> {
+        self.rules.iter().map(|rule| rule.name.as_str())
+    }
+
+    /// Edits the headers. True if anything may have changed.
+    pub(crate) fn edit(&self, headers: &mut HeaderMap) -> bool {
+        let edits = self.rules.iter().map(|r| (&r.then.request_remove, &r.then.request_set));
+        edit(headers, edits)
+    }
+
+    /// Appends what the rules add to the key; nothing if they add nothing.
+    pub(crate) fn extend_key(&self, headers: &HeaderMap, key: &mut Vec<u8>) {
+        for rule in &self.rules {
+            for name in &rule.then.key_headers {
+                matching::append_header(name, headers, key);
+            }
+            for name in &rule.then.key_cookies {
+                matching::append_cookie(name, headers, key);
+            }
+        }
+    }
+}
+
+impl ResponseEffects<'_> {
+    /// Edits the headers. True if anything may have changed.
+    pub(crate) fn edit(&self, headers: &mut HeaderMap) -> bool {
+        let edits = self.rules.iter().map(|r| (&r.then.response_remove, &r.then.response_set));
+        edit(headers, edits)
+    }
+}
+
+type Removed = Vec<HeaderName>;
+type Lines = Vec<(HeaderName, HeaderValue)>;
+
+fn edit<'r>(
+    headers: &mut HeaderMap,
+    edits: impl Iterator<Item = (&'r Removed, &'r Lines)>,
+) -> bool {
+    let mut changed = false;
+    for (removed, set) in edits {
+        for name in removed {
+            changed |= headers.remove(name).is_some();
+        }
+        for (name, value) in set {
+            headers.insert(name.clone(), value.clone());
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// A response as conditions see it, from its parts.
+pub(crate) fn response_view<'a>(
+    status: StatusCode,
+    headers: &'a HeaderMap,
+    length_bytes: Option<u64>,
+) -> ResponseView<'a> {
+    ResponseView { status, headers, length_bytes }
+}

@@ -1,0 +1,188 @@
+//! Every key of the configuration file, declared once: parser, defaults, `check-config`, reload
+//! and `docs/configuration.md` all come from this table.
+//!
+//! Invariants: names are unique; a key that is `live` takes effect on a reload, every other one
+//! only on the next start. Pure, no threads.
+
+use super::Settings;
+use super::kinds::{
+    Address, CachePath, Count, Flag, Format, GroupRule, Kind, LogFile, Networks, OriginUrl,
+    Percent, Size, Text, Time, Value,
+};
+use super::more_kinds::{
+    AccessRules, Certificates, Check, Choosing, Cookies, File, Headers, Limit, Listeners, Origins,
+    Query, Words,
+};
+
+/// One key.
+pub(crate) struct Key {
+    /// Full name: table, dot, name.
+    pub(crate) name: &'static str,
+    /// What may be written.
+    pub(crate) written: &'static str,
+    /// Whether a reload applies it.
+    pub(crate) live: bool,
+    /// What it does, in one sentence or two.
+    pub(crate) help: &'static str,
+    /// Reads a value into the settings.
+    pub(crate) set: fn(&mut Settings, &Value) -> Result<(), String>,
+    /// The value in the settings, as it would be written.
+    pub(crate) show: fn(&Settings) -> String,
+}
+
+macro_rules! keys {
+    ($($name:literal $when:ident $kind:ident [$($field:ident).+: $type:ty] $help:literal;)*) => {
+        /// All keys, in the order of the documents.
+        pub(crate) const KEYS: &[Key] = &[$(Key {
+            name: $name,
+            written: <$kind as Kind<$type>>::WRITTEN,
+            live: keys!(@ $when),
+            help: $help,
+            set: |settings, value| {
+                settings.$($field).+ = <$kind as Kind<$type>>::read(value)?;
+                Ok(())
+            },
+            show: |settings| <$kind as Kind<$type>>::show(&settings.$($field).+),
+        },)*];
+    };
+    (@ live) => { true };
+    (@ start) => { false };
+}
+
+keys! {
+    "from" start Address [proxy.from: std::net::SocketAddr] "Address to listen on; port 0 takes a free one.";
+    "to" start OriginUrl [proxy.to: crate::config::Target] "The origin.";
+    "cache" start CachePath [cache: Option<String>] "Store to use, made with this size if it does not exist.";
+    "memory" start Size [memory: damelo::ByteSize] "Memory for data.";
+    "workers" start Count [proxy.workers: usize] "Threads that serve, each with its own event loop.";
+    "name" live Text [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";
+    "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, and cache by it.";
+    "listen" start Listeners [proxy.transport.listeners: Vec<crate::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
+    "tls.certificates" start Certificates [proxy.transport.certificates: Vec<crate::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
+    "proxy_protocol.from" start Networks [proxy.transport.proxy_protocol_from: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
+    "upgrades" live Words [proxy.transport.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees.";
+    "obey_request_directives" live Flag [proxy.rules.obey_request_directives: bool] "Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests.";
+    "admin.from" start Address [proxy.admin: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
+    "admin.token" live Text [proxy.admin_token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
+    "limits.header_bytes_max" live Size [proxy.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
+    "limits.connections_max" start Count [proxy.connections_max: usize] "Connections of clients at once; further ones wait to be accepted.";
+    "limits.connections_per_client_max" start Limit [proxy.transport.clients.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
+    "limits.header_lines_max" live Count [proxy.transport.clients.header_lines_max: usize] "Lines in the headers of a request; more get 431.";
+    "limits.uri_bytes_max" live Size [proxy.transport.clients.uri_bytes_max: usize] "Request targets larger than this get 414.";
+    "limits.http2_streams_max" live Count [proxy.transport.clients.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
+    "limits.http2_resets_max" live Count [proxy.transport.clients.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
+    "limits.http2_header_bytes_max" live Size [proxy.transport.clients.http2_header_bytes_max: u32] "Decoded header fields of one HTTP/2 request larger than this get 431.";
+    "limits.body_bytes_max" live Size [proxy.body_bytes_max: u64] "Largest response body that is stored.";
+    "limits.whole_body_bytes_max" start Size [proxy.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
+    "limits.pool_idle_max" live Count [proxy.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
+    "timeouts.connect" live Time [proxy.connect_timeout: std::time::Duration] "To connect to the origin, TLS included.";
+    "timeouts.header" live Time [proxy.header_timeout: std::time::Duration] "From the end of a request to the origin's headers.";
+    "timeouts.body_idle" live Time [proxy.body_idle_timeout: std::time::Duration] "Longest silence within a body, in either direction.";
+    "timeouts.client_header" live Time [proxy.transport.clients.header_timeout: std::time::Duration] "From the first byte of a request to the end of its headers, for a TLS handshake, for a PROXY header; then 408. Applies to new connections.";
+    "timeouts.client_idle" live Time [proxy.transport.clients.idle_timeout: std::time::Duration] "A connection may wait so long for its next request. Applies to new connections.";
+    "timeouts.client_write" live Time [proxy.transport.clients.write_timeout: std::time::Duration] "A client may take nothing of its answer for so long. Applies to new connections.";
+    "timeouts.total" live Time [proxy.transport.upstream.total_timeout: Option<std::time::Duration>] "From sending a request to the origin to the end of its answer.";
+    "timeouts.tunnel_idle" live Time [proxy.transport.tunnel_idle_timeout: std::time::Duration] "A tunnel (CONNECT, WebSocket) in which nothing moves is cut after so long.";
+    "timeouts.pool_idle" live Time [proxy.pool_idle_timeout: std::time::Duration] "An idle connection to the origin is kept so long.";
+    "timeouts.collapse" live Time [proxy.collapse_wait: std::time::Duration] "Longest wait for another request that fetches the same resource.";
+    "timeouts.drain" live Time [proxy.drain_timeout: std::time::Duration] "For answers under way when the proxy is told to stop.";
+    "timeouts.stop" live Time [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";
+    "fill.finish_bytes_max" live Size [proxy.finish_bytes_max: u64] "A fill goes on without its client if no more than this is left.";
+    "fill.finish_percent_min" live Percent [proxy.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
+    "groups.by" live GroupRule [proxy.grouping: crate::config::Grouping] "What lies together where the origin does not name a group: a page and what it embeds, a host, a host and N path segments, a response header, or nothing.";
+    "groups.prefetch" live Flag [proxy.prefetch_pages: bool] "When a document is read from disk, bring the objects of its group into memory.";
+    "log.to" start LogFile [proxy.log_target: crate::config::LogTarget] "Where a line for each request goes. A file is opened again on SIGUSR1.";
+    "log.format" live Format [proxy.log_format: crate::config::LogFormat] "What a line looks like.";
+    "purge.method" live Flag [proxy.purge_method: bool] "Take the method `PURGE` as a purge of its URL instead of passing it on.";
+    "purge.from" live Networks [proxy.purge_from: Vec<ipnet::IpNet>] "Networks that may purge with the method `PURGE`.";
+    "purge.token" live Text [proxy.purge_token: Option<String>] "What who purges must show as `Authorization: Bearer TOKEN`.";
+    "upstream.more" start Origins [proxy.transport.upstream.more_origins: Vec<String>] "Origins besides `to` that serve the same site; all are asked with the host of the first.";
+    "upstream.choice" live Choosing [proxy.transport.upstream.choice: crate::transport::Choice] "Which of several is asked: by host, path and query, or the one with the fewest requests under way.";
+    "upstream.check" start Check [proxy.transport.upstream.checks: Option<crate::transport::HealthChecks>] "A GET to each origin at intervals; what does not bring 2xx or 3xx `fall` times in a row is not asked until `rise` checks succeed.";
+    "upstream.eject_failures" live Limit [proxy.transport.upstream.ejection.failures: u32] "Requests in a row without an answer after which one of several origins is left alone; 0 never.";
+    "upstream.eject_period" live Time [proxy.transport.upstream.ejection.period: std::time::Duration] "How long it is left alone.";
+    "upstream.http2" start Flag [proxy.transport.upstream.http2: bool] "Speak HTTP/2 to https origins that agree.";
+    "upstream.http2_clear_text" start Flag [proxy.transport.upstream.http2_clear_text: bool] "Speak HTTP/2 to http origins without asking.";
+    "upstream.authorities" start File [proxy.transport.upstream.authorities: Option<std::path::PathBuf>] "Certificate authorities that https origins are checked against, a PEM file; none: those of the system.";
+    "upstream.requests_max" start Limit [proxy.transport.upstream.requests_per_origin_max: usize] "Requests at once to each origin; who waits longer than `timeouts.connect` for a place gets 503.";
+    "forwarded.x_forwarded" live Flag [proxy.transport.forwarding.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";
+    "forwarded.forwarded" live Flag [proxy.transport.forwarding.forwarded: bool] "Send `Forwarded` (RFC 7239) to the origin.";
+    "forwarded.trust_client" live Flag [proxy.transport.forwarding.trust_client: bool] "Keep what the client wrote in these fields and add to it: right behind another proxy, and only there.";
+    "forwarded.via" live Flag [proxy.transport.forwarding.via: bool] "Send `Via` to the origin; loops are found by it.";
+    "caching.targeted" live Headers [proxy.rules.targeted: Vec<http::HeaderName>] "Fields that go before `Cache-Control`, in this order (RFC 9213).";
+    "caching.answer_precondition_failed" live Flag [proxy.rules.answer_precondition_failed: bool] "Answer `If-Match` and `If-Unmodified-Since` from the cache; otherwise such requests go to the origin.";
+    "caching.slice_bytes" live Size [proxy.rules.slice_bytes: u64] "Length of the aligned slices in which a range of something large is fetched and stored; 0: as the client asks.";
+    "caching.heuristic_percent" live Percent [proxy.rules.heuristic_percent: u8] "Share of the time since `Last-Modified` that counts as fresh where the origin says nothing.";
+    "caching.heuristic_max" live Time [proxy.rules.heuristic_lifetime_max_s: u64] "Longest lifetime found so.";
+    "caching.stale_while_revalidate" live Time [proxy.rules.stale_while_revalidate_s: u64] "`stale-while-revalidate` of responses that say nothing.";
+    "caching.stale_if_error" live Time [proxy.rules.stale_if_error_s: u64] "`stale-if-error` of responses that say nothing.";
+    "caching.disconnected_stale_max" live Time [proxy.rules.disconnected_stale_max_s: u64] "Staleness served while the origin cannot be reached at all, where nothing forbids it.";
+    "caching.stale_beside_s_maxage" live Flag [proxy.rules.stale_beside_s_maxage: bool] "Let `stale-while-revalidate` and `stale-if-error` count beside `s-maxage`, which by RFC 9111 forbids stale answers.";
+    "caching.set_cookie" live Cookies [proxy.rules.set_cookie: crate::rules::SetCookie] "What happens to a response with `Set-Cookie` that may be stored: stored, stored without it, not stored.";
+    "caching.variants_max" live Count [proxy.rules.variants_max: usize] "Variants stored for one resource; the oldest makes room.";
+    "caching.ranges_max" live Count [proxy.rules.ranges_max: usize] "Ranges answered in one response; a request for more gets the whole.";
+    "key.query" live Query [proxy.rules.key.query: crate::rules::key::QueryRule] "Query parameters that count in keys. A `*` at the end of a name stands for any rest.";
+    "key.sort_query" live Flag [proxy.rules.key.sort_query: bool] "Make the order of query parameters no difference.";
+    "key.headers" live Headers [proxy.rules.key.headers: Vec<http::HeaderName>] "Request headers that select among variants, whatever `Vary` says.";
+    "key.cookies" live Words [proxy.rules.key.cookies: Vec<String>] "Cookies that select among variants.";
+    "key.show" live Flag [proxy.rules.show_key: bool] "Send the key in `Cache-Status`.";
+    "forward.rules" start AccessRules [forward.rules: Vec<crate::AccessRule>] "`damelo forward`: who may go where; the first rule that matches decides. After the last, clients on this host may and others may not.";
+    "forward.users" start File [forward.users: Option<std::path::PathBuf>] "`damelo forward`: names and hashed passwords of who may use it; read again when the file changes.";
+    "forward.remote" start Flag [forward.remote: bool] "`damelo forward`: listen on addresses that are not loopback.";
+    "forward.to_link_local" start Flag [forward.to_link_local: bool] "`damelo forward`: reach link-local addresses and those of metadata services.";
+    "forward.to_loopback" start Flag [forward.to_loopback: bool] "`damelo forward`: let clients from elsewhere reach this host's loopback.";
+}
+
+/// The key of this name.
+pub(crate) fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The known name that looks most like an unknown one, if any does.
+pub(crate) fn nearest<'a>(
+    unknown: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let scored = known.into_iter().map(|name| {
+        // `timeouts.conect`, and `conect` written in the wrong table.
+        let short = name.rsplit('.').next().unwrap_or(name);
+        let unknown_short = unknown.rsplit('.').next().unwrap_or(unknown);
+        let whole = strsim::jaro_winkler(unknown, name);
+        let last = strsim::jaro_winkler(unknown_short, short) * 0.97;
+        (whole.max(last), name)
+    });
+    let (score, name) = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (score > 0.7).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_defaults_read_back() {
+        let defaults = Settings::default();
+        for (index, key) in KEYS.iter().enumerate() {
+            assert!(KEYS[..index].iter().all(|other| other.name != key.name), "{}", key.name);
+            assert!(!key.help.is_empty() && !key.written.is_empty());
+            let shown = (key.show)(&defaults);
+            if shown.starts_with('[') || key.name == "cache" {
+                continue;
+            }
+            let mut settings = Settings::default();
+            let value = Value::of_argument(shown.trim_matches('"'));
+            (key.set)(&mut settings, &value).unwrap_or_else(|e| panic!("{}: {e}", key.name));
+            assert_eq!((key.show)(&settings), shown, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn the_nearest_key_is_found() {
+        let near = |text| nearest(text, KEYS.iter().map(|key| key.name));
+        assert_eq!(near("timeouts.conect"), Some("timeouts.connect"));
+        assert_eq!(near("memry"), Some("memory"));
+        assert_eq!(near("connections_max"), Some("limits.connections_max"));
+        assert_eq!(near("limit.body_bytes_max"), Some("limits.body_bytes_max"));
+        assert_eq!(near("zzzz"), None);
+    }
+}

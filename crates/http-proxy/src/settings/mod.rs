@@ -1,0 +1,336 @@
+//! The configuration file: TOML in, checked settings out, and what a reload may change.
+//!
+//! Invariants: a file with any error changes nothing; every error names its line, and an unknown
+//! key the known one it looks like. Files are read by the caller; nothing here does I/O but to
+//! resolve host names in addresses. No threads.
+
+mod document;
+mod keys;
+mod kinds;
+mod more_kinds;
+mod rule_keys;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use damelo::ByteSize;
+
+pub use document::SettingsError;
+pub(crate) use kinds::Value;
+
+use crate::config::{ProxyConfig, Target};
+use crate::error::ProxyError;
+use crate::forward::{Forward, ForwardConfig};
+use crate::ruleset::Ruleset;
+use keys::KEYS;
+
+/// Everything `damelo proxy` is started with: the proxy's part and the store's.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The proxy's part.
+    pub proxy: ProxyConfig,
+    /// `PATH` or `PATH:SIZE` of the store; `None` for one named by the origin.
+    pub cache: Option<String>,
+    /// Memory for data.
+    pub memory: ByteSize,
+    /// From the wish to stop to the end of the process, whatever still waits.
+    pub stop_timeout: Duration,
+    /// The part that only a forward proxy has; its `proxy` is not used.
+    pub forward: ForwardConfig,
+    /// Whether the file or an argument named an origin.
+    pub has_origin: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let from = SocketAddr::from(([127, 0, 0, 1], 8080));
+        let mut proxy = ProxyConfig::new(from, Target::Demo);
+        proxy.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        Settings {
+            proxy,
+            cache: None,
+            memory: ByteSize::new(256 << 20),
+            stop_timeout: Duration::from_secs(60),
+            forward: ForwardConfig::new(from),
+            has_origin: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads a file's text on top of the defaults.
+    ///
+    /// # Errors
+    /// Every mistake in it, in the order of its lines.
+    pub fn parse(text: &str) -> Result<Settings, Vec<SettingsError>> {
+        Settings::default().read(text)
+    }
+
+    /// Reads a file's text on top of these settings.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`].
+    pub fn read(mut self, text: &str) -> Result<Settings, Vec<SettingsError>> {
+        let rules = document::read(text, &mut self)?;
+        self.proxy.ruleset = Arc::new(Ruleset::new(rules));
+        Ok(self)
+    }
+
+    /// The defaults of `damelo forward`, where they differ: its address, and that origins are not
+    /// told about clients.
+    pub fn for_forward() -> Settings {
+        let from = SocketAddr::from(([127, 0, 0, 1], 3128));
+        let mut settings = Settings { forward: ForwardConfig::new(from), ..Settings::default() };
+        let admin = settings.proxy.admin;
+        settings.proxy = settings.forward.proxy.clone();
+        settings.proxy.admin = admin;
+        settings
+    }
+
+    /// What a forward proxy is started with.
+    pub fn forward_config(&self) -> ForwardConfig {
+        let mut config = self.forward.clone();
+        let to = config.proxy.to.clone();
+        config.proxy = self.proxy.clone();
+        // Whatever a file says: the client names the origin, and its host is the key.
+        config.proxy.to = to;
+        config.proxy.preserve_host = true;
+        config
+    }
+
+    /// Finds what would keep a forward proxy from starting without touching anything.
+    ///
+    /// # Errors
+    /// It would listen elsewhere than on loopback without being told to, or its users cannot be
+    /// read.
+    pub fn check_forward(&self) -> Result<(), ProxyError> {
+        Forward::new(&self.forward_config()).map(drop)
+    }
+
+    /// Sets a key that is a list as a file would.
+    ///
+    /// # Errors
+    /// As [`Settings::set`].
+    pub fn set_list(&mut self, name: &str, items: &[String]) -> Result<(), String> {
+        self.set_value(name, &Value::List(items.to_vec()))
+    }
+
+    /// Sets one key as `KEY=VALUE` of a command line would.
+    ///
+    /// # Errors
+    /// There is no such key, or it does not take this value.
+    pub fn set(&mut self, argument: &str) -> Result<(), String> {
+        let (name, value) = argument
+            .split_once('=')
+            .ok_or_else(|| format!("`{argument}` is not KEY=VALUE, such as memory=512MiB"))?;
+        self.set_value(name.trim(), &Value::of_argument(value.trim()))
+    }
+
+    pub(crate) fn set_value(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        let Some(key) = keys::find(name) else {
+            let near = keys::nearest(name, KEYS.iter().map(|key| key.name));
+            let hint = near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+            return Err(format!("there is no key `{name}`{hint}"));
+        };
+        self.has_origin |= name == "to";
+        (key.set)(self, value).map_err(|problem| format!("`{name}`: {problem}"))
+    }
+
+    /// Every key with its value, as `KEY = VALUE` lines.
+    pub fn show(&self) -> Vec<String> {
+        KEYS.iter().map(|key| format!("{} = {}", key.name, (key.show)(self))).collect()
+    }
+
+    /// The names of the keys in which two settings differ and that a running proxy cannot change.
+    pub fn needs_restart(&self, running: &Settings) -> Vec<&'static str> {
+        let differs = |key: &&keys::Key| !key.live && (key.show)(self) != (key.show)(running);
+        KEYS.iter().filter(differs).map(|key| key.name).collect()
+    }
+
+    /// How many rules there are.
+    pub fn rule_count(&self) -> usize {
+        self.proxy.ruleset.len()
+    }
+}
+
+/// The reference of all keys as Markdown tables: the middle of `docs/configuration.md`.
+pub fn reference() -> String {
+    let defaults = Settings::default();
+    let mut text = String::from(
+        "| key | written as | default | reload | what it does |\n|---|---|---|---|---|\n",
+    );
+    for key in KEYS {
+        let default = match key.name {
+            "workers" => "one for each core".to_owned(),
+            "to" => "none: must be said".to_owned(),
+            "cache" => (key.show)(&defaults),
+            _ => format!("`{}`", (key.show)(&defaults)),
+        };
+        let live = if key.live { "yes" } else { "no" };
+        text.push_str(&format!(
+            "| `{}` | {} | {default} | {live} | {} |\n",
+            key.name, key.written, key.help
+        ));
+    }
+    text.push_str(
+        "\n### Rules\n\n| key of `[[rule]]` | written as | what it does |\n|---|---|---|\n",
+    );
+    for key in rule_keys::RULE_KEYS {
+        text.push_str(&format!("| `{}` | {} | {} |\n", key.name, key.written, key.help));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let settings = Settings::parse(
+            "# a site\n\
+             from = \"127.0.0.1:81\"\n\
+             to = \"http://10.0.0.5:8000\"\n\
+             memory = \"1GiB\"\n\
+             workers = 3\n\
+             [timeouts]\n\
+             connect = \"1500ms\"\n\
+             [purge]\n\
+             from = [\"10.0.0.0/8\"]\n\
+             [[rule]]\n\
+             path = \"/img/**\"\n\
+             ttl = \"1d\"\n\
+             [[rule]]\n\
+             host = [\"a.example\", \"*.b.example\"]\n\
+             pass = true\n",
+        )
+        .unwrap();
+        assert_eq!(settings.proxy.from.port(), 81);
+        assert_eq!(settings.proxy.to, Target::Url("http://10.0.0.5:8000".to_owned()));
+        assert_eq!(settings.memory.bytes(), 1 << 30);
+        assert_eq!(settings.proxy.workers, 3);
+        assert_eq!(settings.proxy.connect_timeout.as_millis(), 1500);
+        assert_eq!(settings.proxy.purge_from.len(), 1);
+        assert_eq!(settings.rule_count(), 2);
+        assert!(settings.has_origin);
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_its_line() {
+        let errors = Settings::parse(
+            "memry = \"1GiB\"\n\
+             [timeouts]\n\
+             connect = 5\n\
+             [limit]\n\
+             body_bytes_max = \"1GiB\"\n\
+             [[rule]]\n\
+             pth = \"/x\"\n\
+             ttl = \"1 parsec\"\n\
+             [[rule]]\n\
+             status = 200\n\
+             pass = true\n",
+        )
+        .unwrap_err();
+        let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let expect = [
+            (1, "did you mean `memory`"),
+            (3, "a time such as"),
+            (5, "did you mean `limits.body_bytes_max`"),
+            (7, "did you mean `path`"),
+            (8, "1 parsec"),
+            (9, "`pass`"),
+        ];
+        assert_eq!(text.len(), expect.len(), "{text:?}");
+        for (got, (line, words)) in text.iter().zip(expect) {
+            assert!(got.starts_with(&format!("line {line}: ")) && got.contains(words), "{got}");
+        }
+    }
+
+    #[test]
+    fn broken_toml_is_one_error_with_its_line() {
+        let errors = Settings::parse("a = 1\nb = [1,\n").unwrap_err();
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].to_string().starts_with("line "), "{}", errors[0]);
+        let errors = Settings::parse("workers = 1\nworkers = 2\n").unwrap_err();
+        assert!(errors[0].to_string().starts_with("line 2"), "{}", errors[0]);
+    }
+
+    #[test]
+    fn what_only_a_restart_changes_is_named() {
+        let running = Settings::parse("to = \"demo\"\n").unwrap();
+        let new = Settings::parse(
+            "to = \"demo\"\nworkers = 77\nname = \"other\"\n[limits]\nconnections_max = 9\n",
+        )
+        .unwrap();
+        assert_eq!(new.needs_restart(&running), ["workers", "limits.connections_max"]);
+        assert!(running.needs_restart(&running).is_empty());
+    }
+
+    #[test]
+    fn a_forward_proxy_reads_the_same_file() {
+        let settings = Settings::for_forward()
+            .read(
+                "to = \"http://a.example\"\n\
+                 listen = [\"tls+tcp:127.0.0.1:443\"]\n\
+                 [tls]\n\
+                 certificates = [\"c.pem,k.pem\"]\n\
+                 [upstream]\n\
+                 check = \"/up every 1s\"\n\
+                 [forward]\n\
+                 rules = [\"deny port=25\", \"allow client=10.0.0.0/8\"]\n",
+            )
+            .unwrap();
+        let config = settings.forward_config();
+        assert_eq!(config.rules.len(), 2);
+        assert_eq!(config.proxy.from.port(), 3128);
+        assert!(config.proxy.preserve_host && !config.proxy.transport.forwarding.x_forwarded);
+        assert_ne!(config.proxy.to, settings.proxy.to);
+        let transport = &config.proxy.transport;
+        assert!(transport.listeners[0].tls);
+        assert_eq!(transport.certificates[0].key.to_str(), Some("k.pem"));
+        let checks = transport.upstream.checks.as_ref().unwrap();
+        assert_eq!((checks.path.as_str(), checks.interval.as_secs()), ("/up", 1));
+        let running = Settings::for_forward();
+        let changed = settings.needs_restart(&running);
+        assert!(changed.contains(&"listen") && changed.contains(&"forward.rules"), "{changed:?}");
+    }
+
+    #[test]
+    fn arguments_set_any_key() {
+        let mut settings = Settings::default();
+        settings.set("timeouts.drain=3s").unwrap();
+        settings.set("preserve_host = true").unwrap();
+        assert_eq!(settings.proxy.drain_timeout.as_secs(), 3);
+        assert!(settings.proxy.preserve_host);
+        assert!(settings.set("memory").unwrap_err().contains("KEY=VALUE"));
+        assert!(settings.set("timeouts.drian=3s").unwrap_err().contains("timeouts.drain"));
+        assert!(settings.set("workers=many").unwrap_err().contains("many"));
+    }
+
+    /// The document is held to the table; `DAMELO_BLESS=1` writes it anew.
+    #[test]
+    fn the_document_lists_every_key() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (start, end) = ("<!-- keys -->\n", "<!-- end of keys -->\n");
+        let (before, rest) = text.split_once(start).unwrap();
+        let (middle, after) = rest.split_once(end).unwrap();
+        // What a machine's cores make of a default is left out of the table.
+        let wanted = reference();
+        if std::env::var_os("DAMELO_BLESS").is_some() {
+            std::fs::write(path, format!("{before}{start}{wanted}{end}{after}")).unwrap();
+            return;
+        }
+        assert!(middle == wanted, "docs/configuration.md is not what the code says");
+    }
+
+    #[test]
+    fn the_example_in_the_document_is_a_valid_file() {
+        let text = include_str!("../../../../docs/configuration.md");
+        let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let settings = Settings::parse(example).unwrap_or_else(|e| panic!("{e:?}"));
+        assert!(settings.rule_count() >= 3);
+    }
+}

@@ -1,0 +1,166 @@
+//! Every key of a `[[rule]]`, declared once. Pure, no threads.
+
+use std::ops::RangeInclusive;
+
+use http::{HeaderName, HeaderValue, Method};
+
+use super::kinds::{Flag, Kind, Size, Text, Time, Value};
+use crate::ruleset::{Glob, HeaderMatch, Hint, Rule, edits_allowed};
+
+/// One key of a rule.
+pub(crate) struct RuleKey {
+    pub(crate) name: &'static str,
+    pub(crate) written: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) set: fn(&mut Rule, &Value) -> Result<(), String>,
+}
+
+macro_rules! rule_keys {
+    ($($name:literal $written:literal $help:literal $set:expr;)*) => {
+        /// Conditions first, then what to do.
+        pub(crate) const RULE_KEYS: &[RuleKey] =
+            &[$(RuleKey { name: $name, written: $written, help: $help, set: $set },)*];
+    };
+}
+
+rule_keys! {
+    "name" "text" "Its name in `damelo explain`."
+        |rule, value| put(&mut rule.name, Text::read(value));
+    "host" "pattern or list" "Matches the host the client asked for, without port; one of the patterns must match."
+        |rule, value| put(&mut rule.when.hosts, globs(value, true));
+    "path" "pattern or list" "Matches the path, without query. `*` stands for anything within a segment, `**` for anything."
+        |rule, value| put(&mut rule.when.paths, globs(value, false));
+    "prefix" "text or list" "Matches paths that begin so."
+        |rule, value| put(&mut rule.when.prefixes, texts(value));
+    "method" "method or list" "Matches the method."
+        |rule, value| put(&mut rule.when.methods, each(value, |text| {
+            Method::from_bytes(text.as_bytes()).map_err(|_| format!("\"{text}\" is not a method"))
+        }));
+    "header" "`Name` or `Name: pattern`, or list" "Matches if the request has the header, with a value that matches. All of a list must match."
+        |rule, value| put(&mut rule.when.headers, each(value, header_match));
+    "status" "`200`, `\"500-599\"` or list" "Matches the status of the origin's response."
+        |rule, value| put(&mut rule.when.statuses, each(value, status_range));
+    "type" "pattern or list" "Matches the media type of the response, such as `image/*`."
+        |rule, value| put(&mut rule.when.types, globs(value, true));
+    "size_min" "a size such as 512MiB" "Matches responses of known length, this or larger."
+        |rule, value| put(&mut rule.when.size_min, u64::read_some::<Size>(value));
+    "size_max" "a size such as 512MiB" "Matches responses of known length, this or smaller."
+        |rule, value| put(&mut rule.when.size_max, u64::read_some::<Size>(value));
+    "pass" "true or false" "Neither look it up nor store it."
+        |rule, value| put(&mut rule.then.pass, Flag::read(value).map(Some));
+    "key_headers" "list of names" "Adds these request headers to the cache key."
+        |rule, value| put(&mut rule.then.key_headers, each(value, header_name));
+    "key_cookies" "list of names" "Adds these cookies to the cache key."
+        |rule, value| put(&mut rule.then.key_cookies, texts(value));
+    "request_set" "list of `Name: value`" "Sets headers of the request, before it is looked up and forwarded."
+        |rule, value| put(&mut rule.then.request_set, each(value, header_line));
+    "request_remove" "list of names" "Removes headers of the request."
+        |rule, value| put(&mut rule.then.request_remove, each(value, edited_name));
+    "ttl" "a time such as 10m" "Fresh for so long from its arrival, whatever the response says; stored even if nothing in it makes it cacheable, unless it sets a cookie that no rule removes."
+        |rule, value| put(&mut rule.then.ttl, Time::read(value).map(Some));
+    "store" "true or false" "`false`: never store it. `true`: store it even if it says `no-store` or has no freshness; what is `private`, has `Vary: *` or answers `Authorization` is still not stored."
+        |rule, value| put(&mut rule.then.store, Flag::read(value).map(Some));
+    "group" "text" "The group it lies in."
+        |rule, value| put(&mut rule.then.group, Text::read(value).map(Some));
+    "hint" "love, hate or neutral" "Keep its group in memory and on disk while anything else can go, or let it go first."
+        |rule, value| put(&mut rule.then.hint, hint(value).map(Some));
+    "response_set" "list of `Name: value`" "Sets headers of the response, before it is stored and sent."
+        |rule, value| put(&mut rule.then.response_set, each(value, header_line));
+    "response_remove" "list of names" "Removes headers of the response, before anything is decided by them."
+        |rule, value| put(&mut rule.then.response_remove, each(value, edited_name));
+    "last" "true or false" "If it matches, the rules after it are not looked at."
+        |rule, value| put(&mut rule.last, Flag::read(value));
+}
+
+/// The key of this name.
+pub(crate) fn find(name: &str) -> Option<&'static RuleKey> {
+    RULE_KEYS.iter().find(|key| key.name == name)
+}
+
+fn put<T>(place: &mut T, read: Result<T, String>) -> Result<(), String> {
+    *place = read?;
+    Ok(())
+}
+
+/// Reads a value of a kind into an option.
+trait ReadSome: Sized {
+    fn read_some<K: Kind<Self>>(value: &Value) -> Result<Option<Self>, String>;
+}
+
+impl<T> ReadSome for T {
+    fn read_some<K: Kind<T>>(value: &Value) -> Result<Option<T>, String> {
+        K::read(value).map(Some)
+    }
+}
+
+fn each<T>(value: &Value, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    match value {
+        Value::Text(text) | Value::Integer(text) => Ok(vec![read(text)?]),
+        Value::List(list) if !list.is_empty() => list.iter().map(|text| read(text)).collect(),
+        Value::List(_) => Err("the list is empty: leave the key out".to_owned()),
+        Value::Flag(_) => Err("text or a list of texts is expected".to_owned()),
+    }
+}
+
+fn texts(value: &Value) -> Result<Vec<String>, String> {
+    each(
+        value,
+        |text| if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) },
+    )
+}
+
+fn globs(value: &Value, lower: bool) -> Result<Vec<Glob>, String> {
+    each(value, |text| Glob::new(if lower { text.to_ascii_lowercase() } else { text.to_owned() }))
+}
+
+fn header_name(text: &str) -> Result<HeaderName, String> {
+    text.trim().parse().map_err(|_| format!("\"{text}\" is not a header's name"))
+}
+
+fn edited_name(text: &str) -> Result<HeaderName, String> {
+    let name = header_name(text)?;
+    if edits_allowed(&name) {
+        Ok(name)
+    } else {
+        Err(format!("`{name}` is the proxy's own business and cannot be edited"))
+    }
+}
+
+fn header_line(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) =
+        text.split_once(':').ok_or_else(|| format!("\"{text}\" is not `Name: value`"))?;
+    let value = HeaderValue::from_str(value.trim())
+        .map_err(|_| format!("\"{text}\" has characters that a header cannot have"))?;
+    Ok((edited_name(name)?, value))
+}
+
+fn header_match(text: &str) -> Result<HeaderMatch, String> {
+    match text.split_once(':') {
+        None => Ok(HeaderMatch { name: header_name(text)?, value: None }),
+        Some((name, value)) => {
+            let value = Glob::new(value.trim().to_owned())?;
+            Ok(HeaderMatch { name: header_name(name)?, value: Some(value) })
+        }
+    }
+}
+
+fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let wrong = || format!("\"{text}\" is not a status such as 404 or 500-599");
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let first: u16 = first.trim().parse().map_err(|_| wrong())?;
+    let last: u16 = last.trim().parse().map_err(|_| wrong())?;
+    if (200..=999).contains(&first) && first <= last && last <= 999 {
+        Ok(first..=last)
+    } else {
+        Err(wrong())
+    }
+}
+
+fn hint(value: &Value) -> Result<Hint, String> {
+    match <Text as Kind<String>>::read(value)?.as_str() {
+        "love" => Ok(Hint::Love),
+        "hate" => Ok(Hint::Hate),
+        "neutral" => Ok(Hint::Neutral),
+        other => Err(format!("\"{other}\" is not love, hate or neutral")),
+    }
+}

@@ -1,0 +1,250 @@
+//! Where the operator's rules meet requests and responses.
+//!
+//! Invariants: rules come after a request is known to be well-formed and before it is looked up;
+//! on a response, before anything is decided by its headers. No rule makes a response to an
+//! authorised request, a private one or one with `Vary: *` storable. Threads: the worker's.
+
+use damelo::GroupId;
+use http::header::SET_COOKIE;
+use http::{HeaderMap, StatusCode};
+
+use crate::ask::Ask;
+use crate::config::{Grouping, ProxyConfig};
+use crate::rules::group::{self, Groups};
+use crate::rules::{NotStoredReason, Policy, RequestDirectives};
+use crate::ruleset::{self, Hint, RequestView, ResponseEffects};
+use crate::vault::Found;
+use crate::worker::{Shared, Worker};
+
+impl Ask {
+    /// The request as conditions of rules see it.
+    pub(crate) fn view(&self) -> RequestView<'_> {
+        RequestView {
+            host: &self.target.client_host,
+            path_and_query: &self.target.path_and_query,
+            method: &self.method,
+            headers: &self.headers,
+        }
+    }
+}
+
+/// Applies the rules to a request: its headers, its key, whether it goes past the cache.
+pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
+    let rules = &shared.config.ruleset;
+    if rules.is_empty() {
+        return;
+    }
+    let effects = rules.on_request(&ask.view());
+    ask.pass = effects.pass;
+    if effects.edit(&mut ask.headers) {
+        ask.wishes = RequestDirectives::of(&ask.headers);
+    }
+    effects.extend_key(&ask.headers, &mut ask.target.primary);
+}
+
+/// Applies the rules to a response's headers, and says what they want besides.
+pub(crate) fn on_response<'s>(
+    shared: &'s Shared,
+    ask: &Ask,
+    status: StatusCode,
+    headers: &mut HeaderMap,
+    length_bytes: Option<u64>,
+) -> ResponseEffects<'s> {
+    let rules = &shared.config.ruleset;
+    if rules.is_empty() {
+        return ResponseEffects::default();
+    }
+    let view = ruleset::response_view(status, headers, length_bytes);
+    let effects = rules.on_response(&ask.view(), &view);
+    effects.edit(headers);
+    effects
+}
+
+impl ResponseEffects<'_> {
+    /// A response's lifetime, if a rule says one.
+    pub(crate) fn adjust(&self, policy: &mut Policy) {
+        if let Some(ttl) = self.ttl {
+            policy.lifetime_s = policy.initial_age_s.saturating_add(ttl.as_secs());
+            policy.no_cache = false;
+        }
+    }
+
+    /// What becomes of the decision that the response's own headers led to.
+    pub(crate) fn admit(
+        &self,
+        decision: Result<(), NotStoredReason>,
+        response: &HeaderMap,
+    ) -> Result<(), NotStoredReason> {
+        if self.store == Some(false) {
+            return Err(NotStoredReason::Rule);
+        }
+        let forced = self.store == Some(true);
+        // An origin that says nothing of caching and sets a cookie most likely means one user.
+        let timed = self.ttl.is_some() && !response.contains_key(SET_COOKIE);
+        match decision {
+            Err(NotStoredReason::NotCacheable | NotStoredReason::NeverUseful)
+                if forced || timed =>
+            {
+                Ok(())
+            }
+            Err(NotStoredReason::NoStore) if forced => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The groups of a response: it lies in a rule's, else where the grouping says; invalidating
+    /// any that its origin names takes it along.
+    pub(crate) fn groups_of(
+        &self,
+        config: &ProxyConfig,
+        ask: &Ask,
+        response: &HeaderMap,
+    ) -> Groups {
+        let target = &ask.target;
+        let (host, path) = (&target.host, &target.path_and_query);
+        let by_page = Groups::of(host, &target.client_host, path, &ask.headers, response);
+        let named = group::is_named(response);
+        if let Some(name) = self.group {
+            let mut others = by_page.others;
+            if named {
+                others.push(by_page.home);
+            }
+            return Groups { home: named_group("r", host, name.as_bytes()), others };
+        }
+        if named {
+            return by_page;
+        }
+        match by_grouping(&config.grouping, ask, response) {
+            None => by_page,
+            Some(home) => Groups { home, others: Vec::new() },
+        }
+    }
+}
+
+/// What a hit from disk leads to: the group's hint, which the store forgets when it is closed, and
+/// for a document the objects of its group, which will be asked for next.
+pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
+    if found.lies.in_memory {
+        return;
+    }
+    let config = &worker.shared.config;
+    let (store, group) = (worker.shared.vault.store(), found.lies.group);
+    let response = &found.response;
+    if !config.ruleset.is_empty() {
+        let length_bytes = Some(found.body.length_bytes());
+        let view = ruleset::response_view(response.status, &response.headers, length_bytes);
+        hint(store, group, config.ruleset.on_response(&ask.view(), &view).hint);
+    }
+    if config.prefetch_pages && group::is_document(&response.headers) {
+        worker.counters.pages_prefetched.one();
+        let (prefetch, alive) = (store.prefetch(group), worker.alive.clone());
+        tokio::spawn(async move {
+            // Only costs the objects a read each if it fails.
+            let _ = prefetch.await;
+            drop(alive);
+        });
+    }
+}
+
+/// The group that a rule names, within a host.
+pub(crate) fn rule_group(host: &str, name: &str) -> GroupId {
+    GroupId::of(named_group("r", host, name.as_bytes()))
+}
+
+/// Tells the store what a rule wants of a group.
+pub(crate) fn hint(store: &damelo::Store, group: GroupId, hint: Option<Hint>) {
+    match hint {
+        None => {}
+        Some(Hint::Love) => store.love(group),
+        Some(Hint::Hate) => store.hate(group),
+        Some(Hint::Neutral) => store.neutral(group),
+    }
+}
+
+/// The group by the grouping where the origin names none; `None`: by page. A group's name contains
+/// its host, so that groups of different hosts meet only by a collision of 64-bit hashes.
+fn by_grouping(grouping: &Grouping, ask: &Ask, response: &HeaderMap) -> Option<Vec<u8>> {
+    let target = &ask.target;
+    let path = target.path_and_query.split('?').next().unwrap_or_default();
+    Some(match grouping {
+        Grouping::Page => return None,
+        Grouping::Host => named_group("h", &target.host, b""),
+        Grouping::Path(count) => named_group("d", &target.host, first_segments(path, *count)),
+        Grouping::Header(name) => match response.get(name) {
+            Some(value) => named_group("v", &target.host, value.as_bytes()),
+            None => named_group("d", &target.host, first_segments(path, 1)),
+        },
+        // Each under its own name: no two share a group.
+        Grouping::None => named_group("u", &target.host, target.path_and_query.as_bytes()),
+    })
+}
+
+/// `/a/b/c.png` and 2 give `a/b`; the last segment is a file and never counts.
+fn first_segments(path: &str, count: usize) -> &[u8] {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let ends = path.match_indices('/').map(|(at, _)| at);
+    let end = ends.take(count).last().unwrap_or(0);
+    &path.as_bytes()[..end]
+}
+
+fn named_group(mark: &str, host: &str, name: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(mark.len() + host.len() + name.len() + 3);
+    for part in [mark.as_bytes(), host.as_bytes(), name] {
+        full.extend_from_slice(part);
+        full.push(0);
+    }
+    full
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn segments() {
+        assert_eq!(first_segments("/a/b/c.png", 1), b"a");
+        assert_eq!(first_segments("/a/b/c.png", 2), b"a/b");
+        assert_eq!(first_segments("/a/b/c.png", 9), b"a/b");
+        assert_eq!(first_segments("/c.png", 2), b"");
+    }
+
+    #[test]
+    fn a_cookie_is_not_stored_by_a_ttl_alone() {
+        let mut cookie = HeaderMap::new();
+        cookie.insert(SET_COOKIE, http::HeaderValue::from_static("session=1"));
+        let mut effects = ResponseEffects::default();
+        effects.ttl = Some(Duration::from_secs(9));
+        let refused = Err(NotStoredReason::NeverUseful);
+        assert_eq!(effects.admit(refused, &cookie), refused);
+        assert_eq!(effects.admit(Ok(()), &cookie), Ok(()), "the origin's own words count");
+        effects.store = Some(true);
+        assert_eq!(effects.admit(refused, &cookie), Ok(()));
+    }
+
+    #[test]
+    fn what_a_rule_may_overrule() {
+        use NotStoredReason as Not;
+        let effects = |ttl, store| {
+            let mut effects = ResponseEffects::default();
+            (effects.ttl, effects.store) = (ttl, store);
+            effects
+        };
+        let ttl = Some(Duration::from_secs(9));
+        for (ttl, store, decision, expected) in [
+            (None, None, Ok(()), Ok(())),
+            (None, Some(false), Ok(()), Err(Not::Rule)),
+            (ttl, None, Err(Not::NeverUseful), Ok(())),
+            (ttl, None, Err(Not::NotCacheable), Ok(())),
+            (ttl, None, Err(Not::NoStore), Err(Not::NoStore)),
+            (None, Some(true), Err(Not::NoStore), Ok(())),
+            (ttl, Some(true), Err(Not::Private), Err(Not::Private)),
+            (ttl, Some(true), Err(Not::Authorization), Err(Not::Authorization)),
+            (ttl, Some(true), Err(Not::VaryStar), Err(Not::VaryStar)),
+            (ttl, Some(true), Err(Not::RequestNoStore), Err(Not::RequestNoStore)),
+        ] {
+            let none = HeaderMap::new();
+            assert_eq!(effects(ttl, store).admit(decision, &none), expected, "{ttl:?} {store:?}");
+        }
+    }
+}

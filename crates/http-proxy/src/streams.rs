@@ -1,0 +1,59 @@
+//! Enums of byte streams as byte streams, without a type parameter or a table of functions.
+//!
+//! A user imports `io`, `IoSlice`, `Pin`, `Context`, `Poll` and the traits of tokio. No threads.
+
+/// Forwards [`AsyncWrite`] to the stream that each arm binds.
+macro_rules! forward_write {
+    ($($arm:pat => $stream:ident),+) => {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            match self.get_mut() { $($arm => Pin::new($stream).poll_write(cx, bytes),)+ }
+        }
+
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            match self.get_mut() { $($arm => Pin::new($stream).poll_write_vectored(cx, slices),)+ }
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            match self { $($arm => $stream.is_write_vectored(),)+ }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            match self.get_mut() { $($arm => Pin::new($stream).poll_flush(cx),)+ }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            match self.get_mut() { $($arm => Pin::new($stream).poll_shutdown(cx),)+ }
+        }
+    };
+}
+
+/// [`AsyncRead`] and [`AsyncWrite`] of an enum by those of its arms.
+macro_rules! streams {
+    ($name:ident: $($arm:ident),+) => {
+        impl AsyncRead for $name {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buffer: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                match self.get_mut() {
+                    $($name::$arm(stream) => Pin::new(stream).poll_read(cx, buffer),)+
+                }
+            }
+        }
+
+        impl AsyncWrite for $name {
+            forward_write!($($name::$arm(stream) => stream),+);
+        }
+    };
+}
+
+pub(crate) use {forward_write, streams};

@@ -1,0 +1,114 @@
+//! Which of several origins gets a request: pure choice among those that may be asked.
+//!
+//! Consistent choice is by rendezvous hashing (Thaler and Ravishankar, "A Name-Based Mapping
+//! Scheme for Rendezvous", 1996, §4): each origin has a score for each key and the best one wins,
+//! so that an origin that goes away moves only its own keys. No threads.
+
+use twox_hash::XxHash3_64;
+
+use crate::transport::Choice;
+
+/// An origin as the choice sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// Hash of its name, the same in every process.
+    pub(crate) name_hash: u64,
+    /// Requests it has under way.
+    pub(crate) load: usize,
+    /// False while checks or failures say so.
+    pub(crate) healthy: bool,
+    /// Asked for this request already.
+    pub(crate) tried: bool,
+}
+
+/// Hash of an origin's name.
+pub(crate) fn name_hash(name: &str) -> u64 {
+    XxHash3_64::oneshot(name.as_bytes())
+}
+
+/// Hash of what a request is for.
+pub(crate) fn key_hash(host: &[u8], path_and_query: &str) -> u64 {
+    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(host), path_and_query.as_bytes())
+}
+
+/// Index of the origin to ask next. When none is healthy, all count as if they were: asking in
+/// vain is no worse than not asking. `None` when all were tried.
+pub(crate) fn choose(candidates: &[Candidate], choice: Choice, key: u64) -> Option<usize> {
+    let untried = |wanted: bool| {
+        let all = candidates.iter().enumerate();
+        all.filter(move |(_, candidate)| !candidate.tried && (candidate.healthy || !wanted))
+    };
+    let best = |wanted: bool| match choice {
+        Choice::ConsistentHash => {
+            untried(wanted).max_by_key(|(_, candidate)| score(candidate, key))
+        }
+        // Among equals the key decides, or else the first would get all that come one by one.
+        Choice::LeastLoaded => untried(wanted)
+            .min_by_key(|(_, candidate)| (candidate.load, u64::MAX - score(candidate, key))),
+    };
+    best(true).or_else(|| best(false)).map(|(index, _)| index)
+}
+
+fn score(candidate: &Candidate, key: u64) -> u64 {
+    XxHash3_64::oneshot_with_seed(key, &candidate.name_hash.to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(count: usize) -> Vec<Candidate> {
+        let one = |number: usize| Candidate {
+            name_hash: name_hash(&format!("http://10.0.0.{number}")),
+            load: 0,
+            healthy: true,
+            tried: false,
+        };
+        (0..count).map(one).collect()
+    }
+
+    fn key(number: u32) -> u64 {
+        key_hash(b"a", &format!("/{number}"))
+    }
+
+    #[test]
+    fn keys_spread_evenly_and_only_those_of_the_lost_origin_move() {
+        let mut all = candidates(5);
+        let chosen = |all: &[Candidate]| -> Vec<usize> {
+            (0..10_000).map(|n| choose(all, Choice::ConsistentHash, key(n)).unwrap()).collect()
+        };
+        let before = chosen(&all);
+        for index in 0..5 {
+            let share = before.iter().filter(|chosen| **chosen == index).count();
+            assert!((1700..2300).contains(&share), "{index} got {share}");
+        }
+        all[2].healthy = false;
+        for (before, after) in before.into_iter().zip(chosen(&all)) {
+            assert!(if before == 2 { after != 2 } else { after == before });
+        }
+    }
+
+    #[test]
+    fn the_least_loaded_gets_it_and_equals_share() {
+        let mut all = candidates(3);
+        let seen: std::collections::HashSet<_> =
+            (0..100).map(|n| choose(&all, Choice::LeastLoaded, key(n))).collect();
+        assert_eq!(seen.len(), 3);
+        all[0].load = 2;
+        all[1].load = 1;
+        all[2].load = 3;
+        assert_eq!(choose(&all, Choice::LeastLoaded, 7), Some(1));
+        all[1].tried = true;
+        assert_eq!(choose(&all, Choice::LeastLoaded, 7), Some(0));
+    }
+
+    #[test]
+    fn the_sick_are_asked_when_nobody_else_is_left() {
+        let mut all = candidates(2);
+        all[0].healthy = false;
+        all[1].tried = true;
+        assert_eq!(choose(&all, Choice::ConsistentHash, 7), Some(0));
+        all[0].tried = true;
+        assert_eq!(choose(&all, Choice::ConsistentHash, 7), None);
+    }
+}

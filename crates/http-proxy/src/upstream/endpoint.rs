@@ -1,0 +1,313 @@
+//! Origins: their URLs taken apart, and how a byte stream to one is opened (TCP, Unix, TLS).
+//!
+//! Invariants: an https origin is checked against the certificate authorities of the system
+//! (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured) or of a configured file; there is no way to
+//! switch the check off. The address that was checked against the rules of a [`Route`] is the one
+//! that is connected to. Threads: shared by all workers.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::uri::Scheme;
+use http::{HeaderValue, Uri};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::error::{FetchError, ProxyError};
+use crate::transport::Upstream;
+use crate::upstream::balance;
+use crate::upstream::health::Health;
+use crate::upstream::stream::{Stream, Wire};
+
+/// The site that requests are for, and the endpoints that serve it.
+pub(crate) struct Origin {
+    /// `http` or `https`, part of every key.
+    pub(crate) scheme: &'static str,
+    /// Host and port as in the URL, lower case: `Host` of requests and part of keys.
+    pub(crate) authority: String,
+    /// The same as a header value.
+    pub(crate) host_header: HeaderValue,
+    /// At least one.
+    pub(crate) endpoints: Vec<Arc<Endpoint>>,
+}
+
+/// One place to connect to.
+pub(crate) struct Endpoint {
+    pub(crate) name_hash: u64,
+    pub(crate) load: Arc<AtomicUsize>,
+    /// Requests that may be under way; none: any number.
+    pub(crate) places: Option<Arc<Semaphore>>,
+    /// An HTTP/2 connection is hoped for.
+    pub(crate) may_http2: AtomicBool,
+    /// HTTP/2 without TLS.
+    http2_clear_text: bool,
+    dial: Dial,
+    tls: Option<Tls>,
+    health: Mutex<Health>,
+}
+
+enum Dial {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+struct Tls {
+    any: TlsConnector,
+    http1: TlsConnector,
+    name: ServerName<'static>,
+}
+
+/// An address that may be connected to, as far as somebody's rules say.
+pub(crate) trait Permit: Send + Sync {
+    fn permits(&self, address: IpAddr) -> bool;
+}
+
+/// What a connection is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Requests,
+    /// The connection will be another protocol's, which only HTTP/1.1 can hand over.
+    Upgrade,
+}
+
+/// A URL taken apart.
+struct Parsed {
+    scheme: &'static str,
+    authority: String,
+    dial: Dial,
+}
+
+impl Origin {
+    /// The site of `url`, served by it and by the others in `upstream`.
+    pub(crate) fn new(url: &str, upstream: &Upstream) -> Result<Origin, ProxyError> {
+        let first = Parsed::new(url)?;
+        let host_header = HeaderValue::try_from(&first.authority)
+            .map_err(|_| ProxyError::Origin { url: url.to_owned(), reason: "bad host" })?;
+        let (scheme, authority) = (first.scheme, first.authority.clone());
+        let mut endpoints = vec![Arc::new(Endpoint::new(url, first, upstream)?)];
+        for url in &upstream.more_origins {
+            let parsed = Parsed::new(url)?;
+            endpoints.push(Arc::new(Endpoint::new(url, parsed, upstream)?));
+        }
+        Ok(Origin { scheme, authority, host_header, endpoints })
+    }
+}
+
+/// Whether this can be the URL of an origin.
+pub(crate) fn check_url(url: &str) -> Result<(), ProxyError> {
+    Parsed::new(url).map(drop)
+}
+
+impl Parsed {
+    fn new(url: &str) -> Result<Parsed, ProxyError> {
+        let error = |reason| ProxyError::Origin { url: url.to_owned(), reason };
+        if let Some(path) = url.strip_prefix("unix:") {
+            if !path.starts_with('/') {
+                return Err(error("the path of the socket must begin with a slash"));
+            }
+            let dial = Dial::Unix(PathBuf::from(path));
+            return Ok(Parsed { scheme: "http", authority: "localhost".to_owned(), dial });
+        }
+        let uri: Uri = url.parse().map_err(|_| error("it is not a URL"))?;
+        let scheme = match uri.scheme_str() {
+            Some("http") => "http",
+            Some("https") => "https",
+            _ => return Err(error("it must begin with http://, https:// or unix:/")),
+        };
+        let authority = uri.authority().ok_or_else(|| error("it has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(error("user names in it are not supported"));
+        }
+        if uri.path() != "/" || uri.query().is_some() {
+            return Err(error("a path in it is not supported"));
+        }
+        let host = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
+        if host.is_empty() {
+            return Err(error("it has no host"));
+        }
+        let port = authority.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+        let authority = authority.as_str().to_ascii_lowercase();
+        Ok(Parsed { scheme, authority, dial: Dial::Tcp { host, port } })
+    }
+}
+
+impl Endpoint {
+    fn new(url: &str, parsed: Parsed, upstream: &Upstream) -> Result<Endpoint, ProxyError> {
+        let error = |reason| ProxyError::Origin { url: url.to_owned(), reason };
+        let tls = match &parsed.dial {
+            Dial::Tcp { host, .. } if parsed.scheme == "https" => {
+                let name =
+                    ServerName::try_from(host.clone()).map_err(|_| error("bad host name"))?;
+                Some(Tls::new(name, upstream)?)
+            }
+            _ => None,
+        };
+        let http2_clear_text = tls.is_none() && upstream.http2_clear_text;
+        let may_http2 = http2_clear_text || (tls.is_some() && upstream.http2);
+        let places_max = upstream.requests_per_origin_max.min(Semaphore::MAX_PERMITS);
+        Ok(Endpoint {
+            name_hash: balance::name_hash(url),
+            load: Arc::default(),
+            places: (places_max > 0).then(|| Arc::new(Semaphore::new(places_max))),
+            may_http2: AtomicBool::new(may_http2),
+            http2_clear_text,
+            dial: parsed.dial,
+            tls,
+            health: Mutex::default(),
+        })
+    }
+
+    /// An endpoint in clear text that is asked HTTP/1.1.
+    pub(crate) fn plain(host: String, port: u16) -> Endpoint {
+        Endpoint {
+            name_hash: 0,
+            load: Arc::default(),
+            places: None,
+            may_http2: AtomicBool::new(false),
+            http2_clear_text: false,
+            dial: Dial::Tcp { host, port },
+            tls: None,
+            health: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// Whether a stream to here carries HTTP/2.
+    pub(crate) fn is_http2(&self, stream: &Stream) -> bool {
+        self.http2_clear_text || stream.agreed_http2()
+    }
+
+    pub(crate) fn scheme(&self) -> Scheme {
+        if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP }
+    }
+
+    /// Opens a stream, to an address that `permit` allows if there is one, and says which. The
+    /// caller limits the time.
+    pub(crate) async fn connect(
+        &self,
+        purpose: Purpose,
+        permit: Option<&dyn Permit>,
+    ) -> Result<(Stream, Option<IpAddr>), FetchError> {
+        let (wire, address) = self.dial(permit).await?;
+        let Some(tls) = &self.tls else { return Ok((Stream::Plain(wire), address)) };
+        let connector = if purpose == Purpose::Upgrade { &tls.http1 } else { &tls.any };
+        let stream =
+            connector.connect(tls.name.clone(), wire).await.map_err(|_| FetchError::Tls)?;
+        Ok((Stream::Tls(Box::new(stream)), address))
+    }
+
+    async fn dial(
+        &self,
+        permit: Option<&dyn Permit>,
+    ) -> Result<(Wire, Option<IpAddr>), FetchError> {
+        match &self.dial {
+            Dial::Unix(path) => {
+                let stream = UnixStream::connect(path).await.map_err(|_| FetchError::Connect)?;
+                Ok((Wire::Unix(stream), None))
+            }
+            Dial::Tcp { host, port } => {
+                let stream = dial_tcp(host, *port, permit).await?;
+                // Without it small requests wait; failing to set it only costs time.
+                let _ = stream.set_nodelay(true);
+                let address = stream.peer_addr().map_err(|_| FetchError::Connect)?.ip();
+                Ok((Wire::Tcp(stream), Some(address)))
+            }
+        }
+    }
+}
+
+/// Connects to the first address of a host that is permitted and answers. The name is resolved
+/// once: what was checked is what is connected to.
+pub(crate) async fn dial_tcp(
+    host: &str,
+    port: u16,
+    permit: Option<&dyn Permit>,
+) -> Result<TcpStream, FetchError> {
+    let resolved = tokio::net::lookup_host((host, port)).await.map_err(|_| FetchError::Connect)?;
+    let mut forbidden = false;
+    for address in resolved {
+        if permit.is_some_and(|permit| !permit.permits(address.ip().to_canonical())) {
+            forbidden = true;
+            continue;
+        }
+        if let Ok(stream) = connect_to(address).await {
+            return Ok(stream);
+        }
+    }
+    Err(if forbidden { FetchError::Forbidden } else { FetchError::Connect })
+}
+
+async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+    TcpStream::connect(address).await
+}
+
+impl Tls {
+    fn new(name: ServerName<'static>, upstream: &Upstream) -> Result<Tls, ProxyError> {
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let http1 = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(ProxyError::Tls)?
+            .with_root_certificates(authorities(upstream.authorities.as_deref())?)
+            .with_no_client_auth();
+        let mut any = http1.clone();
+        if upstream.http2 {
+            any.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        }
+        let connector = |config| TlsConnector::from(Arc::new(config));
+        Ok(Tls { any: connector(any), http1: connector(http1), name })
+    }
+}
+
+fn authorities(file: Option<&Path>) -> Result<RootCertStore, ProxyError> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = file else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return if roots.is_empty() { Err(ProxyError::Certificates) } else { Ok(roots) };
+    };
+    let unusable = |reason: String| ProxyError::AuthoritiesFile { path: path.to_owned(), reason };
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unusable(error.to_string()))?;
+    for certificate in certificates {
+        roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+    }
+    if roots.is_empty() { Err(unusable("it holds no certificate".to_owned())) } else { Ok(roots) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        for (url, authority) in [
+            ("http://Example.org", Some("example.org")),
+            ("http://127.0.0.1:8080/", Some("127.0.0.1:8080")),
+            ("http://[::1]:81", Some("[::1]:81")),
+            ("unix:/run/app.sock", Some("localhost")),
+            ("unix:app.sock", None),
+            ("ftp://example.org", None),
+            ("example.org", None),
+            ("http://user@example.org", None),
+            ("http://example.org/path", None),
+            ("http://", None),
+        ] {
+            let parsed = Origin::new(url, &Upstream::default()).ok().map(|origin| origin.authority);
+            assert_eq!(parsed.as_deref(), authority, "{url}");
+        }
+    }
+}

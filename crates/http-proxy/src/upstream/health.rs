@@ -1,0 +1,175 @@
+//! Whether an origin may be asked: what checks found, and what requests met with.
+//!
+//! ```text
+//! checks:    up ── fall failures in a row ──► down ── rise successes in a row ──► up
+//! requests:  in ── failures in a row ──► ejected for a period ──► in, on probation
+//! ```
+//!
+//! On probation the next failure ejects again at once. Invariant: an origin is healthy exactly if
+//! it is up and not ejected. The state is plain and told the time; `check_all` is the task around
+//! it. Threads: the state is behind a lock in `Endpoint`, the checks run on a thread of their own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::{HOST, USER_AGENT};
+use http::{HeaderValue, Request};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::body::OriginBody;
+use crate::metrics::Counters;
+use crate::transport::{Ejection, HealthChecks};
+use crate::upstream::endpoint::Origin;
+use crate::upstream::pool::{Pool, PoolSettings};
+
+/// Shortest time between two checks, whatever is configured.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// State of one origin.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Health {
+    down: bool,
+    /// Results of checks in a row that contradict `down`.
+    contrary_checks: u32,
+    failures: u32,
+    ejected_until: Option<Instant>,
+}
+
+impl Health {
+    pub(crate) fn is_healthy(&self, now: Instant) -> bool {
+        !self.down && self.ejected_until.is_none_or(|until| until <= now)
+    }
+
+    /// A check has ended; true if it changed the state.
+    pub(crate) fn checked(&mut self, good: bool, checks: &HealthChecks) -> bool {
+        if good != self.down {
+            self.contrary_checks = 0;
+            return false;
+        }
+        self.contrary_checks += 1;
+        let needed = if good { checks.rise } else { checks.fall };
+        if self.contrary_checks < needed {
+            return false;
+        }
+        self.contrary_checks = 0;
+        self.down = !good;
+        if good {
+            self.failures = 0;
+            self.ejected_until = None;
+        }
+        true
+    }
+
+    /// A request got an answer.
+    pub(crate) fn answered(&mut self) {
+        self.failures = 0;
+        self.ejected_until = None;
+    }
+
+    /// A request got none; true if the origin is ejected by that.
+    pub(crate) fn failed(&mut self, ejection: &Ejection, now: Instant) -> bool {
+        if ejection.failures == 0 || self.ejected_until.is_some_and(|until| until > now) {
+            return false;
+        }
+        self.failures = self.failures.saturating_add(1);
+        if self.failures < ejection.failures {
+            return false;
+        }
+        // Not back to zero: until something succeeds one more failure is enough.
+        self.failures = ejection.failures - 1;
+        self.ejected_until = Some(now + ejection.period);
+        true
+    }
+}
+
+/// Asks every endpoint of `origin` at intervals, for as long as it is polled.
+pub(crate) async fn check_all(
+    origin: Arc<Origin>,
+    checks: HealthChecks,
+    settings: PoolSettings,
+    counters: Arc<Counters>,
+) {
+    // A check that went over a connection of old would not notice that new ones fail.
+    let settings = PoolSettings { idle_max: 0, keep_http2: false, ..settings };
+    let new_pool = |endpoint: &Arc<_>| Pool::new(Arc::clone(endpoint), settings.clone());
+    let pools: Vec<Pool> = origin.endpoints.iter().map(new_pool).collect();
+    let mut ticks = interval(checks.interval.max(INTERVAL_MIN));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // One after the other would let a hanging one delay the rest.
+        let mut asking = Vec::new();
+        for pool in &pools {
+            asking.push(check(pool.clone(), check_request(&origin, &checks), checks.clone()));
+        }
+        let asking: Vec<_> = asking.into_iter().map(tokio::spawn).collect();
+        for (pool, result) in pools.iter().zip(asking) {
+            let good = result.await.unwrap_or(false);
+            if !good {
+                counters.origin_checks_failed.one();
+            }
+            pool.endpoint().health().checked(good, &checks);
+        }
+    }
+}
+
+fn check_request(origin: &Origin, checks: &HealthChecks) -> Request<OriginBody> {
+    let mut request = Request::new(OriginBody::Empty);
+    // Checked when the proxy started.
+    *request.uri_mut() = checks.path.parse().unwrap_or_default();
+    request.headers_mut().insert(HOST, origin.host_header.clone());
+    request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("damelo-health-check"));
+    request
+}
+
+async fn check(pool: Pool, request: Request<OriginBody>, checks: HealthChecks) -> bool {
+    match timeout(checks.timeout, pool.send(request, None)).await {
+        Ok(Ok(response)) => response.status().is_success() || response.status().is_redirection(),
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_need_several_results_to_change_a_mind() {
+        let checks = HealthChecks { fall: 3, rise: 2, ..HealthChecks::default() };
+        let mut health = Health::default();
+        let now = Instant::now();
+        for (good, healthy) in [
+            (false, true),
+            (false, true),
+            (true, true),
+            (false, true),
+            (false, true),
+            (false, false),
+            (true, false),
+            (false, false),
+            (true, false),
+            (true, true),
+        ] {
+            health.checked(good, &checks);
+            assert_eq!(health.is_healthy(now), healthy);
+        }
+    }
+
+    #[test]
+    fn failures_eject_for_a_time_and_then_on_probation() {
+        let ejection = Ejection { failures: 3, period: Duration::from_secs(10) };
+        let mut health = Health::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(!health.failed(&ejection, at(0)) && !health.failed(&ejection, at(0)));
+        health.answered();
+        assert!(!health.failed(&ejection, at(1)) && !health.failed(&ejection, at(1)));
+        assert!(health.failed(&ejection, at(1)));
+        assert!(!health.is_healthy(at(10)) && health.is_healthy(at(11)));
+        assert!(!health.failed(&ejection, at(5)), "asked for want of others");
+        assert!(health.failed(&ejection, at(12)), "on probation one is enough");
+        assert!(!health.is_healthy(at(21)));
+        health.answered();
+        assert!(health.is_healthy(at(21)));
+    }
+}

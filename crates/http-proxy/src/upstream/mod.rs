@@ -1,0 +1,220 @@
+//! The side towards origins: which endpoint, over which connection, for how long.
+//!
+//! ```text
+//! Fetcher::send ─► choose (balance, health) ─► Pool::send_retrying ─► response, holding its place
+//!                     ▲                             │
+//!                     └── another endpoint ◄────────┘ the connection could not be opened
+//! ```
+//!
+//! Invariant: only a request of which nothing was sent goes to another endpoint. Threads: one
+//! `Fetcher` per worker; load, places and health of endpoints are shared by all.
+
+mod anywhere;
+mod balance;
+mod body;
+mod endpoint;
+mod health;
+mod pool;
+mod stream;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use http::header::HOST;
+use http::{Request, Response};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::body::OriginBody;
+use crate::config::ProxyConfig;
+use crate::error::FetchError;
+use crate::forward::Route;
+use crate::metrics::Counters;
+use crate::transport::{Choice, Ejection};
+use crate::upstream::anywhere::AnyPools;
+use crate::upstream::balance::Candidate;
+use crate::upstream::body::{Hold, Load};
+use crate::upstream::pool::{Pool, SendError};
+
+pub(crate) use body::FetchedBody;
+pub(crate) use endpoint::{Origin, Permit, check_url, dial_tcp};
+pub(crate) use health::check_all;
+pub(crate) use pool::PoolSettings;
+
+/// Sends requests to origins.
+pub(crate) struct Fetcher {
+    /// Those of the site of a reverse proxy.
+    pools: Vec<Pool>,
+    /// Those of a forward proxy.
+    anywhere: AnyPools,
+    counters: Arc<Counters>,
+    choice: Choice,
+    ejection: Ejection,
+    connect_timeout: Duration,
+    total_timeout: Option<Duration>,
+}
+
+impl Fetcher {
+    pub(crate) fn new(origin: &Origin, config: &ProxyConfig, counters: Arc<Counters>) -> Fetcher {
+        let settings = PoolSettings::of(config);
+        let pool = |endpoint: &Arc<_>| Pool::new(Arc::clone(endpoint), settings.clone());
+        let upstream = &config.transport.upstream;
+        Fetcher {
+            pools: origin.endpoints.iter().map(pool).collect(),
+            anywhere: AnyPools::new(settings.clone()),
+            counters,
+            choice: upstream.choice,
+            ejection: upstream.ejection,
+            connect_timeout: config.connect_timeout,
+            total_timeout: upstream.total_timeout,
+        }
+    }
+
+    /// Sends a request and waits for the headers of the final response.
+    pub(crate) async fn send(
+        &self,
+        request: Request<OriginBody>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        self.counters.forwarded.one();
+        let result = match self.total_timeout.map(|limit| Instant::now() + limit) {
+            None => self.send_until(request, None).await,
+            Some(deadline) => {
+                let sending = self.send_until(request, Some(deadline));
+                timeout_at(deadline, sending).await.unwrap_or(Err(FetchError::HeaderTimeout))
+            }
+        };
+        if result.is_err() {
+            self.counters.origin_errors.one();
+        }
+        result
+    }
+
+    /// Sends a request to leave HTTP, on an HTTP/1.1 connection of its own.
+    pub(crate) async fn send_upgrade(
+        &self,
+        request: Request<OriginBody>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        self.counters.forwarded.one();
+        let sent = match request.extensions().get::<Arc<Route>>().cloned() {
+            Some(route) => {
+                let pool = self.anywhere.pool(&route.host, route.port);
+                pool.send_upgrade(request, Some(&*route)).await
+            }
+            None => {
+                let tried = vec![false; self.pools.len()];
+                let index = self.choose(&tried, key_of(&request)).ok_or(FetchError::Connect)?;
+                let pool = &self.pools[index];
+                let sent = pool.send_upgrade(request, None).await;
+                self.judge(pool, sent.as_ref().err().copied());
+                sent
+            }
+        };
+        if sent.is_err() {
+            self.counters.origin_errors.one();
+        }
+        Ok(sent?.map(FetchedBody::new))
+    }
+
+    async fn send_until(
+        &self,
+        request: Request<OriginBody>,
+        deadline: Option<Instant>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        match request.extensions().get::<Arc<Route>>().cloned() {
+            None => self.send_to_site(request, deadline).await,
+            Some(route) => {
+                let pool = self.anywhere.pool(&route.host, route.port);
+                let hold = self.hold(&pool).await?;
+                let sent = pool.send_retrying(request, Some(&*route), &self.counters).await;
+                let response = sent.map_err(|failed| failed.error)?;
+                Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)))
+            }
+        }
+    }
+
+    async fn send_to_site(
+        &self,
+        mut request: Request<OriginBody>,
+        deadline: Option<Instant>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        let key = key_of(&request);
+        let mut tried = vec![false; self.pools.len()];
+        let mut last_error = FetchError::Connect;
+        while let Some(index) = self.choose(&tried, key) {
+            tried[index] = true;
+            let pool = &self.pools[index];
+            let hold = self.hold(pool).await?;
+            let sent = pool.send_retrying(request, None, &self.counters).await;
+            self.judge(pool, sent.as_ref().err().map(|failed| failed.error));
+            match sent {
+                Ok(response) => {
+                    return Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)));
+                }
+                Err(SendError { error, unsent: Some(unsent) }) if error.is_unreachable() => {
+                    (request, last_error) = (unsent, error);
+                    if tried.iter().any(|tried| !tried) {
+                        self.counters.origin_failovers.one();
+                    }
+                }
+                Err(SendError { error, .. }) => return Err(error),
+            }
+        }
+        Err(last_error)
+    }
+
+    fn choose(&self, tried: &[bool], key: u64) -> Option<usize> {
+        if let [only] = tried {
+            return (!only).then_some(0);
+        }
+        let now = std::time::Instant::now();
+        let candidate = |(pool, tried): (&Pool, &bool)| {
+            let endpoint = pool.endpoint();
+            Candidate {
+                name_hash: endpoint.name_hash,
+                load: endpoint.load(),
+                healthy: endpoint.health().is_healthy(now),
+                tried: *tried,
+            }
+        };
+        let candidates: Vec<_> = self.pools.iter().zip(tried).map(candidate).collect();
+        balance::choose(&candidates, self.choice, key)
+    }
+
+    /// Remembers how an endpoint did.
+    fn judge(&self, pool: &Pool, error: Option<FetchError>) {
+        let mut health = pool.endpoint().health();
+        match error {
+            None => health.answered(),
+            Some(error) if error.is_origins_fault() => {
+                if health.failed(&self.ejection, std::time::Instant::now()) && self.pools.len() > 1
+                {
+                    self.counters.origin_ejections.one();
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    async fn hold(&self, pool: &Pool) -> Result<Hold, FetchError> {
+        let endpoint = pool.endpoint();
+        let place = match &endpoint.places {
+            None => None,
+            Some(places) => {
+                let waiting = timeout(self.connect_timeout, places.clone().acquire_owned());
+                let place: Option<OwnedSemaphorePermit> =
+                    waiting.await.ok().and_then(|place| place.ok());
+                Some(place.ok_or(FetchError::Busy)?)
+            }
+        };
+        let load: Arc<AtomicUsize> = endpoint.load.clone();
+        Ok(Hold::new(Load::new(load), place))
+    }
+}
+
+/// What a request is for, as a hash: the same for all that share a cache key.
+fn key_of(request: &Request<OriginBody>) -> u64 {
+    let host = request.headers().get(HOST).map_or(&b""[..], |host| host.as_bytes());
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    balance::key_hash(host, path)
+}

@@ -1,0 +1,382 @@
+//! Connections to one endpoint: HTTP/1.1 ones that lie idle, and one of HTTP/2 that all share.
+//!
+//! Invariants: a request is sent twice only if the connection came from the pool and either not a
+//! byte of it was written or its method is safe and it has no body (RFC 9110 §9.2.2); nothing
+//! waits without a limit. Threads: a pool belongs to one worker; its connections live on that
+//! worker's event loop.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::header::{HOST, TRANSFER_ENCODING};
+use http::uri::{Authority, Scheme};
+use http::{HeaderValue, Method, Request, Response, Uri, Version};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::time::timeout;
+
+use crate::body::OriginBody;
+use crate::config::ProxyConfig;
+use crate::error::FetchError;
+use crate::metrics::Counters;
+use crate::upstream::endpoint::{Endpoint, Permit, Purpose};
+
+/// Fewest bytes hyper accepts as a buffer limit.
+const BUFFER_BYTES_MIN: usize = 8192;
+/// An HTTP/2 origin that is silent while it owes an answer is asked whether it is there.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// What an HTTP/2 origin may send ahead of us, for each response.
+const HTTP2_WINDOW_BYTES: u32 = 1 << 20;
+
+/// What pools are told by.
+#[derive(Debug, Clone)]
+pub(crate) struct PoolSettings {
+    pub(crate) idle_max: usize,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) header_timeout: Duration,
+    pub(crate) header_bytes_max: usize,
+    /// Whether an HTTP/2 connection is shared with later requests.
+    pub(crate) keep_http2: bool,
+}
+
+impl PoolSettings {
+    pub(crate) fn of(config: &ProxyConfig) -> PoolSettings {
+        PoolSettings {
+            idle_max: config.pool_idle_max,
+            idle_timeout: config.pool_idle_timeout,
+            connect_timeout: config.connect_timeout,
+            header_timeout: config.header_timeout,
+            header_bytes_max: config.header_bytes_max,
+            keep_http2: true,
+        }
+    }
+}
+
+/// Connections to one endpoint. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    endpoint: Arc<Endpoint>,
+    settings: PoolSettings,
+    idle: Mutex<Vec<Idle>>,
+    shared: Mutex<Option<Shared>>,
+    /// Held while connecting where HTTP/2 is hoped for: who waits may share what comes of it.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+struct Idle {
+    connection: Http1,
+    since: Instant,
+}
+
+struct Shared {
+    sender: http2::SendRequest<OriginBody>,
+    address: Option<IpAddr>,
+    used: Instant,
+}
+
+struct Http1 {
+    sender: http1::SendRequest<OriginBody>,
+    address: Option<IpAddr>,
+}
+
+enum Connection {
+    Http1(Http1),
+    Http2(http2::SendRequest<OriginBody>),
+}
+
+/// A request that got no response, and itself if nothing of it was written.
+pub(crate) struct SendError {
+    pub(crate) error: FetchError,
+    pub(crate) unsent: Option<Request<OriginBody>>,
+}
+
+fn allowed(address: Option<IpAddr>, permit: Option<&dyn Permit>) -> bool {
+    match (address, permit) {
+        (Some(address), Some(permit)) => permit.permits(address.to_canonical()),
+        _ => true,
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(endpoint: Arc<Endpoint>, settings: PoolSettings) -> Pool {
+        Pool {
+            inner: Arc::new(Inner {
+                endpoint,
+                settings,
+                idle: Mutex::default(),
+                shared: Mutex::default(),
+                connecting: tokio::sync::Mutex::default(),
+            }),
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.inner.endpoint
+    }
+
+    /// Forgets connections that have been idle for too long; true if none is left.
+    pub(crate) fn sweep(&self) -> bool {
+        let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        self.retain_usable(&mut idle);
+        let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.take_if(|shared| shared.used.elapsed() >= self.inner.settings.idle_timeout);
+        idle.is_empty() && shared.is_none()
+    }
+
+    fn retain_usable(&self, idle: &mut Vec<Idle>) {
+        let limit = self.inner.settings.idle_timeout;
+        idle.retain(|one| one.since.elapsed() < limit && one.connection.sender.is_ready());
+    }
+
+    /// The connection used last that still lives.
+    fn take(&self, permit: Option<&dyn Permit>) -> Option<Connection> {
+        let limit = self.inner.settings.idle_timeout;
+        let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.take_if(|shared| shared.used.elapsed() >= limit || !shared.sender.is_ready());
+        if let Some(shared) = shared.as_mut().filter(|shared| allowed(shared.address, permit)) {
+            shared.used = Instant::now();
+            return Some(Connection::Http2(shared.sender.clone()));
+        }
+        let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        self.retain_usable(&mut idle);
+        let index = idle.iter().rposition(|one| allowed(one.connection.address, permit))?;
+        Some(Connection::Http1(idle.remove(index).connection))
+    }
+
+    fn put(&self, connection: Http1) {
+        let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < self.inner.settings.idle_max {
+            idle.push(Idle { connection, since: Instant::now() });
+        }
+    }
+
+    /// Sends a request on a new connection, or on a pooled one.
+    pub(crate) async fn send(
+        &self,
+        request: Request<OriginBody>,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Response<Incoming>, SendError> {
+        match self.take(permit) {
+            Some(pooled) => self.send_on(pooled, request).await,
+            None => self.send_anew(request, permit).await,
+        }
+    }
+
+    /// The same with one more try if a pooled connection proves stale.
+    pub(crate) async fn send_retrying(
+        &self,
+        request: Request<OriginBody>,
+        permit: Option<&dyn Permit>,
+        counters: &Counters,
+    ) -> Result<Response<Incoming>, SendError> {
+        let Some(pooled) = self.take(permit) else {
+            return self.send_anew(request, permit).await;
+        };
+        let spare = spare_copy(&request);
+        let failed = match self.send_on(pooled, request).await {
+            Ok(response) => return Ok(response),
+            Err(failed) => failed,
+        };
+        let spare = spare.filter(|_| failed.error == FetchError::Broken);
+        let Some(request) = failed.unsent.or(spare) else {
+            return Err(SendError { error: failed.error, unsent: None });
+        };
+        counters.retries.one();
+        self.send_anew(request, permit).await
+    }
+
+    async fn send_anew(
+        &self,
+        request: Request<OriginBody>,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Response<Incoming>, SendError> {
+        let limit = self.inner.settings.connect_timeout;
+        let connected = timeout(limit, self.connect(permit)).await;
+        match connected.unwrap_or(Err(FetchError::ConnectTimeout)) {
+            Ok(connection) => self.send_on(connection, request).await,
+            Err(error) => Err(SendError { error, unsent: Some(request) }),
+        }
+    }
+
+    async fn connect(&self, permit: Option<&dyn Permit>) -> Result<Connection, FetchError> {
+        let endpoint = &self.inner.endpoint;
+        if !endpoint.may_http2.load(Ordering::Relaxed) || !self.inner.settings.keep_http2 {
+            return self.open(permit).await;
+        }
+        let _turn = self.inner.connecting.lock().await;
+        // Whoever had the turn before may have brought a connection for all.
+        if let Some(Connection::Http2(sender)) = self.take(permit) {
+            return Ok(Connection::Http2(sender));
+        }
+        self.open(permit).await
+    }
+
+    async fn open(&self, permit: Option<&dyn Permit>) -> Result<Connection, FetchError> {
+        let endpoint = &self.inner.endpoint;
+        let (stream, address) = endpoint.connect(Purpose::Requests, permit).await?;
+        let settings = &self.inner.settings;
+        if !endpoint.is_http2(&stream) {
+            endpoint.may_http2.store(false, Ordering::Relaxed);
+            let (sender, connection) = http1::Builder::new()
+                .max_buf_size(settings.header_bytes_max.max(BUFFER_BYTES_MIN))
+                .handshake(TokioIo::new(stream))
+                .await
+                .map_err(|_| FetchError::Broken)?;
+            // Ends when the origin closes or the sender is dropped; errors reach the sender.
+            tokio::spawn(connection);
+            return Ok(Connection::Http1(Http1 { sender, address }));
+        }
+        let header_list_max = u32::try_from(settings.header_bytes_max).unwrap_or(u32::MAX);
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(HTTP2_PING_INTERVAL)
+            .keep_alive_timeout(HTTP2_PING_INTERVAL)
+            .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+            .initial_connection_window_size(HTTP2_WINDOW_BYTES * 4)
+            .max_header_list_size(header_list_max)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|_| FetchError::Broken)?;
+        tokio::spawn(connection);
+        if settings.keep_http2 {
+            let shared = Shared { sender: sender.clone(), address, used: Instant::now() };
+            *self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
+        }
+        Ok(Connection::Http2(sender))
+    }
+
+    /// Sends a request on a connection of its own, which may become another protocol's.
+    pub(crate) async fn send_upgrade(
+        &self,
+        request: Request<OriginBody>,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Response<Incoming>, FetchError> {
+        let settings = &self.inner.settings;
+        let opening = async {
+            let (stream, _) = self.inner.endpoint.connect(Purpose::Upgrade, permit).await?;
+            let (sender, connection) = http1::Builder::new()
+                .max_buf_size(settings.header_bytes_max.max(BUFFER_BYTES_MIN))
+                .handshake(TokioIo::new(stream))
+                .await
+                .map_err(|_| FetchError::Broken)?;
+            tokio::spawn(connection.with_upgrades());
+            Ok(sender)
+        };
+        let opened = timeout(settings.connect_timeout, opening).await;
+        let mut sender = opened.unwrap_or(Err(FetchError::ConnectTimeout))?;
+        match timeout(settings.header_timeout, sender.send_request(request)).await {
+            Ok(result) => result.map_err(|error| FetchError::of(&error)),
+            Err(_) => Err(FetchError::HeaderTimeout),
+        }
+    }
+
+    async fn send_on(
+        &self,
+        connection: Connection,
+        request: Request<OriginBody>,
+    ) -> Result<Response<Incoming>, SendError> {
+        let limit = self.inner.settings.header_timeout;
+        let late = SendError { error: FetchError::HeaderTimeout, unsent: None };
+        match connection {
+            Connection::Http2(mut sender) => {
+                let sending =
+                    sender.try_send_request(as_http2(request, self.inner.endpoint.scheme()));
+                timeout(limit, sending).await.map_err(|_| late)?.map_err(SendError::of)
+            }
+            Connection::Http1(mut connection) => {
+                let sending = connection.sender.try_send_request(as_http1(request));
+                let result = timeout(limit, sending).await.map_err(|_| late)?;
+                let response = result.map_err(SendError::of)?;
+                // Back to the pool once the body has been read; if it never is, it closes.
+                let pool = self.clone();
+                tokio::spawn(async move {
+                    if connection.sender.ready().await.is_ok() {
+                        pool.put(connection);
+                    }
+                });
+                Ok(response)
+            }
+        }
+    }
+}
+
+impl SendError {
+    fn of(mut error: TrySendError<Request<OriginBody>>) -> SendError {
+        let unsent = error.take_message();
+        SendError { error: FetchError::of(error.error()), unsent }
+    }
+}
+
+/// `Host` becomes `:authority` (RFC 9113 §8.3.1).
+fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Request<OriginBody> {
+    // Fields of a connection have no place in HTTP/2 (§8.2.2).
+    request.headers_mut().remove(TRANSFER_ENCODING);
+    let host = request.headers_mut().remove(HOST);
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.scheme = Some(scheme);
+    let authority = host.as_ref().and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    parts.authority = Some(authority.unwrap_or(Authority::from_static("localhost")));
+    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+    *request.version_mut() = Version::HTTP_2;
+    request
+}
+
+/// The way back, for a request that an HTTP/2 connection did not take.
+fn as_http1(mut request: Request<OriginBody>) -> Request<OriginBody> {
+    if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
+        // Unless told so, hyper leaves out the body of a GET whose length it does not know.
+        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    if request.version() != Version::HTTP_2 {
+        return request;
+    }
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.scheme = None;
+    let authority = parts.authority.take();
+    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+    if let Some(Ok(host)) = authority.map(|host| HeaderValue::try_from(host.as_str())) {
+        request.headers_mut().insert(HOST, host);
+    }
+    *request.version_mut() = Version::HTTP_11;
+    request
+}
+
+/// What can be sent again without harm: a safe method without body.
+fn spare_copy(request: &Request<OriginBody>) -> Option<Request<OriginBody>> {
+    let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    if !safe || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = Request::new(OriginBody::Empty);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_way_to_http2_and_back() {
+        let mut request = Request::new(OriginBody::Empty);
+        *request.uri_mut() = Uri::from_static("/a?b");
+        request.headers_mut().insert(HOST, HeaderValue::from_static("x.test:81"));
+        let request = as_http2(request, Scheme::HTTP);
+        assert_eq!(request.uri(), "http://x.test:81/a?b");
+        assert!(!request.headers().contains_key(HOST));
+        let request = as_http1(request);
+        assert_eq!(request.uri(), "/a?b");
+        assert_eq!(request.headers()[HOST], "x.test:81");
+        assert_eq!(request.version(), Version::HTTP_11);
+    }
+}

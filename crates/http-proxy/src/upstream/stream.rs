@@ -1,0 +1,36 @@
+//! A byte stream to an origin. Threads: each lives on one worker.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
+
+use crate::streams::{forward_write, streams};
+
+/// What carries the bytes.
+pub(crate) enum Wire {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// The bytes, in clear text or not.
+pub(crate) enum Stream {
+    Plain(Wire),
+    Tls(Box<TlsStream<Wire>>),
+}
+
+impl Stream {
+    /// Whether both sides agreed on HTTP/2.
+    pub(crate) fn agreed_http2(&self) -> bool {
+        match self {
+            Stream::Plain(_) => false,
+            Stream::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
+    }
+}
+
+streams!(Wire: Tcp, Unix);
+streams!(Stream: Plain, Tls);

@@ -1,0 +1,260 @@
+//! Clients that are slow, many, behind another proxy, or on a Unix socket.
+
+mod support;
+
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use damelo_http_proxy::{ListenAddress, Listener, ProxyConfig, RunningInfo};
+use support::wire::{raw, raw_answer};
+use support::{Origin, Proxy, eventually, read_message, reply};
+
+const SHORT: Duration = Duration::from_millis(300);
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn hello() -> Origin {
+    Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"))
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+    stream
+}
+
+fn listen(config: &mut ProxyConfig, text: &str) {
+    config.transport.listeners.push(text.parse().expect("a listener"));
+}
+
+fn tcp_address(info: &RunningInfo, index: usize) -> SocketAddr {
+    match info.listeners[index] {
+        Listener { address: ListenAddress::Tcp(address), .. } => address,
+        ref other => panic!("{other} is not TCP"),
+    }
+}
+
+#[test]
+fn slow_headers_are_answered_408() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.header_timeout = SHORT);
+    for beginning in [&b"GET / HTTP/1.1\r\nHost: a\r\nX: "[..], b"P", b"PRI * HT"] {
+        let answer = raw(proxy.info.address, beginning);
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{beginning:?}: {answer}");
+    }
+    // Bytes that trickle in do not prolong the time.
+    let mut stream = connect(proxy.info.address);
+    let start = Instant::now();
+    let mut reader = stream.try_clone().expect("clone");
+    let writer = std::thread::spawn(move || {
+        while stream.write_all(b"G").is_ok() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let mut answer = Vec::new();
+    let _ = reader.read_to_end(&mut answer);
+    drop(reader);
+    writer.join().expect("writer");
+    assert!(start.elapsed() < Duration::from_secs(5), "took {:?}", start.elapsed());
+    assert_eq!(origin.count(), 0);
+}
+
+#[test]
+fn the_second_request_of_a_connection_has_its_own_time() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.header_timeout = SHORT);
+    let mut stream = connect(proxy.info.address);
+    let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+    for _ in 0..3 {
+        stream.write_all(GET).expect("write");
+        assert_eq!(read_message(&mut reader, false).expect("an answer").text(), "hello");
+        // Longer than the time for headers: idle time is another matter.
+        std::thread::sleep(SHORT * 2);
+    }
+    stream.write_all(b"GET /").expect("write");
+    assert_eq!(read_message(&mut reader, false).expect("an answer").status(), 408);
+}
+
+#[test]
+fn idle_connections_are_closed_without_a_word() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.idle_timeout = SHORT);
+    let mut stream = connect(proxy.info.address);
+    let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+    stream.write_all(GET).expect("write");
+    assert_eq!(read_message(&mut reader, false).expect("an answer").status(), 200);
+    let start = Instant::now();
+    let mut rest = Vec::new();
+    reader.read_to_end(&mut rest).expect("a clean end");
+    assert_eq!(rest, b"");
+    assert!(start.elapsed() > SHORT / 2 && start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_let_go() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 24 << 20]));
+    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.write_timeout = SHORT);
+    assert_eq!(proxy.get("/big").body.len(), 24 << 20);
+    let mut stream = connect(proxy.info.address);
+    stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").expect("write");
+    std::thread::sleep(SHORT * 5);
+    let mut got = Vec::new();
+    // Cut off: what the kernel held, and no more.
+    let _ = stream.read_to_end(&mut got);
+    assert!(got.len() < 24 << 20, "{} bytes", got.len());
+    assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 1);
+}
+
+#[test]
+fn a_slow_reader_that_reads_is_served() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 24 << 20]));
+    let proxy = Proxy::start_with(&origin, |c| {
+        c.transport.clients.write_timeout = Duration::from_secs(1);
+        c.transport.clients.header_timeout = SHORT;
+        c.transport.clients.idle_timeout = SHORT;
+    });
+    let mut stream = connect(proxy.info.address);
+    stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").expect("write");
+    let mut total = 0;
+    let mut buffer = vec![0; 2 << 20];
+    for _ in 0..6 {
+        total += stream.read(&mut buffer).expect("read");
+        std::thread::sleep(SHORT);
+    }
+    while total < 24 << 20 {
+        let length = stream.read(&mut buffer).expect("read");
+        assert!(length > 0, "ended after {total}");
+        total += length;
+    }
+}
+
+#[test]
+fn a_slow_request_body_is_answered_408() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |c| c.body_idle_timeout = SHORT);
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf";
+    let answer = raw_answer(proxy.info.address, head);
+    assert_eq!(answer.status(), 408, "{answer:?}");
+    assert!(answer.cache().contains("detail=client-timeout"), "{answer:?}");
+}
+
+#[test]
+fn one_client_has_so_many_connections_and_no_more() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| {
+        listen(config, "proxy+tcp:127.0.0.1:0");
+        config.transport.proxy_protocol_from = vec!["127.0.0.0/8".parse().expect("network")];
+        config.transport.clients.connections_per_client_max = 2;
+    });
+    let address = tcp_address(&proxy.info, 0);
+    let open = |client: &str| {
+        let mut stream = connect(address);
+        let header = format!("PROXY TCP4 {client} 192.0.2.1 1000 80\r\n");
+        stream.write_all(header.as_bytes()).expect("write");
+        stream.write_all(GET).expect("write");
+        let answer = read_message(&mut BufReader::new(&stream), false).expect("an answer");
+        (stream, answer.status())
+    };
+    let (first, second) = (open("198.51.100.1"), open("198.51.100.1"));
+    assert_eq!((first.1, second.1), (200, 200));
+    assert_eq!(open("198.51.100.1").1, 429);
+    assert_eq!(open("198.51.100.2").1, 200);
+    drop(first);
+    eventually("a place comes free", || open("198.51.100.1").1 == 200);
+}
+
+#[test]
+fn the_proxy_protocol_names_the_client() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: no-store", "hello"));
+    let proxy = Proxy::start_with(&origin, |config| {
+        listen(config, "proxy+tcp:127.0.0.1:0");
+        config.transport.proxy_protocol_from = vec!["127.0.0.1/32".parse().expect("network")];
+    });
+    let address = tcp_address(&proxy.info, 0);
+    let mut version_2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x24".to_vec();
+    version_2.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    version_2.extend([0; 16]);
+    version_2.extend([0x13, 0x88, 0, 80]);
+    for (header, client) in [
+        (&b"PROXY TCP4 198.51.100.7 192.0.2.1 1000 80\r\n"[..], "198.51.100.7"),
+        (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
+        (&version_2, "2001:db8::9"),
+    ] {
+        let answer = raw_answer(address, &[header, GET].concat());
+        assert_eq!(answer.text(), "hello");
+        assert_eq!(origin.last().header("x-forwarded-for"), client);
+    }
+}
+
+#[test]
+fn the_proxy_protocol_is_demanded_where_configured_and_believed_nowhere_else() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| {
+        listen(config, "proxy+tcp:127.0.0.1:0");
+        config.transport.clients.header_timeout = SHORT;
+        config.transport.proxy_protocol_from = vec!["127.0.0.1/32".parse().expect("network")];
+    });
+    let header = b"PROXY TCP4 198.51.100.7 192.0.2.1 1000 80\r\n";
+    for bytes in [GET, b"PROXY TCP4 198.51.100.7", b"PROXY TCP4 bogus\r\n"] {
+        let answer = raw(tcp_address(&proxy.info, 0), bytes);
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{bytes:?}: {answer}");
+    }
+    let answer = raw(proxy.info.address, &[header, GET].concat());
+    assert!(answer.starts_with("HTTP/1.1 400 "), "not configured there: {answer}");
+    assert_eq!(origin.count(), 0);
+
+    let untrusted = Proxy::start_with(&origin, |config| {
+        listen(config, "proxy+tcp:127.0.0.1:0");
+        config.transport.proxy_protocol_from = vec!["10.0.0.0/8".parse().expect("network")];
+    });
+    let answer = raw(tcp_address(&untrusted.info, 0), &[header, GET].concat());
+    assert!(answer.starts_with("HTTP/1.1 400 "), "not from there: {answer}");
+    assert_eq!(origin.count(), 0);
+}
+
+#[test]
+fn unix_sockets_are_served_and_cleaned_up() {
+    let origin = hello();
+    let home = tempfile::tempdir().expect("tempdir");
+    let path = home.path().join("proxy.sock");
+    // What a crash leaves behind.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
+    let proxy = Proxy::start_with(&origin, |config| {
+        listen(config, &format!("unix:{}", path.display()));
+    });
+    for _ in 0..8 {
+        let mut stream = UnixStream::connect(&path).expect("connect");
+        stream.write_all(GET).expect("write");
+        let answer = read_message(&mut BufReader::new(stream), false).expect("an answer");
+        assert_eq!(answer.text(), "hello");
+    }
+    assert_eq!(origin.count(), 1);
+    proxy.stop();
+    assert!(!path.exists(), "the socket is removed");
+}
+
+#[test]
+fn expectations() {
+    let origin = Origin::start(|request| reply(200, "", request.body.clone()));
+    let proxy = Proxy::start(&origin);
+    let mut stream = connect(proxy.info.address);
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
+    stream.write_all(head).expect("write");
+    let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+    assert_eq!(read_message(&mut reader, true).expect("an answer").status(), 100);
+    stream.write_all(b"body").expect("write");
+    assert_eq!(read_message(&mut reader, false).expect("an answer").text(), "body");
+    let odd = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: wonders\r\n\r\n";
+    assert_eq!(raw_answer(proxy.info.address, odd).status(), 417);
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
+fn a_request_refused_by_its_headers_gets_no_100() {
+    let origin = hello();
+    let proxy = Proxy::start(&origin);
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 4\r\n\
+        Expect: 100-continue\r\n\r\n";
+    assert_eq!(raw_answer(proxy.info.address, head).status(), 400);
+}

@@ -1,0 +1,312 @@
+//! The forward proxy: any origin through the cache, tunnels, rules, passwords.
+
+mod support;
+
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use damelo::{ByteSize, Config, Store};
+use damelo_http_proxy::{
+    ForwardConfig, ListenAddress, ProxyError, RunningInfo, hash_credentials, run_forward,
+};
+use support::wire::{Authority, Http2Origin, raw_answer};
+use support::{Message, Origin, read_message, reply};
+
+struct Forward {
+    info: RunningInfo,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    _home: tempfile::TempDir,
+}
+
+fn store(home: &tempfile::TempDir) -> Store {
+    let mut config = Config::new(home.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    Store::open(config).expect("store")
+}
+
+fn local() -> ForwardConfig {
+    let mut config = ForwardConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.proxy.workers = 1;
+    config.proxy.drain_timeout = Duration::from_secs(2);
+    config
+}
+
+impl Forward {
+    fn start(tweak: impl FnOnce(&mut ForwardConfig)) -> Forward {
+        let home = tempfile::tempdir().expect("tempdir");
+        let store = store(&home);
+        let mut config = local();
+        // A listener where the script says who the client is.
+        let listener = "proxy+tcp:127.0.0.1:0".parse().expect("a listener");
+        config.proxy.transport.listeners = vec![listener];
+        config.proxy.transport.proxy_protocol_from = vec!["127.0.0.1/32".parse().expect("network")];
+        tweak(&mut config);
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (ready, info) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let ready = |info| ready.send(info).expect("test lives");
+            run_forward(config, store, ready, stopped).expect("proxy runs");
+        });
+        let info = info.recv_timeout(support::PATIENCE).expect("proxy starts");
+        Forward { info, stop: Some(stop), thread: Some(thread), _home: home }
+    }
+
+    fn get(&self, url: &str) -> Message {
+        self.ask("GET", url, "")
+    }
+
+    fn ask(&self, method: &str, target: &str, headers: &str) -> Message {
+        let request = format!("{method} {target} HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
+        raw_answer(self.info.address, request.as_bytes())
+    }
+
+    /// As a client with that address.
+    fn ask_as(&self, client: &str, method: &str, target: &str) -> Message {
+        let request = format!(
+            "PROXY TCP4 {client} 192.0.2.1 1000 80\r\n{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n"
+        );
+        match self.info.listeners[0].address {
+            ListenAddress::Tcp(address) => raw_answer(address, request.as_bytes()),
+            ListenAddress::Unix(_) => panic!("not TCP"),
+        }
+    }
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(ended.is_none_or(|ended| ended.is_ok()) || std::thread::panicking());
+    }
+}
+
+fn named(name: &'static str) -> Origin {
+    Origin::start(move |_| reply(200, "Cache-Control: max-age=60", name))
+}
+
+/// An address of this host that is not loopback, if it has one.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Sends nothing: only asks for the way there.
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_loopback())
+}
+
+#[test]
+fn any_origin_is_reached_and_cached_by_its_own_name() {
+    let (first, second, proxy) = (named("first"), named("second"), Forward::start(|_| {}));
+    for _ in 0..3 {
+        assert_eq!(proxy.get(&format!("http://{}/", first.address)).text(), "first");
+        assert_eq!(proxy.get(&format!("http://{}/", second.address)).text(), "second");
+    }
+    assert_eq!((first.count(), second.count()), (1, 1));
+    let asked = first.last();
+    assert_eq!(asked.header("host"), first.address.to_string(), "not what Host said");
+    assert_eq!(asked.line, "GET / HTTP/1.1");
+    assert!(!asked.has("x-forwarded-for") && asked.header("via").contains("damelo"));
+    // Another name of the same origin is another origin.
+    let port = first.address.port();
+    assert_eq!(proxy.get(&format!("http://LOCALHOST:{port}")).text(), "first");
+    assert!(proxy.get(&format!("http://localhost:{port}/")).cache().contains("hit"));
+    assert_eq!(first.count(), 2);
+}
+
+#[test]
+fn requests_with_bodies_pass_and_connections_are_used_again() {
+    let origin = Origin::start(|request| reply(200, "", request.body.clone()));
+    let proxy = Forward::start(|_| {});
+    for _ in 0..3 {
+        let request = format!(
+            "POST http://{}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
+            origin.address
+        );
+        assert_eq!(raw_answer(proxy.info.address, request.as_bytes()).text(), "hello");
+    }
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn what_is_no_request_for_a_forward_proxy() {
+    let proxy = Forward::start(|_| {});
+    for (method, target, status) in [
+        ("GET", "/", 400),
+        ("GET", "https://127.0.0.1/", 501),
+        ("GET", "ftp://127.0.0.1/", 400),
+        ("CONNECT", "127.0.0.1", 400),
+        ("GET", "http://nobody.invalid/", 502),
+        ("CONNECT", "nobody.invalid:443", 502),
+    ] {
+        let answer = proxy.ask(method, target, "");
+        assert_eq!(answer.status(), status, "{method} {target}: {answer:?}");
+        assert!(answer.cache().contains("damelo"), "{answer:?}");
+    }
+}
+
+#[test]
+fn connect_makes_a_tunnel() {
+    let (authority, proxy) = (Authority::new(), Forward::start(|_| {}));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).expect("read");
+        got.make_ascii_uppercase();
+        stream.write_all(&got).expect("write");
+    });
+    let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
+    stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+    let head = format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("write");
+    let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+    let answer = read_message(&mut reader, true).expect("an answer");
+    assert_eq!(answer.status(), 200);
+    assert!(!answer.has("content-length") && !answer.has("transfer-encoding"), "{answer:?}");
+    stream.write_all(b"any bytes").expect("write");
+    stream.shutdown(std::net::Shutdown::Write).expect("shutdown");
+    let mut back = String::new();
+    reader.read_to_string(&mut back).expect("read");
+    assert_eq!(back, "ANY BYTES");
+
+    // TLS and HTTP/2 right through.
+    let origin = Http2Origin::start(Some((&authority, "localhost")));
+    let answer = support::wire::block_on(async {
+        let target = format!("localhost:{}", origin.address.port());
+        let mut tcp = tokio::net::TcpStream::connect(proxy.info.address).await.expect("connect");
+        support::wire::tunnel_through(&mut tcp, &target).await;
+        support::wire::get_tls_on(&authority, tcp, "localhost", &[b"h2"], "/x").await
+    });
+    assert_eq!(answer.expect("TLS").body, "https://localhost/x false");
+}
+
+#[test]
+fn clients_from_elsewhere_need_a_rule() {
+    let origin = named("x");
+    let url = format!("http://{}/", origin.address);
+    let port = origin.address.port();
+    let closed = Forward::start(|config| config.to_loopback = true);
+    assert_eq!(closed.ask_as("198.51.100.1", "GET", &url).status(), 403);
+    assert_eq!(
+        closed.ask_as("198.51.100.1", "CONNECT", &format!("127.0.0.1:{port}")).status(),
+        403
+    );
+    assert_eq!(origin.connections(), 0, "nothing is dialled for the uninvited");
+
+    let rules = [
+        format!("deny port={port} method=DELETE"),
+        "allow client=198.51.100.0/24 to=127.0.0.0/8".to_owned(),
+    ];
+    let open = Forward::start(|config| {
+        config.to_loopback = true;
+        config.rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+    });
+    assert_eq!(open.ask_as("198.51.100.1", "GET", &url).status(), 200);
+    assert_eq!(open.ask_as("198.51.100.1", "DELETE", &url).status(), 403);
+    assert_eq!(open.ask_as("203.0.113.1", "GET", &url).status(), 403);
+    // By name the rule about addresses is asked with the addresses.
+    let by_name = format!("http://localhost:{port}/");
+    assert_eq!(open.ask_as("198.51.100.1", "GET", &by_name).status(), 200);
+    assert_eq!(open.ask_as("203.0.113.1", "GET", &by_name).status(), 403);
+}
+
+#[test]
+fn our_own_loopback_is_not_for_others_even_from_the_cache() {
+    let origin = named("secret");
+    let port = origin.address.port();
+    let proxy = Forward::start(|config| {
+        config.rules = vec!["allow client=198.51.100.0/24".parse().expect("a rule")];
+    });
+    for host in ["127.0.0.1", "localhost"] {
+        let url = format!("http://{host}:{port}/");
+        assert_eq!(proxy.get(&url).text(), "secret", "it is ours to see");
+        assert!(proxy.get(&url).cache().contains("hit"));
+        assert_eq!(proxy.ask_as("198.51.100.1", "GET", &url).status(), 403, "{url}");
+        let target = format!("{host}:{port}");
+        assert_eq!(proxy.ask_as("198.51.100.1", "CONNECT", &target).status(), 403, "{target}");
+    }
+}
+
+#[test]
+fn metadata_addresses_are_never_dialled() {
+    let proxy = Forward::start(|config| config.proxy.connect_timeout = Duration::from_millis(300));
+    for host in [
+        "169.254.169.254",
+        "[fe80::1]",
+        "[fd00:ec2::254]",
+        "[::ffff:169.254.169.254]",
+        "[64:ff9b::a9fe:a9fe]",
+        "0.0.0.0",
+        // As getaddrinfo reads numbers.
+        "2852039166",
+        "0xa9fea9fe",
+        "0251.0376.0251.0376",
+    ] {
+        let answer = proxy.get(&format!("http://{host}/latest/meta-data/"));
+        assert_eq!(answer.status(), 403, "{host}: {answer:?}");
+        let answer = proxy.ask("CONNECT", &format!("{host}:80"), "");
+        assert_eq!(answer.status(), 403, "{host}: {answer:?}");
+    }
+}
+
+#[test]
+fn passwords() {
+    let origin = named("x");
+    let url = format!("http://{}/", origin.address);
+    let home = tempfile::tempdir().expect("tempdir");
+    let users = home.path().join("users");
+    std::fs::write(&users, hash_credentials("ann", "open sesame").expect("hash")).expect("write");
+    let proxy = Forward::start(|config| config.users = Some(users));
+    // ann:open sesame, ann:wrong
+    let (right, wrong) = ("YW5uOm9wZW4gc2VzYW1l", "YW5uOndyb25n");
+    for headers in [
+        String::new(),
+        format!("Proxy-Authorization: Basic {wrong}\r\n"),
+        format!("Proxy-Authorization: Bearer {right}\r\n"),
+        format!("Authorization: Basic {right}\r\n"),
+        format!("Proxy-Authorization: Basic {right}\r\nProxy-Authorization: Basic {right}\r\n"),
+    ] {
+        let answer = proxy.ask("GET", &url, &headers);
+        assert_eq!(answer.status(), 407, "{headers}");
+        assert!(answer.header("proxy-authenticate").starts_with("Basic realm="));
+        let target = origin.address.to_string();
+        assert_eq!(proxy.ask("CONNECT", &target, &headers).status(), 407);
+    }
+    assert_eq!(origin.count(), 0);
+    let good = format!("Proxy-Authorization: Basic {right}\r\n");
+    assert_eq!(proxy.ask("GET", &url, &good).status(), 200);
+    assert!(!origin.last().has("proxy-authorization"), "not for the origin");
+    // The hash was computed once: a hundred more take no time.
+    let start = std::time::Instant::now();
+    for _ in 0..100 {
+        assert!(proxy.ask("GET", &url, &good).cache().contains("hit"));
+    }
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn it_listens_on_loopback_only_unless_told_otherwise() {
+    let never = || std::future::pending::<()>();
+    let home = tempfile::tempdir().expect("tempdir");
+    let mut config = local();
+    config.proxy.from = "0.0.0.0:0".parse().expect("address");
+    let error = run_forward(config, store(&home), |_| {}, never()).expect_err("refused");
+    assert!(matches!(error, ProxyError::NotLoopback { .. }), "{error}");
+    let home = tempfile::tempdir().expect("tempdir");
+    let mut config = local();
+    config.proxy.transport.listeners = vec!["tcp:0.0.0.0:0".parse().expect("a listener")];
+    let error = run_forward(config, store(&home), |_| {}, never()).expect_err("refused");
+    assert!(matches!(error, ProxyError::NotLoopback { .. }), "{error}");
+
+    let Some(own) = own_address() else { return };
+    let proxy = Forward::start(|config| {
+        config.remote = true;
+        config.proxy.from = SocketAddr::new(own, 0);
+    });
+    let origin = named("x");
+    let answer = proxy.get(&format!("http://{}/", origin.address));
+    assert_eq!(answer.status(), 403, "a client from elsewhere has no rule: {answer:?}");
+}

@@ -1,0 +1,305 @@
+//! HTTP/2 and TLS towards clients: negotiation, certificates, and what a hostile client may do.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::Bytes;
+use damelo_http_proxy::{CertificateFiles, ListenAddress, ProxyConfig, RunningInfo};
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use support::wire::{Authority, ask_http2, block_on, get_tls, http2_to};
+use support::{Origin, Proxy, eventually, reply};
+
+const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
+
+fn hello() -> Origin {
+    Origin::start(|_| reply(200, "Cache-Control: max-age=60", "hello"))
+}
+
+fn get(path: &str) -> Request<Full<Bytes>> {
+    Request::get(format!("http://a{path}")).body(Full::default()).expect("request")
+}
+
+struct Files {
+    home: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> Files {
+        Files { home: tempfile::tempdir().expect("tempdir") }
+    }
+
+    fn of(&self, name: &str) -> CertificateFiles {
+        CertificateFiles {
+            chain: self.home.path().join(format!("{name}.pem")),
+            key: self.home.path().join(format!("{name}.key")),
+        }
+    }
+
+    fn issue(&self, authority: &Authority, file: &str, name: &str) -> CertificateFiles {
+        let files = self.of(file);
+        authority.issue(name, &files.chain, &files.key);
+        files
+    }
+}
+
+fn with_tls(config: &mut ProxyConfig, certificates: Vec<CertificateFiles>) {
+    config.transport.listeners = vec!["tls+tcp:127.0.0.1:0".parse().expect("a listener")];
+    config.transport.certificates = certificates;
+}
+
+fn tls_address(info: &RunningInfo) -> SocketAddr {
+    match info.listeners[0].address {
+        ListenAddress::Tcp(address) => address,
+        ListenAddress::Unix(_) => panic!("not TCP"),
+    }
+}
+
+#[test]
+fn http2_in_clear_text_by_prior_knowledge() {
+    let origin = hello();
+    let proxy = Proxy::start(&origin);
+    block_on(async {
+        let mut sender = http2_to(proxy.info.address).await;
+        let answer = ask_http2(&mut sender, get("/x")).await;
+        assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"hello"[..]));
+        assert!(answer.cache().contains("fwd=uri-miss"), "{answer:?}");
+        let answer = ask_http2(&mut sender, get("/x")).await;
+        assert!(answer.cache().contains("hit"), "{answer:?}");
+    });
+    let asked = origin.last();
+    assert_eq!(asked.header("host"), origin.address.to_string());
+    assert_eq!(asked.header("x-forwarded-host"), "a");
+    // HTTP/1.1 finds the same.
+    assert!(proxy.get("/x").cache().contains("hit"));
+}
+
+#[test]
+fn many_streams_share_one_connection() {
+    let origin = Origin::start(|request| {
+        let mut answer = reply(200, "Cache-Control: max-age=60", request.path());
+        answer.delay = Duration::from_millis(50);
+        answer
+    });
+    let proxy = Proxy::start(&origin);
+    block_on(async {
+        let sender = http2_to(proxy.info.address).await;
+        let asking = (0..50).map(|number| {
+            let mut sender = sender.clone();
+            tokio::spawn(async move { ask_http2(&mut sender, get(&format!("/{number}"))).await })
+        });
+        for (number, answer) in asking.collect::<Vec<_>>().into_iter().enumerate() {
+            let answer = answer.await.expect("an answer");
+            assert_eq!(answer.body, format!("/{number}"));
+        }
+    });
+}
+
+#[test]
+fn http2_bodies_pass_both_ways() {
+    let origin =
+        Origin::start(|request| reply(200, "Cache-Control: no-store", request.body.clone()));
+    let proxy = Proxy::start(&origin);
+    let body = Bytes::from(support::noise(1, 3 << 20));
+    let request = Request::post("http://a/").body(Full::new(body.clone())).expect("request");
+    let answer = block_on(async {
+        let mut sender = http2_to(proxy.info.address).await;
+        ask_http2(&mut sender, request).await
+    });
+    assert_eq!(answer.body, body);
+}
+
+#[test]
+fn tls_negotiates_the_version() {
+    let (authority, files, origin) = (Authority::new(), Files::new(), hello());
+    let certificate = files.issue(&authority, "a", "a.test");
+    let proxy = Proxy::start_with(&origin, |config| with_tls(config, vec![certificate]));
+    let address = tls_address(&proxy.info);
+    block_on(async {
+        for (alpn, agreed) in [(BOTH, "h2"), (&BOTH[1..], "http/1.1"), (&[], "")] {
+            let answer = get_tls(&authority, address, "a.test", alpn, "/").await.expect("TLS");
+            assert_eq!((answer.protocol.as_str(), &answer.body[..]), (agreed, &b"hello"[..]));
+        }
+    });
+    assert_eq!(origin.last().header("x-forwarded-proto"), "https");
+}
+
+#[test]
+fn the_certificate_fits_the_name_and_is_read_again() {
+    let (authority, files, origin) = (Authority::new(), Files::new(), hello());
+    let list = vec![files.issue(&authority, "a", "a.test"), files.issue(&authority, "b", "b.test")];
+    let proxy = Proxy::start_with(&origin, |config| with_tls(config, list));
+    let address = tls_address(&proxy.info);
+    let ask = |name: &str| block_on(get_tls(&authority, address, name, BOTH, "/"));
+    for name in ["a.test", "b.test"] {
+        assert_eq!(ask(name).expect("a good certificate").status, StatusCode::OK);
+    }
+    assert!(ask("c.test").is_err(), "no certificate for that name");
+    // Not a certificate: the former stays.
+    std::fs::write(files.of("b").chain, "nonsense").expect("write");
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(ask("b.test").expect("the former certificate").status, StatusCode::OK);
+    files.issue(&authority, "b", "c.test");
+    eventually("the new certificate is served", || ask("c.test").is_ok());
+    assert!(ask("b.test").is_err(), "the old one is gone");
+}
+
+#[test]
+fn certificates_that_cannot_be_used_keep_the_proxy_from_starting() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let mut crossed = files.issue(&authority, "a", "a.test");
+    crossed.key = files.issue(&authority, "b", "b.test").key;
+    for (certificates, words) in [
+        (vec![], "a TLS listener needs a certificate"),
+        (vec![files.of("missing")], "missing.pem"),
+        (vec![crossed], "it is not the key of"),
+    ] {
+        let home = tempfile::tempdir().expect("tempdir");
+        let size = damelo::ByteSize::new(64 << 20);
+        let mut config = damelo::Config::new(home.path().join("store"), size);
+        config.memory = damelo::ByteSize::new(8 << 20);
+        let store = damelo::Store::open(config).expect("store");
+        let to = damelo_http_proxy::Target::Demo;
+        let mut config = ProxyConfig::new("127.0.0.1:0".parse().expect("address"), to);
+        with_tls(&mut config, certificates);
+        let never = std::future::pending::<()>();
+        let error = damelo_http_proxy::run(config, store, |_| {}, never).expect_err("no start");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+/// A frame of RFC 9113 §4.1.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// `:method GET`, `:scheme http`, `:path /`, `:authority a` (RFC 7541, static table).
+const GET_BLOCK: &[u8] = b"\x82\x86\x84\x41\x01a";
+
+fn http2_raw(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("write");
+    stream.write_all(&frame(SETTINGS, 0, 0, b"")).expect("write");
+    stream
+}
+
+/// Reads to the end; true if the last frames had a GOAWAY with an error among them.
+fn ended_by_goaway(mut stream: TcpStream) -> bool {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    let mut rest = &bytes[..];
+    while rest.len() >= 9 {
+        let length = usize::from(rest[0]) << 16 | usize::from(rest[1]) << 8 | usize::from(rest[2]);
+        if rest[3] == GOAWAY && rest.len() >= 17 && rest[13..17] != [0; 4] {
+            return true;
+        }
+        rest = rest.get(9 + length..).unwrap_or_default();
+    }
+    false
+}
+
+#[test]
+fn a_rapid_reset_ends_the_connection() {
+    let origin = Origin::start(|_| {
+        let mut answer = reply(200, "Cache-Control: no-store", "x");
+        answer.delay = Duration::from_millis(20);
+        answer
+    });
+    let proxy = Proxy::start(&origin);
+    let mut stream = http2_raw(proxy.info.address);
+    let mut flood = Vec::new();
+    for number in 0..2000 {
+        let id = number * 2 + 1;
+        flood.extend(frame(HEADERS, END_HEADERS | END_STREAM, id, GET_BLOCK));
+        flood.extend(frame(RST_STREAM, 0, id, &[0, 0, 0, 8]));
+    }
+    let _ = stream.write_all(&flood);
+    assert!(ended_by_goaway(stream), "the flood goes on");
+    assert!(origin.count() < 200, "{} requests reached the origin", origin.count());
+    assert_eq!(proxy.get("/").status(), 200);
+}
+
+#[test]
+fn a_continuation_flood_ends_the_connection() {
+    let origin = hello();
+    let proxy = Proxy::start(&origin);
+    let mut stream = http2_raw(proxy.info.address);
+    stream.write_all(&frame(HEADERS, END_STREAM, 1, GET_BLOCK)).expect("write");
+    // A literal field without indexing: name "x", 16,000 bytes of value.
+    let mut field = b"\x00\x01x\x7f\x81\x7c".to_vec();
+    field.extend(vec![b'y'; 16_000]);
+    for _ in 0..1000 {
+        if stream.write_all(&frame(CONTINUATION, 0, 1, &field)).is_err() {
+            break;
+        }
+    }
+    assert!(ended_by_goaway(stream), "the flood goes on");
+    assert_eq!(origin.count(), 0);
+    assert_eq!(proxy.get("/").status(), 200);
+}
+
+#[test]
+fn large_http2_headers_are_answered_431_and_odd_hosts_400() {
+    let origin = hello();
+    let proxy = Proxy::start(&origin);
+    let with = |name: &str, value: String| {
+        Request::get("http://a/").header(name, value).body(Full::default()).expect("request")
+    };
+    let long = Request::get(format!("http://a/{}", "x".repeat(40_000)));
+    block_on(async {
+        for (request, status) in [
+            (with("x", "y".repeat(60_000)), 200),
+            (with("x", "y".repeat(70_000)), 431),
+            (with("host", "b".to_owned()), 400),
+            (with("expect", "b".to_owned()), 417),
+            (long.body(Full::default()).expect("request"), 414),
+        ] {
+            let mut sender = http2_to(proxy.info.address).await;
+            let answer = ask_http2(&mut sender, request).await;
+            assert_eq!(answer.status.as_u16(), status);
+        }
+    });
+}
+
+#[test]
+fn an_http2_client_that_takes_nothing_is_let_go() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 4 << 20]));
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.transport.clients.write_timeout = Duration::from_millis(300);
+    });
+    assert_eq!(proxy.get("/").body.len(), 4 << 20);
+    let mut stream = http2_raw(proxy.info.address);
+    stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, GET_BLOCK)).expect("write");
+    // Reads what is sent but never gives the stream more room than its first 64 KiB.
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    assert!(bytes.len() < 100_000, "{} bytes", bytes.len());
+}
+
+#[test]
+fn an_idle_http2_connection_is_closed() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.transport.clients.idle_timeout = Duration::from_millis(300);
+    });
+    let mut stream = http2_raw(proxy.info.address);
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    assert!(bytes.len() < 1000);
+}

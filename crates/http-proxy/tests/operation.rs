@@ -1,0 +1,307 @@
+//! Operation over real sockets: the operator's rules, reload, the access log, a second instance.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use damelo_http_proxy::{
+    LogFormat, LogTarget, ProxyConfig, ProxyError, Settings, Target, ask_admin,
+};
+use support::{Home, Origin, Proxy, eventually, reply, send_to};
+
+/// A proxy with the rules of a configuration file.
+fn with_rules(origin: &Origin, file: &str) -> Proxy {
+    let settings = Settings::parse(file).expect("a good file");
+    Proxy::start_with(origin, |config| config.ruleset = settings.proxy.ruleset.clone())
+}
+
+#[test]
+fn a_rule_s_ttl_counts_whatever_the_origin_says_of_it() {
+    let origin = Origin::start(|_| reply(200, "", "x"));
+    let proxy = with_rules(
+        &origin,
+        "[[rule]]\npath = \"/img/*\"\nttl = \"100s\"\nresponse_remove = [\"set-cookie\"]\n",
+    );
+    assert!(proxy.get("/other").cache().contains("detail=no-validator"));
+    assert!(proxy.get("/img/a").cache().contains("stored"));
+    let hit = proxy.get("/img/a");
+    // A second may have passed meanwhile.
+    let ttl_s = |cache: &str| cache.split("; hit; ttl=").nth(1).and_then(|ttl| ttl.parse().ok());
+    assert!(ttl_s(&hit.cache()).is_some_and(|s: u64| (95..=100).contains(&s)), "{}", hit.cache());
+    proxy.pass_seconds(90);
+    assert!(proxy.get("/img/a").cache().contains("; hit; ttl="));
+    proxy.pass_seconds(11);
+    assert!(!proxy.get("/img/a").cache().contains("; hit"));
+}
+
+#[test]
+fn rules_pass_refuse_to_store_and_edit_headers() {
+    let origin = Origin::start(|request| match request.path() {
+        "/private" => reply(200, "cache-control: private, max-age=60", "x"),
+        _ => reply(200, "cache-control: max-age=60\nset-cookie: a=b\nx-up: 1", "x"),
+    });
+    let proxy = with_rules(
+        &origin,
+        "[[rule]]\nprefix = \"/cart\"\npass = true\n\
+         [[rule]]\npath = \"/never\"\nstore = false\n\
+         [[rule]]\npath = \"/private\"\nstore = true\nttl = \"1h\"\n\
+         [[rule]]\npath = \"/edited\"\nrequest_set = [\"X-Asked: by rule\"]\n\
+         request_remove = [\"Cookie\"]\nresponse_set = [\"X-Rule: yes\"]\n\
+         response_remove = [\"Set-Cookie\"]\n",
+    );
+    for _ in 0..2 {
+        assert!(proxy.get("/cart/1").cache().contains("fwd=bypass; fwd-status=200; detail=rule"));
+        assert!(proxy.get("/never").cache().contains("detail=rule"));
+        assert!(proxy.get("/private").cache().contains("detail=private"), "no rule lifts this");
+    }
+    let before = origin.count();
+    for hit in [false, true] {
+        let answer = proxy.get_with("/edited", "Cookie: c=1");
+        assert_eq!(answer.cache().contains("; hit"), hit);
+        assert_eq!(answer.header("x-rule"), "yes");
+        assert!(!answer.has("set-cookie"), "{answer:?}");
+    }
+    assert_eq!(origin.count(), before + 1);
+    assert_eq!(origin.last().header("x-asked"), "by rule");
+    assert!(!origin.last().has("cookie"));
+}
+
+#[test]
+fn key_parts_keep_variants_apart() {
+    let origin = Origin::start(|request| {
+        reply(200, "cache-control: max-age=60", request.header("cookie") + &request.header("x-v"))
+    });
+    let proxy = with_rules(
+        &origin,
+        "[[rule]]\npath = \"/k\"\nkey_cookies = [\"lang\"]\nkey_headers = [\"X-V\"]\n",
+    );
+    for (headers, body) in [
+        ("Cookie: lang=de", "lang=de"),
+        ("Cookie: lang=en", "lang=en"),
+        ("Cookie: lang=en; seen=1", "lang=en"),
+        ("X-V: 2", "2"),
+    ] {
+        assert_eq!(proxy.get_with("/k", headers).text(), body, "{headers}");
+    }
+    assert_eq!(origin.count(), 3, "a cookie that is not in the key makes no variant");
+}
+
+#[test]
+fn rules_count_after_a_revalidation_too() {
+    let origin = Origin::start(|request| {
+        if request.has("if-none-match") {
+            return reply(304, "etag: \"1\"", "");
+        }
+        reply(200, "etag: \"1\"\ncontent-type: image/png", "x")
+    });
+    let proxy = with_rules(&origin, "[[rule]]\ntype = \"image/*\"\nttl = \"10s\"\n");
+    proxy.get("/i");
+    proxy.pass_seconds(11);
+    assert!(proxy.get("/i").cache().contains("fwd=stale; fwd-status=304; stored; ttl=10"));
+    proxy.pass_seconds(9);
+    assert!(proxy.get("/i").cache().contains("; hit; ttl=1"));
+}
+
+#[test]
+fn a_reload_counts_from_the_next_request_of_a_connection_that_lives() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let proxy = Proxy::start(&origin);
+    let mut stream = std::net::TcpStream::connect(proxy.info.address).unwrap();
+    let ask = |stream: &mut std::net::TcpStream| {
+        use std::io::{Read as _, Write as _};
+        stream.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\nx") {
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        String::from_utf8(head).unwrap().to_lowercase()
+    };
+    assert!(ask(&mut stream).contains("cache-status: damelo; fwd=uri-miss"));
+    assert!(ask(&mut stream).contains("cache-status: damelo; hit"));
+    let mut new = Settings::parse("[[rule]]\npath = \"/a\"\npass = true\n").unwrap().proxy;
+    new.name = "other".to_owned();
+    new.workers = 99;
+    proxy.info.control.reload(new).unwrap();
+    eventually("the worker sees the new settings", || {
+        ask(&mut stream).contains("cache-status: other; fwd=bypass")
+    });
+    let mut wrong = ProxyConfig::new(proxy.info.address, Target::Demo);
+    wrong.name = "not a token".to_owned();
+    assert!(matches!(proxy.info.control.reload(wrong), Err(ProxyError::Name(_))));
+    assert!(ask(&mut stream).contains("cache-status: other; fwd=bypass"));
+}
+
+#[test]
+fn a_second_proxy_on_the_same_address_is_refused() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let proxy = Proxy::start(&origin);
+    let home = Home::new();
+    let config = ProxyConfig::new(proxy.info.address, Target::Demo);
+    let error = damelo_http_proxy::run(config, home.open(), |_| {}, std::future::ready(()));
+    assert!(
+        matches!(error, Err(ProxyError::Listen { address, .. }) if address == proxy.info.address)
+    );
+    assert_eq!(proxy.get("/a").status(), 200);
+}
+
+#[test]
+fn an_inherited_socket_is_served_by_every_worker() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let proxy = Proxy::start_with(&origin, |config| config.inherited = vec![Arc::new(listener)]);
+    assert_eq!(proxy.info.address, address);
+    for _ in 0..20 {
+        assert_eq!(proxy.get("/a").status(), 200);
+    }
+}
+
+#[test]
+fn the_access_log_has_a_line_for_each_request_and_follows_rotation() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "12345"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("access.log");
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.log_target = LogTarget::File(path.clone());
+        config.log_format = LogFormat::Squid;
+    });
+    proxy.get("/a");
+    proxy.get("/a");
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
+    eventually("two lines are written", || read(&path).lines().count() == 2);
+    let old = directory.path().join("old.log");
+    std::fs::rename(&path, &old).unwrap();
+    proxy.info.control.reopen_log();
+    proxy.get("/b");
+    proxy.stop();
+    let (old, new) = (read(&old), read(&path));
+    assert!(old.contains("TCP_MISS/200 5 GET") && old.contains("TCP_HIT/200 5 GET"), "{old}");
+    assert!(new.contains("/b") && new.lines().count() == 1, "{new}");
+}
+
+#[test]
+fn a_request_under_way_ends_with_the_settings_it_began_with() {
+    let origin = Origin::start(|_| {
+        let mut slow = reply(200, "cache-control: max-age=60", vec![7; 300_000]);
+        slow.pace = Duration::from_millis(30);
+        slow
+    });
+    let proxy = Proxy::start(&origin);
+    let reloads = AtomicUsize::new(0);
+    let mut stream = send_to(proxy.info.address, "GET", "/slow", "", b"");
+    let mut whole = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually("the origin is asked", || origin.count() == 1);
+            for _ in 0..20 {
+                let new = Settings::parse("[limits]\nbody_bytes_max = \"1KiB\"\n").unwrap().proxy;
+                proxy.info.control.reload(new).unwrap();
+                reloads.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        std::io::Read::read_to_end(&mut stream, &mut whole).unwrap();
+    });
+    assert!(whole.ends_with(&[7; 300_000]), "{} bytes", whole.len());
+    assert_eq!(reloads.load(Ordering::SeqCst), 20);
+    assert!(proxy.get("/slow").cache().contains("; hit"), "it was stored by the old limit");
+    assert!(proxy.get("/other").cache().contains("detail=too-large"), "the new one counts now");
+}
+
+#[test]
+fn the_admin_listener_tells_health_readiness_and_latency() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.admin = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    });
+    let admin = proxy.info.admin.expect("an admin address");
+    let get = |path: &str| support::ask_at(admin, "GET", path, "", b"");
+    assert_eq!(get("/healthz").text(), "ok\n");
+    assert_eq!((get("/readyz").status(), get("/readyz").text()), (200, "ready\n".to_owned()));
+    assert_eq!(get("/nothing").status(), 404);
+    proxy.get("/a");
+    proxy.get("/a");
+    proxy.get("/a");
+    let metrics = get("/metrics").text();
+    assert!(
+        metrics.contains("damelo_proxy_latency_seconds_count{from=\"store\"} 2\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("damelo_proxy_latency_seconds_count{from=\"origin\"} 1\n"));
+    assert!(metrics.contains("damelo_proxy_responses_total{class=\"2xx\"} 3\n"));
+    assert!(metrics.ends_with("# EOF\n"));
+}
+
+/// What the proxy knows of a path.
+fn explained(proxy: &Proxy, path: &str) -> serde_json::Value {
+    let admin = proxy.info.admin.expect("an admin address");
+    let order = serde_json::json!({ "url": path }).to_string();
+    let text = ask_admin(admin, "/explain", None, Some(&order)).expect("an answer");
+    serde_json::from_str(&text).expect("json")
+}
+
+fn with_admin(config: &mut ProxyConfig) {
+    config.admin = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+}
+
+#[test]
+fn the_grouping_decides_what_lies_together() {
+    let origin = Origin::start(|request| {
+        let team = if request.path().contains("red") { "red" } else { "blue" };
+        reply(200, &format!("cache-control: max-age=60\nx-team: {team}"), "x")
+    });
+    let paths = ["/a/b/red", "/a/b/blue", "/a/c/red", "/d/b/blue"];
+    for (rule, expected) in [
+        ("page", [0, 0, 0, 1]),
+        ("host", [0, 0, 0, 0]),
+        ("path:1", [0, 0, 0, 1]),
+        ("path:2", [0, 0, 1, 2]),
+        ("header:X-Team", [0, 1, 0, 1]),
+        ("none", [0, 1, 2, 3]),
+    ] {
+        let proxy = Proxy::start_with(&origin, |config| {
+            with_admin(config);
+            config.grouping = rule.parse().expect("a grouping");
+        });
+        let mut seen = Vec::new();
+        let groups = paths.map(|path| {
+            proxy.get(path);
+            let group = explained(&proxy, path)["stored"][0]["group"].clone();
+            assert!(group.is_string(), "{path}");
+            seen.iter().position(|known| *known == group).unwrap_or_else(|| {
+                seen.push(group);
+                seen.len() - 1
+            })
+        });
+        assert_eq!(groups, expected, "{rule}");
+    }
+}
+
+#[test]
+fn rules_name_groups_and_love_or_hate_them() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let rules = Settings::parse(
+        "[[rule]]\nprefix = \"/front\"\ngroup = \"front\"\nhint = \"love\"\n\
+         [[rule]]\nprefix = \"/scan\"\ngroup = \"scans\"\nhint = \"hate\"\n",
+    );
+    let rules = rules.expect("a good file").proxy.ruleset;
+    let proxy = Proxy::start_with(&origin, |config| {
+        with_admin(config);
+        config.ruleset = rules.clone();
+    });
+    let of = |path: &str| {
+        proxy.get(path);
+        let stored = explained(&proxy, path)["stored"][0].clone();
+        (stored["group"].clone(), stored["group_state"]["hint"].clone())
+    };
+    assert_eq!(of("/front/1"), of("/front/2"));
+    assert_ne!(of("/front/1").0, of("/scan/1").0);
+    assert_eq!((of("/front/1").1, of("/scan/1").1), ("loved".into(), "hated".into()));
+    let admin = proxy.info.admin.expect("an admin address");
+    ask_admin(admin, "/purge", None, Some("{\"group\":\"front\"}")).expect("purged");
+    assert!(!proxy.get("/front/1").cache().contains("; hit"));
+    assert!(proxy.get("/scan/1").cache().contains("; hit"));
+}

@@ -1,0 +1,314 @@
+//! Purging over real sockets: by method, by admin API, hard and soft, racing with fills, and after
+//! a restart.
+
+mod support;
+
+use std::time::Duration;
+
+use damelo_http_proxy::{ProxyConfig, Settings, Target, ask_admin};
+use serde_json::{Value, json};
+use support::{Home, Message, Origin, Proxy, Reply, ask_at, eventually, reply};
+
+/// Fresh for an hour, tagged by its path, varying where the path says so.
+fn answer(request: &Message) -> Reply {
+    if request.has("if-none-match") {
+        return reply(304, "cache-control: max-age=3600\netag: \"1\"", "");
+    }
+    let tag = request.path().trim_start_matches('/').split('/').next().unwrap_or_default();
+    let mut headers = format!("cache-control: max-age=3600\netag: \"1\"\nsurrogate-key: all {tag}");
+    if request.path().contains("vary") {
+        headers.push_str("\nvary: x-v");
+    }
+    reply(200, &headers, "body")
+}
+
+fn allow(config: &mut ProxyConfig) {
+    config.admin = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.purge_method = true;
+}
+
+fn start(origin: &Origin) -> Proxy {
+    Proxy::start_with(origin, allow)
+}
+
+fn is_hit(proxy: &Proxy, path: &str) -> bool {
+    proxy.get(path).cache().contains("; hit")
+}
+
+fn fill(proxy: &Proxy, paths: &[&str]) {
+    for path in paths {
+        proxy.get(path);
+        assert!(is_hit(proxy, path), "{path}");
+    }
+}
+
+/// By the admin API; the answer.
+fn purge(proxy: &Proxy, order: &Value) -> Value {
+    let admin = proxy.info.admin.expect("an admin address");
+    let answer = ask_admin(admin, "/purge", None, Some(&order.to_string())).expect("purged");
+    serde_json::from_str(&answer).expect("json")
+}
+
+#[test]
+fn one_url_with_all_its_variants_goes_and_is_counted() {
+    let origin = Origin::start(answer);
+    let proxy = start(&origin);
+    fill(&proxy, &["/a", "/b"]);
+    for v in ["1", "2", "3"] {
+        proxy.get_with("/vary", &format!("X-V: {v}"));
+    }
+    let done = proxy.ask("PURGE", "/a", "");
+    assert_eq!((done.status(), done.header("content-type").as_str()), (200, "application/json"));
+    let done: Value = serde_json::from_slice(&done.body).expect("json");
+    assert_eq!(done, json!({ "soft": false, "urls": 1, "removed": 1 }));
+    assert_eq!(purge(&proxy, &json!({ "url": "/vary" }))["removed"], 3);
+    assert_eq!(purge(&proxy, &json!({ "url": "/nothing" }))["removed"], 0);
+    assert!(!is_hit(&proxy, "/a"));
+    assert!(is_hit(&proxy, "/b"));
+    for v in ["1", "2", "3"] {
+        let answer = proxy.get_with("/vary", &format!("X-V: {v}"));
+        assert!(!answer.cache().contains("; hit"), "variant {v}");
+    }
+    assert!(origin.asked().iter().all(|request| request.method() != "PURGE"));
+}
+
+#[test]
+fn tags_prefixes_hosts_and_everything_are_marks() {
+    let origin = Origin::start(answer);
+    let proxy = start(&origin);
+    let paths = ["/news/1", "/news/2", "/shop/1", "/shop/deep/1"];
+    for (order, gone) in [
+        (json!({ "tag": "news" }), [true, true, false, false]),
+        (json!({ "tag": ["nothing", "shop"] }), [false, false, true, true]),
+        (json!({ "prefix": "/shop/d" }), [false, false, false, true]),
+        (json!({ "prefix": "/shop/" }), [false, false, true, true]),
+        (json!({ "host": origin.address.to_string() }), [true; 4]),
+        (json!({ "host": "other.example" }), [false; 4]),
+        (json!({ "group": "news" }), [true, true, false, false]),
+        (json!({ "all": true }), [true; 4]),
+    ] {
+        fill(&proxy, &paths);
+        let done = purge(&proxy, &order);
+        assert!(done["marks"].as_u64() >= Some(1) && done["generation"].is_u64(), "{done}");
+        for (path, gone) in paths.iter().zip(gone) {
+            assert_eq!(is_hit(&proxy, path), !gone, "{path} after {order}");
+        }
+    }
+}
+
+#[test]
+fn the_method_takes_tags_and_scopes_from_headers() {
+    let origin = Origin::start(answer);
+    let proxy = start(&origin);
+    fill(&proxy, &["/news/1", "/shop/1"]);
+    assert_eq!(proxy.ask("PURGE", "/", "Surrogate-Key: news").status(), 200);
+    assert!(!is_hit(&proxy, "/news/1") && is_hit(&proxy, "/shop/1"));
+    fill(&proxy, &["/news/1"]);
+    assert_eq!(proxy.ask("PURGE", "/sh", "Purge-Scope: prefix").status(), 200);
+    assert!(is_hit(&proxy, "/news/1") && !is_hit(&proxy, "/shop/1"));
+    assert_eq!(proxy.ask("PURGE", "/", "Purge-Scope: planet").status(), 400);
+}
+
+#[test]
+fn a_soft_purge_makes_stale_and_a_validation_makes_fresh_again() {
+    let origin = Origin::start(answer);
+    let proxy = start(&origin);
+    fill(&proxy, &["/news/1", "/shop/1"]);
+    purge(&proxy, &json!({ "tag": "news", "soft": true }));
+    let asked = origin.count();
+    let answer = proxy.get("/news/1");
+    assert!(answer.cache().contains("fwd=stale; fwd-status=304; stored"), "{}", answer.cache());
+    assert_eq!(answer.text(), "body");
+    assert!(origin.last().has("if-none-match"));
+    assert!(is_hit(&proxy, "/news/1") && is_hit(&proxy, "/shop/1"));
+    assert_eq!(origin.count(), asked + 1);
+    let done = proxy.ask("PURGE", "/shop/1", "Soft-Purge: 1");
+    assert!(done.text().contains("marks"), "{done:?}");
+    assert!(proxy.get("/shop/1").cache().contains("fwd=stale"));
+}
+
+#[test]
+fn a_fill_that_began_before_a_purge_is_covered_by_it() {
+    let origin = Origin::start(|request| {
+        let mut slow = answer(request);
+        slow.body = vec![1; 200_000];
+        slow.pace = Duration::from_millis(60);
+        slow
+    });
+    let proxy = start(&origin);
+    for order in [json!({ "tag": "all" }), json!({ "url": "/news/1" }), json!({ "all": true })] {
+        let asked = origin.count();
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(proxy.get("/news/1").complete));
+            eventually("the fill is under way", || origin.count() > asked);
+            purge(&proxy, &order);
+        });
+        assert!(!is_hit(&proxy, "/news/1"), "{order}");
+        assert!(is_hit(&proxy, "/news/1"), "what was fetched after it stays: {order}");
+        purge(&proxy, &json!({ "all": true }));
+    }
+}
+
+#[test]
+fn purges_hold_after_a_restart() {
+    let origin = Origin::start(answer);
+    let home = Home::new();
+    let to = || Target::Url(format!("http://{}", origin.address));
+    let proxy = Proxy::start_in(&home, to(), allow);
+    fill(&proxy, &["/news/1", "/shop/1"]);
+    purge(&proxy, &json!({ "tag": "news" }));
+    proxy.stop();
+    let proxy = Proxy::start_in(&home, to(), allow);
+    assert!(!is_hit(&proxy, "/news/1") && is_hit(&proxy, "/shop/1"));
+    purge(&proxy, &json!({ "all": true }));
+    proxy.stop();
+    let proxy = Proxy::start_in(&home, to(), allow);
+    assert!(!is_hit(&proxy, "/news/1") && !is_hit(&proxy, "/shop/1"));
+    assert!(is_hit(&proxy, "/news/1") && is_hit(&proxy, "/shop/1"));
+}
+
+#[test]
+fn who_may_not_purge_changes_nothing() {
+    let origin = Origin::start(answer);
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.purge_token = Some("secret".to_owned());
+        config.admin_token = Some("other".to_owned());
+    });
+    fill(&proxy, &["/a"]);
+    let admin = proxy.info.admin.expect("an admin address");
+    assert_eq!(proxy.ask("PURGE", "/a", "").status(), 401);
+    assert_eq!(proxy.ask("PURGE", "/a", "Authorization: Bearer other").status(), 401);
+    for token in [None, Some("secret")] {
+        assert!(ask_admin(admin, "/purge", token, Some("{\"all\":true}")).is_err());
+    }
+    let forged = ask_at(admin, "POST", "/purge", "Authorization: Bearer other", b"{\"all\":true}");
+    assert_eq!(forged.status(), 415, "a form of another site cannot say that it is JSON");
+    assert_eq!(ask_at(admin, "GET", "/metrics", "", b"").status(), 200);
+    assert!(is_hit(&proxy, "/a"));
+    assert!(ask_admin(admin, "/purge", Some("other"), Some("{\"all\":1}")).is_err());
+    assert!(ask_admin(admin, "/purge", Some("other"), Some("{\"all\":true}")).is_ok());
+    assert_eq!(proxy.ask("PURGE", "/a", "Authorization: Bearer secret").status(), 200);
+    let nets = Settings::parse("[purge]\nfrom = [\"10.0.0.0/8\"]\nmethod = true\n").expect("good");
+    proxy.info.control.reload(nets.proxy).expect("reloaded");
+    eventually("the networks count", || proxy.ask("PURGE", "/a", "").status() == 403);
+}
+
+#[test]
+fn purge_is_passed_on_unless_it_is_switched_on() {
+    let origin = Origin::start(answer);
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.ask("PURGE", "/a", "").status(), 200);
+    assert_eq!(origin.last().method(), "PURGE");
+}
+
+#[test]
+fn keys_that_rules_extended_are_reached_by_a_purge_of_their_url() {
+    let origin = Origin::start(answer);
+    let rules = Settings::parse("[[rule]]\nkey_headers = [\"X-V\"]\n").expect("good").proxy.ruleset;
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.ruleset = rules.clone();
+    });
+    let hit = |v: &str| proxy.get_with("/a", &format!("X-V: {v}")).cache().contains("; hit");
+    for order in ["purge", "post"] {
+        for v in ["1", "2"] {
+            hit(v);
+            assert!(hit(v));
+        }
+        match order {
+            "purge" => drop(purge(&proxy, &json!({ "url": "/a" }))),
+            _ => assert_eq!(proxy.ask_with_body("POST", "/a", "", b"x").status(), 200),
+        }
+        assert!(!hit("1") && !hit("2"), "{order}");
+    }
+}
+
+#[test]
+fn a_page_from_disk_brings_its_group_into_memory() {
+    let origin = Origin::start(|request| match request.path() {
+        "/page" => reply(200, "cache-control: max-age=60\ncontent-type: text/html", "<html>"),
+        _ => reply(200, "cache-control: max-age=60\ncontent-type: image/png", vec![9; 1000]),
+    });
+    let proxy = Proxy::start_with(&origin, |config| config.prefetch_pages = true);
+    let referer = format!("Referer: http://{}/page", proxy.info.address);
+    let ask = |path: &str| proxy.get_with(path, &referer);
+    ask("/page");
+    for n in 0..5 {
+        ask(&format!("/{n}.png"));
+    }
+    proxy.store.sync().expect("synced");
+    proxy.store.drop_memory();
+    assert!(ask("/page").cache().contains("; hit"));
+    eventually("the images are in memory", || {
+        let stats = proxy.store.stats();
+        stats.prefetched >= 5
+    });
+    let before = proxy.store.stats();
+    for n in 0..5 {
+        assert!(ask(&format!("/{n}.png")).cache().contains("; hit"));
+    }
+    let after = proxy.store.stats();
+    assert_eq!(after.hits_disk, before.hits_disk, "none of them took a disk read");
+}
+
+/// Ten digits of which it sends the range that is asked for, which is one as `bytes=A-B`.
+fn digits(request: &Message) -> Reply {
+    let headers = "cache-control: max-age=3600\netag: \"1\"\nsurrogate-key: d";
+    if request.has("if-none-match") {
+        return reply(304, headers, "");
+    }
+    let range = request.header("range");
+    let bounds = range.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
+    let Some((first, last)) = bounds else { return reply(200, headers, "0123456789") };
+    let number = |text: &str| text.parse::<usize>().expect("a number");
+    let (first, last) = (number(first), number(last).min(9));
+    let headers = format!("{headers}\ncontent-range: bytes {first}-{last}/10");
+    reply(206, &headers, &"0123456789"[first..=last])
+}
+
+/// Parts and slices are known to purges like anything else.
+#[test]
+fn parts_and_slices_are_purged_too() {
+    for slice_bytes in [0, 4] {
+        let origin = Origin::start(digits);
+        let proxy = Proxy::start_with(&origin, |config| {
+            allow(config);
+            config.rules.slice_bytes = slice_bytes;
+        });
+        let is_hit = || {
+            let answer = proxy.get_with("/d", "Range: bytes=4-5");
+            assert_eq!((answer.status(), answer.text().as_str()), (206, "45"));
+            answer.cache().contains("; hit")
+        };
+        assert!(!is_hit());
+        assert!(is_hit(), "{slice_bytes}");
+        for order in [
+            json!({ "url": "/d" }),
+            json!({ "tag": "d" }),
+            json!({ "prefix": "/" }),
+            json!({ "all": true }),
+            json!({ "url": "/d", "soft": true }),
+        ] {
+            let done = purge(&proxy, &order);
+            assert!(done["removed"] == 1 || done["marks"] == 1, "{done}");
+            assert!(!is_hit(), "{slice_bytes} {order}");
+            assert!(is_hit(), "{slice_bytes} {order}");
+        }
+    }
+}
+
+/// What is purged is named as the configured keys name it.
+#[test]
+fn a_url_is_purged_by_its_key() {
+    let origin = Origin::start(answer);
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.rules.key.sort_query = true;
+    });
+    fill(&proxy, &["/a?x=1&y=2"]);
+    assert_eq!(purge(&proxy, &json!({ "url": "/a?y=2&x=1" }))["removed"], 1);
+    assert!(!is_hit(&proxy, "/a?x=1&y=2"));
+    purge(&proxy, &json!({ "url": "/a?y=2&x=1", "soft": true }));
+    assert!(!is_hit(&proxy, "/a?x=1&y=2"));
+}

@@ -1,0 +1,311 @@
+//! Messages that two readers could understand differently, and requests that try to make the cache
+//! store one thing under the name of another. Each has its status, and what must not reach the
+//! origin does not.
+//!
+//! What hyper refuses is marked so; the rest is `listen/screen.rs` or the rules of the cache. Two
+//! deviations that RFC 9112 permits are hyper's and are pinned here: a bare LF ends a line (§2.2),
+//! and a message with both `Transfer-Encoding` and `Content-Length` is read by the first, loses
+//! the second, and is the last on its connection (§6.3).
+
+mod support;
+
+use support::wire::{raw, raw_answer};
+use support::{Message, Origin, Proxy, eventually, reply};
+
+/// Answers with what it was asked, so that a smuggled request shows.
+fn telling() -> Origin {
+    Origin::start(|request| {
+        let seen = format!("{} {}", request.line, String::from_utf8_lossy(&request.body));
+        reply(200, "Cache-Control: max-age=60", seen)
+    })
+}
+
+fn lines(request: &Message, name: &str) -> usize {
+    request.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).count()
+}
+
+#[test]
+fn messages_with_doubtful_framing_are_refused_by_hyper() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    for (what, headers) in [
+        ("two lengths", "Content-Length: 5\r\nContent-Length: 6"),
+        ("a list of lengths", "Content-Length: 5, 6"),
+        ("a list of equal lengths", "Content-Length: 5, 5"),
+        ("a signed length", "Content-Length: +5"),
+        ("a negative length", "Content-Length: -5"),
+        ("a hexadecimal length", "Content-Length: 0x5"),
+        ("a length with a space", "Content-Length: 5 5"),
+        ("an empty length", "Content-Length:"),
+        ("a length beyond 64 bits", "Content-Length: 99999999999999999999999"),
+        ("a space before the colon", "Content-Length : 5"),
+        ("chunked, then another coding", "Transfer-Encoding: chunked, gzip"),
+        ("an unknown coding", "Transfer-Encoding: x"),
+        ("a disguised coding", "Transfer-Encoding: xchunked"),
+        ("a quoted coding", "Transfer-Encoding: \"chunked\""),
+        ("a folded line", "X: a\r\n b"),
+        ("a folded coding", "Transfer-Encoding:\r\n chunked"),
+        ("a line that begins with a space", " Transfer-Encoding: chunked"),
+        ("a bare CR in a value", "X: a\rTransfer-Encoding: chunked"),
+        ("NUL in a value", "X: a\0b"),
+        ("NUL in a name", "X\0: a"),
+        ("a line without a colon", "nonsense"),
+        ("a name with a space", "X Y: a"),
+        ("an empty name", ": a"),
+    ] {
+        let request = format!("POST / HTTP/1.1\r\nHost: a\r\n{headers}\r\n\r\nhello");
+        let answer = raw(proxy.info.address, request.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{what}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{what}: {answer}");
+    }
+    for line in [
+        "GET  / HTTP/1.1",
+        "GET /a b HTTP/1.1",
+        "GET / HTTP/1.1 x",
+        "GET / HTTP/2.0",
+        "GET / HTTP/1.2",
+        "GET / http/1.1",
+        "G\0T / HTTP/1.1",
+        "GET /\0 HTTP/1.1",
+        " GET / HTTP/1.1",
+    ] {
+        let answer = raw(proxy.info.address, format!("{line}\r\nHost: a\r\n\r\n").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{line:?}: {answer}");
+    }
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn chunks_are_read_strictly() {
+    let origin = telling();
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.body_idle_timeout = std::time::Duration::from_millis(500);
+    });
+    for chunks in [
+        "5\nhello\r\n0\r\n\r\n",
+        "5\r\nhelloworld\r\n0\r\n\r\n",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        "5;a\nb\r\nhello\r\n0\r\n\r\n",
+        "\r\nhello\r\n0\r\n\r\n",
+    ] {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let next = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+        let answer = raw(proxy.info.address, format!("{head}{chunks}{next}").as_bytes());
+        // The origin may have been asked already when the damage shows.
+        let refused = ["400", "408", "502"]
+            .iter()
+            .any(|status| answer.starts_with(&format!("HTTP/1.1 {status} ")));
+        assert!(refused || answer.is_empty(), "{chunks:?}: {answer}");
+        assert!(!answer.contains("smuggled"), "{chunks:?}: {answer}");
+    }
+    assert!(origin.asked().iter().all(|request| request.path() == "/"));
+}
+
+#[test]
+fn both_framings_are_read_by_the_first_and_end_the_connection() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    for framing in [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 4",
+    ] {
+        let before = origin.count();
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n5\r\nhello\r\n0\r\n\r\n\
+             GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        );
+        let answer = raw(proxy.info.address, request.as_bytes());
+        assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
+        assert!(answer.contains("hello") && !answer.contains("smuggled"), "{answer}");
+        assert_eq!(origin.count(), before + 1);
+        let asked = origin.last();
+        assert_eq!((lines(&asked, "content-length"), asked.text().as_str()), (0, "hello"));
+    }
+    // HTTP/1.0 has no transfer codings (RFC 9112 §6.1).
+    let request = b"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    assert!(raw(proxy.info.address, request).starts_with("HTTP/1.1 400 "));
+}
+
+#[test]
+fn equal_lengths_become_one_and_a_bare_lf_ends_a_line() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    let request =
+        b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello";
+    assert_eq!(raw_answer(proxy.info.address, request).status(), 200);
+    assert_eq!(lines(&origin.last(), "content-length"), 1);
+    let request = b"GET /b HTTP/1.1\nHost: a\nX: y\n\n";
+    assert_eq!(raw_answer(proxy.info.address, request).status(), 200);
+    assert_eq!(origin.last().header("x"), "y");
+}
+
+#[test]
+fn bytes_after_a_request_are_the_next_request_or_an_error() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhellogarbage\r\n\r\n";
+    let answer = raw(proxy.info.address, request);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 400 ").count(), 1, "{answer}");
+    assert_eq!(origin.count(), 1);
+    assert_eq!(origin.last().text(), "hello");
+}
+
+#[test]
+fn hosts_are_one_and_plain_and_agree() {
+    let origin = telling();
+    let proxy = Proxy::start_with(&origin, |config| config.preserve_host = true);
+    for (headers, status) in [
+        ("", 400),
+        ("Host: a\r\nHost: a\r\n", 400),
+        ("Host: a\r\nHost: b\r\n", 400),
+        ("Host: a/b\r\n", 400),
+        ("Host: a@b\r\n", 400),
+        ("Host: a b\r\n", 400),
+        ("Host: a\"b\r\n", 400),
+        ("Host: a#b\r\n", 400),
+        ("Host: a?b\r\n", 400),
+        ("Host: \u{e9}\r\n", 400),
+        ("Host: a:80\r\n", 200),
+    ] {
+        let request = format!("GET / HTTP/1.1\r\n{headers}\r\n");
+        let answer = raw_answer(proxy.info.address, request.as_bytes());
+        assert_eq!(answer.status(), status, "{headers:?}");
+        assert!(answer.cache().contains("damelo"), "{headers:?}: {answer:?}");
+    }
+    // The target counts, everywhere (RFC 9112 §3.2.2): for the key, the origin and what it is told.
+    let mixed = b"GET http://good.test/x HTTP/1.1\r\nHost: evil.test\r\n\r\n";
+    assert_eq!(raw_answer(proxy.info.address, mixed).status(), 200);
+    let asked = origin.last();
+    assert_eq!(asked.header("host"), "good.test");
+    assert!(!format!("{asked:?}").contains("evil"), "{asked:?}");
+    assert!(proxy.get_with("/x", "Host: good.test").cache().contains("hit"));
+    assert!(!proxy.get_with("/x", "Host: evil.test").cache().contains("hit"));
+    for target in ["http://user@a.test/", "http://a.test:x/"] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        assert_eq!(raw_answer(proxy.info.address, request.as_bytes()).status(), 400, "{target}");
+    }
+}
+
+#[test]
+fn a_host_that_is_not_passed_on_keys_nothing() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    proxy.get_with("/x", "Host: evil.test");
+    assert!(proxy.get_with("/x", "Host: a.test").cache().contains("hit"), "one origin, one key");
+    assert_eq!(origin.last().header("host"), origin.address.to_string());
+}
+
+#[test]
+fn what_connection_names_is_gone_before_the_cache_looks() {
+    // Says in which language it answers, and that the language matters.
+    let origin = Origin::start(|request| {
+        let language = request.header("accept-language");
+        reply(200, "Cache-Control: max-age=60\nVary: Accept-Language", format!("in {language}"))
+    });
+    let proxy = Proxy::start(&origin);
+    // Were the field left for the key, this would be stored as the answer in French.
+    let hiding = "Accept-Language: fr\nConnection: close, accept-language";
+    assert_eq!(raw_lines(&proxy, "/x", hiding).text(), "in ");
+    assert_eq!(proxy.get_with("/x", "Accept-Language: fr").text(), "in fr");
+    for named in ["Host", "content-length", "Authorization", "cache-control", "Transfer-Encoding"] {
+        let answer = raw_lines(&proxy, "/y", &format!("Connection: close, {named}"));
+        assert_eq!(answer.status(), 400, "{named}");
+        assert!(answer.cache().contains("detail=bad-connection"), "{answer:?}");
+    }
+}
+
+/// A GET without the `Connection` line that the usual client sends.
+fn raw_lines(proxy: &Proxy, path: &str, headers: &str) -> Message {
+    let headers = headers.replace('\n', "\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n\r\n");
+    raw_answer(proxy.info.address, request.as_bytes())
+}
+
+#[test]
+fn a_get_with_a_body_is_never_stored_nor_served_from_the_cache() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    for framing in ["Content-Length: 6", "Transfer-Encoding: chunked"] {
+        let body = if framing.starts_with('C') { "poison" } else { "6\r\npoison\r\n0\r\n\r\n" };
+        let request = format!("GET /x HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n{body}");
+        for _ in 0..2 {
+            let answer = raw_answer(proxy.info.address, request.as_bytes());
+            assert!(answer.text().ends_with("poison"), "{framing}: {answer:?}");
+            assert!(answer.cache().contains("detail=request-body"), "{answer:?}");
+        }
+    }
+    let answer = proxy.get("/x");
+    assert!(answer.cache().contains("uri-miss") && !answer.text().contains("poison"), "{answer:?}");
+}
+
+#[test]
+fn paths_are_neither_cleaned_nor_confused() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    let paths =
+        ["/a", "/a/", "//a", "/./a", "/b/../a", "/%61", "/a%2f", "/a;x", "/a?", "/A", "/a%00"];
+    for path in paths {
+        let answer = proxy.get(path);
+        assert!(answer.cache().contains("uri-miss"), "{path}: {answer:?}");
+        assert_eq!(origin.last().path(), path, "as it was sent");
+    }
+    assert_eq!(origin.count(), paths.len());
+}
+
+#[test]
+fn what_is_too_large_has_its_status() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    let many = "X: y\r\n".repeat(101);
+    let large = format!("X: {}\r\n", "y".repeat(70_000));
+    for (target, headers, status) in [
+        (format!("/{}", "x".repeat(40_000)), "", 414),
+        (format!("/{}", "x".repeat(70_000)), "", 431),
+        ("/".to_owned(), many.as_str(), 431),
+        ("/".to_owned(), large.as_str(), 431),
+    ] {
+        let request =
+            format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n");
+        let answer = raw(proxy.info.address, request.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
+    }
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn an_origins_doubtful_framing_is_never_stored() {
+    use std::io::{Read as _, Write as _};
+    for answer in [
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: +5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nX: a\r\n b\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nX: a\0b\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 50\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        "HTTP/9.9 200 OK\r\n\r\n",
+        "nonsense\r\n\r\n",
+        "",
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let url = format!("http://{}", listener.local_addr().expect("address"));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("accept");
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        let home = support::Home::new();
+        let proxy = Proxy::start_in(&home, damelo_http_proxy::Target::Url(url), |_| {});
+        let got = proxy.get("/");
+        assert!(got.status() == 502 || !got.complete, "{answer:?}: {got:?}");
+        eventually("the fill has ended", || {
+            let again = proxy.get("/");
+            !again.cache().contains("hit")
+        });
+        assert_eq!(proxy.metric("damelo_proxy_stored_total"), 0, "{answer:?}");
+    }
+}

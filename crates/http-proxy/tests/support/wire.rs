@@ -1,0 +1,263 @@
+//! Clients that need more than one plain request: raw bytes, TLS with a certificate authority made
+//! for the test, and HTTP/2. Each call runs an event loop of its own on the test's thread.
+
+use std::convert::Infallible;
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::{http1, http2};
+use hyper::server::conn::http2 as server_http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::{Message, PATIENCE, read_message};
+
+/// Writes bytes as they are and reads until the other side closes.
+pub(crate) fn raw(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    // The proxy may have refused and closed before it has read everything.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Writes bytes as they are and reads one answer.
+pub(crate) fn raw_answer(address: SocketAddr, bytes: &[u8]) -> Message {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    stream.write_all(bytes).expect("write");
+    read_message(&mut BufReader::new(stream), false).expect("an answer")
+}
+
+/// A certificate authority.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    roots: RootCertStore,
+    pub(crate) pem: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("key");
+        let root = params.self_signed(&key).expect("root");
+        let mut roots = RootCertStore::empty();
+        roots.add(root.der().clone()).expect("root");
+        Authority { pem: root.pem(), issuer: Issuer::new(params, key), roots }
+    }
+
+    /// Writes a certificate for `name` and its key as files.
+    pub(crate) fn issue(&self, name: &str, chain: &Path, key: &Path) {
+        let params = CertificateParams::new(vec![name.to_owned()]).expect("name");
+        let pair = KeyPair::generate().expect("key");
+        let certificate = params.signed_by(&pair, &self.issuer).expect("certificate");
+        std::fs::write(key, pair.serialize_pem()).expect("write");
+        std::fs::write(chain, certificate.pem()).expect("write");
+    }
+
+    fn connector(&self, alpn: &[&[u8]]) -> TlsConnector {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(self.roots.clone())
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        TlsConnector::from(Arc::new(config))
+    }
+}
+
+/// An answer as an HTTP library saw it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// What ALPN agreed on.
+    pub(crate) protocol: String,
+}
+
+impl Answer {
+    pub(crate) fn cache(&self) -> &str {
+        self.headers.get("cache-status").and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+/// Runs a client.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let limited = async { tokio::time::timeout(PATIENCE, future).await.expect("in time") };
+    runtime.expect("event loop").block_on(limited)
+}
+
+pub(crate) type Sender = http2::SendRequest<Full<Bytes>>;
+
+/// Speaks HTTP/2 on any stream.
+pub(crate) async fn http2_on(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Sender {
+    let (sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
+}
+
+/// Speaks HTTP/2 in clear text, by prior knowledge.
+pub(crate) async fn http2_to(address: SocketAddr) -> Sender {
+    http2_on(tokio::net::TcpStream::connect(address).await.expect("connect")).await
+}
+
+/// Sends one request.
+pub(crate) async fn ask_http2(sender: &mut Sender, request: Request<Full<Bytes>>) -> Answer {
+    let response = sender.send_request(request).await.expect("an answer");
+    finish(response, String::new()).await
+}
+
+async fn finish(response: http::Response<hyper::body::Incoming>, protocol: String) -> Answer {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.expect("a whole body").to_bytes();
+    Answer { status: parts.status, headers: parts.headers, body, protocol }
+}
+
+/// A GET over TLS with what ALPN agrees on; an error if the certificate is not good for `name`.
+pub(crate) async fn get_tls(
+    authority: &Authority,
+    address: SocketAddr,
+    name: &str,
+    alpn: &[&[u8]],
+    path: &str,
+) -> std::io::Result<Answer> {
+    let tcp = tokio::net::TcpStream::connect(address).await?;
+    get_tls_on(authority, tcp, name, alpn, path).await
+}
+
+/// Asks a proxy on `stream` for a tunnel.
+pub(crate) async fn tunnel_through(stream: &mut tokio::net::TcpStream, target: &str) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.expect("write");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.expect("an answer"));
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
+}
+
+/// The same on a connection that is there already.
+pub(crate) async fn get_tls_on(
+    authority: &Authority,
+    tcp: tokio::net::TcpStream,
+    name: &str,
+    alpn: &[&[u8]],
+    path: &str,
+) -> std::io::Result<Answer> {
+    let server = ServerName::try_from(name.to_owned()).expect("name");
+    let stream = authority.connector(alpn).connect(server, tcp).await?;
+    let agreed = stream.get_ref().1.alpn_protocol().unwrap_or_default();
+    let protocol = String::from_utf8_lossy(agreed).into_owned();
+    if protocol == "h2" {
+        let mut sender = http2_on(stream).await;
+        let request = Request::get(format!("https://{name}{path}")).body(Full::default());
+        let response = sender.send_request(request.expect("request")).await.expect("an answer");
+        return Ok(finish(response, protocol).await);
+    }
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("HTTP/1.1");
+    tokio::spawn(connection);
+    let request = Request::get(path).header("host", name).body(Full::<Bytes>::default());
+    let response = sender.send_request(request.expect("request")).await.expect("an answer");
+    Ok(finish(response, protocol).await)
+}
+
+/// An origin that speaks HTTP/2 only and answers with what it saw: `authority path`.
+pub(crate) struct Http2Origin {
+    pub(crate) address: SocketAddr,
+    pub(crate) connections: Arc<AtomicUsize>,
+}
+
+impl Http2Origin {
+    /// In clear text, or over TLS with a certificate for `name`.
+    pub(crate) fn start(tls: Option<(&Authority, &str)>) -> Http2Origin {
+        let acceptor = tls.map(|(authority, name)| acceptor(authority, name));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let address = listener.local_addr().expect("address");
+        listener.set_nonblocking(true).expect("non-blocking");
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = connections.clone();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("event loop").block_on(serve_http2(listener, acceptor, count));
+        });
+        Http2Origin { address, connections }
+    }
+}
+
+fn acceptor(authority: &Authority, name: &str) -> TlsAcceptor {
+    let home = tempfile::tempdir().expect("tempdir");
+    let (chain, key) = (home.path().join("chain"), home.path().join("key"));
+    authority.issue(name, &chain, &key);
+    let chain = CertificateDer::from_pem_file(chain).expect("certificate");
+    let key = PrivateKeyDer::from_pem_file(key).expect("key");
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![chain], key)
+        .expect("configuration");
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn serve_http2(
+    listener: std::net::TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    count: Arc<AtomicUsize>,
+) {
+    let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
+    loop {
+        let (stream, _) = listener.accept().await.expect("accept");
+        let acceptor = acceptor.clone();
+        let count = count.clone();
+        tokio::spawn(async move {
+            match acceptor {
+                None => speak_http2(stream, count).await,
+                Some(acceptor) => {
+                    // A client that does not trust us goes away here.
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    speak_http2(stream, count).await;
+                }
+            }
+        });
+    }
+}
+
+async fn speak_http2(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    count: Arc<AtomicUsize>,
+) {
+    count.fetch_add(1, Ordering::SeqCst);
+    let service = service_fn(async |request: Request<hyper::body::Incoming>| {
+        let seen = format!("{} {}", request.uri(), request.headers().contains_key("host"));
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let echo = request.into_body().collect().await.expect("a body").to_bytes();
+        let body = [seen.as_bytes(), &echo].concat();
+        Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from(body))))
+    });
+    let _ = server_http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}

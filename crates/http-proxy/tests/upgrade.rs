@@ -1,0 +1,146 @@
+//! Connections that leave HTTP: WebSocket and what is refused.
+
+mod support;
+
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use damelo_http_proxy::{ProxyConfig, Target};
+use support::{Home, Message, Origin, Proxy, read_message, reply};
+
+/// An origin that agrees to any upgrade and then sends back what it gets, capitals for small
+/// letters, until its client ends.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accept");
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+                let Some(request) = read_message(&mut reader, false) else { return };
+                let head = format!(
+                    "HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: {}\r\n\
+                     X-Seen: {}\r\n\r\nfirst words ",
+                    request.header("upgrade"),
+                    request.header("connection"),
+                );
+                stream.write_all(head.as_bytes()).expect("write");
+                let mut buffer = [0; 4096];
+                while let Ok(length @ 1..) = reader.read(&mut buffer) {
+                    let answer = buffer[..length].to_ascii_uppercase();
+                    stream.write_all(&answer).expect("write");
+                }
+            });
+        }
+    });
+    address
+}
+
+fn start(home: &Home, origin: SocketAddr, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
+    Proxy::start_in(home, Target::Url(format!("http://{origin}")), tweak)
+}
+
+fn upgrade(address: SocketAddr, protocol: &str) -> (Message, BufReader<TcpStream>, TcpStream) {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+    let head = format!(
+        "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
+         Upgrade: {protocol}\r\nSec-WebSocket-Key: x\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("write");
+    let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+    (read_message(&mut reader, true).expect("an answer"), reader, stream)
+}
+
+#[test]
+fn websocket_bytes_pass_both_ways_until_the_end() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |config| {
+        // Far shorter than the script: they are for requests, not for tunnels.
+        config.transport.clients.idle_timeout = Duration::from_millis(100);
+        config.transport.clients.header_timeout = Duration::from_millis(100);
+    });
+    let (answer, mut reader, mut stream) = upgrade(proxy.info.address, "websocket");
+    assert_eq!(answer.status(), 101, "{answer:?}");
+    assert_eq!(answer.header("upgrade"), "websocket");
+    assert_eq!(answer.header("connection").to_ascii_lowercase(), "upgrade");
+    assert_eq!(answer.header("x-seen"), "upgrade", "the origin was asked to");
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(200));
+        stream.write_all(b"hello ").expect("write");
+    }
+    let mut echoed = [0; 12 + 18];
+    reader.read_exact(&mut echoed).expect("read");
+    assert_eq!(&echoed, b"first words HELLO HELLO HELLO ");
+    let large = support::noise(1, 1 << 20).to_ascii_uppercase();
+    let mut writer = stream.try_clone().expect("clone");
+    let sent = large.clone();
+    let writing = std::thread::spawn(move || {
+        writer.write_all(&sent).expect("write");
+        writer.shutdown(std::net::Shutdown::Write).expect("shutdown");
+    });
+    let mut back = Vec::new();
+    reader.read_to_end(&mut back).expect("read");
+    writing.join().expect("writer");
+    assert!(back == large, "{} bytes", back.len());
+    assert_eq!(proxy.metric("damelo_proxy_tunnels_total"), 1);
+    assert_eq!(proxy.metric("damelo_proxy_tunnel_client_bytes_total"), (1 << 20) + 18);
+}
+
+#[test]
+fn a_silent_tunnel_is_cut() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |config| {
+        config.transport.tunnel_idle_timeout = Duration::from_millis(300);
+    });
+    let (answer, mut reader, _stream) = upgrade(proxy.info.address, "WebSocket");
+    assert_eq!(answer.status(), 101);
+    let start = Instant::now();
+    let mut rest = Vec::new();
+    let _ = reader.read_to_end(&mut rest);
+    assert_eq!(rest, b"first words ");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert_eq!(proxy.metric("damelo_proxy_tunnel_timeouts_total"), 1);
+}
+
+#[test]
+fn a_proxy_that_stops_does_not_wait_for_tunnels() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |config| config.drain_timeout = Duration::from_secs(20));
+    let (answer, ..) = upgrade(proxy.info.address, "websocket");
+    let (_, mut reader, _stream) = upgrade(proxy.info.address, "websocket");
+    assert_eq!(answer.status(), 101);
+    let start = Instant::now();
+    proxy.stop();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    let _ = reader.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn other_protocols_are_not_passed_on() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: no-store", "plain"));
+    let proxy = Proxy::start(&origin);
+    for protocol in ["h2c", "websocket, h2c", "TLS/1.0"] {
+        let (answer, ..) = upgrade(proxy.info.address, protocol);
+        assert_eq!(answer.status(), 200, "{protocol}");
+        let asked = origin.last();
+        assert!(!asked.has("upgrade") && !asked.has("connection"), "{asked:?}");
+    }
+}
+
+#[test]
+fn an_origin_may_decline() {
+    let origin = Origin::start(|_| reply(403, "Cache-Control: max-age=60", "no"));
+    let proxy = Proxy::start(&origin);
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
+        let head = b"GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\
+            Upgrade: websocket\r\n\r\n";
+        stream.write_all(head).expect("write");
+        let answer = read_message(&mut BufReader::new(stream), false).expect("an answer");
+        assert_eq!((answer.status(), answer.text().as_str()), (403, "no"));
+    }
+    assert_eq!(origin.count(), 2, "never from the cache");
+}

@@ -1,0 +1,357 @@
+//! Reaching origins: HTTP/2, TLS, Unix sockets, pools, limits, and several origins of one site.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use damelo_http_proxy::{Choice, HealthChecks, ProxyConfig, Target};
+use support::wire::{Authority, Http2Origin};
+use support::{Home, Message, Origin, Proxy, eventually, reply};
+
+fn no_store() -> Origin {
+    Origin::start(|_| reply(200, "Cache-Control: no-store", "x"))
+}
+
+fn named(name: &'static str) -> Origin {
+    Origin::start(move |_| reply(200, "Cache-Control: no-store", name))
+}
+
+fn url(origin: &Origin) -> String {
+    format!("http://{}", origin.address)
+}
+
+/// An address where nobody listens.
+fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    format!("http://{}", listener.local_addr().expect("address"))
+}
+
+fn proxy_to(home: &Home, url: String, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
+    Proxy::start_in(home, Target::Url(url), tweak)
+}
+
+#[test]
+fn http2_over_verified_tls_on_one_connection() {
+    let (authority, home) = (Authority::new(), Home::new());
+    let origin = Http2Origin::start(Some((&authority, "localhost")));
+    let files = tempfile::tempdir().expect("tempdir");
+    let roots = files.path().join("roots.pem");
+    std::fs::write(&roots, &authority.pem).expect("write");
+    let url = format!("https://localhost:{}", origin.address.port());
+    let proxy = proxy_to(&home, url.clone(), |config| {
+        config.workers = 1;
+        config.transport.upstream.authorities = Some(roots.clone());
+    });
+    let body = "y".repeat(100_000);
+    let answer = proxy.ask_with_body("POST", "/p?q", "", body.as_bytes());
+    assert_eq!(answer.text(), format!("{url}/p?q false{body}"));
+    // All at once, and still one connection.
+    std::thread::scope(|scope| {
+        let ask = || proxy.get("/x").text();
+        let asking: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
+        for answer in asking {
+            assert_eq!(answer.join().expect("an answer"), format!("{url}/x false"));
+        }
+    });
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn an_origin_with_the_wrong_certificate_is_not_asked() {
+    let (authority, other, home) = (Authority::new(), Authority::new(), Home::new());
+    let files = tempfile::tempdir().expect("tempdir");
+    let roots = files.path().join("roots.pem");
+    for (issuer, name) in [(&authority, "elsewhere.test"), (&other, "localhost")] {
+        std::fs::write(&roots, &authority.pem).expect("write");
+        let origin = Http2Origin::start(Some((issuer, name)));
+        let url = format!("https://localhost:{}", origin.address.port());
+        let proxy = proxy_to(&home, url, |config| {
+            config.transport.upstream.authorities = Some(roots.clone());
+        });
+        let answer = proxy.get("/");
+        assert_eq!(answer.status(), 502);
+        assert!(answer.cache().contains("detail=tls-failed"), "{answer:?}");
+        proxy.stop();
+    }
+}
+
+#[test]
+fn http2_in_clear_text_when_configured() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let url = format!("http://{}", origin.address);
+    let proxy = proxy_to(&home, url.clone(), |config| {
+        config.transport.upstream.http2_clear_text = true;
+    });
+    assert_eq!(proxy.get("/a").text(), format!("{url}/a false"));
+    assert_eq!(proxy.get("/b").text(), format!("{url}/b false"));
+}
+
+#[test]
+fn origins_on_unix_sockets() {
+    let (files, home) = (tempfile::tempdir().expect("tempdir"), Home::new());
+    let path = files.path().join("app.sock");
+    let listener = UnixListener::bind(&path).expect("bind");
+    let app = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        let mut head = [0; 4096];
+        let length = stream.read(&mut head).expect("read");
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").expect("write");
+        String::from_utf8_lossy(&head[..length]).into_owned()
+    });
+    let proxy = proxy_to(&home, format!("unix:{}", path.display()), |_| {});
+    assert_eq!(proxy.get("/x").text(), "hi");
+    let head = app.join().expect("the application").to_ascii_lowercase();
+    assert!(head.starts_with("get /x http/1.1\r\n") && head.contains("host: localhost\r\n"));
+}
+
+#[test]
+fn connections_are_used_again_until_they_are_too_old() {
+    let origin = no_store();
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.workers = 1;
+        config.pool_idle_timeout = Duration::from_millis(300);
+    });
+    for _ in 0..5 {
+        assert_eq!(proxy.get("/").text(), "x");
+    }
+    assert_eq!(origin.connections(), 1);
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(proxy.get("/").text(), "x");
+    assert_eq!(origin.connections(), 2);
+}
+
+#[test]
+fn an_unsafe_request_is_never_sent_twice() {
+    // Takes one request a connection, then closes without an answer.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    let (seen, posts) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accept");
+            let mut head = [0; 4096];
+            while let Ok(length) = stream.read(&mut head) {
+                if length == 0 {
+                    break;
+                }
+                if head.starts_with(b"POST") {
+                    seen.send(()).expect("test lives");
+                    break;
+                }
+                let answer =
+                    b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 0\r\n\r\n";
+                stream.write_all(answer).expect("write");
+            }
+        }
+    });
+    let home = Home::new();
+    let proxy = proxy_to(&home, url, |config| config.workers = 1);
+    assert_eq!(proxy.get("/").status(), 200);
+    let answer = proxy.ask("POST", "/", "Content-Length: 0");
+    assert_eq!(answer.status(), 502);
+    assert_eq!(posts.try_iter().count(), 1);
+}
+
+#[test]
+fn the_whole_exchange_has_a_limit() {
+    let origin = Origin::start(|request| {
+        let mut answer = reply(200, "Cache-Control: max-age=60", vec![1; 2 << 20]);
+        answer.chunked = request.path() == "/chunked";
+        answer.pace = Duration::from_millis(100);
+        if request.path() == "/headers" {
+            answer.delay = Duration::from_secs(3);
+        }
+        answer
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.transport.upstream.total_timeout = Some(Duration::from_millis(500));
+    });
+    let start = Instant::now();
+    for path in ["/sized", "/chunked"] {
+        let answer = proxy.get(path);
+        assert!(!answer.complete, "{path} looks whole");
+    }
+    let answer = proxy.get("/headers");
+    assert_eq!(answer.status(), 504);
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    assert_eq!(proxy.metric("damelo_proxy_stored_total"), 0);
+}
+
+#[test]
+fn an_origin_gets_so_many_requests_at_once() {
+    let origin = Origin::start(|_| {
+        let mut answer = reply(200, "Cache-Control: no-store", "x");
+        answer.delay = Duration::from_millis(700);
+        answer
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.transport.upstream.requests_per_origin_max = 2;
+        config.connect_timeout = Duration::from_millis(200);
+    });
+    let ask = |number: usize| proxy.get(&format!("/{number}"));
+    let answers: Vec<Message> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..4).map(|number| scope.spawn(move || ask(number))).collect();
+        asking.into_iter().map(|asking| asking.join().expect("an answer")).collect()
+    });
+    let busy = answers.iter().filter(|answer| answer.status() == 503);
+    assert!(busy.clone().all(|answer| answer.cache().contains("detail=origin-busy")));
+    assert_eq!(busy.count(), 2);
+    assert_eq!(proxy.get("/later").status(), 200, "places come free");
+}
+
+#[test]
+fn each_path_has_its_origin_and_another_when_that_is_gone() {
+    let (home, first, second) = (Home::new(), named("first"), named("second"));
+    let proxy = proxy_to(&home, url(&first), |config| {
+        config.transport.upstream.more_origins = vec![url(&second), nobody()];
+        config.transport.upstream.ejection.failures = 3;
+    });
+    let chosen = || -> Vec<String> {
+        (0..30).map(|number| proxy.get(&format!("/{number}")).text()).collect()
+    };
+    let before = chosen();
+    assert!(before.iter().all(|name| name == "first" || name == "second"), "{before:?}");
+    assert!(before.iter().any(|name| name == "first") && before.iter().any(|n| n == "second"));
+    assert_eq!(before, chosen(), "the same again");
+    // All are asked by the name of the first.
+    assert_eq!(second.last().header("host"), first.address.to_string());
+    // The missing one was tried until it was ejected, and then left alone.
+    assert_eq!(proxy.metric("damelo_proxy_origin_failovers_total"), 3);
+    assert_eq!(proxy.metric("damelo_proxy_origin_ejections_total"), 1);
+}
+
+#[test]
+fn the_least_loaded_is_asked() {
+    let (home, idle) = (Home::new(), named("idle"));
+    let busy = Origin::start(|_| {
+        let mut answer = reply(200, "Cache-Control: no-store", "busy");
+        answer.delay = Duration::from_secs(3);
+        answer
+    });
+    let proxy = proxy_to(&home, url(&busy), |config| {
+        config.transport.upstream.more_origins = vec![url(&idle)];
+        config.transport.upstream.choice = Choice::LeastLoaded;
+    });
+    std::thread::scope(|scope| {
+        // Until one of them hangs at the busy one.
+        for number in 0..20 {
+            let proxy = &proxy;
+            scope.spawn(move || proxy.get(&format!("/{number}")));
+        }
+        eventually("some hang, the others are done", || busy.count() + idle.count() == 20);
+        for number in 0..20 {
+            assert_eq!(proxy.get(&format!("/other/{number}")).text(), "idle");
+        }
+    });
+}
+
+#[test]
+fn checks_take_an_origin_out_and_back() {
+    let home = Home::new();
+    let good = Origin::start(|request| match request.path() {
+        "/health" => reply(204, "", ""),
+        _ => reply(200, "Cache-Control: no-store", "good"),
+    });
+    let sick = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let is_sick = sick.clone();
+    let other = Origin::start(move |request| match request.path() {
+        "/health" if is_sick.load(Ordering::SeqCst) => reply(500, "", ""),
+        "/health" => reply(204, "", ""),
+        _ => reply(200, "Cache-Control: no-store", "other"),
+    });
+    let proxy = proxy_to(&home, url(&good), |config| {
+        config.transport.upstream.more_origins = vec![url(&other)];
+        config.transport.upstream.checks = Some(HealthChecks {
+            path: "/health".to_owned(),
+            interval: Duration::from_millis(50),
+            ..HealthChecks::default()
+        });
+    });
+    let chosen = || -> Vec<String> {
+        (0..30).map(|number| proxy.get(&format!("/{number}")).text()).collect()
+    };
+    eventually("the sick one is left alone", || chosen().iter().all(|name| name == "good"));
+    assert!(proxy.metric("damelo_proxy_origin_checks_failed_total") >= 3);
+    sick.store(false, Ordering::SeqCst);
+    eventually("it is asked again", || chosen().iter().any(|name| name == "other"));
+}
+
+#[test]
+fn when_all_origins_are_down_they_are_asked_all_the_same() {
+    let home = Home::new();
+    let origin = Origin::start(|request| match request.path() {
+        "/health" => reply(500, "", ""),
+        _ => reply(200, "Cache-Control: no-store", "x"),
+    });
+    let proxy = proxy_to(&home, url(&origin), |config| {
+        config.transport.upstream.more_origins = vec![nobody()];
+        config.transport.upstream.checks = Some(HealthChecks {
+            path: "/health".to_owned(),
+            interval: Duration::from_millis(20),
+            fall: 1,
+            ..HealthChecks::default()
+        });
+    });
+    eventually("both are down", || proxy.metric("damelo_proxy_origin_checks_failed_total") > 4);
+    assert_eq!(proxy.get("/").text(), "x");
+}
+
+#[test]
+fn what_the_origin_is_told_about_the_client() {
+    let origin = no_store();
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.transport.forwarding.forwarded = true;
+        config.transport.forwarding.trust_client = false;
+    });
+    let lies = "Host: a.test\nX-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: https\n\
+        X-Forwarded-Host: evil.test\nForwarded: for=192.0.2.1";
+    proxy.get_with("/", lies);
+    let asked = origin.last();
+    assert_eq!(asked.header("x-forwarded-for"), "127.0.0.1");
+    assert_eq!(asked.header("x-forwarded-host"), "a.test");
+    assert_eq!(asked.header("x-forwarded-proto"), "http");
+    assert_eq!(asked.header("forwarded"), "for=127.0.0.1;proto=http;host=\"a.test\"");
+    assert_eq!(asked.header("via"), "1.1 damelo");
+
+    let silent = Proxy::start_with(&origin, |config| {
+        config.transport.forwarding.x_forwarded = false;
+        config.transport.forwarding.via = false;
+    });
+    silent.get_with("/", "Host: a.test\nX-Forwarded-For: 192.0.2.1");
+    let asked = origin.last();
+    assert_eq!(asked.header("x-forwarded-for"), "192.0.2.1", "kept by default, nothing added");
+    assert!(!asked.has("x-forwarded-proto") && !asked.has("forwarded") && !asked.has("via"));
+
+    let chain = Proxy::start(&origin);
+    chain.get_with("/", "X-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: https");
+    let asked = origin.last();
+    assert_eq!(asked.header("x-forwarded-for"), "192.0.2.1, 127.0.0.1");
+    assert_eq!(asked.header("x-forwarded-proto"), "https");
+}
+
+#[test]
+fn early_hints_are_not_taken_for_the_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        let mut head = [0; 4096];
+        let _ = stream.read(&mut head).expect("read");
+        let answer = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n\
+            Cache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nhi";
+        stream.write_all(answer).expect("write");
+        // Stays open: what is asked again must come from the cache.
+        std::thread::sleep(Duration::from_secs(30));
+    });
+    let home = Home::new();
+    let proxy = proxy_to(&home, url, |_| {});
+    for expected in ["fwd=uri-miss", "hit"] {
+        let answer = proxy.get("/");
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "hi"));
+        assert!(answer.cache().contains(expected) && !answer.has("link"), "{answer:?}");
+    }
+}
