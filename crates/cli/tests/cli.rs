@@ -124,7 +124,7 @@ fn every_command_has_help_with_an_example() {
         let help = bed.ok_text(&[command, "--help"]);
         assert!(help.contains("Example") && help.contains(&format!("damelo {command}")), "{help}");
     }
-    for bench in ["micro", "hits", "randread", "index", "open", "wrap"] {
+    for bench in ["micro", "hits", "randread", "index", "open", "wrap", "http"] {
         let help = bed.ok_text(&["bench", bench, "--help"]);
         assert!(help.contains(&format!("damelo bench {bench}")), "{help}");
     }

@@ -52,6 +52,11 @@ impl Latencies {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
+    /// A quantile (0.999 for p99.9) in microseconds.
+    pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
+        self.histogram.value_at_quantile(quantile).min(self.max_ns) as f64 / 1e3
+    }
+
     /// Mean, percentiles and maximum; zeros if nothing was recorded.
     pub(crate) fn summary(&self) -> LatencySummary {
         let us = |ns: u64| ns as f64 / 1e3;

@@ -6,6 +6,7 @@ mod disk;
 mod files_side;
 mod fill;
 mod hits;
+mod http;
 mod index;
 mod latency;
 mod leftovers;
@@ -20,6 +21,7 @@ mod stage;
 mod store_side;
 mod workload;
 mod wrap;
+mod zipf;
 
 use clap::{Args, Subcommand};
 
@@ -31,10 +33,11 @@ Examples:
   damelo bench micro --against /tmp --json        beside one file per object under /tmp
   damelo bench hits                               hits in memory, beside memcpy
   damelo bench open --objects 10000000            how soon a killed store serves again
+  damelo bench http zipf --against URL            the proxy, beside another one
 
 Each benchmark makes a store of its own and removes it at the end. Build with --release.";
 
-/// Measure the store.
+/// Measure the store and the proxy.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, arg_required_else_help = true)]
 pub(crate) struct Bench {
@@ -50,6 +53,7 @@ enum Which {
     Index(index::Index),
     Open(open::Open),
     Wrap(wrap::Wrap),
+    Http(Box<http::Http>),
     #[command(hide = true)]
     MicroFiles(files_side::MicroFiles),
     #[command(hide = true)]
@@ -66,6 +70,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
         Which::Index(args) => index::run(args),
         Which::Open(args) => open::run(args),
         Which::Wrap(args) => wrap::run(args),
+        Which::Http(args) => http::run(args),
         Which::MicroFiles(args) => files_side::run(args),
         Which::Fill(args) => fill::run(args),
     }

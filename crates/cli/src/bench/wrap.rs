@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::bench::scratch::{Scratch, ScratchArgs};
 use crate::bench::store_side::key_of;
 use crate::bench::workload::{Order, Settings, Workload};
+use crate::bench::zipf::Zipf;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 
@@ -86,30 +87,6 @@ impl Wrap {
             seed: self.seed,
             verify: true,
         })
-    }
-}
-
-/// Numbers drawn with probability proportional to `1 / rank^exponent`.
-struct Zipf {
-    cumulative: Vec<f64>,
-}
-
-impl Zipf {
-    fn new(count: u32, exponent: f64) -> Zipf {
-        let mut sum = 0.0;
-        let add = |rank: u32| {
-            sum += f64::from(rank).powf(-exponent);
-            sum
-        };
-        Zipf { cumulative: (1..=count).map(add).collect() }
-    }
-
-    /// A rank, counted from 0.
-    fn draw(&self, rng: &mut Rng) -> u32 {
-        let total = self.cumulative.last().copied().unwrap_or(0.0);
-        let at = rng.f64() * total;
-        let rank = self.cumulative.partition_point(|&sum| sum < at);
-        rank.min(self.cumulative.len() - 1) as u32
     }
 }
 
@@ -222,20 +199,4 @@ fn print(args: &Wrap, store: &Store, seen: &Seen) -> Result<(), Failure> {
         ))?;
     }
     out.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn zipf_draws_follow_the_law() {
-        let zipf = Zipf::new(1000, 0.8);
-        let mut rng = Rng::with_seed(3);
-        let mut counts = vec![0_u32; 1000];
-        (0..200_000).for_each(|_| counts[zipf.draw(&mut rng) as usize] += 1);
-        // Rank 10 is asked for 10^0.8 = 6.3 times less often than rank 1.
-        let ratio = f64::from(counts[0]) / f64::from(counts[9]);
-        assert!((5.3..7.5).contains(&ratio), "{ratio}");
-    }
 }

@@ -1,0 +1,156 @@
+//! The command line of `damelo bench http`, and what it rules out.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use damelo::ByteSize;
+
+use super::demand::Kind;
+use crate::failure::Failure;
+
+const AFTER_HELP: &str = "\
+Examples:
+  damelo bench http hit                            8 KiB from memory, our own proxy
+  damelo bench http zipf --memory 512MiB --cache 8GiB --objects 393216
+  damelo bench http pages --embedded 15 --verify
+  damelo bench http fill --threads 2 --seconds 20
+  damelo bench http zipf --restart                 kill -9 after the warm-up, then start again
+  damelo bench http zipf --origin-listen 127.0.0.1:8000 --against http://127.0.0.1:8081 \\
+      --pid 0,$(cat nginx.pid) --rounds 5          beside nginx, which has that origin
+
+Without --url the proxy is a child of this process on a temporary cache below --dir. All proxies
+have the built-in origin behind them: configure others to fetch from --origin-listen. Columns:
+told = hits by Cache-Status or X-Cache; hit = 1 - origin requests / requests; disk/req = reads of
+the device of --dir by everybody; own/req = the store's own count; cpu us = CPU time of the proxy
+for each request. Ratios divide the first proxy by the others, round by round; medians are printed.
+Responses need Content-Length. Build with --release.";
+
+/// Load on a caching proxy, and on others beside it.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Http {
+    /// What is asked for
+    #[arg(value_enum)]
+    pub(crate) workload: Kind,
+    /// The proxy to measure [default: one of our own]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Proxies to measure in turn with it
+    #[arg(long, value_name = "URL,...", value_delimiter = ',')]
+    pub(crate) against: Vec<String>,
+    /// Requests in absolute form, as to a forward proxy
+    #[arg(long)]
+    pub(crate) forward: bool,
+    /// Address of the built-in origin
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub(crate) origin_listen: String,
+    /// Objects of the catalogue
+    #[arg(long, value_name = "COUNT", default_value = "10000",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) objects: u32,
+    /// Length of a body, or its mean
+    #[arg(long, value_name = "SIZE", default_value = "8KiB")]
+    pub(crate) size: ByteSize,
+    /// Lengths by a Pareto law with this exponent, above 1 [default: all alike]
+    #[arg(long, value_name = "EXPONENT")]
+    pub(crate) tail: Option<f64>,
+    /// Objects that a page embeds
+    #[arg(long, value_name = "COUNT", default_value = "15",
+          value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) embedded: u32,
+    /// Exponent of the zipf distribution
+    #[arg(long, value_name = "ALPHA", default_value = "0.8")]
+    pub(crate) alpha: f64,
+    /// Objects of the hit workload
+    #[arg(long, value_name = "COUNT", default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) hot: u32,
+    /// Threads of the load generator
+    #[arg(long, value_name = "COUNT", default_value = "1",
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: u16,
+    /// Connections of each thread
+    #[arg(long, value_name = "COUNT", default_value = "32",
+          value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) connections: u16,
+    /// Length of a measurement
+    #[arg(long, value_name = "SECONDS", default_value = "10",
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: u32,
+    /// So many requests instead of a time
+    #[arg(long, value_name = "COUNT", conflicts_with = "seconds",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) requests: Option<u64>,
+    /// Seconds of the workload before a measurement, after every object was asked for once
+    #[arg(long, value_name = "SECONDS", default_value = "2",
+          value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    pub(crate) warmup: u32,
+    /// Measurements of each proxy
+    #[arg(long, value_name = "COUNT", default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Check every byte
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Kill our own proxy after the warm-up, start it again, measure from exec on
+    #[arg(long, conflicts_with_all = ["url", "against", "requests", "rounds"])]
+    pub(crate) restart: bool,
+    /// Memory of our own proxy
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) memory: ByteSize,
+    /// Disk of our own proxy
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub(crate) cache: ByteSize,
+    /// Threads of our own proxy [default: one for each core]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: Option<u16>,
+    /// Directory of the temporary cache; its device's reads are counted
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Processes of the proxies, in order, for CPU time; 0 where unknown or our own
+    #[arg(long, value_name = "PID,...", value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Metrics page of the proxy of --url, for the store's own count of reads
+    #[arg(long, value_name = "URL", requires = "url")]
+    pub(crate) metrics: Option<String>,
+    /// Seed of everything random
+    #[arg(long, default_value = "1")]
+    pub(crate) seed: u64,
+    /// Print one JSON object for each measurement, and a summary for each proxy
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Http {
+    /// Refuses what parses but makes no sense.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let usage = |text: String| Err(Failure::Usage(text));
+        if self.tail.is_some_and(|tail| !(tail > 1.0 && tail <= 100.0)) {
+            return usage("--tail must be above 1 and at most 100".to_owned());
+        }
+        if !(0.0..=10.0).contains(&self.alpha) {
+            return usage("--alpha must be from 0 to 10".to_owned());
+        }
+        if !(1..=1 << 30).contains(&self.size.bytes()) {
+            return usage("--size must be from 1 byte to 1GiB".to_owned());
+        }
+        if self.workload == Kind::Fill && self.restart {
+            return usage("--restart needs a workload that hits: hit, zipf or pages".to_owned());
+        }
+        let targets = 1 + self.against.len();
+        if self.pid.len() > targets {
+            return usage(format!("{} --pid for {targets} proxies", self.pid.len()));
+        }
+        Ok(())
+    }
+
+    /// Objects or pages that the workload draws from.
+    pub(crate) fn drawn_from(&self) -> u32 {
+        match self.workload {
+            Kind::Hit => self.hot,
+            Kind::Zipf => self.objects,
+            Kind::Pages => (self.objects / (self.embedded + 1)).max(1),
+            Kind::Fill => 1,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What is asked for, in which order: the workloads. Seeded; each connection draws from a generator
+//! of its own, so a run does not depend on how threads are scheduled, except for `fill`, whose
+//! connections share one counter so that no object is asked for twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::ValueEnum;
+use fastrand::Rng;
+
+use super::catalogue::ObjectRef;
+use crate::bench::zipf::Zipf;
+
+/// A workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// A few objects (--hot) again and again, from memory
+    Hit,
+    /// Objects of the catalogue, zipf-distributed
+    Zipf,
+    /// Page views: a zipf-distributed document, then all that it embeds
+    Pages,
+    /// Every request another object: all misses, all stored
+    Fill,
+}
+
+impl Kind {
+    /// Its name on the command line and in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Hit => "hit",
+            Kind::Zipf => "zipf",
+            Kind::Pages => "pages",
+            Kind::Fill => "fill",
+        }
+    }
+}
+
+/// A workload over a catalogue; shared by all connections.
+pub(crate) struct Demand {
+    kind: Kind,
+    run: u64,
+    page_objects: u64,
+    /// Of objects for `zipf`, of pages for `pages`, of hot objects for `hit`.
+    zipf: Zipf,
+    by_rank: Vec<u32>,
+    next: AtomicU64,
+}
+
+impl Demand {
+    /// `count` is how many objects (or pages, for `pages`) there are; popularity falls with
+    /// `1 / rank^alpha` and has nothing to do with their numbers.
+    pub(crate) fn new(
+        kind: Kind,
+        run: u64,
+        page_objects: u64,
+        count: u32,
+        (alpha, seed): (f64, u64),
+    ) -> Demand {
+        let mut by_rank: Vec<u32> = (0..count).collect();
+        Rng::with_seed(seed).shuffle(&mut by_rank);
+        let next = AtomicU64::new(0);
+        Demand { kind, run, page_objects, zipf: Zipf::new(count, alpha), by_rank, next }
+    }
+
+    /// Objects in the order in which a warm-up asks for them once each: the popular ones last, so
+    /// that they are what a full memory keeps. None for `fill`.
+    pub(crate) fn each_once(self: &Arc<Demand>) -> Vec<ObjectRef> {
+        let object = |number| ObjectRef { run: self.run, number };
+        let ranks = self.by_rank.iter().rev().map(|&at| u64::from(at));
+        match self.kind {
+            Kind::Fill => Vec::new(),
+            Kind::Pages => ranks
+                .flat_map(|page| (0..self.page_objects).map(move |item| (page, item)))
+                .map(|(page, item)| object(page * self.page_objects + item))
+                .collect(),
+            Kind::Hit | Kind::Zipf => ranks.map(object).collect(),
+        }
+    }
+
+    /// What one connection asks for, from its own seed.
+    pub(crate) fn draws(self: &Arc<Demand>, seed: u64) -> Draws {
+        Draws { demand: Arc::clone(self), rng: Rng::with_seed(seed), page: 0, item: u64::MAX }
+    }
+}
+
+/// The endless sequence of one connection.
+pub(crate) struct Draws {
+    demand: Arc<Demand>,
+    rng: Rng,
+    page: u64,
+    item: u64,
+}
+
+impl Draws {
+    /// The next object.
+    pub(crate) fn draw(&mut self) -> ObjectRef {
+        let demand = &self.demand;
+        let number = match demand.kind {
+            Kind::Fill => demand.next.fetch_add(1, Ordering::Relaxed),
+            Kind::Hit | Kind::Zipf => self.ranked(),
+            Kind::Pages => {
+                let page_objects = demand.page_objects;
+                if self.item >= page_objects {
+                    self.page = self.ranked();
+                    self.item = 0;
+                }
+                self.item += 1;
+                self.page * page_objects + self.item - 1
+            }
+        };
+        ObjectRef { run: self.demand.run, number }
+    }
+
+    fn ranked(&mut self) -> u64 {
+        let rank = self.demand.zipf.draw(&mut self.rng);
+        u64::from(self.demand.by_rank[rank as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn demand(kind: Kind, count: u32) -> Arc<Demand> {
+        Arc::new(Demand::new(kind, 1, 4, count, (0.8, 7)))
+    }
+
+    #[test]
+    fn fill_never_repeats_across_connections() {
+        let demand = demand(Kind::Fill, 1);
+        let mut both = [demand.draws(1), demand.draws(2)];
+        let numbers: HashSet<u64> = (0..100).map(|i| both[i % 2].draw().number).collect();
+        assert_eq!(numbers.len(), 100);
+    }
+
+    #[test]
+    fn a_page_view_is_a_document_and_all_it_embeds() {
+        let mut draws = demand(Kind::Pages, 50).draws(3);
+        for _ in 0..20 {
+            let first = draws.draw().number;
+            assert_eq!(first % 4, 0);
+            assert_eq!([(); 3].map(|()| draws.draw().number), [first + 1, first + 2, first + 3]);
+        }
+    }
+
+    #[test]
+    fn draws_replay_and_popularity_ends_the_warm_up() {
+        let demand = demand(Kind::Zipf, 1000);
+        let draw = |seed| {
+            let mut draws = demand.draws(seed);
+            (0..5000).map(|_| draws.draw().number).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(5), draw(5));
+        let all = demand.each_once();
+        assert_eq!(all.iter().map(|object| object.number).collect::<HashSet<_>>().len(), 1000);
+        let top = all[999].number;
+        assert!(draw(5).iter().filter(|&&number| number == top).count() > 100);
+    }
+}

@@ -1,0 +1,302 @@
+//! The load: threads with some connections each, every connection a closed loop. Threads share
+//! nothing but the catalogue and the workload; what they saw is summed at the end.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+
+use super::catalogue::{Catalogue, ObjectRef};
+use super::connection::{Answer, BLOCK_BYTES, Connection, Destination};
+use super::demand::{Demand, Draws};
+use crate::bench::latency::Latencies;
+use crate::failure::Failure;
+
+/// Failures in a row after which a thread gives up.
+const FAILURES_MAX: u32 = 1000;
+/// Silence on all connections of a thread after which it gives up.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Who asks, and whom.
+pub(crate) struct Clients {
+    /// Whom.
+    pub(crate) to: Destination,
+    /// What there is.
+    pub(crate) catalogue: Arc<Catalogue>,
+    /// Threads.
+    pub(crate) threads: u16,
+    /// Connections of each thread.
+    pub(crate) connections: u16,
+}
+
+/// When to stop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
+    /// After this time; requests then under way do not count.
+    Elapsed(Duration),
+    /// After so many requests of each thread.
+    RequestsPerThread(u64),
+}
+
+/// What was seen.
+pub(crate) struct Seen {
+    /// Whole answers with status 200.
+    pub(crate) requests: u64,
+    /// Bytes of their bodies.
+    pub(crate) body_bytes: u64,
+    /// Answers with another status, and connections that broke.
+    pub(crate) failed: u64,
+    /// Answers with wrong bytes.
+    pub(crate) wrong: u64,
+    /// Answers that said hit.
+    pub(crate) hits: u64,
+    /// Answers that said hit or miss.
+    pub(crate) told: u64,
+    /// From sending a request to its last byte.
+    pub(crate) latencies: Latencies,
+    /// From start to end.
+    pub(crate) took: Duration,
+    /// The last failure.
+    pub(crate) why: Option<String>,
+}
+
+impl Seen {
+    fn new() -> Seen {
+        let (latencies, took) = (Latencies::new(), Duration::ZERO);
+        let [requests, body_bytes, failed, wrong, hits, told] = [0; 6];
+        Seen { requests, body_bytes, failed, wrong, hits, told, latencies, took, why: None }
+    }
+
+    fn count(&mut self, answer: Answer, took: Duration) {
+        if !answer.good {
+            self.failed += 1;
+            self.why = Some("a status other than 200".to_owned());
+            return;
+        }
+        self.requests += 1;
+        self.body_bytes += answer.body_bytes;
+        self.wrong += u64::from(answer.wrong);
+        self.hits += u64::from(answer.hit == Some(true));
+        self.told += u64::from(answer.hit.is_some());
+        self.latencies.record(took);
+    }
+
+    fn merge(&mut self, other: Seen) {
+        self.requests += other.requests;
+        self.body_bytes += other.body_bytes;
+        self.failed += other.failed;
+        self.wrong += other.wrong;
+        self.hits += other.hits;
+        self.told += other.told;
+        self.latencies.merge(&other.latencies);
+        self.took = self.took.max(other.took);
+        self.why = other.why.or(self.why.take());
+    }
+}
+
+/// Where a connection's requests come from.
+enum Source {
+    /// Without end.
+    Draws(Draws),
+    /// Each once.
+    List(Vec<ObjectRef>),
+}
+
+impl Source {
+    fn next(&mut self) -> Option<ObjectRef> {
+        match self {
+            Source::Draws(draws) => Some(draws.draw()),
+            Source::List(objects) => objects.pop(),
+        }
+    }
+}
+
+impl Clients {
+    /// Requests by the workload.
+    pub(crate) fn run(
+        &self,
+        demand: &Arc<Demand>,
+        until: Until,
+        seed: u64,
+    ) -> Result<Seen, Failure> {
+        let source = |index: u64| Source::Draws(demand.draws(seed.wrapping_add(index << 20)));
+        self.drive(source, until)
+    }
+
+    /// Each of these once, spread over the connections.
+    pub(crate) fn run_each(&self, objects: &[ObjectRef]) -> Result<Seen, Failure> {
+        let all = u64::from(self.threads) * u64::from(self.connections);
+        let source = |index: u64| {
+            let mine = objects.iter().skip(index as usize).step_by(all as usize);
+            Source::List(mine.rev().copied().collect())
+        };
+        self.drive(source, Until::RequestsPerThread(u64::MAX))
+    }
+
+    fn drive(&self, source: impl Fn(u64) -> Source, until: Until) -> Result<Seen, Failure> {
+        let count = u64::from(self.connections);
+        let sources = |thread: u64| (thread * count..(thread + 1) * count).map(&source).collect();
+        let mut seen = Seen::new();
+        let ended: Vec<io::Result<Seen>> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..u64::from(self.threads))
+                .map(|thread| {
+                    let sources = sources(thread);
+                    scope.spawn(move || self.drive_thread(sources, until))
+                })
+                .collect();
+            let panicked = || Err(io::Error::other("a thread of the load generator panicked"));
+            threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
+        });
+        for thread in ended {
+            let failed = |error| Failure::io(format!("measure {}", self.to.address), error);
+            seen.merge(thread.map_err(failed)?);
+        }
+        Ok(seen)
+    }
+
+    fn drive_thread(&self, sources: Vec<Source>, until: Until) -> io::Result<Seen> {
+        let mut driver = Driver {
+            clients: self,
+            poll: Poll::new()?,
+            lanes: Vec::with_capacity(sources.len()),
+            seen: Seen::new(),
+            issued: 0,
+            issued_max: if let Until::RequestsPerThread(count) = until { count } else { u64::MAX },
+            failures: 0,
+            block: Box::new([0; BLOCK_BYTES]),
+        };
+        let start = Instant::now();
+        for source in sources {
+            driver.add(source)?;
+        }
+        let end = if let Until::Elapsed(time) = until { Some(start + time) } else { None };
+        driver.run(end)?;
+        driver.seen.took = start.elapsed();
+        Ok(driver.seen)
+    }
+}
+
+/// A connection, what it asks for, and since when.
+struct Lane {
+    connection: Connection,
+    source: Source,
+    asked: Instant,
+    done: bool,
+}
+
+/// One thread's loop.
+struct Driver<'a> {
+    clients: &'a Clients,
+    poll: Poll,
+    lanes: Vec<Lane>,
+    seen: Seen,
+    issued: u64,
+    issued_max: u64,
+    failures: u32,
+    block: Box<[u8; BLOCK_BYTES]>,
+}
+
+impl Driver<'_> {
+    fn add(&mut self, source: Source) -> io::Result<()> {
+        let connection = Connection::open(&self.clients.to)?;
+        let index = self.lanes.len();
+        self.lanes.push(Lane { connection, source, asked: Instant::now(), done: false });
+        self.register(index)?;
+        self.next(index, Instant::now())
+    }
+
+    fn register(&mut self, index: usize) -> io::Result<()> {
+        let stream = self.lanes[index].connection.stream();
+        self.poll.registry().register(stream, Token(index), Interest::READABLE | Interest::WRITABLE)
+    }
+
+    fn run(&mut self, end: Option<Instant>) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        let mut heard = Instant::now();
+        while self.lanes.iter().any(|lane| !lane.done) {
+            let now = Instant::now();
+            let left = end.map_or(SILENCE_MAX, |end| end.saturating_duration_since(now));
+            if left.is_zero() {
+                return Ok(());
+            }
+            match self.poll.poll(&mut events, Some(left.min(SILENCE_MAX))) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            if !events.is_empty() {
+                heard = Instant::now();
+            } else if heard.elapsed() >= SILENCE_MAX {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer for 30 s"));
+            }
+            for event in &events {
+                self.handle(event.token().0)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, index: usize) -> io::Result<()> {
+        let lane = &mut self.lanes[index];
+        if lane.done {
+            return Ok(());
+        }
+        let verify = self.clients.to.verify;
+        let received = lane.connection.flush().and_then(|()| {
+            lane.connection.receive(verify, &self.clients.catalogue, &mut self.block)
+        });
+        match received {
+            Ok(None) => Ok(()),
+            Ok(Some(answer)) => {
+                let now = Instant::now();
+                self.seen.count(answer, now - lane.asked);
+                self.failures = if answer.good { 0 } else { self.failures + 1 };
+                self.give_up_after_many()?;
+                if self.lanes[index].connection.is_closing() {
+                    self.reconnect(index)?;
+                }
+                self.next(index, now)
+            }
+            Err(error) => self.broken(index, &error),
+        }
+    }
+
+    /// Sends the next request of a connection, if there is one.
+    fn next(&mut self, index: usize, now: Instant) -> io::Result<()> {
+        let lane = &mut self.lanes[index];
+        let object = if self.issued < self.issued_max { lane.source.next() } else { None };
+        let Some(object) = object else {
+            lane.done = true;
+            return Ok(());
+        };
+        self.issued += 1;
+        lane.asked = now;
+        match lane.connection.ask(&self.clients.to, &self.clients.catalogue, object) {
+            Ok(()) => Ok(()),
+            Err(error) => self.broken(index, &error),
+        }
+    }
+
+    fn broken(&mut self, index: usize, error: &io::Error) -> io::Result<()> {
+        self.seen.failed += 1;
+        self.seen.why = Some(error.to_string());
+        self.failures += 1;
+        self.give_up_after_many()?;
+        self.reconnect(index)?;
+        self.next(index, Instant::now())
+    }
+
+    fn reconnect(&mut self, index: usize) -> io::Result<()> {
+        self.lanes[index].connection = Connection::open(&self.clients.to)?;
+        self.register(index)
+    }
+
+    fn give_up_after_many(&self) -> io::Result<()> {
+        if self.failures < FAILURES_MAX {
+            return Ok(());
+        }
+        let why = self.seen.why.as_deref().unwrap_or("unknown");
+        Err(io::Error::other(format!("{FAILURES_MAX} failures in a row, the last: {why}")))
+    }
+}

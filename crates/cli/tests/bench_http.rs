@@ -1,0 +1,91 @@
+//! Runs `damelo bench http` with our own proxy and real sockets: every workload's figures must be
+//! what its name promises, and what cannot be measured must be said.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SMALL: [&str; 12] = [
+    "--json",
+    "--verify",
+    "--objects",
+    "200",
+    "--connections",
+    "4",
+    "--memory",
+    "16MiB",
+    "--cache",
+    "64MiB",
+    "--warmup",
+    "0",
+];
+
+fn bench(args: &[&str]) -> Output {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+    command.args(["bench", "http"]).args(args).args(SMALL).current_dir(dir.path());
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn objects(args: &[&str]) -> Vec<Value> {
+    let output = bench(args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn what_was_warmed_is_hit_and_every_byte_is_right() {
+    for args in [
+        &["hit", "--requests", "500"][..],
+        &["zipf", "--requests", "500", "--tail", "1.5", "--threads", "2"],
+        &["pages", "--requests", "500", "--embedded", "4", "--forward"],
+    ] {
+        let all = objects(args);
+        let m = &all[0];
+        assert_eq!(
+            (&m["wrong"], &m["failed"], &m["requests"]),
+            (&0.into(), &0.into(), &500.into())
+        );
+        assert_eq!((&m["workload"], &m["target"]), (&args[0].into(), &"damelo".into()));
+        assert_eq!((&m["hit_ratio_told"], &m["origin_requests"]), (&1.0.into(), &0.into()), "{m}");
+        assert!(m["cpu_us_per_request"].is_number() && m["own_disk_reads_per_request"].is_number());
+        assert!(m["p50_us"].as_f64() <= m["p999_us"].as_f64(), "{m}");
+    }
+}
+
+#[test]
+fn fill_misses_always_and_rounds_have_medians() {
+    let all = objects(&["fill", "--requests", "300", "--rounds", "2"]);
+    assert_eq!(all.len(), 3);
+    for m in &all[..2] {
+        let counts = (&m["requests"], &m["origin_requests"], &m["hit_ratio_told"]);
+        assert_eq!(counts, (&300.into(), &300.into(), &0.0.into()), "{m}");
+    }
+    assert!(all[2]["summary"] == "damelo" && all[2]["requests_per_second"].is_number());
+}
+
+#[test]
+fn hits_are_there_after_kill_9() {
+    let all = objects(&["zipf", "--restart", "--seconds", "1"]);
+    assert!(all[0]["first_hit_seconds"].as_f64().unwrap() < 30.0, "{}", all[0]);
+    assert!(all[1]["requests"].as_u64() > Some(0) && all[1]["wrong"] == 0, "{}", all[1]);
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    for (args, expected) in [
+        (&["hit", "--against", "ftp://x"][..], "http://HOST[:PORT]"),
+        (&["zipf", "--tail", "0.5"], "--tail"),
+        (&["hit", "--pid", "1,2,3"], "--pid"),
+        (&["hit", "--url", "http://127.0.0.1:9"], "127.0.0.1:9"),
+        (&["hit", "--origin-listen", "203.0.113.1:80"], "--origin-listen"),
+    ] {
+        let output = bench(args);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(expected), "{args:?}: {error}");
+    }
+}
