@@ -9,7 +9,8 @@ use super::create::NewObject;
 use crate::disk_policy::Candidate;
 use crate::engine::Engine;
 use crate::format::{
-    FOOTER_BLOCK_BYTES, RecordHeader, RecordKind, SegmentFooter, SummaryEntry, UNIT_BYTES,
+    FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, RecordHeader, RecordKind, SegmentFooter, SummaryEntry,
+    UNIT_BYTES,
 };
 use crate::index::{LengthClass, Location};
 use crate::memory::policy::Hint;
@@ -32,15 +33,17 @@ pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
     for keeper in keepers {
         keep(engine, &keeper, mean);
     }
+    let newest = entries.iter().map(|entry| entry.seq).max().unwrap_or(0);
+    engine.ring.set_floor(segment, newest + 1);
+    // Before the index forgets: what is created anew from then on leaves no delete record, and after a
+    // crash the older version must not be found here.
+    erase(engine, segment);
     for entry in &entries {
         let location = location_of(engine, segment, entry);
         if engine.index.remove_at(entry.hash, location).is_some() {
             add(&engine.counters.evicted_ring, 1);
         }
     }
-    let newest = entries.iter().map(|entry| entry.seq).max().unwrap_or(0);
-    engine.ring.set_floor(segment, newest + 1);
-    erase(engine, segment);
     engine.ring.free(segment);
     add(&engine.counters.segments_reused, 1);
     let oldest = engine.ring.oldest_object();
@@ -50,13 +53,18 @@ pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
     true
 }
 
-/// Takes away what recovery would know the segment by, so that nothing that was forgotten with it is
-/// found again. An error is counted by the device.
+/// Takes away what recovery would know the segment by, its footer and the header of its first page, so
+/// that nothing that was forgotten with it is found again. Records stay readable until then. An
+/// error is counted by the device.
 fn erase(engine: &Engine, segment: SegmentId) {
-    let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
     let last = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
-    for at in [0, last] {
-        if engine.space.write(segment, at, &zero).is_ok() {
+    let mut first = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
+    if engine.space.read(segment, 0, &mut first).is_err() {
+        first.fill(0);
+    }
+    first[..PAGE_HEADER_BYTES].fill(0);
+    for (at, block) in [(0, first), (last, AlignedBuf::zeroed(FOOTER_BLOCK_BYTES))] {
+        if engine.space.write(segment, at, &block).is_ok() {
             add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64);
         }
     }
