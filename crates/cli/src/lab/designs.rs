@@ -1,14 +1,17 @@
 //! `damelo lab designs`: published designs and our store over one trace, and what their disks did.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
 use damelo_lab::design::{Context, DesignOptions, Entry, REGISTRY};
 use damelo_lab::disk::{Direction, Drive, drive_names};
-use damelo_lab::machine::{Machine, MachineConfig, Report, RunOptions, run as play};
+use damelo_lab::machine::{
+    IoCounts, KINDS, Kind, Machine, MachineConfig, Report, RunOptions, run as play,
+};
 use damelo_lab::output::Table;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::load::{Loaded, load};
 use super::reading::ReadArgs;
@@ -76,6 +79,8 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
                 "hit_percent": report.hit_percent(),
                 "disk_reads": reads,
                 "disk_writes": writes,
+                "io": io_json(&report.io),
+                "facts": report.facts.iter().map(|(name, n)| (*name, *n)).collect::<BTreeMap<_, _>>(),
                 "virtual_seconds": virtual_s,
             }))?;
         } else {
@@ -92,6 +97,19 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         out.bytes(table.text().as_bytes())?;
     }
     out.finish()
+}
+
+/// Requests and bytes by kind, those that there were.
+fn io_json(io: &IoCounts) -> Value {
+    let side = |direction| {
+        let used = KINDS.iter().filter(|kind| io.requests(direction, **kind) > 0);
+        let counts = |kind: &Kind| {
+            let (requests, bytes) = (io.requests(direction, *kind), io.bytes(direction, *kind));
+            (kind.name(), json!({ "requests": requests, "bytes": bytes }))
+        };
+        used.map(counts).collect::<BTreeMap<_, _>>()
+    };
+    json!({ "read": side(Direction::Read), "write": side(Direction::Write) })
 }
 
 fn run_one(

@@ -12,6 +12,9 @@
 //! flushes and checkpoints are off. Objects larger than half a page go to the device by themselves, and
 //! the caller waits until they are there.
 //!
+//! The journal lies in mapped memory in a store in service, and a record costs no transfer: here its
+//! writes go through the modelled system's buffers, which are written now and then.
+//!
 //! Deviations from a store in service: pages are written in batches of 1/16 of the memory (the
 //! engine waits for 1/8), so that a page mixes more groups than it would; no checkpoint is
 //! taken but on shutdown; the device holds 8 MiB to 4 GiB, in memory. What goes into which page may
@@ -19,6 +22,7 @@
 //! number of writes within a few percent.
 
 mod device;
+mod sectors;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +33,8 @@ use damelo::{ByteSize, Clock, Config, GroupId, Store};
 use self::device::{Recorder, Transfer};
 use super::grouping::Grouper;
 use super::{Changes, Context, Design, Outcome};
-use crate::machine::Action;
+use crate::disk::Direction;
+use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Op, Request};
 
 /// Largest device that is held in memory.
@@ -108,8 +113,12 @@ impl EngineDesign {
     /// What the engine did to its device since the last time, as actions.
     fn replay(&self, out: &mut Vec<Action>) {
         for Transfer { direction, kind, offset, bytes } in self.recorder.drain() {
-            let wait = direction == crate::disk::Direction::Read;
-            out.push(Action::Block { direction, kind, offset, bytes, wait });
+            let wait = direction == Direction::Read;
+            // The journal lies in mapped memory: the system writes its pages now and then.
+            out.push(match kind {
+                Kind::Table => Action::Buffered { direction, kind, offset, bytes },
+                _ => Action::Block { direction, kind, offset, bytes, wait },
+            });
         }
     }
 

@@ -1,7 +1,7 @@
 //! A device in memory that remembers what it was asked for.
 //!
 //! Invariants: a transfer is in the log before it is acknowledged; transfers are logged in whole
-//! sectors. Threads: any; the log and the bytes are each under a lock, never both at once.
+//! sectors. Threads: any; the log and the sectors are each under a lock, never both at once.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
 
+use super::sectors::Sectors;
 use crate::disk::{Direction, SECTOR_BYTES};
 use crate::machine::Kind;
 
@@ -28,7 +29,7 @@ struct Log {
 }
 
 struct Shared {
-    bytes: Mutex<Vec<u8>>,
+    sectors: Mutex<Sectors>,
     log: Mutex<Log>,
     written: Condvar,
 }
@@ -63,50 +64,39 @@ impl Shared {
         }
     }
 
-    fn range(&self, offset: u64, len: usize, size: usize) -> io::Result<std::ops::Range<usize>> {
-        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        let end = start.checked_add(len).filter(|&end| end <= size);
-        end.map(|end| start..end).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-    }
-
     fn read(&self, kind: Kind, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let bytes = lock(&self.bytes);
-        let range = self.range(offset, buf.len(), bytes.len())?;
-        buf.copy_from_slice(&bytes[range]);
-        drop(bytes);
+        lock(&self.sectors).read(offset, buf)?;
         self.note(Direction::Read, kind, offset, buf.len() as u64);
         Ok(())
     }
 
     fn write(&self, kind: Kind, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let mut bytes = lock(&self.bytes);
-        let range = self.range(offset, buf.len(), bytes.len())?;
-        bytes[range].copy_from_slice(buf);
-        drop(bytes);
+        lock(&self.sectors).write(offset, buf)?;
         self.note(Direction::Write, kind, offset, buf.len() as u64);
         Ok(())
     }
 
     fn transfer(&self, io: &Io) -> io::Result<()> {
-        let mut bytes = lock(&self.bytes);
-        let size = bytes.len();
+        let mut sectors = lock(&self.sectors);
         let mut offset = io.offset;
         for buf in &io.bufs {
-            let range = self.range(offset, buf.len(), size)?;
-            offset += buf.len() as u64;
+            let (start, len) = (buf.as_ptr(), buf.len());
             match io.op {
-                // SAFETY: the submitter promised (`IoBuf::new`) that the memory is valid and its own
-                // until `done` has run, which is later; `bytes` is memory of this device.
-                IoOp::Read => unsafe {
-                    std::ptr::copy_nonoverlapping(bytes[range].as_ptr(), buf.as_ptr(), buf.len());
-                },
-                // SAFETY: as above; nobody changes the memory before `done`.
-                IoOp::Write => bytes[range].copy_from_slice(unsafe {
-                    std::slice::from_raw_parts(buf.as_ptr(), buf.len())
-                }),
+                IoOp::Read => {
+                    // SAFETY: the submitter promised (`IoBuf::new`) that the memory is valid and its
+                    // own until `done` has run, which is later; nobody else has a reference to it.
+                    let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
+                    sectors.read(offset, bytes)?;
+                }
+                IoOp::Write => {
+                    // SAFETY: as above; nobody changes the memory before `done`.
+                    let bytes = unsafe { std::slice::from_raw_parts(start, len) };
+                    sectors.write(offset, bytes)?;
+                }
             }
+            offset += len as u64;
         }
-        drop(bytes);
+        drop(sectors);
         let direction = match io.op {
             IoOp::Read => Direction::Read,
             IoOp::Write => Direction::Write,
@@ -117,7 +107,7 @@ impl Shared {
 }
 
 impl Recorder {
-    /// An empty device; memory is taken as it is written.
+    /// A device of zeros.
     pub(super) fn new(size_bytes: u64) -> Recorder {
         let info = DeviceInfo {
             name: "lab".to_owned(),
@@ -128,7 +118,7 @@ impl Recorder {
             engine: "lab",
         };
         let shared = Shared {
-            bytes: Mutex::new(vec![0; size_bytes as usize]),
+            sectors: Mutex::new(Sectors::new(size_bytes)),
             log: Mutex::new(Log::default()),
             written: Condvar::new(),
         };

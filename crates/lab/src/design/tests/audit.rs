@@ -55,7 +55,7 @@ impl Auditor {
                 add_range(&mut self.mapped, offset, offset + u64::from(bytes));
             }
             Action::Block { direction, offset, bytes, .. }
-            | Action::Buffered { direction, offset, bytes } => {
+            | Action::Buffered { direction, offset, bytes, .. } => {
                 let end = offset + u64::from(bytes);
                 match direction {
                     Direction::Read => assert!(covers(&self.raw, offset, end), "{action:?}"),

@@ -202,7 +202,7 @@ impl RealMachine {
             Action::Block { direction, offset, bytes, .. } => {
                 self.block(direction, offset, bytes, true)
             }
-            Action::Buffered { direction, offset, bytes } => {
+            Action::Buffered { direction, offset, bytes, .. } => {
                 self.block(direction, offset, bytes, false)
             }
             Action::Pause { us } => {
