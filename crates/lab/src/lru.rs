@@ -153,6 +153,11 @@ impl<V> Lru<V> {
         })
     }
 
+    /// As they lie in memory, which is several times as fast as in order of use.
+    pub(crate) fn iter_any_order_mut(&mut self) -> impl Iterator<Item = (u64, &mut V)> {
+        self.nodes.iter_mut().filter_map(|node| Some((node.key, node.value.as_mut()?)))
+    }
+
     fn key_at(&self, index: u32) -> Option<u64> {
         (index != NONE).then(|| self.nodes[index as usize].key)
     }
@@ -193,5 +198,9 @@ mod tests {
             assert_eq!(lru.newest(), model.last().map(|(k, _)| *k));
         }
         assert!(lru.iter().map(|(k, v)| (k, *v)).eq(model.iter().copied()));
+        let mut all: Vec<(u64, u32)> = lru.iter_any_order_mut().map(|(k, v)| (k, *v)).collect();
+        all.sort_unstable();
+        model.sort_unstable();
+        assert_eq!(all, model);
     }
 }

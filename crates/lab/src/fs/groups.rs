@@ -3,6 +3,8 @@
 //! Owns the allocation state of one file system. Invariants: a fragment belongs to one file at a
 //! time; `free_fragments` counts the clear bits. Threads: one user.
 
+use std::collections::BTreeSet;
+
 /// Most fragments a block can have.
 const FRAGMENTS_MAX: u32 = 8;
 
@@ -35,9 +37,10 @@ pub(crate) struct Groups {
     /// Blocks at the start of each group that hold superblock copy, maps and inodes.
     reserved_blocks: u32,
     free_fragments: u64,
-    /// For each group; apart from the groups, since each new directory and each section of a large file
-    /// looks at all of them.
+    /// For each group; apart from the groups, since each section of a large file looks at all of them.
     directories: Vec<u32>,
+    /// Groups by their number of directories: the same numbers in another order.
+    by_directories: BTreeSet<(u32, u32)>,
     blocks_free: Vec<u32>,
     blocks_free_sum: u64,
     inodes_free: Vec<u32>,
@@ -88,6 +91,7 @@ impl Groups {
             blocks_free: vec![per_group; count as usize],
             blocks_free_sum,
             directories: vec![0; count as usize],
+            by_directories: (0..count).map(|index| (0, index)).collect(),
             inodes_free: vec![inodes_per_group; count as usize],
             inodes_free_sum: u64::from(count) * u64::from(inodes_per_group),
         }
@@ -116,13 +120,15 @@ impl Groups {
     /// fewest directories.
     pub(crate) fn group_for_directory(&self) -> u32 {
         let mean = (self.inodes_free_sum / self.groups.len() as u64) as u32;
-        let both = self.directories.iter().zip(&self.inodes_free).enumerate();
-        let candidates = both.filter(|(_, (_, free))| **free >= mean);
-        candidates.min_by_key(|(_, (directories, _))| **directories).map_or(0, |(i, _)| i as u32)
+        let mut least_first = self.by_directories.iter().map(|(_, index)| *index);
+        least_first.find(|index| self.inodes_free[*index as usize] >= mean).unwrap_or(0)
     }
 
     pub(crate) fn count_directory(&mut self, group: u32) {
-        self.directories[group as usize] += 1;
+        let directories = &mut self.directories[group as usize];
+        self.by_directories.remove(&(*directories, group));
+        *directories += 1;
+        self.by_directories.insert((*directories, group));
     }
 
     /// The group itself, then at quadratic distances, then all (the overflow of the original §3.3).
