@@ -61,6 +61,14 @@ pub(crate) struct Flusher {
     spare: Option<Run>,
 }
 
+/// What a step of the flusher came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Worked,
+    Idle,
+    Stopped,
+}
+
 impl Flusher {
     pub(crate) fn new(engine: &Engine) -> Flusher {
         let spare = engine.cache.pool.try_take(1);
@@ -70,18 +78,28 @@ impl Flusher {
     /// The flusher thread: runs until the nursery is stopped and empty, then seals.
     pub(crate) fn run(mut self, engine: &Arc<Engine>) {
         engine.recovery.wait_ring_known();
-        loop {
-            let page_bytes = engine.space.page_bytes;
-            match engine.nursery.take(page_bytes, || engine.clock.monotonic(), NAP) {
-                Work::Pages { groups, partial } => self.build(engine, groups, partial),
-                Work::Extents(extents) => self.write_extents(engine, extents),
-                Work::Idle => {
-                    engine.nursery.release_open();
-                    engine.tick();
-                }
-                Work::Stop => break,
+        while self.step(engine, NAP) != Step::Stopped {}
+        self.end(engine);
+    }
+
+    /// Does the next thing that is to be done; waits for one, at most `nap`.
+    pub(super) fn step(&mut self, engine: &Arc<Engine>, nap: Duration) -> Step {
+        let page_bytes = engine.space.page_bytes;
+        match engine.nursery.take(page_bytes, || engine.clock.monotonic(), nap) {
+            Work::Pages { groups, partial } => self.build(engine, groups, partial),
+            Work::Extents(extents) => self.write_extents(engine, extents),
+            Work::Idle => {
+                engine.nursery.release_open();
+                engine.tick();
+                return Step::Idle;
             }
+            Work::Stop => return Step::Stopped,
         }
+        Step::Worked
+    }
+
+    /// Seals what is open and waits until everything is written.
+    pub(super) fn end(mut self, engine: &Arc<Engine>) {
         for open in [self.pages.take(), self.extents.take()].into_iter().flatten() {
             close_segment(engine, open);
         }
