@@ -4,8 +4,7 @@
 //! sectors. Threads: any; the log and the sectors are each under a lock, never both at once.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
 
@@ -22,16 +21,9 @@ pub(super) struct Transfer {
     pub(super) bytes: u32,
 }
 
-#[derive(Debug, Default)]
-struct Log {
-    transfers: Vec<Transfer>,
-    written_bytes: u64,
-}
-
 struct Shared {
     sectors: Mutex<Sectors>,
-    log: Mutex<Log>,
-    written: Condvar,
+    transfers: Mutex<Vec<Transfer>>,
 }
 
 /// The device.
@@ -39,9 +31,6 @@ pub(super) struct Recorder {
     info: DeviceInfo,
     shared: Arc<Shared>,
 }
-
-/// Longest wait for a write that was promised; then the caller goes on without it.
-const WAIT_MAX: Duration = Duration::from_secs(5);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -51,17 +40,8 @@ impl Shared {
     fn note(&self, direction: Direction, kind: Kind, offset: u64, bytes: u64) {
         let start = offset / SECTOR_BYTES * SECTOR_BYTES;
         let end = (offset + bytes).next_multiple_of(SECTOR_BYTES);
-        let mut log = lock(&self.log);
-        log.transfers.push(Transfer {
-            direction,
-            kind,
-            offset: start,
-            bytes: (end - start) as u32,
-        });
-        if direction == Direction::Write {
-            log.written_bytes += bytes;
-            self.written.notify_all();
-        }
+        let bytes = (end - start) as u32;
+        lock(&self.transfers).push(Transfer { direction, kind, offset: start, bytes });
     }
 
     fn read(&self, kind: Kind, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -117,28 +97,14 @@ impl Recorder {
             rotational: true,
             engine: "lab",
         };
-        let shared = Shared {
-            sectors: Mutex::new(Sectors::new(size_bytes)),
-            log: Mutex::new(Log::default()),
-            written: Condvar::new(),
-        };
+        let shared =
+            Shared { sectors: Mutex::new(Sectors::new(size_bytes)), transfers: Mutex::default() };
         Recorder { info, shared: Arc::new(shared) }
     }
 
     /// Takes what was done since the last time.
     pub(super) fn drain(&self) -> Vec<Transfer> {
-        std::mem::take(&mut lock(&self.shared.log).transfers)
-    }
-
-    pub(super) fn written_bytes(&self) -> u64 {
-        lock(&self.shared.log).written_bytes
-    }
-
-    /// Waits until so many bytes were written in all.
-    pub(super) fn wait_written(&self, total_bytes: u64) {
-        let log = lock(&self.shared.log);
-        let waiting = |log: &mut Log| log.written_bytes < total_bytes;
-        drop(self.shared.written.wait_timeout_while(log, WAIT_MAX, waiting));
+        std::mem::take(&mut lock(&self.shared.transfers))
     }
 }
 
