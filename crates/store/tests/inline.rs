@@ -147,7 +147,12 @@ fn empty() -> Arc<Mutex<State>> {
 
 fn value(key: u64, version: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(key * 1000 + version);
-    let len = if rng.u8(0..16) == 0 { rng.usize(1..200_000) } else { rng.usize(1..9_000) };
+    // Mostly for pages, some for extents of their own, and a few in parts.
+    let len = match rng.u8(0..200) {
+        0 => rng.usize(300_000..500_000),
+        1..12 => rng.usize(1..200_000),
+        _ => rng.usize(1..9_000),
+    };
     vec![rng.u8(..); len]
 }
 
