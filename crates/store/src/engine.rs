@@ -164,7 +164,7 @@ impl Engine {
         self.journal.append(op, seq).inspect_err(|_| add(&self.counters.journal_errors, 1))
     }
 
-    /// Regular small duties of the flusher while it has nothing to write.
+    /// A regular small duty of the flusher: what tables take now is taken from the memory for data.
     pub(crate) fn tick(&self) {
         let tables = self.groups.tracked() * GROUP_BYTES;
         self.cache.charge_tables(tables);

@@ -386,7 +386,7 @@ pub(crate) fn start(
         ring: Ring::new(space.segments),
         nursery: Nursery::new(nursery_bytes),
         gate: Default::default(),
-        groups: Groups::new(config.groups_tracked_max),
+        groups: Groups::new(config.groups_tracked_max, config.memory.bytes()),
         page_groups: PageGroups::new(space.segments, space.segment_bytes / page_bytes),
         marks: Default::default(),
         journal,

@@ -70,16 +70,18 @@ impl Flusher {
     /// The flusher thread: runs until the nursery is stopped and empty, then seals.
     pub(crate) fn run(mut self, engine: &Arc<Engine>) {
         engine.recovery.wait_ring_known();
+        let mut ticked = Instant::now();
         loop {
             let page_bytes = engine.space.page_bytes;
             match engine.nursery.take(page_bytes, || engine.clock.monotonic(), NAP) {
                 Work::Pages { groups, partial } => self.build(engine, groups, partial),
                 Work::Extents(extents) => self.write_extents(engine, extents),
-                Work::Idle => {
-                    engine.nursery.release_open();
-                    engine.tick();
-                }
+                Work::Idle => engine.nursery.release_open(),
                 Work::Stop => break,
+            }
+            if ticked.elapsed() >= NAP {
+                ticked = Instant::now();
+                engine.tick();
             }
         }
         for open in [self.pages.take(), self.extents.take()].into_iter().flatten() {
