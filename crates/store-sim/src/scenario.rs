@@ -297,8 +297,21 @@ fn crash_somewhere(recorded: &Recorded, rng: &mut fastrand::Rng) -> Result<(), F
 
 fn describe(recorded: &Recorded, at: u64, kind: CrashKind, image: u64, error: &str) -> Failure {
     let Recorded { config, options, opened, closed, .. } = recorded;
-    let recent: Vec<String> = recorded
-        .model
+    let recent = recent_events(&recorded.model, at);
+    format!(
+        "{kind:?} before tick {at} of {opened}..{closed} (image {image:#x}), durability {:?}, \
+         flush {:?}, checkpoint {:?}, {} volumes, {:?}: {error}\n  last events:\n{recent}",
+        config.durability,
+        config.flush_period,
+        config.checkpoint_period,
+        config.volumes.len(),
+        options.completion,
+    )
+}
+
+/// The last operations begun before a tick, the latest first.
+fn recent_events(model: &Model, at: u64) -> String {
+    let recent: Vec<String> = model
         .events()
         .iter()
         .filter(|e| e.begin <= at)
@@ -306,16 +319,7 @@ fn describe(recorded: &Recorded, at: u64, kind: CrashKind, image: u64, error: &s
         .take(12)
         .map(|e| format!("    {}..{} {:?} {:?}", e.begin, e.ack, e.outcome, brief(e)))
         .collect();
-    format!(
-        "{kind:?} before tick {at} of {opened}..{closed} (image {image:#x}), durability {:?}, \
-         flush {:?}, checkpoint {:?}, {} volumes, {:?}: {error}\n  last events:\n{}",
-        config.durability,
-        config.flush_period,
-        config.checkpoint_period,
-        config.volumes.len(),
-        options.completion,
-        recent.join("\n")
-    )
+    recent.join("\n")
 }
 
 fn brief(event: &crate::model::Event) -> String {
@@ -351,8 +355,10 @@ fn crash_twice(recorded: &Recorded, at: u64, kind: CrashKind, seed: u64) -> Resu
     no_violations(&second.world)?;
     let at = rng.u64(0..=second.closed);
     let kind = [CrashKind::Kill, CrashKind::Power][rng.usize(0..2)];
-    let (world, mut driver) = recover(&second, at, kind, rng.u64(..))
-        .map_err(|e| format!("{kind:?} of the second life before tick {at}: {e}"))?;
+    let (world, mut driver) = recover(&second, at, kind, rng.u64(..)).map_err(|e| {
+        let recent = recent_events(&second.model, at);
+        format!("{kind:?} of the second life before tick {at}, after\n{recent}\n  {e}")
+    })?;
     driver.close()?;
     no_violations(&world)
 }

@@ -15,12 +15,15 @@ fn a_crash_after_the_ring_came_round_revives_nothing() {
     sweep("crash", name, 30, scenario::crash_wrapped);
 }
 
-/// Seeds beyond the default ones that found a defect once.
+/// Seeds beyond the default ones that found a defect once. Threads run as they like: some of these
+/// failed one time in ten.
 #[test]
 fn what_was_found_before_is_not_found_again() {
-    for seed in [652, 1342, 2171] {
-        if let Err(error) = scenario::crash_wrapped(seed) {
-            fail(&format!("crash_wrapped, seed {seed}: {error}"));
+    for seed in [652, 1342, 2171, 2850] {
+        for time in 1..=10 {
+            if let Err(error) = scenario::crash_wrapped(seed) {
+                fail(&format!("crash_wrapped, seed {seed}, time {time}: {error}"));
+            }
         }
     }
 }

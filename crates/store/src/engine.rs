@@ -17,7 +17,7 @@ use crate::durable::marks::Marks;
 use crate::durable::recovery::RecoveryState;
 use crate::format::JournalOp;
 use crate::group::{GROUP_BYTES, Groups};
-use crate::index::Index;
+use crate::index::{Index, Location};
 use crate::memory::cache::Cache;
 use crate::memory::policy::Hint;
 use crate::memory::pool::{Run, lock};
@@ -82,6 +82,12 @@ impl Engine {
 
     pub(crate) fn new_seq(&self) -> u64 {
         self.next_seq.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// True if the index knows this record and no other that may be of the same key, and newer.
+    pub(crate) fn is_only_version(&self, hash: u64, location: Location) -> bool {
+        let candidates = self.index.candidates(hash);
+        candidates.len() == 1 && candidates.iter().all(|c| c.location == location)
     }
 
     /// Forgets every version of a key on disk: the newest is gone, and an older one must not come
@@ -161,7 +167,7 @@ impl Engine {
         self.journal.append(op, seq).inspect_err(|_| add(&self.counters.journal_errors, 1))
     }
 
-    /// Regular small duties of the flusher while it has nothing to write.
+    /// A regular small duty of the flusher: what tables take now is taken from the memory for data.
     pub(crate) fn tick(&self) {
         let tables = self.groups.tracked() * GROUP_BYTES;
         self.cache.charge_tables(tables);

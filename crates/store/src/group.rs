@@ -1,7 +1,8 @@
 //! What is remembered of groups: hints, where their pages lie, how well page reads served them.
 //!
-//! Bounded: beyond `groups_tracked_max` a group that has no hint is forgotten (its objects stay; only
-//! prefetch and statistics lose it). Threads: any; the map is sharded, each group has atomics.
+//! Bounded: beyond `groups_tracked_max`, or a part of the memory, a group that has no hint is forgotten
+//! (its objects stay; only prefetch and statistics lose it). Threads: any; the map is sharded, each
+//! group has atomics.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +15,9 @@ use crate::memory::pool::lock;
 
 const SHARDS: usize = 16;
 /// Memory of one remembered group with a few pages, counted against the budget.
-pub(crate) const GROUP_BYTES: usize = 240;
+pub(crate) const GROUP_BYTES: usize = 300;
+/// Groups are remembered in at most this part of the memory for data.
+const MEMORY_SHARE: u64 = 16;
 /// Most page runs remembered for one group; beyond, the oldest are forgotten.
 const PAGE_RUNS_MAX: usize = 4096;
 
@@ -137,11 +140,13 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(tracked_max: usize) -> Groups {
+    /// Remembers `tracked_max` groups, or fewer if those would take too much of the memory.
+    pub(crate) fn new(tracked_max: usize, memory_bytes: u64) -> Groups {
+        let affordable = (memory_bytes / MEMORY_SHARE) as usize / GROUP_BYTES;
         Groups {
             shards: Default::default(),
             tracked: AtomicUsize::new(0),
-            tracked_max: tracked_max.max(SHARDS),
+            tracked_max: tracked_max.min(affordable).max(SHARDS),
             hinted: AtomicUsize::new(0),
         }
     }

@@ -387,7 +387,7 @@ pub(crate) fn start(
         nursery: Nursery::new(nursery_bytes),
         inline: Default::default(),
         gate: Default::default(),
-        groups: Groups::new(config.groups_tracked_max),
+        groups: Groups::new(config.groups_tracked_max, config.memory.bytes()),
         page_groups: PageGroups::new(space.segments, space.segment_bytes / page_bytes),
         marks: Default::default(),
         journal,

@@ -49,14 +49,15 @@ impl Ring {
         self.seqs[segment.0 as usize].load(Ordering::Acquire)
     }
 
-    /// Sets what an earlier life left: each segment's sequence number, zero if it holds nothing.
-    /// Free segments are dealt over the volumes in turn, so that they are written in parallel.
-    pub(crate) fn restore(&self, seqs: &[u64], space: &Space, next_seq: u64) {
+    /// Sets what an earlier life left: each segment's sequence number, zero if it holds nothing. No
+    /// record on any disk has a sequence number from `floor` on. Free segments are dealt over the volumes in turn, so that they are written in parallel.
+    pub(crate) fn restore(&self, seqs: &[u64], space: &Space, next_seq: u64, floor: u64) {
         let mut state = lock(&self.state);
         let mut sealed: Vec<(u64, u32)> = Vec::new();
         let mut free: Vec<(u32, u32)> = Vec::new();
         for (segment, seq) in seqs.iter().enumerate() {
             self.seqs[segment].store(*seq, Ordering::Release);
+            self.floors[segment].store(floor, Ordering::Relaxed);
             let id = segment as u32;
             if *seq == 0 {
                 let volume = space.spot(SegmentId(id), 0).volume;
@@ -136,8 +137,8 @@ impl Ring {
         open.into_iter().filter(|seq| *seq != 0).min()
     }
 
-    pub(crate) fn set_floor(&self, segment: SegmentId, floor: u64) {
-        self.floors[segment.0 as usize].store(floor, Ordering::Relaxed);
+    pub(crate) fn raise_floor(&self, segment: SegmentId, floor: u64) {
+        self.floors[segment.0 as usize].fetch_max(floor, Ordering::Relaxed);
     }
 
     pub(crate) fn floor(&self, segment: SegmentId) -> u64 {

@@ -486,13 +486,14 @@ impl Engine {
         let removed = self.forget(hash);
         let seq = self.new_seq();
         drop(shard);
-        if resident.is_none() && removed == 0 && !loading {
+        let known = resident.is_some() || removed > 0 || loading;
+        drop(resident);
+        if !known && !self.index.has_dropped(hash) {
             return Ok(false);
         }
-        drop(resident);
-        add(&self.counters.removes, 1);
+        add(&self.counters.removes, u64::from(known));
         self.journal_append(JournalOp::DeleteKey { hash }, seq).map_err(PurgeError::Journal)?;
-        Ok(true)
+        Ok(known)
     }
 
     fn purge(&self, op: JournalOp) -> Result<(), PurgeError> {

@@ -85,6 +85,7 @@ impl Engine {
         let layout = superblock.layout();
         let slot = layout.checkpoint_slot((generation % 2) as usize);
         let epoch = self.journal.checkpoint_begins();
+        self.index.checkpoint_begins();
         let seq_next = self.next_seq.load(std::sync::atomic::Ordering::SeqCst);
         // Whoever has an older number is in the nursery after this.
         self.gate.wait_empty();
@@ -136,6 +137,7 @@ impl Engine {
         volume.device.write_at(slot, &block)?;
         volume.device.sync()?;
         self.journal.checkpoint_done(epoch, generation);
+        self.index.checkpoint_done();
         Ok(())
     }
 

@@ -42,8 +42,6 @@ pub(crate) struct RecoveryState {
     total: AtomicU64,
     loaded: AtomicU64,
     objects: AtomicU64,
-    /// Sequence numbers from this one on were given since the store was opened.
-    seq_at_open: AtomicU64,
     done: AtomicBool,
     ring_known: Mutex<bool>,
     changed: Condvar,
@@ -101,6 +99,8 @@ impl RecoveryState {
 /// What the recovery thread works from, found before the store is handed out.
 pub(crate) struct Plan {
     found: Option<Found>,
+    /// Sequence numbers from this one on were given since the store was opened.
+    seq_at_open: u64,
 }
 
 impl Engine {
@@ -147,8 +147,7 @@ impl Engine {
             next_seq += SEQ_GAP;
         }
         let seq_at_open = self.next_seq.fetch_max(next_seq, Ordering::AcqRel).max(next_seq);
-        self.recovery.seq_at_open.store(seq_at_open, Ordering::Relaxed);
-        Plan { found }
+        Plan { found, seq_at_open }
     }
 
     /// Deletes were dropped from the journal because a checkpoint covered them. Without that
@@ -176,7 +175,9 @@ impl Engine {
             self.space.volumes[0].take_out();
             add(&self.counters.checkpoint_errors, 1);
         }
-        self.ring.restore(&seqs, &self.space, self.ring_next(plan.found.as_ref()));
+        // In a segment that is free now may lie anything that was written before.
+        let (next, floor) = (self.ring_next(plan.found.as_ref()), plan.seq_at_open);
+        self.ring.restore(&seqs, &self.space, next, floor);
         if let Some(found) = &plan.found {
             let same = |segment: SegmentId| {
                 let then = found.tables.segment_seqs[segment.0 as usize];
@@ -185,8 +186,7 @@ impl Engine {
             let loaded = checkpoint::load_shards(self, found, same);
             self.recovery.objects.fetch_add(loaded, Ordering::Relaxed);
         }
-        self.apply_deletes();
-        // The flusher may start: the ring is known, and what it reuses is replayed or dropped.
+        self.apply_deletes(0);
         // What is older than the checkpoint and not in it was forgotten before it: only the checkpoint
         // knows, since the journal need not reach back that far. A damaged piece of it is forgotten.
         let (from, since) =
@@ -209,7 +209,7 @@ impl Engine {
         }
         // Once more: a delete may have come between the check of an entry and its insertion. The
         // flusher is still waiting, so the index holds nothing newer than those deletes.
-        self.forget_noted();
+        self.apply_deletes(plan.seq_at_open);
         self.recovery.set_ring_known();
         self.counters.recovered_objects.store(self.index.len(), Ordering::Relaxed);
         self.recovery.finish();
@@ -342,21 +342,12 @@ impl Engine {
         }
     }
 
-    /// Forgets what users deleted or replaced while recovery ran.
-    fn forget_noted(&self) {
+    /// Deletes from that sequence number on, out of the journal or made while recovery runs, take
+    /// effect on what is in the index.
+    fn apply_deletes(&self, from_seq: u64) {
         let deletes = self.journal_deletes.read().unwrap_or_else(PoisonError::into_inner).clone();
-        for (hash, seq) in deletes {
-            if seq >= self.recovery.seq_at_open.load(Ordering::Relaxed) {
-                self.forget(hash);
-            }
-        }
-    }
-
-    /// Deletes found in the journal take effect on what the checkpoint brought.
-    fn apply_deletes(&self) {
-        let deletes = self.journal_deletes.read().unwrap_or_else(PoisonError::into_inner).clone();
-        for hash in deletes.keys() {
-            self.forget(*hash);
+        for (hash, _) in deletes.into_iter().filter(|(_, seq)| *seq >= from_seq) {
+            self.forget(hash);
         }
     }
 }

@@ -168,3 +168,22 @@ fn loom_no_bump_is_lost_in_a_move() {
         assert_eq!(index.freq(hash, Location::new(1)), Some(1));
     });
 }
+
+#[test]
+fn loom_who_misses_a_dropped_entry_knows_that_it_was_dropped() {
+    check(|look| {
+        let index = Arc::new(Index::new(SLOTS));
+        let hash = hash_in(SLOTS, 0, 0);
+        insert(&index, hash, 1);
+        let writer = {
+            let index = index.clone();
+            thread::spawn(move || {
+                index.drop_at(hash, Location::new(1));
+                index.checkpoint_begins();
+            })
+        };
+        let missed = look.candidates(&index, hash).is_empty();
+        assert!(!missed || index.has_dropped(hash));
+        writer.join().unwrap();
+    });
+}

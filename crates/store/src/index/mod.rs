@@ -33,6 +33,7 @@
 //!
 //! Memory is zeroed when reserved and only taken as slots are first used.
 
+mod dropped;
 mod few;
 mod geometry;
 #[cfg(all(test, loom))]
@@ -184,6 +185,33 @@ impl Index {
     pub fn remove_at(&self, hash: u64, location: Location) -> Option<u8> {
         let (shard, pair) = self.locked(hash);
         shard.search(pair, location).map(|at| slot::freq(shard.clear(at)))
+    }
+
+    /// As [`Index::remove_at`], for an entry whose record stays on disk: see [`Index::has_dropped`].
+    pub fn drop_at(&self, hash: u64, location: Location) -> Option<u8> {
+        let (shard, pair) = self.locked(hash);
+        let at = shard.search(pair, location)?;
+        shard.note_dropped(pair);
+        Some(slot::freq(shard.clear(at)))
+    }
+
+    /// True if a recovery may find a record of this key that the index has dropped: by
+    /// [`Index::insert`] for want of room, or by [`Index::drop_at`] or [`Index::remove_all`]. To be
+    /// asked after a look at the candidates. Rarely true without reason. No lock.
+    pub fn has_dropped(&self, hash: u64) -> bool {
+        let (shard, pair) = self.locate(hash);
+        shard.head.dropped.is_set(pair)
+    }
+
+    /// A checkpoint begins: what was dropped before will not be in it. To be called before its
+    /// first sequence number is decided.
+    pub fn checkpoint_begins(&self) {
+        (0..self.shard_count()).for_each(|n| self.shard(n).lock().shard.head.dropped.rotate());
+    }
+
+    /// The checkpoint last begun is complete: recovery will not find what was dropped before it.
+    pub fn checkpoint_done(&self) {
+        self.heads.iter().for_each(|head| head.dropped.clear_previous());
     }
 
     /// Removes all that [`Index::candidates`] would find: the key's entries and, rarely, others.

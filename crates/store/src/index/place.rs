@@ -42,6 +42,7 @@ impl Locked<'_> {
                 return Inserted::default();
             }
             if same.len() >= TAG_LIMIT {
+                self.note_dropped(pair);
                 return self.replace_oldest(&same, entry, ring_age);
             }
         }
@@ -109,11 +110,13 @@ impl Locked<'_> {
         let mut inserted = Inserted::default();
         let location = slot::location(entry);
         let Some((at, age)) = self.oldest(self.places(pair), ring_age) else {
+            self.note_dropped(pair);
             inserted.evict(location, EvictionReason::IndexFull);
             return inserted;
         };
         let victim = slot::fields(self.load(at));
         if victim.tag == pair.tag && ring_age(location) > age {
+            self.note_dropped(pair);
             inserted.evict(location, EvictionReason::IndexFull);
             return inserted;
         }
@@ -123,6 +126,7 @@ impl Locked<'_> {
             inserted.evict(*removed, EvictionReason::IndexFull);
         }
         inserted.evict(victim.location, EvictionReason::IndexFull);
+        self.note_dropped(family);
         self.overwrite(at, entry);
         inserted
     }
@@ -151,6 +155,9 @@ impl Locked<'_> {
             if doomed(age) {
                 found.push((age, at));
             }
+        }
+        if !found.is_empty() {
+            self.note_dropped(pair);
         }
         found.as_mut_slice().sort_unstable_by_key(|&(age, _)| std::cmp::Reverse(age));
         let mut dropped = Few::new();

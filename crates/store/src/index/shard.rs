@@ -22,6 +22,7 @@
 use std::array;
 use std::sync::PoisonError;
 
+use super::dropped::Dropped;
 use super::geometry::Pair;
 use super::slot::{self, EMPTY, Location};
 use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
@@ -34,6 +35,7 @@ pub(super) struct ShardHead {
     moves: Moves,
     lock: Mutex<()>,
     len: AtomicU64,
+    pub(super) dropped: Dropped,
 }
 
 #[repr(align(64))]
@@ -41,7 +43,12 @@ struct Moves(AtomicU64);
 
 impl ShardHead {
     pub(super) fn new() -> ShardHead {
-        ShardHead { moves: Moves(AtomicU64::new(0)), lock: Mutex::new(()), len: AtomicU64::new(0) }
+        ShardHead {
+            moves: Moves(AtomicU64::new(0)),
+            lock: Mutex::new(()),
+            len: AtomicU64::new(0),
+            dropped: Dropped::new(),
+        }
     }
 
     /// Entries in the shard.
@@ -200,6 +207,11 @@ impl Locked<'_> {
         self.count_move();
         self.set_len(self.len() - 1);
         self.shard.at(at).swap(EMPTY, Ordering::AcqRel)
+    }
+
+    /// Notes that an entry of this family goes, though its record stays on disk: before it goes.
+    pub(super) fn note_dropped(&self, pair: Pair) {
+        self.shard.head.dropped.set(pair);
     }
 
     /// Puts an entry in place of another.

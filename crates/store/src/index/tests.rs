@@ -465,3 +465,41 @@ fn tags_and_buckets_are_spread_evenly() {
         assert!(shards.iter().all(|&n| n > 5_800 && n < 6_700), "{shards:?}");
     }
 }
+
+#[test]
+fn what_was_dropped_is_remembered_until_a_later_checkpoint_is_complete() {
+    let index = Index::new(8);
+    let mut random = fastrand::Rng::with_seed(3);
+    let hashes: Vec<u64> = (0..2000).map(|_| random.u64(..)).collect();
+    for (n, &hash) in hashes.iter().enumerate() {
+        let evicted = insert(&index, hash, n as u64).evicted;
+        assert_eq!(evicted.is_empty(), n < 8, "one bucket of eight slots");
+    }
+    assert!(hashes[..1992].iter().all(|&hash| index.has_dropped(hash)), "evicted");
+    index.checkpoint_begins();
+    index.checkpoint_done();
+    assert!(!hashes.iter().any(|&hash| index.has_dropped(hash)), "not in the checkpoint");
+
+    let (removed, kept) = (hashes[1999], hashes[1998]);
+    assert_eq!(index.remove_all(removed, ring_age).len(), 1);
+    assert!(index.has_dropped(removed) && !index.has_dropped(kept));
+    index.checkpoint_begins();
+    assert!(index.has_dropped(removed), "the checkpoint may fail");
+    assert_eq!(index.drop_at(kept, Location::new(1998)), Some(0));
+    index.checkpoint_begins();
+    assert!(index.has_dropped(removed) && index.has_dropped(kept), "it did: another begins");
+    assert_eq!(index.drop_at(hashes[1997], Location::new(1997)), Some(0));
+    index.checkpoint_done();
+    assert!(!index.has_dropped(removed) && !index.has_dropped(kept));
+    assert!(index.has_dropped(hashes[1997]), "dropped after it began");
+}
+
+#[test]
+fn an_entry_removed_with_its_record_is_not_dropped() {
+    let index = Index::new(100);
+    let _ = insert(&index, 7, 7);
+    assert_eq!(index.remove_at(7, Location::new(7)), Some(0));
+    assert!(!index.has_dropped(7));
+    assert!(index.remove_all(7, ring_age).is_empty());
+    assert!(!index.has_dropped(7), "there was nothing to drop");
+}

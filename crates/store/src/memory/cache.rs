@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use super::policy::{Fate, Hint, QUEUES, Queue, ResidencyPolicy, Usage};
 use super::pool::{Pool, Run, lock};
-use super::resident::{ENTRY_BYTES, Entry, Resident};
+use super::resident::{Entry, Resident};
 use crate::format::UNIT_BYTES;
 use crate::index::Index;
 
@@ -440,9 +440,10 @@ impl Cache {
 
     /// Lowers the frames in use by what the tables cost now, so that the whole stays in budget.
     pub(crate) fn charge_tables(&self, other_bytes: usize) {
-        let bytes = self.resident.len() * ENTRY_BYTES + other_bytes;
+        let bytes = self.resident.settle() + other_bytes;
         let frames = self.pool.frames();
-        let taken = (bytes / self.pool.frame_bytes()).min(frames / 2);
+        // Records of 64 bytes cost twice that in the table: less than a quarter is never left to data.
+        let taken = (bytes / self.pool.frame_bytes()).min(frames / 4 * 3);
         self.pool.set_limit(frames - taken);
         let mut rounds = frames;
         while self.pool.used() > frames - taken && rounds > 0 && self.evict_one(Hint::Neutral) {

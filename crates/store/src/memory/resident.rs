@@ -12,8 +12,12 @@ use super::pool::{Run, lock};
 use crate::format::{RecordHeader, RecordKind};
 use crate::index::Location;
 
-/// What one entry costs, table overhead included; counted against the memory budget.
-pub(crate) const ENTRY_BYTES: usize = 112;
+/// What an entry costs outside its table: its hash in the list of its run, which grows by doubling.
+const LISTED_BYTES: usize = 12;
+/// A table with room for this many times its entries is made smaller.
+const SLACK: usize = 4;
+/// Tables smaller than this are left alone.
+const ROOM_MIN: usize = 64;
 const SHARDS: usize = 256;
 
 /// A published record in a run.
@@ -128,8 +132,19 @@ impl Resident {
         lock(&self.shards[(hash >> 40) as usize % SHARDS].0)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(&shard.0).map.len()).sum()
+    /// Shrinks tables that have become far too large, and returns what all of them take, in bytes.
+    pub(crate) fn settle(&self) -> usize {
+        // hashbrown fills seven eighths of its slots, and has a byte for each beside the entry.
+        let slot_bytes = size_of::<(u64, Entry)>() + 1;
+        let mut bytes = 0;
+        self.for_each_shard(|shard| {
+            let entries = shard.map.len();
+            if shard.map.capacity() > (SLACK * entries).max(ROOM_MIN) {
+                shard.map.shrink_to(2 * entries);
+            }
+            bytes += shard.map.capacity() * 8 / 7 * slot_bytes + entries * LISTED_BYTES;
+        });
+        bytes
     }
 
     /// Visits every shard in turn.

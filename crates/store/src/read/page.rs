@@ -269,13 +269,6 @@ impl Engine {
         }
     }
 
-    /// True if the index knows this record and no other that may be of the same key: an older
-    /// version must not come into memory beside a newer one on disk.
-    fn is_only_version(&self, hash: u64, location: Location) -> bool {
-        let candidates = self.index.candidates(hash);
-        candidates.len() == 1 && candidates.iter().all(|c| c.location == location)
-    }
-
     /// True for a live, undamaged object that is not in memory yet.
     fn is_wanted(&self, run: &Run, offset: u32, header: &RecordHeader, location: Location) -> bool {
         let dead = header.kind != crate::format::RecordKind::Object

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::gate::Inside;
 use super::nursery::{Staged, StagedExtent};
 use crate::config::{Admission, WhenMemoryFull};
 use crate::engine::Engine;
@@ -48,6 +49,18 @@ impl From<CreateError> for NotNow {
     fn from(error: CreateError) -> NotNow {
         NotNow::Failed(error)
     }
+}
+
+/// What became of an entry that was to be seen by readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Published {
+    Visible,
+    /// A create of the same key with a greater sequence number came first: this one counts as
+    /// replaced by it, as it will be after a crash.
+    Overtaken,
+    /// It was to move from `kept`, but has been replaced or removed since: with its new sequence
+    /// number it would come back after a crash, so it must not be written either.
+    Moved,
 }
 
 const GHOSTS: usize = 1 << 16;
@@ -212,7 +225,7 @@ impl Engine {
             let fresh = self.cache.take(1, Hint::Loved).ok_or(NotNow::MustWait)?;
             self.nursery.refill(fresh);
         };
-        let _inside = self.gate.enter(hash);
+        let _inside = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, false);
         // SAFETY: the range was reserved for this create and is published below.
@@ -222,9 +235,10 @@ impl Engine {
         let header = fields
             .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
             .map_err(|e| too_large(self, new, &e.to_string()))?;
-        let entry = Entry::of(run.clone(), offset, &header);
-        if !self.publish_new(hash, entry, seq, new.kept) {
-            return Err(NotNow::MustWait);
+        match self.publish_new(hash, Entry::of(run.clone(), offset, &header), seq, new.kept) {
+            Published::Visible => {}
+            Published::Overtaken => return Ok(()),
+            Published::Moved => return Err(NotNow::MustWait),
         }
         let staged = Staged {
             run,
@@ -255,14 +269,16 @@ impl Engine {
         }
         let hint = self.groups.hint(new.group);
         let run = self.cache.take(self.frames_for(stored), hint).ok_or(NotNow::MustWait)?;
-        let _inside = self.gate.enter(hash);
+        let _inside = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);
         let header = head(&fields)?;
         encode_extent(&run, &fields, new, &header)
             .map_err(|reason| too_large(self, new, &reason))?;
-        if !self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept) {
-            return Err(NotNow::MustWait);
+        match self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept) {
+            Published::Visible => {}
+            Published::Overtaken => return Ok(()),
+            Published::Moved => return Err(NotNow::MustWait),
         }
         let staged = Staged {
             run,
@@ -278,27 +294,33 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes an entry visible in place of whatever was there.
-    /// False if it is an object being moved from `kept` that has been replaced or removed since: with
-    /// its new sequence number it would come back after a crash, so it must not be written either.
-    pub(crate) fn publish_new(
+    fn enter(&self, new: &NewObject<'_>, hash: u64) -> Inside<'_> {
+        if new.kept.is_some() { self.gate.enter_alone(hash) } else { self.gate.enter(hash) }
+    }
+
+    /// Makes an entry visible in place of whatever older was there.
+    fn publish_new(
         &self,
         hash: u64,
         mut entry: Entry,
         seq: u64,
         kept: Option<Location>,
-    ) -> bool {
+    ) -> Published {
         entry.marks_epoch = self.marks.epoch();
         // While recovery runs nobody knows whether there is an older version.
         let loading = kept.is_none() && !self.recovery.is_done();
         let old = {
             let mut shard = self.cache.resident.shard(hash);
-            if let Some(place) = kept {
-                let candidates = self.index.candidates(hash);
-                let alone = candidates.len() == 1 && candidates.iter().all(|c| c.location == place);
-                if !alone || shard.map.get(&hash).is_some_and(|e| e.location != Some(place)) {
-                    return false;
+            let resident = shard.map.get(&hash);
+            match kept {
+                Some(place) => {
+                    let there = self.is_only_version(hash, place);
+                    if !there || resident.is_some_and(|e| e.location != Some(place)) {
+                        return Published::Moved;
+                    }
                 }
+                None if resident.is_some_and(|e| e.seq > seq) => return Published::Overtaken,
+                None => {}
             }
             if loading {
                 self.note_delete(hash, seq);
@@ -309,13 +331,17 @@ impl Engine {
             }
             old
         };
-        if kept.is_none() && (loading || old.is_some() || !self.index.candidates(hash).is_empty()) {
+        let known = || !self.index.candidates(hash).is_empty();
+        let replaces = kept.is_none() && (loading || old.is_some() || known());
+        if replaces {
             add(&self.counters.replaced, 1);
+        }
+        if replaces || (kept.is_none() && self.index.has_dropped(hash)) {
             // Without this record a crash before the new object is written would bring back the old
             // one. An error is counted; the create itself stands.
             let _ = self.journal_append(JournalOp::DeleteKey { hash }, seq);
         }
-        true
+        Published::Visible
     }
 
     /// When an object created now must be on its way to disk.

@@ -78,7 +78,13 @@ impl Flusher {
     /// The flusher thread: runs until the nursery is stopped and empty, then seals.
     pub(crate) fn run(mut self, engine: &Arc<Engine>) {
         engine.recovery.wait_ring_known();
-        while self.step(engine, NAP) != Step::Stopped {}
+        let mut ticked = Instant::now();
+        while self.step(engine, NAP) != Step::Stopped {
+            if ticked.elapsed() >= NAP {
+                ticked = Instant::now();
+                engine.tick();
+            }
+        }
         self.end(engine);
     }
 
@@ -90,7 +96,6 @@ impl Flusher {
             Work::Extents(extents) => self.write_extents(engine, extents),
             Work::Idle => {
                 engine.nursery.release_open();
-                engine.tick();
                 return Step::Idle;
             }
             Work::Stop => return Step::Stopped,
@@ -326,17 +331,11 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
         open.cursor += page_bytes;
     }
     let (id, seq) = (open.id, open.seq);
-    let bytes = pages.len() as u64 * page_bytes;
-    add(&engine.counters.written_bytes, bytes);
     add(&engine.counters.pages_written, pages.len() as u64);
-    engine.wait_writes(writes_max(engine) - 1);
-    engine.writes_begin();
-    open.writes.begin();
-    let writes = Arc::clone(&open.writes);
     let runs: Vec<Run> = pages.iter().map(|p| p.run.clone()).collect();
     let pieces: Vec<(&Run, usize)> = runs.iter().map(|run| (run, page_bytes as usize)).collect();
     let this = Arc::clone(engine);
-    engine.space.submit(IoOp::Write, id, start, &pieces, move |outcome| {
+    submit_write(engine, open, start, &pieces, move |outcome| {
         let mut written = Finished::default();
         for (index, page) in pages.into_iter().enumerate() {
             let at = start + index as u64 * page_bytes;
@@ -348,6 +347,25 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
             publish_page(&this, id, seq, at, page);
         }
         this.nursery.finished(&written, 0);
+    });
+}
+
+/// Starts a write into an open segment, once few enough are in flight.
+fn submit_write(
+    engine: &Arc<Engine>,
+    open: &OpenSegment,
+    at: u64,
+    pieces: &[(&Run, usize)],
+    done: impl FnOnce(io::Result<()>) + Send + 'static,
+) {
+    let bytes: usize = pieces.iter().map(|(_, bytes)| bytes).sum();
+    add(&engine.counters.written_bytes, bytes as u64);
+    engine.wait_writes(writes_max(engine) - 1);
+    engine.writes_begin();
+    open.writes.begin();
+    let (this, writes) = (Arc::clone(engine), Arc::clone(&open.writes));
+    engine.space.submit(IoOp::Write, open.id, at, pieces, move |outcome| {
+        done(outcome);
         writes.end(&this);
         this.writes_end();
     });
@@ -400,25 +418,16 @@ fn submit_extent(engine: &Arc<Engine>, open: &mut OpenSegment, extent: StagedExt
         kind: record_kind(engine, &staged.run, staged.offset),
     });
     open.cursor += bytes;
-    add(&engine.counters.written_bytes, bytes);
     add(&engine.counters.extents_written, 1);
     if !staged.reinserted {
         add(&engine.counters.written_object_bytes, u64::from(staged.stored_bytes));
     }
     let id = open.id;
-    engine.wait_writes(writes_max(engine) - 1);
-    engine.writes_begin();
-    open.writes.begin();
-    let writes = Arc::clone(&open.writes);
     let run = staged.run.clone();
     let this = Arc::clone(engine);
-    engine.space.submit(IoOp::Write, id, at, &[(&run, bytes as usize)], move |outcome| {
-        match outcome {
-            Ok(()) => publish_extent(&this, id, at, extent),
-            Err(error) => drop_extent(&this, extent, &error.to_string()),
-        }
-        writes.end(&this);
-        this.writes_end();
+    submit_write(engine, open, at, &[(&run, bytes as usize)], move |outcome| match outcome {
+        Ok(()) => publish_extent(&this, id, at, extent),
+        Err(error) => drop_extent(&this, extent, &error.to_string()),
     });
 }
 

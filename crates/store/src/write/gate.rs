@@ -2,10 +2,12 @@
 //!
 //! A checkpoint names the next sequence number: whatever is older is in its copy of the index or dead.
 //! A create that has its number but has not reached the nursery would be neither, so the checkpoint
-//! waits for those. Invariant: nothing inside the gate waits for a checkpoint or for the flusher.
-//! Threads: any create enters; the writer of a checkpoint waits.
+//! waits for those. A kept object must not be numbered between the number of a create of the same key
+//! and its publication, since the copy would then seem the newer one: it enters alone.
+//! Invariant: nothing inside the gate waits for a checkpoint or for the flusher.
+//! Threads: any create enters; the writer of a checkpoint and the flusher wait.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 const STRIPES: usize = 16;
 
@@ -14,14 +16,28 @@ const STRIPES: usize = 16;
 #[repr(align(128))]
 struct Stripe(RwLock<()>);
 
+/// One create inside the gate, until dropped.
+pub(crate) enum Inside<'a> {
+    Shared(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'a, ()>),
+    Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'a, ()>),
+}
+
 #[derive(Default)]
 pub(crate) struct Gate([Stripe; STRIPES]);
 
 impl Gate {
     /// Held from before the sequence number is taken until the object is in the nursery.
-    pub(crate) fn enter(&self, hash: u64) -> RwLockReadGuard<'_, ()> {
-        let stripe = &self.0[(hash >> 32) as usize % STRIPES];
-        stripe.0.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn enter(&self, hash: u64) -> Inside<'_> {
+        Inside::Shared(self.stripe(hash).read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As `enter`, with nobody else of the same key inside.
+    pub(crate) fn enter_alone(&self, hash: u64) -> Inside<'_> {
+        Inside::Alone(self.stripe(hash).write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn stripe(&self, hash: u64) -> &RwLock<()> {
+        &self.0[(hash >> 32) as usize % STRIPES].0
     }
 
     /// Waits until everyone who is inside now has left.

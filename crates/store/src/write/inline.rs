@@ -38,6 +38,7 @@ impl Engine {
         if let Some(flusher) = lock(&inline.flusher).as_mut() {
             while flusher.step(&engine, Duration::ZERO) == Step::Worked {}
         }
+        self.tick();
         if self.journal.take_wants_checkpoint() {
             // A failure is counted; whoever finds the journal full tries again.
             let _ = engine.write_checkpoint(false);

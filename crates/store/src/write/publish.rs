@@ -160,7 +160,7 @@ impl Engine {
         // page record and a newer extent cannot be told by place: the older one goes.
         for other in self.index.candidates(hash).iter() {
             if self.may_differ_in_kind(class, other.length_class) {
-                self.index.remove_at(hash, other.location);
+                self.index.drop_at(hash, other.location);
             }
         }
         let inserted =

@@ -3,6 +3,7 @@
 //! Kept objects go back to the nursery with a new sequence number, so that they come to lie with
 //! their group again. Bytes kept are bounded by `reinsert_percent_max`. Threads: the flusher.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::create::NewObject;
@@ -28,21 +29,30 @@ struct Keeper {
 /// Frees the oldest sealed segment; false if there is none.
 pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
     let Some(segment) = engine.ring.take_oldest(&engine.space) else { return false };
-    let entries = crate::durable::recovery::segment_entries(engine, segment).unwrap_or_default();
+    let entries = crate::durable::recovery::segment_entries(engine, segment);
+    // Of a segment that cannot be read nobody knows how new its records are.
+    let unread = engine.next_seq.load(Ordering::Relaxed);
+    let entries = entries.unwrap_or_else(|| {
+        engine.ring.raise_floor(segment, unread);
+        Vec::new()
+    });
     let (keepers, mean) = choose(engine, segment, &entries);
     for keeper in keepers {
         keep(engine, &keeper, mean);
     }
     let newest = entries.iter().map(|entry| entry.seq).max().unwrap_or(0);
-    engine.ring.set_floor(segment, newest + 1);
+    engine.ring.raise_floor(segment, newest + 1);
     // Before the index forgets: what is created anew from then on leaves no delete record, and after a
     // crash the older version must not be found here.
-    erase(engine, segment);
+    let erased = erase(engine, segment);
     for entry in &entries {
         let location = location_of(engine, segment, entry);
-        if engine.index.remove_at(entry.hash, location).is_some() {
-            add(&engine.counters.evicted_ring, 1);
-        }
+        let forgotten = if erased {
+            engine.index.remove_at(entry.hash, location)
+        } else {
+            engine.index.drop_at(entry.hash, location)
+        };
+        add(&engine.counters.evicted_ring, u64::from(forgotten.is_some()));
     }
     engine.ring.free(segment);
     add(&engine.counters.segments_reused, 1);
@@ -54,9 +64,10 @@ pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
 }
 
 /// Takes away what recovery would know the segment by, its footer and the header of its first page, so
-/// that nothing that was forgotten with it is found again. Records stay readable until then. An
-/// error is counted by the device.
-fn erase(engine: &Engine, segment: SegmentId) {
+/// that nothing that was forgotten with it is found again. Records stay readable until then. False
+/// if it could not be done, which the device counts.
+fn erase(engine: &Engine, segment: SegmentId) -> bool {
+    let mut erased = true;
     let last = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
     let mut first = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
     if engine.space.read(segment, 0, &mut first).is_err() {
@@ -64,14 +75,14 @@ fn erase(engine: &Engine, segment: SegmentId) {
     }
     first[..PAGE_HEADER_BYTES].fill(0);
     for (at, block) in [(0, first), (last, AlignedBuf::zeroed(FOOTER_BLOCK_BYTES))] {
-        if engine.space.write(segment, at, &block).is_ok() {
-            add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64);
-        }
+        let written = engine.space.write(segment, at, &block).is_ok();
+        add(&engine.counters.written_bytes, if written { FOOTER_BLOCK_BYTES as u64 } else { 0 });
+        erased &= written;
     }
     if engine.config.durability == crate::config::Durability::Synced {
-        // As above: a device that cannot sync is on its way out of service.
-        let _ = engine.space.spot(segment, 0).volume.device.sync();
+        erased &= engine.space.spot(segment, 0).volume.device.sync().is_ok();
     }
+    erased
 }
 
 fn location_of(engine: &Engine, segment: SegmentId, entry: &SummaryEntry) -> Location {
@@ -121,8 +132,8 @@ fn memory_freq(engine: &Engine, hash: u64, location: Location) -> u8 {
 /// Puts one object back into the nursery. Failing that it is forgotten like the others.
 fn keep(engine: &Arc<Engine>, keeper: &Keeper, mean: u32) {
     let hash = keeper.entry.hash;
-    // Another entry with the same tag may be a newer version of the same key.
-    if engine.index.candidates(hash).len() != 1 {
+    // It is looked at again, with the table locked, when the copy is published: this saves a read.
+    if !engine.is_only_version(hash, keeper.location) {
         return;
     }
     let stored = u64::from(keeper.entry.stored_units) * UNIT_BYTES;
