@@ -173,8 +173,7 @@ impl Engine {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }
-                    self.work_inline();
-                    self.nursery.wait_progress(Duration::from_millis(5));
+                    self.wait_progress(Duration::from_millis(5));
                 }
             }
         }
