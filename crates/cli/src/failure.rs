@@ -7,6 +7,9 @@ use std::io;
 use std::path::PathBuf;
 
 use damelo_http_proxy::{AdminError, ProxyError};
+use damelo_lab::disk::DriveError;
+use damelo_lab::machine::MachineError;
+use damelo_lab::paper::PaperError;
 use damelo_lab::{SimError, TraceError};
 
 /// Why a command did not do what it was asked.
@@ -87,6 +90,20 @@ pub(crate) enum Failure {
     /// A trace cannot be read or written.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// A design could not be played on the modelled machine.
+    #[error("the design {design} cannot be run")]
+    Design {
+        /// Its name.
+        design: &'static str,
+        /// What it asked for and did not get.
+        source: MachineError,
+    },
+    /// A paper could not be measured.
+    #[error(transparent)]
+    Paper(#[from] PaperError),
+    /// There is no such drive.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
     /// A child process of a benchmark failed.
     #[error("the benchmark's child process failed: {0}")]
     Child(String),
@@ -127,8 +144,11 @@ impl Failure {
             Failure::Trace(
                 TraceError::FormatName { .. }
                 | TraceError::Columns { .. }
+                | TraceError::NoColumns { .. }
+                | TraceError::NoFile { .. }
                 | TraceError::Generator { .. },
             ) => 2,
+            Failure::Drive(DriveError::Unknown { .. }) => 2,
             Failure::Open { .. } | Failure::Exists { .. } => 3,
             Failure::Io { source, .. } | Failure::Trace(TraceError::Write { source, .. })
                 if source.kind() == io::ErrorKind::BrokenPipe =>
@@ -215,6 +235,10 @@ mod tests {
     fn exit_codes_are_the_documented_ones() {
         assert_eq!(Failure::NotFound { key: String::new() }.exit_code(), 1);
         assert_eq!(Failure::Usage(String::new()).exit_code(), 2);
+        let (design, source) = ("ucfs", MachineError::Missing { what: "raw disk" });
+        assert_eq!(Failure::Design { design, source }.exit_code(), 4);
+        let unknown = damelo_lab::disk::Drive::open("no-such-drive").map(|_| ());
+        assert_eq!(unknown.map_err(|e| Failure::from(e).exit_code()), Err(2));
         assert_eq!(Failure::Exists { path: PathBuf::new() }.exit_code(), 3);
         assert_eq!(Failure::io("", io::Error::other("")).exit_code(), 4);
         assert_eq!(Failure::io("", io::ErrorKind::BrokenPipe.into()).exit_code(), 0);

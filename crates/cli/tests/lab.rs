@@ -192,6 +192,48 @@ fn the_same_command_gives_the_same_bytes_and_synthetic_ones_say_so() {
     assert!(first.contains("seed=3") && first.contains("damelo lab sim"), "no manifest");
 }
 
+/// An option that would change nothing is refused, with its name.
+#[test]
+fn what_would_do_nothing_is_refused() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    for (args, words) in [
+        (&["trace", "stat", "gen:web", "--skip-bad"][..], "--skip-bad does nothing there"),
+        (&["trace", "stat", "gen:web", "-f", "csv"], "the format does nothing there"),
+        (&["sim", "gen:web", "lru", "auto", "-t", "time-col=1"], "columns (-t) does nothing"),
+        (&["trace", "stat", "access.log", "-t", "time-col=1"], "squid, which has no columns"),
+        (&["paper", "cfs", "--url-prefix", "http://a"], "--url-prefix is about --trace"),
+        (&["paper", "hades", "--trace", "access.log"], "--trace changes nothing for hades"),
+        (&["paper", "ucfs", "--trace", "access.log", "--seed", "2"], "--seed changes nothing"),
+        (&["paper", "squid", "--trace", "access.log", "--scale-down", "2"], "--scale-down changes"),
+        (&["sim", "gen:web", "lru", "auto", "--report-interval", "0"], "0 is not in 1.."),
+    ] {
+        let (code, said) = bed.fails(args);
+        assert!(code == 2 && said.contains(words), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn drives_are_named_in_the_help_and_may_be_files() {
+    let bed = Bed::new();
+    let help = bed.ok(&["designs", "--help"]);
+    for name in damelo_lab::disk::drive_names() {
+        assert!(help.contains(name), "{name} in {help}");
+    }
+    let slow = include_str!("../../lab/drives/atlas-10k.json").replace("10025", "100");
+    bed.file("slow.json", &slow);
+    let seconds = |drive: &str| {
+        let args = ["designs", "gen:web?requests=500", "squid", "--drive", drive, "--json"];
+        bed.json(&args)["virtual_seconds"].as_f64().unwrap()
+    };
+    assert!(seconds("slow.json") > 10.0 * seconds("atlas-10k"));
+    let (code, said) = bed.fails(&["designs", "gen:web?requests=9", "--drive", "atlas"]);
+    assert!(code == 2 && said.contains("atlas-10k-tripled"), "{said}");
+    bed.file("bad.json", "{}");
+    let (code, said) = bed.fails(&["designs", "gen:web?requests=9", "--drive", "bad.json"]);
+    assert!(code == 4 && said.contains("bad.json is not a drive"), "{said}");
+}
+
 #[test]
 fn policies_and_generators_are_listed() {
     let bed = Bed::new();

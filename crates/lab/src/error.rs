@@ -59,6 +59,22 @@ pub enum TraceError {
         /// What is wrong.
         reason: String,
     },
+    /// Column options for a trace that has no columns.
+    #[error("{path} is of the form {format}, which has no columns to name")]
+    NoColumns {
+        /// As given.
+        path: String,
+        /// Its form.
+        format: &'static str,
+    },
+    /// An option that says how a file is read, with a generator.
+    #[error("{name} is made, not read: {option} does nothing there, leave it out")]
+    NoFile {
+        /// As given.
+        name: String,
+        /// Which option.
+        option: &'static str,
+    },
     /// A `gen:` trace that does not exist, or with parameters that it does not have.
     #[error("generator `{given}`: {reason}")]
     Generator {

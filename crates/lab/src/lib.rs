@@ -14,6 +14,7 @@ mod error;
 pub mod fs;
 mod histogram;
 mod ids;
+mod linked;
 mod lru;
 pub mod machine;
 pub mod output;

@@ -159,6 +159,10 @@ pub struct Config {
     pub open_wait: Duration,
     /// Seed for everything random; `None` takes one from the system.
     pub seed: Option<u64>,
+    /// Whether the store has threads of its own. Default true. Without them recovery ends before `open`
+    /// returns, whoever creates or syncs writes what is due, and no timer runs: the same calls on one
+    /// thread do the same on the device. For simulators; a store in service would make callers wait.
+    pub background: bool,
 }
 
 impl Config {
@@ -191,6 +195,7 @@ impl Config {
             volume_errors_max: 16,
             open_wait: Duration::from_millis(100),
             seed: None,
+            background: true,
         }
     }
 

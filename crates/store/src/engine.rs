@@ -31,6 +31,7 @@ use crate::stats::{Counters, Stats, add};
 use crate::types::Clock;
 use crate::workers::Workers;
 use crate::write::gate::Gate;
+use crate::write::inline::InlineSlot;
 use crate::write::nursery::Nursery;
 use crate::{disk_policy::DiskPolicy, write::create::AdmissionState};
 
@@ -42,6 +43,7 @@ pub(crate) struct Engine {
     pub(crate) cache: Cache,
     pub(crate) ring: Ring,
     pub(crate) nursery: Nursery,
+    pub(crate) inline: InlineSlot,
     pub(crate) gate: Gate,
     pub(crate) groups: Groups,
     pub(crate) page_groups: PageGroups,
@@ -153,6 +155,7 @@ impl Engine {
             }
             if self.nursery.bytes() > 0 {
                 self.nursery.request_flush();
+                self.work_inline();
             }
             self.cache.pool.wait_freed(Duration::from_millis(5));
         }

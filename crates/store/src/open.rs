@@ -385,6 +385,7 @@ pub(crate) fn start(
         clock,
         ring: Ring::new(space.segments),
         nursery: Nursery::new(nursery_bytes),
+        inline: Default::default(),
         gate: Default::default(),
         groups: Groups::new(config.groups_tracked_max, config.memory.bytes()),
         page_groups: PageGroups::new(space.segments, space.segment_bytes / page_bytes),
@@ -457,6 +458,11 @@ impl Threads {
             std::thread::Builder::new().name(format!("damelo-{name}")).spawn(body)
         };
         let mut threads = Threads::default();
+        if !engine.config.background {
+            engine.recover(plan);
+            engine.start_inline();
+            return Ok(threads);
+        }
         let this = Arc::clone(engine);
         threads.others.push(spawn("recovery", Box::new(move || this.recover(plan)))?);
         let this = Arc::clone(engine);

@@ -438,6 +438,7 @@ impl Shared {
         engine.closed.store(true, Ordering::Release);
         engine.nursery.stop();
         threads.join_flusher();
+        engine.end_inline();
         engine.keeper_stop();
         threads.join_others();
         let checkpoint = if engine.space.all_gone() {
@@ -471,6 +472,7 @@ impl Engine {
         if self.is_closed() {
             return Err(PurgeError::Closed);
         }
+        self.work_inline_if_tight();
         let hash = self.hash(key);
         let mut shard = self.cache.resident.shard(hash);
         let resident = shard.map.remove(&hash);
@@ -498,6 +500,7 @@ impl Engine {
         if self.is_closed() {
             return Err(PurgeError::Closed);
         }
+        self.work_inline_if_tight();
         let exclusive = self.purge_lock.write().unwrap_or_else(PoisonError::into_inner);
         let seq = self.new_seq();
         self.marks.apply(&op, seq);
@@ -508,7 +511,7 @@ impl Engine {
 
     fn sync(self: &Arc<Engine>) -> Result<(), SyncError> {
         self.recovery.wait_ring_known();
-        self.nursery.drain();
+        self.drain();
         let dropped = self.nursery.take_dropped();
         for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
             volume.device.sync().map_err(SyncError::Io)?;

@@ -1,14 +1,17 @@
 //! `damelo lab designs`: published designs and our store over one trace, and what their disks did.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
 use damelo_lab::design::{Context, DesignOptions, Entry, REGISTRY};
-use damelo_lab::disk::{Direction, Drive};
-use damelo_lab::machine::{Machine, MachineConfig, Report, RunOptions, run as play};
+use damelo_lab::disk::{Direction, Drive, drive_names};
+use damelo_lab::machine::{
+    IoCounts, KINDS, Kind, Machine, MachineConfig, Report, RunOptions, run as play,
+};
 use damelo_lab::output::Table;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::load::{Loaded, load};
 use super::reading::ReadArgs;
@@ -35,8 +38,7 @@ pub(crate) struct Designs {
     designs: Vec<String>,
     #[command(flatten)]
     read: ReadArgs,
-    /// Drive: atlas-10k, atlas-10k-tripled, ibm-9lzx, sata-7200-2009, hdd-18tb, nvme-1tb
-    #[arg(long, default_value = "atlas-10k-tripled")]
+    #[arg(long, value_name = "NAME|FILE", default_value = "atlas-10k-tripled", help = drive_help())]
     drive: String,
     /// Room for objects on disk
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
@@ -46,10 +48,14 @@ pub(crate) struct Designs {
     json: bool,
 }
 
+fn drive_help() -> String {
+    let names = drive_names().collect::<Vec<_>>().join(", ");
+    format!("Drive: {names}, or a .json file of parameters as in crates/lab/drives")
+}
+
 /// Runs and prints.
 pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
-    let drive = Drive::named(&args.drive)
-        .ok_or_else(|| Failure::Usage(format!("there is no drive `{}`; see --help", args.drive)))?;
+    let drive = Drive::open(&args.drive)?;
     let entries = chosen(&args.designs)?;
     let loaded = load(&args.trace, &args.read)?;
     let config = MachineConfig::new(drive);
@@ -68,11 +74,13 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
             out.json(&json!({
                 "design": entry.name,
                 "drive": args.drive,
-                "trace": loaded.name,
+                "trace": loaded.identity.name,
                 "requests": loaded.requests.len(),
                 "hit_percent": report.hit_percent(),
                 "disk_reads": reads,
                 "disk_writes": writes,
+                "io": io_json(&report.io),
+                "facts": report.facts.iter().map(|(name, n)| (*name, *n)).collect::<BTreeMap<_, _>>(),
                 "virtual_seconds": virtual_s,
             }))?;
         } else {
@@ -91,6 +99,19 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     out.finish()
 }
 
+/// Requests and bytes by kind, those that there were.
+fn io_json(io: &IoCounts) -> Value {
+    let side = |direction| {
+        let used = KINDS.iter().filter(|kind| io.requests(direction, **kind) > 0);
+        let counts = |kind: &Kind| {
+            let (requests, bytes) = (io.requests(direction, *kind), io.bytes(direction, *kind));
+            (kind.name(), json!({ "requests": requests, "bytes": bytes }))
+        };
+        used.map(counts).collect::<BTreeMap<_, _>>()
+    };
+    json!({ "read": side(Direction::Read), "write": side(Direction::Write) })
+}
+
 fn run_one(
     entry: &Entry,
     config: &MachineConfig,
@@ -102,7 +123,7 @@ fn run_one(
     let mut design = (entry.make)(&context);
     let mut machine = Machine::new(config);
     play(&mut *design, &mut machine, &loaded.requests, &loaded.names, RunOptions::default())
-        .map_err(|e| Failure::Usage(format!("{}: {e}", entry.name)))
+        .map_err(|source| Failure::Design { design: entry.name, source })
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use damelo_lab::paper::{PAPERS, Paper, PaperOptions, Published, Table, Trace, run as measure};
+use damelo_lab::paper::{Exhibit, PAPERS, Paper, PaperOptions, Published, Trace, run as measure};
 use serde_json::{Value, json};
 
 use super::load::load;
@@ -28,7 +28,7 @@ pub(crate) struct PaperArgs {
     /// cfs, squid, damelo, ucfs, hades, or all
     #[arg(value_parser = parse)]
     paper: Which,
-    /// Requests in place of a synthetic workload
+    /// Requests in place of a synthetic workload, for cfs (table 6), squid and ucfs
     #[arg(long, value_name = "TRACE")]
     trace: Option<String>,
     #[command(flatten)]
@@ -36,13 +36,12 @@ pub(crate) struct PaperArgs {
     /// Run the designs here too: a directory, or a file or device whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE")]
     real: Option<PathBuf>,
-    /// Seed of everything random
-    #[arg(long, default_value = "1")]
-    seed: u64,
+    /// Seed of everything random; 1 if not given
+    #[arg(long)]
+    seed: Option<u64>,
     /// Divide objects, requests and memory of the synthetic workloads by this
-    #[arg(long, value_name = "N", default_value = "1",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    scale_down: u32,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    scale_down: Option<u32>,
     /// Print one JSON object a table
     #[arg(long)]
     json: bool,
@@ -65,13 +64,45 @@ fn parse(given: &str) -> Result<Which, String> {
         .ok_or_else(|| format!("there is no such paper; there are {} and all", names()))
 }
 
+/// Refuses what would do nothing, rather than let somebody believe that it did.
+fn check(args: &PaperArgs) -> Result<(), Failure> {
+    let has_trace = args.trace.is_some();
+    if !has_trace && let Some(option) = args.read.given() {
+        return Err(Failure::Usage(format!("{option} is about --trace, which is not given")));
+    }
+    // Real disks take a part of any trace, so that everything matters there.
+    let (Which::One(name, paper), None) = (args.paper, &args.real) else { return Ok(()) };
+    let idle = if has_trace && !paper.takes_trace() {
+        Some("--trace")
+    } else if args.seed.is_some() && !paper.takes_seed(has_trace) {
+        Some("--seed")
+    } else if args.scale_down.is_some() && !paper.takes_scale(has_trace) {
+        Some("--scale-down")
+    } else {
+        None
+    };
+    let with = if has_trace { " with a trace" } else { "" };
+    idle.map_or(Ok(()), |option| {
+        Err(Failure::Usage(format!("{option} changes nothing for {name}{with}: leave it out")))
+    })
+}
+
 /// Measures and prints.
 pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
+    check(args)?;
     let loaded = args.trace.as_deref().map(|name| load(name, &args.read)).transpose()?;
-    let trace =
-        loaded.as_ref().map(|l| Trace { name: &l.name, requests: &l.requests, names: &l.names });
+    let trace = loaded.as_ref().map(|l| Trace {
+        name: &l.identity.name,
+        requests: &l.requests,
+        names: &l.names,
+    });
     let real = args.real.as_deref();
-    let options = PaperOptions { seed: args.seed, trace, scale_down: args.scale_down, real };
+    let options = PaperOptions {
+        seed: args.seed.unwrap_or(1),
+        trace,
+        scale_down: args.scale_down.unwrap_or(1),
+        real,
+    };
     let wanted: Vec<(&str, Paper)> = match args.paper {
         Which::All => PAPERS.to_vec(),
         Which::One(name, paper) => vec![(name, paper)],
@@ -80,7 +111,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     for (name, paper) in wanted {
         let begun = Instant::now();
         eprintln!("damelo: measuring {name}");
-        let tables = measure(paper, &options).map_err(|e| Failure::Usage(e.to_string()))?;
+        let tables = measure(paper, &options)?;
         for table in &tables {
             if args.json {
                 out.json(&json_of(name, table))?;
@@ -94,7 +125,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     out.finish()
 }
 
-fn json_of(paper: &str, table: &Table) -> Value {
+fn json_of(paper: &str, table: &Exhibit) -> Value {
     let published = |p: Published| match p {
         Published::Value(value) => json!(value),
         Published::Range(low, high) => json!([low, high]),

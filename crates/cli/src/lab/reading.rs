@@ -7,12 +7,15 @@ use damelo_lab::trace::{ColumnOptions, Format, ReadOptions, RecordSource, Skippe
 use crate::failure::Failure;
 use crate::progress::Progress;
 
+/// The form is told from the file.
+const FORMAT_AUTO: &str = "auto";
+
 /// How to read a trace.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReadArgs {
     /// Form of the trace, if it is not to be told from the file:
     /// damelo, squid, common, combined, oracleGeneral, csv, txt
-    #[arg(long, short = 'f', value_name = "FORMAT", default_value = "auto")]
+    #[arg(long, short = 'f', value_name = "FORMAT", default_value = FORMAT_AUTO)]
     pub(crate) format: String,
     /// Columns of a csv trace, as for libCacheSim:
     /// time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=true,obj-id-is-num=true
@@ -40,6 +43,20 @@ impl ReadArgs {
             url_prefix: self.url_prefix.clone(),
             requests_max: self.num_req,
         })
+    }
+}
+
+impl ReadArgs {
+    /// An option that was given, for commands that may have no trace to read.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.format != FORMAT_AUTO, "--format"),
+            (self.trace_type_params.is_some(), "--trace-type-params"),
+            (self.skip_bad, "--skip-bad"),
+            (!self.url_prefix.is_empty(), "--url-prefix"),
+            (self.num_req.is_some(), "--num-req"),
+        ];
+        given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
     }
 }
 

@@ -50,9 +50,9 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N")]
     warmup_req: Option<u64>,
     /// Count also for each so many seconds of the trace
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     report_interval: Option<u64>,
-    /// Threads; by default one for each processor
+    /// Threads; 0, or if not given, one for each processor
     #[arg(long, alias = "threads", value_name = "N")]
     num_thread: Option<usize>,
     /// Print as JSON, with the manifest of the run
@@ -156,7 +156,7 @@ fn options(args: &Sim, policies: &str, sizes: &str) -> Result<SimOptions, Failur
         sizes: SizeSpec::parse_list(sizes)?,
         ignores_sizes: args.ignore_obj_size,
         warmup,
-        interval_s: args.report_interval.filter(|s| *s > 0),
+        interval_s: args.report_interval,
         threads: args.num_thread.filter(|n| *n > 0).unwrap_or_else(all),
     })
 }

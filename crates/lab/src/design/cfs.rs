@@ -140,7 +140,7 @@ impl Cfs {
         let offset = block * u64::from(self.options.block_bytes);
         let bytes = (bytes.div_ceil(SECTOR_BYTES) * SECTOR_BYTES) as u32;
         out.push(if self.options.buffered {
-            Action::Buffered { direction, offset, bytes }
+            Action::Buffered { direction, kind: Kind::Data, offset, bytes }
         } else {
             let wait = direction == Direction::Read;
             Action::Block { direction, kind: Kind::Data, offset, bytes, wait }

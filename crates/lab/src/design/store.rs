@@ -1,24 +1,21 @@
 //! The shipped engine itself, its own code, over a device in memory whose transfers are replayed on
 //! the modelled disk.
 //!
-//! Owns a running store and the device below it. The engine reads and writes the device at once, in
-//! no virtual time; what it did is appended to the request that made it do so, reads waited for,
-//! writes not. Invariants: what the machine's disk is asked for is what the engine asked its device
-//! for, in the same order; the engine's clock stands at the request's time. Threads: the engine's
-//! own; the design itself has one user.
+//! Owns an open store and the device below it. The engine reads and writes the device at once, in no
+//! virtual time; what it did is appended to the request that made it do so, reads waited for, writes
+//! not. Invariants: what the machine's disk is asked for is what the engine asked its device for, in
+//! the same order; the engine's clock stands at the request's time; the same requests do the same.
+//! Threads: none but the caller's, since the store has none of its own here (`Config::background`).
 //!
-//! How time is kept out: the engine's flusher works while the caller waits in `sync`, which is asked
-//! for whenever so many bytes were created that the flusher would soon begin by itself; timed
-//! flushes and checkpoints are off. Objects larger than half a page go to the device by themselves, and
-//! the caller waits until they are there.
+//! The journal lies in mapped memory in a store in service, and a record costs no transfer: here its
+//! writes go through the modelled system's buffers, which are written now and then.
 //!
-//! Deviations from a store in service: pages are written in batches of 1/16 of the memory (the
-//! engine waits for 1/8), so that a page mixes more groups than it would; no checkpoint is
-//! taken but on shutdown; the device holds 8 MiB to 4 GiB, in memory. What goes into which page may
-//! differ a little between runs, since the flusher is a thread of its own: hits replay exactly, the
-//! number of writes within a few percent.
+//! Deviations from a store in service: what its flusher does while callers go on is done here before
+//! they go on, in no time; timers do not run, so that pages are written when enough waits for them
+//! and a checkpoint is taken when the journal is full; the device holds 8 MiB to 4 GiB, in memory.
 
 mod device;
+mod sectors;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +26,8 @@ use damelo::{ByteSize, Clock, Config, GroupId, Store};
 use self::device::{Recorder, Transfer};
 use super::grouping::Grouper;
 use super::{Changes, Context, Design, Outcome};
-use crate::machine::Action;
+use crate::disk::Direction;
+use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Op, Request};
 
 /// Largest device that is held in memory.
@@ -37,8 +35,6 @@ const DEVICE_BYTES_MAX: u64 = 4 << 30;
 /// Smallest device that a store is made on, and least memory that it takes.
 const DEVICE_BYTES_MIN: u64 = 8 << 20;
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
-/// The memory, divided by the bytes created between two flushes.
-const BATCH_SHARE: u64 = 16;
 
 /// The trace's time as the engine's.
 #[derive(Debug, Default)]
@@ -71,6 +67,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     config.page = Some(ByteSize::new(u64::from(options.page_bytes)));
     config.checkpoint_period = Duration::ZERO;
     config.flush_period = Duration::ZERO;
+    config.background = false;
     config.force = true;
     config.seed = Some(1);
     let store = Store::open_on(config, vec![recorder.clone()], clock.clone())
@@ -82,9 +79,6 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
         clock,
         grouper: Grouper::new(options.grouping, context.requests),
         changes: options.changes,
-        page_bytes: u64::from(options.page_bytes),
-        batch_bytes: memory_bytes / BATCH_SHARE,
-        waiting_bytes: 0,
         contents: Vec::new(),
         refused: 0,
     })
@@ -96,9 +90,6 @@ struct EngineDesign {
     clock: Arc<TraceClock>,
     grouper: Grouper,
     changes: Changes,
-    page_bytes: u64,
-    batch_bytes: u64,
-    waiting_bytes: u64,
     /// Bytes that objects are made of.
     contents: Vec<u8>,
     refused: u64,
@@ -108,8 +99,12 @@ impl EngineDesign {
     /// What the engine did to its device since the last time, as actions.
     fn replay(&self, out: &mut Vec<Action>) {
         for Transfer { direction, kind, offset, bytes } in self.recorder.drain() {
-            let wait = direction == crate::disk::Direction::Read;
-            out.push(Action::Block { direction, kind, offset, bytes, wait });
+            let wait = direction == Direction::Read;
+            // The journal lies in mapped memory: the system writes its pages now and then.
+            out.push(match kind {
+                Kind::Table => Action::Buffered { direction, kind, offset, bytes },
+                _ => Action::Block { direction, kind, offset, bytes, wait },
+            });
         }
     }
 
@@ -119,29 +114,12 @@ impl EngineDesign {
             self.contents.resize(bytes, 0x5a);
         }
         let group = GroupId::new(self.grouper.group(request, names));
-        let before = self.recorder.written_bytes();
         let key = request.key.to_le_bytes();
         if self.store.create(&key, group, &self.contents[..bytes]).wait().is_err() {
             self.refused += 1;
             return Outcome::Refused;
         }
-        if bytes as u64 > self.page_bytes / 2 {
-            self.recorder.wait_written(before + bytes as u64);
-        } else {
-            self.waiting_bytes += bytes as u64;
-        }
-        if self.waiting_bytes >= self.batch_bytes {
-            self.flush();
-        }
         Outcome::Stored
-    }
-
-    fn flush(&mut self) {
-        self.waiting_bytes = 0;
-        // What could not be written is a miss later, and counted by the engine.
-        if self.store.sync().is_err() {
-            self.refused += 1;
-        }
     }
 }
 
@@ -172,7 +150,8 @@ impl Design for EngineDesign {
     }
 
     fn finish(&mut self, out: &mut Vec<Action>) {
-        self.flush();
+        // What could not be written is counted by the engine.
+        self.refused += u64::from(self.store.sync().is_err());
         self.replay(out);
     }
 

@@ -41,7 +41,7 @@ pub struct Geometry {
 impl Geometry {
     /// The layout of a drive: tracks of a cylinder first, then the next cylinder inwards.
     pub fn new(params: &MechanicalParams) -> Geometry {
-        assert!(params.check(), "parameters of {} make sense", params.name);
+        assert_eq!(params.check(), Ok(()), "parameters of {} make sense", params.name);
         let (mut sector, mut cylinder) = (0, 0);
         let zones = params
             .zones

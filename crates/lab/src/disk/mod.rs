@@ -14,7 +14,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 pub use geometry::{Geometry, Place, SeekCurve};
-pub use params::{Drive, DriveCache, FlashParams, MechanicalParams, SeekPoints, Zone, drive_names};
+pub use params::{
+    Drive, DriveCache, DriveError, FlashParams, MechanicalParams, SeekPoints, Zone, drive_names,
+};
 
 use flash::Flash;
 use mechanical::Mechanical;

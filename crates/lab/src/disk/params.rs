@@ -1,9 +1,30 @@
-//! Parameter sets of drives, each with the source of its figures.
+//! What a drive is: its parameters, and how they are read from a file.
 //!
-//! Invariant: every set passes [`MechanicalParams::check`] (a test asserts it). Threads: plain data.
+//! The drives that the lab brings lie in `crates/lab/drives`, one JSON file each with the source of
+//! its figures; another file of the same form does as well ([`Drive::open`]). Invariant: what
+//! [`Drive::parse`] returns has passed [`MechanicalParams::check`] or [`FlashParams::check`], so that
+//! the models neither divide by 0 nor overflow. Threads: plain data.
+
+use std::path::Path;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use super::SECTOR_BYTES;
+
+/// Limits of what a file may say, such that no sum or product of the models overflows.
+const ZONES_MAX: u32 = 1 << 10;
+const CYLINDERS_MAX: u32 = 1 << 21;
+const TRACK_SECTORS_MAX: u32 = 1 << 20;
+const HEADS_MAX: u32 = 1 << 10;
+const SIZE_BYTES_MAX: u64 = 1 << 50;
+const TIME_US_MAX: u32 = 10_000_000;
+const TIME_NS_MAX: u64 = 1_000_000_000;
+const NS_PER_MINUTE: u64 = 60_000_000_000;
 
 /// A band of cylinders with equally long tracks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Zone {
     /// Cylinders of the zone.
     pub cylinders: u32,
@@ -12,7 +33,8 @@ pub struct Zone {
 }
 
 /// Three points of the seek curve, as data sheets give them, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SeekPoints {
     /// To the next cylinder.
     pub single_us: u32,
@@ -23,7 +45,8 @@ pub struct SeekPoints {
 }
 
 /// Memory on the drive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DriveCache {
     /// Bytes of one segment; reading ahead stops when it is full.
     pub segment_bytes: u32,
@@ -34,15 +57,22 @@ pub struct DriveCache {
 }
 
 /// A disk with seeks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MechanicalParams {
     /// Name used in reports.
-    pub name: &'static str,
-    /// One revolution, in nanoseconds.
+    pub name: String,
+    /// What it is, in a line.
+    pub about: String,
+    /// Where the figures are from.
+    pub source: String,
+    /// One revolution, in nanoseconds; files give revolutions a minute.
+    #[serde(rename = "revolutions_per_minute", deserialize_with = "revolution_ns")]
     pub revolution_ns: u64,
     /// Surfaces.
     pub heads: u32,
-    /// From the outermost in.
+    /// From the outermost in; files may give equal bands instead.
+    #[serde(deserialize_with = "zones")]
     pub zones: Vec<Zone>,
     /// The seek curve.
     pub seek: SeekPoints,
@@ -58,6 +88,75 @@ pub struct MechanicalParams {
     pub cache: DriveCache,
 }
 
+fn revolution_ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let per_minute = u32::deserialize(from)?;
+    // Of no revolutions `check` says that it makes no sense.
+    Ok(NS_PER_MINUTE.checked_div(u64::from(per_minute)).unwrap_or(0))
+}
+
+fn zones<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Zone>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "a list of zones, or cylinders, outer_sectors_per_track, \
+        inner_sectors_per_track, bands and narrowing (even or slow_at_first)"
+    )]
+    enum Form {
+        Zones(Vec<Zone>),
+        Bands(Bands),
+    }
+    match Form::deserialize(from)? {
+        Form::Zones(zones) => Ok(zones),
+        Form::Bands(bands) => bands.zones().map_err(D::Error::custom),
+    }
+}
+
+/// Cylinders in equal bands, tracks shorter from band to band.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bands {
+    cylinders: u32,
+    outer_sectors_per_track: u32,
+    inner_sectors_per_track: u32,
+    bands: u32,
+    narrowing: Narrowing,
+}
+
+/// How tracks become shorter from band to band.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Narrowing {
+    Even,
+    SlowAtFirst,
+}
+
+impl Bands {
+    fn zones(&self) -> Result<Vec<Zone>, String> {
+        let (outer, inner) = (self.outer_sectors_per_track, self.inner_sectors_per_track);
+        if !(2..=ZONES_MAX).contains(&self.bands) || self.bands > self.cylinders {
+            return Err(format!("bands are 2 to {ZONES_MAX}, and not more than cylinders"));
+        }
+        if outer < inner || outer > TRACK_SECTORS_MAX {
+            return Err(format!(
+                "outer tracks have at least the inner's sectors, at most {TRACK_SECTORS_MAX}"
+            ));
+        }
+        let (count, cylinders) = (u64::from(self.bands), u64::from(self.cylinders));
+        let zone = |band: u64| {
+            let (step, last) = match self.narrowing {
+                Narrowing::Even => (band, count - 1),
+                Narrowing::SlowAtFirst => (band * band, (count - 1) * (count - 1)),
+            };
+            let drop = u64::from(outer - inner) * step / last;
+            Zone {
+                cylinders: (cylinders * (band + 1) / count - cylinders * band / count) as u32,
+                sectors_per_track: outer - drop as u32,
+            }
+        };
+        Ok((0..count).map(zone).collect())
+    }
+}
+
 impl MechanicalParams {
     /// Sectors of the whole drive.
     pub fn sectors(&self) -> u64 {
@@ -70,25 +169,47 @@ impl MechanicalParams {
         self.zones.iter().map(|z| z.cylinders).sum()
     }
 
-    /// True if the set makes sense: nothing zero that is divided by, seeks in order.
-    pub fn check(&self) -> bool {
-        let zones = self.zones.iter().all(|z| z.cylinders > 0 && z.sectors_per_track > 0);
-        let seeks = self.seek.single_us <= self.seek.average_us
-            && self.seek.average_us <= self.seek.full_us;
-        zones
-            && seeks
-            && !self.zones.is_empty()
-            && self.revolution_ns > 0
-            && self.heads > 0
-            && self.bus_bytes_per_us > 0
+    /// Whether the set makes sense: nothing zero that is divided by, seeks in order.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let seek = self.seek;
+        let in_order = seek.single_us <= seek.average_us && seek.average_us <= seek.full_us;
+        let fits = |z: &Zone| {
+            (1..=CYLINDERS_MAX).contains(&z.cylinders)
+                && (1..=TRACK_SECTORS_MAX).contains(&z.sectors_per_track)
+        };
+        let times = [seek.full_us, self.write_settle_us, self.head_switch_us, self.controller_us];
+        let rules = [
+            (in_order, "seeks grow from single_us over average_us to full_us"),
+            ((1..=ZONES_MAX as usize).contains(&self.zones.len()), "1 to 1,024 zones"),
+            (
+                self.zones.iter().all(fits),
+                "a zone has 1 to 2^21 cylinders, a track 1 to 2^20 sectors",
+            ),
+            (self.revolution_ns > 0, "it turns"),
+            ((1..=HEADS_MAX).contains(&self.heads), "1 to 1,024 heads"),
+            (self.bus_bytes_per_us > 0, "bus_bytes_per_us is above 0"),
+            (times.iter().all(|us| *us <= TIME_US_MAX), "times are at most 10 s"),
+            (self.cache.segments <= 1 << 16, "at most 65,536 segments of cache"),
+        ];
+        first_broken(&rules)?;
+        // Only now: the sum of sectors cannot overflow.
+        first_broken(&[(self.sectors() * SECTOR_BYTES <= SIZE_BYTES_MAX, "at most 2^50 bytes")])
     }
 }
 
 /// A drive without moving parts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FlashParams {
     /// Name used in reports.
-    pub name: &'static str,
+    pub name: String,
+    /// What it is, in a line.
+    pub about: String,
+    /// Where the figures are from.
+    pub source: String,
     /// Bytes of the drive.
     pub size_bytes: u64,
     /// Units (dies) that work at the same time.
@@ -111,8 +232,36 @@ pub struct FlashParams {
     pub bus_bytes_per_us: u32,
 }
 
+impl FlashParams {
+    /// Whether the set makes sense: nothing zero that is divided by.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let times = [self.read_ns, self.program_ns, self.write_ack_ns, self.controller_ns];
+        first_broken(&[
+            ((1..=1 << 16).contains(&self.units), "1 to 65,536 units"),
+            (u64::from(self.stripe_bytes) >= SECTOR_BYTES, "a stripe has at least 512 bytes"),
+            (self.stripe_bytes.is_multiple_of(SECTOR_BYTES as u32), "a stripe is of whole sectors"),
+            ((SECTOR_BYTES..=SIZE_BYTES_MAX).contains(&self.size_bytes), "512 to 2^50 bytes"),
+            (self.buffer_bytes <= SIZE_BYTES_MAX, "the buffer has at most 2^50 bytes"),
+            (self.bus_bytes_per_us > 0, "bus_bytes_per_us is above 0"),
+            (times.iter().all(|ns| *ns <= TIME_NS_MAX), "times are at most a second"),
+            (
+                (100..=10_000).contains(&self.write_amplification_percent),
+                "write_amplification_percent is 100 to 10,000",
+            ),
+        ])
+    }
+}
+
+fn first_broken(rules: &[(bool, &'static str)]) -> Result<(), &'static str> {
+    rules.iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, rule)| Err(rule))
+}
+
 /// Any drive.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Drive {
     /// With seeks.
     Mechanical(MechanicalParams),
@@ -120,147 +269,108 @@ pub enum Drive {
     Flash(FlashParams),
 }
 
+/// Why there is no such drive.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriveError {
+    /// Neither a drive that the lab brings nor a file of parameters.
+    #[error("there is no drive `{given}`; there are {known}, or write the name of a .json file")]
+    Unknown {
+        /// As given.
+        given: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read the drive `{path}`")]
+    Open {
+        /// As given.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// What the file says is not a drive.
+    #[error("{path} is not a drive: {reason}")]
+    Malformed {
+        /// As given.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
 impl Drive {
     /// Name used in reports.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
-            Drive::Mechanical(p) => p.name,
-            Drive::Flash(p) => p.name,
+            Drive::Mechanical(p) => &p.name,
+            Drive::Flash(p) => &p.name,
         }
     }
 
     /// Usable bytes.
     pub fn size_bytes(&self) -> u64 {
         match self {
-            Drive::Mechanical(p) => p.sectors() * 512,
+            Drive::Mechanical(p) => p.sectors() * SECTOR_BYTES,
             Drive::Flash(p) => p.size_bytes,
         }
     }
 
     /// The drive of that name, see [`drive_names`].
     pub fn named(name: &str) -> Option<Drive> {
-        let (_, make) = DRIVES.iter().find(|(n, _)| *n == name)?;
-        Some(make())
+        let (_, text) = DRIVES.iter().find(|(known, _)| *known == name)?;
+        Some(Drive::parse(name, text).expect("a test reads every drive that the lab brings"))
+    }
+
+    /// The drive of that name or, of a name that ends in `.json`, what the file says.
+    ///
+    /// # Errors
+    /// When there is none, or what the file says makes no sense.
+    pub fn open(given: &str) -> Result<Drive, DriveError> {
+        if let Some(drive) = Drive::named(given) {
+            return Ok(drive);
+        }
+        if Path::new(given).extension().is_none_or(|end| end != "json") {
+            let known = drive_names().collect::<Vec<_>>().join(", ");
+            return Err(DriveError::Unknown { given: given.to_owned(), known });
+        }
+        let text = std::fs::read_to_string(given)
+            .map_err(|source| DriveError::Open { path: given.to_owned(), source })?;
+        Drive::parse(given, &text)
+    }
+
+    /// Reads parameters; `path` is what errors call them.
+    ///
+    /// # Errors
+    /// When they are not of the form, or make no sense.
+    pub fn parse(path: &str, text: &str) -> Result<Drive, DriveError> {
+        let malformed = |reason: String| DriveError::Malformed { path: path.to_owned(), reason };
+        let drive: Drive = serde_json::from_str(text).map_err(|e| malformed(e.to_string()))?;
+        let checked = match &drive {
+            Drive::Mechanical(p) => p.check(),
+            Drive::Flash(p) => p.check(),
+        };
+        checked.map_err(|rule| malformed(format!("it breaks a rule: {rule}")))?;
+        Ok(drive)
     }
 }
 
-type MakeDrive = fn() -> Drive;
+macro_rules! drives {
+    ($($name:literal,)*) => {
+        [$(($name, include_str!(concat!("../../drives/", $name, ".json"))),)*]
+    };
+}
 
-const DRIVES: [(&str, MakeDrive); 6] = [
-    ("atlas-10k", || Drive::Mechanical(atlas_10k(1, "atlas-10k"))),
-    ("atlas-10k-tripled", || Drive::Mechanical(atlas_10k(3, "atlas-10k-tripled"))),
-    ("ibm-9lzx", || Drive::Mechanical(ibm_9lzx())),
-    ("sata-7200-2009", || Drive::Mechanical(sata_7200_2009())),
-    ("hdd-18tb", || Drive::Mechanical(hdd_18tb())),
-    ("nvme-1tb", || Drive::Flash(nvme_1tb())),
+const DRIVES: [(&str, &str); 6] = drives![
+    "atlas-10k",
+    "atlas-10k-tripled",
+    "ibm-9lzx",
+    "sata-7200-2009",
+    "hdd-18tb",
+    "nvme-1tb",
 ];
 
 /// Every drive that [`Drive::named`] knows.
 pub fn drive_names() -> impl Iterator<Item = &'static str> {
     DRIVES.iter().map(|(name, _)| *name)
-}
-
-/// Cylinders in equal bands, tracks shorter from band to band: evenly, or slowly at first.
-fn bands(
-    cylinders: u32,
-    outer_sectors: u32,
-    inner_sectors: u32,
-    count: u32,
-    even: bool,
-) -> Vec<Zone> {
-    let band = |i: u32| {
-        let first = u64::from(cylinders) * u64::from(i) / u64::from(count);
-        let next = u64::from(cylinders) * u64::from(i + 1) / u64::from(count);
-        let (step, last) = if even { (i, count - 1) } else { (i * i, (count - 1) * (count - 1)) };
-        let drop = (outer_sectors - inner_sectors) * step / last;
-        Zone { cylinders: (next - first) as u32, sectors_per_track: outer_sectors - drop }
-    };
-    (0..count).map(band).collect()
-}
-
-/// Quantum Atlas 10K, 9.1 GB: 10,025 rpm, 10,042 cylinders, 6 surfaces, 229 to 334 sectors a track,
-/// seeks of 1.2 ms (next cylinder), 5.0 ms (mean) and 10.8 ms (full), from Lumb et al., OSDI 2000,
-/// table 1. UCFS §4.1 multiplies the sectors of each track by three.
-fn atlas_10k(times: u32, name: &'static str) -> MechanicalParams {
-    MechanicalParams {
-        name,
-        revolution_ns: 60_000_000_000 / 10_025,
-        heads: 6,
-        zones: bands(10_042, 334 * times, 229 * times, 24, false),
-        seek: SeekPoints { single_us: 1_200, average_us: 5_000, full_us: 10_800 },
-        write_settle_us: 500,
-        head_switch_us: 800,
-        controller_us: 200,
-        bus_bytes_per_us: 160,
-        cache: DriveCache { segment_bytes: 200 << 10, segments: 10, write_back: false },
-    }
-}
-
-/// IBM 9LZX, 9.1 GB. The thesis (§5.2) gives size and a sustained 180 to 240 Mbit/s; speed and seeks
-/// are those of 10,000 rpm drives of the year (the Ultrastar 36LZX has 4.9 ms, 2.99 ms).
-fn ibm_9lzx() -> MechanicalParams {
-    MechanicalParams {
-        name: "ibm-9lzx",
-        revolution_ns: 60_000_000_000 / 10_020,
-        heads: 10,
-        zones: bands(5_050, 402, 302, 11, true),
-        seek: SeekPoints { single_us: 800, average_us: 5_300, full_us: 11_000 },
-        write_settle_us: 500,
-        head_switch_us: 800,
-        controller_us: 200,
-        bus_bytes_per_us: 80,
-        cache: DriveCache { segment_bytes: 128 << 10, segments: 8, write_back: false },
-    }
-}
-
-/// A 250 GB SATA disk of 2009, 7,200 rpm, 16 MB of memory (Hades §4.1 prints "7.5KRPM"); mean seek
-/// 8.5 ms as its contemporaries state (Hitachi 7K1000.C manual, table 9), 110 MB/s outermost.
-fn sata_7200_2009() -> MechanicalParams {
-    MechanicalParams {
-        name: "sata-7200-2009",
-        revolution_ns: 60_000_000_000 / 7_200,
-        heads: 2,
-        zones: bands(161_000, 1_990, 1_040, 16, true),
-        seek: SeekPoints { single_us: 1_000, average_us: 8_500, full_us: 18_000 },
-        write_settle_us: 1_000,
-        head_switch_us: 1_000,
-        controller_us: 150,
-        bus_bytes_per_us: 300,
-        cache: DriveCache { segment_bytes: 1 << 20, segments: 16, write_back: true },
-    }
-}
-
-/// An 18 TB helium disk, 7,200 rpm, 18 surfaces, as Seagate's Exos X18 data sheet has it: 270 MB/s
-/// outermost, 4.16 ms latency, 256 MB of memory; mean seek about 8 ms.
-fn hdd_18tb() -> MechanicalParams {
-    MechanicalParams {
-        name: "hdd-18tb",
-        revolution_ns: 60_000_000_000 / 7_200,
-        heads: 18,
-        zones: bands(530_000, 4_990, 2_380, 32, true),
-        seek: SeekPoints { single_us: 600, average_us: 8_000, full_us: 16_500 },
-        write_settle_us: 500,
-        head_switch_us: 1_050,
-        controller_us: 100,
-        bus_bytes_per_us: 550,
-        cache: DriveCache { segment_bytes: 4 << 20, segments: 32, write_back: true },
-    }
-}
-
-/// A 1 TB consumer NVMe drive as Samsung states for the 980 PRO: 7,000 MB/s read, 5,000 MB/s written,
-/// 22,000 reads and 60,000 writes a second of 4 KiB one at a time, up to 1,000,000 reads a second.
-fn nvme_1tb() -> FlashParams {
-    FlashParams {
-        name: "nvme-1tb",
-        size_bytes: 1_000_204_886_016,
-        units: 64,
-        stripe_bytes: 16 << 10,
-        read_ns: 40_000,
-        program_ns: 200_000,
-        write_ack_ns: 12_000,
-        buffer_bytes: 64 << 20,
-        write_amplification_percent: 100,
-        controller_ns: 4_500,
-        bus_bytes_per_us: 7_000,
-    }
 }

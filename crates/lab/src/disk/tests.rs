@@ -64,6 +64,39 @@ fn every_drive_makes_sense_and_has_its_size() {
     assert_eq!(drive_names().count(), 6);
 }
 
+/// A file for a drive of one's own: zones in full, and everything that would break the models refused.
+#[test]
+fn a_drive_is_read_from_a_file_or_refused_with_the_reason() {
+    let text = r#"{"kind": "mechanical", "name": "mine", "about": "a drive", "source": "measured",
+        "revolutions_per_minute": 6000, "heads": 2,
+        "zones": [{"cylinders": 10, "sectors_per_track": 100},
+                  {"cylinders": 10, "sectors_per_track": 50}],
+        "seek": {"single_us": 1000, "average_us": 5000, "full_us": 9000},
+        "write_settle_us": 0, "head_switch_us": 500, "controller_us": 100, "bus_bytes_per_us": 100,
+        "cache": {"segment_bytes": 0, "segments": 0, "write_back": false}}"#;
+    let Drive::Mechanical(params) = Drive::parse("mine.json", text).expect("a drive") else {
+        panic!("it has seeks");
+    };
+    assert_eq!((params.revolution_ns, params.sectors()), (10_000_000, 2 * (1_000 + 500)));
+    for (from, to, reason) in [
+        ("6000", "0", "it turns"),
+        ("\"heads\": 2", "\"heads\": 0", "heads"),
+        ("\"heads\": 2", "\"heads\": 2, \"tails\": 1", "tails"),
+        ("\"average_us\": 5000", "\"average_us\": 500", "seeks grow"),
+        ("\"cylinders\": 10", "\"cylinders\": 4000000000", "2^21"),
+        ("\"bus_bytes_per_us\": 100", "\"bus_bytes_per_us\": 0", "bus_bytes_per_us"),
+        ("[{\"cylinders\": 10, \"sectors_per_track\": 100},", "[{}, ", "a list of zones"),
+        ("mechanical", "magnetic", "magnetic"),
+    ] {
+        let broken = text.replace(from, to);
+        assert_ne!(broken, text, "{from} is there to be replaced");
+        let error = Drive::parse("mine.json", &broken).expect_err(reason).to_string();
+        assert!(error.starts_with("mine.json is not a drive") && error.contains(reason), "{error}");
+    }
+    let error = Drive::open("atlas").expect_err("no such drive").to_string();
+    assert!(error.contains("atlas-10k-tripled") && error.contains(".json"), "{error}");
+}
+
 /// UCFS §2.4.3: 4 KB takes 6.1 ms and 64 KB 7.1 ms on average. The paper does not say over which
 /// part of the drive; the whole drive cannot be meant, since mean seek and half a turn alone are
 /// 8.0 ms. Over the first 37% (10 GB, of the order of the caches simulated) the smaller figure comes

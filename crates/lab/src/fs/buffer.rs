@@ -116,15 +116,16 @@ impl BufferCache {
         if self.dirty_count == 0 {
             return;
         }
-        let mut dirty: Vec<(u64, Buffer)> =
-            self.buffers.iter().filter(|(_, b)| b.dirty).map(|(s, b)| (s, *b)).collect();
+        let mut dirty: Vec<(u64, Buffer)> = Vec::with_capacity(self.dirty_count);
+        for (sector, buffer) in self.buffers.iter_any_order_mut() {
+            if std::mem::replace(&mut buffer.dirty, false) {
+                dirty.push((sector, *buffer));
+            }
+        }
         dirty.sort_unstable_by_key(|(sector, _)| *sector);
         for (sector, buffer) in dirty {
             let step = self.step(Direction::Write, sector, buffer.sectors, buffer.kind, false);
             plan.push(step, self.cluster_sectors);
-            if let Some(held) = self.buffers.peek_mut(sector) {
-                held.dirty = false;
-            }
         }
         self.dirty_count = 0;
     }

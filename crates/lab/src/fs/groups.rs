@@ -3,6 +3,8 @@
 //! Owns the allocation state of one file system. Invariants: a fragment belongs to one file at a
 //! time; `free_fragments` counts the clear bits. Threads: one user.
 
+use std::collections::BTreeSet;
+
 /// Most fragments a block can have.
 const FRAGMENTS_MAX: u32 = 8;
 
@@ -13,11 +15,10 @@ pub(crate) struct Run {
     pub(crate) fragments: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Group {
-    /// One mask for each block, a bit for each fragment in use.
+    /// One mask for each block, a bit for each fragment in use; empty until the group is used.
     used: Vec<u8>,
-    free_blocks: u32,
     /// Where the search for a free block goes on.
     rotor: u32,
     /// Blocks whose longest free run was so many fragments when they were put here; may be stale.
@@ -36,8 +37,12 @@ pub(crate) struct Groups {
     /// Blocks at the start of each group that hold superblock copy, maps and inodes.
     reserved_blocks: u32,
     free_fragments: u64,
-    /// For each group; apart from the groups, since each new directory looks at all of them.
+    /// For each group; apart from the groups, since each section of a large file looks at all of them.
     directories: Vec<u32>,
+    /// Groups by their number of directories: the same numbers in another order.
+    by_directories: BTreeSet<(u32, u32)>,
+    blocks_free: Vec<u32>,
+    blocks_free_sum: u64,
     inodes_free: Vec<u32>,
     inodes_free_sum: u64,
 }
@@ -74,33 +79,33 @@ impl Groups {
     ) -> Groups {
         assert!(fragments_per_block <= FRAGMENTS_MAX, "a mask of one byte");
         assert!(reserved_blocks < blocks_per_group, "groups hold data too");
-        let full = full_mask(fragments_per_block);
-        let group = || Group {
-            used: {
-                let mut used = vec![0; blocks_per_group as usize];
-                used[..reserved_blocks as usize].fill(full);
-                used
-            },
-            free_blocks: blocks_per_group - reserved_blocks,
-            rotor: reserved_blocks,
-            partial: Default::default(),
-            free_inodes: Vec::new(),
-            next_inode: 0,
-        };
-        let groups: Vec<Group> = (0..count).map(|_| group()).collect();
-        let per_group = u64::from(blocks_per_group - reserved_blocks);
-        let free_fragments = u64::from(count) * per_group * u64::from(fragments_per_block);
+        let per_group = blocks_per_group - reserved_blocks;
+        let blocks_free_sum = u64::from(count) * u64::from(per_group);
         Groups {
-            groups,
+            groups: (0..count).map(|_| Group::default()).collect(),
             blocks_per_group,
             fragments_per_block,
             inodes_per_group,
             reserved_blocks,
-            free_fragments,
+            free_fragments: blocks_free_sum * u64::from(fragments_per_block),
+            blocks_free: vec![per_group; count as usize],
+            blocks_free_sum,
             directories: vec![0; count as usize],
+            by_directories: (0..count).map(|index| (0, index)).collect(),
             inodes_free: vec![inodes_per_group; count as usize],
             inodes_free_sum: u64::from(count) * u64::from(inodes_per_group),
         }
+    }
+
+    /// A group whose masks are there.
+    fn group(&mut self, index: u32) -> &mut Group {
+        let group = &mut self.groups[index as usize];
+        if group.used.is_empty() {
+            group.used = vec![0; self.blocks_per_group as usize];
+            group.used[..self.reserved_blocks as usize].fill(full_mask(self.fragments_per_block));
+            group.rotor = self.reserved_blocks;
+        }
+        group
     }
 
     pub(crate) fn free_fragments(&self) -> u64 {
@@ -115,13 +120,15 @@ impl Groups {
     /// fewest directories.
     pub(crate) fn group_for_directory(&self) -> u32 {
         let mean = (self.inodes_free_sum / self.groups.len() as u64) as u32;
-        let both = self.directories.iter().zip(&self.inodes_free).enumerate();
-        let candidates = both.filter(|(_, (_, free))| **free >= mean);
-        candidates.min_by_key(|(_, (directories, _))| **directories).map_or(0, |(i, _)| i as u32)
+        let mut least_first = self.by_directories.iter().map(|(_, index)| *index);
+        least_first.find(|index| self.inodes_free[*index as usize] >= mean).unwrap_or(0)
     }
 
     pub(crate) fn count_directory(&mut self, group: u32) {
-        self.directories[group as usize] += 1;
+        let directories = &mut self.directories[group as usize];
+        self.by_directories.remove(&(*directories, group));
+        *directories += 1;
+        self.by_directories.insert((*directories, group));
     }
 
     /// The group itself, then at quadratic distances, then all (the overflow of the original §3.3).
@@ -164,14 +171,15 @@ impl Groups {
         let per_block = u64::from(self.fragments_per_block);
         if let Some(fragment) = wanted {
             let block = fragment / per_block;
-            let group = (block / u64::from(self.blocks_per_group)) as usize;
-            let within = (block % u64::from(self.blocks_per_group)) as usize;
-            if group < self.groups.len() && self.groups[group].used[within] == 0 {
-                return Some(self.mark_block(group as u32, within as u32));
+            let group = (block / u64::from(self.blocks_per_group)) as u32;
+            let within = (block % u64::from(self.blocks_per_group)) as u32;
+            if (group as usize) < self.groups.len() && self.group(group).used[within as usize] == 0
+            {
+                return Some(self.mark_block(group, within));
             }
         }
-        let index = self.search(near).find(|&i| self.groups[i as usize].free_blocks > 0)?;
-        let group = &self.groups[index as usize];
+        let index = self.search(near).find(|&i| self.blocks_free[i as usize] > 0)?;
+        let group = self.group(index);
         let rotor = group.rotor as usize;
         let after = group.used[rotor..].iter().position(|&m| m == 0).map(|i| rotor + i);
         let within = after.or_else(|| group.used[..rotor].iter().position(|&m| m == 0))?;
@@ -181,10 +189,11 @@ impl Groups {
     fn mark_block(&mut self, index: u32, within: u32) -> u64 {
         let full = full_mask(self.fragments_per_block);
         let blocks_per_group = self.blocks_per_group;
-        let group = &mut self.groups[index as usize];
+        self.blocks_free[index as usize] -= 1;
+        self.blocks_free_sum -= 1;
+        let group = self.group(index);
         assert_eq!(group.used[within as usize], 0, "the block is free");
         group.used[within as usize] = full;
-        group.free_blocks -= 1;
         group.rotor = (within + 1) % blocks_per_group;
         self.free_fragments -= u64::from(self.fragments_per_block);
         let block = u64::from(index) * u64::from(blocks_per_group) + u64::from(within);
@@ -241,7 +250,8 @@ impl Groups {
         while at < end {
             let here = (per_block - at % per_block).min(end - at) as u32;
             let block = at / per_block;
-            let group = &mut self.groups[(block / u64::from(self.blocks_per_group)) as usize];
+            let index = (block / u64::from(self.blocks_per_group)) as usize;
+            let group = &mut self.groups[index];
             let within = (block % u64::from(self.blocks_per_group)) as u32;
             assert!(within >= self.reserved_blocks, "only data blocks are freed");
             let bits = full_mask(here) << (at % per_block);
@@ -249,7 +259,8 @@ impl Groups {
             assert_eq!(*mask & bits, bits, "what is freed was in use");
             *mask &= !bits;
             if *mask == 0 {
-                group.free_blocks += 1;
+                self.blocks_free[index] += 1;
+                self.blocks_free_sum += 1;
             } else {
                 let longest = longest_free(*mask, self.fragments_per_block).0;
                 group.partial[longest as usize].push(within);
@@ -262,10 +273,9 @@ impl Groups {
     /// A group with at least the mean number of free blocks, after `from`: where the next section of
     /// a large file goes.
     pub(crate) fn group_for_section(&self, from: u32) -> u32 {
-        let total: u64 = self.groups.iter().map(|g| u64::from(g.free_blocks)).sum();
-        let mean = total / self.groups.len() as u64;
+        let mean = self.blocks_free_sum / self.groups.len() as u64;
         let count = self.groups.len() as u32;
-        let good = |i: &u32| u64::from(self.groups[*i as usize].free_blocks) >= mean.max(1);
+        let good = |i: &u32| u64::from(self.blocks_free[*i as usize]) >= mean.max(1);
         (1..=count).map(|i| (from + i) % count).find(good).unwrap_or(from)
     }
 }

@@ -178,9 +178,9 @@ impl Machine {
                 assert!(offset % SECTOR_BYTES == 0 && sectors > 0, "{action:?} is of sectors");
                 plan.steps.push(Step { disk: DISK_RAW, direction, kind, wait, sector, sectors });
             }
-            Action::Buffered { direction, offset, bytes } => {
+            Action::Buffered { direction, kind, offset, bytes } => {
                 self.check_end("the raw disk", offset + u64::from(bytes))?;
-                self.lower_buffered(direction, offset, bytes, plan);
+                self.lower_buffered((direction, kind), offset, bytes, plan);
             }
             Action::Pause { us } => plan.pause_ns += u64::from(us) * 1_000,
         }
@@ -213,15 +213,21 @@ impl Machine {
         Ok(())
     }
 
-    fn lower_buffered(&mut self, direction: Direction, offset: u64, bytes: u32, plan: &mut Plan) {
+    fn lower_buffered(
+        &mut self,
+        (direction, kind): (Direction, Kind),
+        offset: u64,
+        bytes: u32,
+        plan: &mut Plan,
+    ) {
         let block_bytes = u64::from(self.buffered_params.block_bytes);
         let sectors = (block_bytes / SECTOR_BYTES) as u32;
         for block in offset / block_bytes..=(offset + u64::from(bytes) - 1) / block_bytes {
             let sector = block * u64::from(sectors);
             match direction {
-                Direction::Read => self.buffered.read(plan, sector, sectors, Kind::Data),
+                Direction::Read => self.buffered.read(plan, sector, sectors, kind),
                 Direction::Write => {
-                    self.buffered.overwrite(plan, sector, sectors, Kind::Data, false);
+                    self.buffered.overwrite(plan, sector, sectors, kind, false);
                 }
             }
         }

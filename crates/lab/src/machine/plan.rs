@@ -122,6 +122,8 @@ pub enum Action {
     Buffered {
         /// Which way.
         direction: Direction,
+        /// What it is.
+        kind: Kind,
         /// Byte offset, a multiple of 512.
         offset: u64,
         /// Length, a multiple of 512, not 0.

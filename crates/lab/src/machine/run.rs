@@ -5,7 +5,7 @@
 //! when it arrived); a design sees requests in the order they begin; events are handled in time
 //! order, disks before clients. Threads: one user.
 
-use super::{Machine, MachineError, Plan, Report};
+use super::{Machine, MachineError, Plan, Report, Step};
 use crate::design::{Design, Outcome};
 use crate::disk::{Direction, DiskCounts, DiskIo, SECTOR_BYTES};
 use crate::machine::Action;
@@ -188,13 +188,7 @@ impl Run<'_> {
                 return Ok(());
             }
             let tag = if step.wait { index as u32 } else { BACKGROUND };
-            let io = DiskIo {
-                direction: step.direction,
-                sector: step.sector,
-                sectors: step.sectors,
-                tag,
-            };
-            disk.submit(now_ns, io);
+            self.submit(step, tag, now_ns);
             let client = &mut self.clients[index];
             client.next_step += 1;
             if client.counted {
@@ -214,6 +208,13 @@ impl Run<'_> {
         }
         self.end(index, now_ns);
         Ok(())
+    }
+
+    /// Hands a step to its disk.
+    fn submit(&mut self, step: Step, tag: u32, now_ns: u64) {
+        let Step { direction, sector, sectors, .. } = step;
+        let io = DiskIo { direction, sector, sectors, tag };
+        self.machine.disks[step.disk as usize].submit(now_ns, io);
     }
 
     /// Gives a client the next request; false if there is none or it is not time yet.
@@ -256,13 +257,7 @@ impl Run<'_> {
             self.machine.drop_caches(plan);
             // Emptying is not part of what is measured.
             for step in plan.steps.drain(..) {
-                let io = DiskIo {
-                    direction: step.direction,
-                    sector: step.sector,
-                    sectors: step.sectors,
-                    tag: BACKGROUND,
-                };
-                self.machine.disks[step.disk as usize].submit(now_ns, io);
+                self.submit(step, BACKGROUND, now_ns);
             }
         }
         self.disks_before = self.machine.disks.each_ref().map(|d| d.counts());
@@ -323,13 +318,7 @@ impl Run<'_> {
         for step in &plan.steps {
             let bytes = u64::from(step.sectors) * SECTOR_BYTES;
             self.report.io.add(step.direction, step.kind, bytes);
-            let io = DiskIo {
-                direction: step.direction,
-                sector: step.sector,
-                sectors: step.sectors,
-                tag: BACKGROUND,
-            };
-            self.machine.disks[step.disk as usize].submit(now_ns, io);
+            self.submit(*step, BACKGROUND, now_ns);
         }
         while let Some((disk_ns, index)) = self.next_disk_event() {
             now_ns = now_ns.max(disk_ns);

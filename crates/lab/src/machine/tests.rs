@@ -10,7 +10,9 @@ use crate::request::{Catalogue, Op, Request};
 /// surface, seeks of 5 ms whatever the distance, nothing else.
 fn plain_drive() -> Drive {
     Drive::Mechanical(MechanicalParams {
-        name: "plain",
+        name: "plain".to_owned(),
+        about: "for tests".to_owned(),
+        source: "none".to_owned(),
         revolution_ns: 10_000_000,
         heads: 1,
         zones: vec![Zone { cylinders: 1_000_000, sectors_per_track: 100 }],

@@ -19,7 +19,7 @@ const DASHES: [&str; 3] = ["", "6 3", "2 3"];
 const TICKS: f64 = 5.0;
 
 /// One line.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     /// Its name in the legend.
     pub name: String,

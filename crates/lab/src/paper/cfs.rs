@@ -4,7 +4,8 @@
 //! The paper's tables are pictures; the text gives improvements. Improvement here is one minus the
 //! ratio of the times until the disks have done everything. Threads: one user.
 
-use super::{PaperError, PaperOptions, Published, Table, Trace, WebLike, in_what, web_like};
+use super::workload::requests as workload;
+use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
 use crate::design::{Cfs, CfsOptions, Context, Design, DesignOptions, find};
 use crate::disk::{Drive, Scheduler};
 use crate::fs::FfsParams;
@@ -87,7 +88,7 @@ the paper's two hypotheses. FIFO and elevator are the same for one caller that w
 operation, as the paper found too.";
 
 /// Measures tables 2 to 6.
-pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> {
+pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError> {
     let count = (FILES / u64::from(options.scale_down)).max(1_000);
     let fifo = stages(&mut *Cfs::design(CfsOptions::default()), Scheduler::Fcfs, count)?;
     let elevator =
@@ -96,7 +97,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> 
     let raw = stages(&mut *Cfs::design(raw), Scheduler::Fcfs, count)?;
     let ext2 = stages(&mut *ext2(), Scheduler::OneWayElevator, count)?;
 
-    let mut deletes = Table::new("table 2", "Deletes of 50,000 files of 1 KB", WHY_MICRO);
+    let mut deletes = Exhibit::new("table 2", "Deletes of 50,000 files of 1 KB", WHY_MICRO);
     let faster = improvement(&fifo.delete, &ext2.delete);
     deletes.row("CFS faster than ext2 by", "%", Published::Range(95.0, 100.0), faster);
     deletes.row(
@@ -112,7 +113,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> 
         ext2.delete.io.total() as f64,
     );
 
-    let mut creates = Table::new("table 3", "Creates of 50,000 files of 1 KB", WHY_MICRO);
+    let mut creates = Exhibit::new("table 3", "Creates of 50,000 files of 1 KB", WHY_MICRO);
     let faster = improvement(&fifo.create, &ext2.create);
     creates.row("CFS (FIFO) faster than ext2 by", "%", Published::Range(60.0, 70.0), faster);
     let faster = improvement(&elevator.create, &fifo.create);
@@ -127,7 +128,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> 
         ext2.create.io.total() as f64,
     );
 
-    let mut reads = Table::new("table 4", "Reads of 50,000 files of 1 KB", WHY_READ);
+    let mut reads = Exhibit::new("table 4", "Reads of 50,000 files of 1 KB", WHY_READ);
     let faster = improvement(&fifo.read, &ext2.read);
     reads.row("CFS faster than ext2 by, bursts included", "%", Published::Value(65.0), faster);
     let faster = improvement(&elevator.read, &fifo.read);
@@ -135,7 +136,7 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> 
     reads.series("CFS, ms", points(&fifo.read));
     reads.series("ext2, ms", points(&ext2.read));
 
-    let mut burst = Table::new("table 5", "Slow bursts of ext2's reads", WHY_READ);
+    let mut burst = Exhibit::new("table 5", "Slow bursts of ext2's reads", WHY_READ);
     burst.row("slowest read of ext2", "ms", Published::Picture, ext2.read.responses.max_ms());
     burst.row("mean read of ext2", "ms", Published::Picture, ext2.read.responses.mean_ms());
     burst.row("slowest read of CFS", "ms", Published::Picture, fifo.read.responses.max_ms());
@@ -143,15 +144,9 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> 
 }
 
 /// Table 6: 18,000 requests; hits are read, misses created, stale ones deleted and created again.
-fn trace_table(options: &PaperOptions<'_>) -> Result<Table, PaperError> {
-    let made;
-    let trace = match options.trace {
-        Some(trace) => trace,
-        None => {
-            made = web_like(WebLike::new(TRACE_REQUESTS, options.seed));
-            Trace { name: "synthetic", requests: &made.0, names: &made.1 }
-        }
-    };
+fn trace_table(options: &PaperOptions<'_>) -> Result<Exhibit, PaperError> {
+    let mut made = None;
+    let trace = workload(options, TRACE_REQUESTS, &mut made)?;
     let requests = &trace.requests[..trace.requests.len().min(TRACE_REQUESTS)];
     let one = |design: &mut dyn Design, scheduler| {
         let mut machine = machine(scheduler);
@@ -160,7 +155,7 @@ fn trace_table(options: &PaperOptions<'_>) -> Result<Table, PaperError> {
     };
     let cfs = one(&mut *Cfs::design(CfsOptions::default()), Scheduler::Fcfs)?;
     let ext2 = one(&mut *ext2(), Scheduler::OneWayElevator)?;
-    let mut table = Table::new(
+    let mut table = Exhibit::new(
         "table 6",
         "A day of a proxy, 18,000 requests",
         "The paper's trace is not to be had; ours has other sizes and another hit rate. All of it fits \

@@ -3,7 +3,7 @@
 //!
 //! Most figures are pictures; the text gives ratios and a few values. Threads: one user.
 
-use super::{PaperError, PaperOptions, Published, Table, in_what};
+use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
 use crate::design::{
     Changes, Context, Damelo, DameloOptions, Design, DesignOptions, GroupRule, find,
 };
@@ -174,14 +174,14 @@ inodes, maps and directories only, and its writes come later, which the time per
 on disk includes.";
 
 /// Measures figures 4 to 25.
-pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> {
+pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError> {
     let scale = options.scale_down;
     let objects = OBJECTS / u64::from(scale);
-    let mut latency = Table::new("figure 4", "Mean read latency", WHY_LATENCY);
+    let mut latency = Exhibit::new("figure 4", "Mean read latency", WHY_LATENCY);
     let mut hit_rate =
-        Table::new("figure 6", "Objects asked for of those on a page that was read", WHY_HITS);
+        Exhibit::new("figure 6", "Objects asked for of those on a page that was read", WHY_HITS);
     let mut details = Vec::new();
-    let mut figure_5 = Table::new("figure 5", "ext2 and Dámelo, zipf 1:8, read", WHY_LATENCY);
+    let mut figure_5 = Exhibit::new("figure 5", "ext2 and Dámelo, zipf 1:8, read", WHY_LATENCY);
     for ordering in ORDERINGS {
         let stages = stages(ordering, objects, options.seed);
         let files = ext2(&stages, 4, scale)?;
@@ -226,7 +226,12 @@ fn per_operation_ms(report: &Report) -> f64 {
     report.elapsed_ns as f64 / 1e6 / report.requests.max(1) as f64
 }
 
-fn add_latency(table: &mut Table, ordering: Ordering, files: &Measured, pages: &[(u32, Measured)]) {
+fn add_latency(
+    table: &mut Exhibit,
+    ordering: Ordering,
+    files: &Measured,
+    pages: &[(u32, Measured)],
+) {
     let name = ordering.name;
     let ext2_ms = per_operation_ms(&files.read);
     table.row(format!("{name}, ext2 with 4 KB blocks"), "ms", Published::Picture, ext2_ms);
@@ -256,7 +261,7 @@ fn add_latency(table: &mut Table, ordering: Ordering, files: &Measured, pages: &
     }
 }
 
-fn add_hit_rate(table: &mut Table, ordering: Ordering, pages: &[(u32, Measured)]) {
+fn add_hit_rate(table: &mut Exhibit, ordering: Ordering, pages: &[(u32, Measured)]) {
     for (kb, measured) in pages {
         let brought = measured.read.fact("objects_brought").max(1);
         let rate = 100.0 * measured.read.fact("objects_asked") as f64 / brought as f64;
@@ -270,7 +275,7 @@ fn add_hit_rate(table: &mut Table, ordering: Ordering, pages: &[(u32, Measured)]
 }
 
 /// Figures 8 to 25: each a stage of an ordering over time.
-fn detail_tables(ordering: Ordering, files: &Measured, pages: &[(u32, Measured)]) -> Vec<Table> {
+fn detail_tables(ordering: Ordering, files: &Measured, pages: &[(u32, Measured)]) -> Vec<Exhibit> {
     let stage = |measured: &Measured, index: usize, count: usize| {
         let report = match (index, count) {
             (0, 3) => &measured.create,
@@ -286,13 +291,13 @@ fn detail_tables(ordering: Ordering, files: &Measured, pages: &[(u32, Measured)]
         let (ext2_ms, ext2_points) = stage(files, index, count);
         let what = format!("figure {}", of_ext2[index]);
         let title = format!("ext2: {} {name}", ordering.name);
-        let mut table = Table::new(&what, &title, WHY_STAGES);
+        let mut table = Exhibit::new(&what, &title, WHY_STAGES);
         table.row("time per operation", "ms", Published::Picture, ext2_ms);
         table.series("latency, ms", ext2_points);
         tables.push(table);
         let what = format!("figure {}", of_damelo[index]);
         let title = format!("Dámelo: {} {name}", ordering.name);
-        let mut table = Table::new(&what, &title, WHY_STAGES);
+        let mut table = Exhibit::new(&what, &title, WHY_STAGES);
         for (kb, measured) in pages {
             let (ms, points) = stage(measured, index, count);
             table.row(format!("time per operation, {kb} KB"), "ms", Published::Picture, ms);
@@ -333,7 +338,7 @@ fn polygraph_requests(count: usize, seed: u64) -> Vec<Request> {
 
 /// Figure 7. What the network and the processor take is not modelled but fitted: so much for each
 /// request that the proxy over ext2 serves what it did.
-fn polygraph(options: &PaperOptions<'_>) -> Result<Table, PaperError> {
+fn polygraph(options: &PaperOptions<'_>) -> Result<Exhibit, PaperError> {
     let scale = options.scale_down;
     // 363 a second for 5 minutes.
     let count = 108_900 / scale as usize;
@@ -363,7 +368,7 @@ fn polygraph(options: &PaperOptions<'_>) -> Result<Table, PaperError> {
     };
     let mut damelo = Damelo::new(damelo_options, &[], Changes::Replace);
     let damelo = run_on(&mut damelo, &ext2_config, CLIENTS_DAMELO, compute_us)?;
-    let mut table = Table::new(
+    let mut table = Exhibit::new(
         "figure 7",
         "Requests a second of a run like Web Polygraph's",
         "Synthetic. Time besides the disk is fitted so that the proxy over ext2 serves about 363 a \

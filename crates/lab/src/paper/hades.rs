@@ -3,7 +3,7 @@
 //! Files of four sizes are read at the proxy: in parallel with a cold and a warm disk cache, and one
 //! after the other warm. Threads: one user.
 
-use super::{PaperError, PaperOptions, Published, Table, in_what};
+use super::{Exhibit, PaperError, PaperOptions, Published, in_what};
 use crate::design::{Context, DesignOptions, find};
 use crate::disk::{Drive, Scheduler};
 use crate::fs::FfsParams;
@@ -100,9 +100,9 @@ Where the modelled ext2 happens to lay cache files down one behind the other, a 
 file gains little.";
 
 /// Measures figures 4, 5 and 6.
-pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> {
-    let mut throughput = Table::new("figure 4", "Block read rate at the proxy", WHY);
-    let mut latency = Table::new("figure 5", "Block read latency at the proxy", WHY);
+pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError> {
+    let mut throughput = Exhibit::new("figure 4", "Block read rate at the proxy", WHY);
+    let mut latency = Exhibit::new("figure 5", "Block read latency at the proxy", WHY);
     let (mut best_gain, mut best_cut) = (0.0_f64, 0.0_f64);
     let scale = options.scale_down;
     for (label, bytes, files, users, sequential) in SIZES {
@@ -142,7 +142,7 @@ fn published(size: &str, mode: &str) -> (Published, Published) {
 
 /// Figure 6 (b): a build reads a source tree through a cold proxy. Computing takes so much that the
 /// build over OpenAFS takes the paper's time.
-fn build(options: &PaperOptions<'_>) -> Result<Table, PaperError> {
+fn build(options: &PaperOptions<'_>) -> Result<Exhibit, PaperError> {
     let scale = options.scale_down;
     let files = 19_000 / scale as usize;
     let mut rng = fastrand::Rng::with_seed(options.seed);
@@ -168,7 +168,7 @@ fn build(options: &PaperOptions<'_>) -> Result<Table, PaperError> {
     let free_s = seconds(&one("afs", 0)?);
     let compute_us = ((2_315.0 - free_s).max(0.0) * 1e6 / files as f64 / f64::from(scale)) as u32;
     let (afs, hades) = (one("afs", compute_us)?, one("hades", compute_us)?);
-    let mut table = Table::new(
+    let mut table = Exhibit::new(
         "figure 6 (b)",
         "Building a source tree through a cold proxy",
         "Synthetic tree of 19,000 small files. Fitted so that OpenAFS takes the paper's time: the tree's files, the \

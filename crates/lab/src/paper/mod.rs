@@ -9,15 +9,15 @@ mod damelo;
 mod hades;
 mod real;
 mod squid;
-mod synthetic;
 #[cfg(test)]
 mod tests;
 mod ucfs;
+mod workload;
 
-use crate::machine::MachineError;
+use crate::error::TraceError;
+use crate::machine::{MachineError, RealError};
+use crate::output::{Series, Table};
 use crate::request::{Catalogue, Request};
-
-pub use synthetic::{WebLike, web_like};
 
 /// A paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,6 +47,22 @@ impl Paper {
     /// The paper of that name.
     pub fn named(name: &str) -> Option<Paper> {
         PAPERS.iter().find(|(n, _)| *n == name).map(|(_, paper)| *paper)
+    }
+
+    /// Whether its tables are measured with a trace, if there is one; others have benchmarks of
+    /// their own.
+    pub fn takes_trace(self) -> bool {
+        matches!(self, Paper::Cfs | Paper::Squid | Paper::Ucfs)
+    }
+
+    /// Whether anything is drawn at random, with a trace or without.
+    pub fn takes_seed(self, has_trace: bool) -> bool {
+        !(self.takes_trace() && has_trace)
+    }
+
+    /// Whether anything is made smaller by `scale_down`, with a trace or without.
+    pub fn takes_scale(self, has_trace: bool) -> bool {
+        self.takes_seed(has_trace) || self == Paper::Cfs
     }
 }
 
@@ -120,18 +136,9 @@ impl Row {
     }
 }
 
-/// A curve of a figure.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Series {
-    /// Its legend.
-    pub name: String,
-    /// Points, by x.
-    pub points: Vec<(f64, f64)>,
-}
-
 /// A table or figure measured again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Table {
+pub struct Exhibit {
     /// As in the paper: `table 2`, `figure 5 (a)`.
     pub what: String,
     /// Title.
@@ -144,10 +151,10 @@ pub struct Table {
     pub why: &'static str,
 }
 
-impl Table {
-    pub(crate) fn new(what: &str, title: &str, why: &'static str) -> Table {
+impl Exhibit {
+    pub(crate) fn new(what: &str, title: &str, why: &'static str) -> Exhibit {
         let (what, title) = (what.to_owned(), title.to_owned());
-        Table { what, title, rows: Vec::new(), series: Vec::new(), why }
+        Exhibit { what, title, rows: Vec::new(), series: Vec::new(), why }
     }
 
     pub(crate) fn row(
@@ -165,29 +172,40 @@ impl Table {
     }
 }
 
-impl std::fmt::Display for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "{}: {}", self.what, self.title)?;
-        writeln!(f, "  {:<44} {:>15} {:>12} {:>7}", "", "published", "measured", "ratio")?;
+impl Exhibit {
+    /// The rows as a table: published, measured, ratio.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(&["", "published", "measured", "ratio"]);
         for row in &self.rows {
             let published = match row.published {
                 Published::Value(value) => number(value),
                 Published::Range(low, high) => format!("{} to {}", number(low), number(high)),
                 Published::Picture => "picture only".to_owned(),
-                Published::Ours => "-".to_owned(),
+                Published::Ours => String::new(),
             };
-            let ratio = row.ratio().map_or_else(|| "-".to_owned(), |r| format!("{r:.2}"));
+            let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
             let label = format!("{} [{}]", row.label, row.unit);
-            let measured = number(row.measured);
-            writeln!(f, "  {label:<44} {published:>15} {measured:>12} {ratio:>7}")?;
+            table.row(vec![label, published, number(row.measured), ratio]);
+        }
+        table
+    }
+}
+
+/// Points of a curve that are printed in a line of text.
+const POINTS_SHOWN: usize = 12;
+
+impl std::fmt::Display for Exhibit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}: {}", self.what, self.title)?;
+        for line in self.table().text().lines() {
+            writeln!(f, "  {line}")?;
         }
         for series in &self.series {
-            let line: Vec<String> = series
-                .points
-                .iter()
-                .step_by(series.points.len().div_ceil(12).max(1))
-                .map(|(x, y)| format!("{}:{}", number(*x), number(*y)))
-                .collect();
+            let every = series.points.len().div_ceil(POINTS_SHOWN).max(1);
+            let shown = series.points.iter().step_by(every);
+            let line: Vec<String> =
+                shown.map(|(x, y)| format!("{}:{}", number(*x), number(*y))).collect();
             writeln!(f, "  {}: {}", series.name, line.join(" "))?;
         }
         writeln!(f, "  {}", self.why)
@@ -199,20 +217,23 @@ fn number(value: f64) -> String {
 }
 
 /// Why a paper could not be measured.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PaperError {
     /// A run failed.
-    #[error("measuring {what}: {cause}")]
+    #[error("cannot measure {what}")]
     Machine {
         /// What was measured.
         what: &'static str,
         /// Why.
-        cause: MachineError,
+        source: MachineError,
     },
+    /// The synthetic workload cannot be made.
+    #[error("cannot make the synthetic workload")]
+    Workload(#[from] TraceError),
     /// A run on real disks failed.
-    #[error("measuring on real disks: {0}")]
-    Real(String),
+    #[error("cannot measure on real disks")]
+    Real(#[from] RealError),
     /// The trace has nothing to measure.
     #[error("the trace has {requests} requests, {needed} are needed; use a longer one or none")]
     TraceTooShort {
@@ -224,14 +245,14 @@ pub enum PaperError {
 }
 
 pub(crate) fn in_what(what: &'static str) -> impl Fn(MachineError) -> PaperError {
-    move |cause| PaperError::Machine { what, cause }
+    move |source| PaperError::Machine { what, source }
 }
 
 /// Measures every table and figure of a paper.
 ///
 /// # Errors
 /// See [`PaperError`].
-pub fn run(paper: Paper, options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> {
+pub fn run(paper: Paper, options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError> {
     let mut tables = match paper {
         Paper::Cfs => cfs::run(options)?,
         Paper::Squid => squid::run(options)?,

@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use super::{Paper, PaperError, PaperOptions, Published, Table, Trace, WebLike, in_what, web_like};
+use super::workload::requests as workload;
+use super::{Exhibit, Paper, PaperError, PaperOptions, Published, Trace, in_what};
 use crate::design::{Context, DesignOptions, find};
 use crate::disk::Drive;
 use crate::machine::{
@@ -48,11 +49,9 @@ fn measure(
     let drive = Drive::named("sata-7200-2009").expect("a drive of the registry");
     let context = Context { options: &options, requests, disk_bytes: SPACE_BYTES };
     let entry = find(name).expect("a design of the registry");
-    let real = RealMachine::new(place(path, flush))
-        .and_then(|mut machine| {
-            run_real(&mut *(entry.make)(&context), &mut machine, requests, trace.names)
-        })
-        .map_err(|error| PaperError::Real(error.to_string()))?;
+    let real = RealMachine::new(place(path, flush)).and_then(|mut machine| {
+        run_real(&mut *(entry.make)(&context), &mut machine, requests, trace.names)
+    })?;
     let mut machine = Machine::new(&MachineConfig::new(drive));
     let mut design = (entry.make)(&context);
     let model = play(&mut *design, &mut machine, requests, trace.names, RunOptions::default())
@@ -65,18 +64,12 @@ pub(super) fn run(
     paper: Paper,
     options: &PaperOptions<'_>,
     path: &Path,
-) -> Result<Table, PaperError> {
-    let made;
+) -> Result<Exhibit, PaperError> {
     let count = (REQUESTS / options.scale_down as usize).max(50);
-    let trace = match options.trace {
-        Some(trace) => trace,
-        None => {
-            made = web_like(WebLike::new(count, options.seed));
-            Trace { name: "synthetic", requests: &made.0, names: &made.1 }
-        }
-    };
+    let mut made = None;
+    let trace = workload(options, REQUESTS, &mut made)?;
     let requests = &trace.requests[..trace.requests.len().min(count)];
-    let mut table = Table::new(
+    let mut table = Exhibit::new(
         "real disks",
         "The paper's designs on the disks of this machine",
         "Wall time until everything is on the disk, one request after the other, and the bytes that the system says \

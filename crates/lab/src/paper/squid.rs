@@ -3,7 +3,8 @@
 //! The first half of the trace warms up, the second is measured (§4). Memory is scaled with what the
 //! trace holds: the paper's machine had 512 MB for 8 GB of objects. Threads: one user.
 
-use super::{PaperError, PaperOptions, Published, Table, Trace, WebLike, in_what, web_like};
+use super::workload::{check_length, requests as workload};
+use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
 use crate::design::{Changes, Context, DesignOptions, find};
 use crate::disk::{Direction, Drive};
 use crate::fs::FfsParams;
@@ -70,19 +71,10 @@ fn measure(
 }
 
 /// Measures figures 1, 2, 4, 5, 6 and 7.
-pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> {
-    let made;
-    let trace = match options.trace {
-        Some(trace) => trace,
-        None => {
-            let count = SYNTHETIC_REQUESTS / options.scale_down as usize;
-            made = web_like(WebLike::new(count, options.seed));
-            Trace { name: "synthetic", requests: &made.0, names: &made.1 }
-        }
-    };
-    if trace.requests.len() < NEEDED {
-        return Err(PaperError::TraceTooShort { requests: trace.requests.len(), needed: NEEDED });
-    }
+pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError> {
+    let mut made = None;
+    let trace = workload(options, SYNTHETIC_REQUESTS, &mut made)?;
+    check_length(&trace, NEEDED)?;
     let days = days(trace.requests);
     let mut tables = vec![figure_1(&days), figure_2(&days)];
     let ignore = DesignOptions { changes: Changes::Ignore, ..DesignOptions::default() };
@@ -102,8 +94,8 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> 
     Ok(tables)
 }
 
-fn figure_1(days: &Days) -> Table {
-    let mut table = Table::new(
+fn figure_1(days: &Days) -> Exhibit {
+    let mut table = Exhibit::new(
         "figure 1",
         "Sizes of referenced objects",
         "Clients of 1995 and of 1998 asked for different things, and a synthetic workload for what its \
@@ -120,7 +112,7 @@ fn figure_1(days: &Days) -> Table {
 }
 
 /// How many different hosts were asked for since the same host was.
-fn figure_2(days: &Days) -> Table {
+fn figure_2(days: &Days) -> Exhibit {
     let mut recent: Vec<u32> = Vec::new();
     let mut counts = [0_u64; 11];
     for (at, request) in days.requests.iter().enumerate() {
@@ -147,7 +139,7 @@ fn figure_2(days: &Days) -> Table {
             ((1_u64 << (bin + 1)) as f64, sum as f64 * 100.0 / total)
         })
         .collect();
-    let mut table = Table::new(
+    let mut table = Exhibit::new(
         "figure 2",
         "Locality of server names",
         "A picture in the paper. Shown is the share of requests whose host is among so many hosts asked \
@@ -159,8 +151,8 @@ fn figure_2(days: &Days) -> Table {
     table
 }
 
-fn figure_4(cern: &Report, squid: &Report) -> Table {
-    let mut table = Table::new(
+fn figure_4(cern: &Report, squid: &Report) -> Exhibit {
+    let mut table = Exhibit::new(
         "figure 4",
         "Disk I/O of CERN and Squid",
         "The paper finds the two surprisingly similar, on AdvFS, which logs metadata. The lab's UFS writes \
@@ -198,8 +190,8 @@ fn file_requests(report: &Report) -> u64 {
         - report.io.requests(Direction::Write, Kind::Page)
 }
 
-fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Table {
-    let mut table = Table::new(
+fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Exhibit {
+    let mut table = Exhibit::new(
         "figure 5",
         "Disk I/O and duration of Squid and its variants",
         "Each variant saves what the paper says, in the paper's order, with sizes and host locality of \
@@ -260,7 +252,7 @@ fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Table {
 }
 
 /// Hits by place in the mapped file of SquidMLA, all in memory.
-fn figure_6(days: &Days) -> Table {
+fn figure_6(days: &Days) -> Exhibit {
     let mut segments = crate::design::PackedFile::new();
     let mut places: NumberMap<u64, u64> = NumberMap::default();
     let mut hits: Vec<u64> = Vec::new();
@@ -281,7 +273,7 @@ fn figure_6(days: &Days) -> Table {
         let below = hits.iter().filter(|&&offset| (offset as f64) < end * part).count();
         100.0 * below as f64 / hits.len().max(1) as f64
     };
-    let mut table = Table::new(
+    let mut table = Exhibit::new(
         "figure 6",
         "Hits over the mapped file",
         "Popular objects are missed first and so lie first. The longer a trace and the more its popular \
@@ -295,7 +287,7 @@ fn figure_6(days: &Days) -> Table {
     table
 }
 
-fn figure_7(days: &Days, trace: &Trace<'_>) -> Result<Table, PaperError> {
+fn figure_7(days: &Days, trace: &Trace<'_>) -> Result<Exhibit, PaperError> {
     let small: Vec<Request> =
         days.requests.iter().filter(|r| r.size_bytes <= SMALL_BYTES).copied().collect();
     let mut seen: NumberMap<u64, ()> = NumberMap::default();
@@ -310,7 +302,7 @@ fn figure_7(days: &Days, trace: &Trace<'_>) -> Result<Table, PaperError> {
         DesignOptions { cache_bytes, changes: Changes::Ignore, ..DesignOptions::default() };
     let one = |name: &str| measure(name, &days, trace, &config, &options);
     let (lru, fbc, future) = (one("mmap-lru")?, one("mmap-fbc")?, one("mmap-future")?);
-    let mut table = Table::new(
+    let mut table = Exhibit::new(
         "figure 7",
         "Replacement in a mapped file",
         "Pictures in the paper, but for what the text says: LRU needs most I/O, FBC less without a lower hit \

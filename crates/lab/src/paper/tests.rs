@@ -3,16 +3,16 @@
 
 use super::*;
 
-fn tables(paper: Paper, scale_down: u32) -> Vec<Table> {
+fn tables(paper: Paper, scale_down: u32) -> Vec<Exhibit> {
     run(paper, &PaperOptions { scale_down, ..PaperOptions::default() }).expect("runs")
 }
 
-fn measured(tables: &[Table], what: &str, label: &str) -> f64 {
+fn measured(tables: &[Exhibit], what: &str, label: &str) -> f64 {
     let table = tables.iter().find(|t| t.what == what).expect("the table is there");
     table.rows.iter().find(|r| r.label == label).expect("the row is there").measured
 }
 
-fn assert_has(tables: &[Table], expected: &[&str]) {
+fn assert_has(tables: &[Exhibit], expected: &[&str]) {
     for what in expected {
         assert!(tables.iter().any(|t| t.what == *what), "{what} is measured");
     }
@@ -103,7 +103,7 @@ fn a_trace_of_nothing_is_an_error() {
 /// A row prints both numbers and their ratio.
 #[test]
 fn tables_print_published_and_measured() {
-    let mut table = Table::new("table 9", "An example", "Because.");
+    let mut table = Exhibit::new("table 9", "An example", "Because.");
     table.row("speed", "MB/s", Published::Range(20.0, 40.0), 15.0);
     let text = table.to_string();
     assert!(text.contains("speed [MB/s]") && text.contains("20 to 40"), "{text}");

@@ -4,7 +4,8 @@
 //! Memory is scaled with what the trace holds: the paper's 256 MB for files stood against tens of
 //! gigabytes. Threads: one user.
 
-use super::{PaperError, PaperOptions, Published, Table, Trace, WebLike, in_what, web_like};
+use super::workload::{check_length, requests as workload};
+use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
 use crate::design::{Changes, Context, Design, DesignOptions, GroupRule, Ucfs, UcfsOptions, find};
 use crate::disk::{Direction, Drive};
 use crate::fs::FfsParams;
@@ -69,19 +70,10 @@ impl Setting<'_> {
 }
 
 /// Measures tables 2 to 5 and figures 6 to 12.
-pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Table>, PaperError> {
-    let made;
-    let trace = match options.trace {
-        Some(trace) => trace,
-        None => {
-            let count = SYNTHETIC_REQUESTS / options.scale_down as usize;
-            made = web_like(WebLike::new(count, options.seed));
-            Trace { name: "synthetic", requests: &made.0, names: &made.1 }
-        }
-    };
-    if trace.requests.len() < NEEDED {
-        return Err(PaperError::TraceTooShort { requests: trace.requests.len(), needed: NEEDED });
-    }
+pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError> {
+    let mut made = None;
+    let trace = workload(options, SYNTHETIC_REQUESTS, &mut made)?;
+    check_length(&trace, NEEDED)?;
     // §2.2: nothing larger than 256 KB is cached.
     let requests: Vec<Request> =
         trace.requests.iter().filter(|r| r.size_bytes <= 256 << 10).copied().collect();
@@ -130,8 +122,8 @@ impl Systems {
     }
 }
 
-fn table_2(setting: &Setting<'_>) -> Table {
-    let mut table = Table::new(
+fn table_2(setting: &Setting<'_>) -> Exhibit {
+    let mut table = Exhibit::new(
         "table 2",
         "The traces",
         "The NLANR traces are not public any more; ours is far smaller.",
@@ -147,8 +139,8 @@ fn table_2(setting: &Setting<'_>) -> Table {
     table
 }
 
-fn table_3(systems: &Systems) -> Table {
-    let mut table = Table::new(
+fn table_3(systems: &Systems) -> Exhibit {
+    let mut table = Exhibit::new(
         "table 3",
         "Document hit rates",
         "Nothing has to be replaced here, so SQUID and SQUIDML have the trace's own rate; UCFS loses what \
@@ -161,8 +153,8 @@ fn table_3(systems: &Systems) -> Table {
     table
 }
 
-fn table_4(systems: &Systems) -> Table {
-    let mut table = Table::new(
+fn table_4(systems: &Systems) -> Exhibit {
+    let mut table = Exhibit::new(
         "table 4",
         "Hits in memory, of all hits",
         "Our users sit in two rooms and come back to a page within minutes, where the paper's caches saw what \
@@ -175,8 +167,8 @@ fn table_4(systems: &Systems) -> Table {
     table
 }
 
-fn table_5(setting: &Setting<'_>, systems: &Systems) -> Result<Table, PaperError> {
-    let mut table = Table::new(
+fn table_5(setting: &Setting<'_>, systems: &Systems) -> Result<Exhibit, PaperError> {
+    let mut table = Exhibit::new(
         "table 5",
         "Prefetched files that are hit",
         "Counted as §2.4.5 does: first hits of prefetched files by prefetched files. It does not come out. A unit \
@@ -204,8 +196,8 @@ fn times(of: &Report, ours: &Report) -> f64 {
     of.disk_total_ns() as f64 / ours.disk_total_ns().max(1) as f64
 }
 
-fn figure_6(systems: &Systems) -> Table {
-    let mut table = Table::new("figure 6", "Total disk I/O latency", WHY_LATENCY);
+fn figure_6(systems: &Systems) -> Exhibit {
+    let mut table = Exhibit::new("figure 6", "Total disk I/O latency", WHY_LATENCY);
     for (name, report) in systems.all() {
         table.row(name, "s", Published::Picture, report.disk_total_ns() as f64 / 1e9);
     }
@@ -217,8 +209,8 @@ fn figure_6(systems: &Systems) -> Table {
     table
 }
 
-fn figure_7(systems: &Systems) -> Table {
-    let mut table = Table::new(
+fn figure_7(systems: &Systems) -> Exhibit {
+    let mut table = Exhibit::new(
         "figure 7",
         "Mean disk response time",
         "What a request waits for. Writes that nobody waits for count only where they delay something.",
@@ -235,8 +227,8 @@ fn figure_7(systems: &Systems) -> Table {
     table
 }
 
-fn figure_8(systems: &Systems) -> Table {
-    let mut table = Table::new(
+fn figure_8(systems: &Systems) -> Exhibit {
+    let mut table = Exhibit::new(
         "figure 8",
         "Histogram of disk response times",
         "The paper's is of the UC trace. Fewer of our requests reach the disk, see table 4; the modes are where \
@@ -265,8 +257,8 @@ fn figure_8(systems: &Systems) -> Table {
     table
 }
 
-fn figure_9(systems: &Systems) -> Table {
-    let mut table = Table::new("figure 9", "Disk time of reads and writes", WHY_LATENCY);
+fn figure_9(systems: &Systems) -> Exhibit {
+    let mut table = Exhibit::new("figure 9", "Disk time of reads and writes", WHY_LATENCY);
     for (name, report) in systems.all() {
         for (label, direction) in [("read", Direction::Read), ("write", Direction::Write)] {
             let seconds = report.disk_ns(direction) as f64 / 1e9;
@@ -276,8 +268,8 @@ fn figure_9(systems: &Systems) -> Table {
     table
 }
 
-fn figure_10(systems: &Systems) -> Table {
-    let mut table = Table::new(
+fn figure_10(systems: &Systems) -> Exhibit {
+    let mut table = Exhibit::new(
         "figure 10",
         "Speedup of reads and writes",
         "The text gives the largest of five traces: these are bounds, not means.",
@@ -300,8 +292,8 @@ fn figure_10(systems: &Systems) -> Table {
     table
 }
 
-fn figure_11(setting: &Setting<'_>) -> Result<Table, PaperError> {
-    let mut table = Table::new(
+fn figure_11(setting: &Setting<'_>) -> Result<Exhibit, PaperError> {
+    let mut table = Exhibit::new(
         "figure 11",
         "Disk time of a request by cluster size",
         "The paper finds 64 KB best and says so of its own traces. The best size depends on memory: large clusters \
@@ -321,8 +313,8 @@ fn figure_11(setting: &Setting<'_>) -> Result<Table, PaperError> {
     Ok(table)
 }
 
-fn figure_12(setting: &Setting<'_>) -> Result<Table, PaperError> {
-    let mut table = Table::new(
+fn figure_12(setting: &Setting<'_>) -> Result<Exhibit, PaperError> {
+    let mut table = Exhibit::new(
         "figure 12",
         "Speedup over SQUID/FFS by memory",
         "Half, all and twice the scaled memory stand for 256, 512 and 1,024 MB.",

@@ -4,17 +4,16 @@
 
 use std::collections::HashMap;
 
-/// No node.
-pub(crate) const NONE: u32 = u32::MAX;
+pub(crate) use crate::linked::NONE;
+use crate::linked::{Link, Linked, List};
+
 /// Written where the size does not fit 32 bits; it is then in `Nodes::large`.
 const LARGE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
-    /// Towards the head, where objects arrive.
-    prev: u32,
-    /// Towards the tail, where they leave.
-    next: u32,
+    /// Newer: towards the head, where objects arrive. Older: towards the tail, where they leave.
+    link: Link,
     size: u32,
     /// Which queue (0: none), and a count that the policy gives a meaning.
     queue: u8,
@@ -23,7 +22,7 @@ struct Node {
 
 const _: () = assert!(size_of::<Node>() == 16);
 
-const ABSENT: Node = Node { prev: NONE, next: NONE, size: 0, queue: 0, count: [0; 3] };
+const ABSENT: Node = Node { link: Link::NOWHERE, size: 0, queue: 0, count: [0; 3] };
 /// Greatest count; counts stop there.
 pub(crate) const COUNT_MAX: u32 = 0x00ff_ffff;
 
@@ -91,20 +90,32 @@ impl Nodes {
     /// The neighbour that arrived after this one.
     #[inline]
     pub(crate) fn newer(&self, key: u32) -> u32 {
-        self.nodes[key as usize].prev
+        self.nodes[key as usize].link.newer
     }
 
     /// Reads a node so that it is near when it is needed; the sum of results must be used.
     #[inline]
     pub(crate) fn touch(&self, key: u32) -> u32 {
-        self.nodes.get(key as usize).map_or(0, |node| node.next)
+        self.nodes.get(key as usize).map_or(0, |node| node.link.older)
     }
 
     /// The same for its neighbours.
     #[inline]
     pub(crate) fn touch_neighbours(&self, key: u32) -> u32 {
         let Some(node) = self.nodes.get(key as usize) else { return 0 };
-        self.touch(node.prev) ^ self.touch(node.next)
+        self.touch(node.link.newer) ^ self.touch(node.link.older)
+    }
+}
+
+impl Linked for Nodes {
+    #[inline]
+    fn link(&self, at: u32) -> Link {
+        self.nodes[at as usize].link
+    }
+
+    #[inline]
+    fn link_mut(&mut self, at: u32) -> &mut Link {
+        &mut self.nodes[at as usize].link
     }
 }
 
@@ -112,8 +123,7 @@ impl Nodes {
 #[derive(Debug)]
 pub(crate) struct Queue {
     id: u8,
-    head: u32,
-    tail: u32,
+    list: List,
     bytes: u64,
     len: u64,
 }
@@ -122,7 +132,7 @@ impl Queue {
     /// An empty queue; ids are 1 and up, and differ within one `Nodes`.
     pub(crate) fn new(id: u8) -> Queue {
         assert!(id > 0, "0 means no queue");
-        Queue { id, head: NONE, tail: NONE, bytes: 0, len: 0 }
+        Queue { id, list: List::EMPTY, bytes: 0, len: 0 }
     }
 
     /// Sum of the sizes of its objects.
@@ -138,23 +148,29 @@ impl Queue {
     /// The object that came first, `NONE` if there is none.
     #[inline]
     pub(crate) fn tail(&self) -> u32 {
-        self.tail
+        self.list.oldest()
     }
 
     /// An object of no queue arrives.
     #[inline]
     pub(crate) fn push(&mut self, nodes: &mut Nodes, key: u32) {
         debug_assert_eq!(nodes.queue(key), 0);
-        let bytes = nodes.size(key);
-        let node = &mut nodes.nodes[key as usize];
-        (node.prev, node.next, node.queue) = (NONE, self.head, self.id);
-        match self.head {
-            NONE => self.tail = key,
-            head => nodes.nodes[head as usize].prev = key,
-        }
-        self.head = key;
-        self.bytes += bytes;
+        self.enter(nodes, key);
+        self.list.push(nodes, key);
+    }
+
+    /// An object of no queue arrives ahead of another one of this queue, and will leave before it.
+    pub(crate) fn push_ahead(&mut self, nodes: &mut Nodes, key: u32, other: u32) {
+        debug_assert_eq!(nodes.queue(other), self.id);
+        self.enter(nodes, key);
+        self.list.push_before(nodes, key, other);
+    }
+
+    #[inline]
+    fn enter(&mut self, nodes: &mut Nodes, key: u32) {
+        self.bytes += nodes.size(key);
         self.len += 1;
+        nodes.set_queue(key, self.id);
     }
 
     /// An object of this queue leaves it.
@@ -163,52 +179,28 @@ impl Queue {
         debug_assert_eq!(nodes.queue(key), self.id);
         self.bytes -= nodes.size(key);
         self.len -= 1;
-        let node = &mut nodes.nodes[key as usize];
-        let (prev, next) = (node.prev, node.next);
-        node.queue = 0;
-        match prev {
-            NONE => self.head = next,
-            prev => nodes.nodes[prev as usize].next = next,
-        }
-        match next {
-            NONE => self.tail = prev,
-            next => nodes.nodes[next as usize].prev = prev,
-        }
+        nodes.set_queue(key, 0);
+        self.list.remove(nodes, key);
     }
 
     /// An object of this queue moves to the head.
     #[inline]
     pub(crate) fn renew(&mut self, nodes: &mut Nodes, key: u32) {
-        if self.head != key {
-            self.remove(nodes, key);
-            self.push(nodes, key);
+        if self.list.newest() != key {
+            self.list.remove(nodes, key);
+            self.list.push(nodes, key);
         }
     }
 
     /// The tail leaves; `None` if there is none.
     #[inline]
     pub(crate) fn pop(&mut self, nodes: &mut Nodes) -> Option<u32> {
-        let tail = self.tail;
+        let tail = self.tail();
         if tail == NONE {
             return None;
         }
         self.remove(nodes, tail);
         Some(tail)
-    }
-
-    /// An object of no queue arrives ahead of another one of this queue, and will leave before it.
-    pub(crate) fn push_ahead(&mut self, nodes: &mut Nodes, key: u32, other: u32) {
-        debug_assert_eq!(nodes.queue(other), self.id);
-        self.bytes += nodes.size(key);
-        self.len += 1;
-        let next = nodes.nodes[other as usize].next;
-        let node = &mut nodes.nodes[key as usize];
-        (node.prev, node.next, node.queue) = (other, next, self.id);
-        nodes.nodes[other as usize].next = key;
-        match next {
-            NONE => self.tail = key,
-            next => nodes.nodes[next as usize].prev = key,
-        }
     }
 }
 

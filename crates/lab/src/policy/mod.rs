@@ -13,7 +13,7 @@ mod lfu_aging;
 mod lists;
 #[cfg(test)]
 mod naive_tests;
-mod queues;
+mod one_queue;
 mod registry;
 mod s3_fifo;
 mod sieve;

@@ -7,7 +7,7 @@ use super::clock::Clock;
 use super::fbc::Fbc;
 use super::gdsf::Gdsf;
 use super::lfu_aging::LfuAging;
-use super::queues::OneQueue;
+use super::one_queue::{Fifo, Lru, OneQueue};
 use super::s3_fifo::{Parameters, S3Fifo};
 use super::sieve::Sieve;
 use super::store_disk::StoreDisk;
@@ -256,17 +256,20 @@ impl PolicySpec {
     pub fn build(&self, capacity_bytes: u64) -> Box<dyn Policy> {
         let value = |at: usize| self.values[at];
         match self.info.kind {
-            Kind::Fifo => Box::new(OneQueue::<false>::new(capacity_bytes)),
-            Kind::Lru => Box::new(OneQueue::<true>::new(capacity_bytes)),
-            Kind::Clock => Box::new(Clock::new(capacity_bytes, value(0) as u32)),
+            Kind::Fifo => Box::new(OneQueue::new(capacity_bytes, Fifo)),
+            Kind::Lru => Box::new(OneQueue::new(capacity_bytes, Lru)),
+            Kind::Clock => Box::new(OneQueue::new(capacity_bytes, Clock::new(value(0) as u32))),
             Kind::LfuAging => Box::new(LfuAging::new(capacity_bytes, value(0) as u64)),
-            Kind::Fbc => Box::new(Fbc::new(capacity_bytes, value(0) as u32, value(1) as u64)),
+            Kind::Fbc => {
+                let rule = Fbc::new(value(0) as u32, value(1) as u64);
+                Box::new(OneQueue::new(capacity_bytes, rule))
+            }
             Kind::Gdsf => Box::new(Gdsf::new(capacity_bytes)),
             Kind::S3Fifo => Box::new(S3Fifo::new(
                 capacity_bytes,
                 Parameters { small: value(0), ghost: value(1), threshold: value(2) as u32 },
             )),
-            Kind::Sieve => Box::new(Sieve::new(capacity_bytes)),
+            Kind::Sieve => Box::new(OneQueue::new(capacity_bytes, Sieve::new())),
             Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity_bytes, value(0))),
             Kind::Belady => Box::new(Belady::new(capacity_bytes)),
             Kind::StoreDisk(kind) => {

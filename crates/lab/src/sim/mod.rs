@@ -4,6 +4,8 @@
 mod feed;
 mod run;
 mod size;
+#[cfg(test)]
+mod tests;
 
 pub use feed::{Scan, scan};
 pub use run::{CacheResult, Interval, Progress, SimOptions, SimReport, Warmup, simulate};

@@ -32,6 +32,19 @@ pub struct ReadOptions {
     pub requests_max: Option<u64>,
 }
 
+impl ReadOptions {
+    /// An option that is given and only means something for a file.
+    pub(crate) fn given_for_files(&self) -> Option<&'static str> {
+        let given = [
+            (self.format.is_some(), "the format"),
+            (self.columns.is_some(), "the columns (-t)"),
+            (self.skip_bad, "--skip-bad"),
+            (!self.url_prefix.is_empty(), "--url-prefix"),
+        ];
+        given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
+    }
+}
+
 /// What was skipped as malformed, and examples of it.
 #[derive(Debug, Clone, Default)]
 pub struct Skipped {
@@ -138,6 +151,9 @@ impl TraceReader {
             Some(format) => settle(format, head),
             None => detect(&name, head, options.columns.as_ref()).map_err(unknown)?,
         };
+        if options.columns.is_some() && !matches!(format, Format::Csv | Format::Txt) {
+            return Err(TraceError::NoColumns { path: path.to_owned(), format: format.name() });
+        }
         let body = body(format, head, options).map_err(unknown)?;
         let reader = TraceReader {
             path: path.to_owned(),

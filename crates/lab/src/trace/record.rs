@@ -68,7 +68,9 @@ pub fn host_of(url: &[u8]) -> &[u8] {
         let end = memchr::memchr(b']', host).map_or(host.len(), |at| at + 1);
         return &host[..end];
     }
-    &host[..memchr::memchr(b':', host).unwrap_or(host.len())]
+    let name = &host[..memchr::memchr(b':', host).unwrap_or(host.len())];
+    // A name may end with the dot of the root (RFC 3986 section 3.2.2), and is the same one without.
+    name.strip_suffix(b".").unwrap_or(name)
 }
 
 /// A part of a line.
@@ -137,6 +139,7 @@ mod tests {
         for (url, host) in [
             ("http://a.example/x?y", "a.example"),
             ("http://a.example:8080/", "a.example"),
+            ("http://a.example.:80/", "a.example"),
             ("ftp://user:pw@b.example/", "b.example"),
             ("http://c.example", "c.example"),
             ("http://c.example?q", "c.example"),

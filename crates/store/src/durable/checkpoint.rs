@@ -92,7 +92,7 @@ impl Engine {
         let ring_seq = self.oldest_open_seq(clean);
         // A new version that still waits in memory has an older one in the index. Its delete record
         // may be forgotten once this checkpoint is complete, so it must be on disk before the copy.
-        self.nursery.drain();
+        self.drain();
         let plan = ShardPlan::of(superblock.index_slots);
         let mut header = CheckpointHeader {
             nonce: self.space.nonce,

@@ -146,6 +146,7 @@ impl Engine {
             let group = self.groups.entry(new.group);
             add(&group.objects_created, 1);
             add(&group.bytes_created, new.value.len() as u64);
+            self.work_inline_if_due();
         }
         Ok(())
     }
@@ -172,6 +173,7 @@ impl Engine {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }
+                    self.work_inline();
                     self.nursery.wait_progress(Duration::from_millis(5));
                 }
             }

@@ -61,6 +61,14 @@ pub(crate) struct Flusher {
     spare: Option<Run>,
 }
 
+/// What a step of the flusher came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Worked,
+    Idle,
+    Stopped,
+}
+
 impl Flusher {
     pub(crate) fn new(engine: &Engine) -> Flusher {
         let spare = engine.cache.pool.try_take(1);
@@ -71,19 +79,32 @@ impl Flusher {
     pub(crate) fn run(mut self, engine: &Arc<Engine>) {
         engine.recovery.wait_ring_known();
         let mut ticked = Instant::now();
-        loop {
-            let page_bytes = engine.space.page_bytes;
-            match engine.nursery.take(page_bytes, || engine.clock.monotonic(), NAP) {
-                Work::Pages { groups, partial } => self.build(engine, groups, partial),
-                Work::Extents(extents) => self.write_extents(engine, extents),
-                Work::Idle => engine.nursery.release_open(),
-                Work::Stop => break,
-            }
+        while self.step(engine, NAP) != Step::Stopped {
             if ticked.elapsed() >= NAP {
                 ticked = Instant::now();
                 engine.tick();
             }
         }
+        self.end(engine);
+    }
+
+    /// Does the next thing that is to be done; waits for one, at most `nap`.
+    pub(super) fn step(&mut self, engine: &Arc<Engine>, nap: Duration) -> Step {
+        let page_bytes = engine.space.page_bytes;
+        match engine.nursery.take(page_bytes, || engine.clock.monotonic(), nap) {
+            Work::Pages { groups, partial } => self.build(engine, groups, partial),
+            Work::Extents(extents) => self.write_extents(engine, extents),
+            Work::Idle => {
+                engine.nursery.release_open();
+                return Step::Idle;
+            }
+            Work::Stop => return Step::Stopped,
+        }
+        Step::Worked
+    }
+
+    /// Seals what is open and waits until everything is written.
+    pub(super) fn end(mut self, engine: &Arc<Engine>) {
         for open in [self.pages.take(), self.extents.take()].into_iter().flatten() {
             close_segment(engine, open);
         }

@@ -1,11 +1,12 @@
 //! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
 //! page), `flusher` (pages and extents into segments), `publish` (then into the index), `segment` (the
 //! open ones), `reclaim` (reuse of the oldest), `writer` (streamed objects), `metadata` (its
-//! replacement), `gate` (creates beside checkpoints).
+//! replacement), `gate` (creates beside checkpoints), `inline` (the flusher's work done by callers).
 
 pub(crate) mod create;
 pub(crate) mod flusher;
 pub(crate) mod gate;
+pub(crate) mod inline;
 pub(crate) mod metadata;
 pub(crate) mod nursery;
 pub(crate) mod packer;

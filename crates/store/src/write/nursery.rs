@@ -118,6 +118,12 @@ impl Nursery {
         bytes > 0 && bytes + stored_bytes > self.limit_bytes
     }
 
+    /// True if the flusher has something to do before anybody asks.
+    pub(crate) fn wants_flush(&self) -> bool {
+        let state = lock(&self.state);
+        !state.extents.is_empty() || state.waiting_bytes >= self.flush_at_bytes
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -213,7 +219,7 @@ impl Nursery {
     pub(crate) fn take(&self, page_bytes: u64, now: impl Fn() -> Duration, nap: Duration) -> Work {
         let mut state = lock(&self.state);
         let urgent = state.drain || state.stop || !state.extents.is_empty();
-        if !urgent && state.waiting_bytes < self.flush_at_bytes {
+        if !urgent && state.waiting_bytes < self.flush_at_bytes && !nap.is_zero() {
             state = self.work.wait_for(state, nap).0;
         }
         if !state.extents.is_empty() {
@@ -244,8 +250,9 @@ impl Nursery {
     }
 
     /// Asks for everything that is here to be written and waits until it is. What comes meanwhile
-    /// is not waited for, so that a drain ends however fast others create.
-    pub(crate) fn drain(&self) {
+    /// is not waited for, so that a drain ends however fast others create. `work` is called whenever
+    /// there is something for the flusher, for stores in which callers do its work.
+    pub(crate) fn drain(&self, work: impl Fn()) {
         let mut state = lock(&self.state);
         let last = state.end_round();
         let mut ask = true;
@@ -253,6 +260,12 @@ impl Nursery {
             if ask {
                 state.drain = true;
                 self.work.notify_one();
+                drop(state);
+                work();
+                state = lock(&self.state);
+                if !state.has_unfinished(last) {
+                    return;
+                }
             }
             let notified;
             (state, notified) = self.done.wait_for(state, Duration::from_millis(50));

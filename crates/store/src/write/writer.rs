@@ -202,6 +202,7 @@ impl Writer {
         };
         let value_len = self.filled as u32;
         engine.nursery.push_extent(StagedExtent { staged, part: Some(sender), group: self.group });
+        engine.work_inline_if_due();
         self.parts.push(SentPart { location, value_len, seq });
         self.filled = 0;
         true

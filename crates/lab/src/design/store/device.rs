@@ -1,14 +1,14 @@
 //! A device in memory that remembers what it was asked for.
 //!
 //! Invariants: a transfer is in the log before it is acknowledged; transfers are logged in whole
-//! sectors. Threads: any; the log and the bytes are each under a lock, never both at once.
+//! sectors. Threads: any; the log and the sectors are each under a lock, never both at once.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
 
+use super::sectors::Sectors;
 use crate::disk::{Direction, SECTOR_BYTES};
 use crate::machine::Kind;
 
@@ -21,16 +21,9 @@ pub(super) struct Transfer {
     pub(super) bytes: u32,
 }
 
-#[derive(Debug, Default)]
-struct Log {
-    transfers: Vec<Transfer>,
-    written_bytes: u64,
-}
-
 struct Shared {
-    bytes: Mutex<Vec<u8>>,
-    log: Mutex<Log>,
-    written: Condvar,
+    sectors: Mutex<Sectors>,
+    transfers: Mutex<Vec<Transfer>>,
 }
 
 /// The device.
@@ -38,9 +31,6 @@ pub(super) struct Recorder {
     info: DeviceInfo,
     shared: Arc<Shared>,
 }
-
-/// Longest wait for a write that was promised; then the caller goes on without it.
-const WAIT_MAX: Duration = Duration::from_secs(5);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -50,63 +40,43 @@ impl Shared {
     fn note(&self, direction: Direction, kind: Kind, offset: u64, bytes: u64) {
         let start = offset / SECTOR_BYTES * SECTOR_BYTES;
         let end = (offset + bytes).next_multiple_of(SECTOR_BYTES);
-        let mut log = lock(&self.log);
-        log.transfers.push(Transfer {
-            direction,
-            kind,
-            offset: start,
-            bytes: (end - start) as u32,
-        });
-        if direction == Direction::Write {
-            log.written_bytes += bytes;
-            self.written.notify_all();
-        }
-    }
-
-    fn range(&self, offset: u64, len: usize, size: usize) -> io::Result<std::ops::Range<usize>> {
-        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        let end = start.checked_add(len).filter(|&end| end <= size);
-        end.map(|end| start..end).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        let bytes = (end - start) as u32;
+        lock(&self.transfers).push(Transfer { direction, kind, offset: start, bytes });
     }
 
     fn read(&self, kind: Kind, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let bytes = lock(&self.bytes);
-        let range = self.range(offset, buf.len(), bytes.len())?;
-        buf.copy_from_slice(&bytes[range]);
-        drop(bytes);
+        lock(&self.sectors).read(offset, buf)?;
         self.note(Direction::Read, kind, offset, buf.len() as u64);
         Ok(())
     }
 
     fn write(&self, kind: Kind, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let mut bytes = lock(&self.bytes);
-        let range = self.range(offset, buf.len(), bytes.len())?;
-        bytes[range].copy_from_slice(buf);
-        drop(bytes);
+        lock(&self.sectors).write(offset, buf)?;
         self.note(Direction::Write, kind, offset, buf.len() as u64);
         Ok(())
     }
 
     fn transfer(&self, io: &Io) -> io::Result<()> {
-        let mut bytes = lock(&self.bytes);
-        let size = bytes.len();
+        let mut sectors = lock(&self.sectors);
         let mut offset = io.offset;
         for buf in &io.bufs {
-            let range = self.range(offset, buf.len(), size)?;
-            offset += buf.len() as u64;
+            let (start, len) = (buf.as_ptr(), buf.len());
             match io.op {
-                // SAFETY: the submitter promised (`IoBuf::new`) that the memory is valid and its own
-                // until `done` has run, which is later; `bytes` is memory of this device.
-                IoOp::Read => unsafe {
-                    std::ptr::copy_nonoverlapping(bytes[range].as_ptr(), buf.as_ptr(), buf.len());
-                },
-                // SAFETY: as above; nobody changes the memory before `done`.
-                IoOp::Write => bytes[range].copy_from_slice(unsafe {
-                    std::slice::from_raw_parts(buf.as_ptr(), buf.len())
-                }),
+                IoOp::Read => {
+                    // SAFETY: the submitter promised (`IoBuf::new`) that the memory is valid and its
+                    // own until `done` has run, which is later; nobody else has a reference to it.
+                    let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
+                    sectors.read(offset, bytes)?;
+                }
+                IoOp::Write => {
+                    // SAFETY: as above; nobody changes the memory before `done`.
+                    let bytes = unsafe { std::slice::from_raw_parts(start, len) };
+                    sectors.write(offset, bytes)?;
+                }
             }
+            offset += len as u64;
         }
-        drop(bytes);
+        drop(sectors);
         let direction = match io.op {
             IoOp::Read => Direction::Read,
             IoOp::Write => Direction::Write,
@@ -117,7 +87,7 @@ impl Shared {
 }
 
 impl Recorder {
-    /// An empty device; memory is taken as it is written.
+    /// A device of zeros.
     pub(super) fn new(size_bytes: u64) -> Recorder {
         let info = DeviceInfo {
             name: "lab".to_owned(),
@@ -127,28 +97,14 @@ impl Recorder {
             rotational: true,
             engine: "lab",
         };
-        let shared = Shared {
-            bytes: Mutex::new(vec![0; size_bytes as usize]),
-            log: Mutex::new(Log::default()),
-            written: Condvar::new(),
-        };
+        let shared =
+            Shared { sectors: Mutex::new(Sectors::new(size_bytes)), transfers: Mutex::default() };
         Recorder { info, shared: Arc::new(shared) }
     }
 
     /// Takes what was done since the last time.
     pub(super) fn drain(&self) -> Vec<Transfer> {
-        std::mem::take(&mut lock(&self.shared.log).transfers)
-    }
-
-    pub(super) fn written_bytes(&self) -> u64 {
-        lock(&self.shared.log).written_bytes
-    }
-
-    /// Waits until so many bytes were written in all.
-    pub(super) fn wait_written(&self, total_bytes: u64) {
-        let log = lock(&self.shared.log);
-        let waiting = |log: &mut Log| log.written_bytes < total_bytes;
-        drop(self.shared.written.wait_timeout_while(log, WAIT_MAX, waiting));
+        std::mem::take(&mut lock(&self.shared.transfers))
     }
 }
 

@@ -1,10 +1,6 @@
-//! Each policy beside a version of itself written for being read: vectors in order, searched from one
-//! end. The two share no code, and must hit and miss alike on every request and hold the same bytes.
-//! And none may beat Belady where all objects are of one size.
+//! The policies written for being read: vectors in order, searched from one end.
 
-use proptest::prelude::*;
-
-use super::{NEVER, PolicySpec, Step, Tally};
+use crate::policy::Step;
 
 /// Key and size, oldest first.
 type Line = Vec<(u32, u64)>;
@@ -17,7 +13,7 @@ fn find(line: &Line, key: u32) -> Option<usize> {
     line.iter().position(|(other, _)| *other == key)
 }
 
-trait Naive {
+pub(super) trait Naive {
     /// True for a hit.
     fn get(&mut self, step: &Step) -> bool;
     fn used(&self) -> u64;
@@ -414,9 +410,9 @@ impl Naive for Ranked {
     }
 }
 
-const KEYS: usize = 64;
+pub(super) const KEYS: usize = 64;
 
-fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
+pub(super) fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
     match kind {
         "fbc" | "lfu-aging" => {
             let amax = if kind == "fbc" { 4 } else { 3 };
@@ -443,130 +439,4 @@ fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
         }
         _ => Box::new(OneLine { capacity, line: Vec::new(), kind, hand: 0 }),
     }
-}
-
-/// Small means, so that aging happens; a window that holds something in a small cache.
-const SPECS: [(&str, &str); 10] = [
-    ("fifo", "fifo"),
-    ("lru", "lru"),
-    ("clock", "clock"),
-    ("sieve", "sieve"),
-    ("fbc", "fbc:cmax=3:amax=4"),
-    ("lfu-aging", "lfu-aging:amax=3"),
-    ("s3-fifo", "s3-fifo"),
-    ("w-tinylfu", "w-tinylfu:window=0.05"),
-    ("gdsf", "gdsf"),
-    ("belady", "belady"),
-];
-
-/// The store's own policies, for what must hold of all.
-const STORE: [&str; 5] = [
-    "store-disk-fbc:segments=4",
-    "store-disk-lfu-aging:segments=4",
-    "store-disk-fifo:segments=4",
-    "store-memory-s3-fifo",
-    "store-memory-lru",
-];
-
-fn all_specs() -> impl Iterator<Item = &'static str> {
-    SPECS.into_iter().map(|(_, spec)| spec).chain(STORE)
-}
-
-/// Steps with next uses, from keys and sizes.
-pub(super) fn steps(requests: &[(u32, u64)]) -> Vec<Step> {
-    let mut next = [NEVER; KEYS];
-    let mut steps: Vec<Step> = Vec::new();
-    for (at, (key, size)) in requests.iter().enumerate().rev() {
-        steps.push(Step::get(*key, *size, next[*key as usize]));
-        next[*key as usize] = at as u32;
-    }
-    steps.reverse();
-    steps
-}
-
-fn misses(spec: &str, capacity: u64, steps: &[Step]) -> u64 {
-    let mut tally = Tally::default();
-    PolicySpec::parse(spec).expect(spec).build(capacity).run(steps, &mut tally);
-    assert_eq!(tally.requests, steps.len() as u64);
-    tally.misses
-}
-
-/// Half of the requests go to an eighth of the keys, so that counts and marks matter.
-fn requests(size_max: u64) -> impl Strategy<Value = Vec<(u32, u64)>> {
-    let key = prop_oneof![0..KEYS as u32 / 8, 0..KEYS as u32];
-    prop::collection::vec((key, 1..=size_max), 1..1500)
-}
-
-proptest! {
-    #[test]
-    fn each_policy_hits_where_its_naive_version_does(requests in requests(9), capacity in 1u64..260) {
-        for (kind, spec) in SPECS {
-            let mut fast = PolicySpec::parse(spec).expect(spec).build(capacity);
-            let mut slow = naive(kind, capacity);
-            for (at, step) in steps(&requests).iter().enumerate() {
-                let (got, expected) = (fast.get(step), slow.get(step));
-                prop_assert_eq!(got, expected, "{} at request {} of {:?}", kind, at, step);
-                prop_assert_eq!(fast.used_bytes(), slow.used(), "{} after request {}", kind, at);
-                prop_assert!(fast.used_bytes() <= capacity);
-            }
-        }
-    }
-
-    #[test]
-    fn no_policy_beats_belady_with_objects_of_one_size(requests in requests(1), capacity in 1u64..80) {
-        let steps = steps(&requests);
-        let bound = misses("belady", capacity, &steps);
-        // GDSF may let a new object pass by: no better than with room for one more.
-        let bound_passing_by = misses("belady", capacity + 1, &steps);
-        for spec in all_specs() {
-            let bound = if spec == "gdsf" { bound_passing_by } else { bound };
-            prop_assert!(misses(spec, capacity, &steps) >= bound, "{}", spec);
-        }
-    }
-
-    #[test]
-    fn deleted_objects_miss_and_give_their_room_back(requests in requests(9), capacity in 1u64..260, every in 2usize..9) {
-        for spec in all_specs() {
-            let mut policy = PolicySpec::parse(spec).expect(spec).build(capacity);
-            for (at, step) in steps(&requests).iter().enumerate() {
-                policy.get(step);
-                if at % every == 0 {
-                    policy.delete(step.key);
-                    let before = policy.used_bytes();
-                    policy.delete(step.key);
-                    prop_assert_eq!(policy.used_bytes(), before, "{}: gone is gone", spec);
-                    prop_assert!(!policy.get(step), "{}: a deleted object misses", spec);
-                }
-                prop_assert!(policy.used_bytes() <= capacity);
-            }
-        }
-    }
-}
-
-/// Worked out on paper. Requests a b c a d a b, three objects fit.
-/// FIFO: a b c miss, a hits, d puts out a, a puts out b, b puts out c: 6 misses.
-/// LRU: a b c miss, a hits, d puts out b, a hits, b puts out c: 5 misses.
-/// CLOCK and SIEVE: d finds a marked and puts out b; a hits; b misses: 5 misses.
-/// Belady: d puts out c, which is not asked for again: 4 misses.
-#[test]
-fn exact_misses_of_a_short_trace() {
-    let requests: Vec<(u32, u64)> = [0, 1, 2, 0, 3, 0, 1].map(|key| (key, 1)).to_vec();
-    let steps = steps(&requests);
-    for (spec, expected) in [("fifo", 6), ("lru", 5), ("clock", 5), ("sieve", 5), ("belady", 4)] {
-        assert_eq!(misses(spec, 3, &steps), expected, "{spec}");
-    }
-}
-
-/// Worked out on paper. Sizes 6 3 3, capacity 10: large 0, then 1 2, then 0 again.
-/// LRU: 2 puts out 0 (6 + 3 + 3 > 10), 0 puts out 1, 2 hits, 1 puts out 0: 5 misses; with 12 all fit;
-/// with 5 the large one passes by twice, 2 puts out 1, 2 hits, 1 puts out 2: 5 misses.
-/// GDSF: priorities 1/6, 1/3, 1/3 of a million: 2 puts out 0, and L is 1/6; 0 comes back with
-/// 1/6 + 1/6 = 1/3, puts out 1, of equals the one asked for longest ago; 2 hits.
-#[test]
-fn exact_misses_with_sizes() {
-    let steps = steps(&[(0, 6), (1, 3), (2, 3), (0, 6), (2, 3), (1, 3)]);
-    assert_eq!(misses("lru", 10, &steps), 5);
-    assert_eq!(misses("gdsf", 10, &steps), 5);
-    assert_eq!(misses("lru", 12, &steps), 3);
-    assert_eq!(misses("lru", 5, &steps), 5);
 }

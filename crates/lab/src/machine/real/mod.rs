@@ -10,12 +10,17 @@
 //! as large as they are; kinds of disk requests cannot be told apart, so that counts are those of
 //! the system; buffered device access goes to the block file through the page cache.
 
+mod memory;
+#[cfg(test)]
+mod tests;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use self::memory::{Aligned, Mapping};
 use super::{Action, DirId, FileId, Histogram};
 use crate::design::{Design, Outcome};
 use crate::disk::Direction;
@@ -118,79 +123,6 @@ pub struct RealReport {
     pub direct: bool,
 }
 
-/// A memory-mapped file.
-struct Mapping {
-    start: *mut u8,
-    len: usize,
-}
-
-impl Mapping {
-    fn new(file: &File, len: usize) -> io::Result<Mapping> {
-        use std::os::fd::AsRawFd;
-        let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping at a place the system chooses; it touches no memory of ours.
-        let start =
-            unsafe { libc::mmap(std::ptr::null_mut(), len, access, shared, file.as_raw_fd(), 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Mapping { start: start.cast(), len })
-    }
-
-    fn check(&self, offset: u64, bytes: u32) -> io::Result<usize> {
-        let end = offset.checked_add(u64::from(bytes)).filter(|&end| end <= self.len as u64);
-        end.map(|_| offset as usize).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let offset = self.check(offset, buf.len() as u32)?;
-        // SAFETY: the range is within the mapping, which lives as long as `self`, and nobody
-        // else writes the file, which this machine made.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.start.add(offset), buf.as_mut_ptr(), buf.len())
-        };
-        Ok(())
-    }
-
-    fn write(&mut self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let offset = self.check(offset, buf.len() as u32)?;
-        // SAFETY: as for `read`, and `&mut self` keeps readers of the mapping away.
-        unsafe { std::ptr::copy_nonoverlapping(buf.as_ptr(), self.start.add(offset), buf.len()) };
-        Ok(())
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        // SAFETY: the whole mapping, which lives as long as `self`.
-        match unsafe { libc::msync(self.start.cast(), self.len, libc::MS_SYNC) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` and nobody can use it after this.
-        unsafe { libc::munmap(self.start.cast(), self.len) };
-    }
-}
-
-/// A buffer at an address that direct I/O accepts.
-struct Aligned {
-    bytes: Vec<u8>,
-}
-
-impl Aligned {
-    fn slice(&mut self, len: usize) -> &mut [u8] {
-        let align = DIRECT_BYTES as usize;
-        if self.bytes.len() < len + align {
-            self.bytes.resize(len + align, 0xa5);
-        }
-        let start = self.bytes.as_ptr().align_offset(align);
-        &mut self.bytes[start..start + len]
-    }
-}
-
 /// Directories and files by the design's numbers, blocks, and the mapped file.
 pub struct RealMachine {
     root: PathBuf,
@@ -220,7 +152,7 @@ impl RealMachine {
             blocks: None,
             config,
             direct: false,
-            buffer: Aligned { bytes: Vec::new() },
+            buffer: Aligned::default(),
             actions: (0, 0),
         })
     }
@@ -270,7 +202,7 @@ impl RealMachine {
             Action::Block { direction, offset, bytes, .. } => {
                 self.block(direction, offset, bytes, true)
             }
-            Action::Buffered { direction, offset, bytes } => {
+            Action::Buffered { direction, offset, bytes, .. } => {
                 self.block(direction, offset, bytes, false)
             }
             Action::Pause { us } => {
@@ -462,79 +394,4 @@ pub fn run_real(
     report.actions = machine.actions;
     report.direct = machine.direct;
     Ok(report)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::design::{Context, DesignOptions, find};
-    use crate::machine::{Machine, MachineConfig, RunOptions, run};
-
-    fn requests() -> Vec<Request> {
-        let mut rng = fastrand::Rng::with_seed(4);
-        let one = |i: u64| {
-            let key = rng.u64(0..60);
-            let op = if rng.u8(0..20) == 0 { Op::Delete } else { Op::Read };
-            let size_bytes = 500 + key * 300;
-            Request { time_us: i * 1_000, client: 0, key, size_bytes, host: (key % 7) as u32, op }
-        };
-        (0..400).map(one).collect()
-    }
-
-    /// The same design over the same requests hits as often on real disks as on modelled ones, and
-    /// leaves nothing behind.
-    #[test]
-    fn designs_run_on_real_disks_as_on_modelled_ones() {
-        let requests = requests();
-        let options = DesignOptions {
-            cache_bytes: 8 << 20,
-            memory_bytes: 256 << 10,
-            page_bytes: 32 << 10,
-            fetch_us: 0,
-            ..DesignOptions::default()
-        };
-        let names = Catalogue::new();
-        let config = MachineConfig::new(crate::disk::Drive::named("atlas-10k").expect("known"));
-        // One of each kind: trees of directories take a while to make and to remove.
-        for name in ["cern", "squidml", "mmap-fbc", "cfs", "damelo", "ucfs", "hades", "store"] {
-            let entry = find(name).expect("registered");
-            let context = Context {
-                options: &options,
-                requests: &requests,
-                disk_bytes: config.drive.size_bytes(),
-            };
-            let home = tempfile::tempdir().expect("a directory");
-            let real_config = RealConfig {
-                directory: home.path().to_owned(),
-                device: None,
-                size_bytes: 16 << 20,
-                flush: false,
-            };
-            let mut machine = RealMachine::new(real_config).expect("makes its directory");
-            let mut design = (entry.make)(&context);
-            let real = run_real(&mut *design, &mut machine, &requests, &names).expect(entry.name);
-            drop(machine);
-            assert_eq!(fs::read_dir(home.path()).expect("readable").count(), 0, "{}", entry.name);
-            let mut design = (entry.make)(&context);
-            let mut machine = Machine::new(&config);
-            let modelled =
-                run(&mut *design, &mut machine, &requests, &names, RunOptions::default())
-                    .expect(entry.name);
-            assert_eq!(real.hits, modelled.hits, "{}", entry.name);
-            assert_eq!(real.requests, modelled.requests);
-            assert!(real.actions.1 > 0, "{} wrote", entry.name);
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_made_is_an_error_with_its_path() {
-        let config = RealConfig {
-            directory: "/nowhere/at/all".into(),
-            device: None,
-            size_bytes: 1,
-            flush: false,
-        };
-        let error = RealMachine::new(config).err().expect("no such directory");
-        assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
-    }
 }

@@ -1,0 +1,174 @@
+//! Every design on random requests: an auditor watches what it asks of files, pages and blocks, and runs
+//! are compared with what the disks served and with themselves.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::*;
+
+/// Watches actions: nothing is read that was not written, space is not exceeded, files exist.
+#[derive(Default)]
+struct Auditor {
+    files: HashMap<u32, u64>,
+    directories: u32,
+    /// Written ranges of the mapped file and the raw device, joined.
+    mapped: BTreeMap<u64, u64>,
+    raw: BTreeMap<u64, u64>,
+}
+
+fn add_range(ranges: &mut BTreeMap<u64, u64>, mut start: u64, mut end: u64) {
+    while let Some((&s, &e)) = ranges.range(..=end).next_back() {
+        if e < start {
+            break;
+        }
+        ranges.remove(&s);
+        (start, end) = (start.min(s), end.max(e));
+    }
+    ranges.insert(start, end);
+}
+
+fn covers(ranges: &BTreeMap<u64, u64>, start: u64, end: u64) -> bool {
+    ranges.range(..=start).next_back().is_some_and(|(_, &e)| e >= end)
+}
+
+impl Auditor {
+    fn watch(&mut self, action: &Action) {
+        match *action {
+            Action::MakeDir { dir, parent } => {
+                assert_eq!(dir, self.directories + 1, "directories are numbered in order");
+                assert!(parent <= self.directories);
+                self.directories = dir;
+            }
+            Action::LookMissing { dir } => assert!(dir <= self.directories),
+            Action::Create { dir, file, bytes } => {
+                assert!(dir <= self.directories);
+                assert!(self.files.insert(file, bytes).is_none(), "file {file} is new");
+            }
+            Action::ReadFile { file, offset, bytes }
+            | Action::WriteFile { file, offset, bytes } => {
+                assert!(self.files[&file] >= offset + bytes, "within the file");
+            }
+            Action::Remove { file } => assert!(self.files.remove(&file).is_some()),
+            Action::ReadMapped { offset, bytes } => {
+                assert!(covers(&self.mapped, offset, offset + u64::from(bytes)), "{action:?}");
+            }
+            Action::WriteMapped { offset, bytes } => {
+                add_range(&mut self.mapped, offset, offset + u64::from(bytes));
+            }
+            Action::Block { direction, offset, bytes, .. }
+            | Action::Buffered { direction, offset, bytes, .. } => {
+                let end = offset + u64::from(bytes);
+                match direction {
+                    Direction::Read => assert!(covers(&self.raw, offset, end), "{action:?}"),
+                    Direction::Write => add_range(&mut self.raw, offset, end),
+                }
+            }
+            Action::Pause { .. } => {}
+        }
+    }
+
+    fn end_bytes(&self) -> u64 {
+        let last = |ranges: &BTreeMap<u64, u64>| ranges.last_key_value().map_or(0, |(_, &e)| e);
+        last(&self.mapped).max(last(&self.raw))
+    }
+}
+
+fn random_requests(seed: u64, count: usize) -> Vec<Request> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut sizes: HashMap<u64, u64> = HashMap::new();
+    let mut time_us = 0;
+    let mut one = || {
+        // Few popular, many unpopular keys.
+        let key = (rng.f64() * rng.f64() * rng.f64() * 400.0) as u64;
+        let power = rng.u32(8..16);
+        let fresh = rng.u64(1..=1 << power);
+        let size = sizes.entry(key).or_insert(fresh);
+        if rng.u8(0..20) == 0 {
+            *size = fresh;
+        }
+        time_us += rng.u64(0..2_000_000);
+        let op = match rng.u8(0..20) {
+            0 => Op::Delete,
+            1 => Op::Write,
+            _ => Op::Read,
+        };
+        let client = rng.u32(0..5);
+        Request { time_us, client, key, size_bytes: *size, host: (key % 17) as u32, op }
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+fn audit(entry: &Entry, seed: u64) {
+    let requests = random_requests(seed, 3_000);
+    let options = DesignOptions {
+        cache_bytes: 4 << 20,
+        memory_bytes: 512 << 10,
+        page_bytes: 32 << 10,
+        ..DesignOptions::default()
+    };
+    let context =
+        Context { options: &options, requests: &requests, disk_bytes: config().drive.size_bytes() };
+    let mut design = (entry.make)(&context);
+    let (mut auditor, mut out, names) = (Auditor::default(), Vec::new(), Catalogue::new());
+    design.prepare(&mut out);
+    let mut present: HashMap<u64, u64> = HashMap::new();
+    for request in &requests {
+        let outcome = design.request(request, &names, &mut out);
+        out.drain(..).for_each(|action| auditor.watch(&action));
+        // A hit is of an object that was stored, in that version, and not deleted since.
+        match (request.op, outcome) {
+            (_, Outcome::Hit) => {
+                assert_eq!(present.get(&request.key), Some(&request.size_bytes), "{}", entry.name);
+            }
+            (Op::Delete, _) => {
+                present.remove(&request.key);
+            }
+            (_, Outcome::Stored) => {
+                present.insert(request.key, request.size_bytes);
+            }
+            _ => {
+                present.remove(&request.key);
+            }
+        }
+    }
+    design.finish(&mut out);
+    out.iter().for_each(|action| auditor.watch(action));
+    let unlimited = ["cern", "mmap-infinite", "squidm", "squidml", "squidmla"];
+    if !unlimited.contains(&entry.name) {
+        // A store is never made on less than 8 MiB.
+        let limit = if entry.name == "store" { 8 << 20 } else { options.cache_bytes };
+        assert!(auditor.end_bytes() <= limit, "{} keeps its space", entry.name);
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(12))]
+    #[test]
+    fn designs_read_only_what_they_wrote(seed in proptest::prelude::any::<u64>()) {
+        for entry in &REGISTRY {
+            audit(entry, seed);
+        }
+    }
+}
+
+/// Requests counted by kind are those that the disks served, and a run replays exactly.
+#[test]
+fn runs_replay_and_counts_agree_with_the_disks() {
+    let requests = random_requests(3, 3_000);
+    let options = DesignOptions {
+        cache_bytes: 16 << 20,
+        memory_bytes: 512 << 10,
+        page_bytes: 32 << 10,
+        ..DesignOptions::default()
+    };
+    for entry in &REGISTRY {
+        let report = run_named(entry.name, &options, &requests);
+        let again = run_named(entry.name, &options, &requests);
+        assert_eq!(format!("{report:?}"), format!("{again:?}"), "{} replays", entry.name);
+        let served: u64 = report.disks.iter().map(|d| d.reads + d.writes).sum();
+        assert_eq!(report.io.total(), served, "{}", entry.name);
+        let bytes: u64 = report.disks.iter().map(|d| d.read_bytes + d.write_bytes).sum();
+        let counted = report.io.bytes_of(Direction::Read) + report.io.bytes_of(Direction::Write);
+        assert_eq!(counted, bytes, "{} conserves bytes", entry.name);
+        assert!(report.hits <= report.reads && report.memory_hits <= report.hits);
+    }
+}

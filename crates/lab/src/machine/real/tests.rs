@@ -1,0 +1,72 @@
+//! Designs on the disks of the machine that runs the tests.
+
+use super::*;
+use crate::design::{Context, DesignOptions, find};
+use crate::machine::{Machine, MachineConfig, RunOptions, run};
+
+fn requests() -> Vec<Request> {
+    let mut rng = fastrand::Rng::with_seed(4);
+    let one = |i: u64| {
+        let key = rng.u64(0..60);
+        let op = if rng.u8(0..20) == 0 { Op::Delete } else { Op::Read };
+        let size_bytes = 500 + key * 300;
+        Request { time_us: i * 1_000, client: 0, key, size_bytes, host: (key % 7) as u32, op }
+    };
+    (0..400).map(one).collect()
+}
+
+/// The same design over the same requests hits as often on real disks as on modelled ones, and
+/// leaves nothing behind.
+#[test]
+fn designs_run_on_real_disks_as_on_modelled_ones() {
+    let requests = requests();
+    let options = DesignOptions {
+        cache_bytes: 8 << 20,
+        memory_bytes: 256 << 10,
+        page_bytes: 32 << 10,
+        fetch_us: 0,
+        ..DesignOptions::default()
+    };
+    let names = Catalogue::new();
+    let config = MachineConfig::new(crate::disk::Drive::named("atlas-10k").expect("known"));
+    // One of each kind: trees of directories take a while to make and to remove.
+    for name in ["cern", "squidml", "mmap-fbc", "cfs", "damelo", "ucfs", "hades", "store"] {
+        let entry = find(name).expect("registered");
+        let context = Context {
+            options: &options,
+            requests: &requests,
+            disk_bytes: config.drive.size_bytes(),
+        };
+        let home = tempfile::tempdir().expect("a directory");
+        let real_config = RealConfig {
+            directory: home.path().to_owned(),
+            device: None,
+            size_bytes: 16 << 20,
+            flush: false,
+        };
+        let mut machine = RealMachine::new(real_config).expect("makes its directory");
+        let mut design = (entry.make)(&context);
+        let real = run_real(&mut *design, &mut machine, &requests, &names).expect(entry.name);
+        drop(machine);
+        assert_eq!(fs::read_dir(home.path()).expect("readable").count(), 0, "{}", entry.name);
+        let mut design = (entry.make)(&context);
+        let mut machine = Machine::new(&config);
+        let modelled = run(&mut *design, &mut machine, &requests, &names, RunOptions::default())
+            .expect(entry.name);
+        assert_eq!(real.hits, modelled.hits, "{}", entry.name);
+        assert_eq!(real.requests, modelled.requests);
+        assert!(real.actions.1 > 0, "{} wrote", entry.name);
+    }
+}
+
+#[test]
+fn what_cannot_be_made_is_an_error_with_its_path() {
+    let config = RealConfig {
+        directory: "/nowhere/at/all".into(),
+        device: None,
+        size_bytes: 1,
+        flush: false,
+    };
+    let error = RealMachine::new(config).err().expect("no such directory");
+    assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+}

@@ -1,0 +1,105 @@
+//! Runs over small traces, counted by hand.
+
+use std::io::Write;
+
+use super::SizeSpec;
+use super::run::*;
+use crate::policy::PolicySpec;
+use crate::trace::{ReadOptions, Trace};
+
+/// One object a second, of five, in turn, of 10 bytes; a sixth of no bytes and a delete at the end.
+fn trace(dir: &tempfile::TempDir, requests: u64) -> String {
+    let path = dir.path().join("t.csv");
+    let mut file = std::fs::File::create(&path).expect("a file");
+    for n in 0..requests {
+        writeln!(file, "{n},c,GET,200,10,http://h/{}", n % 5).expect("written");
+    }
+    writeln!(file, "{requests},c,GET,200,0,http://h/empty").expect("written");
+    writeln!(file, "{requests},c,DELETE,200,0,http://h/0").expect("written");
+    writeln!(file, "{requests},c,GET,200,10,http://h/0").expect("written");
+    path.display().to_string()
+}
+
+fn options(policies: &str, sizes: &str) -> SimOptions {
+    SimOptions {
+        policies: PolicySpec::parse_list(policies).expect(policies),
+        sizes: SizeSpec::parse_list(sizes).expect(sizes),
+        ignores_sizes: false,
+        warmup: Warmup::None,
+        interval_s: None,
+        threads: 1,
+    }
+}
+
+fn run(path: &str, options: &SimOptions) -> SimReport {
+    let open = || Trace::open(path, &ReadOptions::default());
+    simulate(&open, options, &mut |_, _, _| {}).expect("simulated")
+}
+
+#[test]
+fn counts_are_exact_and_the_same_on_any_number_of_threads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = trace(&dir, 100);
+    let mut options = options("lru,fifo,belady", "50,40,0.8");
+    let report = run(&path, &options);
+    assert_eq!((report.requests, report.empty_requests, report.objects), (102, 1, 5));
+    assert_eq!(report.working_set, Some(50));
+    let misses: Vec<u64> = report.caches.iter().map(|cache| cache.tally.misses).collect();
+    // With room for all: five first requests, and the one after the delete. LRU and FIFO with
+    // room for four of five in turn never hit. Belady keeps three and misses, once the first
+    // four are in, every fourth request: 4 + 96 / 4 = 28 in all, and after the delete once more.
+    assert_eq!(misses, [6, 101, 101, 6, 101, 101, 6, 29, 29]);
+    assert!(report.caches.iter().all(|cache| cache.tally.requests == 101));
+    options.threads = 4;
+    assert_eq!(run(&path, &options).caches, report.caches);
+}
+
+#[test]
+fn warm_up_fills_but_does_not_count() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = trace(&dir, 100);
+    for (warmup, counted, warm) in
+        [(Warmup::Requests(5), 96, 5), (Warmup::Seconds(9), 91, 10), (Warmup::None, 101, 0)]
+    {
+        let report = run(&path, &SimOptions { warmup, ..options("lru", "50") });
+        assert_eq!(report.warmup_requests, warm);
+        assert_eq!(report.caches[0].tally.requests, counted);
+        let first = if warm == 0 { 5 } else { 0 };
+        assert_eq!(report.caches[0].tally.misses, first + 1, "and the deleted one");
+    }
+}
+
+#[test]
+fn intervals_add_up_to_the_whole() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = trace(&dir, 100);
+    let report = run(&path, &SimOptions { interval_s: Some(30), ..options("lru", "50") });
+    let cache = &report.caches[0];
+    let ends: Vec<u64> = cache.intervals.iter().map(|interval| interval.end_s).collect();
+    assert_eq!(ends, [30, 60, 90, 120]);
+    let requests: Vec<u64> =
+        cache.intervals.iter().map(|interval| interval.tally.requests).collect();
+    assert_eq!(requests, [30, 30, 30, 11]);
+    assert_eq!(cache.intervals[0].tally.misses, 5);
+}
+
+#[test]
+fn sizes_can_be_ignored() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = trace(&dir, 100);
+    let report = run(&path, &SimOptions { ignores_sizes: true, ..options("lru", "5,4,auto") });
+    let misses: Vec<u64> = report.caches.iter().map(|cache| cache.tally.misses).collect();
+    assert_eq!(misses, [6, 101], "auto finds no share of five objects worth a cache");
+    assert_eq!(report.working_set, Some(5));
+}
+
+#[test]
+fn nothing_to_simulate_is_an_error() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("t.csv");
+    std::fs::write(&path, "1,c,GET,200,0,http://h/empty\n").expect("written");
+    let path = path.display().to_string();
+    let open = || Trace::open(&path, &ReadOptions::default());
+    let error = simulate(&open, &options("lru", "5"), &mut |_, _, _| {}).expect_err("empty");
+    assert!(error.to_string().ends_with("has no request with a size"), "{error}");
+}

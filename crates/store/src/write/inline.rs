@@ -1,0 +1,76 @@
+//! The work of the store's own threads, done by its callers instead: for simulators, whose runs must
+//! replay (`Config::background`).
+//!
+//! Invariants: nothing is written but in a call of the store, so that the same calls do the same; the
+//! flusher is one, whoever does its work. Timers do nothing: neither `flush_period` nor
+//! `checkpoint_period` is looked at while nobody calls. Threads: any caller, one at a time.
+
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use super::flusher::{Flusher, Step};
+use crate::engine::Engine;
+use crate::memory::pool::lock;
+
+/// A flusher without a thread. The engine owns it, and it leads back to the engine.
+struct Inline {
+    engine: Weak<Engine>,
+    flusher: Mutex<Option<Flusher>>,
+}
+
+/// Empty in a store with threads of its own.
+#[derive(Default)]
+pub(crate) struct InlineSlot(OnceLock<Inline>);
+
+impl Engine {
+    /// From now on callers do the flusher's work.
+    pub(crate) fn start_inline(self: &Arc<Engine>) {
+        let flusher = Mutex::new(Some(Flusher::new(self)));
+        let inline = Inline { engine: Arc::downgrade(self), flusher };
+        assert!(self.inline.0.set(inline).is_ok(), "an engine is started once");
+    }
+
+    /// Does all that waits to be done, if this store has no threads for it. Not to be called by what
+    /// the flusher does, nor inside the gate.
+    pub(crate) fn work_inline(&self) {
+        let Some(inline) = self.inline.0.get() else { return };
+        let Some(engine) = inline.engine.upgrade() else { return };
+        if let Some(flusher) = lock(&inline.flusher).as_mut() {
+            while flusher.step(&engine, Duration::ZERO) == Step::Worked {}
+        }
+        self.tick();
+        if self.journal.take_wants_checkpoint() {
+            // A failure is counted; whoever finds the journal full tries again.
+            let _ = engine.write_checkpoint(false);
+        }
+    }
+
+    /// The same if so much was created that a flusher with a thread would begin.
+    pub(crate) fn work_inline_if_due(&self) {
+        if self.inline.0.get().is_some() && self.nursery.wants_flush() {
+            self.work_inline();
+        }
+    }
+
+    /// The same if the journal may be full soon, so that an append need not wait for a checkpoint.
+    pub(crate) fn work_inline_if_tight(&self) {
+        if self.inline.0.get().is_some() && !self.journal.has_room() {
+            self.work_inline();
+        }
+    }
+
+    /// Writes all that is in the nursery and waits until it is written.
+    pub(crate) fn drain(&self) {
+        self.nursery.drain(|| self.work_inline());
+    }
+
+    /// The end of the flusher, after the nursery was stopped.
+    pub(crate) fn end_inline(&self) {
+        let Some(inline) = self.inline.0.get() else { return };
+        let Some(engine) = inline.engine.upgrade() else { return };
+        if let Some(mut flusher) = lock(&inline.flusher).take() {
+            while flusher.step(&engine, Duration::ZERO) != Step::Stopped {}
+            flusher.end(&engine);
+        }
+    }
+}
