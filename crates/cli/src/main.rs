@@ -21,6 +21,7 @@ mod proxy;
 mod purge;
 mod put;
 mod rm;
+mod serve_args;
 mod serving;
 mod signals;
 mod stat;

@@ -222,7 +222,22 @@ impl<'a> Fetching<'a> {
     async fn serve_freshened(mut self, worker: &Worker, merged: StoredResponse) -> Answer {
         let Some(mut found) = self.found.take() else { return self.fetch_again(worker).await };
         worker.counters.revalidated.one();
-        match self.keep_freshened(worker, &found, &merged).await {
+        let kept = self.keep_freshened(worker, &found, &merged).await;
+        self.settle(worker, kept, Outcome::NotStored);
+        self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        found.response = merged;
+        with_hit_status(worker, self.ask, *found, self.status)
+    }
+
+    /// Says what became of an answer that was to be stored; `otherwise` goes to those who wait if it
+    /// was not.
+    pub(crate) fn settle(
+        &mut self,
+        worker: &Worker,
+        kept: Result<(), NotStoredReason>,
+        otherwise: Outcome,
+    ) {
+        match kept {
             Ok(()) => {
                 self.status.stored = true;
                 self.end_lead(Outcome::Stored);
@@ -230,12 +245,9 @@ impl<'a> Fetching<'a> {
             Err(reason) => {
                 worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
-                self.end_lead(Outcome::NotStored);
+                self.end_lead(otherwise);
             }
         }
-        self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
-        found.response = merged;
-        with_hit_status(worker, self.ask, *found, self.status)
     }
 
     async fn keep_freshened(

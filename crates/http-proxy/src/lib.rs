@@ -30,6 +30,8 @@ mod config;
 mod control;
 mod demo;
 mod deposit;
+#[cfg(test)]
+mod documents;
 mod entry;
 mod error;
 mod explain;
@@ -37,6 +39,7 @@ mod fetching;
 mod fill;
 mod forward;
 mod forwarded;
+mod frames;
 mod front;
 mod groups;
 mod histogram;

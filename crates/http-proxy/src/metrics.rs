@@ -253,17 +253,7 @@ mod tests {
     /// The document is held to the code; `DAMELO_BLESS=1` writes it anew.
     #[test]
     fn the_document_lists_every_metric() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
-        let text = std::fs::read_to_string(path).unwrap();
-        let (start, end) = ("<!-- metrics -->\n", "<!-- end of metrics -->\n");
-        let (before, rest) = text.split_once(start).unwrap();
-        let (middle, after) = rest.split_once(end).unwrap();
-        let wanted = reference();
-        if std::env::var_os("DAMELO_BLESS").is_some() {
-            std::fs::write(path, format!("{before}{start}{wanted}{end}{after}")).unwrap();
-            return;
-        }
-        assert!(middle == wanted, "docs/metrics.md is not what the code says");
+        crate::documents::hold("metrics.md", "metrics", &reference());
     }
 
     #[test]

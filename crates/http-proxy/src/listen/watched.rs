@@ -16,6 +16,7 @@ use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use crate::listen::activity::Activity;
 use crate::metrics::Counters;
+use crate::streams::{PolledRead, reads};
 
 /// Sent where no request is under way, so that nothing else can be in between.
 pub(crate) const REQUEST_TIMEOUT: &[u8] =
@@ -133,6 +134,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
         Err(io::ErrorKind::TimedOut.into())
     }
 
+    fn read_some(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> PolledRead {
+        if let Poll::Ready(result) = Pin::new(&mut self.inner).poll_read(cx, buffer) {
+            self.arrived();
+            return Poll::Ready(result);
+        }
+        let late = ready!(self.poll_late(cx));
+        Poll::Ready(self.end(&late, cx))
+    }
+
     /// Keeps account of writes that do not move on.
     fn written<T>(
         &mut self,
@@ -170,21 +180,7 @@ fn poll_deadline(
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if let Poll::Ready(result) = Pin::new(&mut this.inner).poll_read(cx, buffer) {
-            this.arrived();
-            return Poll::Ready(result);
-        }
-        let late = ready!(this.poll_late(cx));
-        Poll::Ready(this.end(&late, cx))
-    }
-}
+reads!([S: AsyncRead + AsyncWrite + Unpin] Watched<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(
