@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use damelo::{ByteSize, Config, Store};
@@ -72,18 +72,20 @@ pub(crate) fn serve(
     let store = open_store(&settings, mode)?;
     let mut printed = Ok(());
     let signals = stop.clone();
+    let stop_timeout = StopTimeout(Arc::new(Mutex::new(settings.stop_timeout)));
+    let deadline = stop_timeout.clone();
     let ready = |running: RunningInfo| {
         printed = print(&settings, &store, &running);
-        let reload = Reload { load, settings: settings.clone() };
+        let reload = Reload { load, settings: settings.clone(), stop_timeout };
         signals.handle_others(reload.handler(running.control.clone()));
         supervisor::notify(&format!("READY=1\nSTATUS=serving at {}", running.address));
     };
     let ended = {
-        let (signals, stop_timeout) = (stop.clone(), settings.stop_timeout);
+        let signals = stop.clone();
         async move {
             stop.await;
             supervisor::notify("STOPPING=1\nSTATUS=finishing what is under way");
-            end_within(stop_timeout);
+            end_within(deadline.get());
             // The handler holds a handle on the access log, which is closed next.
             signals.ignore_others();
         }
@@ -116,10 +118,25 @@ fn end_within(time: Duration) {
     }
 }
 
+/// `timeouts.stop` as it is now: a reload may change it.
+#[derive(Clone)]
+struct StopTimeout(Arc<Mutex<Duration>>);
+
+impl StopTimeout {
+    fn get(&self) -> Duration {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, time: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = time;
+    }
+}
+
 /// What SIGHUP needs: where the settings came from, and those that run.
 struct Reload<L> {
     load: L,
     settings: Settings,
+    stop_timeout: StopTimeout,
 }
 
 impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
@@ -151,6 +168,7 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
                 eprintln!("damelo: the settings stay as they were");
             }
             Ok(new) => {
+                self.stop_timeout.set(new.stop_timeout);
                 for key in new.needs_restart(&self.settings) {
                     eprintln!("damelo: `{key}` has changed, which takes a restart");
                 }

@@ -347,7 +347,7 @@ fn the_process_ends_by_its_deadline_and_drains_before() {
         let (asked, _) = origin.accept().unwrap();
         (proxy, client, asked)
     };
-    let (mut proxy, mut client, mut asked) = start("timeouts.stop=60s");
+    let (mut proxy, mut client, mut asked) = start("timeouts.drain=30s");
     proxy.signal("-TERM");
     eventually("it is not ready while it drains", || {
         ask(&proxy.admin, "/readyz").contains("HTTP/1.1 503")
@@ -358,7 +358,10 @@ fn the_process_ends_by_its_deadline_and_drains_before() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
     assert!(proxy.child.wait().unwrap().success());
 
-    let (mut proxy, _client, _asked) = start("timeouts.stop=200ms");
+    let (mut proxy, _client, _asked) = start("timeouts.drain=30s");
+    bed.write("p.toml", &format!("{}[timeouts]\nstop = \"200ms\"\n", bed.read("p.toml")));
+    proxy.signal("-HUP");
+    eventually("it is reloaded", || bed.read("stderr").contains("settings reloaded"));
     proxy.signal("-TERM");
     // It would wait for the answer for 30 s.
     let told = Instant::now();

@@ -40,6 +40,7 @@ mod fill;
 mod forward;
 mod forwarded;
 mod frames;
+mod freshening;
 mod front;
 mod groups;
 mod histogram;
