@@ -6,6 +6,7 @@ mod admin;
 mod bench;
 mod check;
 mod check_config;
+mod descriptors;
 mod explain;
 mod failure;
 mod format;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use damelo::{ByteSize, Config, Store};
 use damelo_http_proxy::{Control, RunningInfo, Settings, Target};
 
+use crate::descriptors;
 use crate::failure::Failure;
 use crate::names::Volumes;
 use crate::opening::open_with;
@@ -69,6 +70,7 @@ pub(crate) fn serve(
     // Before a cache file is made for an origin that cannot be one, or on an address that is taken.
     settings.proxy.check()?;
     settings.proxy.check_address()?;
+    allow_connections(settings.proxy.connections_max);
     let store = open_store(&settings, mode)?;
     let mut printed = Ok(());
     let signals = stop.clone();
@@ -104,6 +106,18 @@ pub(crate) fn serve(
     served?;
     closed?;
     printed
+}
+
+/// Says so where the system allows fewer connections than the settings; they wait to be accepted.
+fn allow_connections(connections_max: usize) {
+    match descriptors::raise_limit() {
+        Ok(limit) if limit >= connections_max as u64 => {}
+        Ok(limit) => eprintln!(
+            "damelo: the system allows {limit} open files, fewer than limits.connections_max \
+             ({connections_max}): raise it with `ulimit -n` or LimitNOFILE="
+        ),
+        Err(error) => eprintln!("damelo: cannot tell how many files may be open: {error}"),
+    }
 }
 
 /// Ends the process when the time is up, whatever it waits for: a disk that hangs, most likely.
