@@ -97,7 +97,7 @@ counters! {
     stored: "Responses stored.",
     client_not_modified: "Answers 304 to a client from the cache.",
     own_errors: "Answers 4xx and 5xx that the proxy made itself.",
-    purged_misses: "Stored responses found and not used because a purge covers them.",
+    purged_misses: "Lookups that found a stored response and did not use it because a purge covers it.",
     pages_prefetched: "Documents read from disk whose group was then brought into memory.",
     purges: "Purges done, by method or admin API.",
     invalidations: "Resources invalidated by unsafe methods.",
