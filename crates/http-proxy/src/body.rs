@@ -15,8 +15,9 @@ use bytes::Bytes;
 use damelo::{ReadError, Reader};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep};
 
+use crate::deadline::poll_deadline;
 use crate::frames::{PolledFrame, body};
 use crate::log::LogRecord;
 use crate::upstream::FetchedBody;
@@ -87,21 +88,23 @@ impl Source {
 pub(crate) struct Timed {
     body: Source,
     limit: Duration,
-    silence: Pin<Box<Sleep>>,
+    /// Since when the sender is waited for; `None` while it is not.
+    waiting_since: Option<Instant>,
+    silence: Option<Pin<Box<Sleep>>>,
 }
 
 impl Timed {
     pub(crate) fn new(body: impl Into<Source>, limit: Duration) -> Timed {
-        Timed { body: body.into(), limit, silence: Box::pin(sleep(limit)) }
+        Timed { body: body.into(), limit, waiting_since: None, silence: None }
     }
 
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         if let Poll::Ready(frame) = self.body.next_frame(cx) {
-            let deadline = Instant::now() + self.limit;
-            self.silence.as_mut().reset(deadline);
+            self.waiting_since = None;
             return Poll::Ready(frame);
         }
-        ready!(self.silence.as_mut().poll(cx));
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        ready!(poll_deadline(&mut self.silence, since + self.limit, cx));
         Poll::Ready(Some(Err(BodyError::Idle)))
     }
 

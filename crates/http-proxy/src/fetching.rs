@@ -12,6 +12,10 @@
 //! Invariants: a client's conditions reach the origin only if nothing stored is being validated and
 //! nothing is to be shared; what a 304 is about decides what it freshens. Threads: as `serve`.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
 use bytes::Bytes;
 use damelo::GroupId;
 use http::{Method, Response, StatusCode, response};
@@ -380,13 +384,14 @@ impl<'a> Fetching<'a> {
         );
         fill.lead = self.lead.take();
         worker.shared.collapse.remember(&self.key, true);
+        let mut filling = Box::pin(fill.run());
         if bodyless {
             // Nothing to stream: whoever has seen the answer finds it in the store.
-            fill.run().await;
-        } else {
+            filling.await;
+        } else if !is_done_at_once(filling.as_mut()).await {
             let alive = worker.alive.clone();
             tokio::spawn(async move {
-                fill.run().await;
+                filling.await;
                 drop(alive);
             });
         }
@@ -401,4 +406,10 @@ impl<'a> Fetching<'a> {
         };
         (response, self.status)
     }
+}
+
+/// Goes as far as it can go without waiting. A small body that came with its headers is stored by
+/// then, and leaves with the answer's headers in one write.
+async fn is_done_at_once(mut work: Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await
 }

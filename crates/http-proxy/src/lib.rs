@@ -28,6 +28,7 @@ mod body;
 mod collapse;
 mod config;
 mod control;
+mod deadline;
 mod demo;
 mod deposit;
 #[cfg(test)]

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Duration, Instant, Sleep, sleep_until};
+use tokio::time::{Duration, Instant, Sleep};
 
+use crate::deadline::poll_deadline;
 use crate::listen::activity::Activity;
 use crate::metrics::Counters;
 use crate::streams::{PolledRead, reads};
@@ -157,26 +158,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
         ready!(poll_deadline(&mut self.write_timer, since + self.deadlines.write, cx));
         self.counters.client_timeouts.one();
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-/// Ready once `deadline` has passed.
-fn poll_deadline(
-    timer: &mut Option<Pin<Box<Sleep>>>,
-    deadline: Instant,
-    cx: &mut Context<'_>,
-) -> Poll<()> {
-    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-    if timer.deadline() > deadline {
-        timer.as_mut().reset(deadline);
-    }
-    loop {
-        ready!(timer.as_mut().poll(cx));
-        // Armed for an earlier deadline that no longer holds?
-        if timer.deadline() >= deadline {
-            return Poll::Ready(());
-        }
-        timer.as_mut().reset(deadline);
     }
 }
 
