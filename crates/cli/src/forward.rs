@@ -3,20 +3,18 @@
 //! `damelo-http-proxy`.
 
 use std::io::Read as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use damelo::{ByteSize, Store};
+use damelo::Store;
 use damelo_http_proxy::{ProxyError, RunningInfo, Settings, hash_credentials};
 use serde_json::json;
 
-use crate::check_config;
 use crate::failure::Failure;
 use crate::output::Out;
+use crate::serve_args::{self, ServeArgs};
 use crate::serving::{Mode, serve};
-use crate::stat::volume_text;
-use crate::transport_args::{ListenArgs, flag, seconds, set_all, set_lists, time};
+use crate::transport_args::{flag, seconds, set_all, set_lists, time};
 
 /// Longest password that `--hash-password` reads.
 const PASSWORD_BYTES_MAX: u64 = 512;
@@ -45,9 +43,6 @@ CONNECT tunnels, which nobody can look into.";
 #[derive(Debug, Clone, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Forward {
-    /// Read settings from this file; flags override it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     /// Address to listen on; one that is not loopback needs --remote [default: 127.0.0.1:3128]
     #[arg(long, value_name = "ADDR")]
     from: Option<String>,
@@ -69,18 +64,6 @@ pub(crate) struct Forward {
     /// Let clients from elsewhere reach this host's loopback addresses
     #[arg(long)]
     to_loopback: bool,
-    /// Store to use, made with this size if it does not exist
-    #[arg(long, value_name = "PATH[:SIZE]")]
-    cache: Option<String>,
-    /// Memory for data [default: 256MiB]
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<ByteSize>,
-    /// Address of the admin listener; `none` for none [default: a free port of 127.0.0.1]
-    #[arg(long, value_name = "ADDR")]
-    admin: Option<String>,
-    /// Threads that serve [default: one for each core]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: Option<u16>,
     /// Time to connect to an origin [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     connect_timeout: Option<Duration>,
@@ -93,17 +76,8 @@ pub(crate) struct Forward {
     /// Tell origins who the client is, in X-Forwarded-For
     #[arg(long)]
     x_forwarded: bool,
-    /// Write a line for each request to standard output, or to this file
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "stdout")]
-    log: Option<String>,
-    /// Set any key of the configuration file, such as timeouts.drain=3s
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    sets: Vec<String>,
-    /// Print what runs as one JSON object
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    listen: ListenArgs,
+    serve: ServeArgs,
 }
 
 /// Serves until told to stop.
@@ -121,34 +95,23 @@ pub(crate) fn run(args: &Forward) -> Result<(), Failure> {
 
 /// The file, then the flags, then `--set`.
 fn settings(args: &Forward) -> Result<Settings, Failure> {
-    let mut settings = match &args.config {
-        None => Settings::for_forward(),
-        Some(path) => check_config::read(path, Settings::for_forward())?,
-    };
-    set_lists(&mut settings, [("forward.rules", &args.rule)])?;
-    set_all(
-        &mut settings,
-        [
-            ("from", args.from.clone()),
-            ("cache", args.cache.clone()),
-            ("memory", args.memory.map(|size| size.bytes().to_string())),
-            ("admin.from", args.admin.clone()),
-            ("workers", args.workers.map(|count| count.to_string())),
-            ("log.to", args.log.clone()),
-            ("timeouts.connect", time(args.connect_timeout)),
-            ("timeouts.header", time(args.answer_timeout)),
-            ("timeouts.tunnel_idle", time(args.tunnel_timeout)),
-            ("forwarded.x_forwarded", flag(args.x_forwarded, true)),
-            ("forward.users", args.users.clone()),
-            ("forward.remote", flag(args.remote, true)),
-            ("forward.to_link_local", flag(args.to_link_local, true)),
-            ("forward.to_loopback", flag(args.to_loopback, true)),
-        ],
-    )?;
-    args.listen.apply(&mut settings)?;
-    for set in &args.sets {
-        settings.set(set).map_err(Failure::Usage)?;
-    }
+    let mut settings = args.serve.settings(Settings::for_forward(), |settings| {
+        set_lists(settings, [("forward.rules", &args.rule)])?;
+        set_all(
+            settings,
+            [
+                ("from", args.from.clone()),
+                ("timeouts.connect", time(args.connect_timeout)),
+                ("timeouts.header", time(args.answer_timeout)),
+                ("timeouts.tunnel_idle", time(args.tunnel_timeout)),
+                ("forwarded.x_forwarded", flag(args.x_forwarded, true)),
+                ("forward.users", args.users.clone()),
+                ("forward.remote", flag(args.remote, true)),
+                ("forward.to_link_local", flag(args.to_link_local, true)),
+                ("forward.to_loopback", flag(args.to_loopback, true)),
+            ],
+        )
+    })?;
     // The client names the origin, whatever a file says.
     settings.proxy = settings.forward_config().proxy;
     settings.check_forward()?;
@@ -181,31 +144,14 @@ fn print(
     running: &RunningInfo,
 ) -> Result<(), Failure> {
     let mut out = Out::new();
-    let info = store.info();
-    let volumes: Vec<String> = info.volumes.iter().map(volume_text).collect();
-    let url = format!("http://{}", running.address);
-    let metrics = running.admin.map(|admin| format!("http://{admin}/metrics"));
-    if args.json {
-        out.json(&json!({
-            "store": volumes,
-            "made": info.created,
-            "memory_bytes": info.memory_bytes,
-            "workers": running.workers,
-            "proxy": url,
-            "listeners": running.listeners.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "metrics": metrics,
-        }))?;
+    let url = serve_args::url(running);
+    if args.serve.json {
+        serve_args::print_json(&mut out, store, running, json!({ "proxy": url }))?;
         return out.finish();
     }
-    let made = if info.created { "made just now" } else { "opened; what it holds is served" };
-    out.line(format_args!("store    {}, {made}", volumes.join(", ")))?;
+    serve_args::print_store(&mut out, store)?;
     out.line(format_args!("proxy    {url}"))?;
-    for listener in &running.listeners {
-        out.line(format_args!("also     {listener}"))?;
-    }
-    if let Some(metrics) = metrics {
-        out.line(format_args!("metrics  {metrics}"))?;
-    }
+    serve_args::print_listeners(&mut out, running)?;
     out.line(format_args!("try      curl -x {url} http://example.org/"))?;
     let config = &settings.forward;
     if config.remote && config.rules.iter().all(|rule| !rule.allow) {

@@ -7,12 +7,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use damelo::{ByteSize, Config, Store};
 use damelo_http_proxy::{Control, RunningInfo, Settings, Target};
 
+use crate::descriptors;
 use crate::failure::Failure;
 use crate::names::Volumes;
 use crate::opening::open_with;
@@ -69,21 +70,24 @@ pub(crate) fn serve(
     // Before a cache file is made for an origin that cannot be one, or on an address that is taken.
     settings.proxy.check()?;
     settings.proxy.check_address()?;
+    allow_connections(settings.proxy.connections_max);
     let store = open_store(&settings, mode)?;
     let mut printed = Ok(());
     let signals = stop.clone();
+    let stop_timeout = StopTimeout(Arc::new(Mutex::new(settings.stop_timeout)));
+    let deadline = stop_timeout.clone();
     let ready = |running: RunningInfo| {
         printed = print(&settings, &store, &running);
-        let reload = Reload { load, settings: settings.clone() };
+        let reload = Reload { load, settings: settings.clone(), stop_timeout };
         signals.handle_others(reload.handler(running.control.clone()));
         supervisor::notify(&format!("READY=1\nSTATUS=serving at {}", running.address));
     };
     let ended = {
-        let (signals, stop_timeout) = (stop.clone(), settings.stop_timeout);
+        let signals = stop.clone();
         async move {
             stop.await;
             supervisor::notify("STOPPING=1\nSTATUS=finishing what is under way");
-            end_within(stop_timeout);
+            end_within(deadline.get());
             // The handler holds a handle on the access log, which is closed next.
             signals.ignore_others();
         }
@@ -104,6 +108,18 @@ pub(crate) fn serve(
     printed
 }
 
+/// Says so where the system allows fewer connections than the settings; they wait to be accepted.
+fn allow_connections(connections_max: usize) {
+    match descriptors::raise_limit() {
+        Ok(limit) if limit >= connections_max as u64 => {}
+        Ok(limit) => eprintln!(
+            "damelo: the system allows {limit} open files, fewer than limits.connections_max \
+             ({connections_max}): raise it with `ulimit -n` or LimitNOFILE="
+        ),
+        Err(error) => eprintln!("damelo: cannot tell how many files may be open: {error}"),
+    }
+}
+
 /// Ends the process when the time is up, whatever it waits for: a disk that hangs, most likely.
 fn end_within(time: Duration) {
     let end = move || {
@@ -116,10 +132,25 @@ fn end_within(time: Duration) {
     }
 }
 
+/// `timeouts.stop` as it is now: a reload may change it.
+#[derive(Clone)]
+struct StopTimeout(Arc<Mutex<Duration>>);
+
+impl StopTimeout {
+    fn get(&self) -> Duration {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, time: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = time;
+    }
+}
+
 /// What SIGHUP needs: where the settings came from, and those that run.
 struct Reload<L> {
     load: L,
     settings: Settings,
+    stop_timeout: StopTimeout,
 }
 
 impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
@@ -151,6 +182,7 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
                 eprintln!("damelo: the settings stay as they were");
             }
             Ok(new) => {
+                self.stop_timeout.set(new.stop_timeout);
                 for key in new.needs_restart(&self.settings) {
                     eprintln!("damelo: `{key}` has changed, which takes a restart");
                 }

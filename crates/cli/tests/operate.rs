@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Longest wait for anything: a hang fails the test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 struct Bed(TempDir);
 
 impl Bed {
@@ -92,7 +95,7 @@ impl Drop for Running {
 
 fn ask(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n").unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap();
@@ -102,7 +105,7 @@ fn ask(address: &str, path: &str) -> String {
 fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     let start = Instant::now();
     while !check() {
-        assert!(start.elapsed() < Duration::from_secs(20), "never happened: {what}");
+        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -266,7 +269,7 @@ fn a_supervisor_is_told_when_it_is_ready_reloads_and_stops() {
     let short = TempDir::new().unwrap();
     let path = short.path().join("notify");
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let told = || {
         let mut buffer = [0; 500];
         let length = socket.recv(&mut buffer).unwrap();
@@ -332,32 +335,39 @@ fn a_socket_that_was_handed_down_is_served() {
 #[test]
 fn the_process_ends_by_its_deadline_and_drains_before() {
     let bed = Bed::new();
-    bed.write("p.toml", FILE);
-    let mut proxy = Running::start(&bed, &["--config", "p.toml"]);
-    let address = proxy.url.clone();
-    // `/slow` thinks for a second: it is under way when the signal comes.
-    let slow = std::thread::spawn(move || ask(&address, "/slow"));
-    std::thread::sleep(Duration::from_millis(300));
+    // An origin that answers when the script says so.
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("http://{}", origin.local_addr().unwrap());
+    bed.write("p.toml", &FILE.replace("demo", &to));
+    let start = |stop: &str| {
+        let proxy = Running::start(&bed, &["--config", "p.toml", "--set", stop]);
+        let mut client = TcpStream::connect(&proxy.url).unwrap();
+        write!(client, "GET /{stop} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        // From here on the request is under way.
+        let (asked, _) = origin.accept().unwrap();
+        (proxy, client, asked)
+    };
+    let (mut proxy, mut client, mut asked) = start("timeouts.drain=30s");
     proxy.signal("-TERM");
     eventually("it is not ready while it drains", || {
         ask(&proxy.admin, "/readyz").contains("HTTP/1.1 503")
     });
-    assert!(slow.join().unwrap().starts_with("HTTP/1.1 200"), "what is under way is answered");
+    asked.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
     assert!(proxy.child.wait().unwrap().success());
-    let mut proxy = Running::start(&bed, &["--config", "p.toml", "--set", "timeouts.stop=200ms"]);
-    let address = proxy.url.clone();
-    let slow = std::thread::spawn(move || {
-        let mut stream = TcpStream::connect(address).unwrap();
-        let _ = write!(stream, "GET /slow?again HTTP/1.1\r\nHost: demo\r\n\r\n");
-        let _ = stream.read_to_end(&mut Vec::new());
-    });
-    std::thread::sleep(Duration::from_millis(300));
-    let start = Instant::now();
+
+    let (mut proxy, _client, _asked) = start("timeouts.drain=30s");
+    bed.write("p.toml", &format!("{}[timeouts]\nstop = \"200ms\"\n", bed.read("p.toml")));
+    proxy.signal("-HUP");
+    eventually("it is reloaded", || bed.read("stderr").contains("settings reloaded"));
     proxy.signal("-TERM");
+    // It would wait for the answer for 30 s.
+    let told = Instant::now();
     assert_eq!(proxy.child.wait().unwrap().code(), Some(4));
-    assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
+    assert!(told.elapsed() < Duration::from_secs(15), "{:?}", told.elapsed());
     assert!(bed.read("stderr").contains("ending as after a crash"));
-    slow.join().unwrap();
 }
 
 #[test]
@@ -398,6 +408,7 @@ fn purges_that_were_acknowledged_hold_whenever_the_process_is_killed() {
             assert!(proxy.get(path).contains("; hit"), "{path}");
         }
         let (admin, asked) = (proxy.admin.clone(), urls.clone());
+        let (told, acknowledgements) = std::sync::mpsc::channel();
         let purging = std::thread::spawn(move || {
             let acknowledged = |url: &&String| {
                 let body = format!("{{\"prefix\":\"{url}\"}}");
@@ -412,9 +423,14 @@ fn purges_that_were_acknowledged_hold_whenever_the_process_is_killed() {
                 let read = sent.and_then(|()| stream.read_to_string(&mut answer).map(drop));
                 read.is_ok() && answer.contains("\"marks\":1")
             };
-            asked.iter().take_while(acknowledged).count()
+            let tell = |_: &&String| told.send(()).unwrap();
+            asked.iter().take_while(acknowledged).inspect(tell).count()
         });
-        std::thread::sleep(Duration::from_millis(random.u64(1..60)));
+        // At any moment of a purge, after some that were acknowledged.
+        for _ in 0..random.usize(0..6) {
+            acknowledgements.recv_timeout(PATIENCE).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(random.u64(0..20)));
         proxy.child.kill().unwrap();
         proxy.child.wait().unwrap();
         let acknowledged = purging.join().unwrap();

@@ -1,11 +1,11 @@
 //! The admin listener: health, metrics, purging, `explain` and `top`. Not for the public.
 //!
-//! `/healthz`, `/readyz` and `/metrics` are free to read; everything else wants the admin token if
-//! there is one. What changes something is POST with a JSON body declared as such, which no page
+//! Only clients of the allowed networks are answered. `/healthz`, `/readyz` and `/metrics` are free
+//! for them to read; everything else wants the admin token if there is one. What changes something is POST with a JSON body declared as such, which no page
 //! of another site can make a browser send unasked. Threads: one, its own event loop.
 
 use std::convert::Infallible;
-use std::net::TcpListener as StdListener;
+use std::net::{IpAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) async fn serve(listener: StdListener, control: Control, counters: Vec
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let admin = Admin { control, counters: counters.into() };
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -60,7 +60,7 @@ pub(crate) async fn serve(listener: StdListener, control: Control, counters: Vec
         tokio::spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
                 let admin = admin.clone();
-                async move { Ok::<_, Infallible>(admin.respond(request).await) }
+                async move { Ok::<_, Infallible>(admin.respond(request, peer.ip()).await) }
             });
             // A connection that breaks concerns nobody but its client.
             let _ = http1::Builder::new()
@@ -73,8 +73,13 @@ pub(crate) async fn serve(listener: StdListener, control: Control, counters: Vec
 }
 
 impl Admin {
-    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let (status, content_type, text) = self.answer(request).await;
+    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+        let allowed = purge::is_within(peer, &self.control.shared().config.admin_networks);
+        let (status, content_type, text) = if allowed {
+            self.answer(request).await
+        } else {
+            failed(StatusCode::FORBIDDEN, "this address is in none of `admin.networks`")
+        };
         let mut response = Response::new(Full::new(Bytes::from(text)));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

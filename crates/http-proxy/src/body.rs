@@ -15,8 +15,10 @@ use bytes::Bytes;
 use damelo::{ReadError, Reader};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep};
 
+use crate::deadline::poll_deadline;
+use crate::frames::{PolledFrame, body};
 use crate::log::LogRecord;
 use crate::upstream::FetchedBody;
 
@@ -52,16 +54,31 @@ impl From<FetchedBody> for Source {
     }
 }
 
+/// The next frame of a body that hyper reads.
+pub(crate) fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> PolledFrame {
+    let frame = ready!(Pin::new(body).poll_frame(cx));
+    Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyError::Broken)))
+}
+
 impl Source {
-    fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         match self {
-            Source::Client(body) => Pin::new(body)
-                .poll_frame(cx)
-                .map(|frame| frame.map(|frame| frame.map_err(|_| BodyError::Broken))),
-            Source::Origin(body) => Pin::new(body).poll_frame(cx),
+            Source::Client(body) => poll_incoming(body, cx),
+            Source::Origin(body) => body.next_frame(cx),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self {
+            Source::Client(body) => body.is_end_stream(),
+            Source::Origin(body) => body.has_ended(),
+        }
+    }
+
+    fn length(&self) -> SizeHint {
+        match self {
+            Source::Client(body) => body.size_hint(),
+            Source::Origin(body) => body.length(),
         }
     }
 }
@@ -71,47 +88,36 @@ impl Source {
 pub(crate) struct Timed {
     body: Source,
     limit: Duration,
-    silence: Pin<Box<Sleep>>,
+    /// Since when the sender is waited for; `None` while it is not.
+    waiting_since: Option<Instant>,
+    silence: Option<Pin<Box<Sleep>>>,
 }
 
 impl Timed {
     pub(crate) fn new(body: impl Into<Source>, limit: Duration) -> Timed {
-        Timed { body: body.into(), limit, silence: Box::pin(sleep(limit)) }
+        Timed { body: body.into(), limit, waiting_since: None, silence: None }
     }
-}
 
-impl Body for Timed {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = &mut *self;
-        if let Poll::Ready(frame) = this.body.poll_frame(cx) {
-            let deadline = Instant::now() + this.limit;
-            this.silence.as_mut().reset(deadline);
+    fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if let Poll::Ready(frame) = self.body.next_frame(cx) {
+            self.waiting_since = None;
             return Poll::Ready(frame);
         }
-        ready!(this.silence.as_mut().poll(cx));
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        ready!(poll_deadline(&mut self.silence, since + self.limit, cx));
         Poll::Ready(Some(Err(BodyError::Idle)))
     }
 
-    fn is_end_stream(&self) -> bool {
-        match &self.body {
-            Source::Client(body) => body.is_end_stream(),
-            Source::Origin(body) => body.is_end_stream(),
-        }
+    fn has_ended(&self) -> bool {
+        self.body.has_ended()
     }
 
-    fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            Source::Client(body) => body.size_hint(),
-            Source::Origin(body) => body.size_hint(),
-        }
+    fn length(&self) -> SizeHint {
+        self.body.length()
     }
 }
+
+body!(Timed);
 
 /// Body of a request to the origin.
 #[derive(Debug)]
@@ -129,36 +135,30 @@ impl OriginBody {
             OriginBody::Stream(Timed::new(body, limit))
         }
     }
-}
 
-impl Body for OriginBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut *self {
+    fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        match self {
             OriginBody::Empty => Poll::Ready(None),
-            OriginBody::Stream(body) => Pin::new(body).poll_frame(cx),
+            OriginBody::Stream(body) => body.next_frame(cx),
         }
     }
 
-    fn is_end_stream(&self) -> bool {
+    fn has_ended(&self) -> bool {
         match self {
             OriginBody::Empty => true,
-            OriginBody::Stream(body) => body.is_end_stream(),
+            OriginBody::Stream(body) => body.has_ended(),
         }
     }
 
-    fn size_hint(&self) -> SizeHint {
+    fn length(&self) -> SizeHint {
         match self {
             OriginBody::Empty => SizeHint::with_exact(0),
-            OriginBody::Stream(body) => body.size_hint(),
+            OriginBody::Stream(body) => body.length(),
         }
     }
 }
+
+body!(OriginBody);
 
 type NextChunk = Pin<Box<dyn Future<Output = (Reader, Result<Option<Bytes>, ReadError>)> + Send>>;
 
@@ -301,16 +301,8 @@ impl ProxyBody {
         self.record = Some(Box::new(record));
         self
     }
-}
 
-impl Body for ProxyBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    pub(crate) fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let frame = match &mut self.kind {
             Kind::Empty => None,
             Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
@@ -321,7 +313,7 @@ impl Body for ProxyBody {
                 // The fill died without a word: this is not a clean end.
                 None => Some(Err(BodyError::Broken)),
             },
-            Kind::Passing(body) => ready!(Pin::new(body).poll_frame(cx)),
+            Kind::Passing(body) => ready!(body.next_frame(cx)),
         };
         if let (Some(record), Some(Ok(frame))) = (&mut self.record, &frame) {
             record.body_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -329,21 +321,23 @@ impl Body for ProxyBody {
         Poll::Ready(frame)
     }
 
-    fn is_end_stream(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         match &self.kind {
             Kind::Empty | Kind::Whole(None) => true,
-            Kind::Passing(body) => body.is_end_stream(),
+            Kind::Passing(body) => body.has_ended(),
             Kind::Whole(Some(_)) | Kind::Streamed(_) | Kind::Filling(_) => false,
         }
     }
 
-    fn size_hint(&self) -> SizeHint {
+    pub(crate) fn length(&self) -> SizeHint {
         match &self.kind {
             Kind::Empty | Kind::Whole(None) => SizeHint::with_exact(0),
             Kind::Whole(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Streamed(body) => SizeHint::with_exact(body.left_bytes),
-            Kind::Passing(body) => body.size_hint(),
+            Kind::Passing(body) => body.length(),
             Kind::Filling(_) => SizeHint::default(),
         }
     }
 }
+
+body!(ProxyBody);

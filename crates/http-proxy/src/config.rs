@@ -177,6 +177,8 @@ pub struct ProxyConfig {
     pub purge_from: Vec<IpNet>,
     /// What who purges must show, as `Authorization: Bearer TOKEN`. Default nothing.
     pub purge_token: Option<String>,
+    /// Networks that the admin listener answers. Default loopback.
+    pub admin_networks: Vec<IpNet>,
     /// What the admin listener wants for anything but reading health and metrics. Default nothing.
     pub admin_token: Option<String>,
     /// Sockets that listen already, handed down by a supervisor, instead of `from`.
@@ -231,11 +233,9 @@ impl ProxyConfig {
             prefetch_pages: false,
             ruleset: Arc::new(Ruleset::default()),
             purge_method: false,
-            purge_from: vec![
-                loopback_v4(),
-                IpNet::from(std::net::IpAddr::from([0_u16, 0, 0, 0, 0, 0, 0, 1])),
-            ],
+            purge_from: loopback(),
             purge_token: None,
+            admin_networks: loopback(),
             admin_token: None,
             inherited: Vec::new(),
             header_bytes_max: 64 << 10,
@@ -279,10 +279,12 @@ impl ProxyConfig {
     }
 }
 
-fn loopback_v4() -> IpNet {
-    let address = std::net::IpAddr::from([127, 0, 0, 0]);
+/// This host's own addresses.
+fn loopback() -> Vec<IpNet> {
+    let v4 = std::net::IpAddr::from([127, 0, 0, 0]);
+    let v6 = std::net::IpAddr::from([0_u16, 0, 0, 0, 0, 0, 0, 1]);
     // A prefix of 8 bits is within the 32 of an address.
-    IpNet::new(address, 8).unwrap_or_else(|_| IpNet::from(address))
+    vec![IpNet::new(v4, 8).unwrap_or_else(|_| IpNet::from(v4)), IpNet::from(v6)]
 }
 
 impl fmt::Debug for ProxyConfig {

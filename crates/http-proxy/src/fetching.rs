@@ -1,7 +1,7 @@
 //! Asking the origin for one resource, and what its answer does to what is stored.
 //!
 //! ```text
-//! fetch ─► 304 that we asked for ─► freshen, serve        (or forget and ask again)
+//! fetch ─► 304 that we asked for ─► freshen, serve        (see `freshening`)
 //!      ├► 304 about another variant ─► adopt it (see `variants`)
 //!      ├► 200 to a HEAD ─► freshen or make stale, pass on
 //!      ├► an error, or none ─► serve what is stale, if that is permitted
@@ -11,6 +11,10 @@
 //!
 //! Invariants: a client's conditions reach the origin only if nothing stored is being validated and
 //! nothing is to be shared; what a 304 is about decides what it freshens. Threads: as `serve`.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
 
 use bytes::Bytes;
 use damelo::GroupId;
@@ -29,8 +33,7 @@ use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{self, Arrived, Failure};
 use crate::rules::storing::{self, Exchange};
-use crate::rules::validation::{self, HeadEffect};
-use crate::rules::vary;
+use crate::rules::validation;
 use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
 use crate::ruleset::ResponseEffects;
 use crate::serve::{Answer, origin_failed, with_hit_status};
@@ -170,7 +173,7 @@ impl<'a> Fetching<'a> {
     }
 
     /// What a response comes to with these headers, now or merged from an earlier one.
-    fn policy(
+    pub(crate) fn policy(
         &self,
         worker: &Worker,
         status: StatusCode,
@@ -190,39 +193,15 @@ impl<'a> Fetching<'a> {
         Policy::of(arrived, rules)
     }
 
-    /// The stored response brought up to date by a 304; `None` if the 304 means another one.
-    fn freshened(
-        &self,
+    /// Says what became of an answer that was to be stored; `otherwise` goes to those who wait if it
+    /// was not.
+    pub(crate) fn settle(
+        &mut self,
         worker: &Worker,
-        response: &Response<FetchedBody>,
-    ) -> Option<StoredResponse> {
-        let stored = &self.found.as_ref()?.response;
-        if validation::updated_by_304(response.headers(), &[&stored.headers]).is_empty() {
-            return None;
-        }
-        Some(self.merged(worker, stored, response.headers()))
-    }
-
-    pub(crate) fn merged(
-        &self,
-        worker: &Worker,
-        stored: &StoredResponse,
-        news: &http::HeaderMap,
-    ) -> StoredResponse {
-        let rules = self.rules(worker);
-        let mut headers = validation::merge(&stored.headers, news, rules, self.response_time_s);
-        let effects =
-            steer::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
-        let mut policy = self.policy(worker, stored.status, &headers, news);
-        effects.adjust(&mut policy);
-        StoredResponse { policy, headers, ..stored.clone() }
-    }
-
-    /// After a 304: the stored body with the merged headers.
-    async fn serve_freshened(mut self, worker: &Worker, merged: StoredResponse) -> Answer {
-        let Some(mut found) = self.found.take() else { return self.fetch_again(worker).await };
-        worker.counters.revalidated.one();
-        match self.keep_freshened(worker, &found, &merged).await {
+        kept: Result<(), NotStoredReason>,
+        otherwise: Outcome,
+    ) {
+        match kept {
             Ok(()) => {
                 self.status.stored = true;
                 self.end_lead(Outcome::Stored);
@@ -230,54 +209,9 @@ impl<'a> Fetching<'a> {
             Err(reason) => {
                 worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
-                self.end_lead(Outcome::NotStored);
+                self.end_lead(otherwise);
             }
         }
-        self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
-        found.response = merged;
-        with_hit_status(worker, self.ask, *found, self.status)
-    }
-
-    async fn keep_freshened(
-        &self,
-        worker: &Worker,
-        found: &Found,
-        merged: &StoredResponse,
-    ) -> Result<(), NotStoredReason> {
-        let vault = &worker.shared.vault;
-        let rules = self.rules(worker);
-        let exchange = Exchange {
-            // A HEAD's 304 freshens what a GET stored (RFC 9111 §4.3.5).
-            method: &Method::GET,
-            request: &self.ask.headers,
-            wishes: &self.ask.wishes,
-            // A part stays what it was stored as.
-            status: if merged.part.is_some() { StatusCode::OK } else { merged.status },
-            response: &merged.headers,
-            directives: &ResponseDirectives::of(&merged.headers, rules),
-            response_time_s: self.response_time_s,
-            selective: false,
-        };
-        let mut edited = merged.headers.clone();
-        let effects =
-            steer::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
-        let decision = storing::decide(exchange, rules);
-        effects.admit(decision, &merged.headers).inspect_err(|reason| {
-            // What only this request forbids does not touch what is stored.
-            if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
-                vault.forget(found.key(&self.ask.target.primary));
-            }
-        })?;
-        let primary = &self.ask.target.primary;
-        if vary::of(&merged.headers) != vary::of(&found.response.headers) {
-            // It does not lie where requests that it varies on would look for it.
-            vault.forget(found.key(primary));
-            return Err(NotStoredReason::Invalidated);
-        }
-        let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let kept =
-            vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
-        if kept { Ok(()) } else { Err(NotStoredReason::Invalidated) }
     }
 
     /// The 304 was about bytes we do not have: forget ours and ask without conditions.
@@ -294,37 +228,6 @@ impl<'a> Fetching<'a> {
                 self.received(worker, response).await
             }
             Err(error) => self.failed(worker, error),
-        }
-    }
-
-    /// A HEAD shows whether what a GET stored is still so (RFC 9111 §4.3.5).
-    async fn learn_from_head(&mut self, worker: &Worker, response: &Response<FetchedBody>) {
-        let Some(found) = &self.found else { return };
-        let stored = &found.response;
-        let length_bytes =
-            stored.part.map_or(found.body.length_bytes(), |part| part.complete_bytes);
-        let effect = validation::head_effect(
-            if stored.part.is_some() { StatusCode::OK } else { stored.status },
-            &stored.headers,
-            length_bytes,
-            response.status(),
-            response.headers(),
-        );
-        let primary = &self.ask.target.primary;
-        let updated = match effect {
-            HeadEffect::None => return,
-            HeadEffect::Update => {
-                let merged = self.merged(worker, stored, response.headers());
-                self.status.stored = self.keep_freshened(worker, found, &merged).await.is_ok();
-                return;
-            }
-            HeadEffect::Stale => {
-                StoredResponse { policy: stored.policy.made_stale(), ..stored.clone() }
-            }
-        };
-        if let Some(metadata) = updated.encode() {
-            let vault = &worker.shared.vault;
-            vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
         }
     }
 
@@ -481,13 +384,14 @@ impl<'a> Fetching<'a> {
         );
         fill.lead = self.lead.take();
         worker.shared.collapse.remember(&self.key, true);
+        let mut filling = Box::pin(fill.run());
         if bodyless {
             // Nothing to stream: whoever has seen the answer finds it in the store.
-            fill.run().await;
-        } else {
+            filling.await;
+        } else if !is_done_at_once(filling.as_mut()).await {
             let alive = worker.alive.clone();
             tokio::spawn(async move {
-                fill.run().await;
+                filling.await;
                 drop(alive);
             });
         }
@@ -502,4 +406,10 @@ impl<'a> Fetching<'a> {
         };
         (response, self.status)
     }
+}
+
+/// Goes as far as it can go without waiting. A small body that came with its headers is stored by
+/// then, and leaves with the answer's headers in one write.
+async fn is_done_at_once(mut work: Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await
 }

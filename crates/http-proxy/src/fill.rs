@@ -1,9 +1,9 @@
 //! A response on its way from the origin to a client and into the store at once.
 //!
-//! A task of its own reads the origin, so that the fill can outlive its client. Invariants: the
-//! client's body ends cleanly only if the origin's did; a body the origin broke off is never
-//! committed; the last bytes reach the client after the commit, so that whoever has seen the end
-//! of a stored answer finds it in the store. Backpressure: at most [`CHUNKS_WAITING_MAX`] chunks
+//! What does not end at once goes on as a task of its own, so that it can outlive its client.
+//! Invariants: the client's body ends cleanly only if the origin's did; a body the origin broke off
+//! is never committed; the last bytes reach the client after the commit, so that whoever has seen the
+//! end of a stored answer finds it in the store. Backpressure: at most [`CHUNKS_WAITING_MAX`] chunks
 //! wait for the client; a client that takes nothing for `body_idle_timeout` counts as gone.
 
 use std::sync::Arc;

@@ -1,6 +1,10 @@
 //! Enums of byte streams as byte streams, without a type parameter or a table of functions.
 //!
-//! A user imports `io`, `IoSlice`, `Pin`, `Context`, `Poll` and the traits of tokio. No threads.
+//! A user imports `io`, `IoSlice`, `Pin`, `Context`, `Poll`, [`PolledRead`] and the traits of tokio.
+//! No threads.
+
+use std::io;
+use std::task::Poll;
 
 /// Forwards [`AsyncWrite`] to the stream that each arm binds.
 macro_rules! forward_write {
@@ -35,20 +39,34 @@ macro_rules! forward_write {
     };
 }
 
-/// [`AsyncRead`] and [`AsyncWrite`] of an enum by those of its arms.
-macro_rules! streams {
-    ($name:ident: $($arm:ident),+) => {
-        impl AsyncRead for $name {
+/// [`AsyncRead`] of a type by its method `read_some`; in brackets its parameters.
+macro_rules! reads {
+    ([$($parameters:tt)*] $name:ty) => {
+        impl<$($parameters)*> AsyncRead for $name {
             fn poll_read(
                 self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
                 buffer: &mut ReadBuf<'_>,
             ) -> Poll<io::Result<()>> {
-                match self.get_mut() {
-                    $($name::$arm(stream) => Pin::new(stream).poll_read(cx, buffer),)+
-                }
+                self.get_mut().read_some(cx, buffer)
             }
         }
+    };
+}
+
+/// What `read_some` gives.
+pub(crate) type PolledRead = Poll<io::Result<()>>;
+
+/// [`AsyncRead`] and [`AsyncWrite`] of an enum by those of its arms.
+macro_rules! streams {
+    ($name:ident: $($arm:ident),+) => {
+        impl $name {
+            fn read_some(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> PolledRead {
+                match self { $($name::$arm(stream) => Pin::new(stream).poll_read(cx, buffer),)+ }
+            }
+        }
+
+        reads!([] $name);
 
         impl AsyncWrite for $name {
             forward_write!($($name::$arm(stream) => stream),+);
@@ -56,4 +74,4 @@ macro_rules! streams {
     };
 }
 
-pub(crate) use {forward_write, streams};
+pub(crate) use {forward_write, reads, streams};

@@ -53,10 +53,15 @@ pub(crate) async fn join(
     let (from_origin, to_origin) = split(origin);
     let up = pump(from_client, to_origin, &moved, &counters.tunnel_client_bytes);
     let down = pump(from_origin, to_client, &moved, &counters.tunnel_origin_bytes);
+    // Counted before the streams are dropped: whoever sees the end finds the reason.
+    let cut = async {
+        moved.ceased(idle).await;
+        counters.tunnel_timeouts.one();
+    };
     tokio::select! {
         // That one side broke is the end for both, and nobody is left to be told.
         _ = async { tokio::try_join!(up, down) } => {}
-        () = moved.ceased(idle) => counters.tunnel_timeouts.one(),
+        () = cut => {}
     }
 }
 

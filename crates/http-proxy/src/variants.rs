@@ -69,18 +69,9 @@ impl Fetching<'_> {
         worker.counters.revalidated.one();
         found.response = self.merged(worker, &found.response, response.headers());
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
-        match self.store_adopted(worker, &found).await {
-            Ok(()) => {
-                self.status.stored = true;
-                self.end_lead(Outcome::Stored);
-            }
-            Err(reason) => {
-                worker.counters.not_stored(reason, &self.ask.target.primary);
-                self.status.detail = Some(reason.name());
-                // Says nothing about the resource: whoever waits may lead.
-                self.end_lead(Outcome::Abandoned);
-            }
-        }
+        let kept = self.store_adopted(worker, &found).await;
+        // A failure says nothing about the resource: whoever waits may lead.
+        self.settle(worker, kept, Outcome::Abandoned);
         with_hit_status(worker, self.ask, found, self.status)
     }
 

@@ -235,6 +235,22 @@ fn the_admin_listener_tells_health_readiness_and_latency() {
     assert!(metrics.ends_with("# EOF\n"));
 }
 
+#[test]
+fn the_admin_listener_answers_the_allowed_networks_only() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let proxy = Proxy::start(&origin);
+    let admin = proxy.info.admin.expect("an admin address");
+    let get = |path: &str| support::ask_at(admin, "GET", path, "", b"").status();
+    assert_eq!(get("/healthz"), 200, "loopback by default");
+    for (networks, status) in [("10.0.0.0/8", 403), ("127.0.0.0/8", 200), ("::1/128", 403)] {
+        let text = format!("[admin]\nnetworks = [\"{networks}\"]\n");
+        proxy.info.control.reload(Settings::parse(&text).unwrap().proxy).unwrap();
+        for path in ["/healthz", "/metrics", "/top"] {
+            assert_eq!(get(path), status, "{path} {networks}");
+        }
+    }
+}
+
 /// What the proxy knows of a path.
 fn explained(proxy: &Proxy, path: &str) -> serde_json::Value {
     let admin = proxy.info.admin.expect("an admin address");

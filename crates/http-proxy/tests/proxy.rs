@@ -6,6 +6,8 @@ mod changes;
 mod conditions;
 #[path = "proxy/conformance.rs"]
 mod conformance;
+#[path = "proxy/fills.rs"]
+mod fills;
 #[path = "proxy/ranges.rs"]
 mod ranges;
 #[path = "proxy/stale.rs"]
@@ -13,11 +15,11 @@ mod stale;
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use damelo_http_proxy::Target;
-use support::{Home, Origin, Proxy, Reply, ask_at, date, eventually, noise, reply, send_to};
+use support::{Gate, Home, Nobody, Origin, Proxy, Reply, ask_at, date, eventually, noise, reply};
 
 /// An origin that gives every request the same answer.
 fn same(status: u16, headers: &'static str, body: &'static str) -> Origin {
@@ -338,142 +340,22 @@ fn other_methods_pass_and_invalidate() {
 
 #[test]
 fn an_invalidation_beats_a_fill_under_way() {
-    let origin = Origin::start(|request| {
-        let mut answer = reply(200, "Cache-Control: max-age=60", "old");
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
         if request.method() == "GET" {
-            answer.delay = Duration::from_millis(400);
+            held.wait();
         }
-        answer
+        reply(200, "Cache-Control: max-age=60", "old")
     });
     let proxy = Proxy::start(&origin);
     let address = proxy.info.address;
     let getting = std::thread::spawn(move || ask_at(address, "GET", "/", "", b""));
     eventually("the GET is at the origin", || origin.count() == 1);
     proxy.ask_with_body("POST", "/", "", b"new");
+    gate.open();
     assert_eq!(getting.join().unwrap().text(), "old");
     assert!(proxy.get("/").cache().contains("uri-miss"), "the old answer was not kept");
-}
-
-#[test]
-fn an_origin_that_dies_mid_body_is_never_stored() {
-    for chunked in [false, true] {
-        let broken = Arc::new(AtomicUsize::new(1));
-        let left = broken.clone();
-        let origin = Origin::start(move |_| {
-            let mut answer = reply(200, "Cache-Control: max-age=60", noise(2, 200_000));
-            answer.chunked = chunked;
-            if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok() {
-                answer.break_after = Some(100_000);
-            }
-            answer
-        });
-        let proxy = Proxy::start(&origin);
-        let first = proxy.get("/");
-        assert!(!first.complete, "the client sees that it is not all");
-        let second = proxy.get("/");
-        assert!(second.complete && second.cache().contains("uri-miss"), "{}", second.cache());
-        let third = proxy.get("/");
-        assert!(third.cache().contains("; hit"), "{}", third.cache());
-        assert!(third.body == noise(2, 200_000));
-    }
-}
-
-#[test]
-fn trailers_do_not_become_headers() {
-    let origin = Origin::start(|_| Reply {
-        chunked: true,
-        trailer: Some("X-Trailer: 1"),
-        ..reply(200, "Cache-Control: max-age=60\nTrailer: X-Trailer", "body")
-    });
-    let proxy = Proxy::start(&origin);
-    for _ in 0..2 {
-        let answer = proxy.get("/");
-        assert_eq!(answer.text(), "body");
-        assert!(answer.complete && !answer.has("x-trailer") && !answer.has("trailer"));
-    }
-    assert_eq!(origin.count(), 1);
-}
-
-#[test]
-fn a_large_body_streams_through_little_memory() {
-    const LENGTH: usize = 32 << 20;
-    let body: Arc<[u8]> = noise(3, LENGTH).into();
-    for chunked in [false, true] {
-        let sent = body.clone();
-        let origin = Origin::start(move |_| {
-            let mut answer = reply(200, "Cache-Control: max-age=60", &*sent);
-            answer.chunked = chunked;
-            answer
-        });
-        let proxy = Proxy::start(&origin);
-        let miss = proxy.get("/big");
-        assert!(miss.complete && miss.body[..] == body[..]);
-        for _ in 0..2 {
-            let hit = proxy.get("/big");
-            assert!(hit.cache().contains("; hit"), "{}", hit.cache());
-            assert_eq!(hit.header("content-length"), LENGTH.to_string());
-            assert!(hit.complete && hit.body[..] == body[..]);
-        }
-        assert_eq!(origin.count(), 1);
-    }
-}
-
-#[test]
-fn a_hundred_clients_make_one_origin_request() {
-    let origin = Origin::start(|_| Reply {
-        delay: Duration::from_millis(300),
-        ..reply(200, "Cache-Control: max-age=60", "once")
-    });
-    let proxy = Proxy::start(&origin);
-    let address = proxy.info.address;
-    let clients: Vec<_> = (0..100)
-        .map(|_| std::thread::spawn(move || ask_at(address, "GET", "/", "", b"")))
-        .collect();
-    let answers: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
-    assert!(answers.iter().all(|a| a.status() == 200 && a.text() == "once"));
-    assert_eq!(origin.count(), 1);
-    assert!(answers.iter().any(|a| a.cache().contains("collapsed")));
-}
-
-#[test]
-fn uncacheable_answers_are_not_queued_for() {
-    let origin = Origin::start(|_| Reply {
-        delay: Duration::from_millis(200),
-        ..reply(200, "Cache-Control: no-store", "mine")
-    });
-    let proxy = Proxy::start(&origin);
-    let address = proxy.info.address;
-    for _ in 0..2 {
-        let start = std::time::Instant::now();
-        let clients: Vec<_> = (0..20)
-            .map(|_| std::thread::spawn(move || ask_at(address, "GET", "/", "", b"")))
-            .collect();
-        for client in clients {
-            assert_eq!(client.join().unwrap().text(), "mine");
-        }
-        assert!(start.elapsed() < Duration::from_secs(2), "one after the other would take 4 s");
-    }
-    assert_eq!(origin.count(), 40);
-}
-
-#[test]
-fn a_slow_leader_holds_nobody_for_long() {
-    let calls = Arc::new(AtomicUsize::new(0));
-    let count = calls.clone();
-    let origin = Origin::start(move |_| {
-        let mut answer = reply(200, "Cache-Control: max-age=60", "x");
-        if count.fetch_add(1, Ordering::SeqCst) == 0 {
-            answer.delay = Duration::from_secs(3);
-        }
-        answer
-    });
-    let proxy =
-        Proxy::start_with(&origin, |config| config.collapse_wait = Duration::from_millis(200));
-    let _leader = send_to(proxy.info.address, "GET", "/", "", b"");
-    eventually("the leader is at the origin", || origin.count() == 1);
-    let start = std::time::Instant::now();
-    assert_eq!(proxy.get("/").text(), "x");
-    assert!(start.elapsed() < Duration::from_secs(2));
 }
 
 #[test]
@@ -526,9 +408,8 @@ fn client_preconditions_are_answered_from_the_cache() {
 
 #[test]
 fn origin_failures_have_their_own_answers() {
-    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let home = Home::new();
-    let proxy = Proxy::start_in(&home, Target::Url(format!("http://{nowhere}")), |_| {});
+    let (nobody, home) = (Nobody::new(), Home::new());
+    let proxy = Proxy::start_in(&home, Target::Url(nobody.url()), |_| {});
     let answer = proxy.get("/");
     assert_eq!(answer.status(), 502);
     assert!(answer.cache().contains("fwd=uri-miss; detail=connect-failed"), "{}", answer.cache());
@@ -554,28 +435,6 @@ fn stale_pooled_connections_are_replaced() {
     for _ in 0..20 {
         assert_eq!(proxy.get("/").status(), 200, "the origin closes after every answer");
     }
-}
-
-#[test]
-fn a_lost_client_lets_a_small_fill_finish() {
-    let origin = Origin::start(|request| {
-        let length = if request.path() == "/small" { 1 << 20 } else { 16 << 20 };
-        Reply {
-            pace: Duration::from_millis(5),
-            ..reply(200, "Cache-Control: max-age=60", noise(4, length))
-        }
-    });
-    let proxy = Proxy::start(&origin);
-    for path in ["/small", "/large"] {
-        let mut stream = send_to(proxy.info.address, "GET", path, "", b"");
-        std::io::Read::read_exact(&mut stream, &mut [0; 1000]).unwrap();
-    }
-    eventually("the small fill is done", || {
-        proxy.get_with("/small", "Cache-Control: only-if-cached").status() == 200
-    });
-    std::thread::sleep(Duration::from_millis(300));
-    let large = proxy.get_with("/large", "Cache-Control: only-if-cached");
-    assert_eq!(large.status(), 504, "not worth fetching for nobody");
 }
 
 #[test]

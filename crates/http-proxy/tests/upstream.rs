@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use damelo_http_proxy::{Choice, HealthChecks, ProxyConfig, Target};
 use support::wire::{Authority, Http2Origin};
-use support::{Home, Message, Origin, Proxy, eventually, reply};
+use support::{Gate, Home, Message, Nobody, Origin, Proxy, eventually, reply};
 
 fn no_store() -> Origin {
     Origin::start(|_| reply(200, "Cache-Control: no-store", "x"))
@@ -22,12 +22,6 @@ fn named(name: &'static str) -> Origin {
 
 fn url(origin: &Origin) -> String {
     format!("http://{}", origin.address)
-}
-
-/// An address where nobody listens.
-fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-    format!("http://{}", listener.local_addr().expect("address"))
 }
 
 fn proxy_to(home: &Home, url: String, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
@@ -113,13 +107,13 @@ fn connections_are_used_again_until_they_are_too_old() {
     let origin = no_store();
     let proxy = Proxy::start_with(&origin, |config| {
         config.workers = 1;
-        config.pool_idle_timeout = Duration::from_millis(300);
+        config.pool_idle_timeout = Duration::from_millis(1500);
     });
     for _ in 0..5 {
         assert_eq!(proxy.get("/").text(), "x");
     }
     assert_eq!(origin.connections(), 1);
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_millis(1600));
     assert_eq!(proxy.get("/").text(), "x");
     assert_eq!(origin.connections(), 2);
 }
@@ -163,7 +157,7 @@ fn the_whole_exchange_has_a_limit() {
         answer.chunked = request.path() == "/chunked";
         answer.pace = Duration::from_millis(100);
         if request.path() == "/headers" {
-            answer.delay = Duration::from_secs(3);
+            answer.delay = support::PATIENCE;
         }
         answer
     });
@@ -177,37 +171,46 @@ fn the_whole_exchange_has_a_limit() {
     }
     let answer = proxy.get("/headers");
     assert_eq!(answer.status(), 504);
-    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    assert!(start.elapsed() < support::PATIENCE / 2, "{:?}", start.elapsed());
     assert_eq!(proxy.metric("damelo_proxy_stored_total"), 0);
 }
 
 #[test]
 fn an_origin_gets_so_many_requests_at_once() {
-    let origin = Origin::start(|_| {
-        let mut answer = reply(200, "Cache-Control: no-store", "x");
-        answer.delay = Duration::from_millis(700);
-        answer
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |_| {
+        held.wait();
+        reply(200, "Cache-Control: no-store", "x")
     });
     let proxy = Proxy::start_with(&origin, |config| {
         config.transport.upstream.requests_per_origin_max = 2;
         config.connect_timeout = Duration::from_millis(200);
     });
     let ask = |number: usize| proxy.get(&format!("/{number}"));
-    let answers: Vec<Message> = std::thread::scope(|scope| {
-        let asking: Vec<_> = (0..4).map(|number| scope.spawn(move || ask(number))).collect();
-        asking.into_iter().map(|asking| asking.join().expect("an answer")).collect()
+    std::thread::scope(|scope| {
+        let served: Vec<_> = (0..2).map(|number| scope.spawn(move || ask(number))).collect();
+        eventually("both places are taken", || origin.count() == 2);
+        let refused: Vec<Message> = (2..4).map(ask).collect();
+        gate.open();
+        for answer in refused {
+            assert_eq!(answer.status(), 503);
+            assert!(answer.cache().contains("detail=origin-busy"), "{answer:?}");
+        }
+        for answer in served {
+            assert_eq!(answer.join().expect("an answer").status(), 200);
+        }
     });
-    let busy = answers.iter().filter(|answer| answer.status() == 503);
-    assert!(busy.clone().all(|answer| answer.cache().contains("detail=origin-busy")));
-    assert_eq!(busy.count(), 2);
+    assert_eq!(origin.count(), 2);
     assert_eq!(proxy.get("/later").status(), 200, "places come free");
 }
 
 #[test]
 fn each_path_has_its_origin_and_another_when_that_is_gone() {
     let (home, first, second) = (Home::new(), named("first"), named("second"));
+    let missing = Nobody::new();
     let proxy = proxy_to(&home, url(&first), |config| {
-        config.transport.upstream.more_origins = vec![url(&second), nobody()];
+        config.transport.upstream.more_origins = vec![url(&second), missing.url()];
         config.transport.upstream.ejection.failures = 3;
     });
     let chosen = || -> Vec<String> {
@@ -227,10 +230,11 @@ fn each_path_has_its_origin_and_another_when_that_is_gone() {
 #[test]
 fn the_least_loaded_is_asked() {
     let (home, idle) = (Home::new(), named("idle"));
-    let busy = Origin::start(|_| {
-        let mut answer = reply(200, "Cache-Control: no-store", "busy");
-        answer.delay = Duration::from_secs(3);
-        answer
+    let gate = Gate::default();
+    let held = gate.clone();
+    let busy = Origin::start(move |_| {
+        held.wait();
+        reply(200, "Cache-Control: no-store", "busy")
     });
     let proxy = proxy_to(&home, url(&busy), |config| {
         config.transport.upstream.more_origins = vec![url(&idle)];
@@ -246,6 +250,7 @@ fn the_least_loaded_is_asked() {
         for number in 0..20 {
             assert_eq!(proxy.get(&format!("/other/{number}")).text(), "idle");
         }
+        gate.open();
     });
 }
 
@@ -282,13 +287,13 @@ fn checks_take_an_origin_out_and_back() {
 
 #[test]
 fn when_all_origins_are_down_they_are_asked_all_the_same() {
-    let home = Home::new();
+    let (home, missing) = (Home::new(), Nobody::new());
     let origin = Origin::start(|request| match request.path() {
         "/health" => reply(500, "", ""),
         _ => reply(200, "Cache-Control: no-store", "x"),
     });
     let proxy = proxy_to(&home, url(&origin), |config| {
-        config.transport.upstream.more_origins = vec![nobody()];
+        config.transport.upstream.more_origins = vec![missing.url()];
         config.transport.upstream.checks = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_millis(20),

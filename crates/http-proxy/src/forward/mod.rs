@@ -30,7 +30,7 @@ use crate::error::{FetchError, ProxyError};
 use crate::forward::access::{Access, AccessRule, Asked, Verdict};
 use crate::forward::auth::Auth;
 use crate::forward::resolve::Resolver;
-use crate::listen::screen::Refusal;
+use crate::listen::screen::{Refusal, refusal};
 use crate::peer::Peer;
 use crate::rules::{CacheStatus, Forward as ForwardReason};
 use crate::serve::{self, Answer};
@@ -115,22 +115,18 @@ impl Permit for Route {
     }
 }
 
-const fn refusal(status: StatusCode, detail: &'static str, text: &'static str) -> Refusal {
-    Refusal { status, detail, text }
-}
-
 const BAD_TARGET: Refusal = refusal(
     StatusCode::BAD_REQUEST,
     "bad-target",
     "This is a forward proxy: the request target must be an absolute http URL, or HOST:PORT for CONNECT.",
 );
-const HTTPS_TARGET: Refusal =
-    refusal(StatusCode::NOT_IMPLEMENTED, "https-target", "https is reached through CONNECT.");
 const UNAUTHORIZED: Refusal = refusal(
     StatusCode::PROXY_AUTHENTICATION_REQUIRED,
     "unauthorized",
     "This proxy wants a name and a password.",
 );
+const HTTPS_TARGET: Refusal =
+    refusal(StatusCode::NOT_IMPLEMENTED, "https-target", "https is reached through CONNECT.");
 const UNRESOLVED: Refusal =
     refusal(StatusCode::BAD_GATEWAY, "unresolved", "The host has no address.");
 const DENIED: Refusal =

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
 
 use crate::body::{BodyError, ProxyBody};
+use crate::frames::{PolledFrame, body};
 use crate::listen::limits::Counted;
 
 /// State of one connection.
@@ -110,6 +111,23 @@ impl ClientBody {
         }
         self.stalled = stalled;
     }
+
+    fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        let frame = self.body.next_frame(cx);
+        if self.watched {
+            self.active.activity.moved();
+            self.set_stalled(matches!(frame, Poll::Ready(Some(Ok(_)))));
+        }
+        frame
+    }
+
+    fn has_ended(&self) -> bool {
+        self.body.has_ended()
+    }
+
+    fn length(&self) -> SizeHint {
+        self.body.length()
+    }
 }
 
 impl Drop for ClientBody {
@@ -118,28 +136,4 @@ impl Drop for ClientBody {
     }
 }
 
-impl Body for ClientBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = &mut *self;
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        if this.watched {
-            this.active.activity.moved();
-            this.set_stalled(matches!(frame, Poll::Ready(Some(Ok(_)))));
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
+body!(ClientBody);

@@ -23,7 +23,11 @@ pub(crate) struct Refusal {
     pub(crate) text: &'static str,
 }
 
-const fn refusal(status: StatusCode, detail: &'static str, text: &'static str) -> Refusal {
+pub(crate) const fn refusal(
+    status: StatusCode,
+    detail: &'static str,
+    text: &'static str,
+) -> Refusal {
     Refusal { status, detail, text }
 }
 

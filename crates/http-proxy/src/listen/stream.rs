@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use crate::streams::{forward_write, streams};
+use crate::streams::{PolledRead, forward_write, reads, streams};
 
 /// A connection as it was accepted.
 pub(crate) enum Socket {
@@ -67,23 +67,18 @@ impl<S: AsyncRead + Unpin> Prefixed<S> {
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.prefix.advance(bytes.min(self.prefix.len()));
     }
-}
 
-impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.prefix.is_empty() {
-            return Pin::new(&mut this.inner).poll_read(cx, buffer);
+    fn read_some(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> PolledRead {
+        if self.prefix.is_empty() {
+            return Pin::new(&mut self.inner).poll_read(cx, buffer);
         }
-        let length = this.prefix.len().min(buffer.remaining());
-        buffer.put_slice(&this.prefix.split_to(length));
+        let length = self.prefix.len().min(buffer.remaining());
+        buffer.put_slice(&self.prefix.split_to(length));
         Poll::Ready(Ok(()))
     }
 }
+
+reads!([S: AsyncRead + Unpin] Prefixed<S>);
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
     forward_write!(Prefixed { inner, .. } => inner);

@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Duration, Instant, Sleep, sleep_until};
+use tokio::time::{Duration, Instant, Sleep};
 
+use crate::deadline::poll_deadline;
 use crate::listen::activity::Activity;
 use crate::metrics::Counters;
+use crate::streams::{PolledRead, reads};
 
 /// Sent where no request is under way, so that nothing else can be in between.
 pub(crate) const REQUEST_TIMEOUT: &[u8] =
@@ -133,6 +135,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
         Err(io::ErrorKind::TimedOut.into())
     }
 
+    fn read_some(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> PolledRead {
+        if let Poll::Ready(result) = Pin::new(&mut self.inner).poll_read(cx, buffer) {
+            self.arrived();
+            return Poll::Ready(result);
+        }
+        let late = ready!(self.poll_late(cx));
+        Poll::Ready(self.end(&late, cx))
+    }
+
     /// Keeps account of writes that do not move on.
     fn written<T>(
         &mut self,
@@ -150,41 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
     }
 }
 
-/// Ready once `deadline` has passed.
-fn poll_deadline(
-    timer: &mut Option<Pin<Box<Sleep>>>,
-    deadline: Instant,
-    cx: &mut Context<'_>,
-) -> Poll<()> {
-    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-    if timer.deadline() > deadline {
-        timer.as_mut().reset(deadline);
-    }
-    loop {
-        ready!(timer.as_mut().poll(cx));
-        // Armed for an earlier deadline that no longer holds?
-        if timer.deadline() >= deadline {
-            return Poll::Ready(());
-        }
-        timer.as_mut().reset(deadline);
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if let Poll::Ready(result) = Pin::new(&mut this.inner).poll_read(cx, buffer) {
-            this.arrived();
-            return Poll::Ready(result);
-        }
-        let late = ready!(this.poll_late(cx));
-        Poll::Ready(this.end(&late, cx))
-    }
-}
+reads!([S: AsyncRead + AsyncWrite + Unpin] Watched<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(

@@ -81,6 +81,12 @@ pub(crate) fn shows_token(headers: &HeaderMap, wanted: Option<&str>) -> bool {
     shown.len() == wanted.len() && differing == 0
 }
 
+/// Whether an address, one of IPv4 written as IPv6 included, lies in one of these networks.
+pub(crate) fn is_within(client: IpAddr, networks: &[IpNet]) -> bool {
+    let client = client.to_canonical();
+    networks.iter().any(|network| network.contains(&client))
+}
+
 /// Whether a client may use the method PURGE.
 pub(crate) fn authorize(
     client: IpAddr,
@@ -88,9 +94,8 @@ pub(crate) fn authorize(
     networks: &[IpNet],
     token: Option<&str>,
 ) -> Result<(), PurgeFailure> {
-    let client = client.to_canonical();
-    if !networks.iter().any(|network| network.contains(&client)) {
-        return Err(PurgeFailure::Forbidden(client));
+    if !is_within(client, networks) {
+        return Err(PurgeFailure::Forbidden(client.to_canonical()));
     }
     if shows_token(headers, token) { Ok(()) } else { Err(PurgeFailure::Unauthorized) }
 }

@@ -63,6 +63,7 @@ keys! {
     "upgrades" live Words [proxy.transport.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees.";
     "obey_request_directives" live Flag [proxy.rules.obey_request_directives: bool] "Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests.";
     "admin.from" start Address [proxy.admin: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
+    "admin.networks" live Networks [proxy.admin_networks: Vec<ipnet::IpNet>] "Networks that the admin listener answers; all others get 403, whatever they ask for.";
     "admin.token" live Text [proxy.admin_token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
     "limits.header_bytes_max" live Size [proxy.header_bytes_max: usize] "Headers of requests and of the origin's responses larger than this are refused.";
     "limits.connections_max" start Count [proxy.connections_max: usize] "Connections of clients at once; further ones wait to be accepted.";

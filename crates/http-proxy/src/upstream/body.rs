@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Incoming, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::body::BodyError;
+use crate::body::{BodyError, poll_incoming};
+use crate::frames::{PolledFrame, body};
 
 /// Counts one request under way.
 #[derive(Debug)]
@@ -64,32 +65,23 @@ impl FetchedBody {
         self.deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline)));
         self
     }
-}
 
-impl Body for FetchedBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = &mut *self;
-        if let Some(deadline) = &mut this.deadline
+    pub(crate) fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
         {
             return Poll::Ready(Some(Err(BodyError::Deadline)));
         }
-        Pin::new(&mut this.incoming)
-            .poll_frame(cx)
-            .map(|frame| frame.map(|frame| frame.map_err(|_| BodyError::Broken)))
+        poll_incoming(&mut self.incoming, cx)
     }
 
-    fn is_end_stream(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.incoming.is_end_stream()
     }
 
-    fn size_hint(&self) -> SizeHint {
+    pub(crate) fn length(&self) -> SizeHint {
         self.incoming.size_hint()
     }
 }
+
+body!(FetchedBody);

@@ -4,37 +4,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{Origin, Proxy, Reply, ask_at, eventually, reply};
+use crate::support::{Gate, Origin, Proxy, Reply, ask_at, eventually, reply};
 
-/// An origin whose answer says how often it was asked.
-fn counting(cache_control: &'static str, delay: Duration) -> Origin {
+/// An origin whose answer says how often it was asked; all but the first wait at the gate.
+fn counting(cache_control: &'static str, gate: Gate) -> Origin {
     let count = AtomicUsize::new(0);
     Origin::start(move |_| {
         let number = count.fetch_add(1, Ordering::SeqCst);
-        let mut answer = reply(200, &format!("Cache-Control: {cache_control}"), number.to_string());
         if number > 0 {
-            answer.delay = delay;
+            gate.wait();
         }
-        answer
+        reply(200, &format!("Cache-Control: {cache_control}"), number.to_string())
     })
 }
 
 /// RFC 5861 §3.
 #[test]
 fn one_validation_behind_many_stale_answers() {
-    let slow = Duration::from_millis(300);
-    let origin = counting("max-age=10, stale-while-revalidate=100", slow);
+    let gate = Gate::default();
+    let origin = counting("max-age=10, stale-while-revalidate=100", gate.clone());
     let proxy = Proxy::start(&origin);
     assert_eq!(proxy.get("/").text(), "0");
     proxy.pass_seconds(20);
-    let start = std::time::Instant::now();
     for _ in 0..10 {
+        // The validation is held up; nobody waits for it.
         let stale = proxy.get("/");
         assert!(stale.cache().contains("hit; ttl=-"), "{}", stale.cache());
         assert_eq!(stale.text(), "0");
         assert!(stale.age().unwrap() >= 20);
     }
-    assert!(start.elapsed() < slow, "nobody waited");
+    gate.open();
     eventually("the validation is done", || proxy.get("/").text() == "1");
     assert_eq!(origin.count(), 2);
     let fresh = proxy.get("/").cache();
@@ -43,7 +42,9 @@ fn one_validation_behind_many_stale_answers() {
 
 #[test]
 fn the_window_of_stale_while_revalidate_ends() {
-    let origin = counting("max-age=10, stale-while-revalidate=30", Duration::ZERO);
+    let gate = Gate::default();
+    gate.open();
+    let origin = counting("max-age=10, stale-while-revalidate=30", gate);
     let proxy = Proxy::start(&origin);
     proxy.get("/");
     proxy.pass_seconds(60);
@@ -140,7 +141,7 @@ fn disconnected_operation() {
             Reply { delay: Duration::from_secs(delay), ..reply(200, &headers, "kept") }
         });
         let proxy =
-            Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_millis(200));
+            Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_secs(1));
         proxy.get("/");
         proxy.pass_seconds(20);
         let answer = proxy.get("/");
@@ -166,8 +167,7 @@ fn those_who_waited_for_a_failure_get_what_is_stale_too() {
             ..reply(200, "Cache-Control: max-age=10", "kept")
         }
     });
-    let proxy =
-        Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_millis(300));
+    let proxy = Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_secs(1));
     proxy.get("/");
     proxy.pass_seconds(20);
     let address = proxy.info.address;

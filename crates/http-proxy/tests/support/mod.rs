@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use damelo::{ByteSize, Clock, Config, Store, SystemClock};
 use damelo_http_proxy::{ProxyConfig, RunningInfo, Target, run};
@@ -429,13 +429,44 @@ pub(crate) fn date(offset_s: i64) -> String {
 
 /// Waits until something becomes true.
 pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
-    for _ in 0..500 {
-        if check() {
-            return;
-        }
+    let start = Instant::now();
+    while !check() {
+        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("never happened: {what}");
+}
+
+/// Holds whoever comes to it until it is opened, so that a script need not guess how long things
+/// take.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub(crate) fn wait(&self) {
+        let opened = self.0.0.lock().expect("lock");
+        let waited = self.0.1.wait_timeout_while(opened, PATIENCE, |opened| !*opened);
+        assert!(!waited.expect("lock").1.timed_out(), "nobody opened the gate");
+    }
+
+    pub(crate) fn open(&self) {
+        *self.0.0.lock().expect("lock") = true;
+        self.0.1.notify_all();
+    }
+}
+
+/// An address that stays taken and where nobody listens: connections to it are refused.
+pub(crate) struct Nobody(tokio::net::TcpSocket);
+
+impl Nobody {
+    pub(crate) fn new() -> Nobody {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("bind");
+        Nobody(socket)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.0.local_addr().expect("address"))
+    }
 }
 
 /// Bytes that differ everywhere, the same for the same seed.

@@ -29,6 +29,7 @@ use self::probes::{Probe, cpu_seconds};
 use self::report::Measurement;
 use self::target::{OwnProxy, Running, cache_spec, resolve};
 use crate::bench::leftovers::Leftover;
+use crate::descriptors;
 use crate::failure::Failure;
 use crate::output::Out;
 
@@ -55,6 +56,8 @@ struct Bench<'a> {
 /// Measures, prints, and fails if any byte was wrong.
 pub(crate) fn run(args: &Http) -> Result<(), Failure> {
     args.check()?;
+    // Connections that cannot be opened are reported as failed.
+    let _ = descriptors::raise_limit();
     let catalogue = Catalogue::new(args.size.bytes(), args.tail, args.embedded, args.seed);
     let catalogue = Arc::new(catalogue);
     let origin = Origin::start(&args.origin_listen, Arc::clone(&catalogue))?;

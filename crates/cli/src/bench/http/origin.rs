@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
+use std::time::SystemTime;
 
 use super::catalogue::{Catalogue, ObjectRef};
 use crate::failure::Failure;
@@ -131,7 +132,9 @@ fn answer(asked: &Asked, catalogue: &Catalogue, output: &mut Vec<u8>) -> io::Res
         return write!(output, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     };
     let tag = format!("\"{}-{}\"", object.run, object.number);
-    let fresh = format!("Cache-Control: public, max-age=86400\r\nETag: {tag}\r\n");
+    // Squid counts max-age from Date, and takes an answer without one for stale.
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let fresh = format!("Date: {date}\r\nCache-Control: public, max-age=86400\r\nETag: {tag}\r\n");
     if asked.if_none_match.as_deref().is_some_and(|tags| tags.contains(&tag)) {
         return write!(output, "HTTP/1.1 304 Not Modified\r\n{fresh}\r\n");
     }

@@ -1,0 +1,319 @@
+"""The proxies that are compared: how each is configured, started and killed.
+
+Every one listens on 127.0.0.1, has one thread that serves, one origin on ORIGIN, no access log, an
+upstream connection that stays open, and collapses concurrent misses where it can. Each lives in a
+directory of its own below the run's and, if a limit is given, in a memory cgroup (version 1).
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+NGINX = """
+daemon off; worker_processes 1; pid {dir}/nginx.pid; error_log {dir}/error.log error;
+worker_rlimit_nofile 65536; {user}
+events {{ worker_connections 8192; }}
+http {{
+  access_log off; sendfile on; tcp_nopush off; tcp_nodelay on;
+  keepalive_timeout 300s; keepalive_requests 1000000000;
+  client_body_temp_path {dir}/body; proxy_temp_path {dir}/temp; fastcgi_temp_path {dir}/fcgi;
+  uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
+  proxy_cache_path {dir}/cache levels=1:2 keys_zone=z:64m max_size={disk_mib}m inactive=1d use_temp_path=off;
+  upstream o {{ server {origin}; keepalive 64; keepalive_requests 1000000000; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=4096;
+    location / {{
+      proxy_pass http://o; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_set_header Host $http_host; proxy_cache z; proxy_cache_key $request_uri;
+      proxy_cache_lock on; proxy_cache_valid 200 1d;
+      add_header X-Cache $upstream_cache_status;
+    }}
+  }}
+}}
+"""
+
+VCL = """
+vcl 4.1;
+backend default {{ .host = "{host}"; .port = "{origin_port}"; .max_connections = 1000; }}
+sub vcl_deliver {{ if (obj.hits > 0) {{ set resp.http.X-Cache = "HIT"; }} else {{ set resp.http.X-Cache = "MISS"; }} }}
+"""
+
+SQUID = """
+http_port 127.0.0.1:{port} accel defaultsite={origin} no-vhost
+cache_peer {host} parent {origin_port} 0 no-query no-digest originserver name=o
+acl all_of_it src all
+http_access allow all_of_it
+cache_peer_access o allow all_of_it
+never_direct allow all_of_it
+cache_dir rock {dir}/cache {disk_mib} max-size=1048576
+cache_mem {memory_mib} MB
+maximum_object_size 64 MB
+maximum_object_size_in_memory 1 MB
+collapsed_forwarding on
+workers 1
+access_log none
+cache_log {dir}/cache.log
+cache_store_log none
+pid_filename {dir}/squid.pid
+coredump_dir {dir}
+pinger_enable off
+memory_pools on
+shutdown_lifetime 1 seconds
+max_filedescriptors 16384
+visible_hostname bench
+"""
+
+RECORDS = {
+    "proxy.config.http.server_ports": "STRING 127.0.0.1:{port}",
+    "proxy.config.exec_thread.autoconfig": "INT 0",
+    "proxy.config.exec_thread.limit": "INT 1",
+    "proxy.config.accept_threads": "INT 0",
+    "proxy.config.task_threads": "INT 1",
+    "proxy.config.admin.user_id": "STRING #-1",
+    "proxy.config.cache.ram_cache.size": "INT {memory_bytes}",
+    "proxy.config.cache.ram_cache_cutoff": "INT 4194304",
+    "proxy.config.http.cache.required_headers": "INT 2",
+    "proxy.config.http.insert_response_via_str": "INT 0",
+    "proxy.config.http.insert_request_via_str": "INT 0",
+    "proxy.config.http.response_server_enabled": "INT 0",
+    "proxy.config.http.keep_alive_no_activity_timeout_in": "INT 300",
+    "proxy.config.http.cache.open_write_fail_action": "INT 2",
+    "proxy.config.cache.enable_read_while_writer": "INT 1",
+    "proxy.config.http.cache.max_open_write_retries": "INT 10",
+    "proxy.config.http.background_fill_completed_threshold": "FLOAT 0.0",
+    "proxy.config.url_remap.pristine_host_hdr": "INT 1",
+    "proxy.config.log.logging_enabled": "INT 0",
+    "proxy.config.diags.show_location": "INT 0",
+    "proxy.config.net.connections_throttle": "INT 16000",
+    "proxy.config.net.max_connections_in": "INT 16000",
+}
+
+RUNROOT = """prefix: {dir}
+exec_prefix: /usr
+bindir: /usr/bin
+sbindir: /usr/sbin
+sysconfdir: {dir}/etc
+datadir: {dir}/data
+includedir: /usr/include
+libdir: /usr/lib/trafficserver
+libexecdir: /usr/lib/trafficserver/modules
+localstatedir: {dir}/var
+runtimedir: {dir}/run
+logdir: {dir}/log
+cachedir: {dir}/cache
+"""
+
+
+class Proxy:
+    """One proxy. `command` gives what starts it, `prepare` writes what it reads."""
+
+    name = ""
+    forgets = False
+
+    def __init__(self, settings, port):
+        self.settings, self.port = settings, port
+        self.dir = os.path.join(settings.dir, self.name)
+        self.child = None
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def values(self):
+        host, origin_port = self.settings.origin.split(":")
+        memory = self.settings.memory_mib
+        return dict(
+            dir=self.dir, port=self.port, origin=self.settings.origin, host=host,
+            origin_port=origin_port, disk_mib=self.settings.disk_mib, memory_mib=memory,
+            memory_bytes=memory << 20, user="user root;" if os.geteuid() == 0 else "",
+        )
+
+    def write(self, name, template):
+        path = os.path.join(self.dir, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(template.format(**self.values()))
+        return path
+
+    def reset(self):
+        """An empty cache."""
+        self.kill()
+        shutil.rmtree(self.dir, ignore_errors=True)
+        os.makedirs(self.dir)
+        self.prepare()
+
+    def start(self):
+        command = self.command()
+        if self.settings.core is not None:
+            command = ["taskset", "-c", str(self.settings.core)] + command
+        group = self.settings.cgroup(self.name)
+        if group:
+            command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', group] + command
+        log = open(os.path.join(self.dir, "output"), "ab")
+        # A group of its own, so that it goes as a whole.
+        self.child = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        self.started = time.monotonic()
+
+    def wait(self, limit_s=30):
+        while time.monotonic() - self.started < limit_s:
+            if self.child.poll() is not None:
+                break
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.005)
+        with open(os.path.join(self.dir, "output"), errors="replace") as file:
+            raise SystemExit(f"{self.name} did not start:\n{file.read()[-2000:]}")
+
+    def kill(self):
+        """SIGKILL to all of it, the first before it can start others again."""
+        if self.child:
+            for pid in self.pids():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            self.child.wait()
+            self.child = None
+            time.sleep(0.2)
+
+    def pids(self):
+        """Its processes: the one that was started and all below it."""
+        out = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True).stdout
+        pairs = [tuple(map(int, line.split())) for line in out.splitlines()]
+        found = [self.child.pid]
+        for parent in found:
+            found += [pid for pid, ppid in pairs if ppid == parent]
+        return found
+
+    def cpu_ticks(self):
+        """CPU time so far of each of its processes."""
+        ticks = {}
+        for pid in self.pids():
+            try:
+                with open(f"/proc/{pid}/stat") as file:
+                    fields = file.read().rsplit(")", 1)[1].split()
+                ticks[pid] = int(fields[11]) + int(fields[12])
+            except OSError:
+                pass
+        return ticks
+
+    def busiest_since(self, before):
+        """The process that has used most CPU time since `before`: the one that serves."""
+        now = self.cpu_ticks()
+        return max(now, key=lambda pid: now[pid] - before.get(pid, 0))
+
+    def rss_bytes(self):
+        total = 0
+        for pid in self.pids():
+            try:
+                with open(f"/proc/{pid}/status") as file:
+                    for line in file:
+                        if line.startswith(("RssAnon:", "RssShmem:")):
+                            total += int(line.split()[1]) << 10
+            except OSError:
+                pass
+        return total
+
+
+class Damelo(Proxy):
+    name = "damelo"
+
+    def prepare(self):
+        pass
+
+    def command(self):
+        v = self.values()
+        return [
+            self.settings.program, "proxy", "--json", "--from", f"127.0.0.1:{self.port}",
+            "--to", f"http://{v['origin']}", "--workers", "1", "--admin", "none",
+            "--cache", f"{self.dir}/store:{v['disk_mib']}MiB",
+            "--memory", f"{v['memory_mib']}MiB", "--connections", "16000",
+        ]
+
+
+class Nginx(Proxy):
+    name = "nginx"
+
+    def prepare(self):
+        self.write("nginx.conf", NGINX)
+
+    def command(self):
+        return ["nginx", "-p", self.dir, "-c", f"{self.dir}/nginx.conf"]
+
+
+class Varnish(Proxy):
+    name = "varnish"
+    forgets = True  # Its storage does not outlive the process.
+
+    def prepare(self):
+        self.write("default.vcl", VCL)
+
+    def storage(self):
+        v = self.values()
+        # Nothing on disk where all fits into memory: its fastest.
+        if self.settings.fits:
+            return f"malloc,{v['memory_mib']}m"
+        return f"file,{self.dir}/storage,{v['disk_mib']}m"
+
+    def command(self):
+        return [
+            "varnishd", "-F", "-j", "none", "-n", f"{self.dir}/work", "-f", f"{self.dir}/default.vcl",
+            "-a", f"127.0.0.1:{self.port}", "-s", self.storage(), "-T", "none", "-t", "86400",
+            "-p", "thread_pools=1", "-p", "thread_pool_min=100", "-p", "thread_pool_max=2000",
+            "-p", "timeout_idle=300",
+        ]
+
+
+class Squid(Proxy):
+    name = "squid"
+
+    def prepare(self):
+        config = self.write("squid.conf", SQUID)
+        os.makedirs(f"{self.dir}/cache")
+        if os.geteuid() == 0:
+            subprocess.run(["chown", "-R", "proxy:proxy", self.dir], check=True)
+        subprocess.run(["squid", "-f", config, "-N", "-z"], check=True, capture_output=True)
+
+    def command(self):
+        # -N has one process, but no rock cache; without it a master watches the others.
+        return ["squid", "-f", f"{self.dir}/squid.conf", "--foreground", "-n", f"bench{self.port}"]
+
+
+class TrafficServer(Proxy):
+    name = "trafficserver"
+
+    def prepare(self):
+        shutil.copytree("/etc/trafficserver", f"{self.dir}/etc")
+        for name in ["data", "run", "log", "cache", "var"]:
+            os.makedirs(f"{self.dir}/{name}")
+        self.write("runroot.yaml", RUNROOT)
+        lines = [f"CONFIG {key} {value}\n" for key, value in RECORDS.items()]
+        self.write("etc/records.config", "".join(lines))
+        self.write("etc/remap.config", "map / http://{origin}/\n")
+        self.write("etc/storage.config", "{dir}/cache {disk_mib}M\n")
+        self.write("etc/plugin.config", "")
+
+    def command(self):
+        return ["env", f"TS_RUNROOT={self.dir}/runroot.yaml", "traffic_server"]
+
+
+ALL = [Damelo, Nginx, Varnish, Squid, TrafficServer]
+VERSIONS = {
+    "nginx": ["nginx", "-v"], "varnish": ["varnishd", "-V"], "squid": ["squid", "-v"],
+    "trafficserver": ["traffic_server", "-V"], "wrk": ["wrk", "-v"],
+}
+
+
+def version(name):
+    """The first line in which a program says its version, or None if it is not there."""
+    if not shutil.which(VERSIONS[name][0]):
+        return None
+    out = subprocess.run(VERSIONS[name], capture_output=True, text=True)
+    lines = [line for line in (out.stdout + out.stderr).splitlines() if any(c.isdigit() for c in line)]
+    return lines[0].strip() if lines else "unknown"

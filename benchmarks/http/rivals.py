@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Measures damelo's proxy beside nginx, Varnish, Squid and Traffic Server: the same origin, the same
+load, in turn, medians over rounds. `--help` lists the rows; README.md tells how to read them.
+
+Needs Python 3.9, a release build of damelo, `wrk`, and of the others those that are to be measured
+(Debian: apt-get install nginx varnish squid trafficserver wrk). Root for memory cgroups (version 1).
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import proxies
+import rows
+
+ROWS = ["hit", "hit1000", "zipf", "pages", "fill", "trace", "storm", "restart", "memory"]
+
+
+class Settings:
+    """What the proxies of a row are started with."""
+
+    def __init__(self, args):
+        self.dir = os.path.abspath(args.dir)
+        self.program = os.path.abspath(args.program)
+        self.origin = "127.0.0.1:8790"
+        self.core = args.proxy_core if args.proxy_core >= 0 else None
+        self.memory_mib = 256
+        self.disk_mib = 1024
+        self.limit_mib = None
+        self.fits = True
+
+    def cgroup(self, name):
+        """A memory cgroup with the limit; None without one."""
+        if not self.limit_mib:
+            return None
+        path = f"{rows.cgroup_root()}/damelo-http-{name}"
+        os.makedirs(path, exist_ok=True)
+        with open(f"{path}/memory.limit_in_bytes", "w") as file:
+            file.write(str(self.limit_mib << 20))
+        return path
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("rows", nargs="*", default=ROWS, metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--program", default="target/release/damelo", help="the damelo to measure")
+    parser.add_argument("--dir", default="/var/tmp/damelo-http-rivals",
+                        help="on the disk to measure; what it names is emptied")
+    parser.add_argument("--only", help="these proxies, separated by commas")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=3, help="of one measurement")
+    parser.add_argument("--proxy-core", type=int, default=0, help="core of the proxy; -1: any")
+    parser.add_argument("--load-core", type=int, default=1, help="core of load and origin; -1: any")
+    parser.add_argument("--trace", help="a trace as CSV with url and size_bytes, for the row trace")
+    parser.add_argument("--lock", default="", help="command that each measurement runs below")
+    parser.add_argument("--out", help="directory for run.json and table.md")
+    args = parser.parse_args()
+    unknown = [row for row in args.rows if row not in ROWS]
+    if unknown:
+        parser.error(f"no row {unknown[0]}: there are {', '.join(ROWS)}")
+    return args
+
+
+def chosen(args, settings):
+    found = []
+    for number, kind in enumerate(proxies.ALL):
+        if args.only and kind.name not in args.only.split(","):
+            continue
+        if kind.name != "damelo" and proxies.version(kind.name) is None:
+            print(f"{kind.name} is not installed: left out", file=sys.stderr)
+            continue
+        found.append(kind(settings, 8781 + number))
+    return found
+
+
+def machine(args):
+    with open("/proc/cpuinfo") as file:
+        model = next((l.split(":")[1].strip() for l in file if l.startswith("model name")), "?")
+    damelo = subprocess.run([args.program, "--version"], capture_output=True, text=True)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    df = subprocess.run(["df", "--output=source,fstype", args.dir], capture_output=True, text=True)
+    names = list(proxies.VERSIONS)
+    return {
+        "command": " ".join(["benchmarks/http/rivals.py"] + sys.argv[1:]),
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "versions": {
+            "damelo": damelo.stdout.strip() + " at " + commit.stdout.strip(),
+            **{name: proxies.version(name) for name in names},
+        },
+        "cpu": f"{os.cpu_count()} x {model}",
+        "kernel": platform.release(),
+        "disk": " ".join(df.stdout.split()[-2:]),
+        "load_at_start": os.getloadavg()[0],
+    }
+
+
+def table(results):
+    """Markdown: a section for each row, a line for each proxy, its ratio to damelo."""
+    lines = []
+    for row, result in results.items():
+        lines += [f"\n## {row}\n", result["what"] + "\n"]
+        columns = result["columns"]
+        lines.append("| proxy | " + " | ".join(columns) + " | damelo is |")
+        lines.append("|---|" + "---:|" * (len(columns) + 1))
+        key, better = columns[0], result["better"]
+        own = median(result["samples"].get("damelo", []), key)
+        for name, samples in result["samples"].items():
+            cells = [number(median(samples, column)) for column in columns]
+            lines.append(f"| {name} | " + " | ".join(cells) + f" | {verdict(own, median(samples, key), name, better)} |")
+    return "\n".join(lines) + "\n"
+
+
+def median(samples, key):
+    values = [sample[key] for sample in samples if sample.get(key) is not None]
+    return statistics.median(values) if values else None
+
+
+def number(value):
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def verdict(own, other, name, better):
+    """How many times as good damelo is."""
+    if name == "damelo" or own is None:
+        return ""
+    if not other:
+        return "alone"
+    ratio = own / other if better == "more" else other / max(own, 1e-9)
+    return f"{ratio:.2f}x" + (" **LOSES**" if ratio < 1 else "")
+
+
+def keep(args, about, results):
+    """What there is so far: a run that is broken off leaves its rows."""
+    if not args.out:
+        return
+    os.makedirs(args.out, exist_ok=True)
+    with open(f"{args.out}/run.json", "w") as file:
+        json.dump({**about, "results": results}, file, indent=1)
+    head = [f"- {key}: {value}" for key, value in about.items() if key != "versions"]
+    versions = [f"- {key}: {value}" for key, value in about["versions"].items()]
+    with open(f"{args.out}/table.md", "w") as file:
+        file.write("\n".join(head + versions) + "\n" + table(results))
+
+
+def main():
+    args = arguments()
+    # So that what was started is ended, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    shutil.rmtree(args.dir, ignore_errors=True)
+    os.makedirs(args.dir)
+    os.chmod(args.dir, 0o755)
+    about, results = machine(args), {}
+    try:
+        for row in args.rows:
+            settings = Settings(args)
+            rivals = chosen(args, settings)
+            try:
+                print(f"{row} ...", file=sys.stderr)
+                results[row] = rows.RUN[row](args, settings, rivals)
+                print(table({row: results[row]}), flush=True)
+                keep(args, about, results)
+            finally:
+                for proxy in rivals:
+                    proxy.kill()
+                    shutil.rmtree(proxy.dir, ignore_errors=True)
+    finally:
+        shutil.rmtree(args.dir, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

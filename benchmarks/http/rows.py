@@ -1,0 +1,380 @@
+"""The rows of the comparison: which load, what is counted."""
+
+import asyncio
+import csv
+import json
+import os
+import re
+import shlex
+import subprocess
+import threading
+import time
+from email.utils import formatdate
+
+MIB = 1 << 20
+
+
+def cgroup_root():
+    """This process's memory cgroup, below which others can be made."""
+    with open("/proc/self/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.strip().split(":", 2)
+            if controllers == "memory":
+                return "/sys/fs/cgroup/memory" + path.rstrip("/")
+    raise SystemExit("rows with a memory limit need memory cgroups of version 1")
+
+
+def on_core(args):
+    return ["taskset", "-c", str(args.load_core)] if args.load_core >= 0 else []
+
+
+def locked(args):
+    return shlex.split(args.lock)
+
+
+def start_all(rivals):
+    for proxy in rivals:
+        proxy.reset()
+        proxy.start()
+        proxy.wait()
+    time.sleep(1)
+
+
+def bench(args, settings, rivals, workload, *more):
+    """`damelo bench http` on all in turn; it is also their origin."""
+    start_all(rivals)
+    # The process that serves is the one that uses CPU time when there are requests.
+    origin, serving = Origin(settings), []
+    for proxy in rivals:
+        before = proxy.cpu_ticks()
+        asyncio.run(get_all(proxy.port, [f"/first/{n}/100" for n in range(1500)], 8))
+        serving.append(proxy.busiest_since(before))
+    origin.close()
+    first, *others = [proxy.url for proxy in rivals]
+    against = ["--against", ",".join(others)] if others else []
+    command = locked(args) + on_core(args) + [
+        settings.program, "bench", "http", workload, "--url", first, *against,
+        "--origin-listen", settings.origin, "--rounds", str(args.rounds),
+        "--seconds", str(args.seconds), "--warmup", "0", "--dir", settings.dir, "--json",
+        "--pid", ",".join(map(str, serving)), *more,
+    ]
+    out = subprocess.run(command, capture_output=True, text=True)
+    samples = {proxy.name: [] for proxy in rivals}
+    names = {proxy.url: proxy.name for proxy in rivals}
+    for line in out.stdout.splitlines():
+        m = json.loads(line)
+        if "workload" in m:
+            name = next(n for url, n in names.items() if m["target"].rstrip("/") in (url, url[7:]))
+            samples[name].append({
+                "req/s": m["requests_per_second"], "p99 us": m["p99_us"],
+                "hit ratio": m["hit_ratio_origin"],
+                "disk reads/req": m["machine_disk_reads_per_request"],
+                "cpu us/req": m["cpu_us_per_request"], "failed": m["failed"],
+            })
+    if out.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{out.stderr[-2000:]}")
+    return samples
+
+
+def compared(what, samples, columns, better="more"):
+    return {"what": what, "columns": columns, "better": better, "samples": samples}
+
+
+COLUMNS = ["req/s", "p99 us", "cpu us/req", "hit ratio", "failed"]
+
+
+def hit(args, settings, rivals):
+    samples = bench(args, settings, rivals, "hit", "--hot", "100", "--connections", "32")
+    what = "100 objects of 8 KiB in memory, 32 connections that stay, one core each."
+    return compared(what, samples, COLUMNS)
+
+
+def hit1000(args, settings, rivals):
+    samples = bench(args, settings, rivals, "hit", "--hot", "100", "--connections", "1000")
+    return compared("The same with 1,000 connections.", samples, COLUMNS)
+
+
+def larger_than_memory(args, settings, rivals, workload, *more):
+    settings.memory_mib, settings.limit_mib, settings.fits = 64, 160, False
+    objects = ["--objects", "49152", "--alpha", "0.8"]
+    return bench(args, settings, rivals, workload, *objects, *more)
+
+
+DISK_COLUMNS = ["req/s", "p99 us", "disk reads/req", "cpu us/req", "hit ratio", "failed"]
+LIMITED = (
+    "384 MiB of objects of 8 KiB, a cgroup of 160 MiB for each proxy, its page cache included; "
+    "damelo, Squid and Traffic Server are told to use 64 MiB. Zipf 0.8"
+)
+
+
+def zipf(args, settings, rivals):
+    samples = larger_than_memory(args, settings, rivals, "zipf", "--connections", "32")
+    return compared(LIMITED + ".", samples, DISK_COLUMNS)
+
+
+def pages(args, settings, rivals):
+    samples = larger_than_memory(args, settings, rivals, "pages", "--embedded", "15")
+    what = LIMITED + " over pages: a document and its 15 objects in short succession."
+    return compared(what, samples, DISK_COLUMNS)
+
+
+def fill(args, settings, rivals):
+    samples = bench(args, settings, rivals, "fill", "--connections", "32")
+    what = "Every request a miss that is stored, 8 KiB; the origin shares the load's core."
+    return compared(what, samples, COLUMNS)
+
+
+class Origin:
+    """Answers anything with a body of the length that the path ends in, and counts."""
+
+    def __init__(self, settings, delay_s=0.0):
+        self.count, self.delay_s = 0, delay_s
+        self.address = settings.origin.split(":")
+        ready = threading.Event()
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.run, args=(ready,), daemon=True)
+        self.thread.start()
+        ready.wait()
+
+    def run(self, ready):
+        asyncio.set_event_loop(self.loop)
+        host, port = self.address
+        start = asyncio.start_server(self.serve, host, int(port), backlog=4096)
+        self.server = self.loop.run_until_complete(start)
+        ready.set()
+        self.loop.run_forever()
+
+    async def serve(self, reader, writer):
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.count += 1
+                path = head.split(b" ", 2)[1].decode()
+                found = re.search(r"(\d+)$", path)
+                # wrk asks for / before it loads its script.
+                length = int(found.group(1)) if found else 0
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nCache-Control: max-age=86400\r\nContent-Type: text/plain\r\n"
+                    b"ETag: \"1\"\r\nDate: %s\r\nContent-Length: %d\r\n\r\n"
+                    % (formatdate(usegmt=True).encode(), length) + b"x" * length)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    def close(self):
+        async def stop():
+            self.server.close()
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.loop.stop()
+        self.loop.call_soon_threadsafe(lambda: self.loop.create_task(stop()))
+        self.thread.join()
+        self.loop.close()
+
+
+async def get(port, path):
+    """One request on a connection of its own; the length of the body."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        host = f"127.0.0.1:{port}"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        data = await reader.read(-1)
+        head, _, body = data.partition(b"\r\n\r\n")
+        return len(body) if head.startswith(b"HTTP/1.1 200") else -1
+    except ConnectionError:
+        return -1
+    finally:
+        writer.close()
+
+
+async def get_all(port, paths, at_once):
+    places = asyncio.Semaphore(at_once)
+
+    async def one(path):
+        async with places:
+            return await get(port, path)
+
+    return await asyncio.gather(*(one(path) for path in paths))
+
+
+def storm(args, settings, rivals):
+    """Many clients want one cold object of a slow origin."""
+    clients, delay_s, length = 500, 0.3, 65536
+    origin = Origin(settings, delay_s)
+    samples = {proxy.name: [] for proxy in rivals}
+    try:
+        start_all(rivals)
+        for number in range(args.rounds):
+            for proxy in rivals:
+                before, start = origin.count, time.monotonic()
+                path = f"/storm/{number}/{length}"
+                lengths = asyncio.run(get_all(proxy.port, [path] * clients, clients))
+                samples[proxy.name].append({
+                    "origin requests": origin.count - before,
+                    "seconds until all have it": time.monotonic() - start,
+                    "failed": sum(got != length for got in lengths),
+                })
+    finally:
+        origin.close()
+    what = f"{clients} clients at once on one object of 64 KiB that is not there; the origin takes 0.3 s."
+    columns = ["origin requests", "seconds until all have it", "failed"]
+    return compared(what, samples, columns, "less")
+
+
+def restart(args, settings, rivals):
+    """kill -9 once all is on disk, start again, ask until something is a hit."""
+    count, length = 10_000, 8192
+    origin = Origin(settings)
+    samples = {proxy.name: [] for proxy in rivals}
+    paths = [f"/r/{number}/{length}" for number in range(count)]
+    try:
+        for proxy in rivals:
+            proxy.reset()
+            proxy.start()
+            proxy.wait()
+            asyncio.run(get_all(proxy.port, paths, 32))
+            time.sleep(8)
+            for _ in range(args.rounds):
+                proxy.kill()
+                proxy.start()
+                proxy.wait()
+                samples[proxy.name].append(until_hit(origin, proxy, paths, length))
+            proxy.kill()
+    finally:
+        origin.close()
+    what = (
+        f"{count:,} objects of 8 KiB, kill -9, start: time from exec to the first answer that did not "
+        "come from the origin (kernel caches warm), and the share of 500 objects then still there."
+    )
+    return compared(what, samples, ["seconds to first hit", "kept"], "less")
+
+
+def until_hit(origin, proxy, paths, length):
+    first = None
+    for path in paths[::7]:
+        before = origin.count
+        if asyncio.run(get(proxy.port, path)) == length and origin.count == before:
+            first = time.monotonic() - proxy.started
+            break
+        if time.monotonic() - proxy.started > 20:
+            break
+    before = origin.count
+    sample = paths[3::len(paths) // 500][:500]
+    asyncio.run(get_all(proxy.port, sample, 8))
+    return {"seconds to first hit": first, "kept": 1 - (origin.count - before) / len(sample)}
+
+
+def memory(args, settings, rivals):
+    """What the processes occupy for each small object, beyond what they do when empty."""
+    count, length = 20_000, 1024
+    origin = Origin(settings)
+    samples = {proxy.name: [] for proxy in rivals}
+    try:
+        for proxy in rivals:
+            proxy.reset()
+            proxy.start()
+            proxy.wait()
+            asyncio.run(get_all(proxy.port, [f"/w/{length}"] * 100, 8))
+            empty = proxy.rss_bytes()
+            asyncio.run(get_all(proxy.port, [f"/m/{n}/{length}" for n in range(count)], 32))
+            time.sleep(6)
+            full = proxy.rss_bytes()
+            samples[proxy.name].append({
+                "bytes/object": (full - empty) / count, "MiB empty": empty / MIB,
+                "MiB full": full / MIB,
+            })
+            proxy.kill()
+    finally:
+        origin.close()
+    what = (
+        f"Anonymous and shared memory of all processes before and after {count:,} objects of 1 KiB; "
+        "256 MiB are allowed for data. Page cache, where nginx keeps its bodies, does not count."
+    )
+    return compared(what, samples, ["bytes/object", "MiB empty", "MiB full"], "less")
+
+
+WRK_LUA = """
+local paths = {{}}
+for line in io.lines("{paths}") do paths[#paths + 1] = line end
+local at = 0
+request = function()
+  at = at % #paths + 1
+  return wrk.format("GET", paths[at])
+end
+"""
+
+
+def trace(args, settings, rivals):
+    """Requests of a real log in its order, bodies of its sizes, all in memory; load by wrk."""
+    if not args.trace:
+        raise SystemExit("the row trace needs --trace FILE.csv")
+    paths, sizes = [], {}
+    with open(args.trace, newline="") as file:
+        for line in csv.DictReader(file):
+            size = min(int(line["size_bytes"] or 0), 4 * MIB)
+            if line.get("status", "200") == "200" and line.get("method", "GET") == "GET" and size:
+                # A URL keeps the size that it had first.
+                size = sizes.setdefault(line["url"], size)
+                paths.append(f"/t/{hash_of(line['url'])}/{size}")
+    list_path = f"{settings.dir}/paths"
+    with open(list_path, "w") as file:
+        file.write("\n".join(paths))
+    lua = f"{settings.dir}/trace.lua"
+    with open(lua, "w") as file:
+        file.write(WRK_LUA.format(paths=list_path))
+    settings.memory_mib, settings.disk_mib = 1024, 4096
+    origin = Origin(settings)
+    samples = {proxy.name: [] for proxy in rivals}
+    try:
+        start_all(rivals)
+        for proxy in rivals:
+            asyncio.run(get_all(proxy.port, sorted(set(paths)), 8))
+        for number in range(args.rounds):
+            for turn in range(len(rivals)):
+                proxy = rivals[(turn + number) % len(rivals)]
+                samples[proxy.name].append(wrk(args, origin, proxy, lua))
+    finally:
+        origin.close()
+    total = sum(sizes.values())
+    what = (
+        f"{len(paths):,} requests of a log for {len(sizes):,} URLs, {total / MIB:.0f} MiB, in its "
+        "order and over again; everything was asked for once before. Load by wrk, 32 connections."
+    )
+    return compared(what, samples, ["req/s", "MB/s", "p99 us", "origin requests", "failed"])
+
+
+def hash_of(text):
+    value = 14695981039346656037
+    for byte in text.encode():
+        value = (value ^ byte) * 1099511628211 % (1 << 64)
+    return f"{value:016x}"
+
+
+def wrk(args, origin, proxy, lua):
+    before = origin.count
+    command = locked(args) + on_core(args) + [
+        "wrk", "-t1", "-c32", f"-d{args.seconds}s", "--latency", "-s", lua, proxy.url]
+    out = subprocess.run(command, capture_output=True, text=True).stdout
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", out).group(1))
+    amount, unit = re.search(r"Transfer/sec:\s+([\d.]+)(\w+)", out).groups()
+    p99, p99_unit = re.search(r"99%\s+([\d.]+)(\w+)", out).groups()
+    errors = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
+    return {
+        "req/s": rate,
+        "MB/s": float(amount) * {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[unit] / 1e6,
+        "p99 us": float(p99) * {"us": 1, "ms": 1e3, "s": 1e6}[p99_unit],
+        "origin requests": origin.count - before,
+        "failed": int(errors.group(1)) if errors else 0,
+    }
+
+
+RUN = {
+    "hit": hit, "hit1000": hit1000, "zipf": zipf, "pages": pages, "fill": fill, "trace": trace,
+    "storm": storm, "restart": restart, "memory": memory,
+}

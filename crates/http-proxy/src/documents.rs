@@ -1,0 +1,16 @@
+//! Parts of documents that the code writes. For tests only; no threads.
+
+/// Fails if what stands in `docs/NAME` between the marks `part` is not `wanted`; with `DAMELO_BLESS`
+/// in the environment it is put there.
+pub(crate) fn hold(name: &str, part: &str, wanted: &str) {
+    let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("the document");
+    let (start, end) = (format!("<!-- {part} -->\n"), format!("<!-- end of {part} -->\n"));
+    let (before, rest) = text.split_once(&start).expect("the mark before");
+    let (middle, after) = rest.split_once(&end).expect("the mark after");
+    if std::env::var_os("DAMELO_BLESS").is_some() {
+        std::fs::write(&path, format!("{before}{start}{wanted}{end}{after}")).expect("written");
+        return;
+    }
+    assert!(middle == wanted, "docs/{name} is not what the code says");
+}

@@ -1,0 +1,177 @@
+//! Every event that has a counter moves that counter, and by as much as happened.
+
+mod support;
+
+use std::io::Write as _;
+use std::net::TcpStream;
+
+use damelo_http_proxy::{LogTarget, ProxyConfig};
+use serde_json::json;
+use support::wire::raw;
+use support::{Message, Nobody, Origin, Proxy, Reply, eventually, reply};
+
+/// Runs a step and says how far the counters moved meanwhile.
+fn moved<const N: usize>(proxy: &Proxy, names: [&str; N], step: impl FnOnce()) -> [u64; N] {
+    let read = || names.map(|name| proxy.metric(&format!("damelo_proxy_{name}_total")));
+    let before = read();
+    step();
+    let mut after = read();
+    for (after, before) in after.iter_mut().zip(before) {
+        *after -= before;
+    }
+    after
+}
+
+fn answer(request: &Message) -> Reply {
+    let tag =
+        "ETag: \"a\"\nCache-Control: max-age=60, stale-while-revalidate=60, stale-if-error=600";
+    match (request.method(), request.path()) {
+        ("POST", _) => reply(204, "Cache-Group-Invalidation: \"g\"", ""),
+        (_, "/private") => reply(200, "Cache-Control: private", "x"),
+        (_, "/failing") if request.has("if-none-match") => reply(503, "", ""),
+        _ if request.has("if-none-match") => reply(304, tag, ""),
+        _ => reply(200, &format!("{tag}\nCache-Groups: \"g\""), "x"),
+    }
+}
+
+fn start(tweak: impl FnOnce(&mut ProxyConfig)) -> (Origin, Proxy) {
+    let origin = Origin::start(answer);
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.workers = 1;
+        config.purge_method = true;
+        tweak(config);
+    });
+    (origin, proxy)
+}
+
+#[test]
+fn lookups_and_answers_are_counted() {
+    let (_origin, proxy) = start(|_| {});
+    let names = ["requests", "forwarded", "stored", "hits", "connections"];
+    assert_eq!(moved(&proxy, names, || drop(proxy.get("/a"))), [1, 1, 1, 0, 1]);
+    assert_eq!(moved(&proxy, names, || drop(proxy.get("/a"))), [1, 0, 0, 1, 1]);
+    let names = ["client_not_modified", "client_preconditions_failed"];
+    let if_none = || drop(proxy.get_with("/a", "If-None-Match: \"a\""));
+    assert_eq!(moved(&proxy, names, if_none), [1, 0]);
+    assert_eq!(moved(&proxy, names, || drop(proxy.get_with("/a", "If-Match: \"b\""))), [0, 1]);
+    let names = ["not_stored_total{reason=\"private\"}", "responses_total{class=\"2xx\"}"];
+    let read = || names.map(|name| proxy.metric(&format!("damelo_proxy_{name}")));
+    let before = read();
+    proxy.get("/private");
+    assert_eq!(read(), [before[0] + 1, before[1] + 1]);
+    let names = ["own_errors", "requests"];
+    assert_eq!(moved(&proxy, names, || drop(proxy.get_with("/", "Host: a\nHost: b"))), [1, 1]);
+}
+
+#[test]
+fn validation_and_stale_answers_are_counted() {
+    let (origin, proxy) = start(|_| {});
+    for path in ["/a", "/b", "/failing"] {
+        proxy.get(path);
+    }
+    proxy.pass_seconds(70);
+    let behind = moved(&proxy, ["validated_behind", "hits"], || {
+        proxy.get("/a");
+        eventually("the origin was asked", || origin.count() == 4);
+    });
+    assert_eq!(behind, [1, 1]);
+    proxy.pass_seconds(70);
+    assert_eq!(moved(&proxy, ["revalidated", "hits"], || drop(proxy.get("/b"))), [1, 0]);
+    assert_eq!(moved(&proxy, ["stale_on_error"], || drop(proxy.get("/failing"))), [1]);
+}
+
+#[test]
+fn purges_and_invalidations_are_counted() {
+    let (_origin, proxy) = start(|_| {});
+    let names = ["purges", "purged_misses", "invalidations", "group_invalidations"];
+    proxy.get("/a");
+    assert_eq!(moved(&proxy, names, || drop(proxy.ask("PURGE", "/a", ""))), [1, 0, 0, 0]);
+    proxy.get("/a");
+    let admin = proxy.info.admin.expect("an admin address");
+    let order = json!({ "prefix": "/" }).to_string();
+    let marks = || proxy.metric("damelo_proxy_purge_marks");
+    let before = marks();
+    let purge = || drop(damelo_http_proxy::ask_admin(admin, "/purge", None, Some(&order)));
+    assert_eq!(moved(&proxy, names, purge), [1, 0, 0, 0]);
+    assert_eq!(marks(), before + 1);
+    // Looked up twice: again when it is its turn to ask the origin.
+    assert_eq!(moved(&proxy, names, || drop(proxy.get("/a"))), [0, 2, 0, 0]);
+    let post = || drop(proxy.ask_with_body("POST", "/a", "", b"x"));
+    assert_eq!(moved(&proxy, names, post), [0, 0, 1, 1]);
+}
+
+#[test]
+fn trouble_with_origins_is_counted() {
+    let (missing, home) = (Nobody::new(), support::Home::new());
+    let to = damelo_http_proxy::Target::Url(missing.url());
+    let proxy = Proxy::start_in(&home, to, |_| {});
+    assert_eq!(moved(&proxy, ["origin_errors", "own_errors"], || drop(proxy.get("/"))), [1, 1]);
+    // A connection that the origin closed after its answer, without having said so.
+    let closing = Origin::start(|_| Reply { break_after: Some(1), ..reply(200, "", "x") });
+    let proxy = Proxy::start_with(&closing, |config| config.workers = 1);
+    let retried = moved(&proxy, ["retries", "forwarded"], || {
+        for _ in 0..50 {
+            assert_eq!(proxy.get("/").status(), 200);
+        }
+    });
+    assert_eq!(retried[1], 50);
+    assert_eq!(closing.count(), 50, "sent again only what was never read");
+}
+
+#[test]
+fn trouble_with_clients_is_counted() {
+    let files = tempfile::tempdir().expect("tempdir");
+    let authority = support::wire::Authority::new();
+    let (chain, key) = (files.path().join("c.pem"), files.path().join("k.pem"));
+    authority.issue("a.test", &chain, &key);
+    let (_origin, proxy) = start(|config| {
+        for listener in ["tls+tcp:127.0.0.1:0", "proxy+tcp:127.0.0.1:0"] {
+            config.transport.listeners.push(listener.parse().expect("a listener"));
+        }
+        config.transport.certificates =
+            vec![damelo_http_proxy::CertificateFiles { chain: chain.clone(), key: key.clone() }];
+    });
+    let address = |index: usize| match proxy.info.listeners[index].address {
+        damelo_http_proxy::ListenAddress::Tcp(address) => address,
+        ref other => panic!("{other:?} is not TCP"),
+    };
+    let names = ["tls_failures", "connections_refused"];
+    let garbage = moved(&proxy, names, || {
+        let mut stream = TcpStream::connect(address(0)).expect("connect");
+        stream.write_all(b"this is no TLS at all, not even nearly").expect("write");
+        eventually("it is refused", || proxy.metric("damelo_proxy_tls_failures_total") == 1);
+    });
+    assert_eq!(garbage, [1, 0]);
+    // Nobody's PROXY header is believed there.
+    let get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(moved(&proxy, names, || drop(raw(address(1), get))), [0, 1]);
+    std::fs::write(&chain, "nonsense").expect("write");
+    eventually("the certificate is looked at again", || {
+        let _ = TcpStream::connect(address(0)).and_then(|mut s| s.write_all(b"\x16\x03\x01"));
+        proxy.metric("damelo_proxy_certificate_errors_total") >= 1
+    });
+}
+
+#[test]
+fn lines_that_cannot_be_written_are_counted() {
+    let (_origin, proxy) = start(|config| config.log_target = LogTarget::File("/dev/full".into()));
+    proxy.get("/a");
+    let errors = || proxy.metric("damelo_proxy_log_write_errors_total");
+    eventually("the write fails", || errors() >= 1);
+}
+
+/// The document and the running proxy name the same metrics.
+#[test]
+fn the_admin_page_has_every_metric_of_the_document() {
+    let (_origin, proxy) = start(|_| {});
+    let admin = proxy.info.admin.expect("an admin address");
+    let page = support::ask_at(admin, "GET", "/metrics", "", b"").text();
+    let document = include_str!("../../../docs/metrics.md");
+    let names = document.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let mut count = 0;
+    for name in names {
+        assert!(page.contains(&format!("# TYPE {name} ")), "{name}");
+        count += 1;
+    }
+    assert!(count > 50, "{count} in the document");
+}
