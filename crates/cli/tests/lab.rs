@@ -278,6 +278,38 @@ fn designs_play_a_trace_on_a_modelled_disk() {
 }
 
 #[test]
+fn designs_are_swept_over_pages_and_reported() {
+    let bed = Bed::new();
+    let trace = "gen:web?requests=2000";
+    let args = ["designs", trace, "damelo,squid", "--page", "16KiB,64KiB", "--group", "host,none"];
+    let with = |more: &[&str]| bed.ok(&[&args[..], more].concat());
+    let lines = with(&["--json", "--html", "r.html"]);
+    let runs: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(runs.len(), 5, "four of damelo, one of squid, which has no pages");
+    let writes = |page: u64, group: &str| {
+        let run = runs.iter().find(|run| run["page"] == page && run["group"] == group).unwrap();
+        run["io"]["write"]["data"]["requests"].as_u64().unwrap()
+    };
+    assert!(writes(16 << 10, "none") > writes(64 << 10, "none"), "small pages, more of them");
+    let page = std::fs::read_to_string(bed.path("r.html")).unwrap();
+    for part in ["Disk requests by kind", "Virtual time by page size", "Bytes written by place"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.contains("Synthetic requests") && page.contains("damelo lab designs"));
+    for outside in ["src=", "href=", "<script", "url(", "NaN"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    with(&["--html", "s.html"]);
+    let of = |name: &str| std::fs::read_to_string(bed.path(name)).unwrap();
+    assert_eq!(of("r.html").split("<h2>How to").next(), of("s.html").split("<h2>How to").next());
+    assert!(with(&["--csv"]).starts_with("design,memory,page,group,hit %"));
+    let (code, said) = bed.fails(&["designs", trace, "squid", "--page", "16KiB"]);
+    assert!(code == 2 && said.contains("change nothing"), "{said}");
+    let (code, said) = bed.fails(&["designs", trace, "--page", "17KiB"]);
+    assert!(code == 2 && said.contains("power of two"), "{said}");
+}
+
+#[test]
 fn a_paper_has_the_published_number_beside_ours() {
     let bed = Bed::new();
     let text = bed.ok(&["paper", "cfs", "--scale-down", "20", "--json"]);

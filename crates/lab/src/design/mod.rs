@@ -26,7 +26,7 @@ mod ucfs;
 
 pub use cfs::{Cfs, CfsOptions};
 pub use damelo::{Damelo, DameloOptions, Placement};
-pub use grouping::{GroupRule, Grouper};
+pub use grouping::{GROUP_RULES, GroupRule, Grouper};
 pub use hades::HadesOptions;
 pub(crate) use segments::PackedFile;
 pub use ucfs::{Ucfs, UcfsOptions};
@@ -133,28 +133,46 @@ pub struct Entry {
     pub name: &'static str,
     /// The paper it is from.
     pub paper: &'static str,
+    /// It has memory, pages and groups of its own, and takes them from [`DesignOptions`].
+    pub has_pages: bool,
     /// Makes it.
     pub make: fn(&Context<'_>) -> Box<dyn Design>,
 }
 
+const fn plain(
+    name: &'static str,
+    paper: &'static str,
+    make: fn(&Context<'_>) -> Box<dyn Design>,
+) -> Entry {
+    Entry { name, paper, has_pages: false, make }
+}
+
+const fn paged(
+    name: &'static str,
+    paper: &'static str,
+    make: fn(&Context<'_>) -> Box<dyn Design>,
+) -> Entry {
+    Entry { name, paper, has_pages: true, make }
+}
+
 /// Every design.
 pub const REGISTRY: [Entry; 16] = [
-    Entry { name: "cern", paper: "squid-disk-io-1999", make: cern::make },
-    Entry { name: "squid", paper: "squid-disk-io-1999", make: squid::make },
-    Entry { name: "squidl", paper: "squid-disk-io-1999", make: squidl::make },
-    Entry { name: "squidm", paper: "squid-disk-io-1999", make: squidm::make },
-    Entry { name: "squidml", paper: "squid-disk-io-1999", make: squidml::make },
-    Entry { name: "squidmla", paper: "squid-disk-io-1999", make: squidmla::make },
-    Entry { name: "mmap-infinite", paper: "squid-disk-io-1999", make: mapped::make_infinite },
-    Entry { name: "mmap-lru", paper: "squid-disk-io-1999", make: mapped::make_lru },
-    Entry { name: "mmap-fbc", paper: "squid-disk-io-1999", make: mapped::make_fbc },
-    Entry { name: "mmap-future", paper: "squid-disk-io-1999", make: mapped_future::make },
-    Entry { name: "cfs", paper: "cfs-2000", make: cfs::make },
-    Entry { name: "damelo", paper: "damelo-2000", make: damelo::make },
-    Entry { name: "ucfs", paper: "ucfs-2002", make: ucfs::make },
-    Entry { name: "afs", paper: "hades-2009", make: afs::make },
-    Entry { name: "hades", paper: "hades-2009", make: hades::make },
-    Entry { name: "store", paper: "ours", make: store::make },
+    plain("cern", "squid-disk-io-1999", cern::make),
+    plain("squid", "squid-disk-io-1999", squid::make),
+    plain("squidl", "squid-disk-io-1999", squidl::make),
+    plain("squidm", "squid-disk-io-1999", squidm::make),
+    plain("squidml", "squid-disk-io-1999", squidml::make),
+    plain("squidmla", "squid-disk-io-1999", squidmla::make),
+    plain("mmap-infinite", "squid-disk-io-1999", mapped::make_infinite),
+    plain("mmap-lru", "squid-disk-io-1999", mapped::make_lru),
+    plain("mmap-fbc", "squid-disk-io-1999", mapped::make_fbc),
+    plain("mmap-future", "squid-disk-io-1999", mapped_future::make),
+    plain("cfs", "cfs-2000", cfs::make),
+    paged("damelo", "damelo-2000", damelo::make),
+    paged("ucfs", "ucfs-2002", ucfs::make),
+    plain("afs", "hades-2009", afs::make),
+    plain("hades", "hades-2009", hades::make),
+    paged("store", "ours", store::make),
 ];
 
 /// The design of that name.
