@@ -310,6 +310,35 @@ fn designs_are_swept_over_pages_and_reported() {
 }
 
 #[test]
+fn designs_take_parameters_of_their_own() {
+    let bed = Bed::new();
+    let trace = "gen:web?requests=3000";
+    let run = |designs: &str, more: &[&str]| -> Vec<Value> {
+        let lines = bed.ok(&[&["designs", trace, designs, "--json"], more].concat());
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let runs = run("store,store:admission=second-hit,cfs:compact=yes", &[]);
+    let named = |n: usize| runs[n]["design"].as_str().unwrap();
+    assert_eq!(
+        [named(0), named(1), named(2)],
+        ["store", "store:admission=second-hit", "cfs:compact=yes"]
+    );
+    let hits = |n: usize| runs[n]["hit_percent"].as_f64().unwrap();
+    assert!(hits(0) > hits(1), "what is asked for twice is not stored the first time");
+    let paced = run("cfs", &["--at-trace-pace"])[0]["virtual_seconds"].as_f64().unwrap();
+    let free = run("cfs", &[])[0]["virtual_seconds"].as_f64().unwrap();
+    assert!(paced > free * 10.0, "{paced} s at the trace's pace, {free} s as fast as it goes");
+    let seconds = |order: &str| {
+        run("cfs:buffered=no", &["--scheduler", order, "--clients", "8"])[0]["virtual_seconds"]
+            .as_f64()
+    };
+    assert_ne!(seconds("fcfs"), seconds("two-way"));
+    let (code, said) = bed.fails(&["designs", trace, "store:disk=arc"]);
+    assert!(code == 2 && said.contains("write one of fbc, lfu-aging, lru, fifo"), "{said}");
+    assert!(bed.ok(&["designs", "--help"]).contains("unused-hours=115"));
+}
+
+#[test]
 fn a_paper_has_the_published_number_beside_ours() {
     let bed = Bed::new();
     let text = bed.ok(&["paper", "cfs", "--scale-down", "20", "--json"]);

@@ -17,7 +17,7 @@ fn name(done: &Done, all: &[Done]) -> String {
     let alone = all.iter().filter(|other| other.design == done.design).count() == 1;
     match done.setting {
         Some(setting) if !alone => format!("{} {}", done.design, words(setting)),
-        _ => done.design.to_owned(),
+        _ => done.design.clone(),
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn table(all: &[Done], exact: bool) -> Table {
     let count = |n: u64| if exact { n.to_string() } else { thousands(n) };
     for done in all {
         let report = &done.report;
-        let mut row = vec![done.design.to_owned()];
+        let mut row = vec![done.design.clone()];
         row.extend(match done.setting {
             Some(setting) => {
                 let page = ByteSize::new(u64::from(setting.page_bytes)).to_string();

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
-use damelo_lab::design::{Context, DesignOptions, Entry, GROUP_RULES, GroupRule, REGISTRY};
-use damelo_lab::disk::{Drive, drive_names};
-use damelo_lab::machine::{Machine, MachineConfig, Report, RunOptions, run as play};
+use damelo_lab::design::{Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY};
+use damelo_lab::disk::{Drive, Scheduler, drive_names};
+use damelo_lab::machine::{Machine, MachineConfig, Pace, Report, RunOptions, run as play};
 
 use super::design_report::{json_of, page, table};
 use super::load::{Loaded, load};
@@ -22,19 +22,20 @@ Examples:
   damelo lab designs access.log                      every design on the thesis's disk
   damelo lab designs access.log ucfs,damelo,store --drive nvme-1tb --cache 1GiB
   damelo lab designs access.log store --page 16KiB,64KiB,256KiB --group host,host-path,page
+  damelo lab designs access.log store,store:disk=lru,store:admission=second-hit
   damelo lab designs 'gen:web?requests=50000' squid,squidml --html report.html
 
-Disk reads and writes are requests to the modelled disk; virtual time is its time, one client asking
-as fast as it is served. docs/lab/designs.md in the source tells what each design is.";
+Disk reads and writes are requests to the modelled disk; virtual time is its time, clients asking
+as fast as they are served. docs/lab/designs.md in the source tells what each design is.";
 
 /// Run published designs and the store over a trace, on a modelled disk
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, after_long_help = after_long_help())]
 pub(crate) struct Designs {
     /// A file, or gen:NAME?...
     trace: String,
-    /// Designs; all if none are named
-    #[arg(value_delimiter = ',')]
+    /// Designs with parameters, separated by commas, such as store:disk=lru; all if not given
+    #[arg(value_name = "DESIGNS", value_delimiter = ',')]
     designs: Vec<String>,
     #[command(flatten)]
     read: ReadArgs,
@@ -51,6 +52,15 @@ pub(crate) struct Designs {
     page: Vec<u32>,
     #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule, help = rule_help())]
     group: Vec<NamedRule>,
+    /// In which order each disk serves what waits: fcfs, one-way or two-way
+    #[arg(long, value_name = "ORDER", default_value = "one-way", value_parser = scheduler)]
+    scheduler: Scheduler,
+    /// Clients that each have one request at a time
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    clients: u32,
+    /// Requests come when the trace says, not as fast as they are served
+    #[arg(long)]
+    at_trace_pace: bool,
     /// Do not count the first so many requests
     #[arg(long, value_name = "N", default_value = "0")]
     warmup_req: usize,
@@ -63,6 +73,27 @@ pub(crate) struct Designs {
     /// Write a report with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+}
+
+fn after_long_help() -> String {
+    let mut text = format!("{AFTER_HELP}\n\nDesigns, and their parameters with defaults:\n");
+    for entry in &REGISTRY {
+        text.push_str(&format!("  {}\n", entry.name));
+        for parameter in entry.parameters {
+            let given = format!("{}={}", parameter.name, parameter.default);
+            text.push_str(&format!("      {given:<22} {}\n", parameter.about));
+        }
+    }
+    text
+}
+
+fn scheduler(given: &str) -> Result<Scheduler, String> {
+    match given {
+        "fcfs" => Ok(Scheduler::Fcfs),
+        "one-way" => Ok(Scheduler::OneWayElevator),
+        "two-way" => Ok(Scheduler::TwoWayElevator),
+        _ => Err("write fcfs, one-way or two-way".to_owned()),
+    }
 }
 
 fn drive_help() -> String {
@@ -104,7 +135,8 @@ pub(super) struct Setting {
 
 /// One run.
 pub(super) struct Done {
-    pub(super) design: &'static str,
+    /// With its parameters.
+    pub(super) design: String,
     /// `None` of designs without pages.
     pub(super) setting: Option<Setting>,
     pub(super) report: Report,
@@ -113,20 +145,20 @@ pub(super) struct Done {
 /// Runs and prints.
 pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     let drive = Drive::open(&args.drive)?;
-    let entries = chosen(&args.designs)?;
+    let specs = chosen(&args.designs)?;
     let is_varied = !(args.memory.is_empty() && args.page.is_empty() && args.group.is_empty());
-    if is_varied && !entries.iter().any(|entry| entry.has_pages) {
+    if is_varied && !specs.iter().any(|spec| spec.entry.has_pages) {
         return Err(Failure::Usage(
             "--memory, --page and --group change nothing for these designs: leave them out".into(),
         ));
     }
     let loaded = load(&args.trace, &args.read)?;
-    let config = MachineConfig::new(drive);
+    let config = MachineConfig { scheduler: args.scheduler, ..MachineConfig::new(drive) };
     let mut out = Out::new();
     let mut all = Vec::new();
-    for entry in entries {
-        for setting in settings(args, entry) {
-            let done = run_one(args, entry, setting, &config, &loaded)?;
+    for spec in &specs {
+        for setting in settings(args, spec) {
+            let done = run_one(args, spec, setting, &config, &loaded)?;
             if args.json {
                 out.json(&json_of(args, &loaded, &done))?;
             }
@@ -146,8 +178,8 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
 }
 
 /// Every combination that a design takes.
-fn settings(args: &Designs, entry: &Entry) -> Vec<Option<Setting>> {
-    if !entry.has_pages {
+fn settings(args: &Designs, spec: &DesignSpec) -> Vec<Option<Setting>> {
+    if !spec.entry.has_pages {
         return vec![None];
     }
     let defaults = DesignOptions::default();
@@ -174,7 +206,7 @@ const POINTS: usize = 60;
 
 fn run_one(
     args: &Designs,
-    entry: &Entry,
+    spec: &DesignSpec,
     setting: Option<Setting>,
     config: &MachineConfig,
     loaded: &Loaded,
@@ -186,31 +218,27 @@ fn run_one(
         options.grouping = setting.rule;
     }
     let begun = Instant::now();
-    let disk_bytes = config.drive.size_bytes();
-    let context = Context { options: &options, requests: &loaded.requests, disk_bytes };
-    let mut design = (entry.make)(&context);
+    let options = spec.options(&options)?;
+    let context = Context { options: &options, requests: &loaded.requests, drive: &config.drive };
+    let mut design = spec.make(&context);
     let mut machine = Machine::new(config);
     let run = RunOptions {
+        clients: args.clients,
+        pace: if args.at_trace_pace { Pace::Trace } else { Pace::AsFastAsPossible },
         warmup: args.warmup_req,
         series_every: (loaded.requests.len() / POINTS).max(1),
         ..RunOptions::default()
     };
     let report = play(&mut *design, &mut machine, &loaded.requests, &loaded.names, run)
-        .map_err(|source| Failure::Design { design: entry.name, source })?;
+        .map_err(|source| Failure::Design { design: spec.label().to_owned(), source })?;
     let rate = loaded.requests.len() as f64 / begun.elapsed().as_secs_f64();
-    eprintln!("damelo: {}: {} requests/s simulated", entry.name, thousands(rate as u64));
-    Ok(Done { design: entry.name, setting, report })
+    eprintln!("damelo: {}: {} requests/s simulated", spec.label(), thousands(rate as u64));
+    Ok(Done { design: spec.label().to_owned(), setting, report })
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
+fn chosen(names: &[String]) -> Result<Vec<DesignSpec>, Failure> {
     if names.is_empty() {
-        return Ok(REGISTRY.iter().collect());
+        return Ok(REGISTRY.iter().map(DesignSpec::plain).collect());
     }
-    let find = |name: &String| {
-        REGISTRY.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            let all: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
-            Failure::Usage(format!("there is no design `{name}`; there are {}", all.join(", ")))
-        })
-    };
-    names.iter().map(find).collect()
+    Ok(names.iter().map(|name| DesignSpec::parse(name)).collect::<Result<_, _>>()?)
 }

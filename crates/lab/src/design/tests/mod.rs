@@ -20,8 +20,7 @@ fn config() -> MachineConfig {
 
 fn run_named(name: &str, options: &DesignOptions, requests: &[Request]) -> Report {
     let names = Catalogue::new();
-    let disk_bytes = config().drive.size_bytes();
-    let context = Context { options, requests, disk_bytes };
+    let context = Context { options, requests, drive: &config().drive };
     let mut design = (find(name).expect("registered").make)(&context);
     let mut machine = Machine::new(&config());
     run(&mut *design, &mut machine, requests, &names, RunOptions::default()).expect("fits")
@@ -95,7 +94,7 @@ fn squidl_keeps_a_host_together() {
         let context = Context {
             options: &DesignOptions::default(),
             requests: &requests,
-            disk_bytes: config().drive.size_bytes(),
+            drive: &config().drive,
         };
         let mut design = (find(name).expect("registered").make)(&context);
         let mut machine = Machine::new(&config());
