@@ -283,6 +283,13 @@ impl Design for EngineDesign {
             ("objects", stats.index_objects),
             ("resident_objects", stats.resident_objects),
             ("prefetch_hits", stats.prefetch_hits),
+            ("object_reads", stats.object_reads),
+            ("page_reads", stats.page_reads),
+            ("maintenance_reads", stats.maintenance_reads),
+            ("pages_written", stats.pages_written),
+            ("extents_written", stats.extents_written),
+            ("segments_reused", stats.segments_reused),
+            ("reinserted_objects", stats.reinserted_objects),
             ("refused", self.refused),
         ]
     }

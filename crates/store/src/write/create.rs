@@ -289,7 +289,12 @@ impl Engine {
             freq: new.freq,
             round: 0,
         };
-        self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group });
+        self.nursery.push_extent(StagedExtent {
+            staged,
+            part: None,
+            group: new.group,
+            due: self.due(new.group),
+        });
         Ok(())
     }
 

@@ -201,7 +201,12 @@ impl Writer {
             round: 0,
         };
         let value_len = self.filled as u32;
-        engine.nursery.push_extent(StagedExtent { staged, part: Some(sender), group: self.group });
+        engine.nursery.push_extent(StagedExtent {
+            staged,
+            part: Some(sender),
+            group: self.group,
+            due: None,
+        });
         engine.work_inline_if_due();
         self.parts.push(SentPart { location, value_len, seq });
         self.filled = 0;
