@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use damelo_http_proxy::{AdminError, ProxyError};
+use damelo_lab::design::DesignError;
 use damelo_lab::disk::DriveError;
 use damelo_lab::machine::MachineError;
 use damelo_lab::paper::PaperError;
@@ -94,10 +95,13 @@ pub(crate) enum Failure {
     #[error("the design {design} cannot be run")]
     Design {
         /// Its name.
-        design: &'static str,
+        design: String,
         /// What it asked for and did not get.
         source: MachineError,
     },
+    /// There is no such design, or not with these parameters.
+    #[error(transparent)]
+    DesignSpec(#[from] DesignError),
     /// A paper could not be measured.
     #[error(transparent)]
     Paper(#[from] PaperError),
@@ -135,6 +139,7 @@ impl Failure {
             | Failure::Damaged { .. }
             | Failure::WrongBytes { .. } => 1,
             Failure::Usage(_)
+            | Failure::DesignSpec(_)
             | Failure::Proxy(
                 ProxyError::Origin { .. } | ProxyError::Name(_) | ProxyError::NotLoopback { .. },
             ) => 2,
@@ -235,7 +240,7 @@ mod tests {
     fn exit_codes_are_the_documented_ones() {
         assert_eq!(Failure::NotFound { key: String::new() }.exit_code(), 1);
         assert_eq!(Failure::Usage(String::new()).exit_code(), 2);
-        let (design, source) = ("ucfs", MachineError::Missing { what: "raw disk" });
+        let (design, source) = ("ucfs".to_owned(), MachineError::Missing { what: "raw disk" });
         assert_eq!(Failure::Design { design, source }.exit_code(), 4);
         let unknown = damelo_lab::disk::Drive::open("no-such-drive").map(|_| ());
         assert_eq!(unknown.map_err(|e| Failure::from(e).exit_code()), Err(2));

@@ -278,6 +278,67 @@ fn designs_play_a_trace_on_a_modelled_disk() {
 }
 
 #[test]
+fn designs_are_swept_over_pages_and_reported() {
+    let bed = Bed::new();
+    let trace = "gen:web?requests=2000";
+    let args = ["designs", trace, "damelo,squid", "--page", "16KiB,64KiB", "--group", "host,none"];
+    let with = |more: &[&str]| bed.ok(&[&args[..], more].concat());
+    let lines = with(&["--json", "--html", "r.html"]);
+    let runs: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(runs.len(), 5, "four of damelo, one of squid, which has no pages");
+    let writes = |page: u64, group: &str| {
+        let run = runs.iter().find(|run| run["page"] == page && run["group"] == group).unwrap();
+        run["io"]["write"]["data"]["requests"].as_u64().unwrap()
+    };
+    assert!(writes(16 << 10, "none") > writes(64 << 10, "none"), "small pages, more of them");
+    let page = std::fs::read_to_string(bed.path("r.html")).unwrap();
+    for part in ["Disk requests by kind", "Virtual time by page size", "Bytes written by place"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.contains("Synthetic requests") && page.contains("damelo lab designs"));
+    for outside in ["src=", "href=", "<script", "url(", "NaN"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    with(&["--html", "s.html"]);
+    let of = |name: &str| std::fs::read_to_string(bed.path(name)).unwrap();
+    assert_eq!(of("r.html").split("<h2>How to").next(), of("s.html").split("<h2>How to").next());
+    assert!(with(&["--csv"]).starts_with("design,memory,page,group,hit %"));
+    let (code, said) = bed.fails(&["designs", trace, "squid", "--page", "16KiB"]);
+    assert!(code == 2 && said.contains("change nothing"), "{said}");
+    let (code, said) = bed.fails(&["designs", trace, "--page", "17KiB"]);
+    assert!(code == 2 && said.contains("power of two"), "{said}");
+}
+
+#[test]
+fn designs_take_parameters_of_their_own() {
+    let bed = Bed::new();
+    let trace = "gen:web?requests=3000";
+    let run = |designs: &str, more: &[&str]| -> Vec<Value> {
+        let lines = bed.ok(&[&["designs", trace, designs, "--json"], more].concat());
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let runs = run("store,store:admission=second-hit,cfs:compact=yes", &[]);
+    let named = |n: usize| runs[n]["design"].as_str().unwrap();
+    assert_eq!(
+        [named(0), named(1), named(2)],
+        ["store", "store:admission=second-hit", "cfs:compact=yes"]
+    );
+    let hits = |n: usize| runs[n]["hit_percent"].as_f64().unwrap();
+    assert!(hits(0) > hits(1), "what is asked for twice is not stored the first time");
+    let paced = run("cfs", &["--at-trace-pace"])[0]["virtual_seconds"].as_f64().unwrap();
+    let free = run("cfs", &[])[0]["virtual_seconds"].as_f64().unwrap();
+    assert!(paced > free * 10.0, "{paced} s at the trace's pace, {free} s as fast as it goes");
+    let seconds = |order: &str| {
+        run("cfs:buffered=no", &["--scheduler", order, "--clients", "8"])[0]["virtual_seconds"]
+            .as_f64()
+    };
+    assert_ne!(seconds("fcfs"), seconds("two-way"));
+    let (code, said) = bed.fails(&["designs", trace, "store:disk=arc"]);
+    assert!(code == 2 && said.contains("write one of fbc, lfu-aging, lru, fifo"), "{said}");
+    assert!(bed.ok(&["designs", "--help"]).contains("unused-hours=115"));
+}
+
+#[test]
 fn a_paper_has_the_published_number_beside_ours() {
     let bed = Bed::new();
     let text = bed.ok(&["paper", "cfs", "--scale-down", "20", "--json"]);

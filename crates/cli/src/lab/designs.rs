@@ -1,19 +1,18 @@
 //! `damelo lab designs`: published designs and our store over one trace, and what their disks did.
+//! Designs with pages run at every combination of the memory, page and grouping asked for.
 
-use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
-use damelo_lab::design::{Context, DesignOptions, Entry, REGISTRY};
-use damelo_lab::disk::{Direction, Drive, drive_names};
-use damelo_lab::machine::{
-    IoCounts, KINDS, Kind, Machine, MachineConfig, Report, RunOptions, run as play,
-};
-use damelo_lab::output::Table;
-use serde_json::{Value, json};
+use damelo_lab::design::{Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY};
+use damelo_lab::disk::{Drive, Scheduler, drive_names};
+use damelo_lab::machine::{Machine, MachineConfig, Pace, Report, RunOptions, run as play};
 
+use super::design_report::{json_of, page, table};
 use super::load::{Loaded, load};
+use super::manifest::{manifest, write_page};
 use super::reading::ReadArgs;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
@@ -22,30 +21,79 @@ const AFTER_HELP: &str = "\
 Examples:
   damelo lab designs access.log                      every design on the thesis's disk
   damelo lab designs access.log ucfs,damelo,store --drive nvme-1tb --cache 1GiB
-  damelo lab designs 'gen:web?requests=50000' squid,squidml --json
+  damelo lab designs access.log store --page 16KiB,64KiB,256KiB --group host,host-path,page
+  damelo lab designs access.log store,store:disk=lru,store:admission=second-hit
+  damelo lab designs 'gen:web?requests=50000' squid,squidml --html report.html
 
-Disk reads and writes are requests to the modelled disk; virtual time is its time, one client asking
-as fast as it is served. docs/lab/designs.md in the source tells what each design is.";
+Disk reads and writes are requests to the modelled disk; virtual time is its time, clients asking
+as fast as they are served. docs/lab/designs.md in the source tells what each design is.";
 
 /// Run published designs and the store over a trace, on a modelled disk
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, after_long_help = after_long_help())]
 pub(crate) struct Designs {
     /// A file, or gen:NAME?...
     trace: String,
-    /// Designs; all if none are named
-    #[arg(value_delimiter = ',')]
+    /// Designs with parameters, separated by commas, such as store:disk=lru; all if not given
+    #[arg(value_name = "DESIGNS", value_delimiter = ',')]
     designs: Vec<String>,
     #[command(flatten)]
     read: ReadArgs,
     #[arg(long, value_name = "NAME|FILE", default_value = "atlas-10k-tripled", help = drive_help())]
-    drive: String,
+    pub(super) drive: String,
     /// Room for objects on disk
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     cache: ByteSize,
-    /// Print one JSON object a design
+    /// Memory of designs that manage their own; 128MiB if not given
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    memory: Vec<ByteSize>,
+    /// Page or cluster of designs that have one: powers of two, 16KiB to 1MiB; 64KiB if not given
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = page_bytes)]
+    page: Vec<u32>,
+    #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule, help = rule_help())]
+    group: Vec<NamedRule>,
+    /// In which order each disk serves what waits: fcfs, one-way or two-way
+    #[arg(long, value_name = "ORDER", default_value = "one-way", value_parser = scheduler)]
+    scheduler: Scheduler,
+    /// Clients that each have one request at a time
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    clients: u32,
+    /// Requests come when the trace says, not as fast as they are served
     #[arg(long)]
+    at_trace_pace: bool,
+    /// Do not count the first so many requests
+    #[arg(long, value_name = "N", default_value = "0")]
+    warmup_req: usize,
+    /// Print one JSON object a run
+    #[arg(long, conflicts_with = "csv")]
     json: bool,
+    /// Print as CSV
+    #[arg(long)]
+    csv: bool,
+    /// Write a report with charts to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+fn after_long_help() -> String {
+    let mut text = format!("{AFTER_HELP}\n\nDesigns, and their parameters with defaults:\n");
+    for entry in &REGISTRY {
+        text.push_str(&format!("  {}\n", entry.name));
+        for parameter in entry.parameters {
+            let given = format!("{}={}", parameter.name, parameter.default);
+            text.push_str(&format!("      {given:<22} {}\n", parameter.about));
+        }
+    }
+    text
+}
+
+fn scheduler(given: &str) -> Result<Scheduler, String> {
+    match given {
+        "fcfs" => Ok(Scheduler::Fcfs),
+        "one-way" => Ok(Scheduler::OneWayElevator),
+        "two-way" => Ok(Scheduler::TwoWayElevator),
+        _ => Err("write fcfs, one-way or two-way".to_owned()),
+    }
 }
 
 fn drive_help() -> String {
@@ -53,88 +101,144 @@ fn drive_help() -> String {
     format!("Drive: {names}, or a .json file of parameters as in crates/lab/drives")
 }
 
+fn rule_help() -> String {
+    format!("How designs with pages group objects: {}; host if not given", rules())
+}
+
+fn rules() -> String {
+    GROUP_RULES.map(|(name, _)| name).join(", ")
+}
+
+/// A rule as it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct NamedRule(&'static str, GroupRule);
+
+fn rule(given: &str) -> Result<NamedRule, String> {
+    let found = GROUP_RULES.iter().find(|(name, _)| *name == given);
+    found.map(|(name, rule)| NamedRule(name, *rule)).ok_or_else(|| format!("write {}", rules()))
+}
+
+fn page_bytes(given: &str) -> Result<u32, String> {
+    let bytes = given.parse::<ByteSize>().map_err(|e| e.to_string())?.bytes();
+    let fits = (16 << 10..=1 << 20).contains(&bytes) && bytes.is_power_of_two();
+    if fits { Ok(bytes as u32) } else { Err("write a power of two, 16KiB to 1MiB".to_owned()) }
+}
+
+/// What a design with pages is made with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) memory_bytes: u64,
+    pub(super) page_bytes: u32,
+    pub(super) group: &'static str,
+    rule: GroupRule,
+}
+
+/// One run.
+pub(super) struct Done {
+    /// With its parameters.
+    pub(super) design: String,
+    /// `None` of designs without pages.
+    pub(super) setting: Option<Setting>,
+    pub(super) report: Report,
+}
+
 /// Runs and prints.
 pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     let drive = Drive::open(&args.drive)?;
-    let entries = chosen(&args.designs)?;
+    let specs = chosen(&args.designs)?;
+    let is_varied = !(args.memory.is_empty() && args.page.is_empty() && args.group.is_empty());
+    if is_varied && !specs.iter().any(|spec| spec.entry.has_pages) {
+        return Err(Failure::Usage(
+            "--memory, --page and --group change nothing for these designs: leave them out".into(),
+        ));
+    }
     let loaded = load(&args.trace, &args.read)?;
-    let config = MachineConfig::new(drive);
-    let options = DesignOptions { cache_bytes: args.cache.bytes(), ..DesignOptions::default() };
-    let mut table = Table::new(&["design", "hit %", "disk reads", "disk writes", "virtual s"]);
+    let config = MachineConfig { scheduler: args.scheduler, ..MachineConfig::new(drive) };
     let mut out = Out::new();
-    for entry in entries {
-        let begun = Instant::now();
-        let report = run_one(entry, &config, &options, &loaded)?;
-        let rate = loaded.requests.len() as f64 / begun.elapsed().as_secs_f64();
-        eprintln!("damelo: {}: {} requests/s simulated", entry.name, thousands(rate as u64));
-        let (reads, writes) =
-            (report.io.requests_of(Direction::Read), report.io.requests_of(Direction::Write));
-        let virtual_s = report.elapsed_ns as f64 / 1e9;
-        if args.json {
-            out.json(&json!({
-                "design": entry.name,
-                "drive": args.drive,
-                "trace": loaded.identity.name,
-                "requests": loaded.requests.len(),
-                "hit_percent": report.hit_percent(),
-                "disk_reads": reads,
-                "disk_writes": writes,
-                "io": io_json(&report.io),
-                "facts": report.facts.iter().map(|(name, n)| (*name, *n)).collect::<BTreeMap<_, _>>(),
-                "virtual_seconds": virtual_s,
-            }))?;
-        } else {
-            table.row(vec![
-                entry.name.to_owned(),
-                format!("{:.2}", report.hit_percent()),
-                thousands(reads),
-                thousands(writes),
-                format!("{virtual_s:.1}"),
-            ]);
+    let mut all = Vec::new();
+    for spec in &specs {
+        for setting in settings(args, spec) {
+            let done = run_one(args, spec, setting, &config, &loaded)?;
+            if args.json {
+                out.json(&json_of(args, &loaded, &done))?;
+            }
+            all.push(done);
         }
     }
-    if !args.json {
-        out.bytes(table.text().as_bytes())?;
+    if args.csv {
+        out.bytes(table(&all, true).csv().as_bytes())?;
+    } else if !args.json {
+        out.bytes(table(&all, false).text().as_bytes())?;
+    }
+    if let Some(path) = &args.html {
+        let manifest = manifest(loaded.identity.clone(), true)?;
+        write_page(path, page(args, &loaded, &all).finish(&manifest))?;
     }
     out.finish()
 }
 
-/// Requests and bytes by kind, those that there were.
-fn io_json(io: &IoCounts) -> Value {
-    let side = |direction| {
-        let used = KINDS.iter().filter(|kind| io.requests(direction, **kind) > 0);
-        let counts = |kind: &Kind| {
-            let (requests, bytes) = (io.requests(direction, *kind), io.bytes(direction, *kind));
-            (kind.name(), json!({ "requests": requests, "bytes": bytes }))
-        };
-        used.map(counts).collect::<BTreeMap<_, _>>()
-    };
-    json!({ "read": side(Direction::Read), "write": side(Direction::Write) })
+/// Every combination that a design takes.
+fn settings(args: &Designs, spec: &DesignSpec) -> Vec<Option<Setting>> {
+    if !spec.entry.has_pages {
+        return vec![None];
+    }
+    let defaults = DesignOptions::default();
+    let or = |given: &[ByteSize]| -> Vec<u64> { given.iter().map(|size| size.bytes()).collect() };
+    let memory = Some(or(&args.memory)).filter(|m| !m.is_empty());
+    let memory = memory.unwrap_or_else(|| vec![defaults.memory_bytes]);
+    let pages = Some(args.page.clone()).filter(|p| !p.is_empty());
+    let pages = pages.unwrap_or_else(|| vec![defaults.page_bytes]);
+    let groups = Some(args.group.clone()).filter(|g| !g.is_empty());
+    let groups = groups.unwrap_or_else(|| vec![NamedRule("host", defaults.grouping)]);
+    let mut settings = Vec::new();
+    for &memory_bytes in &memory {
+        for &page_bytes in &pages {
+            for &NamedRule(group, rule) in &groups {
+                settings.push(Some(Setting { memory_bytes, page_bytes, group, rule }));
+            }
+        }
+    }
+    settings
 }
+
+/// Points of the curve of response times.
+const POINTS: usize = 60;
 
 fn run_one(
-    entry: &Entry,
+    args: &Designs,
+    spec: &DesignSpec,
+    setting: Option<Setting>,
     config: &MachineConfig,
-    options: &DesignOptions,
     loaded: &Loaded,
-) -> Result<Report, Failure> {
-    let disk_bytes = config.drive.size_bytes();
-    let context = Context { options, requests: &loaded.requests, disk_bytes };
-    let mut design = (entry.make)(&context);
+) -> Result<Done, Failure> {
+    let mut options = DesignOptions { cache_bytes: args.cache.bytes(), ..DesignOptions::default() };
+    if let Some(setting) = setting {
+        options.memory_bytes = setting.memory_bytes;
+        options.page_bytes = setting.page_bytes;
+        options.grouping = setting.rule;
+    }
+    let begun = Instant::now();
+    let options = spec.options(&options)?;
+    let context = Context { options: &options, requests: &loaded.requests, drive: &config.drive };
+    let mut design = spec.make(&context);
     let mut machine = Machine::new(config);
-    play(&mut *design, &mut machine, &loaded.requests, &loaded.names, RunOptions::default())
-        .map_err(|source| Failure::Design { design: entry.name, source })
+    let run = RunOptions {
+        clients: args.clients,
+        pace: if args.at_trace_pace { Pace::Trace } else { Pace::AsFastAsPossible },
+        warmup: args.warmup_req,
+        series_every: (loaded.requests.len() / POINTS).max(1),
+        ..RunOptions::default()
+    };
+    let report = play(&mut *design, &mut machine, &loaded.requests, &loaded.names, run)
+        .map_err(|source| Failure::Design { design: spec.label().to_owned(), source })?;
+    let rate = loaded.requests.len() as f64 / begun.elapsed().as_secs_f64();
+    eprintln!("damelo: {}: {} requests/s simulated", spec.label(), thousands(rate as u64));
+    Ok(Done { design: spec.label().to_owned(), setting, report })
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
+fn chosen(names: &[String]) -> Result<Vec<DesignSpec>, Failure> {
     if names.is_empty() {
-        return Ok(REGISTRY.iter().collect());
+        return Ok(REGISTRY.iter().map(DesignSpec::plain).collect());
     }
-    let find = |name: &String| {
-        REGISTRY.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            let all: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
-            Failure::Usage(format!("there is no design `{name}`; there are {}", all.join(", ")))
-        })
-    };
-    names.iter().map(find).collect()
+    Ok(names.iter().map(|name| DesignSpec::parse(name)).collect::<Result<_, _>>()?)
 }

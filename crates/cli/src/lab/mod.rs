@@ -2,8 +2,10 @@
 //! what all share: how a trace is named and read, and what was skipped of it.
 
 mod bench;
+mod design_report;
 mod designs;
 mod load;
+mod manifest;
 mod paper;
 mod reading;
 mod sim;

@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
-use damelo_lab::output::{LineChart, Machine, Manifest, Report, Series, Table, TraceIdentity};
+use damelo_lab::output::{LineChart, Manifest, Report, Series, Table, TraceIdentity};
 use damelo_lab::policy::{POLICIES, PolicySpec};
 use damelo_lab::sim::{CacheResult, SimOptions, SimReport, SizeSpec, Warmup, simulate};
 use damelo_lab::trace::Trace;
 use damelo_lab::workload::GENERATORS;
 use serde_json::json;
 
+use super::manifest::{manifest, write_page};
 use super::reading::{ReadArgs, Reading, remarks_of};
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
@@ -120,12 +121,11 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     let seconds = start.elapsed().as_secs_f64();
     drop(passes);
     let is_kept = args.json || args.html.is_some();
-    let manifest = manifest(&open()?, is_kept)?;
+    let manifest = manifest(TraceIdentity::of(&open()?), is_kept)?;
     print(args, &report, &manifest)?;
     if let Some(path) = &args.html {
         let page = page(args, &report, &manifest);
-        std::fs::write(path, page)
-            .map_err(|source| Failure::io(format!("write `{}`", path.display()), source))?;
+        write_page(path, page)?;
     }
     remarks_of(name, &report.skipped, manifest.trace.synthetic);
     for warning in warnings(&options, &report) {
@@ -158,20 +158,6 @@ fn options(args: &Sim, policies: &str, sizes: &str) -> Result<SimOptions, Failur
         warmup,
         interval_s: args.report_interval,
         threads: args.num_thread.filter(|n| *n > 0).unwrap_or_else(all),
-    })
-}
-
-/// The digest costs reading the file once more: only where the manifest is written down.
-fn manifest(trace: &Trace, is_kept: bool) -> Result<Manifest, Failure> {
-    let reading = |source| Failure::io(format!("read `{}`", trace.name()), source);
-    let identity = TraceIdentity::of(trace);
-    let mut command: Vec<String> = std::env::args().skip(1).collect();
-    command.insert(0, "damelo".to_owned());
-    Ok(Manifest {
-        command,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        trace: if is_kept { identity.with_digest().map_err(reading)? } else { identity },
-        machine: Machine::this(),
     })
 }
 
@@ -356,6 +342,7 @@ fn page(args: &Sim, report: &SimReport, manifest: &Manifest) -> String {
         x_label: format!("cache size, {unit}"),
         y_label: title.to_lowercase(),
         log_x: true,
+        log_y: false,
         series: by_policy(report, |cache| vec![(cache.size_bytes as f64, of(cache))]),
     };
     page.section("Miss ratio curves");
@@ -397,6 +384,7 @@ fn over_time(args: &Sim, report: &SimReport) -> Vec<LineChart> {
         x_label: "seconds since the first request".to_owned(),
         y_label: "miss ratio".to_owned(),
         log_x: false,
+        log_y: false,
         series: by_policy(report, |cache| {
             let own = cache.intervals.iter().filter(|_| cache.size_bytes == bytes);
             own.map(|interval| (interval.end_s as f64, interval.tally.miss_ratio())).collect()

@@ -10,6 +10,7 @@
 //! replacement open (§6); compaction moves an object when more than half of the 64 blocks to each
 //! side of it are free (the paper says "a certain percentage").
 
+use super::spec::{Parameter, YES_NO, choice, size};
 use super::{Cache, Context, Design, Served};
 use crate::disk::{Direction, SECTOR_BYTES};
 use crate::lru::Lru;
@@ -35,9 +36,30 @@ impl Default for CfsOptions {
     }
 }
 
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "block",
+        default: "1KiB",
+        about: "bytes of a block, which belongs to one object",
+        set: |o, text| size(text, 512..=1 << 20).map(|bytes| o.cfs.block_bytes = bytes),
+    },
+    Parameter {
+        name: "buffered",
+        default: "yes",
+        about: "yes: through the system's buffers; no: raw",
+        set: |o, text| choice(text, &YES_NO).map(|yes| o.cfs.buffered = yes),
+    },
+    Parameter {
+        name: "compact",
+        default: "no",
+        about: "yes: objects are moved to the front as they are read",
+        set: |o, text| choice(text, &YES_NO).map(|yes| o.cfs.compact = yes),
+    },
+];
+
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    let device_bytes = context.options.cache_bytes.min(context.disk_bytes);
-    let cache = Cfs::new(CfsOptions { device_bytes, ..CfsOptions::default() });
+    let device_bytes = context.options.cache_bytes.min(context.drive.size_bytes());
+    let cache = Cfs::new(CfsOptions { device_bytes, ..context.options.cfs });
     Box::new(Served { cache, changes: context.options.changes })
 }
 

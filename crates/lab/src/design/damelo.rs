@@ -12,6 +12,7 @@
 //! placement and the two-way elevator exist as options here (§6: unimplemented there).
 
 use super::grouping::{GroupRule, Grouper};
+use super::spec::{Parameter, choice, number};
 use super::{Cache, Changes, Context, Design, Outcome, serve};
 use crate::disk::Direction;
 use crate::lru::{Lru, NumberMap};
@@ -62,13 +63,37 @@ impl Default for DameloOptions {
     }
 }
 
+const PLACEMENTS: [(&str, Placement); 2] =
+    [("in-order", Placement::InOrder), ("centre-out", Placement::CentreOut)];
+
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "groups",
+        default: "16",
+        about: "number of groups",
+        set: |o, text| number(text, 1..=4_096).map(|n| o.damelo.groups = n),
+    },
+    Parameter {
+        name: "placement",
+        default: "in-order",
+        about: "where groups lie: in-order or centre-out",
+        set: |o, text| choice(text, &PLACEMENTS).map(|p| o.damelo.placement = p),
+    },
+    Parameter {
+        name: "checkpoint",
+        default: "0",
+        about: "seconds of the trace between checkpoints of a group; 0 for none",
+        set: |o, text| number(text, 0..=1_000_000_000).map(|s| o.damelo.checkpoint_s = s),
+    },
+];
+
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = DameloOptions {
         page_bytes: context.options.page_bytes,
         pool_bytes: context.options.memory_bytes,
-        disk_bytes: context.options.cache_bytes.min(context.disk_bytes),
+        disk_bytes: context.options.cache_bytes.min(context.drive.size_bytes()),
         grouping: context.options.grouping,
-        ..DameloOptions::default()
+        ..context.options.damelo
     };
     Box::new(Damelo::new(options, context.requests, context.options.changes))
 }

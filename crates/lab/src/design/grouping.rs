@@ -26,6 +26,16 @@ pub enum GroupRule {
     Oracle,
 }
 
+/// Rules by their names on the command line; `Given` is for workloads that name groups themselves.
+pub const GROUP_RULES: [(&str, GroupRule); 6] = [
+    ("host", GroupRule::Host),
+    ("host-path", GroupRule::HostPath),
+    ("page", GroupRule::Page),
+    ("size-class", GroupRule::SizeClass),
+    ("none", GroupRule::None),
+    ("oracle", GroupRule::Oracle),
+];
+
 /// A client that pauses longer begins another page, in microseconds.
 const PAGE_PAUSE_US: u64 = 3_000_000;
 

@@ -11,6 +11,7 @@
 //! §3.3.5); a pause models the tables on a miss, a fifth of that of `afs` for each chunk, since the
 //! paper says only that the overhead is avoided.
 
+use super::spec::{Parameter, number, size};
 use super::{Cache, Context, Design, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, FileId};
@@ -48,12 +49,39 @@ impl Default for HadesOptions {
 
 impl HadesOptions {
     pub(crate) fn of(context: &Context<'_>) -> HadesOptions {
-        let cache_bytes = context.options.cache_bytes.min(context.disk_bytes / 2);
+        let cache_bytes = context.options.cache_bytes.min(context.drive.size_bytes() / 2);
         let proxy_file_bytes = HadesOptions::default().proxy_file_bytes.min(cache_bytes);
         let fetch_us = context.options.fetch_us;
-        HadesOptions { cache_bytes, proxy_file_bytes, fetch_us, ..HadesOptions::default() }
+        HadesOptions { cache_bytes, proxy_file_bytes, fetch_us, ..context.options.hades }
     }
 }
+
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "chunk",
+        default: "256KiB",
+        about: "unit of transfers",
+        set: |o, text| size(text, 4 << 10..=16 << 20).map(|n| o.hades.chunk_bytes = n),
+    },
+    Parameter {
+        name: "cacheblock",
+        default: "4KiB",
+        about: "unit of space in a proxy file",
+        set: |o, text| size(text, 512..=1 << 20).map(|n| o.hades.cacheblock_bytes = n),
+    },
+    Parameter {
+        name: "fetch-us",
+        default: "2200",
+        about: "microseconds to fetch a chunk from its server",
+        set: |o, text| number(text, 0..=10_000_000).map(|us| o.fetch_us = us),
+    },
+    Parameter {
+        name: "remote-every",
+        default: "0",
+        about: "one host in so many is far away; 0 for none",
+        set: |o, text| number(text, 0..=1_000_000).map(|n| o.hades.remote_host_every = n),
+    },
+];
 
 /// A part of a remote file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,10 +12,26 @@
 //! turn, the one the pointer stands on is replaced (the paper does not say).
 
 use super::segments::{CLASSES, SMALL_BYTES_MAX, Segments, class_of, segment_bytes};
+use super::spec::{Parameter, number};
 use super::{Cache, Context, Design, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::Action;
 use crate::request::{Catalogue, Request};
+
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "cmax",
+        default: "3",
+        about: "references below which an object is replaced",
+        set: |o, text| number(text, 1..=1_000_000).map(|n| o.fbc_count_max = n),
+    },
+    Parameter {
+        name: "amax",
+        default: "100",
+        about: "mean references above which all are halved",
+        set: |o, text| number(text, 1..=1_000_000).map(|n| o.fbc_average_max = n),
+    },
+];
 
 pub(crate) fn make_infinite(context: &Context<'_>) -> Box<dyn Design> {
     make(context, Replacement::Never)

@@ -13,6 +13,7 @@ mod hades;
 mod mapped;
 mod mapped_future;
 mod segments;
+mod spec;
 mod squid;
 mod squid_family;
 mod squidl;
@@ -26,11 +27,14 @@ mod ucfs;
 
 pub use cfs::{Cfs, CfsOptions};
 pub use damelo::{Damelo, DameloOptions, Placement};
-pub use grouping::{GroupRule, Grouper};
+pub use grouping::{GROUP_RULES, GroupRule, Grouper};
 pub use hades::HadesOptions;
 pub(crate) use segments::PackedFile;
+pub use spec::{DesignError, DesignSpec, Parameter};
+pub use store::StoreOptions;
 pub use ucfs::{Ucfs, UcfsOptions};
 
+use crate::disk::Drive;
 use crate::machine::Action;
 use crate::request::{Catalogue, Op, Request};
 
@@ -93,10 +97,20 @@ pub struct DesignOptions {
     pub changes: Changes,
     /// Time to fetch a chunk of a remote file, in microseconds.
     pub fetch_us: u32,
-    /// FBC: references below which an object is replaced.
+    /// `mmap-fbc`: references below which an object is replaced.
     pub fbc_count_max: u32,
-    /// FBC: mean references above which all are halved.
+    /// `mmap-fbc`: mean references above which all are halved.
     pub fbc_average_max: u32,
+    /// Of `cfs`; its space comes from `cache_bytes`. The same holds for those that follow.
+    pub cfs: CfsOptions,
+    /// Of `damelo`.
+    pub damelo: DameloOptions,
+    /// Of `ucfs`.
+    pub ucfs: UcfsOptions,
+    /// Of `afs` and `hades`.
+    pub hades: HadesOptions,
+    /// Of `store`.
+    pub store: StoreOptions,
 }
 
 impl Default for DesignOptions {
@@ -111,6 +125,11 @@ impl Default for DesignOptions {
             fetch_us: 2_200,
             fbc_count_max: 3,
             fbc_average_max: 100,
+            cfs: CfsOptions::default(),
+            damelo: DameloOptions::default(),
+            ucfs: UcfsOptions::default(),
+            hades: HadesOptions::default(),
+            store: StoreOptions::default(),
         }
     }
 }
@@ -122,8 +141,8 @@ pub struct Context<'a> {
     pub options: &'a DesignOptions,
     /// All requests; only `mmap-future` and the oracle grouping look at them.
     pub requests: &'a [Request],
-    /// Size of the drive.
-    pub disk_bytes: u64,
+    /// The drive it lies on.
+    pub drive: &'a Drive,
 }
 
 /// A line of the registry.
@@ -133,28 +152,55 @@ pub struct Entry {
     pub name: &'static str,
     /// The paper it is from.
     pub paper: &'static str,
+    /// It has memory, pages and groups of its own, and takes them from [`DesignOptions`].
+    pub has_pages: bool,
+    /// Its own parameters.
+    pub parameters: &'static [Parameter],
+    /// What does not go together in its parameters.
+    check: fn(&DesignOptions) -> Result<(), String>,
     /// Makes it.
     pub make: fn(&Context<'_>) -> Box<dyn Design>,
 }
 
+type Make = fn(&Context<'_>) -> Box<dyn Design>;
+
+fn no_check(_: &DesignOptions) -> Result<(), String> {
+    Ok(())
+}
+
+const fn plain(name: &'static str, paper: &'static str, make: Make) -> Entry {
+    Entry { name, paper, has_pages: false, parameters: &[], check: no_check, make }
+}
+
+const fn with(parameters: &'static [Parameter], entry: Entry) -> Entry {
+    Entry { parameters, ..entry }
+}
+
+const fn paged(entry: Entry) -> Entry {
+    Entry { has_pages: true, ..entry }
+}
+
 /// Every design.
 pub const REGISTRY: [Entry; 16] = [
-    Entry { name: "cern", paper: "squid-disk-io-1999", make: cern::make },
-    Entry { name: "squid", paper: "squid-disk-io-1999", make: squid::make },
-    Entry { name: "squidl", paper: "squid-disk-io-1999", make: squidl::make },
-    Entry { name: "squidm", paper: "squid-disk-io-1999", make: squidm::make },
-    Entry { name: "squidml", paper: "squid-disk-io-1999", make: squidml::make },
-    Entry { name: "squidmla", paper: "squid-disk-io-1999", make: squidmla::make },
-    Entry { name: "mmap-infinite", paper: "squid-disk-io-1999", make: mapped::make_infinite },
-    Entry { name: "mmap-lru", paper: "squid-disk-io-1999", make: mapped::make_lru },
-    Entry { name: "mmap-fbc", paper: "squid-disk-io-1999", make: mapped::make_fbc },
-    Entry { name: "mmap-future", paper: "squid-disk-io-1999", make: mapped_future::make },
-    Entry { name: "cfs", paper: "cfs-2000", make: cfs::make },
-    Entry { name: "damelo", paper: "damelo-2000", make: damelo::make },
-    Entry { name: "ucfs", paper: "ucfs-2002", make: ucfs::make },
-    Entry { name: "afs", paper: "hades-2009", make: afs::make },
-    Entry { name: "hades", paper: "hades-2009", make: hades::make },
-    Entry { name: "store", paper: "ours", make: store::make },
+    plain("cern", "squid-disk-io-1999", cern::make),
+    plain("squid", "squid-disk-io-1999", squid::make),
+    plain("squidl", "squid-disk-io-1999", squidl::make),
+    plain("squidm", "squid-disk-io-1999", squidm::make),
+    plain("squidml", "squid-disk-io-1999", squidml::make),
+    plain("squidmla", "squid-disk-io-1999", squidmla::make),
+    plain("mmap-infinite", "squid-disk-io-1999", mapped::make_infinite),
+    plain("mmap-lru", "squid-disk-io-1999", mapped::make_lru),
+    with(mapped::PARAMETERS, plain("mmap-fbc", "squid-disk-io-1999", mapped::make_fbc)),
+    plain("mmap-future", "squid-disk-io-1999", mapped_future::make),
+    with(cfs::PARAMETERS, plain("cfs", "cfs-2000", cfs::make)),
+    with(damelo::PARAMETERS, paged(plain("damelo", "damelo-2000", damelo::make))),
+    Entry {
+        check: ucfs::check,
+        ..with(ucfs::PARAMETERS, paged(plain("ucfs", "ucfs-2002", ucfs::make)))
+    },
+    with(hades::PARAMETERS, plain("afs", "hades-2009", afs::make)),
+    with(hades::PARAMETERS, plain("hades", "hades-2009", hades::make)),
+    with(store::PARAMETERS, paged(plain("store", "ours", store::make))),
 ];
 
 /// The design of that name.

@@ -3,8 +3,9 @@
 //!
 //! Owns an open store and the device below it. The engine reads and writes the device at once, in no
 //! virtual time; what it did is appended to the request that made it do so, reads waited for, writes
-//! not. Invariants: what the machine's disk is asked for is what the engine asked its device for, in
-//! the same order; the engine's clock stands at the request's time; the same requests do the same.
+//! not. Its clock is told what a read of the drive costs on average, since it weighs reading a page
+//! against reading an object by that. Invariants: what the machine's disk is asked for is what the engine asked its device for, in
+//! the same order; the same requests do the same.
 //! Threads: none but the caller's, since the store has none of its own here (`Config::background`).
 //!
 //! The journal lies in mapped memory in a store in service, and a record costs no transfer: here its
@@ -21,10 +22,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use damelo::{ByteSize, Clock, Config, GroupId, Store};
+use damelo::{
+    Admission, ByteSize, Clock, Config, DiskPolicyKind, GroupId, ResidencyPolicyKind, Store,
+};
 
 use self::device::{Recorder, Transfer};
 use super::grouping::Grouper;
+use super::spec::{Parameter, choice, number, size};
 use super::{Changes, Context, Design, Outcome};
 use crate::disk::Direction;
 use crate::machine::{Action, Kind};
@@ -36,10 +40,120 @@ const DEVICE_BYTES_MAX: u64 = 4 << 30;
 const DEVICE_BYTES_MIN: u64 = 8 << 20;
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
 
-/// The trace's time as the engine's.
+/// What a store is configured with here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// What survives a turn of the ring.
+    pub disk: DiskPolicyKind,
+    /// What stays in memory.
+    pub memory: ResidencyPolicyKind,
+    /// What is written at all.
+    pub admission: Admission,
+    /// FBC: hits counted of an object at most.
+    pub fbc_count_max: u8,
+    /// FBC: mean count above which all are halved, in hundredths.
+    pub fbc_average_max_percent: u32,
+    /// Share of what is written that may be kept objects.
+    pub reinsert_percent_max: u8,
+    /// Segment, if not what the store takes by itself.
+    pub segment_bytes: Option<u64>,
+}
+
+impl Default for StoreOptions {
+    /// What a store takes by itself.
+    fn default() -> StoreOptions {
+        let config = Config::new("lab", ByteSize::new(0));
+        StoreOptions {
+            disk: config.disk_policy,
+            memory: config.residency,
+            admission: config.admission,
+            fbc_count_max: config.fbc_count_max,
+            fbc_average_max_percent: config.fbc_average_max_percent,
+            reinsert_percent_max: config.reinsert_percent_max,
+            segment_bytes: None,
+        }
+    }
+}
+
+const DISK_POLICIES: [(&str, DiskPolicyKind); 4] = [
+    ("fbc", DiskPolicyKind::Fbc),
+    ("lfu-aging", DiskPolicyKind::LfuAging),
+    ("lru", DiskPolicyKind::Lru),
+    ("fifo", DiskPolicyKind::Fifo),
+];
+
+const MEMORY_POLICIES: [(&str, ResidencyPolicyKind); 3] = [
+    ("s3-fifo", ResidencyPolicyKind::S3Fifo),
+    ("lru", ResidencyPolicyKind::Lru),
+    ("clock", ResidencyPolicyKind::Clock),
+];
+
+const ADMISSIONS: [(&str, Admission); 2] =
+    [("always", Admission::Always), ("second-hit", Admission::SecondHit)];
+
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "disk",
+        default: "fbc",
+        about: "what survives a turn of the ring: fbc, lfu-aging, lru, fifo",
+        set: |o, text| choice(text, &DISK_POLICIES).map(|kind| o.store.disk = kind),
+    },
+    Parameter {
+        name: "memory",
+        default: "s3-fifo",
+        about: "what stays in memory: s3-fifo, lru, clock",
+        set: |o, text| choice(text, &MEMORY_POLICIES).map(|kind| o.store.memory = kind),
+    },
+    Parameter {
+        name: "admission",
+        default: "always",
+        about: "what is written: always, second-hit",
+        set: |o, text| choice(text, &ADMISSIONS).map(|rule| o.store.admission = rule),
+    },
+    Parameter {
+        name: "cmax",
+        default: "3",
+        about: "fbc: hits counted of an object at most",
+        set: |o, text| number(text, 1..=3).map(|n| o.store.fbc_count_max = n),
+    },
+    Parameter {
+        name: "amax",
+        default: "100",
+        about: "fbc: mean count above which all are halved, in hundredths",
+        set: |o, text| number(text, 1..=10_000).map(|n| o.store.fbc_average_max_percent = n),
+    },
+    Parameter {
+        name: "reinsert",
+        default: "15",
+        about: "percent of a reused segment that may be kept",
+        set: |o, text| number(text, 0..=90).map(|n| o.store.reinsert_percent_max = n),
+    },
+    Parameter {
+        name: "segment",
+        default: "auto",
+        about: "bytes of a segment, or auto: what a store of this size takes",
+        set: |o, text| {
+            let bytes = match text {
+                "auto" => None,
+                _ => Some(size(text, 256 << 10..=64 << 20)?),
+            };
+            o.store.segment_bytes = bytes;
+            Ok(())
+        },
+    },
+];
+
+/// The trace's time as the engine's, and the time that its own reads take, by which it judges them.
 #[derive(Debug, Default)]
-struct TraceClock {
+pub(super) struct TraceClock {
     time_us: AtomicU64,
+    reads_ns: AtomicU64,
+}
+
+impl TraceClock {
+    pub(super) fn spend(&self, ns: u64) {
+        self.reads_ns.fetch_add(ns, Ordering::Relaxed);
+    }
 }
 
 /// 1 January 2024, so that times are plausible.
@@ -51,16 +165,17 @@ impl Clock for TraceClock {
     }
 
     fn monotonic(&self) -> Duration {
-        Duration::from_micros(self.time_us.load(Ordering::Relaxed))
+        let trace = Duration::from_micros(self.time_us.load(Ordering::Relaxed));
+        trace + Duration::from_nanos(self.reads_ns.load(Ordering::Relaxed))
     }
 }
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = context.options;
-    let wanted = options.cache_bytes.min(context.disk_bytes);
+    let wanted = options.cache_bytes.min(context.drive.size_bytes());
     let device_bytes = wanted.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
-    let recorder = Arc::new(Recorder::new(device_bytes));
     let clock = Arc::new(TraceClock::default());
+    let recorder = Arc::new(Recorder::new(device_bytes, context.drive, Arc::clone(&clock)));
     let memory_bytes = options.memory_bytes.max(MEMORY_BYTES_MIN);
     let mut config = Config::new("lab", ByteSize::new(device_bytes));
     config.memory = ByteSize::new(memory_bytes);
@@ -70,6 +185,13 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     config.background = false;
     config.force = true;
     config.seed = Some(1);
+    config.segment = options.store.segment_bytes.map(ByteSize::new);
+    config.disk_policy = options.store.disk;
+    config.residency = options.store.memory;
+    config.admission = options.store.admission;
+    config.fbc_count_max = options.store.fbc_count_max;
+    config.fbc_average_max_percent = options.store.fbc_average_max_percent;
+    config.reinsert_percent_max = options.store.reinsert_percent_max;
     let store = Store::open_on(config, vec![recorder.clone()], clock.clone())
         .expect("a store opens on an empty device of the sizes above");
     recorder.drain();
@@ -161,6 +283,13 @@ impl Design for EngineDesign {
             ("objects", stats.index_objects),
             ("resident_objects", stats.resident_objects),
             ("prefetch_hits", stats.prefetch_hits),
+            ("object_reads", stats.object_reads),
+            ("page_reads", stats.page_reads),
+            ("maintenance_reads", stats.maintenance_reads),
+            ("pages_written", stats.pages_written),
+            ("extents_written", stats.extents_written),
+            ("segments_reused", stats.segments_reused),
+            ("reinserted_objects", stats.reinserted_objects),
             ("refused", self.refused),
         ]
     }

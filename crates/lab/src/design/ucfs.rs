@@ -17,7 +17,8 @@ mod buffers;
 mod clusters;
 
 use super::grouping::{GroupRule, Grouper};
-use super::{Changes, Context, Design, Outcome};
+use super::spec::{Parameter, number, size};
+use super::{Changes, Context, Design, DesignOptions, Outcome};
 use crate::disk::Direction;
 use crate::lru::NumberMap;
 use crate::machine::{Action, Kind};
@@ -61,13 +62,46 @@ impl Default for UcfsOptions {
     }
 }
 
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "hot",
+        default: "30",
+        about: "percent of memory for hot files",
+        set: |o, text| number(text, 0..=100).map(|n| o.ucfs.hot_percent = n),
+    },
+    Parameter {
+        name: "medium",
+        default: "40",
+        about: "percent of memory for medium files; the rest is cold",
+        set: |o, text| number(text, 0..=100).map(|n| o.ucfs.medium_percent = n),
+    },
+    Parameter {
+        name: "unused-hours",
+        default: "115",
+        about: "hours after which a cluster that nobody used is dropped",
+        set: |o, text| number(text, 1..=1_000_000).map(|n| o.ucfs.unused_hours = n),
+    },
+    Parameter {
+        name: "file-max",
+        default: "256KiB",
+        about: "largest file that is kept",
+        set: |o, text| size(text, 1 << 10..=1 << 30).map(|n| o.ucfs.file_bytes_max = n),
+    },
+];
+
+pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
+    let percent = options.ucfs.hot_percent + options.ucfs.medium_percent;
+    let right = format!("hot and medium are at most 100 percent together, not {percent}");
+    if percent <= 100 { Ok(()) } else { Err(right) }
+}
+
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = UcfsOptions {
         cluster_bytes: context.options.page_bytes,
         memory_bytes: context.options.memory_bytes,
-        disk_bytes: context.options.cache_bytes.min(context.disk_bytes),
+        disk_bytes: context.options.cache_bytes.min(context.drive.size_bytes()),
         grouping: context.options.grouping,
-        ..UcfsOptions::default()
+        ..context.options.ucfs
     };
     Box::new(Ucfs::new(options, context.requests, context.options.changes))
 }

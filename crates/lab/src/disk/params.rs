@@ -316,6 +316,22 @@ impl Drive {
         }
     }
 
+    /// What a read of so many bytes at a random place takes on average, nothing waiting before it.
+    pub fn mean_read_ns(&self, bytes: u64) -> u64 {
+        match self {
+            Drive::Mechanical(p) => {
+                let track = u64::from(p.zones[p.zones.len() / 2].sectors_per_track) * SECTOR_BYTES;
+                let seek_ns = u64::from(p.controller_us + p.seek.average_us) * 1_000;
+                seek_ns + p.revolution_ns / 2 + bytes * p.revolution_ns / track
+            }
+            Drive::Flash(p) => {
+                let rounds = bytes.div_ceil(u64::from(p.stripe_bytes) * u64::from(p.units)).max(1);
+                let bus_ns = bytes * 1_000 / u64::from(p.bus_bytes_per_us);
+                p.controller_ns + rounds * p.read_ns + bus_ns
+            }
+        }
+    }
+
     /// The drive of that name, see [`drive_names`].
     pub fn named(name: &str) -> Option<Drive> {
         let (_, text) = DRIVES.iter().find(|(known, _)| *known == name)?;

@@ -14,7 +14,7 @@ mod tests;
 
 pub use plan::{Action, DirId, FileId, KINDS, Kind, Plan, Step};
 pub use real::{RealConfig, RealError, RealMachine, RealReport, SystemIo, run_real};
-pub use report::{Histogram, IoCounts, Report};
+pub use report::{Histogram, IoCounts, MAP_PARTS, Report};
 pub use run::{Pace, RunOptions, run};
 
 use crate::disk::{Direction, Disk, Drive, SECTOR_BYTES, Scheduler};

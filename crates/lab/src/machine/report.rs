@@ -5,6 +5,7 @@
 
 use super::KINDS;
 use crate::disk::{Direction, DiskCounts};
+use crate::histogram::Histogram as Fine;
 
 /// Requests to disks and their bytes, by direction and kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,10 +46,12 @@ impl IoCounts {
     }
 }
 
-/// Response times in bins of a millisecond; the last bin holds everything longer.
+/// Response times in bins of a millisecond, of which the last holds everything longer, and finer by
+/// microseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
     bins: Vec<u64>,
+    fine_us: Fine,
     count: u64,
     sum_ns: u64,
     max_ns: u64,
@@ -56,7 +59,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { bins: vec![0; 101], count: 0, sum_ns: 0, max_ns: 0 }
+        Histogram { bins: vec![0; 101], fine_us: Fine::default(), count: 0, sum_ns: 0, max_ns: 0 }
     }
 }
 
@@ -64,6 +67,7 @@ impl Histogram {
     pub(crate) fn add(&mut self, ns: u64) {
         let bin = (ns / 1_000_000).min(self.bins.len() as u64 - 1);
         self.bins[bin as usize] += 1;
+        self.fine_us.add(ns / 1_000);
         self.count += 1;
         self.sum_ns += ns;
         self.max_ns = self.max_ns.max(ns);
@@ -86,6 +90,18 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { inside as f64 * 100.0 / self.count as f64 }
     }
 
+    /// Share of responses within a time, in percent; up to 3.2% of the time longer ones are among them.
+    pub fn percent_within_us(&self, us: u64) -> f64 {
+        let count = self.count.max(1) as f64;
+        self.fine_us.at_most(us) as f64 * 100.0 / count
+    }
+
+    /// The time that a share of the responses took at most, in milliseconds, up to 3.2% too high; 0 of
+    /// nothing.
+    pub fn quantile_ms(&self, share: f64) -> f64 {
+        self.fine_us.quantile(share).unwrap_or(0) as f64 / 1e3
+    }
+
     /// Mean in milliseconds; 0 of nothing.
     pub fn mean_ms(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 / 1e6 }
@@ -96,6 +112,9 @@ impl Histogram {
         self.max_ns as f64 / 1e6
     }
 }
+
+/// Equal parts into which a drive is divided for [`Report::map`].
+pub const MAP_PARTS: usize = 256;
 
 /// What one run of one design did.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -128,6 +147,8 @@ pub struct Report {
     pub hit_responses: Histogram,
     /// Response times of requests that stored something.
     pub store_responses: Histogram,
+    /// Bytes moved in each part of the drives, from the outermost in, by direction.
+    pub map: [Vec<u64>; 2],
     /// Mean response of each block of requests (see `RunOptions::series_every`), in milliseconds.
     pub series_ms: Vec<f64>,
     /// The design's own counters.

@@ -5,6 +5,7 @@
 //! when it arrived); a design sees requests in the order they begin; events are handled in time
 //! order, disks before clients. Threads: one user.
 
+use super::report::MAP_PARTS;
 use super::{Machine, MachineError, Plan, Report, Step};
 use crate::design::{Design, Outcome};
 use crate::disk::{Direction, DiskCounts, DiskIo, SECTOR_BYTES};
@@ -117,7 +118,7 @@ pub fn run(
         clients,
         next_request: 0,
         actions: Vec::new(),
-        report: Report::default(),
+        report: Report { map: [vec![0; MAP_PARTS], vec![0; MAP_PARTS]], ..Report::default() },
         disks_before: [DiskCounts::default(); 3],
         start_ns,
         measured_from_ns: start_ns,
@@ -189,13 +190,14 @@ impl Run<'_> {
             }
             let tag = if step.wait { index as u32 } else { BACKGROUND };
             self.submit(step, tag, now_ns);
-            let client = &mut self.clients[index];
-            client.next_step += 1;
-            if client.counted {
+            self.clients[index].next_step += 1;
+            if self.clients[index].counted {
                 let bytes = u64::from(step.sectors) * SECTOR_BYTES;
                 self.report.io.add(step.direction, step.kind, bytes);
+                self.note_place(step, bytes);
             }
             if step.wait {
+                let client = &mut self.clients[index];
                 client.waited_read |= step.direction == Direction::Read;
                 client.ready_ns = None;
                 return Ok(());
@@ -208,6 +210,13 @@ impl Run<'_> {
         }
         self.end(index, now_ns);
         Ok(())
+    }
+
+    /// Adds to the map of the drives.
+    fn note_place(&mut self, step: Step, bytes: u64) {
+        let sectors = self.machine.disks[step.disk as usize].sectors();
+        let part = step.sector * MAP_PARTS as u64 / sectors;
+        self.report.map[step.direction as usize][part as usize] += bytes;
     }
 
     /// Hands a step to its disk.
@@ -318,6 +327,7 @@ impl Run<'_> {
         for step in &plan.steps {
             let bytes = u64::from(step.sectors) * SECTOR_BYTES;
             self.report.io.add(step.direction, step.kind, bytes);
+            self.note_place(*step, bytes);
             self.submit(*step, BACKGROUND, now_ns);
         }
         while let Some((disk_ns, index)) = self.next_disk_event() {

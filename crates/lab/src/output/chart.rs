@@ -1,22 +1,24 @@
-//! Line charts as SVG: axes with round numbers, a logarithmic x axis if wanted, a legend, and every
-//! point with its values as a tooltip. Pure; the same input gives the same bytes.
+//! Line charts as SVG: axes with round numbers, logarithmic ones if wanted, a legend, and the points
+//! of short lines with their values as tooltips. Pure; the same input gives the same bytes.
 
 use std::fmt::Write as _;
 
 use super::html::escaped;
 
-const WIDTH: f64 = 760.0;
+const WIDTH: f64 = 830.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 150.0;
+const RIGHT: f64 = 220.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 52.0;
 const LEGEND_STEP: f64 = 20.0;
 /// Told apart by people who do not see red and green (after Okabe and Ito); dashes tell the rest.
-const COLOURS: [&str; 7] =
+pub(super) const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"];
 const DASHES: [&str; 3] = ["", "6 3", "2 3"];
 const TICKS: f64 = 5.0;
+/// Points of a longer line are not marked: marks would hide what it does.
+const MARKED_POINTS_MAX: usize = 40;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,8 +38,10 @@ pub struct LineChart {
     pub x_label: String,
     /// Name of the y axis, with its unit.
     pub y_label: String,
-    /// Equal distances are equal factors; all x must be above 0.
+    /// Equal distances are equal factors; points with x up to 0 are left out.
     pub log_x: bool,
+    /// The same for y.
+    pub log_y: bool,
     /// Lines.
     pub series: Vec<Series>,
 }
@@ -87,7 +91,7 @@ fn round_step(step: f64) -> f64 {
 }
 
 /// A value as short as it can be read: `1.5M`, `0.25`.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let (scaled, unit) = units
         .into_iter()
@@ -102,14 +106,15 @@ impl LineChart {
     /// The chart as an `<svg>` element.
     #[must_use]
     pub fn svg(&self) -> String {
+        let height = HEIGHT.max(TOP + 20.0 + LEGEND_STEP * self.series.len() as f64);
         let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\
              <text x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">{title}</text>\n",
             title = escaped(&self.title)
         );
         let points = || self.series.iter().flat_map(|series| series.points.iter().copied());
-        let drawable =
-            |(x, y): &(f64, f64)| x.is_finite() && y.is_finite() && (!self.log_x || *x > 0.0);
+        let fits = |value: f64, log: bool| value.is_finite() && (!log || value > 0.0);
+        let drawable = |(x, y): &(f64, f64)| fits(*x, self.log_x) && fits(*y, self.log_y);
         if points().filter(drawable).count() == 0 {
             svg.push_str("<text x=\"64\" y=\"60\">nothing to draw</text></svg>");
             return svg;
@@ -130,15 +135,20 @@ impl LineChart {
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)))
         };
         let (mut x_min, mut x_max) = range(|point| point.0);
-        let (_, y_max) = range(|point| point.1);
+        let (y_min, y_max) = range(|point| point.1);
         if x_min == x_max {
             (x_min, x_max) =
                 if self.log_x { (x_min / 2.0, x_max * 2.0) } else { (x_min - 1.0, x_max + 1.0) };
         }
-        let y_max = if y_max > 0.0 { y_max * 1.04 } else { 1.0 };
+        let (y_min, y_max) = match (self.log_y, y_max > 0.0) {
+            // At least half a decade, so that there is a tick.
+            (true, _) => (y_min.min(y_max / 3.2), y_max * 1.1),
+            (false, true) => (0.0, y_max * 1.04),
+            (false, false) => (0.0, 1.0),
+        };
         (
             Scale { min: x_min, max: x_max, log: self.log_x, from: LEFT, to: WIDTH - RIGHT },
-            Scale { min: 0.0, max: y_max, log: false, from: HEIGHT - BOTTOM, to: TOP },
+            Scale { min: y_min, max: y_max, log: self.log_y, from: HEIGHT - BOTTOM, to: TOP },
         )
     }
 
@@ -188,7 +198,8 @@ fn line(svg: &mut String, n: usize, name: &str, points: &[(f64, f64)], x: &Scale
         points.iter().map(|(px, py)| format!("{:.1},{:.1}", x.place(*px), y.place(*py))).collect();
     let name = escaped(name);
     let _ = writeln!(svg, "<polyline points=\"{}\" {stroke}/>", path.join(" "));
-    for (px, py) in points {
+    let marked = if points.len() <= MARKED_POINTS_MAX { points } else { &[] };
+    for (px, py) in marked {
         let _ = writeln!(
             svg,
             "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"><title>{name}: {} at {}</title></circle>",
@@ -218,6 +229,7 @@ mod tests {
             x_label: "x".to_owned(),
             y_label: "y".to_owned(),
             log_x,
+            log_y: false,
             series: vec![Series { name: "a<b".to_owned(), points }],
         }
     }
@@ -228,12 +240,35 @@ mod tests {
         assert!(svg.contains("cx=\"64.0\"") && svg.contains("cx=\"610.0\""), "{svg}");
         assert!(svg.contains("a&lt;b: 0.25 at 1k"));
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"));
+        let mut many = chart(false, vec![(1.0, 1.0)]);
+        many.series = vec![many.series[0].clone(); 40];
+        assert!(many.svg().starts_with("<svg viewBox=\"0 0 830 854\""), "room for the legend");
     }
 
     #[test]
     fn what_cannot_be_drawn_is_left_out() {
         assert!(chart(true, vec![(0.0, 1.0), (f64::NAN, 1.0)]).svg().contains("nothing to draw"));
         assert!(!chart(false, vec![(5.0, 0.0)]).svg().contains("NaN"));
+    }
+
+    #[test]
+    fn equal_factors_are_equally_far_on_a_logarithmic_axis() {
+        let log_y =
+            LineChart { log_y: true, ..chart(false, vec![(0.0, 1.0), (1.0, 10.0), (2.0, 100.0)]) };
+        let svg = log_y.svg();
+        let places: Vec<f64> = svg
+            .split("cy=\"")
+            .skip(1)
+            .map(|rest| rest.split('"').next().and_then(|y| y.parse().ok()).expect("a place"))
+            .collect();
+        assert!(((places[0] - places[1]) - (places[1] - places[2])).abs() < 0.2, "{places:?}");
+        assert!(!LineChart { log_y: true, ..chart(false, vec![(0.0, 0.0)]) }.svg().contains("NaN"));
+    }
+
+    #[test]
+    fn long_lines_are_drawn_without_marks() {
+        let long = (0..=MARKED_POINTS_MAX).map(|n| (n as f64, 1.0)).collect();
+        assert!(!chart(false, long).svg().contains("<circle"));
     }
 
     #[test]

@@ -3,14 +3,17 @@
 
 use std::fmt::Write as _;
 
+use super::bars::BarChart;
 use super::chart::LineChart;
 use super::manifest::Manifest;
+use super::strips::StripChart;
 use super::table::Table;
 
 const STYLE: &str = "\
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
+body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
 h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
 table{border-collapse:collapse;font-size:.9rem}th,td{padding:.2rem .7rem;border-bottom:1px solid #ddd;text-align:left}
+th,td{white-space:nowrap}.wide{overflow-x:auto}
 td.n{text-align:right;font-variant-numeric:tabular-nums}
 .synthetic{border:2px solid #b45309;padding:.4rem .8rem;color:#7c3205}
 svg{width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#222}
@@ -46,11 +49,21 @@ impl Report {
 
     /// A table.
     pub fn table(&mut self, table: &Table) {
-        self.body.push_str(&table.html());
+        let _ = writeln!(self.body, "<div class=\"wide\">{}</div>", table.html());
     }
 
     /// A chart.
     pub fn chart(&mut self, chart: &LineChart) {
+        let _ = writeln!(self.body, "<figure>{}</figure>", chart.svg());
+    }
+
+    /// Bars.
+    pub fn bars(&mut self, chart: &BarChart) {
+        let _ = writeln!(self.body, "<figure>{}</figure>", chart.svg());
+    }
+
+    /// Strips.
+    pub fn strips(&mut self, chart: &StripChart) {
         let _ = writeln!(self.body, "<figure>{}</figure>", chart.svg());
     }
 

@@ -2,12 +2,16 @@
 //! the manifest from which a run can be repeated. The same run gives the same bytes: nothing here
 //! looks at a clock.
 
+mod bars;
 mod chart;
 mod html;
 mod manifest;
+mod strips;
 mod table;
 
+pub use bars::BarChart;
 pub use chart::{LineChart, Series};
 pub use html::Report;
 pub use manifest::{Machine, Manifest, TraceIdentity};
+pub use strips::StripChart;
 pub use table::Table;

@@ -36,7 +36,8 @@ fn machine(scheduler: Scheduler) -> Machine {
 
 fn ext2() -> Box<dyn Design> {
     let options = DesignOptions::default();
-    let context = Context { options: &options, requests: &[], disk_bytes: 0 };
+    let drive = Drive::named("ibm-9lzx").expect("a drive of the registry");
+    let context = Context { options: &options, requests: &[], drive: &drive };
     (find("squid").expect("a design of the registry").make)(&context)
 }
 

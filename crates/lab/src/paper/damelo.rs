@@ -138,10 +138,11 @@ fn damelo(
 
 fn ext2(stages: &Stages, block_kb: u32, scale: u32) -> Result<Measured, PaperError> {
     let options = DesignOptions::default();
-    let context = Context { options: &options, requests: &[], disk_bytes: 0 };
+    let config = config(scale, block_kb);
+    let context = Context { options: &options, requests: &[], drive: &config.drive };
     // Squid's tree stands for [a-z]/[a-z]; a group is a directory, as the thesis says.
     let mut design = (find("squidl").expect("a design of the registry").make)(&context);
-    let mut machine = Machine::new(&config(scale, block_kb));
+    let mut machine = Machine::new(&config);
     let names = Catalogue::new();
     let options =
         RunOptions { clients: CLIENTS_EXT2, series_every: 1_024, ..RunOptions::default() };
@@ -351,11 +352,11 @@ fn polygraph(options: &PaperOptions<'_>) -> Result<Exhibit, PaperError> {
         play(design, &mut machine, &requests, &names, options).map_err(in_what("figure 7"))
     };
     let design_options = DesignOptions::default();
-    let context = Context { options: &design_options, requests: &[], disk_bytes: 0 };
-    let squid = || (find("squid").expect("a design of the registry").make)(&context);
     // The machine's 1 GB is half buffers here: all of it would be ext2's, less the proxy's own.
     let mut ext2_config = config(scale, 4);
     ext2_config.files.buffer_cache_bytes = (512 << 20) / u64::from(scale);
+    let context = Context { options: &design_options, requests: &[], drive: &ext2_config.drive };
+    let squid = || (find("squid").expect("a design of the registry").make)(&context);
     let free = run_on(&mut *squid(), &ext2_config, CLIENTS_DAMELO, 0)?;
     let per_request_us = 1e6 * f64::from(CLIENTS_DAMELO) / 363.0;
     let disk_us = 1e6 * f64::from(CLIENTS_DAMELO) / rate(&free);

@@ -64,8 +64,7 @@ fn measure(
     let fetch_us = DesignOptions::default().fetch_us * users;
     let options = DesignOptions { cache_bytes: CACHE_BYTES, fetch_us, ..DesignOptions::default() };
     let config = config(scale);
-    let context =
-        Context { options: &options, requests: &[], disk_bytes: config.drive.size_bytes() };
+    let context = Context { options: &options, requests: &[], drive: &config.drive };
     let mut design = (find(name).expect("a design of the registry").make)(&context);
     let mut machine = Machine::new(&config);
     let names = Catalogue::new();
@@ -155,8 +154,7 @@ fn build(options: &PaperOptions<'_>) -> Result<Exhibit, PaperError> {
         .collect();
     let config = config(scale);
     let design_options = DesignOptions { cache_bytes: CACHE_BYTES, ..DesignOptions::default() };
-    let disk_bytes = config.drive.size_bytes();
-    let context = Context { options: &design_options, requests: &[], disk_bytes };
+    let context = Context { options: &design_options, requests: &[], drive: &config.drive };
     let names = Catalogue::new();
     let one = |name: &str, compute_us| {
         let mut design = (find(name).expect("a design of the registry").make)(&context);

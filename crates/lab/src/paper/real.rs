@@ -47,12 +47,12 @@ fn measure(
         ..DesignOptions::default()
     };
     let drive = Drive::named("sata-7200-2009").expect("a drive of the registry");
-    let context = Context { options: &options, requests, disk_bytes: SPACE_BYTES };
+    let context = Context { options: &options, requests, drive: &drive };
     let entry = find(name).expect("a design of the registry");
     let real = RealMachine::new(place(path, flush)).and_then(|mut machine| {
         run_real(&mut *(entry.make)(&context), &mut machine, requests, trace.names)
     })?;
-    let mut machine = Machine::new(&MachineConfig::new(drive));
+    let mut machine = Machine::new(&MachineConfig::new(drive.clone()));
     let mut design = (entry.make)(&context);
     let model = play(&mut *design, &mut machine, requests, trace.names, RunOptions::default())
         .map_err(in_what("the model beside real disks"))?;

@@ -61,8 +61,7 @@ fn measure(
     config: &MachineConfig,
     options: &DesignOptions,
 ) -> Result<Report, PaperError> {
-    let disk_bytes = config.drive.size_bytes();
-    let context = Context { options, requests: &days.requests, disk_bytes };
+    let context = Context { options, requests: &days.requests, drive: &config.drive };
     let mut design = (find(name).expect("a design of the registry").make)(&context);
     let mut machine = Machine::new(config);
     let run = RunOptions { warmup: days.warmup, ..RunOptions::default() };

@@ -51,9 +51,10 @@ impl Setting<'_> {
 
     fn squid(&self, name: &str, files: FfsParams, memory_bytes: u64) -> Result<Report, PaperError> {
         let options = DesignOptions::default();
-        let context = Context { options: &options, requests: &[], disk_bytes: 0 };
+        let config = self.config(files, name == "squidml", memory_bytes);
+        let context = Context { options: &options, requests: &[], drive: &config.drive };
         let mut design = (find(name).expect("a design of the registry").make)(&context);
-        self.run(&mut *design, &self.config(files, name == "squidml", memory_bytes))
+        self.run(&mut *design, &config)
     }
 
     fn ucfs(&self, cluster_bytes: u32, memory_bytes: u64) -> Result<Report, PaperError> {

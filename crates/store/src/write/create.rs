@@ -173,8 +173,7 @@ impl Engine {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }
-                    self.work_inline();
-                    self.nursery.wait_progress(Duration::from_millis(5));
+                    self.wait_progress(Duration::from_millis(5));
                 }
             }
         }
@@ -290,7 +289,12 @@ impl Engine {
             freq: new.freq,
             round: 0,
         };
-        self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group });
+        self.nursery.push_extent(StagedExtent {
+            staged,
+            part: None,
+            group: new.group,
+            due: self.due(new.group),
+        });
         Ok(())
     }
 

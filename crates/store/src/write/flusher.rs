@@ -22,7 +22,7 @@ use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
 use crate::stats::add;
 
-/// Pages that go to disk in one write.
+/// Pages, or extents, that go to disk in one write.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
 /// Writes at the device at once: as many as this part of the memory holds, within limits.
 const WRITES_MEMORY_SHARE: u64 = 16;
@@ -213,14 +213,35 @@ impl Flusher {
     }
 
     fn write_extents(&mut self, engine: &Arc<Engine>, extents: Vec<StagedExtent>) {
-        for extent in extents {
-            let bytes = u64::from(extent.staged.stored_bytes).next_multiple_of(BLOCK_BYTES);
-            match ensure_open(&mut self.extents, engine, Holds::Extents, bytes, 1) {
-                Ok(open) => submit_extent(engine, open, extent, bytes),
-                Err(error) => drop_extent(engine, extent, &error.to_string()),
+        let mut waiting = VecDeque::from(extents);
+        while let Some(first) = waiting.pop_front() {
+            let open =
+                match ensure_open(&mut self.extents, engine, Holds::Extents, on_disk(&first), 1) {
+                    Ok(open) => open,
+                    Err(error) => {
+                        drop_extent(engine, first, &error.to_string());
+                        continue;
+                    }
+                };
+            let mut bytes = on_disk(&first);
+            let mut batch = vec![first];
+            while let Some(next) = waiting.front() {
+                let together = bytes + on_disk(next);
+                let room = open.room(engine.space.segment_bytes, batch.len() + 1);
+                if together > WRITE_BYTES_MAX || together > room {
+                    break;
+                }
+                bytes = together;
+                batch.extend(waiting.pop_front());
             }
+            submit_extents(engine, open, batch);
         }
     }
+}
+
+/// What an extent takes on disk.
+fn on_disk(extent: &StagedExtent) -> u64 {
+    u64::from(extent.staged.stored_bytes).next_multiple_of(BLOCK_BYTES)
 }
 
 /// Cuts one page's worth off the front.
@@ -405,30 +426,46 @@ fn record_kind(engine: &Engine, run: &Run, offset: u32) -> Option<RecordKind> {
     RecordHeader::decode(bytes, engine.space.nonce).ok().map(|header| header.kind)
 }
 
-fn submit_extent(engine: &Arc<Engine>, open: &mut OpenSegment, extent: StagedExtent, bytes: u64) {
-    let at = open.cursor;
+/// Starts one write of extents that lie one after the other.
+fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<StagedExtent>) {
+    let start = open.cursor;
+    let mut placed = Vec::with_capacity(extents.len());
+    for extent in extents {
+        let at = open.cursor;
+        open.cursor += on_disk(&extent);
+        note_extent(engine, open, &extent, at);
+        placed.push((at, extent));
+    }
+    let runs: Vec<(Run, usize)> =
+        placed.iter().map(|(_, e)| (e.staged.run.clone(), on_disk(e) as usize)).collect();
+    let pieces: Vec<(&Run, usize)> = runs.iter().map(|(run, bytes)| (run, *bytes)).collect();
+    let (id, this) = (open.id, Arc::clone(engine));
+    submit_write(engine, open, start, &pieces, move |outcome| {
+        let failed = outcome.err().map(|error| error.to_string());
+        for (at, extent) in placed {
+            match &failed {
+                None => publish_extent(&this, id, at, extent),
+                Some(error) => drop_extent(&this, extent, error),
+            }
+        }
+    });
+}
+
+/// Enters an extent into its segment's summary.
+fn note_extent(engine: &Engine, open: &mut OpenSegment, extent: &StagedExtent, at: u64) {
     let staged = &extent.staged;
-    let stored_units = staged.stored_bytes / UNIT_BYTES as u32;
     open.note(SummaryEntry {
         hash: staged.hash,
         group: extent.group,
         seq: staged.seq,
         offset_units: (at / UNIT_BYTES) as u32,
-        stored_units,
+        stored_units: staged.stored_bytes / UNIT_BYTES as u32,
         kind: record_kind(engine, &staged.run, staged.offset),
     });
-    open.cursor += bytes;
     add(&engine.counters.extents_written, 1);
     if !staged.reinserted {
         add(&engine.counters.written_object_bytes, u64::from(staged.stored_bytes));
     }
-    let id = open.id;
-    let run = staged.run.clone();
-    let this = Arc::clone(engine);
-    submit_write(engine, open, at, &[(&run, bytes as usize)], move |outcome| match outcome {
-        Ok(()) => publish_extent(&this, id, at, extent),
-        Err(error) => drop_extent(&this, extent, &error.to_string()),
-    });
 }
 
 impl Engine {

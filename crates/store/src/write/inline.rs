@@ -59,6 +59,20 @@ impl Engine {
         }
     }
 
+    /// Waits, at most `nap`, until something was written and memory may be free again. Without threads
+    /// what waits is written first: it may hold the memory in question, and nobody else will.
+    pub(crate) fn wait_progress(&self, nap: Duration) {
+        if self.inline.0.get().is_some() {
+            let before = self.nursery.bytes();
+            self.nursery.request_flush();
+            self.work_inline();
+            if self.nursery.bytes() < before {
+                return;
+            }
+        }
+        self.nursery.wait_progress(nap);
+    }
+
     /// Writes all that is in the nursery and waits until it is written.
     pub(crate) fn drain(&self) {
         self.nursery.drain(|| self.work_inline());

@@ -89,7 +89,7 @@ impl Engine {
                 return Err(CreateError::StillWriting { waited_ms: waited.as_millis() as u64 });
             }
             self.nursery.request_flush();
-            self.nursery.wait_progress(Duration::from_millis(20));
+            self.wait_progress(Duration::from_millis(20));
         }
     }
 

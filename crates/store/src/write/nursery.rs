@@ -36,6 +36,8 @@ pub(crate) struct StagedExtent {
     /// A part of a streamed object; told where it came to lie.
     pub(crate) part: Option<PartSender>,
     pub(crate) group: u64,
+    /// When it is to be written even if it would be alone in the write.
+    pub(crate) due: Option<Duration>,
 }
 
 pub(crate) type PartSender = std::sync::mpsc::Sender<Result<(crate::index::Location, u64), String>>;
@@ -58,6 +60,11 @@ struct OpenRun {
 struct State {
     groups: HashMap<u64, Pending>,
     extents: Vec<StagedExtent>,
+    extent_bytes: u64,
+    /// A writer waits for one of the extents to be on disk.
+    part_waits: bool,
+    /// The first time at which an extent is due.
+    extents_due: Option<Duration>,
     /// Bytes in `groups` and `extents`.
     waiting_bytes: u64,
     objects: u64,
@@ -70,6 +77,11 @@ struct State {
     drain: bool,
     dropped: u64,
 }
+
+/// Extents wait until so much can go to disk in one write, unless somebody waits for them.
+const EXTENTS_BYTES: u64 = 1 << 20;
+/// They hold at most this part of what makes the flusher begin.
+const EXTENTS_PART: u64 = 2;
 
 /// Creates that wait are woken when this part of the limit is free.
 const WAKE_PART: u64 = 8;
@@ -121,7 +133,15 @@ impl Nursery {
     /// True if the flusher has something to do before anybody asks.
     pub(crate) fn wants_flush(&self) -> bool {
         let state = lock(&self.state);
-        !state.extents.is_empty() || state.waiting_bytes >= self.flush_at_bytes
+        self.wants_extents(&state) || state.waiting_bytes >= self.flush_at_bytes
+    }
+
+    /// True if the extents that wait are worth a write, or must not wait for more.
+    fn wants_extents(&self, state: &State) -> bool {
+        let enough = EXTENTS_BYTES.min(self.flush_at_bytes / EXTENTS_PART);
+        let asked = state.drain || state.stop || state.part_waits;
+        let full = state.waiting_bytes >= self.flush_at_bytes || state.extent_bytes >= enough;
+        !state.extents.is_empty() && (asked || full)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -154,10 +174,7 @@ impl Nursery {
         let pending = state.groups.entry(group).or_default();
         pending.objects.push(staged);
         pending.bytes += bytes;
-        pending.due = match (pending.due, due) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        pending.due = earlier(pending.due, due);
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
@@ -175,9 +192,15 @@ impl Nursery {
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
+        state.extent_bytes += bytes;
+        state.part_waits |= extent.part.is_some();
+        state.extents_due = earlier(state.extents_due, extent.due);
         state.extents.push(extent);
+        let wake = self.wants_extents(&state);
         drop(state);
-        self.work.notify_one();
+        if wake {
+            self.work.notify_one();
+        }
     }
 
     /// The flusher reports objects that it had taken: written, dropped or dead.
@@ -218,15 +241,12 @@ impl Nursery {
     /// Waits for work, at most `nap`, and takes it.
     pub(crate) fn take(&self, page_bytes: u64, now: impl Fn() -> Duration, nap: Duration) -> Work {
         let mut state = lock(&self.state);
-        let urgent = state.drain || state.stop || !state.extents.is_empty();
+        let urgent = state.drain || state.stop || self.wants_extents(&state);
         if !urgent && state.waiting_bytes < self.flush_at_bytes && !nap.is_zero() {
             state = self.work.wait_for(state, nap).0;
         }
-        if !state.extents.is_empty() {
-            let extents = std::mem::take(&mut state.extents);
-            let bytes: u64 = extents.iter().map(|e| u64::from(e.staged.stored_bytes)).sum();
-            taken(&mut state, extents.len() as u64, bytes);
-            return Work::Extents(extents);
+        if self.wants_extents(&state) || state.extents_due.is_some_and(|due| due <= now()) {
+            return Work::Extents(take_extents(&mut state));
         }
         if state.objects == 0 {
             state.drain = false;
@@ -379,6 +399,22 @@ fn taken(state: &mut State, objects: u64, bytes: u64) {
     state.objects -= objects;
     state.in_flight += objects;
     state.waiting_bytes -= bytes;
+}
+
+fn take_extents(state: &mut State) -> Vec<StagedExtent> {
+    let extents = std::mem::take(&mut state.extents);
+    let bytes = std::mem::take(&mut state.extent_bytes);
+    state.part_waits = false;
+    state.extents_due = None;
+    taken(state, extents.len() as u64, bytes);
+    extents
+}
+
+fn earlier(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
 }
 
 fn take_group(state: &mut State, group: u64) -> Option<(u64, Vec<Staged>)> {

@@ -89,7 +89,7 @@ pub(super) fn publish_extent(
     at: u64,
     extent: StagedExtent,
 ) {
-    let StagedExtent { staged, part, group } = extent;
+    let StagedExtent { staged, part, group, .. } = extent;
     let location = engine.space.location(segment, at);
     let bytes = u64::from(staged.stored_bytes);
     let written = Finished::of([&staged]);

@@ -201,7 +201,12 @@ impl Writer {
             round: 0,
         };
         let value_len = self.filled as u32;
-        engine.nursery.push_extent(StagedExtent { staged, part: Some(sender), group: self.group });
+        engine.nursery.push_extent(StagedExtent {
+            staged,
+            part: Some(sender),
+            group: self.group,
+            due: None,
+        });
         engine.work_inline_if_due();
         self.parts.push(SentPart { location, value_len, seq });
         self.filled = 0;
@@ -249,7 +254,7 @@ impl Writer {
         }
         drop(run);
         while self.filled > 0 && !self.send_part() {
-            engine.nursery.wait_progress(Duration::from_millis(5));
+            engine.wait_progress(Duration::from_millis(5));
         }
         let manifest = self.manifest()?;
         engine.create_waiting(&self.object(RecordKind::Manifest, &manifest))?;
@@ -319,7 +324,7 @@ impl Write<'_> {
     pub fn wait(mut self) -> Result<(), CreateError> {
         while !self.writer.push(&mut self.bytes)? {
             self.note_wait()?;
-            self.writer.engine.nursery.wait_progress(WRITE_NAP);
+            self.writer.engine.wait_progress(WRITE_NAP);
         }
         Ok(())
     }
@@ -360,7 +365,7 @@ impl Future for Write<'_> {
             let engine = Arc::clone(&this.writer.engine);
             let waiter = Arc::clone(&engine);
             this.waiting =
-                Some(Deferred::blocking(&engine, move || waiter.nursery.wait_progress(WRITE_NAP)));
+                Some(Deferred::blocking(&engine, move || waiter.wait_progress(WRITE_NAP)));
         }
     }
 }

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
 
+use super::TraceClock;
 use super::sectors::Sectors;
-use crate::disk::{Direction, SECTOR_BYTES};
+use crate::disk::{Direction, Drive, SECTOR_BYTES};
 use crate::machine::Kind;
 
 /// One read or write of the engine.
@@ -22,6 +23,8 @@ pub(super) struct Transfer {
 }
 
 struct Shared {
+    drive: Drive,
+    clock: Arc<TraceClock>,
     sectors: Mutex<Sectors>,
     transfers: Mutex<Vec<Transfer>>,
 }
@@ -41,6 +44,9 @@ impl Shared {
         let start = offset / SECTOR_BYTES * SECTOR_BYTES;
         let end = (offset + bytes).next_multiple_of(SECTOR_BYTES);
         let bytes = (end - start) as u32;
+        if direction == Direction::Read {
+            self.clock.spend(self.drive.mean_read_ns(end - start));
+        }
         lock(&self.transfers).push(Transfer { direction, kind, offset: start, bytes });
     }
 
@@ -88,17 +94,21 @@ impl Shared {
 
 impl Recorder {
     /// A device of zeros.
-    pub(super) fn new(size_bytes: u64) -> Recorder {
+    pub(super) fn new(size_bytes: u64, drive: &Drive, clock: Arc<TraceClock>) -> Recorder {
         let info = DeviceInfo {
             name: "lab".to_owned(),
             size_bytes,
             block_bytes: 512,
             direct: true,
-            rotational: true,
+            rotational: matches!(drive, Drive::Mechanical(_)),
             engine: "lab",
         };
-        let shared =
-            Shared { sectors: Mutex::new(Sectors::new(size_bytes)), transfers: Mutex::default() };
+        let shared = Shared {
+            drive: drive.clone(),
+            clock,
+            sectors: Mutex::new(Sectors::new(size_bytes)),
+            transfers: Mutex::default(),
+        };
         Recorder { info, shared: Arc::new(shared) }
     }
 

@@ -105,8 +105,7 @@ fn audit(entry: &Entry, seed: u64) {
         page_bytes: 32 << 10,
         ..DesignOptions::default()
     };
-    let context =
-        Context { options: &options, requests: &requests, disk_bytes: config().drive.size_bytes() };
+    let context = Context { options: &options, requests: &requests, drive: &config().drive };
     let mut design = (entry.make)(&context);
     let (mut auditor, mut out, names) = (Auditor::default(), Vec::new(), Catalogue::new());
     design.prepare(&mut out);

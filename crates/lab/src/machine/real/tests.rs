@@ -32,11 +32,7 @@ fn designs_run_on_real_disks_as_on_modelled_ones() {
     // One of each kind: trees of directories take a while to make and to remove.
     for name in ["cern", "squidml", "mmap-fbc", "cfs", "damelo", "ucfs", "hades", "store"] {
         let entry = find(name).expect("registered");
-        let context = Context {
-            options: &options,
-            requests: &requests,
-            disk_bytes: config.drive.size_bytes(),
-        };
+        let context = Context { options: &options, requests: &requests, drive: &config.drive };
         let home = tempfile::tempdir().expect("a directory");
         let real_config = RealConfig {
             directory: home.path().to_owned(),

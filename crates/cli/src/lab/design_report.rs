@@ -1,0 +1,251 @@
+//! What `damelo lab designs` prints: tables, JSON, and the report with charts. Pure.
+
+use std::collections::BTreeMap;
+
+use damelo::ByteSize;
+use damelo_lab::disk::Direction;
+use damelo_lab::machine::{IoCounts, KINDS, Kind, MAP_PARTS, Report};
+use damelo_lab::output::{BarChart, LineChart, Report as Page, Series, StripChart, Table};
+use serde_json::{Value, json};
+
+use super::designs::{Designs, Done, Setting};
+use super::load::Loaded;
+use crate::output::thousands;
+
+/// A run's name where several of a design are told apart.
+fn name(done: &Done, all: &[Done]) -> String {
+    let alone = all.iter().filter(|other| other.design == done.design).count() == 1;
+    match done.setting {
+        Some(setting) if !alone => format!("{} {}", done.design, words(setting)),
+        _ => done.design.clone(),
+    }
+}
+
+fn words(setting: Setting) -> String {
+    let page = ByteSize::new(u64::from(setting.page_bytes));
+    format!("{} {page} {}", ByteSize::new(setting.memory_bytes), setting.group)
+}
+
+fn virtual_s(report: &Report) -> f64 {
+    report.elapsed_ns as f64 / 1e9
+}
+
+fn byte_hit_percent(report: &Report) -> f64 {
+    100.0 * report.hit_bytes as f64 / report.read_bytes.max(1) as f64
+}
+
+/// One row a run; `exact` for programs.
+pub(super) fn table(all: &[Done], exact: bool) -> Table {
+    let mut table = Table::new(&[
+        "design",
+        "memory",
+        "page",
+        "group",
+        "hit %",
+        "byte hit %",
+        "disk reads",
+        "disk writes",
+        "MB read",
+        "MB written",
+        "mean ms",
+        "p99 ms",
+        "virtual s",
+    ]);
+    let count = |n: u64| if exact { n.to_string() } else { thousands(n) };
+    for done in all {
+        let report = &done.report;
+        let mut row = vec![done.design.clone()];
+        row.extend(match done.setting {
+            Some(setting) => {
+                let page = ByteSize::new(u64::from(setting.page_bytes)).to_string();
+                let memory = ByteSize::new(setting.memory_bytes).to_string();
+                [memory, page, setting.group.to_owned()]
+            }
+            None => [const { String::new() }; 3],
+        });
+        row.push(format!("{:.2}", report.hit_percent()));
+        row.push(format!("{:.2}", byte_hit_percent(report)));
+        for direction in [Direction::Read, Direction::Write] {
+            row.push(count(report.io.requests_of(direction)));
+        }
+        for direction in [Direction::Read, Direction::Write] {
+            row.push(format!("{:.1}", report.io.bytes_of(direction) as f64 / 1e6));
+        }
+        row.push(format!("{:.3}", report.responses.mean_ms()));
+        row.push(format!("{:.1}", report.responses.quantile_ms(0.99)));
+        row.push(format!("{:.1}", virtual_s(report)));
+        table.row(row);
+    }
+    table
+}
+
+/// One run for programs.
+pub(super) fn json_of(args: &Designs, loaded: &Loaded, done: &Done) -> Value {
+    let report = &done.report;
+    let facts: BTreeMap<_, _> = report.facts.iter().map(|(name, n)| (*name, *n)).collect();
+    json!({
+        "design": done.design,
+        "memory": done.setting.map(|s| s.memory_bytes),
+        "page": done.setting.map(|s| s.page_bytes),
+        "group": done.setting.map(|s| s.group),
+        "drive": args.drive,
+        "trace": loaded.identity.name,
+        "synthetic": loaded.identity.synthetic,
+        "requests": loaded.requests.len(),
+        "hit_percent": report.hit_percent(),
+        "byte_hit_percent": byte_hit_percent(report),
+        "disk_reads": report.io.requests_of(Direction::Read),
+        "disk_writes": report.io.requests_of(Direction::Write),
+        "response_ms_mean": report.responses.mean_ms(),
+        "response_ms_p50": report.responses.quantile_ms(0.5),
+        "response_ms_p99": report.responses.quantile_ms(0.99),
+        "response_ms_max": report.responses.max_ms(),
+        "io": io_json(&report.io),
+        "facts": facts,
+        "virtual_seconds": virtual_s(report),
+    })
+}
+
+/// Requests and bytes by kind, those that there were.
+fn io_json(io: &IoCounts) -> Value {
+    let side = |direction| {
+        let used = KINDS.iter().filter(|kind| io.requests(direction, **kind) > 0);
+        let counts = |kind: &Kind| {
+            let (requests, bytes) = (io.requests(direction, *kind), io.bytes(direction, *kind));
+            (kind.name(), json!({ "requests": requests, "bytes": bytes }))
+        };
+        used.map(counts).collect::<BTreeMap<_, _>>()
+    };
+    json!({ "read": side(Direction::Read), "write": side(Direction::Write) })
+}
+
+/// The report.
+pub(super) fn page(args: &Designs, loaded: &Loaded, all: &[Done]) -> Page {
+    let trace = &loaded.identity;
+    let mut page = Page::new(&format!("Designs: {}", trace.name), trace.synthetic);
+    page.paragraph(&format!(
+        "{} requests on the modelled drive {}, one client asking as fast as it is served.",
+        thousands(loaded.requests.len() as u64),
+        args.drive
+    ));
+    page.table(&table(all, false));
+    page.section("Disk requests by kind");
+    page.bars(&by_kind(all, Direction::Read, "Reads"));
+    page.bars(&by_kind(all, Direction::Write, "Writes"));
+    page.section("Response times");
+    page.chart(&responses(all));
+    page.chart(&over_time(all));
+    sweeps(&mut page, all);
+    page.section("Where on the disk");
+    page.strips(&disk_map(all, Direction::Read, "Bytes read"));
+    page.strips(&disk_map(all, Direction::Write, "Bytes written"));
+    page
+}
+
+fn by_kind(all: &[Done], direction: Direction, title: &str) -> BarChart {
+    let counts = |done: &Done| {
+        let io = &done.report.io;
+        KINDS.iter().map(|kind| io.requests(direction, *kind) as f64).collect()
+    };
+    BarChart {
+        title: format!("{title}, requests to disks"),
+        parts: KINDS.iter().map(|kind| kind.name().to_owned()).collect(),
+        bars: all.iter().map(|done| (name(done, all), counts(done))).collect(),
+    }
+}
+
+fn lines(all: &[Done], points: impl Fn(&Done) -> Vec<(f64, f64)>) -> Vec<Series> {
+    all.iter().map(|done| Series { name: name(done, all), points: points(done) }).collect()
+}
+
+/// Points for each tenfold of time.
+const STEPS: i32 = 12;
+/// Hundredths of a millisecond up to ten seconds.
+const TENFOLDS: i32 = 6;
+
+fn responses(all: &[Done]) -> LineChart {
+    let shares = |done: &Done| {
+        let within = |n: i32| {
+            let us = 10f64.powf(1.0 + f64::from(n) / f64::from(STEPS));
+            (us / 1e3, done.report.responses.percent_within_us(us as u64))
+        };
+        let until_all = (0..=STEPS * TENFOLDS).map(within);
+        let mut is_whole = false;
+        until_all
+            .take_while(|(_, share)| !std::mem::replace(&mut is_whole, *share >= 100.0))
+            .collect()
+    };
+    LineChart {
+        title: "Share of requests answered within a time".to_owned(),
+        x_label: "milliseconds".to_owned(),
+        y_label: "percent of requests".to_owned(),
+        log_x: true,
+        log_y: false,
+        series: lines(all, shares),
+    }
+}
+
+fn over_time(all: &[Done]) -> LineChart {
+    let means = |done: &Done| {
+        let means = &done.report.series_ms;
+        let share = |at: usize| 100.0 * (at as f64 + 1.0) / means.len() as f64;
+        means.iter().enumerate().map(|(at, ms)| (share(at), *ms)).collect()
+    };
+    LineChart {
+        title: "Response time over the run".to_owned(),
+        x_label: "percent of the requests".to_owned(),
+        y_label: "mean milliseconds".to_owned(),
+        log_x: false,
+        log_y: true,
+        series: lines(all, means),
+    }
+}
+
+/// Virtual time over page and memory size, if several were run.
+fn sweeps(page: &mut Page, all: &[Done]) {
+    let with: Vec<(&Done, Setting)> =
+        all.iter().filter_map(|done| Some((done, done.setting?))).collect();
+    let of = |label: &str, x: fn(Setting) -> u64, rest: fn(Setting) -> String| {
+        let mut series: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+        for (done, setting) in &with {
+            let points = series.entry(format!("{} {}", done.design, rest(*setting))).or_default();
+            points.push((x(*setting) as f64, virtual_s(&done.report)));
+        }
+        LineChart {
+            title: format!("Virtual time by {label}"),
+            x_label: format!("{label}, bytes"),
+            y_label: "seconds".to_owned(),
+            log_x: true,
+            log_y: false,
+            series: series.into_iter().map(|(name, points)| Series { name, points }).collect(),
+        }
+    };
+    let varies = |x: fn(Setting) -> u64| with.windows(2).any(|w| x(w[0].1) != x(w[1].1));
+    let (page_of, memory_of) = (|s: Setting| u64::from(s.page_bytes), |s: Setting| s.memory_bytes);
+    if varies(page_of) || varies(memory_of) {
+        page.section("Sweeps");
+    }
+    if varies(page_of) {
+        let rest = |s: Setting| format!("{} {}", ByteSize::new(s.memory_bytes), s.group);
+        page.chart(&of("page size", page_of, rest));
+    }
+    if varies(memory_of) {
+        let rest = |s: Setting| format!("{} {}", ByteSize::new(u64::from(s.page_bytes)), s.group);
+        page.chart(&of("memory", memory_of, rest));
+    }
+}
+
+/// Cells of a strip.
+const CELLS: usize = 128;
+
+fn disk_map(all: &[Done], direction: Direction, title: &str) -> StripChart {
+    let cells = |done: &Done| {
+        let map = &done.report.map[direction as usize];
+        map.chunks(MAP_PARTS / CELLS).map(|parts| parts.iter().sum::<u64>() as f64).collect()
+    };
+    StripChart {
+        title: format!("{title} by place, from the outermost track (left) to the innermost"),
+        unit: "B".to_owned(),
+        rows: all.iter().map(|done| (name(done, all), cells(done))).collect(),
+    }
+}

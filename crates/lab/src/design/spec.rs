@@ -1,0 +1,210 @@
+//! A design as it is named on the command line, with its own parameters: `name` or
+//! `name:parameter=value:parameter=value`. Each design's file lists its parameters. Pure.
+
+use std::ops::RangeInclusive;
+
+use damelo::ByteSize;
+
+use super::{Context, Design, DesignOptions, Entry, REGISTRY};
+
+/// Why a design cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DesignError {
+    /// A design that does not exist.
+    #[error("there is no design `{given}`; there are {known}")]
+    Unknown {
+        /// As given.
+        given: String,
+        /// All names.
+        known: String,
+    },
+    /// A parameter that the design does not have, or a value that is none.
+    #[error("design `{design}`: parameter `{given}`: {reason}")]
+    Parameter {
+        /// Name of the design.
+        design: &'static str,
+        /// As given.
+        given: String,
+        /// What would be right.
+        reason: String,
+    },
+    /// Parameters that do not go together.
+    #[error("design `{design}`: {reason}")]
+    Combination {
+        /// Name of the design.
+        design: &'static str,
+        /// What would be right.
+        reason: String,
+    },
+}
+
+/// A parameter of a design.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Its default, as it would be written.
+    pub default: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Puts a value into the options; the error is what would be right.
+    pub(crate) set: fn(&mut DesignOptions, &str) -> Result<(), String>,
+}
+
+/// A design with parameters.
+#[derive(Debug, Clone)]
+pub struct DesignSpec {
+    /// Its line of the registry.
+    pub entry: &'static Entry,
+    given: Vec<(&'static Parameter, String)>,
+    label: String,
+}
+
+impl DesignSpec {
+    /// Understands a name with parameters, without case.
+    ///
+    /// # Errors
+    /// An unknown design or parameter, or a value out of range; each with what would be right.
+    pub fn parse(given: &str) -> Result<DesignSpec, DesignError> {
+        let mut parts = given.trim().split(':');
+        let name = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+        let known = || REGISTRY.map(|entry| entry.name).join(", ");
+        let entry = REGISTRY
+            .iter()
+            .find(|entry| entry.name == name)
+            .ok_or_else(|| DesignError::Unknown { given: given.to_owned(), known: known() })?;
+        let mut spec = DesignSpec::plain(entry);
+        for part in parts {
+            spec.add(part.trim().to_ascii_lowercase())?;
+        }
+        Ok(spec)
+    }
+
+    /// A design with its defaults.
+    pub fn plain(entry: &'static Entry) -> DesignSpec {
+        DesignSpec { entry, given: Vec::new(), label: entry.name.to_owned() }
+    }
+
+    /// Name, with the parameters that were given.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn add(&mut self, part: String) -> Result<(), DesignError> {
+        let design = self.entry.name;
+        let bad = |reason| DesignError::Parameter { design, given: part.clone(), reason };
+        let (name, value) =
+            part.split_once('=').ok_or_else(|| bad("write name=value".to_owned()))?;
+        let parameters = self.entry.parameters;
+        let Some(parameter) = parameters.iter().find(|p| p.name == name.trim()) else {
+            let names: Vec<&str> = parameters.iter().map(|p| p.name).collect();
+            return Err(bad(match names.is_empty() {
+                true => "it has no parameters".to_owned(),
+                false => format!("there are {}", names.join(", ")),
+            }));
+        };
+        (parameter.set)(&mut DesignOptions::default(), value.trim()).map_err(bad)?;
+        self.given.push((parameter, value.trim().to_owned()));
+        self.label.push(':');
+        self.label.push_str(&part);
+        Ok(())
+    }
+
+    /// The options with the parameters put in.
+    ///
+    /// # Errors
+    /// Parameters that do not go together.
+    pub fn options(&self, base: &DesignOptions) -> Result<DesignOptions, DesignError> {
+        let mut options = base.clone();
+        for (parameter, value) in &self.given {
+            (parameter.set)(&mut options, value).expect("it was checked when it was parsed");
+        }
+        (self.entry.check)(&options)
+            .map_err(|reason| DesignError::Combination { design: self.entry.name, reason })?;
+        Ok(options)
+    }
+
+    /// Makes the design.
+    pub fn make(&self, context: &Context<'_>) -> Box<dyn Design> {
+        (self.entry.make)(context)
+    }
+}
+
+pub(super) fn number<T>(text: &str, range: RangeInclusive<u64>) -> Result<T, String>
+where
+    T: TryFrom<u64>,
+{
+    let right = || format!("write a whole number from {} to {}", range.start(), range.end());
+    let value: u64 = text.parse().map_err(|_| right())?;
+    let inside = Some(value).filter(|value| range.contains(value));
+    inside.and_then(|value| T::try_from(value).ok()).ok_or_else(right)
+}
+
+/// A size that is a power of two.
+pub(super) fn size<T>(text: &str, range: RangeInclusive<u64>) -> Result<T, String>
+where
+    T: TryFrom<u64>,
+{
+    let right = || {
+        let [from, to] = [*range.start(), *range.end()].map(ByteSize::new);
+        format!("write a power of two from {from} to {to}")
+    };
+    let bytes = text.parse::<ByteSize>().map_err(|_| right())?.bytes();
+    let fits = Some(bytes).filter(|bytes| range.contains(bytes) && bytes.is_power_of_two());
+    fits.and_then(|bytes| T::try_from(bytes).ok()).ok_or_else(right)
+}
+
+pub(super) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    let found = choices.iter().find(|(name, _)| *name == text);
+    let names = || choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    found.map(|(_, value)| *value).ok_or_else(|| format!("write one of {}", names()))
+}
+
+pub(super) const YES_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_what_the_lists_say() {
+        for entry in &REGISTRY {
+            for parameter in entry.parameters {
+                let mut options = DesignOptions::default();
+                let set = (parameter.set)(&mut options, parameter.default);
+                assert_eq!(set, Ok(()), "{} {}", entry.name, parameter.name);
+                let unchanged = format!("{:?}", DesignOptions::default());
+                assert_eq!(format!("{options:?}"), unchanged, "{} {}", entry.name, parameter.name);
+            }
+        }
+    }
+
+    #[test]
+    fn designs_are_found_by_name_and_parameters() {
+        let spec = DesignSpec::parse("Store:Disk=LRU:reinsert=20").expect("known");
+        assert_eq!(spec.label(), "store:disk=lru:reinsert=20");
+        let options = spec.options(&DesignOptions::default()).expect("goes together");
+        assert_eq!(options.store.reinsert_percent_max, 20);
+        assert_eq!(options.store.disk, damelo::DiskPolicyKind::Lru);
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        for (given, reason) in [
+            ("stor", "there is no design `stor`; there are cern, squid,"),
+            ("squid:x=1", "design `squid`: parameter `x=1`: it has no parameters"),
+            ("store:disk", "design `store`: parameter `disk`: write name=value"),
+            ("store:disc=lru", "parameter `disc=lru`: there are disk, "),
+            ("store:disk=arc", "write one of fbc, lfu-aging, lru, fifo"),
+            ("store:reinsert=91", "write a whole number from 0 to 90"),
+            ("store:segment=3mib", "write a power of two from 256KiB to 64MiB"),
+        ] {
+            let error = DesignSpec::parse(given).expect_err(given).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        let spec = DesignSpec::parse("ucfs:hot=60:medium=50").expect("each is a share");
+        let error = spec.options(&DesignOptions::default()).expect_err("110%").to_string();
+        assert!(error.contains("hot and medium are at most 100"), "{error}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Horizontal bars of several parts as SVG: one bar for each thing compared, one colour for each part,
+//! lengths to one scale, and every part with its value as a tooltip. Pure; the same input gives the
+//! same bytes.
+
+use std::fmt::Write as _;
+
+use super::chart::{COLOURS, short};
+use super::html::escaped;
+
+const WIDTH: f64 = 790.0;
+const LEFT: f64 = 220.0;
+const RIGHT: f64 = 70.0;
+const BAR: f64 = 16.0;
+const STEP: f64 = 22.0;
+const TOP: f64 = 56.0;
+const LEGEND_STEP: f64 = 110.0;
+
+/// A chart of bars.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BarChart {
+    /// What it shows, with its unit.
+    pub title: String,
+    /// Names of the parts.
+    pub parts: Vec<String>,
+    /// Name of each bar, and the lengths of its parts, which are not negative.
+    pub bars: Vec<(String, Vec<f64>)>,
+}
+
+impl BarChart {
+    /// The chart as an `<svg>` element.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        let sum = |bar: &(String, Vec<f64>)| bar.1.iter().sum::<f64>();
+        let longest = self.bars.iter().map(sum).fold(0.0, f64::max);
+        let scale = if longest > 0.0 { (WIDTH - LEFT - RIGHT) / longest } else { 0.0 };
+        let height = TOP + STEP * self.bars.len() as f64 + 6.0;
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\
+             <text x=\"8\" y=\"18\" font-weight=\"bold\">{title}</text>\n",
+            title = escaped(&self.title)
+        );
+        // Writing to a String cannot fail, here and below.
+        for (n, part) in self.parts.iter().enumerate() {
+            let (x, colour) = (8.0 + n as f64 * LEGEND_STEP, COLOURS[n % COLOURS.len()]);
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{x}\" y=\"30\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
+                 <text x=\"{}\" y=\"41\">{}</text>",
+                x + 17.0,
+                escaped(part)
+            );
+        }
+        for (n, bar) in self.bars.iter().enumerate() {
+            self.bar(&mut svg, TOP + n as f64 * STEP, scale, bar, sum(bar));
+        }
+        svg.push_str("</svg>");
+        svg
+    }
+
+    fn bar(&self, svg: &mut String, y: f64, scale: f64, bar: &(String, Vec<f64>), sum: f64) {
+        let name = escaped(&bar.0);
+        let text_y = y + 13.0;
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{text_y}\" text-anchor=\"end\">{name}</text>",
+            LEFT - 7.0
+        );
+        let mut x = LEFT;
+        for (n, value) in bar.1.iter().enumerate().filter(|(_, value)| **value > 0.0) {
+            let (length, colour) = (value * scale, COLOURS[n % COLOURS.len()]);
+            let part = self.parts.get(n).map_or(String::new(), |part| escaped(part));
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\" fill=\"{colour}\">\
+                 <title>{name}, {part}: {}</title></rect>",
+                short(*value)
+            );
+            x += length;
+        }
+        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{text_y}\">{}</text>", x + 5.0, rounded(sum));
+    }
+}
+
+/// Three digits, which is what a bar can show.
+fn rounded(value: f64) -> String {
+    let digits = if value >= 1.0 { value.log10().floor() as i32 } else { 0 };
+    let unit = 10f64.powi(digits - 2);
+    short((value / unit).round() * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_to_scale_and_names_are_escaped() {
+        let chart = BarChart {
+            title: "t".to_owned(),
+            parts: vec!["p".to_owned(), "q".to_owned()],
+            bars: vec![("a<b".to_owned(), vec![3.0, 1.0]), ("c".to_owned(), vec![0.0, 2.0])],
+        };
+        let svg = chart.svg();
+        // The longest bar has 500 of 4: three quarters, one quarter; the other has a half.
+        assert!(svg.contains("width=\"375.0\"") && svg.contains("width=\"125.0\""), "{svg}");
+        assert!(svg.contains("width=\"250.0\"") && svg.contains("a&lt;b, p: 3"), "{svg}");
+        assert_eq!([rounded(45_948.0), rounded(7.0), rounded(999_999.0)], ["45.9k", "7", "1M"]);
+        let nothing = BarChart { bars: vec![("d".to_owned(), vec![0.0])], ..chart };
+        assert!(!nothing.svg().contains("NaN"));
+    }
+}

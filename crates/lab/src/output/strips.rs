@@ -1,0 +1,91 @@
+//! Strips as SVG: for each thing compared a row of cells, the darker the more of its sum lies there.
+//! Pure; the same input gives the same bytes.
+
+use std::fmt::Write as _;
+
+use super::chart::{COLOURS, short};
+use super::html::escaped;
+
+const WIDTH: f64 = 790.0;
+const LEFT: f64 = 220.0;
+const RIGHT: f64 = 70.0;
+const ROW: f64 = 16.0;
+const STEP: f64 = 20.0;
+const TOP: f64 = 30.0;
+
+/// A chart of strips.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StripChart {
+    /// What it shows.
+    pub title: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// Name of each row, and its cells, which are not negative.
+    pub rows: Vec<(String, Vec<f64>)>,
+}
+
+impl StripChart {
+    /// The chart as an `<svg>` element.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        let height = TOP + STEP * self.rows.len() as f64 + 6.0;
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\
+             <text x=\"8\" y=\"18\" font-weight=\"bold\">{title}</text>\n",
+            title = escaped(&self.title)
+        );
+        for (n, (name, cells)) in self.rows.iter().enumerate() {
+            self.row(&mut svg, TOP + n as f64 * STEP, name, cells);
+        }
+        svg.push_str("</svg>");
+        svg
+    }
+
+    fn row(&self, svg: &mut String, y: f64, name: &str, cells: &[f64]) {
+        let (sum, most) = (cells.iter().sum::<f64>(), cells.iter().copied().fold(0.0, f64::max));
+        let (inner, text_y) = (WIDTH - LEFT - RIGHT, y + 13.0);
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{text_y}\" text-anchor=\"end\">{}</text>\
+             <rect x=\"{LEFT}\" y=\"{y}\" width=\"{inner}\" height=\"{ROW}\" fill=\"#8882\"/>\
+             <text x=\"{}\" y=\"{text_y}\">{}{}</text>",
+            LEFT - 7.0,
+            escaped(name),
+            WIDTH - RIGHT + 5.0,
+            short((sum * 1e-4).round() * 1e4),
+            escaped(&self.unit)
+        );
+        let width = inner / cells.len().max(1) as f64;
+        for (n, value) in cells.iter().enumerate().filter(|(_, value)| **value > 0.0) {
+            // By the root, so that cells with a hundredth of the most are still seen.
+            let shade = (value / most).sqrt();
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{:.1}\" y=\"{y}\" width=\"{width:.2}\" height=\"{ROW}\" fill=\"{}\" \
+                 opacity=\"{shade:.2}\"><title>{}{}</title></rect>",
+                LEFT + n as f64 * width,
+                COLOURS[0],
+                short(*value),
+                escaped(&self.unit)
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_shaded_by_their_share_of_the_fullest() {
+        let rows =
+            vec![("a<b".to_owned(), vec![0.0, 4e6, 1e6, 0.0]), ("none".to_owned(), vec![0.0; 4])];
+        let svg = StripChart { title: "t".to_owned(), unit: "B".to_owned(), rows }.svg();
+        // Each of four cells has a quarter of 500; the second is full, the third has the root of a quarter.
+        assert_eq!(svg.matches("width=\"125.00\"").count(), 2, "{svg}");
+        assert!(svg.contains("x=\"345.0\"") && svg.contains("opacity=\"1.00\""));
+        assert!(svg.contains("x=\"470.0\"") && svg.contains("opacity=\"0.50\""));
+        assert!(svg.contains("a&lt;b") && svg.contains(">5MB<") && !svg.contains("NaN"));
+    }
+}
