@@ -72,7 +72,7 @@ pub(crate) struct Fetching<'a> {
     pub(crate) variants: Vec<Variant>,
     pub(crate) status: CacheStatus,
     pub(crate) epoch: Epoch,
-    request_time_s: u64,
+    pub(crate) request_time_s: u64,
     pub(crate) response_time_s: u64,
 }
 
@@ -232,7 +232,11 @@ impl<'a> Fetching<'a> {
     }
 
     /// A full response: into the store if it may, and to the client in any case.
-    async fn received(mut self, worker: &Worker, response: Response<FetchedBody>) -> Answer {
+    pub(crate) async fn received(
+        mut self,
+        worker: &Worker,
+        response: Response<FetchedBody>,
+    ) -> Answer {
         let (mut parts, body) = response.into_parts();
         let length_bytes = body.size_hint().exact();
         let (status, headers) = (parts.status, &mut parts.headers);

@@ -50,6 +50,7 @@ mod listen;
 mod log;
 mod metrics;
 mod observe;
+mod passing;
 mod peer;
 mod purge;
 mod ruleset;

@@ -14,6 +14,7 @@
 //! Threads: shared by all workers;
 //! changes to one resource are ordered by a lock chosen by its primary key.
 
+mod invalidated;
 mod markers;
 mod slices;
 
@@ -40,6 +41,7 @@ use crate::purge::{url_hash, url_of_key};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
+use invalidated::Invalidated;
 pub(crate) use markers::Variant;
 use markers::variant_key;
 pub(crate) use slices::Slice;
@@ -47,7 +49,7 @@ use slices::slices_group;
 
 /// Longest primary key; requests with longer targets go past the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
-/// Locks and epochs; two resources that share one only wait for or disturb each other.
+/// Locks; two resources that share one only wait for each other.
 const STRIPES: usize = 1024;
 
 /// What a resource is called.
@@ -150,7 +152,9 @@ pub(crate) enum Looked {
 /// State of a resource before a fetch; an invalidation since then shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Epoch {
-    stripe: usize,
+    /// Hash of the primary key.
+    resource: u64,
+    /// Invalidations in its stripe so far.
     count: u64,
     /// Invalidations of groups: any of them may have meant what is being fetched.
     groups: u64,
@@ -168,7 +172,7 @@ impl Epoch {
 
 struct Stripe {
     lock: Mutex<()>,
-    epoch: AtomicU64,
+    invalidated: Invalidated,
 }
 
 /// The store as HTTP sees it.
@@ -186,7 +190,7 @@ pub(crate) struct Vault {
 
 impl Vault {
     pub(crate) fn new(store: Store, ledger: Arc<Ledger>, config: &ProxyConfig) -> Vault {
-        let stripe = |_| Stripe { lock: Mutex::new(()), epoch: AtomicU64::new(0) };
+        let stripe = |_| Stripe { lock: Mutex::new(()), invalidated: Invalidated::default() };
         Vault {
             store,
             ledger,
@@ -211,28 +215,34 @@ impl Vault {
         &self.ledger
     }
 
-    fn stripe_of(&self, primary: &[u8]) -> usize {
-        self.hasher.hash_one(primary) as usize % STRIPES
+    fn stripe_of(&self, resource: u64) -> &Stripe {
+        &self.stripes[resource as usize % STRIPES]
     }
 
     pub(crate) async fn lock(&self, primary: &[u8]) -> MutexGuard<'_, ()> {
-        self.stripes[self.stripe_of(primary)].lock.lock().await
+        self.stripe_of(self.hasher.hash_one(primary)).lock.lock().await
+    }
+
+    /// From now on no fill of this resource that has begun leaves anything behind.
+    fn end_epoch(&self, primary: &[u8]) {
+        let resource = self.hasher.hash_one(primary);
+        self.stripe_of(resource).invalidated.add(resource);
     }
 
     /// Remembers the moment before a fetch.
     pub(crate) fn epoch(&self, primary: &[u8]) -> Epoch {
-        let stripe = self.stripe_of(primary);
-        let count = self.stripes[stripe].epoch.load(Ordering::SeqCst);
+        let resource = self.hasher.hash_one(primary);
         Epoch {
-            stripe,
-            count,
+            resource,
+            count: self.stripe_of(resource).invalidated.count(),
             groups: self.group_epoch.load(Ordering::SeqCst),
             moment: self.ledger.now(),
         }
     }
 
-    fn is_current(&self, epoch: Epoch) -> bool {
-        self.stripes[epoch.stripe].epoch.load(Ordering::SeqCst) == epoch.count
+    /// False: the resource was, or may have been, invalidated since.
+    pub(crate) fn is_current(&self, epoch: Epoch) -> bool {
+        !self.stripe_of(epoch.resource).invalidated.has(epoch.resource, epoch.count)
             && self.group_epoch.load(Ordering::SeqCst) == epoch.groups
     }
 
@@ -453,7 +463,7 @@ impl Vault {
             }
             None => 1,
         };
-        self.stripes[self.stripe_of(primary)].epoch.fetch_add(1, Ordering::SeqCst);
+        self.end_epoch(primary);
         let was_there = self.store.remove(primary)?;
         // All slices together count as one.
         let had_slices = self.store.remove(&sentinel_key(slices_group(primary)))?;
@@ -469,7 +479,7 @@ impl Vault {
 
     /// Forgets a resource with all its variants and slices, and whatever is being fetched for it now.
     pub(crate) fn invalidate(&self, primary: &[u8]) {
-        self.stripes[self.stripe_of(primary)].epoch.fetch_add(1, Ordering::SeqCst);
+        self.end_epoch(primary);
         self.forget(primary);
         self.forget_slices(primary);
     }
