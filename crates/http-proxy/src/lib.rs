@@ -22,6 +22,7 @@
 
 mod admin;
 mod admin_client;
+mod along;
 mod answer;
 mod ask;
 mod body;
@@ -54,6 +55,7 @@ mod passing;
 mod peer;
 mod purge;
 mod ruleset;
+mod sections;
 mod serve;
 mod server;
 mod settings;

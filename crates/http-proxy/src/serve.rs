@@ -20,8 +20,10 @@ use std::time::Instant;
 use http::header::{CONTENT_TYPE, HOST, HeaderValue, REFERER, USER_AGENT, VIA};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::along::Along;
 use crate::answer;
 use crate::ask::{Ask, BadRequest, announces_body};
 use crate::body::ProxyBody;
@@ -301,21 +303,57 @@ async fn cached(worker: &Arc<Worker>, ask: &Ask) -> Answer {
                 return question.put(worker, ask, None).await;
             }
             Role::Leader(lead) => return lead_fetch(worker, ask, question, lead).await,
-            Role::Follower(leader) => {
+            Role::Follower(mut leader) => {
                 // What was found may pin memory, and is looked up again anyway.
                 drop(question.found.take());
-                let wait = worker.shared.config.collapse_wait;
-                match timeout(wait, collapse::outcome(leader)).await {
-                    Ok(Outcome::Stored | Outcome::Abandoned) => collapsed = true,
-                    Ok(Outcome::Failed(error)) => {
+                match follow(worker, ask, &mut leader).await {
+                    Following::Along(answer) => return *answer,
+                    Following::Ended(Outcome::Stored | Outcome::Abandoned) => collapsed = true,
+                    Following::Ended(Outcome::Failed(error)) => {
                         return share_failure(worker, ask, error, question.reason).await;
                     }
-                    Ok(Outcome::NotStored | Outcome::Pending) | Err(_) => break,
+                    Following::Ended(_) | Following::TooSlow => break,
                 }
             }
         }
     }
     go_alone(worker, ask).await
+}
+
+/// What came of waiting for a leader.
+enum Following {
+    /// The answer comes as the leader's does.
+    Along(Box<Answer>),
+    Ended(Outcome),
+    TooSlow,
+}
+
+/// Waits for a leader, and reads along if its answer is one for this request, too.
+async fn follow(worker: &Worker, ask: &Ask, leader: &mut watch::Receiver<Outcome>) -> Following {
+    let wait = worker.shared.config.collapse_wait;
+    match timeout(wait, collapse::news(leader)).await {
+        Err(_) => return Following::TooSlow,
+        Ok(Outcome::Filling(along)) => {
+            if let Some(answer) = read_along(worker, ask, &along) {
+                return Following::Along(Box::new(answer));
+            }
+        }
+        Ok(outcome) => return Following::Ended(outcome),
+    }
+    match timeout(wait, collapse::outcome(leader)).await {
+        Ok(outcome) => Following::Ended(outcome),
+        Err(_) => Following::TooSlow,
+    }
+}
+
+fn read_along(worker: &Worker, ask: &Ask, along: &Arc<Along>) -> Option<Answer> {
+    let shared = &worker.shared;
+    if !along.is_for(ask, &shared.vault, &shared.config.rules, worker.now_s()) {
+        return None;
+    }
+    let found = along.found(&shared.vault)?;
+    worker.counters.read_along.one();
+    Some(serve_hit(worker, ask, found, true))
 }
 
 /// The leader got no response: what is stale may do, for each by its own wishes.

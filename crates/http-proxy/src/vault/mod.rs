@@ -5,8 +5,7 @@
 //! primary key, 0x00, the marker's generation, and the values the request has for those headers.
 //! An invalidation removes the primary key only: variants of a removed marker are unreachable,
 //! because the next marker has another generation. A body larger than `whole_body_bytes_max` lies
-//! under a key of its own (that of its response, 0x01, a generation) and is streamed; all others lie
-//! beside their metadata, so that a hit is one read and a lookup never drags a large body in. Slices
+//! under keys of its own (`sections` has them) and is streamed; all others lie beside their metadata, so that a hit is one read and a lookup never drags a large body in. Slices
 //! of a resource lie under primary key, 0x03, their size and their number.
 //!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
@@ -25,12 +24,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use damelo::{GroupId, Reader, Store};
+use damelo::{GroupId, Store};
 use http::HeaderMap;
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::along::Along;
 use crate::config::ProxyConfig;
-use crate::deposit::{Deposit, body_key};
+use crate::deposit::Deposit;
 use crate::entry::{Apart, Entry, StoredResponse};
 use crate::groups::sentinel_key;
 use crate::metrics::Counters;
@@ -41,6 +41,7 @@ use crate::purge::{url_hash, url_of_key};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
+use crate::sections::Sections;
 use invalidated::Invalidated;
 pub(crate) use markers::Variant;
 use markers::variant_key;
@@ -90,16 +91,24 @@ impl Found {
 /// A stored body.
 pub(crate) enum FoundBody {
     Whole(Bytes),
-    Large(Box<Reader>),
+    Large(Box<Sections>),
+    /// On its way, and read along.
+    Along(Arc<Along>),
     /// Not asked for; its length.
     Length(u64),
 }
 
 impl FoundBody {
+    /// Not of one that is on its way and did not say.
+    pub(crate) fn has_known_length(&self) -> bool {
+        !matches!(self, FoundBody::Along(along) if along.length_bytes().is_none())
+    }
+
     pub(crate) fn length_bytes(&self) -> u64 {
         match self {
             FoundBody::Whole(bytes) => bytes.len() as u64,
-            FoundBody::Large(reader) => reader.info().length_bytes,
+            FoundBody::Large(sections) => sections.length_bytes(),
+            FoundBody::Along(along) => along.length_bytes().unwrap_or(0),
             FoundBody::Length(length) => *length,
         }
     }
@@ -332,9 +341,8 @@ impl Vault {
 
     /// A body that lies apart; a miss if the store has let it go.
     async fn open_body(&self, key: &[u8], apart: &Apart) -> Option<FoundBody> {
-        let reader = self.store.reader(&body_key(key, apart.generation)).await.ok()??;
-        let whole = reader.info().length_bytes == apart.length_bytes;
-        whole.then(|| FoundBody::Large(Box::new(reader)))
+        let sections = Sections::complete(&self.store, key, apart).await?;
+        Some(FoundBody::Large(Box::new(sections)))
     }
 
     /// Begins to store a response fetched since `epoch`.
