@@ -105,6 +105,12 @@ impl Ask {
         if let Some(route) = &self.peer.route {
             request.extensions_mut().insert(route.clone());
         }
+        if let Some(hints) = self.peer.hints.clone() {
+            let via = shared.via.clone();
+            hyper::ext::on_informational(&mut request, move |interim| {
+                hints.push(interim.status(), interim.headers(), via.as_bytes());
+            });
+        }
         request
     }
 
@@ -150,6 +156,7 @@ impl Ask {
         let mut ask = self.as_get();
         validation::remove_conditions(&mut ask.headers);
         ask.wishes = RequestDirectives::default();
+        ask.peer.hints = None;
         ask
     }
 }

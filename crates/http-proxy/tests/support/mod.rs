@@ -131,6 +131,8 @@ pub(crate) struct Reply {
     pub(crate) pace: Duration,
     /// Wait for the gate with the body from the first multiple of 64 KiB at or after this many bytes.
     pub(crate) hold: Option<(usize, Gate)>,
+    /// Sent before the head, which comes when the gate is open.
+    pub(crate) interim: Option<(&'static str, Gate)>,
 }
 
 /// An answer with these headers, one `name: value` a line.
@@ -205,6 +207,10 @@ fn serve_origin(
 
 /// None: the connection is to be closed.
 fn write_reply(stream: &mut TcpStream, request: &Message, reply: &Reply) -> Option<()> {
+    if let Some((interim, gate)) = &reply.interim {
+        stream.write_all(interim.as_bytes()).ok()?;
+        gate.wait();
+    }
     let mut head = format!("HTTP/1.1 {} X\r\n", reply.status);
     for (name, value) in &reply.headers {
         let _ = write!(head, "{name}: {value}\r\n");
