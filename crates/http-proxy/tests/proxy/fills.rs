@@ -1,13 +1,16 @@
 //! Fills: bodies that are large, break off, are wanted by many at once, or by nobody any more.
 
 use std::io::{BufReader, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use damelo_http_proxy::Target;
+
 use crate::support::{
-    Gate, Origin, Proxy, Reply, ask_at, eventually, noise, read_some, reply, send_to,
+    Gate, Home, Origin, Proxy, Reply, ask_at, eventually, noise, read_message, read_some, reply,
+    send_to,
 };
 
 #[test]
@@ -178,9 +181,8 @@ fn early_hints_go_on_before_the_answer_and_are_not_stored() {
 
     // Many on one connection, hint and answer together: each in its place.
     let mut all = TcpStream::connect(address).unwrap();
-    for number in 0..20 {
-        write!(all, "GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", number / 2).unwrap();
-    }
+    let request = |number| format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", number / 2);
+    all.write_all((0..20).map(request).collect::<String>().as_bytes()).unwrap();
     let mut all = BufReader::new(all);
     for number in 0..20 {
         if number % 2 == 0 {
@@ -194,4 +196,44 @@ fn early_hints_go_on_before_the_answer_and_are_not_stored() {
     old.write_all(b"GET /old HTTP/1.0\r\n\r\n").unwrap();
     let (answer, _) = read_some(&mut BufReader::new(old), 4);
     assert_eq!(answer.status(), 200, "HTTP/1.0 knows of no interim answers");
+}
+
+/// An origin that sends so many bytes of `answer` as the path says, and hangs up.
+fn cut_off(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let Some(request) = read_message(&mut reader, false) else { continue };
+            let sent: usize = request.path()[1..].parse().expect("a number of bytes");
+            // The proxy may have hung up already.
+            let _ = stream.write_all(&answer[..sent]);
+        }
+    });
+    url
+}
+
+#[test]
+fn an_origin_that_fails_at_any_byte_never_looks_whole() {
+    let announced = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 9\r\n\r\n\
+        some text";
+    let chunked =
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n\
+        4\r\nsome\r\n5;x=y\r\n text\r\n0\r\n\r\n";
+    for answer in [&announced[..], &chunked[..]] {
+        let home = Home::new();
+        let proxy = Proxy::start_in(&home, Target::Url(cut_off(answer)), |_| {});
+        for sent in 0..=answer.len() {
+            let path = format!("/{sent}");
+            let mut stream = send_to(proxy.info.address, "GET", &path, "", b"");
+            // The connection may end without a word.
+            let got = read_message(&mut stream, false).unwrap_or_default();
+            let whole = sent == answer.len();
+            assert_eq!(got.complete && got.status() == 200, whole, "after {sent} bytes");
+            assert!(whole || got.status() == 502 || !got.complete, "after {sent}: {got:?}");
+            let stored = proxy.get_with(&path, "Cache-Control: only-if-cached").status() == 200;
+            assert_eq!(stored, whole, "after {sent} bytes");
+        }
+    }
 }
