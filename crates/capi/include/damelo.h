@@ -62,9 +62,10 @@ enum damelo_when_memory_full {
 
 /* Which objects stay in memory. */
 enum damelo_residency {
-    DAMELO_RESIDENCY_S3_FIFO = 0, /* scan-resistant queues (default) */
-    DAMELO_RESIDENCY_LRU = 1,     /* least recently used goes first */
-    DAMELO_RESIDENCY_CLOCK = 2    /* first in, first out with a second chance */
+    DAMELO_RESIDENCY_S3_FIFO = 0,    /* scan-resistant queues */
+    DAMELO_RESIDENCY_LRU = 1,        /* least recently used goes first */
+    DAMELO_RESIDENCY_CLOCK = 2,      /* first in, first out with a second chance */
+    DAMELO_RESIDENCY_HIT_DENSITY = 3 /* asked for most often for its bytes stays (default) */
 };
 
 /* Which objects survive a turn of the ring. */

@@ -161,8 +161,8 @@ setters! {
     };
     /// Which objects stay in memory.
     damelo_options_set_residency(policy: c_int) |config| {
-        use ResidencyPolicyKind::{Clock, Lru, S3Fifo};
-        config.residency = choice("residency", policy, &[S3Fifo, Lru, Clock])?;
+        use ResidencyPolicyKind::{Clock, HitDensity, Lru, S3Fifo};
+        config.residency = choice("residency", policy, &[S3Fifo, Lru, Clock, HitDensity])?;
     };
     /// Which objects survive a turn of the ring.
     damelo_options_set_disk_policy(policy: c_int) |config| {

@@ -12,6 +12,7 @@ use http::header::{
 };
 use http::{HeaderMap, Method, Response, StatusCode};
 
+use crate::along::AlongReader;
 use crate::ask::Ask;
 use crate::body::{Piece, ProxyBody};
 use crate::entry::StoredResponse;
@@ -128,7 +129,7 @@ fn unsatisfiable(worker: &Worker, complete_bytes: u64) -> Response<ProxyBody> {
 fn whole(found: Found) -> Response<ProxyBody> {
     let Found { response: StoredResponse { status, mut headers, .. }, body, .. } = found;
     let length_bytes = body.length_bytes();
-    if status != StatusCode::NO_CONTENT {
+    if status != StatusCode::NO_CONTENT && body.has_known_length() {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length_bytes));
     }
     let body = match body {
@@ -136,6 +137,7 @@ fn whole(found: Found) -> Response<ProxyBody> {
         FoundBody::Large(reader) => {
             ProxyBody::streamed(Some(*reader), vec![Piece::Stored(0..length_bytes)])
         }
+        FoundBody::Along(along) => ProxyBody::along(AlongReader::new(along)),
         FoundBody::Length(_) => ProxyBody::empty(),
     };
     with_headers(status, headers, body)
@@ -151,7 +153,8 @@ fn one_part(found: Found, range: Range<u64>, complete_bytes: u64) -> Response<Pr
     let body = match found.body {
         FoundBody::Whole(bytes) => ProxyBody::whole(slice(&bytes, &held)),
         FoundBody::Large(reader) => ProxyBody::streamed(Some(*reader), vec![Piece::Stored(held)]),
-        FoundBody::Length(_) => ProxyBody::empty(),
+        // Who wants a range does not read along.
+        FoundBody::Along(_) | FoundBody::Length(_) => ProxyBody::empty(),
     };
     with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
 }
@@ -170,13 +173,13 @@ fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Re
         let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
         pieces.push(match &found.body {
             FoundBody::Whole(bytes) => Piece::Bytes(slice(bytes, &held)),
-            FoundBody::Large(_) | FoundBody::Length(_) => Piece::Stored(held),
+            _ => Piece::Stored(held),
         });
     }
     pieces.push(Piece::Bytes(frame.tail.into()));
     let reader = match found.body {
         FoundBody::Large(reader) => Some(*reader),
-        FoundBody::Whole(_) | FoundBody::Length(_) => None,
+        _ => None,
     };
     with_headers(StatusCode::PARTIAL_CONTENT, headers, ProxyBody::streamed(reader, pieces))
 }

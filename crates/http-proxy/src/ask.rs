@@ -105,6 +105,12 @@ impl Ask {
         if let Some(route) = &self.peer.route {
             request.extensions_mut().insert(route.clone());
         }
+        if let Some(hints) = self.peer.hints.clone() {
+            let via = shared.via.clone();
+            hyper::ext::on_informational(&mut request, move |interim| {
+                hints.push(interim.status(), interim.headers(), via.as_bytes());
+            });
+        }
         request
     }
 
@@ -115,13 +121,17 @@ impl Ask {
         keys: &KeyRules,
         scheme: &str,
     ) -> Vec<Vec<u8>> {
-        let base = Base {
+        let paths = invalidation::named(self.base(scheme), response);
+        paths.map(|path| keys.primary(scheme, &self.target.host, &path)).collect()
+    }
+
+    /// What the request was for.
+    pub(crate) fn base<'a>(&'a self, scheme: &'a str) -> Base<'a> {
+        Base {
             scheme,
             hosts: [&self.target.host, &self.target.client_host],
             path_and_query: &self.target.path_and_query,
-        };
-        let paths = invalidation::named(base, response);
-        paths.map(|path| keys.primary(scheme, &self.target.host, &path)).collect()
+        }
     }
 
     /// True if the client wants parts of the resource.
@@ -136,12 +146,17 @@ impl Ask {
             .any(|name| self.headers.contains_key(name))
     }
 
+    /// The same as a GET.
+    pub(crate) fn as_get(&self) -> Ask {
+        Ask { method: Method::GET, ..self.clone() }
+    }
+
     /// The same request without what only its client wants: for a validation that nobody waits for.
     pub(crate) fn for_nobody(&self) -> Ask {
-        let mut ask = self.clone();
+        let mut ask = self.as_get();
         validation::remove_conditions(&mut ask.headers);
         ask.wishes = RequestDirectives::default();
-        ask.method = Method::GET;
+        ask.peer.hints = None;
         ask
     }
 }

@@ -12,14 +12,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use damelo::{ReadError, Reader};
+use damelo::ReadError;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
+use crate::along::AlongReader;
 use crate::deadline::poll_deadline;
 use crate::frames::{PolledFrame, body};
 use crate::log::LogRecord;
+use crate::sections::Sections;
 use crate::upstream::FetchedBody;
 
 /// Why a body broke off.
@@ -160,7 +162,7 @@ impl OriginBody {
 
 body!(OriginBody);
 
-type NextChunk = Pin<Box<dyn Future<Output = (Reader, Result<Option<Bytes>, ReadError>)> + Send>>;
+type NextChunk = Pin<Box<dyn Future<Output = (Sections, Result<Option<Bytes>, ReadError>)> + Send>>;
 
 /// What a streamed body consists of, in order.
 pub(crate) enum Piece {
@@ -173,7 +175,7 @@ pub(crate) enum Piece {
 pub(crate) struct Streamed {
     pieces: VecDeque<Piece>,
     /// Reads the object; here while it is not reading.
-    reader: Option<Reader>,
+    reader: Option<Sections>,
     reading: Option<NextChunk>,
     /// Of the piece being read.
     piece_left_bytes: u64,
@@ -182,7 +184,7 @@ pub(crate) struct Streamed {
 
 impl Streamed {
     /// The pieces one after the other; those of the store from `reader`.
-    pub(crate) fn new(reader: Option<Reader>, pieces: Vec<Piece>) -> Streamed {
+    pub(crate) fn new(reader: Option<Sections>, pieces: Vec<Piece>) -> Streamed {
         let length = |piece: &Piece| match piece {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Stored(range) => range.end.saturating_sub(range.start),
@@ -221,7 +223,7 @@ impl Streamed {
     /// Accounts for a chunk that was read, and reads on if its piece goes on.
     fn took(
         &mut self,
-        reader: Reader,
+        reader: Sections,
         chunk: Result<Option<Bytes>, ReadError>,
     ) -> Result<Bytes, BodyError> {
         let Ok(Some(mut bytes)) = chunk else { return Err(BodyError::Store) };
@@ -242,7 +244,7 @@ impl Streamed {
     }
 }
 
-fn next_chunk(mut reader: Reader) -> NextChunk {
+fn next_chunk(mut reader: Sections) -> NextChunk {
     Box::pin(async move {
         let chunk = reader.next().await;
         (reader, chunk)
@@ -252,11 +254,48 @@ fn next_chunk(mut reader: Reader) -> NextChunk {
 /// Chunks of a fill that is under way; an empty one is the end.
 pub(crate) type FillReceiver = mpsc::Receiver<Result<Bytes, BodyError>>;
 
+/// The body of the answer whose fill this is.
+pub(crate) struct Filling {
+    chunks: FillReceiver,
+    taken_bytes: u64,
+    /// Where to go on if the fill does not wait for this client any more.
+    along: Option<AlongReader>,
+    left_behind: bool,
+}
+
+impl Filling {
+    pub(crate) fn new(chunks: FillReceiver, along: Option<AlongReader>) -> Filling {
+        Filling { chunks, taken_bytes: 0, along, left_behind: false }
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if !self.left_behind {
+            match ready!(self.chunks.poll_recv(cx)) {
+                Some(Ok(end)) if end.is_empty() => return Poll::Ready(None),
+                Some(chunk) => {
+                    self.taken_bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+                    return Poll::Ready(Some(chunk));
+                }
+                None => self.left_behind = true,
+            }
+            if let Some(along) = &mut self.along {
+                along.skip(self.taken_bytes);
+            }
+        }
+        match &mut self.along {
+            Some(along) => along.poll_chunk(cx),
+            // The fill died without a word: this is not a clean end.
+            None => Poll::Ready(Some(Err(BodyError::Broken))),
+        }
+    }
+}
+
 enum Kind {
     Empty,
     Whole(Option<Bytes>),
     Streamed(Box<Streamed>),
-    Filling(FillReceiver),
+    Filling(Box<Filling>),
+    Along(Box<AlongReader>),
     Passing(Box<Timed>),
 }
 
@@ -280,12 +319,16 @@ impl ProxyBody {
         ProxyBody::new(Kind::Whole((!bytes.is_empty()).then_some(bytes)))
     }
 
-    pub(crate) fn streamed(reader: Option<Reader>, pieces: Vec<Piece>) -> ProxyBody {
+    pub(crate) fn streamed(reader: Option<Sections>, pieces: Vec<Piece>) -> ProxyBody {
         ProxyBody::new(Kind::Streamed(Box::new(Streamed::new(reader, pieces))))
     }
 
-    pub(crate) fn filling(chunks: FillReceiver) -> ProxyBody {
-        ProxyBody::new(Kind::Filling(chunks))
+    pub(crate) fn filling(filling: Filling) -> ProxyBody {
+        ProxyBody::new(Kind::Filling(Box::new(filling)))
+    }
+
+    pub(crate) fn along(reader: AlongReader) -> ProxyBody {
+        ProxyBody::new(Kind::Along(Box::new(reader)))
     }
 
     pub(crate) fn passing(body: FetchedBody, limit: Duration) -> ProxyBody {
@@ -307,12 +350,8 @@ impl ProxyBody {
             Kind::Empty => None,
             Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Kind::Streamed(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
-            Kind::Filling(chunks) => match ready!(chunks.poll_recv(cx)) {
-                Some(Ok(end)) if end.is_empty() => None,
-                Some(chunk) => Some(chunk.map(Frame::data)),
-                // The fill died without a word: this is not a clean end.
-                None => Some(Err(BodyError::Broken)),
-            },
+            Kind::Filling(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
+            Kind::Along(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
             Kind::Passing(body) => ready!(body.next_frame(cx)),
         };
         if let (Some(record), Some(Ok(frame))) = (&mut self.record, &frame) {
@@ -325,7 +364,7 @@ impl ProxyBody {
         match &self.kind {
             Kind::Empty | Kind::Whole(None) => true,
             Kind::Passing(body) => body.has_ended(),
-            Kind::Whole(Some(_)) | Kind::Streamed(_) | Kind::Filling(_) => false,
+            Kind::Whole(Some(_)) | Kind::Streamed(_) | Kind::Filling(_) | Kind::Along(_) => false,
         }
     }
 
@@ -335,7 +374,7 @@ impl ProxyBody {
             Kind::Whole(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Streamed(body) => SizeHint::with_exact(body.left_bytes),
             Kind::Passing(body) => body.length(),
-            Kind::Filling(_) => SizeHint::default(),
+            Kind::Filling(_) | Kind::Along(_) => SizeHint::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The first to [`Collapse::join`] a key leads; the others wait for what became of it. Invariants:
 //! a leader that goes away in any manner, panics included, tells its followers by dropping its
 //! [`Lead`]; nobody waits without a deadline; a key is in the table exactly while its `Lead` lives.
+//! A lead for a resource that turns out to vary is one for the variant, too.
 //! Resources that proved uncacheable are remembered, so that requests for them do not queue.
 //!
 //! Threads: shared by all workers; the lock is held for a table operation, never across a wait.
@@ -15,16 +16,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
+use crate::along::Along;
 use crate::error::FetchError;
 
 /// Places to remember uncacheable resources in; a collision only forgets one of them.
 const UNCACHEABLE_SLOTS: usize = 4096;
 
 /// What became of a leader's request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Outcome {
     /// Not known yet.
     Pending,
+    /// On its way into the store: others may read along.
+    Filling(Arc<Along>),
     /// In the store: look again.
     Stored,
     /// Answered, but not for sharing: everyone goes alone.
@@ -43,6 +47,12 @@ pub(crate) struct Collapse {
     leads: Mutex<HashMap<Key, watch::Receiver<Outcome>>>,
     uncacheable: Box<[AtomicU64]>,
     hasher: std::hash::RandomState,
+}
+
+impl Outcome {
+    fn is_final(&self) -> bool {
+        !matches!(self, Outcome::Pending | Outcome::Filling(_))
+    }
 }
 
 /// A request's part.
@@ -75,7 +85,8 @@ impl Collapse {
                 let key = place.key().clone();
                 let (outcome, receiver) = watch::channel(Outcome::Pending);
                 place.insert(receiver);
-                Role::Leader(Lead { collapse: self.clone(), key, outcome })
+                let outcome = Arc::new(outcome);
+                Role::Leader(Lead { collapse: self.clone(), key, variant: None, outcome })
             }
         }
     }
@@ -107,10 +118,29 @@ impl Collapse {
 pub(crate) struct Lead {
     collapse: Arc<Collapse>,
     key: Key,
-    outcome: watch::Sender<Outcome>,
+    /// Where the variant that turned out will lie, if not under `key`.
+    variant: Option<Key>,
+    outcome: Arc<watch::Sender<Outcome>>,
 }
 
 impl Lead {
+    /// Leads for this key, too, unless somebody else does.
+    pub(crate) fn leads_also(&mut self, key: &[u8]) {
+        if key == &*self.key {
+            return;
+        }
+        let mut leads = self.collapse.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Vacant(place) = leads.entry(Key::from(key)) {
+            self.variant = Some(place.key().clone());
+            place.insert(self.outcome.subscribe());
+        }
+    }
+
+    /// Tells the followers what there is to read along, while the lead is held elsewhere.
+    pub(crate) fn herald(&self) -> Herald {
+        Herald(self.outcome.clone())
+    }
+
     /// Tells the followers and gives up the lead.
     pub(crate) fn end(self, outcome: Outcome) {
         match outcome {
@@ -126,21 +156,52 @@ impl Drop for Lead {
     fn drop(&mut self) {
         let mut leads = self.collapse.leads.lock().unwrap_or_else(PoisonError::into_inner);
         leads.remove(&self.key);
+        if let Some(variant) = &self.variant {
+            leads.remove(variant);
+        }
         drop(leads);
         self.outcome.send_if_modified(|outcome| {
-            let pending = *outcome == Outcome::Pending;
-            if pending {
+            let open = !outcome.is_final();
+            if open {
                 *outcome = Outcome::Abandoned;
+            }
+            open
+        });
+    }
+}
+
+/// Speaks to the followers of a lead.
+pub(crate) struct Herald(Arc<watch::Sender<Outcome>>);
+
+impl Herald {
+    pub(crate) fn filling(&self, along: &Arc<Along>) {
+        self.0.send_if_modified(|outcome| {
+            let pending = matches!(outcome, Outcome::Pending);
+            if pending {
+                *outcome = Outcome::Filling(along.clone());
             }
             pending
         });
     }
 }
 
-/// Waits for the leader's outcome, however long it takes: the caller sets the deadline.
-pub(crate) async fn outcome(mut lead: watch::Receiver<Outcome>) -> Outcome {
-    match lead.wait_for(|outcome| *outcome != Outcome::Pending).await {
-        Ok(outcome) => *outcome,
+/// Waits until something is known of the leader's request, however long it takes: the caller sets
+/// the deadline.
+pub(crate) async fn news(lead: &mut watch::Receiver<Outcome>) -> Outcome {
+    wait_for(lead, |outcome| !matches!(outcome, Outcome::Pending)).await
+}
+
+/// The same for what became of it in the end.
+pub(crate) async fn outcome(lead: &mut watch::Receiver<Outcome>) -> Outcome {
+    wait_for(lead, Outcome::is_final).await
+}
+
+async fn wait_for(
+    lead: &mut watch::Receiver<Outcome>,
+    wanted: impl FnMut(&Outcome) -> bool,
+) -> Outcome {
+    match lead.wait_for(wanted).await {
+        Ok(outcome) => outcome.clone(),
         Err(_) => Outcome::Abandoned,
     }
 }
@@ -156,11 +217,14 @@ mod tests {
         let Role::Follower(follower) = collapse.join(b"k") else { panic!("second must follow") };
         assert!(matches!(collapse.join(b"other"), Role::Leader(_)));
         lead.end(Outcome::Stored);
-        assert_eq!(*follower.borrow(), Outcome::Stored);
-        let Role::Leader(lead) = collapse.join(b"k") else { panic!("the key is free again") };
+        assert!(matches!(*follower.borrow(), Outcome::Stored));
+        let Role::Leader(mut lead) = collapse.join(b"k") else { panic!("the key is free again") };
+        lead.leads_also(b"k variant");
+        assert!(matches!(collapse.join(b"k variant"), Role::Follower(_)));
         let Role::Follower(follower) = collapse.join(b"k") else { panic!("second must follow") };
         drop(lead);
-        assert_eq!(*follower.borrow(), Outcome::Abandoned);
+        assert!(matches!(collapse.join(b"k variant"), Role::Leader(_)));
+        assert!(matches!(*follower.borrow(), Outcome::Abandoned));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes};
+use bytes::Bytes;
 use damelo::{CreateOptions, GroupId, Store, Writer, WriterOptions};
 use http::StatusCode;
 
@@ -14,13 +14,14 @@ use crate::entry::{Apart, StoredResponse};
 use crate::purge::stamp::Stamp;
 use crate::rules::NotStoredReason;
 use crate::rules::parts::{self, Part};
+use crate::sections::{self, SECTION_BYTES, section_key};
 use crate::vault::Epoch;
 
 /// A response on its way into the store.
 pub(crate) struct Deposit {
     pub(crate) key: Vec<u8>,
     pub(crate) epoch: Epoch,
-    group: GroupId,
+    pub(crate) group: GroupId,
     pub(crate) response: StoredResponse,
     /// What purges will know it by.
     stamp: Stamp,
@@ -35,7 +36,7 @@ pub(crate) struct Deposit {
 enum DepositBody {
     /// Few bytes yet: it may turn out small.
     Small { chunks: Vec<Bytes>, length_bytes: u64 },
-    /// Being written under a key of its own.
+    /// Being written apart: the sections before the writer's are in the store.
     Large { writer: Box<Writer>, apart: Apart },
 }
 
@@ -91,11 +92,11 @@ impl Deposit {
             let chunks = std::mem::take(chunks);
             self.body = self.begin_large(store, None)?;
             for chunk in &chunks {
-                self.write_large(chunk, limit).await?;
+                self.write_large(store, chunk, limit).await?;
             }
             return Ok(());
         }
-        self.write_large(bytes, limit).await
+        self.write_large(store, bytes, limit).await
     }
 
     /// Makes the commit fail if the body turns out to have another length than its headers said.
@@ -114,19 +115,72 @@ impl Deposit {
         length: Option<u64>,
     ) -> Result<DepositBody, NotStoredReason> {
         let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
-        let options = WriterOptions { metadata: Vec::new(), expires_unix_s: None, length };
-        let writer = store
-            .writer(&body_key(&self.key, apart.generation), self.group, options)
-            .map_err(|_| NotStoredReason::Store)?;
-        Ok(DepositBody::Large { writer: Box::new(writer), apart })
+        // With the length of all of it: what the store could never hold is refused here.
+        let writer = self.section_writer(store, apart, length)?;
+        Ok(DepositBody::Large { writer, apart })
     }
 
-    async fn write_large(&mut self, bytes: &[u8], limit: Duration) -> Result<(), NotStoredReason> {
-        let DepositBody::Large { writer, apart } = &mut self.body else { return Ok(()) };
-        apart.length_bytes += bytes.len() as u64;
-        match tokio::time::timeout(limit, writer.write(bytes)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(NotStoredReason::Store),
+    /// Takes the section that begins where the body has come to.
+    fn section_writer(
+        &self,
+        store: &Store,
+        apart: Apart,
+        length: Option<u64>,
+    ) -> Result<Box<Writer>, NotStoredReason> {
+        let section = apart.length_bytes / SECTION_BYTES;
+        let key = section_key(&self.key, apart.generation, section);
+        let options = WriterOptions { metadata: Vec::new(), expires_unix_s: None, length };
+        let writer = store.writer(&key, self.group, options);
+        writer.map(Box::new).map_err(|_| NotStoredReason::Store)
+    }
+
+    async fn write_large(
+        &mut self,
+        store: &Store,
+        mut bytes: &[u8],
+        limit: Duration,
+    ) -> Result<(), NotStoredReason> {
+        while !bytes.is_empty() {
+            let DepositBody::Large { writer, apart } = &mut self.body else { return Ok(()) };
+            let room = SECTION_BYTES - writer.written_bytes();
+            let take = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+            let (now, later) = bytes.split_at(take);
+            apart.length_bytes += take as u64;
+            match tokio::time::timeout(limit, writer.write(now)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Err(NotStoredReason::Store),
+            }
+            bytes = later;
+            if writer.written_bytes() == SECTION_BYTES {
+                self.next_section(store).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits the section that is full. The next one is begun even if nothing follows; an empty
+    /// one is not committed.
+    async fn next_section(&mut self, store: &Store) -> Result<(), NotStoredReason> {
+        let DepositBody::Large { apart, .. } = &self.body else { return Ok(()) };
+        let apart = *apart;
+        let next = self.section_writer(store, apart, None)?;
+        let body = DepositBody::Large { writer: next, apart };
+        if let DepositBody::Large { writer, .. } = std::mem::replace(&mut self.body, body) {
+            writer.commit().await.map_err(|_| NotStoredReason::Store)?;
+        }
+        Ok(())
+    }
+
+    /// Generation of the body that lies apart, and how much of it can be read.
+    pub(crate) fn readable(&self) -> Option<(u64, u64)> {
+        let DepositBody::Large { writer, apart } = &self.body else { return None };
+        Some((apart.generation, apart.length_bytes - writer.written_bytes()))
+    }
+
+    /// Gives up: takes out again what lies in the store.
+    pub(crate) fn discard(self, store: &Store) {
+        if let Some((generation, stored_bytes)) = self.readable() {
+            sections::forget(store, &self.key, generation, stored_bytes / SECTION_BYTES);
         }
     }
 
@@ -142,7 +196,9 @@ impl Deposit {
         }
         let value = match self.body {
             DepositBody::Large { writer, apart } => {
-                writer.commit().await.map_err(failed)?;
+                if writer.written_bytes() > 0 {
+                    writer.commit().await.map_err(failed)?;
+                }
                 self.response.apart = Some(apart);
                 Bytes::new()
             }
@@ -176,13 +232,4 @@ fn joined(mut chunks: Vec<Bytes>) -> Bytes {
         1 => chunks.swap_remove(0),
         _ => chunks.concat().into(),
     }
-}
-
-/// Where a body lies that lies apart.
-pub(crate) fn body_key(key: &[u8], generation: u64) -> Vec<u8> {
-    let mut body = Vec::with_capacity(key.len() + 9);
-    body.extend_from_slice(key);
-    body.push(1);
-    body.put_u64(generation);
-    body
 }

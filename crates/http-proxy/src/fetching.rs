@@ -21,9 +21,10 @@ use damelo::GroupId;
 use http::{Method, Response, StatusCode, response};
 use hyper::body::Body as _;
 
+use crate::along::{Along, AlongReader, Subject};
 use crate::answer;
 use crate::ask::Ask;
-use crate::body::{OriginBody, ProxyBody, Timed};
+use crate::body::{Filling, OriginBody, ProxyBody, Timed};
 use crate::collapse::{Lead, Outcome};
 use crate::deposit::Deposit;
 use crate::entry::StoredResponse;
@@ -72,7 +73,7 @@ pub(crate) struct Fetching<'a> {
     pub(crate) variants: Vec<Variant>,
     pub(crate) status: CacheStatus,
     pub(crate) epoch: Epoch,
-    request_time_s: u64,
+    pub(crate) request_time_s: u64,
     pub(crate) response_time_s: u64,
 }
 
@@ -232,7 +233,11 @@ impl<'a> Fetching<'a> {
     }
 
     /// A full response: into the store if it may, and to the client in any case.
-    async fn received(mut self, worker: &Worker, response: Response<FetchedBody>) -> Answer {
+    pub(crate) async fn received(
+        mut self,
+        worker: &Worker,
+        response: Response<FetchedBody>,
+    ) -> Answer {
         let (mut parts, body) = response.into_parts();
         let length_bytes = body.size_hint().exact();
         let (status, headers) = (parts.status, &mut parts.headers);
@@ -243,7 +248,7 @@ impl<'a> Fetching<'a> {
             Ok((deposit, policy)) => {
                 self.status.stored = true;
                 self.status.ttl_s = Some(policy.ttl_s(worker.now_s()));
-                self.fill(worker, parts, timed, deposit).await
+                self.fill(worker, parts, timed, deposit, policy).await
             }
             Err(reason) => {
                 worker.counters.not_stored(reason, &self.ask.target.primary);
@@ -359,36 +364,42 @@ impl<'a> Fetching<'a> {
         parts: response::Parts,
         body: Timed,
         deposit: Deposit,
+        policy: Policy,
     ) -> Answer {
-        let ask = self.ask;
-        let condition = match self.conditions {
-            Conditions::Clients => Condition::Proceed,
-            Conditions::Ours => preconditions::evaluate(
-                &ask.method,
-                &ask.headers,
-                parts.status,
-                &parts.headers,
-                self.response_time_s,
-            ),
-        };
+        let condition = self.condition(&parts);
         let wanted = condition == Condition::Proceed && self.audience == Audience::Client;
-        let bodyless = body.size_hint().exact() == Some(0);
+        let length_bytes = body.size_hint().exact();
+        let (key, group) = (deposit.key.clone(), deposit.group);
         let (mut fill, chunks) = Fill::new(
             worker.shared.vault.clone(),
             worker.counters.clone(),
-            ask.target.primary.clone(),
+            self.ask.target.primary.clone(),
             worker.fill_limits(),
             body,
             deposit,
             wanted,
         );
+        if let Some(lead) = &mut self.lead {
+            lead.leads_also(&key);
+        }
+        let herald = self.lead.as_ref().map(Lead::herald);
+        let along = herald.as_ref().map(|_| Along::new(worker.shared.vault.store()));
+        fill.along.clone_from(&along);
         fill.lead = self.lead.take();
         worker.shared.collapse.remember(&self.key, true);
         let mut filling = Box::pin(fill.run());
-        if bodyless {
+        let mut reader = None;
+        if length_bytes == Some(0) {
             // Nothing to stream: whoever has seen the answer finds it in the store.
             filling.await;
         } else if !is_done_at_once(filling.as_mut()).await {
+            if let (Some(herald), Some(along)) = (herald, along) {
+                let response = self.shared_response(worker, &parts, policy);
+                let (epoch, request) = (self.epoch, self.ask.headers.clone());
+                along.announce(Subject { key, group, epoch, response, length_bytes, request });
+                reader = wanted.then(|| AlongReader::new(along.clone()));
+                herald.filling(&along);
+            }
             let alive = worker.alive.clone();
             tokio::spawn(async move {
                 filling.await;
@@ -401,10 +412,35 @@ impl<'a> Fetching<'a> {
             Condition::NotModified => answer::not_modified(worker, headers),
             Condition::Failed => answer::precondition_failed(worker, &headers),
             Condition::Proceed => {
-                answer::with_headers(parts.status, headers, ProxyBody::filling(chunks))
+                let body = ProxyBody::filling(Filling::new(chunks, reader));
+                answer::with_headers(parts.status, headers, body)
             }
         };
         (response, self.status)
+    }
+
+    /// What the client's conditions come to, if the origin was not to evaluate them.
+    fn condition(&self, parts: &response::Parts) -> Condition {
+        let (method, request) = (&self.ask.method, &self.ask.headers);
+        let (status, headers) = (parts.status, &parts.headers);
+        match self.conditions {
+            Conditions::Clients => Condition::Proceed,
+            Conditions::Ours => {
+                preconditions::evaluate(method, request, status, headers, self.response_time_s)
+            }
+        }
+    }
+
+    /// The response as those get it who read along.
+    fn shared_response(
+        &self,
+        worker: &Worker,
+        parts: &response::Parts,
+        policy: Policy,
+    ) -> StoredResponse {
+        let rules = self.rules(worker);
+        let directives = ResponseDirectives::of(&parts.headers, rules);
+        self.to_store(rules, parts, &directives, policy)
     }
 }
 

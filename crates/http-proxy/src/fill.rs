@@ -1,10 +1,12 @@
 //! A response on its way from the origin to a client and into the store at once.
 //!
-//! What does not end at once goes on as a task of its own, so that it can outlive its client.
-//! Invariants: the client's body ends cleanly only if the origin's did; a body the origin broke off
-//! is never committed; the last bytes reach the client after the commit, so that whoever has seen the
-//! end of a stored answer finds it in the store. Backpressure: at most [`CHUNKS_WAITING_MAX`] chunks
-//! wait for the client; a client that takes nothing for `body_idle_timeout` counts as gone.
+//! What does not end at once goes on as a task of its own, so that it can outlive its client, and
+//! others may read along (see `along`). Invariants: a client's body ends cleanly only if the origin's
+//! did; a body the origin broke off is never committed; the last bytes reach clients after the commit,
+//! so that whoever has seen the end of a stored answer finds it in the store. Backpressure: at most
+//! [`CHUNKS_WAITING_MAX`] chunks wait for the client. One that is slower is left behind, to go on from
+//! the store at its own pace; if that cannot be, the fill waits for it, and when it takes nothing for
+//! `body_idle_timeout` it counts as gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +15,10 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::timeout;
 
+use crate::along::Along;
 use crate::body::{BodyError, FillReceiver, Timed};
 use crate::collapse::{Lead, Outcome};
 use crate::config::ProxyConfig;
@@ -63,6 +67,8 @@ pub(crate) struct Fill {
     pub(crate) body: Timed,
     pub(crate) deposit: Option<Deposit>,
     pub(crate) lead: Option<Lead>,
+    /// Those who read along.
+    pub(crate) along: Option<Arc<Along>>,
     client: Client,
     received: u64,
     expected: Option<u64>,
@@ -74,7 +80,7 @@ enum Client {
     There(mpsc::Sender<Result<Bytes, BodyError>>),
     /// Was answered with 304, the fill is for others.
     NotNeeded,
-    /// Went away.
+    /// Was left behind, or went away: whoever is there reads along.
     Gone,
 }
 
@@ -99,7 +105,6 @@ impl Fill {
         let expected = body.size_hint().exact();
         let client = if with_client { Client::There(sender) } else { Client::NotNeeded };
         let deposit = Some(deposit);
-        let lead = None;
         let fill = Fill {
             vault,
             counters,
@@ -107,7 +112,8 @@ impl Fill {
             limits,
             body,
             deposit,
-            lead,
+            lead: None,
+            along: None,
             client,
             received: 0,
             expected,
@@ -122,13 +128,16 @@ impl Fill {
             Ok(last) => {
                 self.finish().await;
                 if !last.is_empty() {
+                    self.show(&last);
                     let _ = self.send(Ok(last)).await;
                 }
+                self.end_along(Ok(()));
                 // An empty chunk says that the body is complete.
                 let _ = self.send(Ok(Bytes::new())).await;
             }
             Err(Stop::Origin(error)) => {
                 self.give_up(NotStoredReason::Truncated);
+                self.end_along(Err(error));
                 let _ = self.send(Err(error)).await;
             }
             Err(Stop::NobodyLeft) => self.give_up(NotStoredReason::ClientGone),
@@ -148,21 +157,46 @@ impl Fill {
             if self.expected == Some(self.received) {
                 return Ok(bytes);
             }
+            self.show(&bytes);
             if self.send(Ok(bytes)).await.is_err() {
-                let worth = self.deposit.is_some()
-                    && self.limits.worth_finishing(self.received, self.expected);
-                if !worth {
-                    return Err(Stop::NobodyLeft);
-                }
                 self.client = Client::Gone;
             }
-            if self.deposit.is_none() && !matches!(self.client, Client::There(_)) {
+            if !self.goes_on() {
                 return Err(Stop::NobodyLeft);
             }
         }
         match self.expected {
             Some(expected) if expected != self.received => Err(Stop::Origin(BodyError::Broken)),
             _ => Ok(Bytes::new()),
+        }
+    }
+
+    /// Whether anybody, or the store, still gains by it.
+    fn goes_on(&self) -> bool {
+        match self.client {
+            Client::There(_) => true,
+            Client::NotNeeded => self.deposit.is_some(),
+            Client::Gone => {
+                let read = self.along.as_ref().is_some_and(|along| along.readers() > 0);
+                let worth = || self.limits.worth_finishing(self.received, self.expected);
+                self.deposit.is_some() && (read || worth())
+            }
+        }
+    }
+
+    /// Lets those who read along have these bytes.
+    fn show(&self, bytes: &Bytes) {
+        let Some(along) = &self.along else { return };
+        if let Some((generation, stored_bytes)) = self.deposit.as_ref().and_then(Deposit::readable)
+        {
+            along.stored(generation, stored_bytes);
+        }
+        along.push(bytes.clone());
+    }
+
+    fn end_along(&self, end: Result<(), BodyError>) {
+        if let Some(along) = &self.along {
+            along.end(end);
         }
     }
 
@@ -179,6 +213,13 @@ impl Fill {
         }
     }
 
+    /// Whether a client that is slower than the fill can go on from the store: all of the body will
+    /// be there.
+    fn may_leave_behind(&self) -> bool {
+        let fits = self.expected.is_some_and(|expected| expected <= self.limits.body_bytes_max);
+        fits && self.along.as_ref().is_some_and(|along| along.readers() > 0)
+    }
+
     async fn finish(&mut self) {
         let Some(deposit) = self.deposit.take() else { return };
         match self.vault.commit(&self.primary, deposit).await {
@@ -193,7 +234,9 @@ impl Fill {
     }
 
     fn give_up(&mut self, reason: NotStoredReason) {
-        if self.deposit.take().is_some() {
+        if let Some(deposit) = self.deposit.take() {
+            deposit.discard(self.vault.store());
+            self.end_along(Err(BodyError::Broken));
             self.not_stored(reason);
         }
     }
@@ -210,13 +253,26 @@ impl Fill {
         }
     }
 
-    /// Hands a chunk to the client, if there is one; an error if it is gone.
+    /// Hands a chunk to the client, if there is one; an error if it is gone or left behind.
     async fn send(&mut self, chunk: Result<Bytes, BodyError>) -> Result<(), ()> {
         let Client::There(client) = &self.client else { return Ok(()) };
+        let chunk = match client.try_send(chunk) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(_)) => return Err(()),
+            Err(TrySendError::Full(_)) if self.may_leave_behind() => return Err(()),
+            Err(TrySendError::Full(chunk)) => chunk,
+        };
         match timeout(self.limits.idle, client.send(chunk)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(()),
         }
+    }
+}
+
+impl Drop for Fill {
+    /// In case it was cut off: nobody shall wait for more.
+    fn drop(&mut self) {
+        self.end_along(Err(BodyError::Broken));
     }
 }
 

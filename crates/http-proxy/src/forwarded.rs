@@ -1,4 +1,5 @@
-//! What the origin is told about the client: `Via`, `X-Forwarded-*` and `Forwarded` (RFC 7239).
+//! What the origin is told about the client, `Via`, `X-Forwarded-*` and `Forwarded` (RFC 7239), and
+//! about this cache, `Surrogate-Capability`.
 //!
 //! Invariant: the last element of each list is ours, whatever the client wrote. Pure.
 
@@ -8,8 +9,10 @@ use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName, HeaderValue, VIA};
 
 use crate::peer::Peer;
+use crate::rules::surrogate;
 use crate::worker::Shared;
 
+const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -24,6 +27,9 @@ pub(crate) fn add(
     let options = shared.config.transport.forwarding;
     if options.via {
         headers.append(VIA, shared.via.clone());
+    }
+    if shared.config.rules.surrogate {
+        headers.append(SURROGATE_CAPABILITY, HeaderValue::from_static(surrogate::CAPABILITY));
     }
     if !options.trust_client {
         for name in [X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, FORWARDED] {
@@ -76,6 +82,7 @@ mod tests {
             ip: ip.parse().unwrap(),
             secure,
             activity: Activity::new(None, None),
+            hints: None,
             route: None,
         };
         let host = HeaderValue::from_static("a:81");

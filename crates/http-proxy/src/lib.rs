@@ -22,6 +22,7 @@
 
 mod admin;
 mod admin_client;
+mod along;
 mod answer;
 mod ask;
 mod body;
@@ -50,9 +51,11 @@ mod listen;
 mod log;
 mod metrics;
 mod observe;
+mod passing;
 mod peer;
 mod purge;
 mod ruleset;
+mod sections;
 mod serve;
 mod server;
 mod settings;

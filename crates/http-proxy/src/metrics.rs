@@ -82,6 +82,7 @@ counters! {
     hits: "Requests answered from the store without asking the origin.",
     revalidated: "Requests answered from the store after the origin said 304.",
     collapsed: "Requests that waited for another one to fetch the same resource.",
+    read_along: "Of these, those that got the body while it was still coming.",
     forwarded: "Requests sent to the origin.",
     retries: "Requests sent again because a pooled connection had gone stale.",
     origin_errors: "Requests to the origin that brought no response.",

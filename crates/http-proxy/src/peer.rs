@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::forward::Route;
-use crate::listen::Activity;
+use crate::listen::{Activity, Hints};
 
 /// The client of a connection.
 #[derive(Debug, Clone)]
@@ -15,6 +15,8 @@ pub(crate) struct Peer {
     pub(crate) secure: bool,
     /// What its connection is doing.
     pub(crate) activity: Arc<Activity>,
+    /// Where interim answers to its request go, if it can be sent any.
+    pub(crate) hints: Option<Hints>,
     /// Where its request may go, if this is a forward proxy.
     pub(crate) route: Option<Arc<Route>>,
 }

@@ -18,28 +18,28 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{CONTENT_TYPE, HOST, HeaderValue, REFERER, USER_AGENT, VIA};
-use http::{HeaderMap, Method, Request, Response, StatusCode, response};
-use hyper::body::{Body as _, Incoming};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::along::Along;
 use crate::answer;
 use crate::ask::{Ask, BadRequest, announces_body};
-use crate::body::{OriginBody, ProxyBody};
+use crate::body::ProxyBody;
 use crate::collapse::{self, Lead, Outcome, Role};
 use crate::error::FetchError;
 use crate::fetching::{Audience, Conditions, Fetching};
 use crate::front;
 use crate::log::LogRecord;
 use crate::observe;
+use crate::passing::pass;
 use crate::peer::Peer;
-use crate::purge::marks::Scope;
-use crate::purge::{self, url_hash, url_of_key};
-use crate::rules::group::{Rule, full_name};
+use crate::purge::{self, url_of_key};
 use crate::rules::reuse::{self, Decision, Failure};
-use crate::rules::{CacheStatus, Forward, cache_groups, invalidation, preconditions, storing};
+use crate::rules::{CacheStatus, Forward, preconditions};
 use crate::slices;
 use crate::steer;
-use crate::upstream::FetchedBody;
 use crate::vault::{Found, Looked, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 
@@ -207,57 +207,6 @@ async fn purge_by_method(worker: &Worker, ask: &Ask) -> Answer {
     }
 }
 
-/// Forwards a request that the cache has no part in, but for what it invalidates.
-async fn pass(worker: &Worker, ask: &Ask, body: Incoming, mut status: CacheStatus) -> Answer {
-    let body = OriginBody::stream(body, worker.idle_limit());
-    match worker.fetcher.send(ask.forward(&worker.shared, body)).await {
-        Err(error) => origin_failed(worker, error, status),
-        Ok(response) => {
-            let (mut parts, body) = response.into_parts();
-            let length_bytes = body.size_hint().exact();
-            steer::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
-            if invalidation::invalidates(&ask.method, parts.status) {
-                invalidate(worker, ask, parts.status, &parts.headers);
-            }
-            status.forward_status = Some(parts.status);
-            (pass_on(worker, parts, body), status)
-        }
-    }
-}
-
-/// RFC 9111 §4.4, RFC 9875 §3: an unsafe method that succeeded changes the resource, and those and
-/// the groups that its answer names.
-fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
-    let (scheme, rules) = (worker.shared.origin.scheme, &worker.shared.config.rules);
-    let named = ask.keys_of_named(response, &rules.key, scheme);
-    for key in named.into_iter().chain([ask.target.primary.clone()]) {
-        worker.counters.invalidations.one();
-        worker.shared.vault.invalidate(&key);
-        if worker.shared.config.ruleset.extends_keys() {
-            // The URL may lie under other keys as well. Durable with the next purge, as soon as
-            // the ledger is looked after.
-            let url = Scope::Url(url_hash(url_of_key(&key)));
-            worker.shared.vault.ledger().set(vec![url], false, worker.now_s());
-        }
-    }
-    let groups = cache_groups::invalidated(&ask.method, status, response);
-    let full = |name: &String| full_name(Rule::Named, &ask.target.host, name.as_bytes());
-    let groups: Vec<_> = groups.iter().map(full).collect();
-    worker.counters.group_invalidations.add(groups.len() as u64);
-    worker.shared.vault.invalidate_groups(&groups);
-}
-
-/// The origin's response as it is, less what belonged to its connection.
-pub(crate) fn pass_on(
-    worker: &Worker,
-    mut parts: response::Parts,
-    body: FetchedBody,
-) -> Response<ProxyBody> {
-    storing::remove_hop_by_hop(&mut parts.headers);
-    let body = ProxyBody::passing(body, worker.idle_limit());
-    answer::with_headers(parts.status, parts.headers, body)
-}
-
 /// What a lookup leads to.
 enum Plan {
     Serve(Box<Found>, Decision),
@@ -354,21 +303,57 @@ async fn cached(worker: &Arc<Worker>, ask: &Ask) -> Answer {
                 return question.put(worker, ask, None).await;
             }
             Role::Leader(lead) => return lead_fetch(worker, ask, question, lead).await,
-            Role::Follower(leader) => {
+            Role::Follower(mut leader) => {
                 // What was found may pin memory, and is looked up again anyway.
                 drop(question.found.take());
-                let wait = worker.shared.config.collapse_wait;
-                match timeout(wait, collapse::outcome(leader)).await {
-                    Ok(Outcome::Stored | Outcome::Abandoned) => collapsed = true,
-                    Ok(Outcome::Failed(error)) => {
+                match follow(worker, ask, &mut leader).await {
+                    Following::Along(answer) => return *answer,
+                    Following::Ended(Outcome::Stored | Outcome::Abandoned) => collapsed = true,
+                    Following::Ended(Outcome::Failed(error)) => {
                         return share_failure(worker, ask, error, question.reason).await;
                     }
-                    Ok(Outcome::NotStored | Outcome::Pending) | Err(_) => break,
+                    Following::Ended(_) | Following::TooSlow => break,
                 }
             }
         }
     }
     go_alone(worker, ask).await
+}
+
+/// What came of waiting for a leader.
+enum Following {
+    /// The answer comes as the leader's does.
+    Along(Box<Answer>),
+    Ended(Outcome),
+    TooSlow,
+}
+
+/// Waits for a leader, and reads along if its answer is one for this request, too.
+async fn follow(worker: &Worker, ask: &Ask, leader: &mut watch::Receiver<Outcome>) -> Following {
+    let wait = worker.shared.config.collapse_wait;
+    match timeout(wait, collapse::news(leader)).await {
+        Err(_) => return Following::TooSlow,
+        Ok(Outcome::Filling(along)) => {
+            if let Some(answer) = read_along(worker, ask, &along) {
+                return Following::Along(Box::new(answer));
+            }
+        }
+        Ok(outcome) => return Following::Ended(outcome),
+    }
+    match timeout(wait, collapse::outcome(leader)).await {
+        Ok(outcome) => Following::Ended(outcome),
+        Err(_) => Following::TooSlow,
+    }
+}
+
+fn read_along(worker: &Worker, ask: &Ask, along: &Arc<Along>) -> Option<Answer> {
+    let shared = &worker.shared;
+    if !along.is_for(ask, &shared.vault, &shared.config.rules, worker.now_s()) {
+        return None;
+    }
+    let found = along.found(&shared.vault)?;
+    worker.counters.read_along.one();
+    Some(serve_hit(worker, ask, found, true))
 }
 
 /// The leader got no response: what is stale may do, for each by its own wishes.

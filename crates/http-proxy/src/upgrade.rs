@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::ask::{Ask, announces_body};
 use crate::body::{OriginBody, ProxyBody};
+use crate::passing;
 use crate::rules::{CacheStatus, Forward, list_members};
 use crate::serve::{self, Answer};
 use crate::tunnel;
@@ -57,10 +58,10 @@ impl Upgrade {
         let (parts, body) = response.into_parts();
         let agreed = parts.headers.get(UPGRADE).cloned();
         if parts.status != StatusCode::SWITCHING_PROTOCOLS {
-            return (serve::pass_on(worker, parts, body), status);
+            return (passing::pass_on(worker, parts, body), status);
         }
         tunnel_between(worker, ask, self.client, origin);
-        let mut response = serve::pass_on(worker, parts, body).map(|_| ProxyBody::empty());
+        let mut response = passing::pass_on(worker, parts, body).map(|_| ProxyBody::empty());
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(agreed) = agreed {

@@ -135,6 +135,37 @@ fn a_reload_counts_from_the_next_request_of_a_connection_that_lives() {
 }
 
 #[test]
+fn reloads_under_load_disturb_nobody() {
+    let origin = Origin::start(|request| reply(200, "cache-control: max-age=60", request.path()));
+    let proxy = Proxy::start(&origin);
+    let address = proxy.info.address;
+    let client = move |number: usize| {
+        use std::io::Write as _;
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let mut answers = std::io::BufReader::new(stream.try_clone().unwrap());
+        for round in 0..100 {
+            // Hits and misses by turns, all on one connection.
+            let path = if round % 2 == 0 { "/hit".into() } else { format!("/{number}-{round}") };
+            let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            let answer = support::read_message(&mut answers, false).expect("an answer");
+            assert_eq!((answer.status(), answer.text()), (200, path));
+        }
+    };
+    let clients: Vec<_> = (0..4).map(|n| std::thread::spawn(move || client(n))).collect();
+    let mut reloads = 0;
+    while clients.iter().any(|client| !client.is_finished()) {
+        let pass = if reloads % 2 == 0 { "pass = true" } else { "ttl = \"9s\"" };
+        let file = format!("[[rule]]\npath = \"/*\"\n{pass}\n");
+        proxy.info.control.reload(Settings::parse(&file).unwrap().proxy).unwrap();
+        reloads += 1;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    assert!(reloads > 0);
+}
+
+#[test]
 fn a_second_proxy_on_the_same_address_is_refused() {
     let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
     let proxy = Proxy::start(&origin);

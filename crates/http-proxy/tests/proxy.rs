@@ -1,5 +1,7 @@
 //! Scripts over real sockets: an origin, the proxy, a client, and what must come out.
 
+#[path = "proxy/along.rs"]
+mod along;
 #[path = "proxy/changes.rs"]
 mod changes;
 #[path = "proxy/conditions.rs"]

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderName, PRAGMA};
 
 use crate::config::Rules;
-use crate::targeted;
+use crate::{surrogate, targeted};
 
 /// What a delta-seconds too large to hold counts as (RFC 9111 §1.2.2).
 pub const DELTA_SECONDS_MAX: u64 = 1 << 31;
@@ -129,9 +129,11 @@ pub struct ResponseDirectives {
 }
 
 impl ResponseDirectives {
-    /// Reads the first targeted field that is usable, or else all `Cache-Control` lines.
+    /// Reads the first targeted field that is usable, else `Surrogate-Control`, else all
+    /// `Cache-Control` lines.
     pub fn of(headers: &HeaderMap, rules: &Rules) -> ResponseDirectives {
-        targeted::read(headers, &rules.targeted).unwrap_or_else(|| {
+        let special = targeted::read(headers, &rules.targeted);
+        special.or_else(|| surrogate::read(headers, rules)).unwrap_or_else(|| {
             let mut parsed = ResponseDirectives::default();
             for line in headers.get_all(CACHE_CONTROL) {
                 each_directive(line.as_bytes(), |name, argument| parsed.apply(name, argument));
@@ -140,7 +142,7 @@ impl ResponseDirectives {
         })
     }
 
-    fn apply(&mut self, name: &[u8], argument: Argument<'_>) {
+    pub(crate) fn apply(&mut self, name: &[u8], argument: Argument<'_>) {
         // What permits counts only as it is defined, without argument.
         let plain = argument == Argument::None;
         if argument == Argument::Unclosed || is(name, "no-store") {
@@ -213,7 +215,7 @@ pub(crate) fn delta_seconds(text: &[u8]) -> Option<u64> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Argument<'a> {
+pub(crate) enum Argument<'a> {
     None,
     Token(&'a [u8]),
     /// What stands between the quotes, escapes and all: no directive needs them.
@@ -234,7 +236,7 @@ impl Argument<'_> {
 }
 
 /// Calls `each` with name and argument of every directive of a line.
-fn each_directive<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8], Argument<'a>)) {
+pub(crate) fn each_directive<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8], Argument<'a>)) {
     let mut rest = line;
     loop {
         let Some(start) = rest.iter().position(|b| !matches!(b, b',' | b' ' | b'\t')) else {
@@ -274,7 +276,7 @@ fn split_argument(text: &[u8]) -> (Argument<'_>, &[u8]) {
 }
 
 /// Index of the quote that ends a quoted string.
-fn closing_quote(text: &[u8]) -> Option<usize> {
+pub(crate) fn closing_quote(text: &[u8]) -> Option<usize> {
     let mut escaped = false;
     text.iter().position(|byte| {
         let ends = *byte == b'"' && !escaped;

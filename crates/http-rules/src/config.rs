@@ -26,6 +26,9 @@ pub struct Rules {
     /// Fields that go before `Cache-Control`, in this order (RFC 9213). Default
     /// `CDN-Cache-Control`.
     pub targeted: Vec<HeaderName>,
+    /// Obey `Surrogate-Control`, after `targeted` and before `Cache-Control`: right for a cache that
+    /// stands in for the origin, and only there. Default true.
+    pub surrogate: bool,
     /// Obey `no-cache`, `max-age`, `min-fresh`, `max-stale` and `stale-if-error` of requests.
     /// Default true. `no-store` and `only-if-cached` are obeyed always.
     pub obey_request_directives: bool,
@@ -69,6 +72,7 @@ impl Default for Rules {
     fn default() -> Rules {
         Rules {
             targeted: vec![HeaderName::from_static("cdn-cache-control")],
+            surrogate: true,
             obey_request_directives: true,
             heuristic_percent: 10,
             heuristic_lifetime_max_s: 24 * 3600,

@@ -55,7 +55,8 @@ impl Lifetime {
         }
         match dates::header(headers, &LAST_MODIFIED, response_time_s) {
             Some(modified_s) if modified_s < date_s => {
-                let share_s = (date_s - modified_s) / 100 * u64::from(rules.heuristic_percent);
+                let percents = (date_s - modified_s).saturating_mul(rules.heuristic_percent.into());
+                let share_s = percents / 100;
                 let seconds = share_s.min(rules.heuristic_lifetime_max_s);
                 Lifetime { seconds, source: LifetimeSource::Heuristic }
             }
@@ -115,6 +116,7 @@ mod tests {
             (200, vec![("expires", "0"), ("last-modified", &*long_ago)], (0, Explicit)),
             (200, vec![("expires", &*minus1000), ("date", &*now)], (0, Explicit)),
             (200, vec![("last-modified", &*minus1000), ("date", &*now)], (100, Heuristic)),
+            (200, vec![("last-modified", &*minus30), ("date", &*now)], (3, Heuristic)),
             (200, vec![("last-modified", &*long_ago)], (86_400, Heuristic)),
             (200, vec![("last-modified", &*plus60), ("date", &*now)], (0, Nothing)),
             (302, vec![("last-modified", &*minus1000)], (0, Nothing)),

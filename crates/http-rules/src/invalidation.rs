@@ -32,6 +32,14 @@ pub fn named<'a>(base: Base<'a>, response: &'a HeaderMap) -> impl Iterator<Item 
         .filter_map(move |value| resolve(base, value.to_str().ok()?.trim()))
 }
 
+/// True if the response says of its content that it represents the target itself (RFC 9110 §8.7).
+pub fn represents_target(base: Base<'_>, response: &HeaderMap) -> bool {
+    let mut lines = response.get_all(CONTENT_LOCATION).into_iter();
+    let (Some(line), None) = (lines.next(), lines.next()) else { return false };
+    let named = line.to_str().ok().and_then(|text| resolve(base, text.trim()));
+    named.as_deref() == Some(base.path_and_query)
+}
+
 /// Path and query of a reference resolved against `base` (RFC 3986 §5.2); `None` if it is of
 /// another origin, or not a reference.
 pub fn resolve(base: Base<'_>, reference: &str) -> Option<String> {
@@ -127,6 +135,26 @@ pub fn host_of(uri: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::test_headers as headers;
+
+    /// RFC 9110 §8.7, §9.3.3.
+    #[test]
+    fn content_that_represents_the_target() {
+        let base = Base { scheme: "http", hosts: ["h", ""], path_and_query: "/a/b?c" };
+        for (lines, expected) in [
+            (vec![("content-location", "/a/b?c")], true),
+            (vec![("content-location", "b?c")], true),
+            (vec![("content-location", "http://h/a/b?c")], true),
+            (vec![("content-location", "")], true),
+            (vec![("content-location", "/a/b")], false),
+            (vec![("content-location", "/a/b?d")], false),
+            (vec![("content-location", "http://other/a/b?c")], false),
+            (vec![("content-location", "/a/b?c"), ("content-location", "/a/b?c")], false),
+            (vec![("location", "/a/b?c")], false),
+            (vec![], false),
+        ] {
+            assert_eq!(represents_target(base, &headers(&lines)), expected, "{lines:?}");
+        }
+    }
 
     const BASE: Base<'static> =
         Base { scheme: "http", hosts: ["h:8080", "example.org"], path_and_query: "/a/b/c?q=1" };

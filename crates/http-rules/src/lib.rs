@@ -34,6 +34,7 @@ pub mod preconditions;
 pub mod ranges;
 pub mod reuse;
 pub mod storing;
+pub mod surrogate;
 mod targeted;
 pub mod validation;
 pub mod vary;

@@ -171,6 +171,23 @@ pub fn decide(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReas
     worth_storing(exchange, rules)
 }
 
+/// Whether the answer to a POST may stand for one to GET, if it represents the target and
+/// [`decide`] agrees: a 200 with a lifetime of its own (RFC 9110 §9.3.3).
+pub fn post_stands_for_get(
+    method: &Method,
+    status: StatusCode,
+    response: &HeaderMap,
+    rules: &Rules,
+    response_time_s: u64,
+) -> bool {
+    if *method != Method::POST || status != StatusCode::OK {
+        return false;
+    }
+    let directives = ResponseDirectives::of(response, rules);
+    let lifetime = Lifetime::of(status, response, &directives, rules, response_time_s);
+    lifetime.source == LifetimeSource::Explicit
+}
+
 /// The last two conditions: something makes it cacheable (§3), and keeping it can save something.
 fn worth_storing(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReason> {
     let Exchange { status, response, directives, response_time_s, .. } = exchange;

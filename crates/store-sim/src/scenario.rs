@@ -50,9 +50,7 @@ fn varied_config(rng: &mut fastrand::Rng, seed: u64, wild: bool) -> Config {
     config.checkpoint_period = Duration::from_millis([0, 2, 100, 30_000][rng.usize(0..4)]);
     config.durability =
         [Durability::None, Durability::Flushed, Durability::Synced][rng.usize(0..3)];
-    config.residency =
-        [ResidencyPolicyKind::S3Fifo, ResidencyPolicyKind::Lru, ResidencyPolicyKind::Clock]
-            [rng.usize(0..3)];
+    config.residency = ResidencyPolicyKind::ALL[rng.usize(0..4)];
     config.queue_depth = [1, 4, 64][rng.usize(0..3)];
     if wild {
         config.disk_policy = [

@@ -42,13 +42,25 @@ pub enum WhenMemoryFull {
 /// Which objects stay in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ResidencyPolicyKind {
-    /// Scan-resistant queues over page frames, after S3-FIFO (default).
+    /// What is asked for most often for the memory it takes, lately (default).
     #[default]
+    HitDensity,
+    /// Scan-resistant queues over page frames, after S3-FIFO.
     S3Fifo,
     /// Least recently used frame goes first.
     Lru,
     /// First in, first out with a second chance.
     Clock,
+}
+
+impl ResidencyPolicyKind {
+    /// All of them, the default first.
+    pub const ALL: [ResidencyPolicyKind; 4] = [
+        ResidencyPolicyKind::HitDensity,
+        ResidencyPolicyKind::S3Fifo,
+        ResidencyPolicyKind::Lru,
+        ResidencyPolicyKind::Clock,
+    ];
 }
 
 /// Which objects of the oldest segment are kept when the ring comes round.
@@ -183,7 +195,7 @@ impl Config {
             durability: Durability::Flushed,
             when_memory_full: WhenMemoryFull::Wait,
             memory_wait: Duration::from_secs(10),
-            residency: ResidencyPolicyKind::S3Fifo,
+            residency: ResidencyPolicyKind::HitDensity,
             disk_policy: DiskPolicyKind::Fbc,
             fbc_count_max: 3,
             fbc_average_max_percent: 100,

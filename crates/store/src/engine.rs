@@ -23,6 +23,7 @@ use crate::memory::policy::Hint;
 use crate::memory::pool::{Run, lock};
 use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
+use crate::read::neighbours::{Neighbours, Touched};
 use crate::read::page_choice::ReadCosts;
 use crate::ring::Ring;
 use crate::signal::Signal;
@@ -52,6 +53,9 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) flights: Flights,
     pub(crate) costs: ReadCosts,
+    /// Of all groups: what is assumed of one that is new.
+    pub(crate) neighbours: Neighbours,
+    pub(crate) touched: Touched,
     pub(crate) disk_policy: Box<dyn DiskPolicy>,
     pub(crate) admission: AdmissionState,
     pub(crate) recovery: RecoveryState,

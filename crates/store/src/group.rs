@@ -5,13 +5,14 @@
 //! group has atomics.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::GroupId;
 use crate::memory::policy::Hint;
 use crate::memory::pool::lock;
+use crate::read::neighbours::Neighbours;
 
 const SHARDS: usize = 16;
 /// Memory of one remembered group with a few pages, counted against the budget.
@@ -61,9 +62,8 @@ pub(crate) struct GroupState {
     pub(crate) page_reads: AtomicU64,
     pub(crate) prefetched: AtomicU64,
     pub(crate) prefetch_hits: AtomicU64,
-    /// Recent figures for the choice between object and page reads; halved now and then.
-    pub(crate) recent_prefetched: AtomicU32,
-    pub(crate) recent_prefetch_hits: AtomicU32,
+    /// For the choice between object and page reads.
+    pub(crate) neighbours: Neighbours,
     /// Place of the page after the one read last, to notice reading in order.
     pub(crate) next_page: AtomicU64,
     /// Flush period in milliseconds plus one; 0 = the store's.

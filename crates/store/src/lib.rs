@@ -49,7 +49,7 @@ mod write;
 pub mod policy {
     pub use crate::disk_policy::{Candidate, DiskPolicy, disk_policy};
     pub use crate::memory::policy::{
-        Fate, Hint, QUEUES, Queue, ResidencyPolicy, Usage, residency_policy,
+        Arrival, Fate, Hint, Leaving, QUEUES, Queue, ResidencyPolicy, Usage, residency_policy,
     };
 }
 

@@ -28,6 +28,7 @@ use crate::memory::policy::residency_policy;
 use crate::memory::pool::Pool;
 use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
+use crate::read::neighbours::Touched;
 use crate::read::page_choice::ReadCosts;
 use crate::ring::Ring;
 use crate::signal::Signal;
@@ -378,7 +379,11 @@ pub(crate) fn start(
     let page_bytes = space.page_bytes;
     let frames = (config.memory.bytes() / page_bytes).max(16) as usize;
     let pool = Pool::new(frames, page_bytes as usize).map_err(OpenError::System)?;
-    let cache = Cache::new(pool, residency_policy(config.residency), Arc::clone(&index));
+    let cache = Cache::new(
+        pool,
+        residency_policy(config.residency, config.memory.bytes()),
+        Arc::clone(&index),
+    );
     let nursery_bytes = (config.memory.bytes() / NURSERY_SHARE).min(NURSERY_MAX);
     let generation = contents.requires.map_or(0, |r| r.generation);
     let engine = Arc::new(Engine {
@@ -394,6 +399,8 @@ pub(crate) fn start(
         counters: Counters::default(),
         flights: Flights::default(),
         costs: ReadCosts::new(),
+        neighbours: Default::default(),
+        touched: Touched::new(frames),
         disk_policy: disk_policy(&config),
         admission: AdmissionState::new(config.admission),
         recovery: RecoveryState::default(),

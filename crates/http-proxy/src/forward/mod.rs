@@ -67,6 +67,8 @@ impl ForwardConfig {
         proxy.preserve_host = true;
         // Where a client is, is nobody's business at the other end of a forward proxy.
         proxy.transport.forwarding.x_forwarded = false;
+        // It stands in for no origin.
+        proxy.rules.surrogate = false;
         ForwardConfig {
             proxy,
             rules: Vec::new(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -93,7 +93,7 @@ pub(crate) async fn serve_connection(
     match prepared {
         Ok(Ready { stream, protocol, client, counted }) => {
             let activity = Activity::new(Some(counted), Some(permit));
-            let peer = Peer { ip: client, secure: kind.tls, activity, route: None };
+            let peer = Peer { ip: client, secure: kind.tls, activity, hints: None, route: None };
             speak(worker, stream, protocol, peer, stop).await;
         }
         Err(Refused::Gone) => {}
@@ -233,12 +233,18 @@ async fn speak_http1(
     peer: Peer,
     mut stop: watch::Receiver<bool>,
 ) {
+    let interim = stream.inner().interim();
     let service = service_fn(|request: Request<Incoming>| {
         // Each request sees the settings of its own moment, from beginning to end.
         let (worker, active) = (worker.load_full(), peer.activity.begin());
-        let peer = peer.clone();
+        // Older clients do not know of interim answers (RFC 9110 §15.2).
+        let hints = (request.version() == Version::HTTP_11).then(|| interim.begin());
+        let peer = Peer { hints: hints.clone(), ..peer.clone() };
         async move {
             let response = serve::handle(&worker, request, peer).await;
+            if let Some(hints) = hints {
+                hints.end().await;
+            }
             Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, false)))
         }
     });

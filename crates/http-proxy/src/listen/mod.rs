@@ -6,6 +6,7 @@
 
 mod activity;
 mod connection;
+mod interim;
 mod limits;
 mod proxy_protocol;
 pub(crate) mod screen;
@@ -31,6 +32,7 @@ use tokio::time::sleep;
 use crate::error::ProxyError;
 pub(crate) use crate::listen::activity::Activity;
 use crate::listen::connection::Accepted;
+pub(crate) use crate::listen::interim::Hints;
 use crate::listen::limits::ClientTable;
 use crate::listen::tls::Certificates;
 use crate::transport::{ListenAddress, Listener, Transport};

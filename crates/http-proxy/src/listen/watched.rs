@@ -9,13 +9,14 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Instant, Sleep};
 
 use crate::deadline::poll_deadline;
 use crate::listen::activity::Activity;
+use crate::listen::interim::Interim;
 use crate::metrics::Counters;
 use crate::streams::{PolledRead, reads};
 
@@ -56,6 +57,9 @@ pub(crate) struct Watched<S> {
     write_blocked_since: Option<Instant>,
     read_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
+    /// Interim answers to requests of HTTP/1.1, and whom they wake.
+    interim: Arc<Interim>,
+    woken: Option<Waker>,
 }
 
 /// What to do about a client that kept us waiting.
@@ -85,7 +89,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
             write_blocked_since: None,
             read_timer: None,
             write_timer: None,
+            interim: Arc::default(),
+            woken: None,
         }
+    }
+
+    /// Interim answers that this stream will send.
+    pub(crate) fn interim(&self) -> Arc<Interim> {
+        self.interim.clone()
+    }
+
+    /// The library has nothing left to write: interim answers may go.
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.protocol == Protocol::Http2 {
+            return Poll::Ready(Ok(()));
+        }
+        if self.woken.as_ref().is_none_or(|woken| !woken.will_wake(cx.waker())) {
+            self.woken = Some(cx.waker().clone());
+            self.interim.wake_by(cx.waker());
+        }
+        self.interim.poll_write(&mut self.inner, cx)
     }
 
     /// Bytes came in.
@@ -190,7 +213,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let result = Pin::new(&mut this.inner).poll_flush(cx);
+        let result = match this.poll_interim(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut this.inner).poll_flush(cx),
+            other => other,
+        };
         this.written(result, cx)
     }
 

@@ -286,6 +286,7 @@ mod tests {
         assert_eq!(config.rules.len(), 2);
         assert_eq!(config.proxy.from.port(), 3128);
         assert!(config.proxy.preserve_host && !config.proxy.transport.forwarding.x_forwarded);
+        assert!(!config.proxy.rules.surrogate && Settings::default().proxy.rules.surrogate);
         assert_ne!(config.proxy.to, settings.proxy.to);
         let transport = &config.proxy.transport;
         assert!(transport.listeners[0].tls);

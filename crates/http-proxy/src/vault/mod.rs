@@ -5,8 +5,7 @@
 //! primary key, 0x00, the marker's generation, and the values the request has for those headers.
 //! An invalidation removes the primary key only: variants of a removed marker are unreachable,
 //! because the next marker has another generation. A body larger than `whole_body_bytes_max` lies
-//! under a key of its own (that of its response, 0x01, a generation) and is streamed; all others lie
-//! beside their metadata, so that a hit is one read and a lookup never drags a large body in. Slices
+//! under keys of its own (`sections` has them) and is streamed; all others lie beside their metadata, so that a hit is one read and a lookup never drags a large body in. Slices
 //! of a resource lie under primary key, 0x03, their size and their number.
 //!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
@@ -14,6 +13,7 @@
 //! Threads: shared by all workers;
 //! changes to one resource are ordered by a lock chosen by its primary key.
 
+mod invalidated;
 mod markers;
 mod slices;
 
@@ -24,12 +24,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use damelo::{GroupId, Reader, Store};
+use damelo::{GroupId, Store};
 use http::HeaderMap;
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::along::Along;
 use crate::config::ProxyConfig;
-use crate::deposit::{Deposit, body_key};
+use crate::deposit::Deposit;
 use crate::entry::{Apart, Entry, StoredResponse};
 use crate::groups::sentinel_key;
 use crate::metrics::Counters;
@@ -40,6 +41,8 @@ use crate::purge::{url_hash, url_of_key};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
+use crate::sections::Sections;
+use invalidated::Invalidated;
 pub(crate) use markers::Variant;
 use markers::variant_key;
 pub(crate) use slices::Slice;
@@ -47,7 +50,7 @@ use slices::slices_group;
 
 /// Longest primary key; requests with longer targets go past the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
-/// Locks and epochs; two resources that share one only wait for or disturb each other.
+/// Locks; two resources that share one only wait for each other.
 const STRIPES: usize = 1024;
 
 /// What a resource is called.
@@ -88,16 +91,24 @@ impl Found {
 /// A stored body.
 pub(crate) enum FoundBody {
     Whole(Bytes),
-    Large(Box<Reader>),
+    Large(Box<Sections>),
+    /// On its way, and read along.
+    Along(Arc<Along>),
     /// Not asked for; its length.
     Length(u64),
 }
 
 impl FoundBody {
+    /// Not of one that is on its way and did not say.
+    pub(crate) fn has_known_length(&self) -> bool {
+        !matches!(self, FoundBody::Along(along) if along.length_bytes().is_none())
+    }
+
     pub(crate) fn length_bytes(&self) -> u64 {
         match self {
             FoundBody::Whole(bytes) => bytes.len() as u64,
-            FoundBody::Large(reader) => reader.info().length_bytes,
+            FoundBody::Large(sections) => sections.length_bytes(),
+            FoundBody::Along(along) => along.length_bytes().unwrap_or(0),
             FoundBody::Length(length) => *length,
         }
     }
@@ -150,7 +161,9 @@ pub(crate) enum Looked {
 /// State of a resource before a fetch; an invalidation since then shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Epoch {
-    stripe: usize,
+    /// Hash of the primary key.
+    resource: u64,
+    /// Invalidations in its stripe so far.
     count: u64,
     /// Invalidations of groups: any of them may have meant what is being fetched.
     groups: u64,
@@ -168,7 +181,7 @@ impl Epoch {
 
 struct Stripe {
     lock: Mutex<()>,
-    epoch: AtomicU64,
+    invalidated: Invalidated,
 }
 
 /// The store as HTTP sees it.
@@ -186,7 +199,7 @@ pub(crate) struct Vault {
 
 impl Vault {
     pub(crate) fn new(store: Store, ledger: Arc<Ledger>, config: &ProxyConfig) -> Vault {
-        let stripe = |_| Stripe { lock: Mutex::new(()), epoch: AtomicU64::new(0) };
+        let stripe = |_| Stripe { lock: Mutex::new(()), invalidated: Invalidated::default() };
         Vault {
             store,
             ledger,
@@ -211,28 +224,34 @@ impl Vault {
         &self.ledger
     }
 
-    fn stripe_of(&self, primary: &[u8]) -> usize {
-        self.hasher.hash_one(primary) as usize % STRIPES
+    fn stripe_of(&self, resource: u64) -> &Stripe {
+        &self.stripes[resource as usize % STRIPES]
     }
 
     pub(crate) async fn lock(&self, primary: &[u8]) -> MutexGuard<'_, ()> {
-        self.stripes[self.stripe_of(primary)].lock.lock().await
+        self.stripe_of(self.hasher.hash_one(primary)).lock.lock().await
+    }
+
+    /// From now on no fill of this resource that has begun leaves anything behind.
+    fn end_epoch(&self, primary: &[u8]) {
+        let resource = self.hasher.hash_one(primary);
+        self.stripe_of(resource).invalidated.add(resource);
     }
 
     /// Remembers the moment before a fetch.
     pub(crate) fn epoch(&self, primary: &[u8]) -> Epoch {
-        let stripe = self.stripe_of(primary);
-        let count = self.stripes[stripe].epoch.load(Ordering::SeqCst);
+        let resource = self.hasher.hash_one(primary);
         Epoch {
-            stripe,
-            count,
+            resource,
+            count: self.stripe_of(resource).invalidated.count(),
             groups: self.group_epoch.load(Ordering::SeqCst),
             moment: self.ledger.now(),
         }
     }
 
-    fn is_current(&self, epoch: Epoch) -> bool {
-        self.stripes[epoch.stripe].epoch.load(Ordering::SeqCst) == epoch.count
+    /// False: the resource was, or may have been, invalidated since.
+    pub(crate) fn is_current(&self, epoch: Epoch) -> bool {
+        !self.stripe_of(epoch.resource).invalidated.has(epoch.resource, epoch.count)
             && self.group_epoch.load(Ordering::SeqCst) == epoch.groups
     }
 
@@ -322,9 +341,8 @@ impl Vault {
 
     /// A body that lies apart; a miss if the store has let it go.
     async fn open_body(&self, key: &[u8], apart: &Apart) -> Option<FoundBody> {
-        let reader = self.store.reader(&body_key(key, apart.generation)).await.ok()??;
-        let whole = reader.info().length_bytes == apart.length_bytes;
-        whole.then(|| FoundBody::Large(Box::new(reader)))
+        let sections = Sections::complete(&self.store, key, apart).await?;
+        Some(FoundBody::Large(Box::new(sections)))
     }
 
     /// Begins to store a response fetched since `epoch`.
@@ -453,7 +471,7 @@ impl Vault {
             }
             None => 1,
         };
-        self.stripes[self.stripe_of(primary)].epoch.fetch_add(1, Ordering::SeqCst);
+        self.end_epoch(primary);
         let was_there = self.store.remove(primary)?;
         // All slices together count as one.
         let had_slices = self.store.remove(&sentinel_key(slices_group(primary)))?;
@@ -469,7 +487,7 @@ impl Vault {
 
     /// Forgets a resource with all its variants and slices, and whatever is being fetched for it now.
     pub(crate) fn invalidate(&self, primary: &[u8]) {
-        self.stripes[self.stripe_of(primary)].epoch.fetch_add(1, Ordering::SeqCst);
+        self.end_epoch(primary);
         self.forget(primary);
         self.forget_slices(primary);
     }

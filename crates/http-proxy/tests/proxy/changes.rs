@@ -234,3 +234,46 @@ fn unknown_codes_are_stored_with_explicit_freshness() {
         assert_eq!(proxy.get(path).cache().contains("; hit"), stored, "{path}");
     }
 }
+
+/// Edge Architecture Specification (W3C Note, 2001) §2.2, §2.3.
+#[test]
+fn surrogate_control_is_obeyed_and_announced() {
+    let origin = Origin::start(|_| {
+        reply(200, "Surrogate-Control: max-age=60;damelo\nCache-Control: no-store", "x")
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get_with("/", "Surrogate-Capability: edge=\"Surrogate/1.0\"");
+    let announced = origin.last().header("surrogate-capability");
+    assert_eq!(announced, "edge=\"Surrogate/1.0\", damelo=\"Surrogate/1.0\"");
+    let hit = proxy.get("/");
+    assert!(hit.cache().contains("; hit"), "{}", hit.cache());
+    proxy.pass_seconds(61);
+    assert!(!proxy.get("/").cache().contains("; hit"), "its lifetime is over");
+}
+
+/// RFC 9110 §9.3.3: a POST whose answer represents the target, with a lifetime of its own.
+#[test]
+fn the_answer_to_a_post_may_serve_later_gets() {
+    let origin = Origin::start(|request| {
+        let headers = match request.path() {
+            "/kept" => "Content-Location: /kept\nCache-Control: max-age=60",
+            "/other" => "Content-Location: /kept\nCache-Control: max-age=60",
+            "/brief" => "Content-Location: /brief\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+            "/private" => "Content-Location: /private\nCache-Control: private, max-age=60",
+            _ => "Cache-Control: max-age=60",
+        };
+        reply(200, headers, format!("after {}", request.method()))
+    });
+    let proxy = Proxy::start(&origin);
+    for path in ["/kept", "/other", "/brief", "/private", "/unnamed"] {
+        proxy.get(path);
+        let posted = proxy.ask_with_body("POST", path, "If-None-Match: *", b"new");
+        assert_eq!((posted.status(), posted.text()), (200, "after POST".to_owned()), "{path}");
+        assert!(posted.cache().contains("fwd=method"), "{path}: {}", posted.cache());
+        let expected = if path == "/kept" { "after POST" } else { "after GET" };
+        assert_eq!(proxy.get(path).text(), expected, "{path}");
+    }
+    proxy.ask_with_body("POST", "/kept", "", b"new");
+    proxy.ask_with_body("PUT", "/kept", "", b"newer");
+    assert_eq!(proxy.get("/kept").text(), "after GET", "a later change counts");
+}

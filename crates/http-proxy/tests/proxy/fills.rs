@@ -1,10 +1,17 @@
 //! Fills: bodies that are large, break off, are wanted by many at once, or by nobody any more.
 
+use std::io::{BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{Gate, Origin, Proxy, Reply, ask_at, eventually, noise, reply, send_to};
+use damelo_http_proxy::Target;
+
+use crate::support::{
+    Gate, Home, Origin, Proxy, Reply, ask_at, eventually, noise, read_message, read_some, reply,
+    send_to,
+};
 
 #[test]
 fn an_origin_that_dies_mid_body_is_never_stored() {
@@ -147,4 +154,86 @@ fn a_lost_client_lets_a_small_fill_finish() {
     std::thread::sleep(Duration::from_millis(300));
     let large = proxy.get_with("/large", "Cache-Control: only-if-cached");
     assert_eq!(large.status(), 504, "not worth fetching for nobody");
+}
+
+/// RFC 8297; RFC 9110 §15.2.
+#[test]
+fn early_hints_go_on_before_the_answer_and_are_not_stored() {
+    const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: x\r\n\r\n";
+    let gates = [Gate::default(), Gate::default()];
+    let held = gates.clone();
+    gates[1].open();
+    let origin = Origin::start(move |request| Reply {
+        interim: Some((HINTS, held[usize::from(request.path() != "/held")].clone())),
+        ..reply(200, "Cache-Control: max-age=60", "body")
+    });
+    let proxy = Proxy::start(&origin);
+    let address = proxy.info.address;
+    let mut stream = send_to(address, "GET", "/held", "", b"");
+    // The origin has not answered yet.
+    let (hint, _) = read_some(&mut stream, 0);
+    assert_eq!((hint.status(), hint.header("link")), (103, "</a.css>".to_owned()));
+    assert!(!hint.has("connection") && hint.header("via").contains("damelo"));
+    gates[0].open();
+    let (answer, body) = read_some(&mut stream, 4);
+    assert_eq!((answer.status(), &*body, answer.has("link")), (200, &b"body"[..], false));
+    assert_eq!(proxy.get("/held").status(), 200, "a hit has none");
+
+    // Many on one connection, hint and answer together: each in its place.
+    let mut all = TcpStream::connect(address).unwrap();
+    let request = |number| format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", number / 2);
+    all.write_all((0..20).map(request).collect::<String>().as_bytes()).unwrap();
+    let mut all = BufReader::new(all);
+    for number in 0..20 {
+        if number % 2 == 0 {
+            assert_eq!(read_some(&mut all, 0).0.status(), 103, "{number}");
+        }
+        let (answer, body) = read_some(&mut all, 4);
+        assert_eq!((answer.status(), &*body), (200, &b"body"[..]), "{number}");
+    }
+
+    let mut old = TcpStream::connect(address).unwrap();
+    old.write_all(b"GET /old HTTP/1.0\r\n\r\n").unwrap();
+    let (answer, _) = read_some(&mut BufReader::new(old), 4);
+    assert_eq!(answer.status(), 200, "HTTP/1.0 knows of no interim answers");
+}
+
+/// An origin that sends so many bytes of `answer` as the path says, and hangs up.
+fn cut_off(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let Some(request) = read_message(&mut reader, false) else { continue };
+            let sent: usize = request.path()[1..].parse().expect("a number of bytes");
+            // The proxy may have hung up already.
+            let _ = stream.write_all(&answer[..sent]);
+        }
+    });
+    url
+}
+
+#[test]
+fn an_origin_that_fails_at_any_byte_never_looks_whole() {
+    let announced = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 9\r\n\r\n\
+        some text";
+    let chunked =
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n\
+        4\r\nsome\r\n5;x=y\r\n text\r\n0\r\n\r\n";
+    for answer in [&announced[..], &chunked[..]] {
+        let home = Home::new();
+        let proxy = Proxy::start_in(&home, Target::Url(cut_off(answer)), |_| {});
+        for sent in 0..=answer.len() {
+            let path = format!("/{sent}");
+            let mut stream = send_to(proxy.info.address, "GET", &path, "", b"");
+            // The connection may end without a word.
+            let got = read_message(&mut stream, false).unwrap_or_default();
+            let whole = sent == answer.len();
+            assert_eq!(got.complete && got.status() == 200, whole, "after {sent} bytes");
+            assert!(whole || got.status() == 502 || !got.complete, "after {sent}: {got:?}");
+            let stored = proxy.get_with(&path, "Cache-Control: only-if-cached").status() == 200;
+            assert_eq!(stored, whole, "after {sent} bytes");
+        }
+    }
 }

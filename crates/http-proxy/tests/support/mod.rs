@@ -129,6 +129,10 @@ pub(crate) struct Reply {
     pub(crate) delay: Duration,
     /// Pause after each 64 KiB of the body.
     pub(crate) pace: Duration,
+    /// Wait for the gate with the body from the first multiple of 64 KiB at or after this many bytes.
+    pub(crate) hold: Option<(usize, Gate)>,
+    /// Sent before the head, which comes when the gate is open.
+    pub(crate) interim: Option<(&'static str, Gate)>,
 }
 
 /// An answer with these headers, one `name: value` a line.
@@ -203,6 +207,10 @@ fn serve_origin(
 
 /// None: the connection is to be closed.
 fn write_reply(stream: &mut TcpStream, request: &Message, reply: &Reply) -> Option<()> {
+    if let Some((interim, gate)) = &reply.interim {
+        stream.write_all(interim.as_bytes()).ok()?;
+        gate.wait();
+    }
     let mut head = format!("HTTP/1.1 {} X\r\n", reply.status);
     for (name, value) in &reply.headers {
         let _ = write!(head, "{name}: {value}\r\n");
@@ -219,7 +227,10 @@ fn write_reply(stream: &mut TcpStream, request: &Message, reply: &Reply) -> Opti
         return Some(());
     }
     let end = reply.break_after.unwrap_or(reply.body.len());
-    for piece in reply.body[..end].chunks(65536) {
+    for (index, piece) in reply.body[..end].chunks(65536).enumerate() {
+        if let Some((_, gate)) = reply.hold.as_ref().filter(|(from, _)| index * 65536 >= *from) {
+            gate.wait();
+        }
         if reply.chunked {
             stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).ok()?;
         }
@@ -408,6 +419,17 @@ pub(crate) fn send_to(
     BufReader::new(stream)
 }
 
+/// Reads a head, and as much of the body as is wanted.
+pub(crate) fn read_some(stream: &mut BufReader<TcpStream>, bytes: usize) -> (Message, Vec<u8>) {
+    let mut head = Message { line: read_line(stream).expect("a line"), ..Message::default() };
+    while let Some((name, value)) = read_line(stream).expect("a line").split_once(':') {
+        head.headers.push((name.to_owned(), value.trim().to_owned()));
+    }
+    let mut body = vec![0; bytes];
+    stream.read_exact(&mut body).expect("so many bytes");
+    (head, body)
+}
+
 /// One request on its own connection.
 pub(crate) fn ask_at(
     address: SocketAddr,
@@ -438,7 +460,7 @@ pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
 
 /// Holds whoever comes to it until it is opened, so that a script need not guess how long things
 /// take.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {

@@ -82,7 +82,8 @@ const DISK_POLICIES: [(&str, DiskPolicyKind); 4] = [
     ("fifo", DiskPolicyKind::Fifo),
 ];
 
-const MEMORY_POLICIES: [(&str, ResidencyPolicyKind); 3] = [
+const MEMORY_POLICIES: [(&str, ResidencyPolicyKind); 4] = [
+    ("hit-density", ResidencyPolicyKind::HitDensity),
     ("s3-fifo", ResidencyPolicyKind::S3Fifo),
     ("lru", ResidencyPolicyKind::Lru),
     ("clock", ResidencyPolicyKind::Clock),
@@ -100,8 +101,8 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "memory",
-        default: "s3-fifo",
-        about: "what stays in memory: s3-fifo, lru, clock",
+        default: "hit-density",
+        about: "what stays in memory: hit-density, s3-fifo, lru, clock",
         set: |o, text| choice(text, &MEMORY_POLICIES).map(|kind| o.store.memory = kind),
     },
     Parameter {

@@ -70,7 +70,7 @@ const FBC_RING: &[Parameter] =
     &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];
 
 /// All policies.
-pub const POLICIES: [PolicyInfo; 17] = [
+pub const POLICIES: [PolicyInfo; 18] = [
     info("fifo", &[], "first in, first out", &[], Kind::Fifo),
     info("lru", &[], "least recently used goes first", &[], Kind::Lru),
     info(
@@ -144,6 +144,13 @@ pub const POLICIES: [PolicyInfo; 17] = [
         "the store's own, on a ring: keeps nothing",
         RING,
         Kind::StoreDisk(DiskPolicyKind::Fifo),
+    ),
+    info(
+        "store-memory-hit-density",
+        &["store-hit-density"],
+        "the store's own for memory: asked for most often for its bytes",
+        &[],
+        Kind::StoreMemory(ResidencyPolicyKind::HitDensity),
     ),
     info(
         "store-memory-s3-fifo",

@@ -3,11 +3,13 @@
 //! is copied on.
 //!
 //! Differences to the engine: there memory is freed by frames, and of a frame at most a share is copied
-//! on; here each object is judged alone. Groups are neutral, and nothing below remembers that an object
-//! was seen before.
+//! on; here each object is judged alone. Groups are neutral, and nothing but the policy remembers that an
+//! object was seen before.
 
 use damelo::ResidencyPolicyKind;
-use damelo::policy::{Fate, Hint, QUEUES, ResidencyPolicy, Usage, residency_policy};
+use damelo::policy::{
+    Arrival, Fate, Hint, Leaving, QUEUES, ResidencyPolicy, Usage, residency_policy,
+};
 
 use super::lists::{Nodes, Queue};
 use super::{Policy, Step};
@@ -17,6 +19,21 @@ pub(crate) struct StoreMemory {
     queues: [Queue; 4],
     capacity_bytes: u64,
     policy: Box<dyn ResidencyPolicy>,
+}
+
+/// What the engine keeps of each object in memory: hits, and the policy's stamp.
+fn packed(hits: u8, epoch: u8) -> u32 {
+    u32::from(epoch) << 8 | u32::from(hits)
+}
+
+fn unpacked(count: u32) -> (u8, u8) {
+    (count as u8, (count >> 8) as u8)
+}
+
+/// Keys are small numbers here, hashes in the engine.
+fn hash_of(key: u32) -> u64 {
+    let mixed = (u64::from(key) + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb)
 }
 
 /// Lists are numbered from 1, the store's queues from 0.
@@ -30,7 +47,7 @@ impl StoreMemory {
             nodes: Nodes::default(),
             queues: QUEUES.map(|queue| Queue::new(list_id(queue))),
             capacity_bytes,
-            policy: residency_policy(kind),
+            policy: residency_policy(kind, capacity_bytes),
         }
     }
 
@@ -48,12 +65,21 @@ impl StoreMemory {
         let filled = || QUEUES.into_iter().find(|queue| self.queues[*queue as usize].len() > 0);
         let Some(from) = named.or_else(filled) else { return };
         let Some(key) = self.queues[from as usize].pop(&mut self.nodes) else { return };
-        let hits = self.nodes.count(key).min(u32::from(u8::MAX));
+        let (hits, epoch) = unpacked(self.nodes.count(key));
         if self.policy.spares_whole_runs() && hits > 0 {
             self.nodes.set_count(key, 0);
             self.queues[from as usize].push(&mut self.nodes, key);
-        } else if let Fate::CopyTo(to) = self.policy.fate(from, hits as u8) {
-            self.nodes.set_count(key, hits.saturating_sub(2).min(1));
+            return;
+        }
+        let size_bytes = self.nodes.size(key);
+        let bytes = size_bytes.min(u64::from(u32::MAX)) as u32;
+        let leaving = Leaving { hash: hash_of(key), bytes, hits, epoch };
+        let fate = self.policy.fate(from, &leaving);
+        let kept_bytes = if fate == Fate::Drop { 0 } else { size_bytes as usize };
+        self.policy.looked_at(from, size_bytes as usize, kept_bytes);
+        if let Fate::CopyTo(to) = fate {
+            let stays_with = packed(self.policy.hits_after(from, hits), self.policy.epoch());
+            self.nodes.set_count(key, stays_with);
             self.queues[to as usize].push(&mut self.nodes, key);
         }
     }
@@ -63,8 +89,8 @@ impl Policy for StoreMemory {
     fn get(&mut self, step: &Step) -> bool {
         let key = step.key;
         if self.nodes.queue(key) != 0 {
-            let hits = self.nodes.count(key) + 1;
-            self.nodes.set_count(key, hits);
+            let (hits, epoch) = unpacked(self.nodes.count(key));
+            self.nodes.set_count(key, packed(hits.saturating_add(1), epoch));
             return true;
         }
         if step.size_bytes > self.capacity_bytes {
@@ -75,8 +101,11 @@ impl Policy for StoreMemory {
         }
         self.nodes.reach(key);
         self.nodes.set_size(key, step.size_bytes);
-        self.nodes.set_count(key, 0);
-        let queue = self.policy.arrive(Hint::Neutral, false);
+        self.nodes.set_count(key, packed(0, self.policy.epoch()));
+        self.policy.set_objects(self.objects() as usize);
+        let bytes = step.size_bytes.min(u64::from(u32::MAX)) as u32;
+        let asked = Arrival::Asked { hash: hash_of(key), bytes };
+        let queue = self.policy.arrive(Hint::Neutral, asked);
         self.queues[queue as usize].push(&mut self.nodes, key);
         false
     }
@@ -110,9 +139,7 @@ mod tests {
     /// go, the oldest without a hit.
     #[test]
     fn what_was_hit_stays() {
-        for kind in
-            [ResidencyPolicyKind::S3Fifo, ResidencyPolicyKind::Lru, ResidencyPolicyKind::Clock]
-        {
+        for kind in ResidencyPolicyKind::ALL {
             let mut cache = StoreMemory::new(3, kind);
             let mut hit = |key| cache.get(&Step::get(key, 1, NEVER));
             let found = [0, 1, 2, 0, 3, 0, 2, 1].map(&mut hit);

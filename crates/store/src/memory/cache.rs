@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::policy::{Fate, Hint, QUEUES, Queue, ResidencyPolicy, Usage};
+use super::policy::{Arrival, Fate, Hint, Leaving, QUEUES, Queue, ResidencyPolicy, Usage};
 use super::pool::{Pool, Run, lock};
+use super::regret::Regret;
 use super::resident::{Entry, Resident};
 use crate::format::UNIT_BYTES;
 use crate::index::Index;
@@ -22,7 +23,9 @@ const OPEN_LOGS_MAX: usize = 8;
 /// A small memory cannot afford many half-filled frames.
 const FRAMES_PER_OPEN_LOG: usize = 256;
 /// At most this share of a run is copied on when it is taken apart, so that eviction always gains.
-const KEEP_PERCENT_MAX: usize = 50;
+const KEEP_PERCENT_MAX: usize = 90;
+/// Runs of which a caller who waits for memory keeps anything; from there on all goes.
+const SPARING_RUNS_MAX: u32 = 24;
 
 /// A tracked run: the queue's own reference and the hashes of what was put into it.
 struct Slot {
@@ -45,6 +48,10 @@ struct OpenLog {
     hashes: Vec<u64>,
 }
 
+fn leaving(entry: &Entry, hash: u64) -> Leaving {
+    Leaving { hash, bytes: entry.stored_bytes, hits: entry.hits, epoch: entry.epoch }
+}
+
 /// Counters of what left memory and why.
 #[derive(Default)]
 pub(crate) struct CacheCounters {
@@ -53,10 +60,6 @@ pub(crate) struct CacheCounters {
     pub(crate) evicted_unused: AtomicU64,
     /// Objects that came in with a page and left without a hit.
     pub(crate) prefetch_wasted: AtomicU64,
-    /// Objects that left though they had a future, and all that left: what a newcomer displaces.
-    /// By class: `[unloved, loved]`.
-    pub(crate) displaced_hit: [AtomicU64; 2],
-    pub(crate) displaced: [AtomicU64; 2],
 }
 
 pub(crate) struct Cache {
@@ -69,6 +72,7 @@ pub(crate) struct Cache {
     logs: [Mutex<Vec<OpenLog>>; 4],
     open_logs_max: usize,
     policy: Box<dyn ResidencyPolicy>,
+    regret: Regret,
     index: Arc<Index>,
 }
 
@@ -78,6 +82,7 @@ impl Cache {
         policy: Box<dyn ResidencyPolicy>,
         index: Arc<Index>,
     ) -> Cache {
+        let regret = Regret::new(pool.frames(), pool.frame_bytes());
         let slot = || {
             Mutex::new(Slot {
                 run: None,
@@ -94,17 +99,45 @@ impl Cache {
             counters: CacheCounters::default(),
             queues: Mutex::default(),
             logs: Default::default(),
+            regret,
             policy,
             index,
         }
     }
 
-    pub(crate) fn arrive(&self, hint: Hint, seen_before: bool) -> Queue {
-        self.policy.arrive(hint, seen_before)
+    pub(crate) fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
+        self.policy.arrive(hint, arrival)
+    }
+
+    /// Stamp for an entry that is published now.
+    pub(crate) fn epoch(&self) -> u8 {
+        self.policy.epoch()
+    }
+
+    /// What came in with a page at `then` is asked for, for the first time. True if it came lately.
+    pub(crate) fn first_used(&self, hash: u64, then: u32) -> bool {
+        self.policy.first_used(hash);
+        self.regret.is_recent(then)
+    }
+
+    /// True if it is little that came to stay since `then`.
+    pub(crate) fn is_recent(&self, then: u32) -> bool {
+        self.regret.is_recent(then)
+    }
+
+    /// The time by which pages that came are recent or not: frames' worth of what came so far.
+    pub(crate) fn now(&self) -> u32 {
+        self.regret.now()
+    }
+
+    /// An object is read from disk.
+    pub(crate) fn read_again(&self, hash: u64) {
+        self.regret.asked(hash);
     }
 
     /// Takes a run of `frames`, evicting as needed; `None` when nothing more can be freed now.
     pub(crate) fn take(&self, frames: usize, requester: Hint) -> Option<Run> {
+        let mut sparing = SPARING_RUNS_MAX;
         // A run pinned by a guard frees nothing; give up after one round of everything.
         for _ in 0..self.pool.frames() + 1 {
             if self.pool.available() >= frames + RESERVE_FRAMES {
@@ -115,7 +148,7 @@ impl Cache {
                     return self.take_window(frames);
                 }
             }
-            if !self.evict_one(requester) {
+            if !self.evict_one(requester, &mut sparing) {
                 break;
             }
         }
@@ -151,6 +184,11 @@ impl Cache {
 
     /// Puts a run under the care of a queue. Its entries have been published.
     pub(crate) fn track(&self, run: Run, queue: Queue, hashes: Vec<u64>) {
+        self.regret.filled(run.len_bytes());
+        self.enqueue(run, queue, hashes);
+    }
+
+    fn enqueue(&self, run: Run, queue: Queue, hashes: Vec<u64>) {
         let first = run.first();
         let frames = run.len_bytes() / self.pool.frame_bytes();
         let generation = {
@@ -177,8 +215,9 @@ impl Cache {
         self.usage().frames
     }
 
-    /// Evicts one run; false if there is none left to evict.
-    pub(crate) fn evict_one(&self, requester: Hint) -> bool {
+    /// Evicts one run; false if there is none left to evict. As long as there is some `sparing` left,
+    /// the policy may keep what lies in it.
+    fn evict_one(&self, requester: Hint, sparing: &mut u32) -> bool {
         loop {
             let Some(queue) = self.policy.victim(&self.usage(), requester) else {
                 return self.close_some_log();
@@ -195,7 +234,11 @@ impl Cache {
                 if self.policy.spares_whole_runs() && self.spare_run(first, queue, generation) {
                     continue;
                 }
-                self.evict_run(first, true);
+                let may_keep = *sparing > 0;
+                *sparing = sparing.saturating_sub(1);
+                if !(may_keep && self.keep_large(first, queue, generation)) {
+                    self.evict_run(first, may_keep);
+                }
                 return true;
             }
         }
@@ -218,13 +261,47 @@ impl Cache {
         hit
     }
 
+    /// An object with a run of several frames to itself stays where it is if the policy keeps it.
+    fn keep_large(&self, first: u32, queue: Queue, generation: u32) -> bool {
+        let (hash, bytes) = {
+            let slot = lock(&self.slots[first as usize]);
+            let Some(run) = slot.run.as_ref().filter(|_| slot.generation == generation) else {
+                return false;
+            };
+            let [hash] = slot.hashes[..] else { return false };
+            (hash, run.len_bytes())
+        };
+        if bytes <= self.pool.frame_bytes() {
+            return false;
+        }
+        let target = {
+            let mut shard = self.resident.shard(hash);
+            let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
+                return false;
+            };
+            let leaving = leaving(entry, hash);
+            let Fate::CopyTo(target) = self.policy.fate(queue, &leaving) else { return false };
+            entry.hits = self.policy.hits_after(queue, entry.hits);
+            entry.epoch = self.policy.epoch();
+            target
+        };
+        self.counters.kept_objects.fetch_add(1, Ordering::Relaxed);
+        self.policy.looked_at(queue, bytes, bytes);
+        if target == queue {
+            lock(&self.queues).waiting[queue as usize].push_back((first, generation));
+        } else {
+            self.move_run(first, target);
+        }
+        true
+    }
+
     /// When only open logs hold memory, hands them to their queues.
     fn close_some_log(&self) -> bool {
         let mut any = false;
         for queue in QUEUES {
             let logs = std::mem::take(&mut *lock(&self.logs[queue as usize]));
             for log in logs {
-                self.track(log.run, queue, log.hashes);
+                self.enqueue(log.run, queue, log.hashes);
                 any = true;
             }
         }
@@ -241,10 +318,14 @@ impl Cache {
         };
         let frames = run.len_bytes() / self.pool.frame_bytes();
         lock(&self.queues).frames[queue as usize] -= frames as isize;
-        let mut keep_left =
+        let keep_max =
             if may_keep && frames == 1 { run.len_bytes() * KEEP_PERCENT_MAX / 100 } else { 0 };
+        let mut keep_left = keep_max;
         for hash in hashes {
             self.evict_object(hash, first, queue, &mut keep_left);
+        }
+        if may_keep {
+            self.policy.looked_at(queue, run.len_bytes(), keep_max - keep_left);
         }
     }
 
@@ -253,9 +334,9 @@ impl Cache {
         let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
             return;
         };
-        self.note_leaving(entry, hash, queue);
+        self.note_looked_at(entry, hash);
         let size = entry.stored_bytes as usize;
-        if let Fate::CopyTo(target) = self.policy.fate(queue, entry.hits)
+        if let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(entry, hash))
             && size <= *keep_left
             && let Some((run, offset)) = self.append(target, hash, entry.record(), false)
         {
@@ -264,23 +345,18 @@ impl Cache {
             entry.run = run;
             entry.offset = offset as u32;
             entry.body = (i64::from(entry.body) + moved) as u32;
-            entry.hits = entry.hits.saturating_sub(2).min(1);
+            entry.hits = self.policy.hits_after(queue, entry.hits);
+            entry.epoch = self.policy.epoch();
             self.counters.kept_objects.fetch_add(1, Ordering::Relaxed);
             return;
         }
         shard.map.remove(&hash);
+        self.regret.leaves(hash, queue == Queue::Loved);
         self.counters.evicted_objects.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn note_leaving(&self, entry: &Entry, hash: u64, queue: Queue) {
+    fn note_looked_at(&self, entry: &Entry, hash: u64) {
         let counters = &self.counters;
-        let class = usize::from(queue == Queue::Loved);
-        counters.displaced[class].fetch_add(1, Ordering::Relaxed);
-        if entry.hits > 0 || entry.prefetched {
-            // Asked for again, or not even asked for yet: it had a future. What was used once and
-            // never again, as in a sequential read, had none.
-            counters.displaced_hit[class].fetch_add(1, Ordering::Relaxed);
-        }
         if entry.hits > 0 {
             if let Some(location) = entry.location {
                 self.index.bump_freq(hash, location, 1);
@@ -293,22 +369,10 @@ impl Cache {
         }
     }
 
-    /// Share of objects leaving memory that seemed to have a future, in percent, among the loved or
-    /// the others: what a newcomer displaces.
-    pub(crate) fn displaced_hit_percent(&self, loved: bool) -> u64 {
-        let class = usize::from(loved);
-        let (all, hit) = (&self.counters.displaced[class], &self.counters.displaced_hit[class]);
-        let count = all.load(Ordering::Relaxed);
-        if count == 0 {
-            return 0;
-        }
-        let percent = hit.load(Ordering::Relaxed) * 100 / count;
-        // Halving keeps the figure recent; losing a few counts to a race does no harm.
-        if count > 4096 {
-            all.store(count / 2, Ordering::Relaxed);
-            hit.store(hit.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
-        }
-        percent.min(100)
+    /// Share in percent of the objects leaving memory that is asked for again soon, among the loved or
+    /// the others: what a newcomer costs.
+    pub(crate) fn regret_percent(&self, loved: bool) -> u64 {
+        self.regret.percent(loved)
     }
 
     /// Copies a record into the log of `queue`. `None` if there is no memory for it.
@@ -323,6 +387,10 @@ impl Cache {
         if size > self.pool.frame_bytes() {
             return None;
         }
+        if may_evict {
+            // What only moves on is not new.
+            self.regret.filled(size);
+        }
         if let Some(placed) = self.place(queue, size, hash, record) {
             return Some(placed);
         }
@@ -336,7 +404,7 @@ impl Cache {
             fullest.filter(|_| logs.len() > most).map(|at| logs.swap_remove(at))
         };
         if let Some(full) = full {
-            self.track(full.run, queue, full.hashes);
+            self.enqueue(full.run, queue, full.hashes);
         }
         self.place(queue, size, hash, record)
     }
@@ -368,7 +436,7 @@ impl Cache {
             if shard.map.contains_key(&hash) || !may() {
                 return;
             }
-            shard.map.insert(hash, entry);
+            shard.map.insert(hash, Entry { epoch: self.policy.epoch(), ..entry });
         }
         if !self.is_held(first) {
             let mut shard = self.resident.shard(hash);
@@ -414,7 +482,7 @@ impl Cache {
                 shard.map.get(&hash).filter(|e| e.run.first() == first).map(|e| e.group)
             };
             if group.is_some_and(&is_member) {
-                self.move_run(first, self.policy.arrive(hint, true));
+                self.move_run(first, self.policy.arrive(hint, Arrival::Hinted));
             }
         }
     }
@@ -440,13 +508,18 @@ impl Cache {
 
     /// Lowers the frames in use by what the tables cost now, so that the whole stays in budget.
     pub(crate) fn charge_tables(&self, other_bytes: usize) {
-        let bytes = self.resident.settle() + other_bytes;
+        let (objects, bytes) = self.resident.settle();
+        self.policy.set_objects(objects);
+        let bytes = bytes + self.policy.bytes() + self.regret.bytes() + other_bytes;
         let frames = self.pool.frames();
         // Records of 64 bytes cost twice that in the table: less than a quarter is never left to data.
         let taken = (bytes / self.pool.frame_bytes()).min(frames / 4 * 3);
         self.pool.set_limit(frames - taken);
-        let mut rounds = frames;
-        while self.pool.used() > frames - taken && rounds > 0 && self.evict_one(Hint::Neutral) {
+        let (mut rounds, mut sparing) = (frames, SPARING_RUNS_MAX);
+        while self.pool.used() > frames - taken
+            && rounds > 0
+            && self.evict_one(Hint::Neutral, &mut sparing)
+        {
             rounds -= 1;
         }
     }

@@ -1,7 +1,11 @@
 //! Memory: frames (`pool`), what is resident in them (`resident`), who gets them (`cache`, with the
-//! decisions in `policy`).
+//! decisions in `policy` and `density`, which remembers by a `sketch`); what
+//! others lose by it (`regret`).
 
 pub(crate) mod cache;
+mod density;
 pub(crate) mod policy;
 pub(crate) mod pool;
+mod regret;
 pub(crate) mod resident;
+mod sketch;

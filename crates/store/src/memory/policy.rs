@@ -4,6 +4,7 @@
 //! queue. When memory is wanted, the policy names a queue; that queue's oldest run gives up its
 //! memory, and the policy says for each object of it whether to copy it on.
 
+use super::density::HitDensity;
 use crate::config::ResidencyPolicyKind;
 
 /// What the caller said of a group.
@@ -52,23 +53,78 @@ pub enum Fate {
     CopyTo(Queue),
 }
 
-/// Decides residency. Implementations are stateless; all state is in the queues and hit counts.
+/// How objects come into memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// Just written.
+    Written,
+    /// With the page of another that was asked for.
+    WithPage,
+    /// Asked for and read from disk by itself.
+    Asked {
+        /// Of its key.
+        hash: u64,
+        /// What it takes.
+        bytes: u32,
+    },
+    /// In memory already, and what is said of its group has changed.
+    Hinted,
+}
+
+/// An object whose run gives up its memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Leaving {
+    /// Of its key.
+    pub hash: u64,
+    /// What it takes.
+    pub bytes: u32,
+    /// Hits since it came or was last looked at.
+    pub hits: u8,
+    /// What [`ResidencyPolicy::epoch`] was then.
+    pub epoch: u8,
+}
+
+/// Decides residency. What it remembers beyond queues and hit counts is its own and bounded.
 pub trait ResidencyPolicy: Send + Sync {
-    /// Queue of a new arrival; `seen_before` = it was read from disk earlier in its life.
-    fn arrive(&self, hint: Hint, seen_before: bool) -> Queue {
-        match hint {
-            Hint::Hated => Queue::Hated,
-            Hint::Loved => Queue::Loved,
-            Hint::Neutral if seen_before => Queue::Protected,
-            Hint::Neutral => Queue::Probation,
+    /// Queue of what comes.
+    fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
+        match (hint, arrival) {
+            (Hint::Hated, _) => Queue::Hated,
+            (Hint::Loved, _) => Queue::Loved,
+            (Hint::Neutral, Arrival::Hinted) => Queue::Protected,
+            (Hint::Neutral, _) => Queue::Probation,
         }
     }
 
     /// Queue that gives up a run for a requester with this hint.
     fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue>;
 
-    /// Fate of an object with `hits` since it was last looked at.
-    fn fate(&self, queue: Queue, hits: u8) -> Fate;
+    /// Fate of an object in a run of `queue`.
+    fn fate(&self, queue: Queue, object: &Leaving) -> Fate;
+
+    /// Hits that an object goes on with that stayed in `queue` with so many.
+    fn hits_after(&self, _queue: Queue, hits: u8) -> u8 {
+        hits.saturating_sub(2).min(1)
+    }
+
+    /// A run of `queue` with so many bytes was looked at, and so many of them stay.
+    fn looked_at(&self, _queue: Queue, _bytes: usize, _kept_bytes: usize) {}
+
+    /// What came in with a page was asked for, for the first time.
+    fn first_used(&self, _hash: u64) {}
+
+    /// So many objects are in memory. Told from time to time.
+    fn set_objects(&self, _objects: usize) {}
+
+    /// Stamp for objects that come or stay now; wraps.
+    fn epoch(&self) -> u8 {
+        0
+    }
+
+    /// Memory that the policy itself takes.
+    fn bytes(&self) -> usize {
+        0
+    }
 
     /// True if a run with any hit is put back whole instead of being taken apart.
     fn spares_whole_runs(&self) -> bool {
@@ -82,6 +138,18 @@ const UNLOVED_SHARE_MIN: usize = 256;
 const UNLOVED_FRAMES_MIN: usize = 2;
 /// S3-FIFO: share of unloved memory that probation may keep (Yang et al. 2023: 10%).
 const PROBATION_SHARE: usize = 10;
+
+/// S3-FIFO's choice between probation and protected, loved and hated objects apart.
+pub(super) fn small_queue_first(usage: &Usage, requester: Hint) -> Option<Queue> {
+    let [_, probation, protected, _] = usage.frames;
+    let small_is_over = probation * PROBATION_SHARE > probation + protected;
+    let unloved = if protected == 0 || (probation > 0 && small_is_over) {
+        Queue::Probation
+    } else {
+        Queue::Protected
+    };
+    unloved_victim(usage, requester, unloved)
+}
 
 fn loved_aware(usage: &Usage, unloved: Queue) -> Option<Queue> {
     let [hated, probation, protected, loved] = usage.frames;
@@ -107,20 +175,13 @@ struct S3Fifo;
 
 impl ResidencyPolicy for S3Fifo {
     fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue> {
-        let [_, probation, protected, _] = usage.frames;
-        let small_is_over = probation * PROBATION_SHARE > probation + protected;
-        let unloved = if protected == 0 || (probation > 0 && small_is_over) {
-            Queue::Probation
-        } else {
-            Queue::Protected
-        };
-        unloved_victim(usage, requester, unloved)
+        small_queue_first(usage, requester)
     }
 
-    fn fate(&self, queue: Queue, hits: u8) -> Fate {
+    fn fate(&self, queue: Queue, object: &Leaving) -> Fate {
         match queue {
             Queue::Hated => Fate::Drop,
-            _ if hits == 0 => Fate::Drop,
+            _ if object.hits == 0 => Fate::Drop,
             Queue::Probation => Fate::CopyTo(Queue::Protected),
             other => Fate::CopyTo(other),
         }
@@ -130,7 +191,7 @@ impl ResidencyPolicy for S3Fifo {
 struct Clock;
 
 impl ResidencyPolicy for Clock {
-    fn arrive(&self, hint: Hint, _seen_before: bool) -> Queue {
+    fn arrive(&self, hint: Hint, _arrival: Arrival) -> Queue {
         match hint {
             Hint::Hated => Queue::Hated,
             Hint::Loved => Queue::Loved,
@@ -142,23 +203,23 @@ impl ResidencyPolicy for Clock {
         unloved_victim(usage, requester, Queue::Probation)
     }
 
-    fn fate(&self, queue: Queue, hits: u8) -> Fate {
-        if hits == 0 || queue == Queue::Hated { Fate::Drop } else { Fate::CopyTo(queue) }
+    fn fate(&self, queue: Queue, object: &Leaving) -> Fate {
+        if object.hits == 0 || queue == Queue::Hated { Fate::Drop } else { Fate::CopyTo(queue) }
     }
 }
 
 struct Lru;
 
 impl ResidencyPolicy for Lru {
-    fn arrive(&self, hint: Hint, seen_before: bool) -> Queue {
-        Clock.arrive(hint, seen_before)
+    fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
+        Clock.arrive(hint, arrival)
     }
 
     fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue> {
         Clock.victim(usage, requester)
     }
 
-    fn fate(&self, _queue: Queue, _hits: u8) -> Fate {
+    fn fate(&self, _queue: Queue, _object: &Leaving) -> Fate {
         Fate::Drop
     }
 
@@ -167,9 +228,10 @@ impl ResidencyPolicy for Lru {
     }
 }
 
-/// The residency policy of a kind.
-pub fn residency_policy(kind: ResidencyPolicyKind) -> Box<dyn ResidencyPolicy> {
+/// The residency policy of a kind, for so much memory.
+pub fn residency_policy(kind: ResidencyPolicyKind, memory_bytes: u64) -> Box<dyn ResidencyPolicy> {
     match kind {
+        ResidencyPolicyKind::HitDensity => Box::new(HitDensity::new(memory_bytes)),
         ResidencyPolicyKind::S3Fifo => Box::new(S3Fifo),
         ResidencyPolicyKind::Lru => Box::new(Lru),
         ResidencyPolicyKind::Clock => Box::new(Clock),
@@ -186,10 +248,8 @@ mod tests {
 
     #[test]
     fn hated_goes_first_and_loved_last() {
-        for kind in
-            [ResidencyPolicyKind::S3Fifo, ResidencyPolicyKind::Lru, ResidencyPolicyKind::Clock]
-        {
-            let policy = residency_policy(kind);
+        for kind in ResidencyPolicyKind::ALL {
+            let policy = residency_policy(kind, 1 << 20);
             assert_eq!(policy.victim(&usage([1, 5, 0, 90]), Hint::Loved), Some(Queue::Hated));
             assert_eq!(policy.victim(&usage([0, 5, 0, 90]), Hint::Loved), Some(Queue::Probation));
             assert_eq!(policy.victim(&usage([0, 0, 0, 90]), Hint::Neutral), Some(Queue::Loved));
@@ -200,10 +260,11 @@ mod tests {
 
     #[test]
     fn s3_fifo_promotes_what_was_hit_and_squeezes_probation_first() {
-        let policy = residency_policy(ResidencyPolicyKind::S3Fifo);
-        assert_eq!(policy.fate(Queue::Probation, 1), Fate::CopyTo(Queue::Protected));
-        assert_eq!(policy.fate(Queue::Probation, 0), Fate::Drop);
-        assert_eq!(policy.fate(Queue::Protected, 0), Fate::Drop);
+        let policy = residency_policy(ResidencyPolicyKind::S3Fifo, 1 << 20);
+        let with = |hits| Leaving { hash: 1, bytes: 64, hits, epoch: 0 };
+        assert_eq!(policy.fate(Queue::Probation, &with(1)), Fate::CopyTo(Queue::Protected));
+        assert_eq!(policy.fate(Queue::Probation, &with(0)), Fate::Drop);
+        assert_eq!(policy.fate(Queue::Protected, &with(0)), Fate::Drop);
         assert_eq!(policy.victim(&usage([0, 20, 80, 0]), Hint::Neutral), Some(Queue::Probation));
         assert_eq!(policy.victim(&usage([0, 5, 95, 0]), Hint::Neutral), Some(Queue::Protected));
     }

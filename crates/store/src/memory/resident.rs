@@ -41,8 +41,12 @@ pub(crate) struct Entry {
     pub(crate) location: Option<Location>,
     /// Hits since the residency policy last looked, saturating.
     pub(crate) hits: u8,
+    /// The policy's stamp of that moment.
+    pub(crate) epoch: u8,
     /// Came in with a page and has not been asked for yet.
     pub(crate) prefetched: bool,
+    /// When it came, if it did so with a page: [`Cache::now`](super::cache::Cache::now).
+    pub(crate) came: u32,
     /// Purge marks up to this epoch have been checked.
     pub(crate) marks_epoch: u32,
 }
@@ -64,7 +68,9 @@ impl Entry {
             seq: header.seq,
             location: None,
             hits: 0,
+            epoch: 0,
             prefetched: false,
+            came: 0,
             marks_epoch: 0,
         }
     }
@@ -132,19 +138,21 @@ impl Resident {
         lock(&self.shards[(hash >> 40) as usize % SHARDS].0)
     }
 
-    /// Shrinks tables that have become far too large, and returns what all of them take, in bytes.
-    pub(crate) fn settle(&self) -> usize {
+    /// Shrinks tables that have become far too large. Returns how many objects there are, and what the
+    /// tables take in bytes.
+    pub(crate) fn settle(&self) -> (usize, usize) {
         // hashbrown fills seven eighths of its slots, and has a byte for each beside the entry.
         let slot_bytes = size_of::<(u64, Entry)>() + 1;
-        let mut bytes = 0;
+        let (mut objects, mut bytes) = (0, 0);
         self.for_each_shard(|shard| {
             let entries = shard.map.len();
             if shard.map.capacity() > (SLACK * entries).max(ROOM_MIN) {
                 shard.map.shrink_to(2 * entries);
             }
+            objects += entries;
             bytes += shard.map.capacity() * 8 / 7 * slot_bytes + entries * LISTED_BYTES;
         });
-        bytes
+        (objects, bytes)
     }
 
     /// Visits every shard in turn.

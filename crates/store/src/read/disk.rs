@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
 use crate::index::{Candidate, LengthClass, Location};
+use crate::memory::policy::Arrival;
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::object::Object;
@@ -163,6 +164,7 @@ impl Engine {
         {
             return Ok(found);
         }
+        self.note_alone(&candidate);
         if !shared {
             return self.read_object(hash, key, &candidate);
         }
@@ -337,8 +339,10 @@ impl Engine {
     ) -> Found {
         let group = self.groups.entry(header.group);
         add(&group.disk_reads, 1);
-        let queue = self.cache.arrive(group.hint(), candidate.freq > 0);
         let stored = header.stored_bytes() as usize;
+        let asked = Arrival::Asked { hash, bytes: stored as u32 };
+        self.cache.read_again(hash);
+        let queue = self.cache.arrive(group.hint(), asked);
         let mut entry = Entry::of(raw.run.clone(), raw.start, header);
         entry.location = Some(candidate.location);
         entry.marks_epoch = self.marks.epoch();
@@ -372,7 +376,7 @@ impl Engine {
         if !current || shard.map.contains_key(&hash) {
             return false;
         }
-        shard.map.insert(hash, entry);
+        shard.map.insert(hash, Entry { epoch: self.cache.epoch(), ..entry });
         true
     }
 
@@ -453,7 +457,9 @@ impl Engine {
         let object = Object::of(&entry, false);
         if self.publish_read(hash, entry) {
             let hint = self.groups.hint(header.group);
-            self.cache.track(run, self.cache.arrive(hint, true), vec![hash]);
+            let bytes = run.len_bytes() as u32;
+            let asked = Arrival::Asked { hash, bytes };
+            self.cache.track(run, self.cache.arrive(hint, asked), vec![hash]);
         }
         Ok(object)
     }
@@ -480,6 +486,7 @@ impl Engine {
             return fallback();
         };
         self.index.bump_freq(hash, candidate.location, 1);
+        self.note_alone(&candidate);
         let started = self.clock.monotonic();
         let this = Arc::clone(self);
         let held = run.clone();

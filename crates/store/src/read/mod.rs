@@ -1,9 +1,10 @@
 //! Reads: memory first (`Engine::lookup_memory`), then the index and one disk read (`disk`), of the
-//! object or of its page (`page_choice`), shared with other callers (`flight`). Parts of large objects
+//! object or of its page (`page_choice`, from what `neighbours` tell), shared with other callers (`flight`). Parts of large objects
 //! come by `range` and `stream`; whole groups by `prefetch`.
 
 pub(crate) mod disk;
 pub(crate) mod flight;
+pub(crate) mod neighbours;
 pub(crate) mod page;
 pub(crate) mod page_choice;
 pub(crate) mod prefetch;
@@ -60,17 +61,21 @@ impl Engine {
             // Its first use is what it came in for, not a sign that it will be used again.
             entry.prefetched = false;
             shard.prefetch_hits += 1;
-            self.note_prefetch_hit(entry.group);
+            let recent = self.cache.first_used(hash, entry.came);
+            self.note_prefetch_hit(entry.group, recent);
         } else {
             entry.hits = entry.hits.saturating_add(1);
         }
         Some(Object::of(entry, true))
     }
 
-    fn note_prefetch_hit(&self, group: u64) {
+    fn note_prefetch_hit(&self, group: u64, recent: bool) {
         if let Some(state) = self.groups.get(group) {
             add(&state.prefetch_hits, 1);
-            state.recent_prefetch_hits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if recent {
+                state.neighbours.used();
+                self.neighbours.used();
+            }
         }
     }
 

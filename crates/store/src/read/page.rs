@@ -13,8 +13,9 @@ use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{PageHeader, RecordHeader, UNIT_BYTES, verify_body};
+use crate::group::GroupState;
 use crate::index::{Candidate, Location};
-use crate::memory::policy::{Hint, Queue};
+use crate::memory::policy::{Arrival, Hint, Queue};
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::object::Object;
@@ -23,8 +24,11 @@ use crate::stats::add;
 
 /// Most bytes read ahead of a sequential reader in one I/O, its own page included.
 const READ_AHEAD_BYTES: u64 = 256 << 10;
-/// Recent prefetch counts are halved beyond this, so that a group's figure follows its use.
-const RECENT_MAX: u32 = 512;
+/// Counts of neighbours are halved beyond this, of a group and of all.
+const GROUP_NEIGHBOURS_MAX: u32 = 512;
+const ALL_NEIGHBOURS_MAX: u32 = 8192;
+/// What is assumed of neighbours before anything was seen.
+const ASSUMED_PERCENT: u64 = 50;
 
 impl Engine {
     /// True if the candidate lies on a page and the page is worth reading whole.
@@ -45,10 +49,11 @@ impl Engine {
         let unloved = frames[0] + frames[1] + frames[2];
         let memory_free = spare || (loved && unloved > self.cache.pool.frames() / 64 + 4);
         page_pays(&Question {
-            neighbours: (self.space.page_bytes / bytes.max(UNIT_BYTES)).saturating_sub(1),
-            prefetched: u64::from(state.recent_prefetched.load(Ordering::Relaxed)),
-            prefetch_hits: u64::from(state.recent_prefetch_hits.load(Ordering::Relaxed)),
-            displaced_hit_percent: self.cache.displaced_hit_percent(loved),
+            neighbours: self.neighbours_of(candidate),
+            wanted_percent: state
+                .neighbours
+                .wanted_percent(self.neighbours.wanted_percent(ASSUMED_PERCENT)),
+            regret_percent: self.cache.regret_percent(loved),
             memory_free,
             loved,
             cost_ratio_percent: self.costs.ratio_percent(
@@ -58,6 +63,31 @@ impl Engine {
                 self.rotates(),
             ),
         })
+    }
+
+    fn neighbours_of(&self, candidate: &Candidate) -> u64 {
+        let bytes = candidate.length_class.units() * UNIT_BYTES;
+        (self.space.page_bytes / bytes.max(UNIT_BYTES)).saturating_sub(1)
+    }
+
+    /// An object is read alone: would its page have been the better choice?
+    pub(crate) fn note_alone(&self, candidate: &Candidate) {
+        let Some(group) = self.page_group(candidate.location) else { return };
+        let state = self.groups.entry(group);
+        let (segment, offset) = self.space.split(candidate.location);
+        let place = self.page_place(segment, offset / self.space.page_bytes);
+        let before = self.touched.before(place, self.cache.now());
+        if before.is_some_and(|then| self.cache.is_recent(then)) {
+            state.neighbours.used();
+            self.neighbours.used();
+        } else {
+            self.note_neighbours(&state, self.neighbours_of(candidate));
+        }
+    }
+
+    fn note_neighbours(&self, state: &GroupState, count: u64) {
+        state.neighbours.came(count as u32, GROUP_NEIGHBOURS_MAX);
+        self.neighbours.came(count as u32, ALL_NEIGHBOURS_MAX);
     }
 
     fn rotates(&self) -> bool {
@@ -116,7 +146,10 @@ impl Engine {
             && let Some(state) = self.groups.get(entry.group)
         {
             // It was asked for: it never was a prefetch.
-            state.recent_prefetched.fetch_sub(1, Ordering::Relaxed);
+            state.neighbours.one_less();
+            self.neighbours.one_less();
+            self.cache.first_used(hash, entry.came);
+            self.cache.read_again(hash);
             state.prefetched.fetch_sub(1, Ordering::Relaxed);
             self.counters.prefetched.fetch_sub(1, Ordering::Relaxed);
         }
@@ -227,13 +260,8 @@ impl Engine {
         add(&state.page_reads, 1);
         add(&state.disk_reads, 1);
         add(&state.prefetched, count);
-        let recent = state.recent_prefetched.fetch_add(count as u32, Ordering::Relaxed);
-        if recent > RECENT_MAX {
-            state.recent_prefetched.store(recent / 2, Ordering::Relaxed);
-            let hits = state.recent_prefetch_hits.load(Ordering::Relaxed);
-            state.recent_prefetch_hits.store(hits / 2, Ordering::Relaxed);
-        }
-        let queue = self.cache.arrive(state.hint(), false);
+        self.note_neighbours(&state, count);
+        let queue = self.cache.arrive(state.hint(), Arrival::WithPage);
         let wanted_bytes: u64 = wanted.iter().map(|(_, record, _)| record.stored_bytes()).sum();
         if wanted_bytes * 8 < page_bytes * 7 {
             self.copy_from_page(&run, queue, &wanted);
@@ -245,6 +273,7 @@ impl Engine {
             entry.location = Some(*location);
             // Marks are checked when it is first asked for, since its epoch is zero.
             entry.prefetched = true;
+            entry.came = self.cache.now();
             if self.publish_read(record.hash, entry) {
                 hashes.push(record.hash);
             }
@@ -264,6 +293,7 @@ impl Engine {
             let mut entry = Entry::of(log, at, record);
             entry.location = Some(*location);
             entry.prefetched = true;
+            entry.came = self.cache.now();
             self.cache
                 .publish_logged(record.hash, entry, || self.is_newest(record.hash, *location));
         }

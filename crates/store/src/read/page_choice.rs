@@ -63,19 +63,15 @@ impl ReadCosts {
 pub(crate) struct Question {
     /// Objects that would come along.
     pub(crate) neighbours: u64,
-    /// Recent objects of the group that came with a page, and those of them that were asked for.
-    pub(crate) prefetched: u64,
-    pub(crate) prefetch_hits: u64,
-    /// Share of objects leaving memory that had been asked for again, in percent.
-    pub(crate) displaced_hit_percent: u64,
+    /// Share of these that are asked for soon, as far as is known.
+    pub(crate) wanted_percent: u64,
+    /// Share of the objects leaving memory that is asked for again as soon, in percent.
+    pub(crate) regret_percent: u64,
     /// Nothing of worth has to leave memory for the page.
     pub(crate) memory_free: bool,
     pub(crate) loved: bool,
     pub(crate) cost_ratio_percent: u64,
 }
-
-/// Weight of the assumption, in objects, that half of a page's objects are wanted.
-const PRIOR_WEIGHT: u64 = 32;
 
 /// True if the page should be read.
 pub(crate) fn page_pays(q: &Question) -> bool {
@@ -86,14 +82,8 @@ pub(crate) fn page_pays(q: &Question) -> bool {
         // Love says that all of the group will be wanted: fill memory with the fewest reads.
         return true;
     }
-    let wanted = (q.prefetch_hits + PRIOR_WEIGHT / 2) * 100 / (q.prefetched + PRIOR_WEIGHT);
-    let displaced = if q.memory_free { 0 } else { q.displaced_hit_percent };
-    if displaced * 2 > wanted {
-        // `displaced` counts second uses, `wanted` first ones, which are more frequent: what would
-        // leave is about as good as what would come.
-        return false;
-    }
-    let gain = q.neighbours * wanted.saturating_sub(displaced);
+    let regret = if q.memory_free { 0 } else { q.regret_percent };
+    let gain = q.neighbours * q.wanted_percent.saturating_sub(regret);
     gain > q.cost_ratio_percent.saturating_sub(100)
 }
 
@@ -103,9 +93,8 @@ mod tests {
 
     const Q: Question = Question {
         neighbours: 7,
-        prefetched: 0,
-        prefetch_hits: 0,
-        displaced_hit_percent: 0,
+        wanted_percent: 50,
+        regret_percent: 0,
         memory_free: false,
         loved: false,
         cost_ratio_percent: 200,
@@ -114,8 +103,8 @@ mod tests {
     #[test]
     fn neighbours_that_are_used_pay_for_the_page() {
         assert!(page_pays(&Q), "nothing known: half are assumed wanted");
-        assert!(page_pays(&Question { prefetched: 700, prefetch_hits: 690, ..Q }));
-        assert!(!page_pays(&Question { prefetched: 700, prefetch_hits: 10, ..Q }));
+        assert!(page_pays(&Question { wanted_percent: 97, ..Q }));
+        assert!(!page_pays(&Question { wanted_percent: 3, ..Q }));
         assert!(!page_pays(&Question { neighbours: 0, ..Q }));
     }
 
@@ -130,14 +119,14 @@ mod tests {
 
     #[test]
     fn a_full_memory_of_better_objects_refuses_the_page() {
-        let q = Question { prefetched: 700, prefetch_hits: 350, displaced_hit_percent: 60, ..Q };
+        let q = Question { regret_percent: 40, ..Q };
         assert!(!page_pays(&q));
         assert!(page_pays(&Question { memory_free: true, ..q }));
     }
 
     #[test]
     fn a_seeking_disk_takes_pages_for_little() {
-        let q = Question { prefetched: 700, prefetch_hits: 100, ..Q };
+        let q = Question { wanted_percent: 15, ..Q };
         assert!(page_pays(&Question { cost_ratio_percent: 116, ..q }), "UCFS: 7.1 ms for 6.1 ms");
         assert!(!page_pays(&Question { cost_ratio_percent: 500, ..q }));
     }

@@ -329,6 +329,7 @@ impl Engine {
             if loading {
                 self.note_delete(hash, seq);
             }
+            let entry = Entry { epoch: self.cache.epoch(), ..entry };
             let old = shard.map.insert(hash, entry);
             if let Some(location) = old.as_ref().and_then(|old| old.location) {
                 self.index.remove_at(hash, location);

@@ -13,6 +13,7 @@ use super::nursery::{Finished, StagedExtent};
 use crate::engine::Engine;
 use crate::format::UNIT_BYTES;
 use crate::index::LengthClass;
+use crate::memory::policy::Arrival;
 use crate::space::SegmentId;
 use crate::stats::add;
 
@@ -58,7 +59,7 @@ pub(super) fn publish_page(
     if page.passing {
         return;
     }
-    engine.cache.track(page.run, engine.cache.arrive(hint, false), hashes);
+    engine.cache.track(page.run, engine.cache.arrive(hint, Arrival::Written), hashes);
 }
 
 pub(super) fn drop_page(engine: &Engine, page: BuiltPage) {
@@ -108,7 +109,11 @@ pub(super) fn publish_extent(
         }
         drop(shard);
         let hint = engine.groups.hint(group);
-        engine.cache.track(staged.run, engine.cache.arrive(hint, false), vec![staged.hash]);
+        engine.cache.track(
+            staged.run,
+            engine.cache.arrive(hint, Arrival::Written),
+            vec![staged.hash],
+        );
     }
     engine.nursery.finished(&written, 0);
 }

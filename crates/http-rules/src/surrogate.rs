@@ -1,0 +1,112 @@
+//! `Surrogate-Control`: what an origin says to the caches that stand in for it (Edge Architecture
+//! Specification, W3C Note of 4 August 2001, §2.2 and §2.3).
+//!
+//! Invariants: a directive that names surrogates by `;name` counts only if [`NAME`] is among them; a
+//! field without a directive that counts is as if it were not there; lifetimes take the safe side as
+//! those of `Cache-Control` do. No threads.
+
+use http::HeaderMap;
+use http::header::HeaderName;
+
+use crate::cache_control::{Argument, ResponseDirectives, each_directive};
+use crate::config::Rules;
+
+/// What this cache is called in `Surrogate-Capability`, and by origins that mean it alone.
+pub const NAME: &str = "damelo";
+/// `Surrogate-Capability` of a request that this cache sends.
+pub const CAPABILITY: &str = "damelo=\"Surrogate/1.0\"";
+
+const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
+
+/// What the field says to this cache, if anything.
+pub(crate) fn read(headers: &HeaderMap, rules: &Rules) -> Option<ResponseDirectives> {
+    if !rules.surrogate || !headers.contains_key(SURROGATE_CONTROL) {
+        return None;
+    }
+    let mut parsed = ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
+    let mut counts = false;
+    for line in headers.get_all(SURROGATE_CONTROL) {
+        each_directive(line.as_bytes(), |name, argument| {
+            if let Some((name, argument)) = for_us(name, argument) {
+                counts |= understood(name);
+                parsed.apply(name, argument);
+            }
+        });
+    }
+    counts.then_some(parsed)
+}
+
+/// Those of its directives that say something of caching; `content` does not.
+fn understood(name: &[u8]) -> bool {
+    [&b"max-age"[..], b"no-store"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// A directive without its targets, and its lifetime without the extension after `+`, which only
+/// permits; `None` if it is for others.
+fn for_us<'a>(name: &'a [u8], argument: Argument<'a>) -> Option<(&'a [u8], Argument<'a>)> {
+    let (name, argument, targets) = match argument {
+        Argument::Token(value) => {
+            let (value, targets) = split_at(value, b';');
+            (name, Argument::Token(split_at(value, b'+').0.trim_ascii_end()), targets)
+        }
+        Argument::None => {
+            let (name, targets) = split_at(name, b';');
+            (name.trim_ascii_end(), Argument::None, targets)
+        }
+        other => (name, other, &b""[..]),
+    };
+    let mut targets = targets.split(|byte| *byte == b';').map(<[u8]>::trim_ascii).peekable();
+    let for_all = targets.peek().is_none_or(|first| first.is_empty());
+    let ours = for_all || targets.any(|target| target == NAME.as_bytes());
+    ours.then_some((name, argument))
+}
+
+/// What stands before and after the first `mark`.
+fn split_at(text: &[u8], mark: u8) -> (&[u8], &[u8]) {
+    let mut parts = text.splitn(2, |byte| *byte == mark);
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_headers as headers;
+
+    #[test]
+    fn surrogate_control_goes_before_cache_control() {
+        for (value, max_age, no_store) in [
+            ("max-age=60", Some(60), false),
+            ("MaX-AgE=60", Some(60), false),
+            ("content=\"ESI/1.0\", max-age=60", Some(60), false),
+            ("max-age=60+600", Some(60), false),
+            ("max-age=60;damelo", Some(60), false),
+            ("max-age=60;other;damelo", Some(60), false),
+            ("max-age=60+600;damelo", Some(60), false),
+            ("max-age=60;other, no-store;damelo", None, true),
+            ("max-age=60, max-age=30", Some(30), false),
+            ("no-store", None, true),
+            ("max-age=-1", Some(0), false),
+            ("max-age", Some(0), false),
+            ("max-age= 60", Some(0), false),
+            ("max-age=60;other", Some(5), true),
+            ("no-store;other", Some(5), true),
+            ("content=\"ESI/1.0\"", Some(5), true),
+            ("foo", Some(5), true),
+            ("", Some(5), true),
+        ] {
+            let lines = [("surrogate-control", value), ("cache-control", "max-age=5, no-store")];
+            let got = ResponseDirectives::of(&headers(&lines), &Rules::default());
+            assert_eq!((got.max_age, got.no_store), (max_age, no_store), "{value}");
+            let off = Rules { surrogate: false, ..Rules::default() };
+            assert!(!ResponseDirectives::of(&headers(&lines), &off).targeted, "{value}");
+        }
+        let both = [("surrogate-control", "no-store"), ("cdn-cache-control", "max-age=7")];
+        let got = ResponseDirectives::of(&headers(&both), &Rules::default());
+        assert_eq!((got.max_age, got.no_store), (Some(7), false), "RFC 9213 goes first");
+    }
+
+    #[test]
+    fn what_is_announced_is_what_is_listened_to() {
+        assert!(CAPABILITY.starts_with(NAME));
+    }
+}

@@ -1,0 +1,206 @@
+//! The default residency: memory goes to what is asked for most often for the bytes it takes.
+//!
+//! An object's density is how often it was asked for lately, in memory or not, times what reading it
+//! again would cost, divided by its bytes (GreedyDual-Size-Frequency, Cherkasova 1998). The queues are
+//! S3-FIFO's. What leaves a queue stays if its density is at or above a threshold, and what is read
+//! from disk above it skips probation (as W-TinyLFU admits, Einziger 2017). The threshold follows the
+//! densities that it meets: it is where half of the protected bytes that are looked at stay. Counts
+//! are halved from time to time, and the threshold with them, so that old fame does not last.
+//!
+//! Threads: any; atomics, of which lost updates only blur the picture.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::policy::{
+    Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, small_queue_first,
+};
+use super::sketch::Sketch;
+
+/// Size at which moving an object's bytes costs as much as the read itself: a read costs
+/// `1 + bytes / this`. Larger values keep more small objects and fewer bytes.
+const EVEN_COST_BYTES: f64 = 16384.0;
+/// Change of the threshold for so many protected bytes that were looked at.
+const STEP: f64 = 0.02;
+const STEP_BYTES: usize = 65536;
+/// Below any density: what an empty cache starts with.
+const THRESHOLD_MIN: f64 = 1e-9;
+
+pub(super) struct HitDensity {
+    sketch: Sketch,
+    /// Bits of an `f64`.
+    threshold: AtomicU64,
+    /// Protected bytes looked at since the threshold last moved, and those of them that stayed.
+    looked: AtomicUsize,
+    kept: AtomicUsize,
+}
+
+/// What `hits` over so many halvings count as now: all of them if they are recent, else as if they had
+/// come evenly and been halved with all others.
+fn faded(hits: u8, halvings: u8) -> u32 {
+    let hits = u32::from(hits);
+    if halvings == 0 { hits } else { (2 * hits).div_ceil(u32::from(halvings) + 1) }
+}
+
+fn density(times: u32, bytes: u32) -> f64 {
+    let bytes = f64::from(bytes.max(1));
+    f64::from(times) * (1.0 + bytes / EVEN_COST_BYTES) / bytes
+}
+
+impl HitDensity {
+    pub(super) fn new(memory_bytes: u64) -> HitDensity {
+        HitDensity {
+            sketch: Sketch::new(memory_bytes),
+            threshold: AtomicU64::new(THRESHOLD_MIN.to_bits()),
+            looked: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
+        }
+    }
+
+    fn threshold(&self) -> f64 {
+        f64::from_bits(self.threshold.load(Ordering::Relaxed))
+    }
+
+    fn scale_threshold(&self, by: f64) {
+        let scaled = (self.threshold() * by).max(THRESHOLD_MIN);
+        self.threshold.store(scaled.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Notes that a key was asked for so many times; how often it was in all, lately.
+    fn note(&self, hash: u64, times: u32) -> u32 {
+        if times > 0 && self.sketch.add(hash, times) {
+            self.scale_threshold(0.5);
+        }
+        self.sketch.estimate(hash)
+    }
+}
+
+impl ResidencyPolicy for HitDensity {
+    fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
+        let worthy = match arrival {
+            Arrival::Asked { hash, bytes, .. } => {
+                density(self.note(hash, 1), bytes) >= self.threshold()
+            }
+            Arrival::Hinted => true,
+            Arrival::Written | Arrival::WithPage => false,
+        };
+        match hint {
+            Hint::Hated => Queue::Hated,
+            Hint::Loved => Queue::Loved,
+            Hint::Neutral if worthy => Queue::Protected,
+            Hint::Neutral => Queue::Probation,
+        }
+    }
+
+    fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue> {
+        small_queue_first(usage, requester)
+    }
+
+    fn fate(&self, queue: Queue, object: &Leaving) -> Fate {
+        let halvings = self.epoch().wrapping_sub(object.epoch);
+        let times = self.note(object.hash, faded(object.hits, halvings));
+        match queue {
+            Queue::Hated => Fate::Drop,
+            // Love is the caller's word for density: among the loved, any use counts.
+            Queue::Loved if object.hits > 0 => Fate::CopyTo(Queue::Loved),
+            Queue::Loved => Fate::Drop,
+            _ if density(times, object.bytes) >= self.threshold() => Fate::CopyTo(Queue::Protected),
+            _ => Fate::Drop,
+        }
+    }
+
+    fn hits_after(&self, queue: Queue, hits: u8) -> u8 {
+        // Of the others they are in the sketch now.
+        if queue == Queue::Loved { hits.saturating_sub(2).min(1) } else { 0 }
+    }
+
+    fn looked_at(&self, queue: Queue, bytes: usize, kept_bytes: usize) {
+        if queue != Queue::Protected {
+            return;
+        }
+        self.kept.fetch_add(kept_bytes, Ordering::Relaxed);
+        if self.looked.fetch_add(bytes, Ordering::Relaxed) + bytes >= STEP_BYTES {
+            let looked = self.looked.swap(0, Ordering::Relaxed);
+            let up = 2 * self.kept.swap(0, Ordering::Relaxed) > looked;
+            self.scale_threshold(if up { 1.0 + STEP } else { 1.0 - STEP });
+        }
+    }
+
+    fn first_used(&self, hash: u64) {
+        self.note(hash, 1);
+    }
+
+    fn set_objects(&self, objects: usize) {
+        self.sketch.set_objects(objects);
+    }
+
+    fn epoch(&self) -> u8 {
+        self.sketch.halvings() as u8
+    }
+
+    fn bytes(&self) -> usize {
+        self.sketch.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaving(hash: u64, bytes: u32, hits: u8) -> Leaving {
+        Leaving { hash, bytes, hits, epoch: 0 }
+    }
+
+    /// Protected runs of which everything stays raise the threshold until something goes.
+    fn settled(policy: &HitDensity, typical: f64) {
+        while policy.threshold() < typical {
+            policy.looked_at(Queue::Protected, STEP_BYTES, STEP_BYTES);
+        }
+    }
+
+    #[test]
+    fn what_is_denser_than_the_threshold_stays_and_the_rest_goes() {
+        let policy = HitDensity::new(1 << 20);
+        settled(&policy, density(3, 1000));
+        let to_protected = Fate::CopyTo(Queue::Protected);
+        assert_eq!(policy.fate(Queue::Probation, &leaving(1 << 40, 1000, 9)), to_protected);
+        assert_eq!(policy.fate(Queue::Protected, &leaving(2 << 40, 1000, 1)), Fate::Drop);
+        assert_eq!(policy.fate(Queue::Protected, &leaving(3 << 40, 100, 1)), to_protected, "small");
+        assert_eq!(policy.fate(Queue::Hated, &leaving(4 << 40, 100, 9)), Fate::Drop);
+        assert_eq!(
+            policy.fate(Queue::Loved, &leaving(5 << 40, 9000, 1)),
+            Fate::CopyTo(Queue::Loved)
+        );
+    }
+
+    #[test]
+    fn what_left_is_remembered_when_it_is_read_again() {
+        let policy = HitDensity::new(1 << 20);
+        settled(&policy, density(3, 1000));
+        let asked = Arrival::Asked { hash: 7 << 40, bytes: 1000 };
+        let queues = [0; 4].map(|_| policy.arrive(Hint::Neutral, asked));
+        assert_eq!(queues[0], Queue::Probation);
+        assert_eq!(queues[3], Queue::Protected);
+        assert_eq!(policy.arrive(Hint::Hated, asked), Queue::Hated);
+    }
+
+    #[test]
+    fn the_threshold_comes_down_when_little_stays_and_when_counts_are_halved() {
+        let policy = HitDensity::new(1 << 20);
+        settled(&policy, 1.0);
+        let before = policy.threshold();
+        policy.looked_at(Queue::Protected, STEP_BYTES, STEP_BYTES / 10);
+        assert!(policy.threshold() < before);
+        policy.looked_at(Queue::Probation, STEP_BYTES, STEP_BYTES);
+        assert!(policy.threshold() < before, "probation says nothing of it");
+        let before = policy.threshold();
+        while policy.epoch() == 0 {
+            policy.first_used(1);
+        }
+        assert!((policy.threshold() / before - 0.5).abs() < 0.01);
+    }
+
+    #[test]
+    fn hits_fade_as_if_they_had_come_evenly() {
+        assert_eq!([0, 1, 3, 9].map(|halvings| faded(10, halvings)), [10, 10, 5, 2]);
+    }
+}
