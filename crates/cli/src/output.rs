@@ -8,6 +8,11 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
+/// Says something on standard error; that nobody listens is no reason to fail.
+pub(crate) fn say(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Buffered standard output. Call [`Out::finish`] at the end; a drop loses nothing but errors.
 pub(crate) struct Out {
     inner: BufWriter<StdoutLock<'static>>,

@@ -336,6 +336,20 @@ fn designs_take_parameters_of_their_own() {
     let (code, said) = bed.fails(&["designs", trace, "store:disk=arc"]);
     assert!(code == 2 && said.contains("write one of fbc, lfu-aging, lru, fifo"), "{said}");
     assert!(bed.ok(&["designs", "--help"]).contains("unused-hours=115"));
+    for (args, reason) in [
+        (
+            &["damelo", "--cache", "1MiB"][..],
+            "a group has at least two pages: 2MiB of cache, not 1MiB",
+        ),
+        (&["store", "--memory", "1MiB"], "it needs 4MiB of memory, not 1MiB"),
+        (&["store", "--cache", "1TiB"], "a cache has 8MiB to 4GiB, not 1TiB"),
+        (&["cfs", "--warmup-req", "3000"], "nothing is left to measure"),
+    ] {
+        let (code, said) = bed.fails(&[&["designs", trace], args].concat());
+        assert!(code == 2 && said.contains(reason), "{said}");
+    }
+    let (code, said) = bed.fails(&["sim", "-", "lru", "1MiB"]);
+    assert!(code == 4 && said.contains("save it to a file first"), "{said}");
 }
 
 #[test]
@@ -347,4 +361,16 @@ fn a_paper_has_the_published_number_beside_ours() {
     let rows = tables.iter().flat_map(|table| table["rows"].as_array().unwrap());
     assert!(rows.clone().any(|row| !row["published"].is_null() && row["ratio"].is_number()));
     assert!(tables.iter().all(|table| !table["why"].as_str().unwrap().is_empty()));
+    let args = ["paper", "cfs", "--scale-down", "25", "--html", "p.html"];
+    bed.ok(&args);
+    let page = std::fs::read_to_string(bed.path("p.html")).unwrap();
+    for part in
+        ["cfs, table 2", "<th>published</th>", "cfs, store", "mean milliseconds of a thousand"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.contains("Synthetic requests") && page.contains("damelo lab paper cfs"));
+    bed.ok(&["paper", "cfs", "--scale-down", "25", "--html", "q.html"]);
+    let of = |name: &str| std::fs::read_to_string(bed.path(name)).unwrap();
+    assert_eq!(of("p.html").split("<h2>How to").next(), of("q.html").split("<h2>How to").next());
 }

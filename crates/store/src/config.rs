@@ -152,7 +152,7 @@ pub struct Config {
     pub fbc_count_max: u8,
     /// FBC: mean count above which all counts are halved, in hundredths (A_max). Default 100.
     pub fbc_average_max_percent: u32,
-    /// Share of what is written that may be reinserted objects, in percent. Default 15.
+    /// Share of what is written that may be reinserted objects, in percent. Default 30.
     pub reinsert_percent_max: u8,
     /// Which objects are written to disk.
     pub admission: Admission,
@@ -199,7 +199,7 @@ impl Config {
             disk_policy: DiskPolicyKind::Fbc,
             fbc_count_max: 3,
             fbc_average_max_percent: 100,
-            reinsert_percent_max: 15,
+            reinsert_percent_max: 30,
             admission: Admission::Always,
             checkpoint_period: Duration::from_secs(30),
             flush_period: Duration::from_secs(5),

@@ -15,7 +15,7 @@ use super::load::{Loaded, load};
 use super::manifest::{manifest, write_page};
 use super::reading::ReadArgs;
 use crate::failure::Failure;
-use crate::output::{Out, thousands};
+use crate::output::{Out, say, thousands};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -153,6 +153,13 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         ));
     }
     let loaded = load(&args.trace, &args.read)?;
+    if args.warmup_req >= loaded.requests.len() {
+        let count = loaded.requests.len();
+        return Err(Failure::Usage(format!(
+            "nothing is left to measure: --warmup-req {} of {count} requests",
+            args.warmup_req
+        )));
+    }
     let config = MachineConfig { scheduler: args.scheduler, ..MachineConfig::new(drive) };
     let mut out = Out::new();
     let mut all = Vec::new();
@@ -232,7 +239,7 @@ fn run_one(
     let report = play(&mut *design, &mut machine, &loaded.requests, &loaded.names, run)
         .map_err(|source| Failure::Design { design: spec.label().to_owned(), source })?;
     let rate = loaded.requests.len() as f64 / begun.elapsed().as_secs_f64();
-    eprintln!("damelo: {}: {} requests/s simulated", spec.label(), thousands(rate as u64));
+    say(format_args!("damelo: {}: {} requests/s simulated", spec.label(), thousands(rate as u64)));
     Ok(Done { design: spec.label().to_owned(), setting, report })
 }
 

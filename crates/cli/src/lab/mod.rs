@@ -7,6 +7,7 @@ mod designs;
 mod load;
 mod manifest;
 mod paper;
+mod paper_report;
 mod reading;
 mod sim;
 mod trace;

@@ -4,13 +4,16 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use damelo_lab::output::TraceIdentity;
 use damelo_lab::paper::{Exhibit, PAPERS, Paper, PaperOptions, Published, Trace, run as measure};
 use serde_json::{Value, json};
 
-use super::load::load;
+use super::load::{Loaded, load};
+use super::manifest::{manifest, write_page};
+use super::paper_report::page;
 use super::reading::ReadArgs;
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, say};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -45,6 +48,9 @@ pub(crate) struct PaperArgs {
     /// Print one JSON object a table
     #[arg(long)]
     json: bool,
+    /// Write a report with charts to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -108,9 +114,11 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         Which::One(name, paper) => vec![(name, paper)],
     };
     let mut out = Out::new();
-    for (name, paper) in wanted {
+    let mut all = Vec::new();
+    let count = wanted.len();
+    for (at, (name, paper)) in wanted.into_iter().enumerate() {
         let begun = Instant::now();
-        eprintln!("damelo: measuring {name}");
+        say(format_args!("damelo: measuring {name} ({} of {count})", at + 1));
         let tables = measure(paper, &options)?;
         for table in &tables {
             if args.json {
@@ -120,9 +128,43 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
             }
         }
         out.flush()?;
-        eprintln!("damelo: {name} took {:.1} s", begun.elapsed().as_secs_f64());
+        say(format_args!("damelo: {name} took {:.1} s", begun.elapsed().as_secs_f64()));
+        all.push((name, tables));
+    }
+    if let Some(path) = &args.html {
+        write_page(path, report(args, &all, loaded.as_ref())?)?;
     }
     out.finish()
+}
+
+/// The page with its manifest. Some papers have workloads of their own whatever the trace.
+fn report(
+    args: &PaperArgs,
+    all: &[(&str, Vec<Exhibit>)],
+    loaded: Option<&Loaded>,
+) -> Result<String, Failure> {
+    let seed = args.seed.unwrap_or(1);
+    let own = PAPERS.iter().any(|(name, paper)| {
+        !paper.takes_trace() && all.iter().any(|(measured, _)| measured == name)
+    });
+    let requests = match loaded {
+        Some(loaded) if own => format!(
+            "Requests of {} for cfs (table 6), squid and ucfs; the papers' own, made with seed {seed}, for the others.",
+            loaded.identity.name
+        ),
+        Some(loaded) => format!("Requests of {}.", loaded.identity.name),
+        None => format!("Requests made with seed {seed}."),
+    };
+    let synthetic = loaded.is_none_or(|loaded| loaded.identity.synthetic) || own;
+    let identity = loaded.map_or_else(
+        || TraceIdentity {
+            name: format!("the papers' workloads, seed {seed}"),
+            synthetic: true,
+            ..TraceIdentity::default()
+        },
+        |loaded| loaded.identity.clone(),
+    );
+    Ok(page(all, &requests, synthetic).finish(&manifest(identity, true)?))
 }
 
 fn json_of(paper: &str, table: &Exhibit) -> Value {

@@ -5,6 +5,7 @@ use clap::Args;
 use damelo_lab::trace::{ColumnOptions, Format, ReadOptions, RecordSource, Skipped, Trace};
 
 use crate::failure::Failure;
+use crate::output::say;
 use crate::progress::Progress;
 
 /// The form is told from the file.
@@ -95,12 +96,12 @@ pub(crate) fn remarks(trace: &Trace) {
 /// The same where the trace is gone already.
 pub(crate) fn remarks_of(name: &str, skipped: &Skipped, synthetic: bool) {
     if skipped.count > 0 {
-        eprintln!("damelo: {name}: {} malformed lines skipped", skipped.count);
+        say(format_args!("damelo: {name}: {} malformed lines skipped", skipped.count));
         for (place, reason) in &skipped.examples {
-            eprintln!("  {place}: {reason}");
+            say(format_args!("  {place}: {reason}"));
         }
     }
     if synthetic {
-        eprintln!("damelo: {name}: synthetic, no one made these requests");
+        say(format_args!("damelo: {name}: synthetic, no one made these requests"));
     }
 }

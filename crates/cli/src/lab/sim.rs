@@ -17,7 +17,7 @@ use serde_json::json;
 use super::manifest::{manifest, write_page};
 use super::reading::{ReadArgs, Reading, remarks_of};
 use crate::failure::Failure;
-use crate::output::{Out, thousands};
+use crate::output::{Out, say, thousands};
 
 const AFTER_HELP: &str = "\
 TRACE     a file, or gen:NAME?seed=1&requests=100000
@@ -129,14 +129,14 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     }
     remarks_of(name, &report.skipped, manifest.trace.synthetic);
     for warning in warnings(&options, &report) {
-        eprintln!("damelo: {warning}");
+        say(format_args!("damelo: {warning}"));
     }
     let runs = report.caches.len().max(1);
-    eprintln!(
+    say(format_args!(
         "damelo: {} requests through {runs} caches in {seconds:.2} s, {:.2} million a second",
         thousands(report.requests),
         report.requests as f64 * runs as f64 / seconds / 1e6
-    );
+    ));
     Ok(())
 }
 

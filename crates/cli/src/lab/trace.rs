@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::reading::{ReadArgs, Reading, remarks};
 use crate::failure::Failure;
-use crate::output::{Out, thousands};
+use crate::output::{Out, say, thousands};
 
 const STDOUT: &str = "-";
 const US_PER_DAY: f64 = 86_400e6;
@@ -177,12 +177,12 @@ fn copy(
     drop(reading);
     remarks(&trace);
     if output.output != STDOUT {
-        eprintln!(
+        say(format_args!(
             "damelo: {} of {} requests written to {}",
             thousands(written),
             thousands(requests),
             output.output
-        );
+        ));
     }
     Ok(())
 }

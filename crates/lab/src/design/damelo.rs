@@ -11,9 +11,11 @@
 //! of a group (the size is ours: MD5, page and slot), in the group's last page; centre-out
 //! placement and the two-way elevator exist as options here (§6: unimplemented there).
 
+use damelo::ByteSize;
+
 use super::grouping::{GroupRule, Grouper};
-use super::spec::{Parameter, choice, number};
-use super::{Cache, Changes, Context, Design, Outcome, serve};
+use super::spec::{Parameter, choice, memory_check, number};
+use super::{Cache, Changes, Context, Design, DesignOptions, Outcome, serve};
 use crate::disk::Direction;
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, Kind};
@@ -86,6 +88,19 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         set: |o, text| number(text, 0..=1_000_000_000).map(|s| o.damelo.checkpoint_s = s),
     },
 ];
+
+pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
+    let page = u64::from(options.page_bytes);
+    let needed = 2 * page * u64::from(options.damelo.groups);
+    if options.cache_bytes < needed {
+        let [needed, given] = [needed, options.cache_bytes].map(ByteSize::new);
+        return Err(format!("a group has at least two pages: {needed} of cache, not {given}"));
+    }
+    memory_check(options, FRAMES_MIN * page)
+}
+
+/// One is filled while another is read.
+const FRAMES_MIN: u64 = 2;
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = DameloOptions {

@@ -61,6 +61,11 @@ pub trait Design {
     /// Handles one request and appends what it does to the disks.
     fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome;
 
+    /// A group that is to be kept in memory; nothing for designs that take no hints.
+    fn love(&mut self, group: u64) {
+        let _ = group;
+    }
+
     /// An orderly end.
     fn finish(&mut self, out: &mut Vec<Action>) {
         let _ = out;
@@ -193,14 +198,20 @@ pub const REGISTRY: [Entry; 16] = [
     with(mapped::PARAMETERS, plain("mmap-fbc", "squid-disk-io-1999", mapped::make_fbc)),
     plain("mmap-future", "squid-disk-io-1999", mapped_future::make),
     with(cfs::PARAMETERS, plain("cfs", "cfs-2000", cfs::make)),
-    with(damelo::PARAMETERS, paged(plain("damelo", "damelo-2000", damelo::make))),
+    Entry {
+        check: damelo::check,
+        ..with(damelo::PARAMETERS, paged(plain("damelo", "damelo-2000", damelo::make)))
+    },
     Entry {
         check: ucfs::check,
         ..with(ucfs::PARAMETERS, paged(plain("ucfs", "ucfs-2002", ucfs::make)))
     },
     with(hades::PARAMETERS, plain("afs", "hades-2009", afs::make)),
     with(hades::PARAMETERS, plain("hades", "hades-2009", hades::make)),
-    with(store::PARAMETERS, paged(plain("store", "ours", store::make))),
+    Entry {
+        check: store::check,
+        ..with(store::PARAMETERS, paged(plain("store", "ours", store::make)))
+    },
 ];
 
 /// The design of that name.

@@ -161,6 +161,15 @@ pub(super) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, St
     found.map(|(_, value)| *value).ok_or_else(|| format!("write one of {}", names()))
 }
 
+/// That a design has as much memory as it cannot do without.
+pub(super) fn memory_check(options: &DesignOptions, needed_bytes: u64) -> Result<(), String> {
+    let [needed, given] = [needed_bytes, options.memory_bytes].map(ByteSize::new);
+    if options.memory_bytes < needed_bytes {
+        return Err(format!("it needs {needed} of memory, not {given}"));
+    }
+    Ok(())
+}
+
 pub(super) const YES_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
 #[cfg(test)]

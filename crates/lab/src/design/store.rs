@@ -28,8 +28,8 @@ use damelo::{
 
 use self::device::{Recorder, Transfer};
 use super::grouping::Grouper;
-use super::spec::{Parameter, choice, number, size};
-use super::{Changes, Context, Design, Outcome};
+use super::spec::{Parameter, choice, memory_check, number, size};
+use super::{Changes, Context, Design, DesignOptions, Outcome};
 use crate::disk::Direction;
 use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Op, Request};
@@ -82,7 +82,8 @@ const DISK_POLICIES: [(&str, DiskPolicyKind); 4] = [
     ("fifo", DiskPolicyKind::Fifo),
 ];
 
-const MEMORY_POLICIES: [(&str, ResidencyPolicyKind); 3] = [
+const MEMORY_POLICIES: [(&str, ResidencyPolicyKind); 4] = [
+    ("hit-density", ResidencyPolicyKind::HitDensity),
     ("s3-fifo", ResidencyPolicyKind::S3Fifo),
     ("lru", ResidencyPolicyKind::Lru),
     ("clock", ResidencyPolicyKind::Clock),
@@ -100,8 +101,8 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "memory",
-        default: "s3-fifo",
-        about: "what stays in memory: s3-fifo, lru, clock",
+        default: "hit-density",
+        about: "what stays in memory: hit-density, s3-fifo, lru, clock",
         set: |o, text| choice(text, &MEMORY_POLICIES).map(|kind| o.store.memory = kind),
     },
     Parameter {
@@ -124,7 +125,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "reinsert",
-        default: "15",
+        default: "30",
         about: "percent of a reused segment that may be kept",
         set: |o, text| number(text, 0..=90).map(|n| o.store.reinsert_percent_max = n),
     },
@@ -168,6 +169,18 @@ impl Clock for TraceClock {
         let trace = Duration::from_micros(self.time_us.load(Ordering::Relaxed));
         trace + Duration::from_nanos(self.reads_ns.load(Ordering::Relaxed))
     }
+}
+
+pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
+    let range = DEVICE_BYTES_MIN..=DEVICE_BYTES_MAX;
+    if options.cache_bytes != u64::MAX && !range.contains(&options.cache_bytes) {
+        let [from, to] = [DEVICE_BYTES_MIN, DEVICE_BYTES_MAX].map(ByteSize::new);
+        return Err(format!(
+            "a cache has {from} to {to}, not {}",
+            ByteSize::new(options.cache_bytes)
+        ));
+    }
+    memory_check(options, MEMORY_BYTES_MIN)
 }
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
@@ -269,6 +282,10 @@ impl Design for EngineDesign {
         };
         self.replay(out);
         outcome
+    }
+
+    fn love(&mut self, group: u64) {
+        self.store.love(GroupId::new(group));
     }
 
     fn finish(&mut self, out: &mut Vec<Action>) {

@@ -17,7 +17,7 @@ mod buffers;
 mod clusters;
 
 use super::grouping::{GroupRule, Grouper};
-use super::spec::{Parameter, number, size};
+use super::spec::{Parameter, memory_check, number, size};
 use super::{Changes, Context, Design, DesignOptions, Outcome};
 use crate::disk::Direction;
 use crate::lru::NumberMap;
@@ -92,8 +92,14 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
     let percent = options.ucfs.hot_percent + options.ucfs.medium_percent;
     let right = format!("hot and medium are at most 100 percent together, not {percent}");
-    if percent <= 100 { Ok(()) } else { Err(right) }
+    if percent > 100 {
+        return Err(right);
+    }
+    memory_check(options, CLUSTERS_MIN * u64::from(options.page_bytes))
 }
+
+/// Each of the three buffers holds some.
+const CLUSTERS_MIN: u64 = 8;
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = UcfsOptions {

@@ -4,6 +4,7 @@
 //! as far as the text says it; such a row has no published number, and its table says so. Invariant:
 //! the same options give the same tables. Threads: one user.
 
+mod beside;
 mod cfs;
 mod damelo;
 mod hades;
@@ -147,6 +148,10 @@ pub struct Exhibit {
     pub rows: Vec<Row>,
     /// Curves, for figures.
     pub series: Vec<Series>,
+    /// What their x is, with its unit.
+    pub x_label: &'static str,
+    /// What their y is, with its unit.
+    pub y_label: &'static str,
     /// Why ours differ, in a paragraph.
     pub why: &'static str,
 }
@@ -154,7 +159,7 @@ pub struct Exhibit {
 impl Exhibit {
     pub(crate) fn new(what: &str, title: &str, why: &'static str) -> Exhibit {
         let (what, title) = (what.to_owned(), title.to_owned());
-        Exhibit { what, title, rows: Vec::new(), series: Vec::new(), why }
+        Exhibit { what, title, rows: Vec::new(), series: Vec::new(), x_label: "", y_label: "", why }
     }
 
     pub(crate) fn row(
@@ -165,6 +170,11 @@ impl Exhibit {
         measured: f64,
     ) {
         self.rows.push(Row { label: label.into(), unit, published, measured });
+    }
+
+    /// Names the axes of the curves.
+    pub(crate) fn axes(&mut self, x_label: &'static str, y_label: &'static str) {
+        (self.x_label, self.y_label) = (x_label, y_label);
     }
 
     pub(crate) fn series(&mut self, name: impl Into<String>, points: Vec<(f64, f64)>) {

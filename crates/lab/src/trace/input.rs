@@ -66,8 +66,18 @@ pub(crate) enum Line {
 impl Input {
     /// Opens a file; also says how large it is, compressed or not.
     pub(crate) fn open(path: &Path, position: ReadPosition) -> io::Result<(Input, u64)> {
+        const NOT_A_FILE: &str =
+            "it is not a regular file, and a trace is read more than once: save it to a file first";
+        let not_a_file = || io::Error::new(io::ErrorKind::InvalidInput, NOT_A_FILE);
+        if path.as_os_str() == "-" {
+            return Err(not_a_file());
+        }
         let file = File::open(path)?;
-        let bytes = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(not_a_file());
+        }
+        let bytes = metadata.len();
         let mut raw = BufReader::with_capacity(BUFFER_BYTES, Counted { file, position });
         let magic = raw.fill_buf()?;
         let source: Box<dyn Read + Send> = if magic.starts_with(&GZIP_MAGIC) {
