@@ -23,6 +23,8 @@ pub(crate) struct Deposit {
     pub(crate) epoch: Epoch,
     pub(crate) group: GroupId,
     pub(crate) response: StoredResponse,
+    /// The same as it will be stored, unless the body changes it.
+    pub(crate) encoded: Option<Vec<u8>>,
     /// What purges will know it by.
     stamp: Stamp,
     whole_body_bytes_max: u64,
@@ -56,6 +58,7 @@ impl Deposit {
             epoch,
             group,
             response,
+            encoded: None,
             stamp,
             whole_body_bytes_max,
             older: None,
@@ -194,17 +197,21 @@ impl Deposit {
         if self.expected_bytes.is_some_and(|expected| expected != length_bytes) {
             return Err(NotStoredReason::Partial);
         }
-        let value = match self.body {
+        let encoded = self.encoded.take_if(|_| self.older.is_none());
+        let (value, encoded) = match self.body {
             DepositBody::Large { writer, apart } => {
                 if writer.written_bytes() > 0 {
                     writer.commit().await.map_err(failed)?;
                 }
                 self.response.apart = Some(apart);
-                Bytes::new()
+                (Bytes::new(), None)
             }
-            DepositBody::Small { chunks, .. } => self.response.joined(joined(chunks), self.older),
+            DepositBody::Small { chunks, .. } => {
+                (self.response.joined(joined(chunks), self.older), encoded)
+            }
         };
-        let mut metadata = self.response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let encoded = encoded.or_else(|| self.response.encode());
+        let mut metadata = encoded.ok_or(NotStoredReason::HeadersTooLarge)?;
         self.stamp.append(&mut metadata);
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
         store.create_with(&self.key, self.group, &value, options).await.map_err(failed)

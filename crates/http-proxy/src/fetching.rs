@@ -310,11 +310,12 @@ impl<'a> Fetching<'a> {
         let target = &ask.target;
         let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
         let vault = &worker.shared.vault;
-        let begun = vault.begin(target, self.epoch, &ask.headers, &stored, length, &groups).await;
+        let older = self.older_part(&stored);
+        let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
         let mut deposit = begun?;
         steer::hint(vault.store(), GroupId::of(&groups.home), effects.hint);
         deposit.expect(announced);
-        if let Some((older, bytes)) = self.older_part(&stored) {
+        if let Some((older, bytes)) = older {
             deposit.join_with(older, bytes);
         }
         Ok((deposit, policy))

@@ -97,7 +97,7 @@ impl Fetching<'_> {
         let target = &ask.target;
         let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);
         let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));
-        let begun = vault.begin(target, self.epoch, &ask.headers, &stored, length, &groups).await;
+        let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
         let mut deposit = begun?;
         let bytes: Bytes = body.clone();
         vault.write(&mut deposit, &bytes, worker.idle_limit()).await?;

@@ -10,6 +10,7 @@ use super::kinds::{Count, Kind, Size, Text, Time, Value, quoted};
 use crate::forward::access::AccessRule;
 use crate::rules::SetCookie;
 use crate::rules::key::QueryRule;
+use crate::rules::negotiation::Normaliser;
 use crate::transport::{CertificateFiles, Choice, HealthChecks, Listener};
 
 /// Listeners.
@@ -34,6 +35,8 @@ pub(crate) struct Limit;
 pub(crate) struct Cookies;
 /// Which query parameters count.
 pub(crate) struct Query;
+/// How a field that negotiates is compared.
+pub(crate) struct Negotiated;
 /// Access rules of a forward proxy.
 pub(crate) struct AccessRules;
 
@@ -301,6 +304,35 @@ impl Kind<QueryRule> for Query {
     }
 }
 
+impl Kind<Normaliser> for Negotiated {
+    const WRITTEN: &'static str = "equivalent, as-sent or best-of:NAME,...";
+    fn read(value: &Value) -> Result<Normaliser, String> {
+        let text = <Text as Kind<String>>::read(value)?;
+        let names = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect();
+        match text.split_once(':') {
+            None if text == "equivalent" => Ok(Normaliser::Equivalent),
+            None if text == "as-sent" => Ok(Normaliser::AsSent),
+            Some(("best-of", list)) if list.split(',').all(is_name) => {
+                Ok(Normaliser::BestOf(names(list)))
+            }
+            _ => Err(value.wanted(Self::WRITTEN)),
+        }
+    }
+    fn show(value: &Normaliser) -> String {
+        match value {
+            Normaliser::Equivalent => quoted("equivalent"),
+            Normaliser::AsSent => quoted("as-sent"),
+            Normaliser::BestOf(names) => quoted(format!("best-of:{}", names.join(","))),
+        }
+    }
+}
+
+/// A coding or language: it is sent to origins as it is written here.
+fn is_name(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
 impl Kind<Vec<AccessRule>> for AccessRules {
     const WRITTEN: &'static str =
         "a list of rules such as [\"allow client=10.0.0.0/8 port=80,443\"]";
@@ -334,6 +366,9 @@ mod tests {
         assert_eq!(round::<_, Choosing>("least-loaded"), Ok("least-loaded".to_owned()));
         assert_eq!(round::<_, Query>("except:utm_*,id"), Ok("except:utm_*,id".to_owned()));
         assert_eq!(round::<_, Cookies>("strip"), Ok("strip".to_owned()));
+        for way in ["equivalent", "as-sent", "best-of:br,gzip", "best-of:en-GB"] {
+            assert_eq!(round::<_, Negotiated>(way), Ok(way.to_owned()));
+        }
         assert_eq!(round::<u64, Time>("2h"), Ok("2h".to_owned()));
         let listeners = round::<_, Listeners>("tls+tcp:127.0.0.1:443,unix:/run/x");
         assert_eq!(listeners.unwrap(), "[\"tls+tcp:127.0.0.1:443\", \"unix:/run/x\"]");
@@ -347,6 +382,9 @@ mod tests {
         }
         for query in ["", "some", "only:", "but:x"] {
             assert!(Query::read(&text(query)).is_err(), "{query}");
+        }
+        for way in ["", "best", "best-of", "best-of:", "best-of:a b", "best-of:br,,gzip"] {
+            assert!(Negotiated::read(&text(way)).is_err(), "{way}");
         }
         assert!(Certificates::read(&text("a.pem")).is_err());
         assert!(Origins::read(&text("ftp://x")).is_err());

@@ -351,15 +351,14 @@ impl Vault {
         target: &Target,
         epoch: Epoch,
         request: &HeaderMap,
-        response: &StoredResponse,
+        mut response: StoredResponse,
         length_bytes: Option<u64>,
         groups: &Groups,
     ) -> Result<Deposit, NotStoredReason> {
         let group = GroupId::of(&groups.home);
-        let mut response = response.clone();
         response.groups = self.join_groups(&groups.others).await?;
         // Found out now rather than after the body.
-        response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let stamp = epoch.stamp(&response).ok_or(NotStoredReason::HeadersTooLarge)?;
         let key = match vary::with_configured(&response.headers, &self.rules.load()) {
             Vary::Nothing => self.place_default(&target.primary, request, group).await?,
@@ -370,6 +369,7 @@ impl Vault {
         };
         let mut deposit =
             Deposit::new(key, epoch, group, response, stamp, self.whole_body_bytes_max);
+        deposit.encoded = Some(encoded);
         deposit.announce(&self.store, length_bytes)?;
         Ok(deposit)
     }

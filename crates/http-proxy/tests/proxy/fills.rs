@@ -200,11 +200,11 @@ fn early_hints_go_on_before_the_answer_and_are_not_stored() {
 
 /// An origin that sends so many bytes of `answer` as the path says, and hangs up.
 fn cut_off(answer: &'static [u8]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut reader = BufReader::new(stream.try_clone().expect("clone"));
             let Some(request) = read_message(&mut reader, false) else { continue };
             let sent: usize = request.path()[1..].parse().expect("a number of bytes");
             // The proxy may have hung up already.
