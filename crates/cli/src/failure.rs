@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
+use damelo::device::DeviceOpenError;
 use damelo_http_proxy::{AdminError, ProxyError};
 use damelo_lab::design::DesignError;
 use damelo_lab::disk::DriveError;
@@ -167,7 +168,10 @@ impl Failure {
     /// What a person can do about it, if there is anything to say beyond the error itself.
     fn advice(&self) -> Option<String> {
         match self {
-            Failure::Open { path, .. } if !path.exists() => {
+            Failure::Open {
+                path,
+                source: damelo::OpenError::Device(DeviceOpenError::NotFound { .. }),
+            } => {
                 Some(format!("make it with `damelo format {} --size 20GiB`", path.display()))
             }
             Failure::Exists { .. } => Some(

@@ -25,6 +25,7 @@ mod admin_client;
 mod along;
 mod answer;
 mod ask;
+mod batched;
 mod body;
 mod collapse;
 mod config;

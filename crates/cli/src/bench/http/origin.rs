@@ -1,14 +1,18 @@
 //! The origin behind the proxies that are measured: serves the catalogue over HTTP/1.1 and counts.
 //!
-//! Threads: one accepts, one for each connection, at most [`CONNECTIONS_MAX`]; they end with the
-//! process. Counters are relaxed: they are read between measurements.
+//! Threads: one, for all connections, at most [`CONNECTIONS_MAX`], so that it costs little beside the
+//! load on the same core; it ends with the process. Counters are relaxed: they are read between
+//! measurements. Invariant: a connection's next answer is made when the last one is written.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
 
 use super::catalogue::{Catalogue, ObjectRef};
 use crate::failure::Failure;
@@ -19,11 +23,14 @@ const CONNECTIONS_MAX: usize = 4096;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Headers of a request.
 const HEADERS_MAX: usize = 64;
+/// Read at once.
+const BLOCK_BYTES: usize = 16 << 10;
+/// Stands for the listening socket; connections have their place in the list.
+const LISTENER: Token = Token(usize::MAX - 1);
 
 struct Shared {
     catalogue: Arc<Catalogue>,
     requests: AtomicU64,
-    connections: AtomicUsize,
 }
 
 /// A running origin.
@@ -36,13 +43,14 @@ impl Origin {
     /// Listens on `address` and serves from now on.
     pub(crate) fn start(address: &str, catalogue: Arc<Catalogue>) -> Result<Origin, Failure> {
         let failed = |source| Failure::io(format!("listen on {address} (--origin-listen)"), source);
-        let listener = TcpListener::bind(address).map_err(failed)?;
+        let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let (requests, connections) = (AtomicU64::new(0), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { catalogue, requests, connections });
-        let accepting = Arc::clone(&shared);
+        let shared = Arc::new(Shared { catalogue, requests: AtomicU64::new(0) });
+        let listener = TcpListener::from_std(listener);
+        let server = Server::new(listener, Arc::clone(&shared)).map_err(failed)?;
         let builder = thread::Builder::new().name("origin".to_owned());
-        builder.spawn(move || accept(&listener, &accepting)).map_err(failed)?;
+        builder.spawn(move || server.run()).map_err(failed)?;
         Ok(Origin { address, shared })
     }
 
@@ -57,20 +65,142 @@ impl Origin {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for stream in listener.incoming().flatten() {
-        let shared = Arc::clone(shared);
-        if shared.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
-            continue;
+/// The thread that serves: its sockets and what it knows of each.
+struct Server {
+    poll: Poll,
+    listener: TcpListener,
+    /// By token; a place whose connection ended is taken by the next one.
+    places: Vec<Option<Served>>,
+    shared: Arc<Shared>,
+    block: Box<[u8; BLOCK_BYTES]>,
+    date: Date,
+}
+
+/// One connection.
+struct Served {
+    stream: TcpStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    written: usize,
+}
+
+impl Server {
+    fn new(listener: TcpListener, shared: Arc<Shared>) -> io::Result<Server> {
+        let (poll, mut listener) = (Poll::new()?, listener);
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let (places, date) = (Vec::new(), Date { unix_s: 0, text: String::new() });
+        let block = Box::new([0; BLOCK_BYTES]);
+        Ok(Server { poll, listener, places, shared, block, date })
+    }
+
+    /// Until the process ends, or waiting itself fails.
+    fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        loop {
+            match self.poll.poll(&mut events, None) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            self.date.renew();
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(),
+                    Token(index) => self.handle(index),
+                }
+            }
         }
-        let builder = thread::Builder::new().name("origin".to_owned()).stack_size(128 << 10);
-        // Without a thread the connection is closed: the proxy sees it and so does the report.
-        let _ = builder.spawn(move || {
-            // A connection that breaks is the proxy's to report.
-            let _ = serve(stream, &shared);
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
-        });
+    }
+
+    /// Takes all that wait. One too many is closed at once; so is one that cannot be watched: the
+    /// proxy sees it and so does the report.
+    fn accept(&mut self) {
+        while let Ok((mut stream, _)) = self.listener.accept() {
+            let index = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
+            let both = Interest::READABLE | Interest::WRITABLE;
+            let ready = index < CONNECTIONS_MAX
+                && stream.set_nodelay(true).is_ok()
+                && self.poll.registry().register(&mut stream, Token(index), both).is_ok();
+            if !ready {
+                continue;
+            }
+            let served = Served { stream, input: Vec::new(), output: Vec::new(), written: 0 };
+            match self.places.get_mut(index) {
+                Some(place) => *place = Some(served),
+                None => self.places.push(Some(served)),
+            }
+        }
+    }
+
+    /// Goes on with one connection; one that breaks is the proxy's to report.
+    fn handle(&mut self, index: usize) {
+        let Some(Some(served)) = self.places.get_mut(index) else { return };
+        if !matches!(served.go_on(&self.shared, &mut self.block, &self.date), Ok(true)) {
+            self.places[index] = None;
+        }
+    }
+}
+
+impl Served {
+    /// Reads, answers and writes as far as the socket lets it; false at its end.
+    fn go_on(
+        &mut self,
+        shared: &Shared,
+        block: &mut [u8; BLOCK_BYTES],
+        date: &Date,
+    ) -> io::Result<bool> {
+        loop {
+            if !self.flush()? {
+                return Ok(true);
+            }
+            // Nothing waits to be written: the next answer may be made.
+            if let Some(asked) = parse(&self.input, &shared.catalogue)? {
+                self.input.drain(..asked.head_bytes);
+                shared.requests.fetch_add(1, Ordering::Relaxed);
+                answer(&asked, &shared.catalogue, &date.text, &mut self.output)?;
+                continue;
+            }
+            if self.input.len() > HEAD_BYTES_MAX {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            match self.stream.read(block) {
+                Ok(0) => return Ok(false),
+                Ok(count) => self.input.extend_from_slice(&block[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether all of the answer is written.
+    fn flush(&mut self) -> io::Result<bool> {
+        while self.written < self.output.len() {
+            match self.stream.write(&self.output[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.output.clear();
+        self.written = 0;
+        Ok(true)
+    }
+}
+
+/// The value of `Date`, made anew once a second.
+struct Date {
+    unix_s: u64,
+    text: String,
+}
+
+impl Date {
+    fn renew(&mut self) {
+        let now = SystemTime::now();
+        let unix_s = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if unix_s != self.unix_s || self.text.is_empty() {
+            *self = Date { unix_s, text: httpdate::fmt_http_date(now) };
+        }
     }
 }
 
@@ -80,28 +210,6 @@ struct Asked {
     head_only: bool,
     object: Option<ObjectRef>,
     if_none_match: Option<String>,
-}
-
-fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (mut input, mut output) = (Vec::new(), Vec::new());
-    let mut block = [0; 4096];
-    loop {
-        while let Some(asked) = parse(&input, &shared.catalogue)? {
-            input.drain(..asked.head_bytes);
-            shared.requests.fetch_add(1, Ordering::Relaxed);
-            output.clear();
-            answer(&asked, &shared.catalogue, &mut output)?;
-            stream.write_all(&output)?;
-        }
-        if input.len() > HEAD_BYTES_MAX {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        match stream.read(&mut block)? {
-            0 => return Ok(()),
-            count => input.extend_from_slice(&block[..count]),
-        }
-    }
 }
 
 /// The next request, if it is there as a whole.
@@ -127,13 +235,17 @@ fn parse(input: &[u8], catalogue: &Catalogue) -> io::Result<Option<Asked>> {
     }))
 }
 
-fn answer(asked: &Asked, catalogue: &Catalogue, output: &mut Vec<u8>) -> io::Result<()> {
+fn answer(
+    asked: &Asked,
+    catalogue: &Catalogue,
+    date: &str,
+    output: &mut Vec<u8>,
+) -> io::Result<()> {
     let Some(object) = asked.object else {
         return write!(output, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     };
     let tag = format!("\"{}-{}\"", object.run, object.number);
     // Squid counts max-age from Date, and takes an answer without one for stale.
-    let date = httpdate::fmt_http_date(SystemTime::now());
     let fresh = format!("Date: {date}\r\nCache-Control: public, max-age=86400\r\nETag: {tag}\r\n");
     if asked.if_none_match.as_deref().is_some_and(|tags| tags.contains(&tag)) {
         return write!(output, "HTTP/1.1 304 Not Modified\r\n{fresh}\r\n");
