@@ -21,10 +21,10 @@ http {{
   keepalive_timeout 300s; keepalive_requests 1000000000;
   client_body_temp_path {dir}/body; proxy_temp_path {dir}/temp; fastcgi_temp_path {dir}/fcgi;
   uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
-  proxy_cache_path {dir}/cache levels=1:2 keys_zone=z:64m max_size={disk_mib}m inactive=1d use_temp_path=off;
+  proxy_cache_path {dir}/cache levels=1:2 keys_zone=z:{keys_mib}m max_size={disk_mib}m inactive=1d use_temp_path=off;
   upstream o {{ server {origin}; keepalive 64; keepalive_requests 1000000000; }}
   server {{
-    listen 127.0.0.1:{port} backlog=4096;
+    listen 127.0.0.1:{port} backlog=4096;{tls}
     location / {{
       proxy_pass http://o; proxy_http_version 1.1; proxy_set_header Connection "";
       proxy_set_header Host $http_host; proxy_cache z; proxy_cache_key $request_uri;
@@ -43,12 +43,13 @@ sub vcl_deliver {{ if (obj.hits > 0) {{ set resp.http.X-Cache = "HIT"; }} else {
 
 SQUID = """
 http_port 127.0.0.1:{port} accel defaultsite={origin} no-vhost
+{tls}
 cache_peer {host} parent {origin_port} 0 no-query no-digest originserver name=o
 acl all_of_it src all
 http_access allow all_of_it
 cache_peer_access o allow all_of_it
 never_direct allow all_of_it
-cache_dir rock {dir}/cache {disk_mib} max-size=1048576
+cache_dir rock {dir}/cache {disk_mib} max-size=1048576 slot-size={slot_bytes}
 cache_mem {memory_mib} MB
 maximum_object_size 64 MB
 maximum_object_size_in_memory 1 MB
@@ -67,7 +68,10 @@ visible_hostname bench
 """
 
 RECORDS = {
-    "proxy.config.http.server_ports": "STRING 127.0.0.1:{port}",
+    "proxy.config.http.server_ports": "STRING 127.0.0.1:{port}{tls}",
+    "proxy.config.ssl.server.cert.path": "STRING {certificates}",
+    "proxy.config.ssl.server.private_key.path": "STRING {certificates}",
+    "proxy.config.cache.min_average_object_size": "INT {average_bytes}",
     "proxy.config.exec_thread.autoconfig": "INT 0",
     "proxy.config.exec_thread.limit": "INT 1",
     "proxy.config.accept_threads": "INT 0",
@@ -112,6 +116,7 @@ class Proxy:
 
     name = ""
     forgets = False
+    tls = ""  # What makes it listen for TLS; empty if it does not speak it.
 
     def __init__(self, settings, port):
         self.settings, self.port = settings, port
@@ -122,10 +127,20 @@ class Proxy:
     def url(self):
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def tls_port(self):
+        return self.port + 100
+
     def values(self):
         host, origin_port = self.settings.origin.split(":")
-        memory = self.settings.memory_mib
+        memory, objects = self.settings.memory_mib, self.settings.objects
+        certificates = os.path.join(self.settings.dir, "certificates")
+        listening = dict(tls_port=self.tls_port, certificates=certificates, origin=self.settings.origin)
+        small = self.settings.object_bytes <= 2048
         return dict(
+            certificates=certificates, keys_mib=max(64, objects // 6000),
+            slot_bytes=4096 if small else 16384, average_bytes=2000 if small else 8000,
+            tls=self.tls.format(**listening) if self.settings.tls else "",
             dir=self.dir, port=self.port, origin=self.settings.origin, host=host,
             origin_port=origin_port, disk_mib=self.settings.disk_mib, memory_mib=memory,
             memory_bytes=memory << 20, user="user root;" if os.geteuid() == 0 else "",
@@ -149,8 +164,7 @@ class Proxy:
         command = self.command()
         if self.settings.core is not None:
             command = ["taskset", "-c", str(self.settings.core)] + command
-        group = self.settings.cgroup(self.name)
-        if group:
+        for group in self.settings.cgroups(self.name):
             command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', group] + command
         log = open(os.path.join(self.dir, "output"), "ab")
         # A group of its own, so that it goes as a whole.
@@ -223,6 +237,7 @@ class Proxy:
 
 class Damelo(Proxy):
     name = "damelo"
+    tls = "tls+tcp:127.0.0.1:{tls_port}"
 
     def prepare(self):
         pass
@@ -234,11 +249,15 @@ class Damelo(Proxy):
             "--to", f"http://{v['origin']}", "--workers", "1", "--admin", "none",
             "--cache", f"{self.dir}/store:{v['disk_mib']}MiB",
             "--memory", f"{v['memory_mib']}MiB", "--connections", "16000",
-        ]
+        ] + (["--listen", v["tls"], "--certificate", "{0}/chain.pem,{0}/key.pem".format(v["certificates"])]
+             if v["tls"] else [])
 
 
 class Nginx(Proxy):
     name = "nginx"
+    tls = """
+    listen 127.0.0.1:{tls_port} ssl backlog=4096;
+    ssl_certificate {certificates}/chain.pem; ssl_certificate_key {certificates}/key.pem;"""
 
     def prepare(self):
         self.write("nginx.conf", NGINX)
@@ -272,6 +291,8 @@ class Varnish(Proxy):
 
 class Squid(Proxy):
     name = "squid"
+    tls = ("https_port 127.0.0.1:{tls_port} accel defaultsite={origin} no-vhost "
+           "tls-cert={certificates}/chain.pem tls-key={certificates}/key.pem")
 
     def prepare(self):
         config = self.write("squid.conf", SQUID)
@@ -287,6 +308,7 @@ class Squid(Proxy):
 
 class TrafficServer(Proxy):
     name = "trafficserver"
+    tls = " {tls_port}:ssl:ip-in=127.0.0.1"
 
     def prepare(self):
         shutil.copytree("/etc/trafficserver", f"{self.dir}/etc")
@@ -298,9 +320,31 @@ class TrafficServer(Proxy):
         self.write("etc/remap.config", "map / http://{origin}/\n")
         self.write("etc/storage.config", "{dir}/cache {disk_mib}M\n")
         self.write("etc/plugin.config", "")
+        if self.settings.tls:
+            self.write("etc/ssl_multicert.config",
+                       "dest_ip=* ssl_cert_name=chain.pem ssl_key_name=key.pem\n")
 
     def command(self):
         return ["env", f"TS_RUNROOT={self.dir}/runroot.yaml", "traffic_server"]
+
+
+class BareHyper(Proxy):
+    """No cache: one answer to all, on what damelo speaks HTTP with. A floor, not a rival."""
+
+    name = "bare hyper"
+    head = ""  # Header lines of the answer.
+
+    @property
+    def program(self):
+        return os.path.join(os.path.dirname(self.settings.program), "examples", "bare_hyper")
+
+    def prepare(self):
+        with open(f"{self.dir}/head", "w") as file:
+            file.write(self.head)
+
+    def command(self):
+        length = str(self.settings.object_bytes)
+        return [self.program, f"127.0.0.1:{self.port}", f"{self.dir}/head", length]
 
 
 ALL = [Damelo, Nginx, Varnish, Squid, TrafficServer]

@@ -17,10 +17,15 @@ import subprocess
 import sys
 import time
 
+import cgroups
+import disk_rows
+import load_rows
 import proxies
 import rows
 
-ROWS = ["hit", "hit1000", "zipf", "pages", "fill", "trace", "storm", "restart", "memory"]
+RUN = {**rows.RUN, **load_rows.RUN, **disk_rows.RUN}
+# Of the others one needs a file, and one takes as long as all of these.
+DEFAULT = [row for row in RUN if row not in ("trace", "restart1m")]
 
 
 class Settings:
@@ -35,21 +40,24 @@ class Settings:
         self.disk_mib = 1024
         self.limit_mib = None
         self.fits = True
+        self.objects = 100_000
+        self.object_bytes = 8192
+        self.reads_held = False
+        self.tls = False
 
-    def cgroup(self, name):
-        """A memory cgroup with the limit; None without one."""
-        if not self.limit_mib:
-            return None
-        path = f"{rows.cgroup_root()}/damelo-http-{name}"
-        os.makedirs(path, exist_ok=True)
-        with open(f"{path}/memory.limit_in_bytes", "w") as file:
-            file.write(str(self.limit_mib << 20))
-        return path
+    def cgroups(self, name):
+        """The groups that a proxy starts in."""
+        found = []
+        if self.limit_mib:
+            found.append(cgroups.with_memory(name, self.limit_mib))
+        if self.reads_held:
+            found.append(cgroups.with_reads(name, self.dir, 0))
+        return found
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("rows", nargs="*", default=ROWS, metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("rows", nargs="*", default=DEFAULT, metavar="ROW", help=", ".join(RUN))
     parser.add_argument("--program", default="target/release/damelo", help="the damelo to measure")
     parser.add_argument("--dir", default="/var/tmp/damelo-http-rivals",
                         help="on the disk to measure; what it names is emptied")
@@ -62,9 +70,9 @@ def arguments():
     parser.add_argument("--lock", default="", help="command that each measurement runs below")
     parser.add_argument("--out", help="directory for run.json and table.md")
     args = parser.parse_args()
-    unknown = [row for row in args.rows if row not in ROWS]
+    unknown = [row for row in args.rows if row not in RUN]
     if unknown:
-        parser.error(f"no row {unknown[0]}: there are {', '.join(ROWS)}")
+        parser.error(f"no row {unknown[0]}: there are {', '.join(RUN)}")
     return args
 
 
@@ -130,7 +138,7 @@ def number(value):
 
 def verdict(own, other, name, better):
     """How many times as good damelo is."""
-    if name == "damelo" or own is None:
+    if name == "damelo" or own is None or better == "none":
         return ""
     if not other:
         return "alone"
@@ -165,13 +173,16 @@ def main():
             rivals = chosen(args, settings)
             try:
                 print(f"{row} ...", file=sys.stderr)
-                results[row] = rows.RUN[row](args, settings, rivals)
+                results[row] = RUN[row](args, settings, rivals)
                 print(table({row: results[row]}), flush=True)
                 keep(args, about, results)
+            except cgroups.Missing as missing:
+                print(f"{row} is left out: {missing}", file=sys.stderr)
             finally:
                 for proxy in rivals:
                     proxy.kill()
                     shutil.rmtree(proxy.dir, ignore_errors=True)
+                    cgroups.remove(proxy.name)
     finally:
         shutil.rmtree(args.dir, ignore_errors=True)
 

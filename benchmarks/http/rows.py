@@ -14,16 +14,6 @@ from email.utils import formatdate
 MIB = 1 << 20
 
 
-def cgroup_root():
-    """This process's memory cgroup, below which others can be made."""
-    with open("/proc/self/cgroup") as file:
-        for line in file:
-            _, controllers, path = line.strip().split(":", 2)
-            if controllers == "memory":
-                return "/sys/fs/cgroup/memory" + path.rstrip("/")
-    raise SystemExit("rows with a memory limit need memory cgroups of version 1")
-
-
 def on_core(args):
     return ["taskset", "-c", str(args.load_core)] if args.load_core >= 0 else []
 
@@ -50,30 +40,49 @@ def bench(args, settings, rivals, workload, *more):
         asyncio.run(get_all(proxy.port, [f"/first/{n}/100" for n in range(1500)], 8))
         serving.append(proxy.busiest_since(before))
     origin.close()
+    found = measured(args, settings, rivals, workload, "--origin-listen", settings.origin,
+                     "--rounds", str(args.rounds), "--pid", ",".join(map(str, serving)), *more)
+    names = {proxy.url: proxy.name for proxy in rivals}
+    samples = {proxy.name: [] for proxy in rivals}
+    for m in found:
+        name = next(n for url, n in names.items() if m["target"].rstrip("/") in (url, url[7:]))
+        samples[name].append(sample_of(m))
+    return samples
+
+
+def sample_of(m):
+    """The columns of a measurement that `damelo bench http` printed."""
+    return {
+        "req/s": m["requests_per_second"], "p99 us": m["p99_us"],
+        "hit ratio": m["hit_ratio_origin"],
+        "disk reads/req": m["machine_disk_reads_per_request"],
+        "cpu us/req": m["cpu_us_per_request"], "failed": m["failed"],
+    }
+
+
+def bench_command(args, settings, rivals, workload, *more):
     first, *others = [proxy.url for proxy in rivals]
     against = ["--against", ",".join(others)] if others else []
-    command = locked(args) + on_core(args) + [
+    return locked(args) + on_core(args) + [
         settings.program, "bench", "http", workload, "--url", first, *against,
-        "--origin-listen", settings.origin, "--rounds", str(args.rounds),
-        "--seconds", str(args.seconds), "--warmup", "0", "--dir", settings.dir, "--json",
-        "--pid", ",".join(map(str, serving)), *more,
+        "--dir", settings.dir, "--json", *more,
+        *([] if "--warmup" in more else ["--warmup", "0"]),
+        *([] if "--seconds" in more or "--requests" in more else ["--seconds", str(args.seconds)]),
     ]
-    out = subprocess.run(command, capture_output=True, text=True)
-    samples = {proxy.name: [] for proxy in rivals}
-    names = {proxy.url: proxy.name for proxy in rivals}
-    for line in out.stdout.splitlines():
-        m = json.loads(line)
-        if "workload" in m:
-            name = next(n for url, n in names.items() if m["target"].rstrip("/") in (url, url[7:]))
-            samples[name].append({
-                "req/s": m["requests_per_second"], "p99 us": m["p99_us"],
-                "hit ratio": m["hit_ratio_origin"],
-                "disk reads/req": m["machine_disk_reads_per_request"],
-                "cpu us/req": m["cpu_us_per_request"], "failed": m["failed"],
-            })
-    if out.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{out.stderr[-2000:]}")
-    return samples
+
+
+def measured(args, settings, rivals, workload, *more):
+    """What `damelo bench http` measured, one for each proxy and round."""
+    command = bench_command(args, settings, rivals, workload, *more)
+    return measurements(command, subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
+def measurements(command, child):
+    out, errors = child.communicate()
+    if child.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{errors[-2000:]}")
+    return [m for m in map(json.loads, out.splitlines()) if "workload" in m]
 
 
 def compared(what, samples, columns, better="more"):
@@ -178,11 +187,11 @@ class Origin:
         self.loop.close()
 
 
-async def get(port, path):
+async def get(port, path, host=None):
     """One request on a connection of its own; the length of the body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        host = f"127.0.0.1:{port}"
+        host = host or f"127.0.0.1:{port}"
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         data = await reader.read(-1)
         head, _, body = data.partition(b"\r\n\r\n")
@@ -193,12 +202,12 @@ async def get(port, path):
         writer.close()
 
 
-async def get_all(port, paths, at_once):
+async def get_all(port, paths, at_once, host=None):
     places = asyncio.Semaphore(at_once)
 
     async def one(path):
         async with places:
-            return await get(port, path)
+            return await get(port, path, host)
 
     return await asyncio.gather(*(one(path) for path in paths))
 
@@ -255,18 +264,18 @@ def restart(args, settings, rivals):
     return compared(what, samples, ["seconds to first hit", "kept"], "less")
 
 
-def until_hit(origin, proxy, paths, length):
+def until_hit(origin, proxy, paths, length, host=None):
     first = None
     for path in paths[::7]:
         before = origin.count
-        if asyncio.run(get(proxy.port, path)) == length and origin.count == before:
+        if asyncio.run(get(proxy.port, path, host)) == length and origin.count == before:
             first = time.monotonic() - proxy.started
             break
         if time.monotonic() - proxy.started > 20:
             break
     before = origin.count
     sample = paths[3::len(paths) // 500][:500]
-    asyncio.run(get_all(proxy.port, sample, 8))
+    asyncio.run(get_all(proxy.port, sample, 8, host))
     return {"seconds to first hit": first, "kept": 1 - (origin.count - before) / len(sample)}
 
 
@@ -356,17 +365,17 @@ def hash_of(text):
     return f"{value:016x}"
 
 
-def wrk(args, origin, proxy, lua):
+def wrk(args, origin, proxy, lua, url=None):
     before = origin.count
     command = locked(args) + on_core(args) + [
-        "wrk", "-t1", "-c32", f"-d{args.seconds}s", "--latency", "-s", lua, proxy.url]
+        "wrk", "-t1", "-c32", f"-d{args.seconds}s", "--latency", "-s", lua, url or proxy.url]
     out = subprocess.run(command, capture_output=True, text=True).stdout
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", out).group(1))
     amount, unit = re.search(r"Transfer/sec:\s+([\d.]+)(\w+)", out).groups()
     p99, p99_unit = re.search(r"99%\s+([\d.]+)(\w+)", out).groups()
     errors = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
     return {
-        "req/s": rate,
+        "req/s": rate, "requests": int(re.search(r"(\d+) requests in", out).group(1)),
         "MB/s": float(amount) * {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[unit] / 1e6,
         "p99 us": float(p99) * {"us": 1, "ms": 1e3, "s": 1e6}[p99_unit],
         "origin requests": origin.count - before,

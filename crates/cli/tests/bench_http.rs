@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -76,11 +77,46 @@ fn hits_are_there_after_kill_9() {
 }
 
 #[test]
+fn no_byte_is_wrong_however_often_the_proxy_is_killed() {
+    // More than memory and, in time, than the disk hold: what is checked comes from everywhere.
+    let load =
+        ["zipf", "--kill-every", "0.4", "--seconds", "5", "--tail", "1.3", "--size", "16KiB"];
+    let all = objects(&load);
+    let soak = &all[0];
+    assert!(soak["kills"].as_u64() > Some(2) && soak["requests"].as_u64() > Some(100), "{soak}");
+    assert!(soak["hits"].as_u64() > Some(0) && soak["wrong"] == 0, "{soak}");
+}
+
+#[test]
+fn an_earlier_run_can_be_asked_for_again() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
+    command.args(["proxy", "--json", "--from", "127.0.0.1:0", "--admin", "none"]);
+    command.args(["--to", &format!("http://{port}"), "--memory", "16MiB", "--cache"]);
+    command.arg(format!("{}:64MiB", dir.path().join("store").display()));
+    let mut proxy = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(proxy.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let info: Value = serde_json::from_str(&line).unwrap();
+    let (url, origin) = (info["url"].as_str().unwrap(), port.to_string());
+    let common = ["zipf", "--url", url, "--origin-listen", &origin, "--requests", "50"];
+    let run = objects(&common)[0]["run"].to_string();
+    let again = objects(&[&common[..], &["--again", &run, "--first-round", "2"]].concat());
+    proxy.kill().unwrap();
+    proxy.wait().unwrap();
+    assert_eq!((&again[0]["origin_requests"], &again[0]["round"]), (&0.into(), &2.into()));
+    assert_eq!((&again[0]["wrong"], &again[0]["hit_ratio_told"]), (&0.into(), &1.0.into()));
+}
+
+#[test]
 fn what_cannot_be_measured_is_said() {
     for (args, expected) in [
         (&["hit", "--against", "ftp://x"][..], "http://HOST[:PORT]"),
         (&["zipf", "--tail", "0.5"], "--tail"),
         (&["hit", "--pid", "1,2,3"], "--pid"),
+        (&["zipf", "--again", "7"], "--url"),
+        (&["fill", "--again", "7", "--url", "http://127.0.0.1:9"], "--again"),
         (&["hit", "--url", "http://127.0.0.1:9"], "127.0.0.1:9"),
         (&["hit", "--origin-listen", "203.0.113.1:80"], "--origin-listen"),
     ] {

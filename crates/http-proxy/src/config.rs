@@ -169,6 +169,8 @@ pub struct ProxyConfig {
     pub grouping: Grouping,
     /// When a document comes from disk, bring the objects of its group into memory. Default false.
     pub prefetch_pages: bool,
+    /// Love and hate groups by how they are used. Default false.
+    pub hints_by_use: bool,
     /// The operator's rules. Default none.
     pub ruleset: Arc<Ruleset>,
     /// Take the method PURGE as a purge instead of passing it on. Default false.
@@ -231,6 +233,7 @@ impl ProxyConfig {
             log_format: LogFormat::Combined,
             grouping: Grouping::Page,
             prefetch_pages: false,
+            hints_by_use: false,
             ruleset: Arc::new(Ruleset::default()),
             purge_method: false,
             purge_from: loopback(),

@@ -313,7 +313,7 @@ impl<'a> Fetching<'a> {
         let older = self.older_part(&stored);
         let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
         let mut deposit = begun?;
-        steer::hint(vault.store(), GroupId::of(&groups.home), effects.hint);
+        steer::on_store(worker, GroupId::of(&groups.home), effects.hint);
         deposit.expect(announced);
         if let Some((older, bytes)) = older {
             deposit.join_with(older, bytes);

@@ -9,6 +9,7 @@ use std::time::Instant;
 use http::header::{HeaderValue, PROXY_AUTHENTICATE, UPGRADE};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
+use hyper::ext::Protocol;
 
 use crate::ask::Ask;
 use crate::forward;
@@ -17,7 +18,7 @@ use crate::observe;
 use crate::peer::Peer;
 use crate::rules::CacheStatus;
 use crate::serve::{self, Answer};
-use crate::upgrade::Upgrade;
+use crate::upgrade::{self, Upgrade};
 use crate::worker::Worker;
 
 /// Answers a request that was read at `start`, whatever it is.
@@ -27,6 +28,8 @@ pub(crate) async fn answer(
     mut peer: Peer,
     start: Instant,
 ) -> Answer {
+    let protocols = &worker.shared.config.transport.upgrades;
+    upgrade::read_extended_connect(&mut request, protocols);
     if let Err(refusal) = screen(&mut request, &worker.shared.config.transport.clients) {
         return refuse(worker, refusal);
     }
@@ -39,10 +42,9 @@ pub(crate) async fn answer(
             Ok(route) => peer.route = Some(route),
         }
     }
-    let upgrade = match request.headers().contains_key(UPGRADE) {
-        true => Upgrade::take(&mut request, &worker.shared.config.transport.upgrades),
-        false => None,
-    };
+    let leaves =
+        request.headers().contains_key(UPGRADE) || request.extensions().get::<Protocol>().is_some();
+    let upgrade = if leaves { Upgrade::take(&mut request, protocols) } else { None };
     match Ask::new(request, peer, &worker.shared) {
         Ok((ask, body)) => {
             let (response, mut status) = match upgrade {

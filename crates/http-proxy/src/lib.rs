@@ -22,6 +22,7 @@
 
 mod admin;
 mod admin_client;
+mod affection;
 mod along;
 mod answer;
 mod ask;

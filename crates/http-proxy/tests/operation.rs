@@ -352,3 +352,31 @@ fn rules_name_groups_and_love_or_hate_them() {
     assert!(!proxy.get("/front/1").cache().contains("; hit"));
     assert!(proxy.get("/scan/1").cache().contains("; hit"));
 }
+
+/// What only ever comes in is hated until something of it is asked for; not if a rule says otherwise.
+#[test]
+fn bulk_is_hated_by_use_unless_a_rule_says_otherwise() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let rules = Settings::parse("[[rule]]\nprefix = \"/kept\"\nhint = \"neutral\"\n");
+    let rules = rules.expect("a good file").proxy.ruleset;
+    for by_use in [true, false] {
+        let proxy = Proxy::start_with(&origin, |config| {
+            with_admin(config);
+            config.grouping = "path:1".parse().expect("a grouping");
+            config.hints_by_use = by_use;
+            config.ruleset = rules.clone();
+        });
+        let hint = |path: &str| explained(&proxy, path)["stored"][0]["group_state"]["hint"].clone();
+        for number in 0..70 {
+            proxy.get(&format!("/bulk/{number}"));
+            proxy.get(&format!("/kept/{number}"));
+        }
+        let wanted = if by_use { "hated" } else { "neutral" };
+        assert_eq!((hint("/bulk/1"), hint("/kept/1")), (wanted.into(), "neutral".into()));
+        assert!(proxy.get("/bulk/1").cache().contains("; hit"));
+        assert_eq!(hint("/bulk/1"), "neutral");
+        let counted = ["hated", "let_go"]
+            .map(|what| proxy.metric(&format!("damelo_proxy_groups_{what}_total")));
+        assert_eq!(counted, [u64::from(by_use); 2]);
+    }
+}

@@ -6,8 +6,18 @@ use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use damelo_http_proxy::{ProxyConfig, Target};
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use hyper::ext::Protocol;
+use hyper_util::rt::TokioIo;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use support::wire::{ask_http2, block_on, http2_to};
 use support::{Home, Message, Origin, Proxy, read_message, reply};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// An origin that agrees to any upgrade and then sends back what it gets, capitals for small
 /// letters, until its client ends.
@@ -22,9 +32,11 @@ fn echo() -> SocketAddr {
                 let Some(request) = read_message(&mut reader, false) else { return };
                 let head = format!(
                     "HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: {}\r\n\
-                     X-Seen: {}\r\n\r\nfirst words ",
+                     Sec-WebSocket-Accept: {}\r\nX-Seen: {} {}\r\n\r\nfirst words ",
                     request.header("upgrade"),
+                    accept(&request),
                     request.header("connection"),
+                    request.method(),
                 );
                 stream.write_all(head.as_bytes()).expect("write");
                 let mut buffer = [0; 4096];
@@ -36,6 +48,13 @@ fn echo() -> SocketAddr {
         }
     });
     address
+}
+
+/// What an origin proves with that it read a handshake (RFC 6455 §4.2.2); something else if asked to.
+fn accept(request: &Message) -> String {
+    let key = request.header("sec-websocket-key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, key.as_bytes());
+    STANDARD.encode(if request.has("x-spoil") { &b"nothing"[..] } else { hash.as_ref() })
 }
 
 fn start(home: &Home, origin: SocketAddr, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
@@ -66,7 +85,7 @@ fn websocket_bytes_pass_both_ways_until_the_end() {
     assert_eq!(answer.status(), 101, "{answer:?}");
     assert_eq!(answer.header("upgrade"), "websocket");
     assert_eq!(answer.header("connection").to_ascii_lowercase(), "upgrade");
-    assert_eq!(answer.header("x-seen"), "upgrade", "the origin was asked to");
+    assert_eq!(answer.header("x-seen"), "upgrade GET", "the origin was asked to");
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(400));
         stream.write_all(b"hello ").expect("write");
@@ -143,4 +162,76 @@ fn an_origin_may_decline() {
         assert_eq!((answer.status(), answer.text().as_str()), (403, "no"));
     }
     assert_eq!(origin.count(), 2, "never from the cache");
+}
+
+/// What a client of HTTP/2 sends to speak this protocol on a stream (RFC 8441 §4).
+fn extended_connect(protocol: &'static str, field: (&str, &str)) -> Request<Full<Bytes>> {
+    let request = Request::connect("http://a/chat")
+        .header("sec-websocket-version", "13")
+        .header(field.0, field.1)
+        .extension(Protocol::from_static(protocol));
+    request.body(Full::default()).expect("request")
+}
+
+/// A connection whose server has said what it offers: that comes before its first answer.
+async fn settled(address: SocketAddr) -> support::wire::Sender {
+    let mut sender = http2_to(address).await;
+    let request = Request::get("http://a/").header("expect", "a-miracle").body(Full::default());
+    let answer = ask_http2(&mut sender, request.expect("request")).await;
+    assert_eq!(answer.status, StatusCode::EXPECTATION_FAILED);
+    sender
+}
+
+#[test]
+fn websocket_on_a_stream_of_http2() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |_| {});
+    block_on(async {
+        let mut sender = settled(proxy.info.address).await;
+        let mut tunnels = Vec::new();
+        for _ in 0..2 {
+            let request = extended_connect("websocket", ("x-a", "1"));
+            let mut response = sender.send_request(request).await.expect("an answer");
+            assert_eq!(response.status(), StatusCode::OK);
+            assert_eq!(response.headers()["x-seen"], "upgrade GET");
+            for name in ["upgrade", "connection", "sec-websocket-accept"] {
+                assert!(!response.headers().contains_key(name), "{name}");
+            }
+            let stream = hyper::upgrade::on(&mut response).await.expect("a tunnel");
+            tunnels.push(TokioIo::new(stream));
+        }
+        for tunnel in &mut tunnels {
+            tunnel.write_all(b"hello").await.expect("write");
+            let mut echoed = [0; 17];
+            tunnel.read_exact(&mut echoed).await.expect("read");
+            assert_eq!(&echoed, b"first words HELLO");
+            tunnel.shutdown().await.expect("end");
+            let mut rest = Vec::new();
+            tunnel.read_to_end(&mut rest).await.expect("read");
+            assert!(rest.is_empty());
+        }
+    });
+    assert_eq!(proxy.metric("damelo_proxy_tunnels_total"), 2);
+}
+
+#[test]
+fn only_a_whole_handshake_makes_a_tunnel_on_http2() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |_| {});
+    block_on(async {
+        let mut sender = settled(proxy.info.address).await;
+        let spoilt = extended_connect("websocket", ("x-spoil", "1"));
+        assert_eq!(ask_http2(&mut sender, spoilt).await.status, StatusCode::BAD_GATEWAY);
+        let other = extended_connect("another", ("x-a", "1"));
+        assert_eq!(ask_http2(&mut sender, other).await.status, StatusCode::NOT_IMPLEMENTED);
+    });
+    for (status, seen) in [(403, StatusCode::FORBIDDEN), (200, StatusCode::BAD_GATEWAY)] {
+        let origin = Origin::start(move |_| reply(status, "Cache-Control: max-age=60", "no"));
+        let proxy = Proxy::start(&origin);
+        block_on(async {
+            let mut sender = settled(proxy.info.address).await;
+            let request = extended_connect("websocket", ("x-a", "1"));
+            assert_eq!(ask_http2(&mut sender, request).await.status, seen);
+        });
+    }
 }

@@ -31,6 +31,7 @@ use crate::listen::{Gate, Kind, stopped};
 use crate::peer::Peer;
 use crate::serve;
 use crate::transport::ClientLimits;
+use crate::upgrade;
 use crate::worker::Worker;
 
 /// What an HTTP/2 client sends first (RFC 9113 §3.4).
@@ -297,6 +298,11 @@ async fn speak_http2(
         .max_send_buf_size(HTTP2_SEND_BYTES_MAX)
         .keep_alive_interval(HTTP2_PING_INTERVAL)
         .keep_alive_timeout(HTTP2_PING_INTERVAL);
+    // A forward proxy's CONNECT is for tunnels alone.
+    let upgrades = &now.shared.config.transport.upgrades;
+    if now.shared.forward.is_none() && upgrade::is_offered_by_http2(upgrades) {
+        builder.enable_connect_protocol();
+    }
     drop(now);
     let connection = builder.serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);

@@ -92,6 +92,7 @@ keys! {
     "fill.finish_percent_min" live Percent [proxy.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
     "groups.by" live GroupRule [proxy.grouping: crate::config::Grouping] "What lies together where the origin does not name a group: a page and what it embeds, a host, a host and N path segments, a response header, or nothing.";
     "groups.prefetch" live Flag [proxy.prefetch_pages: bool] "When a document is read from disk, bring the objects of its group into memory.";
+    "groups.hints_by_use" live Flag [proxy.hints_by_use: bool] "Love groups that are asked for often for their size, hate those that only ever come in; a rule's `hint` goes before.";
     "log.to" start LogFile [proxy.log_target: crate::config::LogTarget] "Where a line for each request goes. A file is opened again on SIGUSR1.";
     "log.format" live Format [proxy.log_format: crate::config::LogFormat] "What a line looks like.";
     "purge.method" live Flag [proxy.purge_method: bool] "Take the method `PURGE` as a purge of its URL instead of passing it on.";

@@ -15,6 +15,8 @@ Examples:
   damelo bench http pages --embedded 15 --verify
   damelo bench http fill --threads 2 --seconds 20
   damelo bench http zipf --restart                 kill -9 after the warm-up, then start again
+  damelo bench http zipf --kill-every 2 --seconds 3600 --tail 1.3 --objects 300000 --memory 64MiB
+                                                   a verified soak of an hour, disk turned over
   damelo bench http zipf --origin-listen 127.0.0.1:8000 --against http://127.0.0.1:8081 \\
       --pid 0,$(cat nginx.pid) --rounds 5          beside nginx, which has that origin
 
@@ -89,12 +91,23 @@ pub(crate) struct Http {
     #[arg(long, value_name = "COUNT", default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
+    /// Number of the first round; each draws its own requests
+    #[arg(long, value_name = "NUMBER", default_value = "1", conflicts_with = "restart",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) first_round: u32,
     /// Check every byte
     #[arg(long)]
     pub(crate) verify: bool,
     /// Kill our own proxy after the warm-up, start it again, measure from exec on
     #[arg(long, conflicts_with_all = ["url", "against", "requests", "rounds"])]
     pub(crate) restart: bool,
+    /// Soak: check every byte while our own proxy is killed and started again all the time, on average so often
+    #[arg(long, value_name = "SECONDS",
+          conflicts_with_all = ["url", "against", "requests", "rounds", "restart"])]
+    pub(crate) kill_every: Option<f64>,
+    /// Ask for the objects of an earlier run, as its JSON names it, and do not ask for all of them first
+    #[arg(long, value_name = "RUN", requires = "url", conflicts_with = "restart")]
+    pub(crate) again: Option<u64>,
     /// Memory of our own proxy
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub(crate) memory: ByteSize,
@@ -134,8 +147,17 @@ impl Http {
         if !(1..=1 << 30).contains(&self.size.bytes()) {
             return usage("--size must be from 1 byte to 1GiB".to_owned());
         }
-        if self.workload == Kind::Fill && self.restart {
-            return usage("--restart needs a workload that hits: hit, zipf or pages".to_owned());
+        if self.workload == Kind::Fill && (self.restart || self.kill_every.is_some()) {
+            return usage(
+                "--restart and --kill-every need a workload that hits: hit, zipf or pages"
+                    .to_owned(),
+            );
+        }
+        if self.workload == Kind::Fill && self.again.is_some() {
+            return usage("--again needs a workload that hits: hit, zipf or pages".to_owned());
+        }
+        if self.kill_every.is_some_and(|every| !(0.05..=86_400.0).contains(&every)) {
+            return usage("--kill-every must be from 0.05 to 86400 seconds".to_owned());
         }
         let targets = 1 + self.against.len();
         if self.pid.len() > targets {

@@ -63,6 +63,11 @@ impl Demand {
         Demand { kind, run, page_objects, zipf: Zipf::new(count, alpha), by_rank, next }
     }
 
+    /// The run whose objects it asks for.
+    pub(crate) fn run(&self) -> u64 {
+        self.run
+    }
+
     /// Objects in the order in which a warm-up asks for them once each: the popular ones last, so
     /// that they are what a full memory keeps. None for `fill`.
     pub(crate) fn each_once(self: &Arc<Demand>) -> Vec<ObjectRef> {

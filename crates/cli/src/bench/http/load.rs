@@ -29,6 +29,8 @@ pub(crate) struct Clients {
     pub(crate) threads: u16,
     /// Connections of each thread.
     pub(crate) connections: u16,
+    /// The proxy may be killed: a connection that it refuses ends, and the load with the last.
+    pub(crate) mortal: bool,
 }
 
 /// When to stop.
@@ -63,7 +65,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn new() -> Seen {
+    /// Nothing yet.
+    pub(crate) fn new() -> Seen {
         let (latencies, took) = (Latencies::new(), Duration::ZERO);
         let [requests, body_bytes, failed, wrong, hits, told] = [0; 6];
         Seen { requests, body_bytes, failed, wrong, hits, told, latencies, took, why: None }
@@ -83,7 +86,8 @@ impl Seen {
         self.latencies.record(took);
     }
 
-    fn merge(&mut self, other: Seen) {
+    /// Both.
+    pub(crate) fn merge(&mut self, other: Seen) {
         self.requests += other.requests;
         self.body_bytes += other.body_bytes;
         self.failed += other.failed;
@@ -169,7 +173,10 @@ impl Clients {
         };
         let start = Instant::now();
         for source in sources {
-            driver.add(source)?;
+            match driver.add(source) {
+                Err(_) if self.mortal => break,
+                added => added?,
+            }
         }
         let end = if let Until::Elapsed(time) = until { Some(start + time) } else { None };
         driver.run(end)?;
@@ -281,6 +288,10 @@ impl Driver<'_> {
     fn broken(&mut self, index: usize, error: &io::Error) -> io::Result<()> {
         self.seen.failed += 1;
         self.seen.why = Some(error.to_string());
+        if self.clients.mortal {
+            self.lanes[index].done = self.reconnect(index).is_err();
+            return if self.lanes[index].done { Ok(()) } else { self.next(index, Instant::now()) };
+        }
         self.failures += 1;
         self.give_up_after_many()?;
         self.reconnect(index)?;

@@ -13,6 +13,7 @@ mod origin;
 mod probes;
 mod report;
 mod restart;
+mod soak;
 mod target;
 
 use std::sync::Arc;
@@ -62,7 +63,8 @@ pub(crate) fn run(args: &Http) -> Result<(), Failure> {
     let catalogue = Arc::new(catalogue);
     let origin = Origin::start(&args.origin_listen, Arc::clone(&catalogue))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let run = since.as_secs() << 20 | u64::from(since.subsec_micros());
+    let new = since.as_secs() << 20 | u64::from(since.subsec_micros());
+    let run = args.again.unwrap_or(new);
     let bench = Bench { args, catalogue, origin, run };
     let own = args.url.is_none();
     let dir = tempfile::Builder::new()
@@ -76,6 +78,9 @@ pub(crate) fn run(args: &Http) -> Result<(), Failure> {
         workers: args.workers,
         origin: bench.origin.address(),
     };
+    if let Some(every) = args.kill_every {
+        return soak::run(&bench, &proxy, Duration::from_secs_f64(every));
+    }
     if args.restart {
         return restart::run(&bench, &proxy);
     }
@@ -116,7 +121,8 @@ impl Bench<'_> {
         let host = self.origin.address().to_string();
         let to = Destination { address, host, forward: args.forward, verify: args.verify };
         let catalogue = Arc::clone(&self.catalogue);
-        Clients { to, catalogue, threads: args.threads, connections: args.connections }
+        let (threads, connections) = (args.threads, args.connections);
+        Clients { to, catalogue, threads, connections, mortal: false }
     }
 
     /// The workload; `fill` gets objects that nobody has asked for yet.
@@ -155,7 +161,7 @@ impl Bench<'_> {
         let asked = self.origin.requests() - asked;
         let load_cpu = own_cpu() - load_before - child_cpu(target, probed);
         let workload = self.args.workload.name();
-        let name = (target.name.as_str(), workload, round);
+        let name = (target.name.as_str(), workload, demand.run(), round);
         let m = Measurement::new(name, &seen, probed, (asked, Some(load_cpu.max(0.0))));
         if m.requests == 0 {
             let why = m.last_failure.unwrap_or_else(|| "none came".to_owned());
@@ -172,11 +178,13 @@ impl Bench<'_> {
             report::print_header(&mut out)?;
         }
         let mut all: Vec<Measurement> = Vec::new();
-        for round in 1..=self.args.rounds {
+        let first_round = self.args.first_round;
+        for round in first_round..first_round + self.args.rounds {
             for turn in 0..targets.len() {
                 let index = (turn + round as usize - 1) % targets.len();
                 let demand = self.demand(u64::from(round) << 10 | index as u64);
-                self.warm(&targets[index], &demand, round == 1)?;
+                let first = round == first_round && self.args.again.is_none();
+                self.warm(&targets[index], &demand, first)?;
                 let m = self.measure(&targets[index], &demand, self.until(), round)?;
                 if self.args.json {
                     out.json(&m)?

@@ -14,6 +14,7 @@ use crate::output::{Out, thousands};
 pub(crate) struct Measurement {
     pub(crate) target: String,
     pub(crate) workload: &'static str,
+    pub(crate) run: u64,
     pub(crate) round: u32,
     pub(crate) requests: u64,
     pub(crate) failed: u64,
@@ -39,7 +40,7 @@ pub(crate) struct Measurement {
 impl Measurement {
     /// From what the clients saw and the probes counted meanwhile.
     pub(crate) fn new(
-        (target, workload, round): (&str, &'static str, u32),
+        (target, workload, run, round): (&str, &'static str, u64, u32),
         seen: &Seen,
         probe: Probe,
         (origin_requests, load_cpu_seconds): (u64, Option<f64>),
@@ -51,6 +52,7 @@ impl Measurement {
         Measurement {
             target: target.to_owned(),
             workload,
+            run,
             round,
             requests: seen.requests,
             failed: seen.failed,

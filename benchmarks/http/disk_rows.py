@@ -1,0 +1,130 @@
+"""Rows about a disk that is slow, a memory that is empty, and a cache that is full of objects."""
+
+import os
+import subprocess
+import time
+
+import cgroups
+import rows
+
+READS_PER_SECOND = 150
+SECONDS_MIN = 10  # At so few reads a second less says nothing.
+
+
+def hold(settings, proxy, per_second):
+    cgroups.with_reads(proxy.name, settings.dir, per_second)
+
+
+def drop_caches():
+    """The kernel's, for the whole machine."""
+    if os.geteuid() != 0:
+        raise cgroups.Missing("needs root, to empty the kernel's caches")
+    os.sync()
+    with open("/proc/sys/vm/drop_caches", "w") as file:
+        file.write("3")
+
+
+def filled(args, settings, proxy):
+    """Asks once for every object, the popular ones last; the run to ask for again."""
+    m, = rows.measured(args, settings, [proxy], "zipf", "--origin-listen", settings.origin,
+                       "--requests", "1", *objects(settings))
+    return m["run"]
+
+
+def objects(settings):
+    return ["--objects", str(settings.objects), "--alpha", "0.8", "--embedded", "0",
+            "--size", str(settings.object_bytes)]
+
+
+def slow_disk(args, settings, rivals, before):
+    """Zipf over a catalogue that does not fit, reads held while it is measured."""
+    settings.memory_mib, settings.limit_mib, settings.fits = 64, 160, False
+    settings.reads_held, settings.objects = True, 49152
+    seconds = str(max(args.seconds, SECONDS_MIN))
+    samples, runs = {proxy.name: [] for proxy in rivals}, {}
+    cgroups.with_reads("probe", settings.dir, 0)
+    cgroups.remove("probe")
+    rows.start_all(rivals)
+    for proxy in rivals:
+        runs[proxy.name] = filled(args, settings, proxy)
+    time.sleep(5)  # What is still to be written.
+    for number in range(args.rounds):
+        for turn in range(len(rivals)):
+            proxy = rivals[(turn + number) % len(rivals)]
+            before(proxy)
+            pids = ",".join(map(str, proxy.pids()[:1]))
+            hold(settings, proxy, READS_PER_SECOND)
+            try:
+                m, = rows.measured(
+                    args, settings, [proxy], "zipf", "--origin-listen", settings.origin,
+                    "--again", str(runs[proxy.name]), "--seconds", seconds, "--connections", "32",
+                    "--first-round", str(number + 2), "--pid", pids, *objects(settings))
+            finally:
+                hold(settings, proxy, 0)
+            samples[proxy.name].append(rows.sample_of(m))
+    return samples
+
+
+def throttled(args, settings, rivals):
+    samples = slow_disk(args, settings, rivals, lambda proxy: None)
+    what = (
+        f"{rows.LIMITED}; reads of the disk held to {READS_PER_SECOND}/s for each proxy by blkio, "
+        "which counts those of nginx's and Squid's files before they are merged."
+    )
+    return rows.compared(what, samples, COLUMNS)
+
+
+def cold(args, settings, rivals):
+    rivals = [proxy for proxy in rivals if not proxy.forgets]
+
+    def again(proxy):
+        proxy.kill()
+        proxy.start()
+        proxy.wait()
+        time.sleep(1)
+        drop_caches()
+
+    samples = slow_disk(args, settings, rivals, again)
+    what = (
+        "The same right after kill -9 and a start, the kernel's caches emptied, too. "
+        "Varnish is left out: its cache does not outlive it."
+    )
+    return rows.compared(what, samples, COLUMNS)
+
+
+COLUMNS = ["req/s", "p99 us", "disk reads/req", "hit ratio", "failed"]
+
+
+def restart1m(args, settings, rivals):
+    """As `restart`, with a million objects."""
+    settings.objects, settings.object_bytes, settings.disk_mib = 1_000_000, 1024, 6144
+    samples = {}
+    for proxy in [proxy for proxy in rivals if not proxy.forgets]:
+        proxy.reset()
+        proxy.start()
+        proxy.wait()
+        run = filled(args, settings, proxy)
+        time.sleep(8)
+        paths = [f"/c/{run}/{number}/0" for number in range(settings.objects)]
+        origin = rows.Origin(settings)
+        samples[proxy.name] = []
+        try:
+            for _ in range(args.rounds):
+                proxy.kill()
+                proxy.start()
+                proxy.wait()
+                samples[proxy.name].append(
+                    rows.until_hit(origin, proxy, paths, settings.object_bytes, settings.origin))
+        finally:
+            origin.close()
+        # Millions of files take disk that the next one may want.
+        proxy.kill()
+        subprocess.run(["rm", "-rf", proxy.dir], check=True)
+    what = (
+        f"{settings.objects:,} objects of 1 KiB, kill -9, start: time from exec to the first answer "
+        "that did not come from the origin, and the share of 500 objects then still there."
+    )
+    return rows.compared(what, samples, ["seconds to first hit", "kept"], "less")
+
+
+RUN = {"throttled": throttled, "cold": cold, "restart1m": restart1m}

@@ -1,0 +1,112 @@
+//! `--kill-every`: a verified soak of our own proxy. It is loaded without pause, killed with SIGKILL at
+//! random moments, started again on the same cache at once, and every byte of every body is checked,
+//! in all lives. What a kill cuts off is no failure; a wrong byte is, and so is a cache that came back
+//! without a single hit.
+//!
+//! Threads: the load's, beside the main thread, which kills.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use serde_json::json;
+
+use super::demand::Demand;
+use super::load::{Seen, Until};
+use super::target::OwnProxy;
+use super::{Bench, fail_if_wrong};
+use crate::failure::Failure;
+use crate::output::{Out, thousands};
+
+/// Least time between a start and a kill.
+const LIFE_MIN: Duration = Duration::from_millis(100);
+/// The load ends by the kill; this is for one that does not come.
+const LOAD_MAX: Duration = Duration::from_secs(86_400);
+
+/// What all lives came to.
+struct Soaked {
+    kills: u64,
+    /// Lives on a cache that an earlier life left, and those of them that had no hit from it.
+    inherited: u64,
+    barren: u64,
+    seen: Seen,
+}
+
+/// Loads, kills, starts again, until the time is over; prints; fails if anything was wrong.
+pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy, every: Duration) -> Result<(), Failure> {
+    let demand = bench.demand(0);
+    let mut rng = Rng::with_seed(bench.args.seed);
+    let end = Instant::now() + Duration::from_secs(bench.args.seconds.into());
+    let mut soaked = Soaked { kills: 0, inherited: 0, barren: 0, seen: Seen::new() };
+    while Instant::now() < end {
+        let life = LIFE_MIN + every.mul_f64(2.0 * rng.f64());
+        let seen = live(bench, proxy, &demand, (life, soaked.kills))?;
+        if soaked.kills > 0 {
+            soaked.inherited += 1;
+            soaked.barren += u64::from(seen.hits == 0 && seen.requests > 0);
+        }
+        soaked.kills += 1;
+        soaked.seen.merge(seen);
+        // The rest of a long soak says nothing new.
+        if soaked.seen.wrong > 0 {
+            break;
+        }
+    }
+    print(&soaked, bench.args.json)?;
+    if soaked.inherited > 0 && soaked.barren == soaked.inherited {
+        return Err(Failure::Child("no life of the proxy had a hit".to_owned()));
+    }
+    fail_if_wrong(soaked.seen.wrong)
+}
+
+/// One life: from start to kill under load.
+fn live(
+    bench: &Bench<'_>,
+    proxy: &OwnProxy,
+    demand: &Arc<Demand>,
+    (life, number): (Duration, u64),
+) -> Result<Seen, Failure> {
+    let running = proxy.start()?;
+    let mut clients = bench.own_target(&running).clients;
+    clients.to.verify = true;
+    clients.mortal = true;
+    let seed = bench.args.seed.wrapping_add(number << 40);
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| clients.run(demand, Until::Elapsed(LOAD_MAX), seed));
+        std::thread::sleep(life);
+        // Killed in any case: without that the load would not end.
+        let killed = running.kill();
+        let panicked = |_| Err(Failure::Child("the load generator panicked".to_owned()));
+        let seen = load.join().unwrap_or_else(panicked)?;
+        killed.map(|()| seen)
+    })
+}
+
+fn print(soaked: &Soaked, as_json: bool) -> Result<(), Failure> {
+    let mut out = Out::new();
+    let Soaked { kills, inherited, barren, seen } = soaked;
+    if as_json {
+        out.json(&json!({
+            "soak": "damelo",
+            "kills": kills,
+            "lives_with_a_cache": inherited,
+            "lives_without_hits": barren,
+            "requests": seen.requests,
+            "body_bytes": seen.body_bytes,
+            "hits": seen.hits,
+            "cut_off": seen.failed,
+            "wrong": seen.wrong,
+        }))?;
+    } else {
+        out.line(format_args!(
+            "{kills} kills; {} answers checked ({:.1} GB), {} of them hits, {} WRONG; {} requests cut off; \
+             {barren} of {inherited} lives after a kill without a hit",
+            thousands(seen.requests),
+            seen.body_bytes as f64 / 1e9,
+            thousands(seen.hits),
+            seen.wrong,
+            thousands(seen.failed),
+        ))?;
+    }
+    out.finish()
+}
