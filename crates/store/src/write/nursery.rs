@@ -27,6 +27,8 @@ pub(crate) struct Staged {
     /// Frequency that it starts with in the index.
     pub(crate) freq: u8,
     /// Between which two drains it came; set by the nursery.
+    /// When it is to be written even if that fills no page; an extent: even if it is alone in the write.
+    pub(crate) due: Option<Duration>,
     pub(crate) round: u64,
 }
 
@@ -36,8 +38,6 @@ pub(crate) struct StagedExtent {
     /// A part of a streamed object; told where it came to lie.
     pub(crate) part: Option<PartSender>,
     pub(crate) group: u64,
-    /// When it is to be written even if it would be alone in the write.
-    pub(crate) due: Option<Duration>,
 }
 
 pub(crate) type PartSender = std::sync::mpsc::Sender<Result<(crate::index::Location, u64), String>>;
@@ -167,14 +167,14 @@ impl Nursery {
     }
 
     /// Queues an object whose entry has been published.
-    pub(crate) fn push(&self, group: u64, mut staged: Staged, due: Option<Duration>) {
+    pub(crate) fn push(&self, group: u64, mut staged: Staged) {
         let mut state = lock(&self.state);
         staged.round = state.enter_round();
         let bytes = u64::from(staged.stored_bytes);
         let pending = state.groups.entry(group).or_default();
         pending.objects.push(staged);
+        pending.due = earlier(pending.due, staged.due);
         pending.bytes += bytes;
-        pending.due = earlier(pending.due, due);
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
@@ -194,7 +194,7 @@ impl Nursery {
         state.objects += 1;
         state.extent_bytes += bytes;
         state.part_waits |= extent.part.is_some();
-        state.extents_due = earlier(state.extents_due, extent.due);
+        state.extents_due = earlier(state.extents_due, extent.staged.due);
         state.extents.push(extent);
         let wake = self.wants_extents(&state);
         drop(state);
@@ -231,6 +231,7 @@ impl Nursery {
         let count = objects.len() as u64;
         let pending = state.groups.entry(group).or_default();
         let newer = std::mem::replace(&mut pending.objects, objects);
+        pending.due = objects.iter().fold(pending.due, |due, object| earlier(due, object.due));
         pending.objects.extend(newer);
         pending.bytes += bytes;
         state.waiting_bytes += bytes;
@@ -457,4 +458,44 @@ fn take_due(state: &mut State, now: Duration) -> Vec<(u64, Vec<Staged>)> {
         .collect();
     due.sort_unstable();
     due.into_iter().filter_map(|id| take_group(state, id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::pool::Pool;
+
+    const PAGE: u64 = 4096;
+
+    fn object(run: &Run, due: u64) -> Staged {
+        Staged {
+            run: run.clone(),
+            offset: 0,
+            stored_bytes: 2048,
+            hash: due,
+            seq: due,
+            reinserted: false,
+            freq: 0,
+            due: Some(Duration::from_secs(due)),
+            round: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_put_back_keeps_its_time() {
+        let run = Pool::new(1, PAGE as usize).unwrap().try_take(1).unwrap();
+        let nursery = Nursery::new(4 * PAGE);
+        for due in 10..15 {
+            nursery.push(7, object(&run, due));
+        }
+        let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
+        let Work::Pages { mut groups, partial: false } = take(0) else { panic!("two full pages") };
+        let mut objects = groups.pop().expect("one group").1;
+        let rest = objects.split_off(4);
+        nursery.finished(&Finished::of(&objects), 0);
+        nursery.put_back(7, rest);
+        assert!(matches!(take(13), Work::Idle), "the rest is not due yet");
+        let Work::Pages { groups, partial: true } = take(14) else { panic!("it is due") };
+        assert_eq!(groups[0].1.len(), 1);
+    }
 }
