@@ -5,9 +5,10 @@
 //! that waits or is being written, and is what back-pressure is measured by. Threads: any create;
 //! one flusher takes.
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::mpsc::Sender;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
@@ -26,9 +27,9 @@ pub(crate) struct Staged {
     pub(crate) reinserted: bool,
     /// Frequency that it starts with in the index.
     pub(crate) freq: u8,
-    /// Between which two drains it came; set by the nursery.
     /// When it is to be written even if that fills no page; an extent: even if it is alone in the write.
     pub(crate) due: Option<Duration>,
+    /// Between which two drains it came; set by the nursery.
     pub(crate) round: u64,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct StagedExtent {
     pub(crate) group: u64,
 }
 
-pub(crate) type PartSender = std::sync::mpsc::Sender<Result<(crate::index::Location, u64), String>>;
+pub(crate) type PartSender = Sender<Result<(crate::index::Location, u64), String>>;
 
 #[derive(Default)]
 struct Pending {
@@ -172,8 +173,8 @@ impl Nursery {
         staged.round = state.enter_round();
         let bytes = u64::from(staged.stored_bytes);
         let pending = state.groups.entry(group).or_default();
-        pending.objects.push(staged);
         pending.due = earlier(pending.due, staged.due);
+        pending.objects.push(staged);
         pending.bytes += bytes;
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -230,8 +231,8 @@ impl Nursery {
         let bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
         let count = objects.len() as u64;
         let pending = state.groups.entry(group).or_default();
-        let newer = std::mem::replace(&mut pending.objects, objects);
         pending.due = objects.iter().fold(pending.due, |due, object| earlier(due, object.due));
+        let newer = std::mem::replace(&mut pending.objects, objects);
         pending.objects.extend(newer);
         pending.bytes += bytes;
         state.waiting_bytes += bytes;

@@ -5,10 +5,10 @@
 //! commit, so an abandoned writer leaves only bytes that the ring will overwrite.
 //! Threads: one writer is used by one thread at a time.
 
+use crate::sync::mpsc::{Receiver, channel};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
