@@ -17,7 +17,7 @@ use in_memory::{Memory, State, Stopped};
 
 /// Little enough that the ring comes round and memory is full, also within Miri's patience.
 const DEVICE_BYTES: usize = if cfg!(miri) { 6 << 20 } else { 12 << 20 };
-const OPERATIONS: u64 = if cfg!(miri) { 70 } else { 6_000 };
+const OPERATIONS: u64 = if cfg!(miri) { 20 } else { 6_000 };
 const THREADS: u64 = 2;
 const KEYS: u64 = if cfg!(miri) { 12 } else { 300 };
 
@@ -46,7 +46,7 @@ fn check(key: u64, bytes: &[u8]) {
 fn length(rng: &mut fastrand::Rng) -> usize {
     match rng.u8(0..20) {
         0 if !cfg!(miri) => rng.usize(100_000..200_000),
-        0..4 => rng.usize(9_000..40_000),
+        0..4 => rng.usize(9_000..if cfg!(miri) { 16_000 } else { 40_000 }),
         _ => rng.usize(8..9_000),
     }
 }
