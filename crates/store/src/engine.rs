@@ -4,10 +4,10 @@
 //! its threads. Invariants across parts: an object is in the resident table, in the index, or gone;
 //! sequence numbers are unique and grow with time.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, WhenMemoryFull};

@@ -4,9 +4,9 @@
 //! (its objects stay; only prefetch and statistics lose it). Threads: any; the map is sharded, each
 //! group has atomics.
 
+use crate::sync::{Arc, Mutex};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::GroupId;

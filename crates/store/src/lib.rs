@@ -36,10 +36,13 @@ mod ops;
 mod page_groups;
 mod read;
 mod ring;
+#[cfg(all(shuttle, test))]
+mod schedule_tests;
 mod signal;
 mod space;
 mod stats;
 mod store;
+mod sync;
 mod types;
 mod workers;
 mod write;

@@ -4,9 +4,10 @@
 //! something that is not ours is overwritten only with `force`. Threads: starts the flusher, the
 //! recovery thread and the keeper.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Arc, Condvar, Mutex};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Condvar, Mutex};
 
 use crate::ByteSize;
 use crate::config::{Config, IoEngine};
@@ -452,8 +453,8 @@ fn open_journal(
 /// The store's own threads, joined at close.
 #[derive(Default)]
 pub(crate) struct Threads {
-    flusher: Option<std::thread::JoinHandle<()>>,
-    others: Vec<std::thread::JoinHandle<()>>,
+    flusher: Option<JoinHandle<()>>,
+    others: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
@@ -462,7 +463,7 @@ impl Threads {
         plan: crate::durable::recovery::Plan,
     ) -> std::io::Result<Threads> {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(format!("damelo-{name}")).spawn(body)
+            thread::Builder::new().name(format!("damelo-{name}")).spawn(body)
         };
         let mut threads = Threads::default();
         if !engine.config.background {

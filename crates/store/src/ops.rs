@@ -5,9 +5,9 @@
 //! Nothing is done for an operation that is dropped before it is waited for or polled, except
 //! where the operation says so.
 
+use crate::sync::{Arc, Mutex};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use crate::engine::Engine;

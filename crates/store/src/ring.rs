@@ -5,9 +5,9 @@
 //! means that it holds nothing. Sealed segments are reused oldest first. Threads: the flusher
 //! changes it, everyone reads sequence numbers without a lock.
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::index::Location;
 use crate::memory::pool::lock;

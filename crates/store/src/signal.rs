@@ -4,8 +4,8 @@
 //! are not. Invariant: waiting and notifying threads change and test the awaited state under the
 //! same mutex, so a waiter is counted before anybody can miss it. Threads: any.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, MutexGuard, PoisonError};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl Signal {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use crate::sync::{Arc, Mutex, thread};
 
     use super::*;
     use crate::memory::pool::lock;
@@ -63,7 +63,7 @@ mod tests {
         let shared = Arc::new((Mutex::new(0_u32), Signal::default()));
         let theirs = Arc::clone(&shared);
         let rounds = 2_000;
-        let other = std::thread::spawn(move || {
+        let other = thread::spawn(move || {
             for round in 0..rounds {
                 let mut state = lock(&theirs.0);
                 while *state != 2 * round + 1 {

@@ -3,10 +3,10 @@
 //! A handle is cheap to clone; the last one to be dropped closes the store. Guards and readers may
 //! outlive it. Threads: any number, sync or async.
 
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, Mutex};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::Config;
@@ -468,47 +468,6 @@ pub(crate) fn lookup(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<ObjectIn
 }
 
 impl Engine {
-    pub(crate) fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
-        if self.is_closed() {
-            return Err(PurgeError::Closed);
-        }
-        self.work_inline_if_tight();
-        let hash = self.hash(key);
-        let mut shard = self.cache.resident.shard(hash);
-        let resident = shard.map.remove(&hash);
-        // What recovery has not found yet must not come into the index later.
-        let loading = !self.recovery.is_done();
-        if loading {
-            self.note_delete(hash, self.new_seq());
-        }
-        // An entry with the same tag may be another key's; that key is then forgotten too, which a
-        // cache may do, and costs less than a disk read for each remove.
-        let removed = self.forget(hash);
-        let seq = self.new_seq();
-        drop(shard);
-        let known = resident.is_some() || removed > 0 || loading;
-        drop(resident);
-        if !known && !self.index.has_dropped(hash) {
-            return Ok(false);
-        }
-        add(&self.counters.removes, u64::from(known));
-        self.journal_append(JournalOp::DeleteKey { hash }, seq).map_err(PurgeError::Journal)?;
-        Ok(known)
-    }
-
-    fn purge(&self, op: JournalOp) -> Result<(), PurgeError> {
-        if self.is_closed() {
-            return Err(PurgeError::Closed);
-        }
-        self.work_inline_if_tight();
-        let exclusive = self.purge_lock.write().unwrap_or_else(PoisonError::into_inner);
-        let seq = self.new_seq();
-        self.marks.apply(&op, seq);
-        drop(exclusive);
-        add(&self.counters.purges, 1);
-        self.journal_append(op, seq).map_err(PurgeError::Journal)
-    }
-
     fn sync(self: &Arc<Engine>) -> Result<(), SyncError> {
         self.recovery.wait_ring_known();
         self.drain();

@@ -4,8 +4,8 @@
 //! blocks (`wait()`) never comes here. Invariant: every job handed in runs, or its promise is dropped
 //! and the waiting future reports a closed store.
 
+use crate::sync::{Arc, Condvar, Mutex, PoisonError, thread};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::memory::pool::lock;
 
@@ -41,7 +41,7 @@ impl Workers {
             state.threads += 1;
             let shared = Arc::clone(&self.shared);
             let name = format!("damelo-worker-{}", state.threads);
-            let spawned = std::thread::Builder::new().name(name).spawn(move || work(&shared));
+            let spawned = thread::Builder::new().name(name).spawn(move || work(&shared));
             if spawned.is_err() {
                 state.threads -= 1;
                 if state.threads == 0 {

@@ -3,146 +3,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
-use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
-use damelo::{ByteSize, Clock, Config, GroupId, Store};
+use damelo::{ByteSize, Config, GroupId, Store};
+
+mod in_memory;
+use in_memory::{Memory, State, Stopped};
 
 const DEVICE_BYTES: usize = 16 << 20;
 
-/// Whether it was a write, where, how much, and a sum of the bytes.
-type Transfer = (bool, u64, usize, u32);
-
-struct State {
-    bytes: Vec<u8>,
-    log: Vec<Transfer>,
-}
-
-/// A device in memory that does everything at once and remembers it.
-struct Memory {
-    info: DeviceInfo,
-    state: Arc<Mutex<State>>,
-}
-
-impl State {
-    fn read(&mut self, offset: u64, buf: &mut [u8]) {
-        buf.copy_from_slice(&self.bytes[offset as usize..][..buf.len()]);
-        self.log.push((false, offset, buf.len(), crc32c::crc32c(buf)));
-    }
-
-    fn write(&mut self, offset: u64, buf: &[u8]) {
-        self.bytes[offset as usize..][..buf.len()].copy_from_slice(buf);
-        self.log.push((true, offset, buf.len(), crc32c::crc32c(buf)));
-    }
-}
-
-impl Device for Memory {
-    fn info(&self) -> &DeviceInfo {
-        &self.info
-    }
-
-    fn submit(&self, io: Io) {
-        let mut offset = io.offset;
-        for piece in &io.bufs {
-            let (start, len) = (piece.as_ptr(), piece.len());
-            let mut state = self.state.lock().unwrap();
-            match io.op {
-                IoOp::Read => {
-                    // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's until
-                    // `done`, which is called below.
-                    let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
-                    state.read(offset, bytes);
-                }
-                IoOp::Write => {
-                    // SAFETY: as above; nobody changes the memory before `done`.
-                    let bytes = unsafe { std::slice::from_raw_parts(start, len) };
-                    state.write(offset, bytes);
-                }
-            }
-            offset += len as u64;
-        }
-        (io.done)(Ok(()));
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.state.lock().unwrap().read(offset, buf);
-        Ok(())
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.state.lock().unwrap().write(offset, buf);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
-        Ok(Box::new(Journal { state: Arc::clone(&self.state), offset, len }))
-    }
-
-    fn stats(&self) -> DeviceStats {
-        DeviceStats::default()
-    }
-}
-
-struct Journal {
-    state: Arc<Mutex<State>>,
-    offset: u64,
-    len: u64,
-}
-
-impl JournalArea for Journal {
-    fn read_all(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; self.len as usize];
-        self.state.lock().unwrap().read(self.offset, &mut bytes);
-        Ok(bytes)
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.state.lock().unwrap().write(self.offset + offset, bytes);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-struct Stopped;
-
-impl Clock for Stopped {
-    fn unix_seconds(&self) -> u64 {
-        1_700_000_000
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
-    }
-}
-
 fn open(state: &Arc<Mutex<State>>, background: bool) -> Store {
-    let info = DeviceInfo {
-        name: "memory".to_owned(),
-        size_bytes: DEVICE_BYTES as u64,
-        block_bytes: 512,
-        direct: true,
-        rotational: false,
-        engine: "memory",
-    };
     let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
     config.memory = ByteSize::new(4 << 20);
     config.seed = Some(1);
     config.background = background;
-    let device = Arc::new(Memory { info, state: Arc::clone(state) });
-    Store::open_on(config, vec![device], Arc::new(Stopped)).unwrap()
-}
-
-fn empty() -> Arc<Mutex<State>> {
-    Arc::new(Mutex::new(State { bytes: vec![0; DEVICE_BYTES], log: Vec::new() }))
+    Store::open_on(config, vec![Memory::device(state)], Arc::new(Stopped)).unwrap()
 }
 
 fn value(key: u64, version: u64) -> Vec<u8> {
@@ -189,15 +64,15 @@ fn use_it(store: &Store, seed: u64, operations: u64) -> u64 {
 #[test]
 fn the_same_calls_do_the_same() {
     let run = || {
-        let state = empty();
+        let state = State::new(DEVICE_BYTES, true);
         let store = open(&state, false);
         // Recovery reads on several threads, whose order means nothing.
-        state.lock().unwrap().log.clear();
+        state.lock().unwrap().take_log();
         let hits = use_it(&store, 5, 12_000);
         store.sync().unwrap();
         let resident = store.stats().resident_objects;
         store.close().unwrap();
-        let log = std::mem::take(&mut state.lock().unwrap().log);
+        let log = state.lock().unwrap().take_log();
         (hits, resident, log)
     };
     let (one, other) = (run(), run());
@@ -211,7 +86,7 @@ fn the_same_calls_do_the_same() {
 
 #[test]
 fn what_was_synced_is_there_for_a_store_with_threads() {
-    let state = empty();
+    let state = State::new(DEVICE_BYTES, false);
     let store = open(&state, false);
     for key in 0..300_u64 {
         store.create(&key.to_le_bytes(), GroupId::new(key % 7), &value(key, 0)).wait().unwrap();
@@ -228,7 +103,7 @@ fn what_was_synced_is_there_for_a_store_with_threads() {
 
 #[test]
 fn callers_on_several_threads_get_on() {
-    let state = empty();
+    let state = State::new(DEVICE_BYTES, false);
     let store = open(&state, false);
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {

@@ -8,6 +8,7 @@
 mod file;
 mod journal;
 mod open;
+mod open_error;
 mod queue;
 mod sys;
 #[cfg(test)]
@@ -18,7 +19,8 @@ mod uring;
 
 use std::io;
 
-pub use open::{DeviceOpenError, EngineChoice, OpenOptions, Opened, open};
+pub use open::{EngineChoice, OpenOptions, Opened, open};
+pub use open_error::DeviceOpenError;
 
 /// What an [`Io`] does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! since its start is found again from the segments written and the journal since then.
 //! Threads: one writer at a time (a mutex), beside everything else.
 
+use crate::sync::Mutex;
 use std::io;
-use std::sync::Mutex;
 
 use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, CheckpointHeader, CheckpointTables, ShardPlan};

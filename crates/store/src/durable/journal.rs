@@ -6,9 +6,9 @@
 //! Threads: any; appends are serialised by a mutex, held for a memory copy (and, at `synced`, not
 //! while the device syncs).
 
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use std::io;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::config::Durability;
@@ -132,10 +132,10 @@ impl Journal {
     /// Goes over to the other half, once a checkpoint covers what is there.
     fn turn<'a>(
         &'a self,
-        mut state: std::sync::MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, State>,
         area: &dyn JournalArea,
         seq: u64,
-    ) -> io::Result<std::sync::MutexGuard<'a, State>> {
+    ) -> io::Result<MutexGuard<'a, State>> {
         let begun = Instant::now();
         let full = |state: &State| state.offset > self.half_bytes / 2;
         while full(&state) && state.epoch > 1 && state.covered_epoch + 1 < state.epoch {

@@ -4,9 +4,9 @@
 //! marks, so that an object that was checked once is checked again only after a new mark.
 //! Threads: any.
 
+use crate::sync::{PoisonError, RwLock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use crate::format::{JournalOp, JournalRecord, MARKS_MAX};
 

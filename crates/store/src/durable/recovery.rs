@@ -4,9 +4,9 @@
 //! the store opens and consulted until it has been applied; the order of several versions of a key
 //! is that of their sequence numbers. Threads: one recovery thread; readers are served meanwhile.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, PoisonError, thread};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::checkpoint::{self, Found};
 use super::journal::{JournalContents, Requires};
@@ -230,7 +230,7 @@ impl Engine {
         let mut seqs = vec![0; self.space.segments as usize];
         let next = AtomicU64::new(0);
         let slots: Vec<AtomicU64> = seqs.iter().map(|_| AtomicU64::new(0)).collect();
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for _ in 0..8.min(seqs.len()) {
                 scope.spawn(|| {
                     loop {

@@ -4,7 +4,8 @@
 //! - `fields`     the byte tables that the codecs read by and `docs/format.md` renders
 //! - `superblock` what a volume is: sizes, areas, identity
 //! - `layout`     how a volume is cut into areas when it is formatted
-//! - `record`     one object, manifest, part or patch: header, body checksums, walking a buffer
+//! - `record`     one object, manifest, part or patch: header, body checksums; `record_walk`: a
+//!   buffer of adjacent ones
 //! - `page`       a group of adjacent small records
 //! - `manifest`   the value of a manifest record: where the parts of a large object are
 //! - `patch`      the value of a patch record: which record the new metadata belongs to
@@ -26,6 +27,7 @@ mod manifest;
 mod page;
 mod patch;
 mod record;
+mod record_walk;
 mod segment;
 mod superblock;
 
@@ -45,9 +47,10 @@ pub use page::{PAGE_HEADER_BYTES, PageHeader};
 pub use patch::{PATCH_BYTES, Patch};
 pub use record::{
     CHUNK_BYTES, ChunkCrcs, KEY_MAX_BYTES, META_MAX_BYTES, RECORD_HEADER_BYTES, RecordError,
-    RecordFields, RecordHeader, RecordKind, RecordWalk, VALUE_MAX_BYTES, encode_head_into,
-    encode_record_into, verify_body, verify_chunks, verify_head,
+    RecordFields, RecordHeader, RecordKind, VALUE_MAX_BYTES, encode_head_into, encode_record_into,
+    verify_body, verify_chunks, verify_head,
 };
+pub use record_walk::RecordWalk;
 pub use segment::{
     FOOTER_BLOCK_BYTES, SUMMARY_ENTRY_BYTES, SegmentFooter, SummaryEntry, decode_summary,
     encode_summary,

@@ -7,7 +7,8 @@
 //! Threads: none; pure functions.
 
 use super::fields::{Field, Slot, table};
-use super::record::{RECORD_HEADER_BYTES, RecordWalk};
+use super::record::RECORD_HEADER_BYTES;
+use super::record_walk::RecordWalk;
 use super::{FormatError, StoreNonce, UNIT_BYTES, ensure, first};
 
 /// Bytes of a page header.

@@ -2,15 +2,18 @@
 //!
 //! Owns nothing. Everything in `index/` that is shared between threads goes through here, so
 //! that `RUSTFLAGS="--cfg loom" cargo test -p damelo --release loom_` sees every access. Loom is
-//! a dependency of tests only, hence `all(loom, test)`.
+//! a dependency of tests only, hence `all(loom, test)`. In shuttle's tests of the store around it the
+//! index keeps its atomics: each of its operations is one step there.
 
-#[cfg(not(all(loom, test)))]
+#[cfg(not(any(all(loom, test), all(shuttle, test))))]
 pub(super) use std::hint::spin_loop;
 #[cfg(not(all(loom, test)))]
-pub(super) use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
-};
+pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(not(all(loom, test)))]
+pub(super) use crate::sync::{Mutex, MutexGuard};
+#[cfg(all(shuttle, test))]
+pub(super) use shuttle::thread::yield_now as spin_loop;
 
 #[cfg(all(loom, test))]
 pub(super) use for_loom::AtomicU64;

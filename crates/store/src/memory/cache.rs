@@ -2,12 +2,12 @@
 //!
 //! Invariants: every run with entries is either tracked by a queue, an open log, or held by the
 //! nursery, so that memory can always be found again; an entry is published before, or checked
-//! after, its run is tracked. Lock order: resident shard, then log, then slot, then queues, then
+//! after, its run is tracked. Lock order: resident shard, then log, then queues, then slot, then
 //! pool; never the other way. Threads: any.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use super::policy::{Arrival, Fate, Hint, Leaving, QUEUES, Queue, ResidencyPolicy, Usage};
 use super::pool::{Pool, Run, lock};

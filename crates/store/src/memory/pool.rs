@@ -5,9 +5,9 @@
 //! A byte range of a run is written only before it is published and never while anyone can read
 //! it. Threads: any; the free list is behind a mutex, reference counts are atomic.
 
+use crate::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::signal::Signal;
@@ -268,6 +268,10 @@ fn find_run(state: &FreeState, frames: usize) -> Option<usize> {
     search(next, total).or_else(|| search(0, (next + frames).min(total)))
 }
 
+/// Memory counts as taken only once it is touched. Miri knows no reservations.
+const MAP_FLAGS: libc::c_int =
+    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+
 fn map_anonymous(bytes: usize) -> std::io::Result<NonNull<u8>> {
     // SAFETY: a fresh private anonymous mapping aliases nothing.
     let ptr = unsafe {
@@ -275,7 +279,7 @@ fn map_anonymous(bytes: usize) -> std::io::Result<NonNull<u8>> {
             std::ptr::null_mut(),
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            MAP_FLAGS,
             -1,
             0,
         )
@@ -286,6 +290,14 @@ fn map_anonymous(bytes: usize) -> std::io::Result<NonNull<u8>> {
     NonNull::new(ptr.cast()).ok_or_else(|| std::io::Error::other("mmap returned null"))
 }
 
+#[cfg(miri)]
+fn release_memory(ptr: *mut u8, bytes: usize) {
+    // SAFETY: the range is a free frame of our own mapping. Miri, which has no `madvise`, sees a write,
+    // and so complains about any reference that were left to a free frame.
+    unsafe { std::ptr::write_bytes(ptr, 0, bytes) };
+}
+
+#[cfg(not(miri))]
 fn release_memory(ptr: *mut u8, bytes: usize) {
     // SAFETY: the range is a free frame of our own anonymous mapping; it reads as zeros afterwards.
     // Failure only means that the memory stays resident.

@@ -4,9 +4,9 @@
 //! entry a hash (a second key with the same 64-bit hash replaces the first, which is then a miss).
 //! Threads: any; each shard has its own mutex, held for one look-up and never during I/O.
 
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, MutexGuard};
 
 use super::pool::{Run, lock};
 use crate::format::{RecordHeader, RecordKind};

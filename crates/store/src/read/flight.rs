@@ -2,8 +2,8 @@
 //!
 //! The first caller of a place leads; the others wait until it is done and look again. Threads: any.
 
+use crate::sync::{Arc, Mutex};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::memory::pool::lock;

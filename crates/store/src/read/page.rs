@@ -2,9 +2,9 @@
 //!
 //! A page read brings all of its live objects into memory in one frame, without copying. Threads: any.
 
+use crate::sync::mpsc::channel;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::channel;
 
 use super::disk::Found;
 use super::flight::{Joined, Lead};

@@ -4,8 +4,8 @@
 //! the record's own, and the segment was in the same life before and after the read.
 //! Threads: any.
 
+use crate::sync::{Arc, Mutex};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 

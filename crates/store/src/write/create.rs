@@ -247,9 +247,10 @@ impl Engine {
             seq,
             reinserted: new.kept.is_some(),
             freq: new.freq,
+            due: self.due(new.group),
             round: 0,
         };
-        self.nursery.push(new.group, staged, self.due(new.group));
+        self.nursery.push(new.group, staged);
         Ok(())
     }
 
@@ -287,14 +288,10 @@ impl Engine {
             seq,
             reinserted: new.kept.is_some(),
             freq: new.freq,
+            due: self.due(new.group),
             round: 0,
         };
-        self.nursery.push_extent(StagedExtent {
-            staged,
-            part: None,
-            group: new.group,
-            due: self.due(new.group),
-        });
+        self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group });
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 //! Invariant: nothing inside the gate waits for a checkpoint or for the flusher.
 //! Threads: any create enters; the writer of a checkpoint and the flusher wait.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 const STRIPES: usize = 16;
 

@@ -5,7 +5,7 @@
 //! flusher is one, whoever does its work. Timers do nothing: neither `flush_period` nor
 //! `checkpoint_period` is looked at while nobody calls. Threads: any caller, one at a time.
 
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use crate::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use super::flusher::{Flusher, Step};

@@ -1,7 +1,8 @@
 //! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
 //! page), `flusher` (pages and extents into segments), `publish` (then into the index), `segment` (the
 //! open ones), `reclaim` (reuse of the oldest), `writer` (streamed objects), `metadata` (its
-//! replacement), `gate` (creates beside checkpoints), `inline` (the flusher's work done by callers).
+//! replacement), `remove` (removes and purges), `gate` (creates beside checkpoints), `inline` (the
+//! flusher's work done by callers).
 
 pub(crate) mod create;
 pub(crate) mod flusher;
@@ -12,5 +13,6 @@ pub(crate) mod nursery;
 pub(crate) mod packer;
 mod publish;
 pub(crate) mod reclaim;
+mod remove;
 pub(crate) mod segment;
 pub(crate) mod writer;

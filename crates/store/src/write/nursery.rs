@@ -5,9 +5,10 @@
 //! that waits or is being written, and is what back-pressure is measured by. Threads: any create;
 //! one flusher takes.
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::mpsc::Sender;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
@@ -26,6 +27,8 @@ pub(crate) struct Staged {
     pub(crate) reinserted: bool,
     /// Frequency that it starts with in the index.
     pub(crate) freq: u8,
+    /// When it is to be written even if that fills no page; an extent: even if it is alone in the write.
+    pub(crate) due: Option<Duration>,
     /// Between which two drains it came; set by the nursery.
     pub(crate) round: u64,
 }
@@ -36,11 +39,9 @@ pub(crate) struct StagedExtent {
     /// A part of a streamed object; told where it came to lie.
     pub(crate) part: Option<PartSender>,
     pub(crate) group: u64,
-    /// When it is to be written even if it would be alone in the write.
-    pub(crate) due: Option<Duration>,
 }
 
-pub(crate) type PartSender = std::sync::mpsc::Sender<Result<(crate::index::Location, u64), String>>;
+pub(crate) type PartSender = Sender<Result<(crate::index::Location, u64), String>>;
 
 #[derive(Default)]
 struct Pending {
@@ -167,14 +168,14 @@ impl Nursery {
     }
 
     /// Queues an object whose entry has been published.
-    pub(crate) fn push(&self, group: u64, mut staged: Staged, due: Option<Duration>) {
+    pub(crate) fn push(&self, group: u64, mut staged: Staged) {
         let mut state = lock(&self.state);
         staged.round = state.enter_round();
         let bytes = u64::from(staged.stored_bytes);
         let pending = state.groups.entry(group).or_default();
+        pending.due = earlier(pending.due, staged.due);
         pending.objects.push(staged);
         pending.bytes += bytes;
-        pending.due = earlier(pending.due, due);
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
@@ -194,7 +195,7 @@ impl Nursery {
         state.objects += 1;
         state.extent_bytes += bytes;
         state.part_waits |= extent.part.is_some();
-        state.extents_due = earlier(state.extents_due, extent.due);
+        state.extents_due = earlier(state.extents_due, extent.staged.due);
         state.extents.push(extent);
         let wake = self.wants_extents(&state);
         drop(state);
@@ -230,6 +231,7 @@ impl Nursery {
         let bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
         let count = objects.len() as u64;
         let pending = state.groups.entry(group).or_default();
+        pending.due = objects.iter().fold(pending.due, |due, object| earlier(due, object.due));
         let newer = std::mem::replace(&mut pending.objects, objects);
         pending.objects.extend(newer);
         pending.bytes += bytes;
@@ -457,4 +459,44 @@ fn take_due(state: &mut State, now: Duration) -> Vec<(u64, Vec<Staged>)> {
         .collect();
     due.sort_unstable();
     due.into_iter().filter_map(|id| take_group(state, id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::pool::Pool;
+
+    const PAGE: u64 = 4096;
+
+    fn object(run: &Run, due: u64) -> Staged {
+        Staged {
+            run: run.clone(),
+            offset: 0,
+            stored_bytes: 2048,
+            hash: due,
+            seq: due,
+            reinserted: false,
+            freq: 0,
+            due: Some(Duration::from_secs(due)),
+            round: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_put_back_keeps_its_time() {
+        let run = Pool::new(1, PAGE as usize).unwrap().try_take(1).unwrap();
+        let nursery = Nursery::new(4 * PAGE);
+        for due in 10..15 {
+            nursery.push(7, object(&run, due));
+        }
+        let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
+        let Work::Pages { mut groups, partial: false } = take(0) else { panic!("two full pages") };
+        let mut objects = groups.pop().expect("one group").1;
+        let rest = objects.split_off(4);
+        nursery.finished(&Finished::of(&objects), 0);
+        nursery.put_back(7, rest);
+        assert!(matches!(take(13), Work::Idle), "the rest is not due yet");
+        let Work::Pages { groups, partial: true } = take(14) else { panic!("it is due") };
+        assert_eq!(groups[0].1.len(), 1);
+    }
 }

@@ -4,8 +4,8 @@
 //! what it holds; a footer is written only after everything else in its segment, while the flusher
 //! goes on with the next one. Threads: the flusher; footers are begun and noted by I/O threads too.
 
+use crate::sync::{Arc, Mutex};
 use std::io;
-use std::sync::{Arc, Mutex};
 
 use crate::engine::Engine;
 use crate::format::{

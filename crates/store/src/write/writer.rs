@@ -5,10 +5,10 @@
 //! commit, so an abandoned writer leaves only bytes that the ring will overwrite.
 //! Threads: one writer is used by one thread at a time.
 
+use crate::sync::mpsc::{Receiver, channel};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -198,15 +198,11 @@ impl Writer {
             seq,
             reinserted: false,
             freq: 0,
+            due: None,
             round: 0,
         };
         let value_len = self.filled as u32;
-        engine.nursery.push_extent(StagedExtent {
-            staged,
-            part: Some(sender),
-            group: self.group,
-            due: None,
-        });
+        engine.nursery.push_extent(StagedExtent { staged, part: Some(sender), group: self.group });
         engine.work_inline_if_due();
         self.parts.push(SentPart { location, value_len, seq });
         self.filled = 0;

@@ -1,0 +1,142 @@
+//! The locks, waits, channels and threads that the store is made of, swapped for shuttle's in its
+//! schedule tests.
+//!
+//! Owns nothing. Every lock, condition variable, channel and thread of the store comes from here (the
+//! devices' and the index's own aside), and every atomic that one thread learns something of another
+//! by, so that `RUSTFLAGS="--cfg shuttle" cargo test -p damelo --release shuttle_` decides who runs
+//! next at each of them. Counters and estimates use the standard atomics: no decision hangs on
+//! their order. Shuttle is a dependency of tests only, hence `all(shuttle, test)`.
+
+pub(crate) use std::sync::{Arc, OnceLock, PoisonError, Weak};
+
+#[cfg(not(all(shuttle, test)))]
+pub(crate) use std::{
+    sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, mpsc},
+    thread,
+};
+
+#[cfg(all(shuttle, test))]
+pub(crate) use for_shuttle::{Condvar, Mutex, MutexGuard};
+#[cfg(all(shuttle, test))]
+pub(crate) use shuttle::{
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, mpsc},
+    thread,
+};
+
+/// Shuttle (0.9) has condition variables that never time out. These do: a short wait ends as soon as
+/// others have run, a long one only when it is notified, so that a lost notification which
+/// only a long time-out would mend is a deadlock, which shuttle reports.
+#[cfg(all(shuttle, test))]
+mod for_shuttle {
+    use std::ops::{Deref, DerefMut};
+    use std::sync::{LockResult, PoisonError};
+    use std::time::Duration;
+
+    use shuttle::{sync, thread};
+
+    /// Waits of at least this length never time out.
+    const LONG: Duration = Duration::from_secs(1);
+
+    #[derive(Default)]
+    pub(crate) struct Mutex<T>(sync::Mutex<T>);
+
+    /// Knows its mutex, so that a wait can give it up and take it again.
+    pub(crate) struct MutexGuard<'a, T> {
+        mutex: &'a Mutex<T>,
+        guard: sync::MutexGuard<'a, T>,
+    }
+
+    #[derive(Default)]
+    pub(crate) struct Condvar(sync::Condvar);
+
+    pub(crate) struct WaitTimeoutResult(bool);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Mutex<T> {
+            Mutex(sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+            let guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(MutexGuard { mutex: self, guard })
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.guard
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            &mut self.guard
+        }
+    }
+
+    impl WaitTimeoutResult {
+        pub(crate) fn timed_out(&self) -> bool {
+            self.0
+        }
+    }
+
+    impl Condvar {
+        pub(crate) fn new() -> Condvar {
+            Condvar::default()
+        }
+
+        pub(crate) fn wait<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+        ) -> LockResult<MutexGuard<'a, T>> {
+            let MutexGuard { mutex, guard } = guard;
+            let guard = self.0.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            Ok(MutexGuard { mutex, guard })
+        }
+
+        pub(crate) fn wait_timeout<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            most: Duration,
+        ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+            if most >= LONG {
+                let guard = self.wait(guard).unwrap_or_else(PoisonError::into_inner);
+                return Ok((guard, WaitTimeoutResult(false)));
+            }
+            let mutex = guard.mutex;
+            drop(guard);
+            thread::yield_now();
+            let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok((guard, WaitTimeoutResult(true)))
+        }
+
+        pub(crate) fn wait_timeout_while<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            most: Duration,
+            mut condition: impl FnMut(&mut T) -> bool,
+        ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+            loop {
+                if !condition(&mut guard) {
+                    return Ok((guard, WaitTimeoutResult(false)));
+                }
+                let timeout;
+                (guard, timeout) =
+                    self.wait_timeout(guard, most).unwrap_or_else(PoisonError::into_inner);
+                if timeout.timed_out() {
+                    return Ok((guard, timeout));
+                }
+            }
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+}

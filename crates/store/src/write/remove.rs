@@ -1,0 +1,58 @@
+//! Removes and purges: at once in memory, and in the journal, with nothing written where the objects
+//! lie.
+//!
+//! Invariants: an object that was removed or purged is dead before the call returns, recovery or not;
+//! a purge holds `purge_lock` exclusively while it takes its sequence number, so that nothing is
+//! renumbered beside it. Threads: any.
+
+use std::sync::PoisonError;
+
+use crate::engine::Engine;
+use crate::error::PurgeError;
+use crate::format::JournalOp;
+use crate::stats::add;
+
+impl Engine {
+    /// Forgets an object; false if none was known.
+    pub(crate) fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
+        if self.is_closed() {
+            return Err(PurgeError::Closed);
+        }
+        self.work_inline_if_tight();
+        let hash = self.hash(key);
+        let mut shard = self.cache.resident.shard(hash);
+        let resident = shard.map.remove(&hash);
+        // What recovery has not found yet must not come into the index later.
+        let loading = !self.recovery.is_done();
+        if loading {
+            self.note_delete(hash, self.new_seq());
+        }
+        // An entry with the same tag may be another key's; that key is then forgotten too, which a
+        // cache may do, and costs less than a disk read for each remove.
+        let removed = self.forget(hash);
+        let seq = self.new_seq();
+        drop(shard);
+        let known = resident.is_some() || removed > 0 || loading;
+        drop(resident);
+        if !known && !self.index.has_dropped(hash) {
+            return Ok(false);
+        }
+        add(&self.counters.removes, u64::from(known));
+        self.journal_append(JournalOp::DeleteKey { hash }, seq).map_err(PurgeError::Journal)?;
+        Ok(known)
+    }
+
+    /// Sets a purge mark: what is older and meant is dead when this returns.
+    pub(crate) fn purge(&self, op: JournalOp) -> Result<(), PurgeError> {
+        if self.is_closed() {
+            return Err(PurgeError::Closed);
+        }
+        self.work_inline_if_tight();
+        let exclusive = self.purge_lock.write().unwrap_or_else(PoisonError::into_inner);
+        let seq = self.new_seq();
+        self.marks.apply(&op, seq);
+        drop(exclusive);
+        add(&self.counters.purges, 1);
+        self.journal_append(op, seq).map_err(PurgeError::Journal)
+    }
+}
