@@ -248,16 +248,16 @@ fn write_reply(stream: &mut TcpStream, request: &Message, reply: &Reply) -> Opti
     Some(())
 }
 
-/// The system's clock plus what the script added.
+/// The time at the start plus what the test added: no second passes by itself on a slow machine.
 #[derive(Debug)]
 pub(crate) struct TestClock {
     system: SystemClock,
-    ahead_s: AtomicU64,
+    unix_s: AtomicU64,
 }
 
 impl Clock for TestClock {
     fn unix_seconds(&self) -> u64 {
-        self.system.unix_seconds() + self.ahead_s.load(Ordering::SeqCst)
+        self.unix_s.load(Ordering::SeqCst)
     }
 
     fn monotonic(&self) -> Duration {
@@ -311,7 +311,9 @@ impl Proxy {
     }
 
     pub(crate) fn start_in(home: &Home, to: Target, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
-        let clock = Arc::new(TestClock { system: SystemClock::new(), ahead_s: AtomicU64::new(0) });
+        let system = SystemClock::new();
+        let unix_s = AtomicU64::new(system.unix_seconds());
+        let clock = Arc::new(TestClock { system, unix_s });
         let mut config = ProxyConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), to);
         config.clock = clock.clone();
         config.workers = 2;
@@ -332,7 +334,7 @@ impl Proxy {
 
     /// Moves the proxy's clock.
     pub(crate) fn pass_seconds(&self, seconds: u64) {
-        self.clock.ahead_s.fetch_add(seconds, Ordering::SeqCst);
+        self.clock.unix_s.fetch_add(seconds, Ordering::SeqCst);
     }
 
     pub(crate) fn get(&self, path: &str) -> Message {
