@@ -8,6 +8,7 @@ mod afs;
 mod cern;
 mod cfs;
 mod damelo;
+mod free_map;
 mod grouping;
 mod hades;
 mod mapped;
@@ -207,7 +208,10 @@ pub const REGISTRY: [Entry; 16] = [
         ..with(ucfs::PARAMETERS, paged(plain("ucfs", "ucfs-2002", ucfs::make)))
     },
     with(hades::PARAMETERS, plain("afs", "hades-2009", afs::make)),
-    with(hades::PARAMETERS, plain("hades", "hades-2009", hades::make)),
+    Entry {
+        check: hades::check,
+        ..with(hades::PARAMETERS, plain("hades", "hades-2009", hades::make))
+    },
     Entry {
         check: store::check,
         ..with(store::PARAMETERS, paged(plain("store", "ours", store::make)))
