@@ -35,6 +35,8 @@ pub use spec::{DesignError, DesignSpec, Parameter};
 pub use store::StoreOptions;
 pub use ucfs::{Ucfs, UcfsOptions};
 
+use std::path::Path;
+
 use crate::disk::Drive;
 use crate::machine::Action;
 use crate::request::{Catalogue, Op, Request};
@@ -166,7 +168,11 @@ pub struct Entry {
     check: fn(&DesignOptions) -> Result<(), String>,
     /// Makes it.
     pub make: fn(&Context<'_>) -> Box<dyn Design>,
+    /// Makes it on a file or device of a real machine, if it does its own I/O there.
+    pub(crate) make_real: Option<MakeReal>,
 }
+
+type MakeReal = fn(&Context<'_>, &Path) -> Result<Box<dyn Design>, ::damelo::OpenError>;
 
 type Make = fn(&Context<'_>) -> Box<dyn Design>;
 
@@ -175,7 +181,7 @@ fn no_check(_: &DesignOptions) -> Result<(), String> {
 }
 
 const fn plain(name: &'static str, paper: &'static str, make: Make) -> Entry {
-    Entry { name, paper, has_pages: false, parameters: &[], check: no_check, make }
+    Entry { name, paper, has_pages: false, parameters: &[], check: no_check, make, make_real: None }
 }
 
 const fn with(parameters: &'static [Parameter], entry: Entry) -> Entry {
@@ -214,6 +220,7 @@ pub const REGISTRY: [Entry; 16] = [
     },
     Entry {
         check: store::check,
+        make_real: Some(store::make_real),
         ..with(store::PARAMETERS, paged(plain("store", "ours", store::make)))
     },
 ];
