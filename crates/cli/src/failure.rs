@@ -11,6 +11,7 @@ use damelo_http_proxy::{AdminError, ProxyError};
 use damelo_lab::design::DesignError;
 use damelo_lab::disk::DriveError;
 use damelo_lab::machine::MachineError;
+use damelo_lab::machine::RealError;
 use damelo_lab::paper::PaperError;
 use damelo_lab::{SimError, TraceError};
 
@@ -103,6 +104,9 @@ pub(crate) enum Failure {
     /// There is no such design, or not with these parameters.
     #[error(transparent)]
     DesignSpec(#[from] DesignError),
+    /// A design could not be run on a real disk.
+    #[error(transparent)]
+    Real(#[from] RealError),
     /// A paper could not be measured.
     #[error(transparent)]
     Paper(#[from] PaperError),

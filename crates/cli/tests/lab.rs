@@ -277,6 +277,27 @@ fn designs_play_a_trace_on_a_modelled_disk() {
     );
 }
 
+/// What hits does not depend on the disk, and nothing is left behind.
+#[test]
+fn designs_run_in_a_directory_as_on_a_modelled_disk() {
+    let bed = Bed::new();
+    std::fs::create_dir(bed.path("d")).unwrap();
+    let args =
+        ["designs", "gen:web?requests=500", "store,damelo,cfs", "--cache", "64MiB", "--json"];
+    let hits = |text: &str| -> Vec<(String, String)> {
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|v| (v["design"].to_string(), v["hit_percent"].to_string())).collect()
+    };
+    let real = bed.ok(&[&args[..], &["--real", "d"]].concat());
+    assert_eq!(hits(&real), hits(&bed.ok(&args)));
+    assert!(real.contains("\"read_calls\"") && real.contains("\"real\":\"d\""), "{real}");
+    assert_eq!(std::fs::read_dir(bed.path("d")).unwrap().count(), 0, "nothing is left");
+    let (code, words) = bed.fails(&[&args[..], &["--real", "nowhere/at/all"]].concat());
+    assert!(code != 0 && words.contains("nowhere/at/all"), "{words}");
+    let (code, _) = bed.fails(&[&args[..], &["--real", "d", "--clients", "2"]].concat());
+    assert_eq!(code, 2, "it would do nothing");
+}
+
 #[test]
 fn designs_are_swept_over_pages_and_reported() {
     let bed = Bed::new();

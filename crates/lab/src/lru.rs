@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::linked::{Link, Linked, List, NONE};
+use crate::number_index::NumberIndex;
 
 /// Mixes numbers; not for keys an adversary chooses.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,7 +63,7 @@ impl<V> Linked for Vec<Node<V>> {
 /// Keys and values in order of use.
 #[derive(Debug, Clone)]
 pub(crate) struct Lru<V> {
-    map: NumberMap<u64, u32>,
+    map: NumberIndex,
     nodes: Vec<Node<V>>,
     free: Vec<u32>,
     order: List,
@@ -70,7 +71,7 @@ pub(crate) struct Lru<V> {
 
 impl<V> Lru<V> {
     pub(crate) fn new() -> Lru<V> {
-        Lru { map: NumberMap::default(), nodes: Vec::new(), free: Vec::new(), order: List::EMPTY }
+        Lru { map: NumberIndex::default(), nodes: Vec::new(), free: Vec::new(), order: List::EMPTY }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -78,23 +79,23 @@ impl<V> Lru<V> {
     }
 
     pub(crate) fn contains(&self, key: u64) -> bool {
-        self.map.contains_key(&key)
+        self.map.get(key).is_some()
     }
 
     pub(crate) fn peek(&self, key: u64) -> Option<&V> {
-        let index = *self.map.get(&key)?;
+        let index = self.map.get(key)?;
         self.nodes[index as usize].value.as_ref()
     }
 
     /// Looks without counting as a use.
     pub(crate) fn peek_mut(&mut self, key: u64) -> Option<&mut V> {
-        let index = *self.map.get(&key)?;
+        let index = self.map.get(key)?;
         self.nodes[index as usize].value.as_mut()
     }
 
     /// Looks and makes it the most recently used.
     pub(crate) fn touch(&mut self, key: u64) -> Option<&mut V> {
-        let index = *self.map.get(&key)?;
+        let index = self.map.get(key)?;
         if self.order.newest() != index {
             self.order.remove(&mut self.nodes, index);
             self.order.push(&mut self.nodes, index);
@@ -121,7 +122,7 @@ impl<V> Lru<V> {
     }
 
     pub(crate) fn remove(&mut self, key: u64) -> Option<V> {
-        let index = self.map.remove(&key)?;
+        let index = self.map.remove(key)?;
         self.order.remove(&mut self.nodes, index);
         self.free.push(index);
         self.nodes[index as usize].value.take()

@@ -1,11 +1,10 @@
 //! What is remembered of groups: hints, where their pages lie, how well page reads served them.
 //!
-//! Bounded: beyond `groups_tracked_max`, or a part of the memory, a group that has no hint is forgotten
-//! (its objects stay; only prefetch and statistics lose it). Threads: any; the map is sharded, each
+//! Bounded: beyond `groups_tracked_max`, or a part of the memory, the group that came first of those without a hint is
+//! forgotten (its objects stay; only prefetch and statistics lose it). Threads: any; the map is sharded, each
 //! group has atomics.
 
-use crate::sync::{Arc, Mutex};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use crate::GroupId;
 use crate::memory::policy::Hint;
 use crate::memory::pool::lock;
 use crate::read::neighbours::Neighbours;
+use crate::sync::{Arc, Mutex};
 
 const SHARDS: usize = 16;
 /// Memory of one remembered group with a few pages, counted against the budget.
@@ -131,8 +131,35 @@ impl GroupState {
     }
 }
 
+/// Groups of a shard. Invariant: `order` has each of them once.
+#[derive(Default)]
+struct Shard {
+    states: HashMap<u64, Arc<GroupState>>,
+    /// Who is forgotten next, from the front. Not left to the map, whose order differs from run to run.
+    order: VecDeque<u64>,
+}
+
+impl Shard {
+    /// Forgets the group that has been here longest and has no hint; if all have one, the hint of the
+    /// longest is lost rather than the bound.
+    fn forget_one(&mut self) {
+        for _ in 0..self.order.len() {
+            let Some(id) = self.order.pop_front() else { return };
+            if self.states.get(&id).is_some_and(|state| state.is_worth_keeping()) {
+                self.order.push_back(id);
+            } else {
+                self.states.remove(&id);
+                return;
+            }
+        }
+        if let Some(id) = self.order.pop_front() {
+            self.states.remove(&id);
+        }
+    }
+}
+
 pub(crate) struct Groups {
-    shards: [Mutex<HashMap<u64, Arc<GroupState>>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     tracked: AtomicUsize,
     tracked_max: usize,
     /// Groups with a hint; while there are none nobody needs to look one up.
@@ -151,30 +178,27 @@ impl Groups {
         }
     }
 
-    fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Arc<GroupState>>> {
+    fn shard(&self, id: u64) -> &Mutex<Shard> {
         &self.shards[(id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SHARDS]
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Arc<GroupState>> {
-        lock(self.shard(id)).get(&id).cloned()
+        lock(self.shard(id)).states.get(&id).cloned()
     }
 
     /// The group's state, made if it is not remembered yet.
     pub(crate) fn entry(&self, id: u64) -> Arc<GroupState> {
         let mut shard = lock(self.shard(id));
-        if let Some(state) = shard.get(&id) {
+        if let Some(state) = shard.states.get(&id) {
             return Arc::clone(state);
         }
-        if shard.len() >= self.tracked_max / SHARDS {
-            let victim = shard.iter().find(|(_, s)| !s.is_worth_keeping()).map(|(id, _)| *id);
-            // All hinted: the hint of an arbitrary one is lost rather than the bound.
-            if let Some(victim) = victim.or_else(|| shard.keys().next().copied()) {
-                shard.remove(&victim);
-                self.tracked.fetch_sub(1, Ordering::Relaxed);
-            }
+        if shard.states.len() >= self.tracked_max / SHARDS {
+            shard.forget_one();
+            self.tracked.fetch_sub(1, Ordering::Relaxed);
         }
         let state = Arc::new(GroupState::default());
-        shard.insert(id, Arc::clone(&state));
+        shard.states.insert(id, Arc::clone(&state));
+        shard.order.push_back(id);
         self.tracked.fetch_add(1, Ordering::Relaxed);
         state
     }
@@ -214,5 +238,29 @@ impl Groups {
             pages_known: state.pages(is_current).iter().map(|run| u64::from(run.pages)).sum(),
             hint: state.hint(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two groups to a shard; of a shard's ids the first is hinted, so that the second goes for the
+    /// third, the third for the fourth.
+    #[test]
+    fn who_came_first_is_forgotten_first_unless_hinted() {
+        let groups = Groups::new(2 * SHARDS, u64::MAX);
+        let shard = |id: u64| std::ptr::from_ref(groups.shard(id));
+        let ids: Vec<u64> = (0..1_000).filter(|id| shard(*id) == shard(0)).take(5).collect();
+        groups.entry(ids[0]);
+        groups.set_hint(GroupId::new(ids[0]), Hint::Loved);
+        ids[1..4].iter().for_each(|id| drop(groups.entry(*id)));
+        let known = |id: &&u64| groups.get(**id).is_some();
+        assert_eq!(ids.iter().filter(known).collect::<Vec<_>>(), [&ids[0], &ids[3]]);
+        assert_eq!(groups.tracked(), 2);
+        groups.set_hint(GroupId::new(ids[3]), Hint::Hated);
+        groups.entry(ids[4]);
+        assert_eq!(groups.tracked(), 2, "hints do not raise the bound");
+        assert!(groups.get(ids[4]).is_some());
     }
 }

@@ -11,9 +11,11 @@ use damelo_lab::disk::{Drive, Scheduler, drive_names};
 use damelo_lab::machine::{Machine, MachineConfig, Pace, Report, RunOptions, run as play};
 
 use super::design_report::{json_of, page, table};
+use super::designs_real as real;
 use super::load::{Loaded, load};
 use super::manifest::{manifest, write_page};
 use super::reading::ReadArgs;
+use super::watched::Watched;
 use crate::failure::Failure;
 use crate::output::{Out, say, thousands};
 
@@ -24,9 +26,11 @@ Examples:
   damelo lab designs access.log store --page 16KiB,64KiB,256KiB --group host,host-path,page
   damelo lab designs access.log store,store:disk=lru,store:admission=second-hit
   damelo lab designs 'gen:web?requests=50000' squid,squidml --html report.html
+  damelo lab designs access.log store,squid --real /var/tmp --cache 1GiB
 
 Disk reads and writes are requests to the modelled disk; virtual time is its time, clients asking
-as fast as they are served. docs/lab/designs.md in the source tells what each design is.";
+as fast as they are served. With --real one client asks, time is the wall clock's, and bytes are those that
+the system counted (/proc/self/io). docs/lab/designs.md in the source tells what each design is.";
 
 /// Run published designs and the store over a trace, on a modelled disk
 #[derive(Debug, Args)]
@@ -43,7 +47,7 @@ pub(crate) struct Designs {
     pub(super) drive: String,
     /// Room for objects on disk
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
-    cache: ByteSize,
+    pub(super) cache: ByteSize,
     /// Memory of designs that manage their own; 128MiB if not given
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     memory: Vec<ByteSize>,
@@ -64,12 +68,17 @@ pub(crate) struct Designs {
     /// Do not count the first so many requests
     #[arg(long, value_name = "N", default_value = "0")]
     warmup_req: usize,
+    /// Run them on a real disk instead of a modelled one: in a directory, or on a file or device whose
+    /// contents are lost
+    #[arg(long, value_name = "DIR|DEVICE",
+          conflicts_with_all = ["drive", "scheduler", "clients", "at_trace_pace", "warmup_req", "html"])]
+    pub(super) real: Option<PathBuf>,
     /// Print one JSON object a run
     #[arg(long, conflicts_with = "csv")]
-    json: bool,
+    pub(super) json: bool,
     /// Print as CSV
     #[arg(long)]
-    csv: bool,
+    pub(super) csv: bool,
     /// Write a report with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -133,6 +142,19 @@ pub(super) struct Setting {
     rule: GroupRule,
 }
 
+impl Setting {
+    /// What a design is made with: these, if it takes them.
+    pub(super) fn options(setting: Option<Setting>, cache_bytes: u64) -> DesignOptions {
+        let mut options = DesignOptions { cache_bytes, ..DesignOptions::default() };
+        if let Some(setting) = setting {
+            options.memory_bytes = setting.memory_bytes;
+            options.page_bytes = setting.page_bytes;
+            options.grouping = setting.rule;
+        }
+        options
+    }
+}
+
 /// One run.
 pub(super) struct Done {
     /// With its parameters.
@@ -144,7 +166,6 @@ pub(super) struct Done {
 
 /// Runs and prints.
 pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
-    let drive = Drive::open(&args.drive)?;
     let specs = chosen(&args.designs)?;
     let is_varied = !(args.memory.is_empty() && args.page.is_empty() && args.group.is_empty());
     if is_varied && !specs.iter().any(|spec| spec.entry.has_pages) {
@@ -159,6 +180,13 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
             "nothing is left to measure: --warmup-req {} of {count} requests",
             args.warmup_req
         )));
+    }
+    let drive = Drive::open(&args.drive)?;
+    if args.real.is_some() {
+        let runs = specs
+            .iter()
+            .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)));
+        return real::run(args, runs, &loaded, &drive);
     }
     let config = MachineConfig { scheduler: args.scheduler, ..MachineConfig::new(drive) };
     let mut out = Out::new();
@@ -218,16 +246,11 @@ fn run_one(
     config: &MachineConfig,
     loaded: &Loaded,
 ) -> Result<Done, Failure> {
-    let mut options = DesignOptions { cache_bytes: args.cache.bytes(), ..DesignOptions::default() };
-    if let Some(setting) = setting {
-        options.memory_bytes = setting.memory_bytes;
-        options.page_bytes = setting.page_bytes;
-        options.grouping = setting.rule;
-    }
     let begun = Instant::now();
-    let options = spec.options(&options)?;
+    let cache_bytes = args.cache.bytes().min(config.drive.size_bytes());
+    let options = spec.options(&Setting::options(setting, cache_bytes))?;
     let context = Context { options: &options, requests: &loaded.requests, drive: &config.drive };
-    let mut design = spec.make(&context);
+    let mut design = Watched::new(spec.make(&context), loaded.requests.len());
     let mut machine = Machine::new(config);
     let run = RunOptions {
         clients: args.clients,
@@ -236,7 +259,7 @@ fn run_one(
         series_every: (loaded.requests.len() / POINTS).max(1),
         ..RunOptions::default()
     };
-    let report = play(&mut *design, &mut machine, &loaded.requests, &loaded.names, run)
+    let report = play(&mut design, &mut machine, &loaded.requests, &loaded.names, run)
         .map_err(|source| Failure::Design { design: spec.label().to_owned(), source })?;
     let rate = loaded.requests.len() as f64 / begun.elapsed().as_secs_f64();
     say(format_args!("damelo: {}: {} requests/s simulated", spec.label(), thousands(rate as u64)));

@@ -4,6 +4,7 @@
 mod bench;
 mod design_report;
 mod designs;
+mod designs_real;
 mod load;
 mod manifest;
 mod paper;
@@ -11,6 +12,7 @@ mod paper_report;
 mod reading;
 mod sim;
 mod trace;
+mod watched;
 
 use clap::{Args, Subcommand};
 

@@ -10,6 +10,7 @@
 //! replacement open (§6); compaction moves an object when more than half of the 64 blocks to each
 //! side of it are free (the paper says "a certain percentage").
 
+use super::free_map::FreeMap;
 use super::spec::{Parameter, YES_NO, choice, size};
 use super::{Cache, Context, Design, Served};
 use crate::disk::{Direction, SECTOR_BYTES};
@@ -74,12 +75,7 @@ const COMPACT_WINDOW_BLOCKS: u64 = 64;
 /// The design.
 pub struct Cfs {
     options: CfsOptions,
-    /// A bit for each block in use.
-    bitmap: Vec<u64>,
-    blocks: u64,
-    free_blocks: u64,
-    /// No free block lies before this one.
-    first_free: u64,
+    blocks: FreeMap,
     objects: Lru<Stored>,
     moved: u64,
     evicted: u64,
@@ -90,16 +86,7 @@ impl Cfs {
     pub fn new(options: CfsOptions) -> Cfs {
         assert!(options.block_bytes.is_multiple_of(512) && options.block_bytes > 0, "sectors");
         let blocks = options.device_bytes / u64::from(options.block_bytes);
-        Cfs {
-            options,
-            bitmap: vec![0; blocks.div_ceil(64) as usize],
-            blocks,
-            free_blocks: blocks,
-            first_free: 0,
-            objects: Lru::new(),
-            moved: 0,
-            evicted: 0,
-        }
+        Cfs { options, blocks: FreeMap::new(blocks), objects: Lru::new(), moved: 0, evicted: 0 }
     }
 
     /// The design, ready to run.
@@ -109,53 +96,6 @@ impl Cfs {
 
     fn blocks_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(u64::from(self.options.block_bytes))
-    }
-
-    fn is_free(&self, block: u64) -> bool {
-        self.bitmap[(block / 64) as usize] >> (block % 64) & 1 == 0
-    }
-
-    fn mark(&mut self, block: u64, count: u64, used: bool) {
-        for at in block..block + count {
-            assert_eq!(self.is_free(at), used, "block {at} changes");
-            self.bitmap[(at / 64) as usize] ^= 1 << (at % 64);
-        }
-        if used {
-            self.free_blocks -= count;
-            if self.first_free == block {
-                self.first_free = block + count;
-            }
-        } else {
-            self.free_blocks += count;
-            self.first_free = self.first_free.min(block);
-        }
-    }
-
-    /// The first run of free blocks, by words where they are full.
-    fn find(&mut self, count: u64) -> Option<u64> {
-        let (mut at, mut run) = (self.first_free, 0);
-        let mut seen_free = false;
-        while at < self.blocks {
-            if at.is_multiple_of(64) && self.bitmap[(at / 64) as usize] == u64::MAX {
-                run = 0;
-                at += 64;
-                continue;
-            }
-            if self.is_free(at) {
-                if !seen_free {
-                    self.first_free = at;
-                    seen_free = true;
-                }
-                run += 1;
-                if run == count {
-                    return Some(at + 1 - count);
-                }
-            } else {
-                run = 0;
-            }
-            at += 1;
-        }
-        None
     }
 
     fn transfer(&self, direction: Direction, block: u64, bytes: u64, out: &mut Vec<Action>) {
@@ -173,14 +113,16 @@ impl Cfs {
     fn compact(&mut self, key: u64, stored: Stored, out: &mut Vec<Action>) {
         let count = self.blocks_of(stored.bytes);
         let low = stored.block.saturating_sub(COMPACT_WINDOW_BLOCKS);
-        let high = (stored.block + count + COMPACT_WINDOW_BLOCKS).min(self.blocks);
-        let free = (low..high).filter(|&block| self.is_free(block)).count() as u64;
+        let high = (stored.block + count + COMPACT_WINDOW_BLOCKS).min(self.blocks.blocks());
+        let free = (low..high).filter(|&block| self.blocks.is_free(block)).count() as u64;
         if free * 2 <= high - low - count {
             return;
         }
-        let Some(block) = self.find(count).filter(|&block| block < stored.block) else { return };
-        self.mark(block, count, true);
-        self.mark(stored.block, count, false);
+        let Some(block) = self.blocks.find(0, count).filter(|&block| block < stored.block) else {
+            return;
+        };
+        self.blocks.take(block, count);
+        self.blocks.release(stored.block, count);
         self.transfer(Direction::Write, block, stored.bytes, out);
         self.moved += 1;
         if let Some(entry) = self.objects.peek_mut(key) {
@@ -205,19 +147,18 @@ impl Cache for Cfs {
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
         let bytes = request.size_bytes.max(1);
         let count = self.blocks_of(bytes);
-        if count > self.blocks || bytes > u64::from(u32::MAX / 2) {
+        if count > self.blocks.blocks() || bytes > u64::from(u32::MAX / 2) {
             return false;
         }
         let block = loop {
-            let found = if self.free_blocks >= count { self.find(count) } else { None };
-            if let Some(block) = found {
+            if let Some(block) = self.blocks.find(0, count) {
                 break block;
             }
             let Some(oldest) = self.objects.oldest() else { return false };
             self.discard(oldest, out);
             self.evicted += 1;
         };
-        self.mark(block, count, true);
+        self.blocks.take(block, count);
         self.objects.insert(request.key, Stored { block, bytes });
         self.transfer(Direction::Write, block, bytes, out);
         true
@@ -225,14 +166,14 @@ impl Cache for Cfs {
 
     fn discard(&mut self, key: u64, _out: &mut Vec<Action>) {
         if let Some(stored) = self.objects.remove(key) {
-            self.mark(stored.block, self.blocks_of(stored.bytes), false);
+            self.blocks.release(stored.block, self.blocks_of(stored.bytes));
         }
     }
 
     fn facts(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("objects", self.objects.len() as u64),
-            ("free_blocks", self.free_blocks),
+            ("free_blocks", self.blocks.free()),
             ("moved", self.moved),
             ("evicted", self.evicted),
         ]

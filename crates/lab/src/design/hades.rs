@@ -11,8 +11,11 @@
 //! §3.3.5); a pause models the tables on a miss, a fifth of that of `afs` for each chunk, since the
 //! paper says only that the overhead is avoided.
 
+use damelo::ByteSize;
+
+use super::free_map::FreeMap;
 use super::spec::{Parameter, number, size};
-use super::{Cache, Context, Design, Served};
+use super::{Cache, Context, Design, DesignOptions, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, FileId};
 use crate::request::{Catalogue, Request};
@@ -83,6 +86,16 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
 ];
 
+pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
+    let [needed, given] = [options.hades.cacheblock_bytes, options.cache_bytes].map(ByteSize::new);
+    if given.bytes() < needed.bytes() {
+        return Err(format!(
+            "a proxy file has at least a cacheblock: {needed} of cache, not {given}"
+        ));
+    }
+    Ok(())
+}
+
 /// A part of a remote file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk {
@@ -119,44 +132,24 @@ const MAP_US: u32 = 20;
 /// Free and used cacheblocks of a proxy file, searched from where the last search ended.
 #[derive(Debug, Clone)]
 struct Bitmap {
-    used: Vec<bool>,
-    free: u64,
-    next: usize,
+    blocks: FreeMap,
+    next: u64,
 }
 
 impl Bitmap {
     fn new(blocks: u64) -> Bitmap {
-        Bitmap { used: vec![false; blocks as usize], free: blocks, next: 0 }
+        Bitmap { blocks: FreeMap::new(blocks), next: 0 }
     }
 
     fn take(&mut self, count: u64) -> Option<u64> {
-        if self.free < count {
-            return None;
-        }
-        let start = self.find(self.next, count).or_else(|| self.find(0, count))?;
-        let end = start + count as usize;
-        self.used[start..end].fill(true);
-        self.free -= count;
-        self.next = end;
-        Some(start as u64)
-    }
-
-    fn find(&self, from: usize, count: u64) -> Option<usize> {
-        let mut run = 0;
-        for (at, used) in self.used.iter().enumerate().skip(from) {
-            run = if *used { 0 } else { run + 1 };
-            if run == count {
-                return Some(at + 1 - count as usize);
-            }
-        }
-        None
+        let start = self.blocks.find(self.next, count).or_else(|| self.blocks.find(0, count))?;
+        self.blocks.take(start, count);
+        self.next = start + count;
+        Some(start)
     }
 
     fn release(&mut self, start: u64, count: u64) {
-        let range = start as usize..(start + count) as usize;
-        assert!(self.used[range.clone()].iter().all(|&used| used), "what is freed was used");
-        self.used[range].fill(false);
-        self.free += count;
+        self.blocks.release(start, count);
     }
 }
 

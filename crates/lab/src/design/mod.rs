@@ -8,6 +8,7 @@ mod afs;
 mod cern;
 mod cfs;
 mod damelo;
+mod free_map;
 mod grouping;
 mod hades;
 mod mapped;
@@ -33,6 +34,8 @@ pub(crate) use segments::PackedFile;
 pub use spec::{DesignError, DesignSpec, Parameter};
 pub use store::StoreOptions;
 pub use ucfs::{Ucfs, UcfsOptions};
+
+use std::path::Path;
 
 use crate::disk::Drive;
 use crate::machine::Action;
@@ -165,7 +168,11 @@ pub struct Entry {
     check: fn(&DesignOptions) -> Result<(), String>,
     /// Makes it.
     pub make: fn(&Context<'_>) -> Box<dyn Design>,
+    /// Makes it on a file or device of a real machine, if it does its own I/O there.
+    pub(crate) make_real: Option<MakeReal>,
 }
+
+type MakeReal = fn(&Context<'_>, &Path) -> Result<Box<dyn Design>, ::damelo::OpenError>;
 
 type Make = fn(&Context<'_>) -> Box<dyn Design>;
 
@@ -174,7 +181,7 @@ fn no_check(_: &DesignOptions) -> Result<(), String> {
 }
 
 const fn plain(name: &'static str, paper: &'static str, make: Make) -> Entry {
-    Entry { name, paper, has_pages: false, parameters: &[], check: no_check, make }
+    Entry { name, paper, has_pages: false, parameters: &[], check: no_check, make, make_real: None }
 }
 
 const fn with(parameters: &'static [Parameter], entry: Entry) -> Entry {
@@ -207,9 +214,13 @@ pub const REGISTRY: [Entry; 16] = [
         ..with(ucfs::PARAMETERS, paged(plain("ucfs", "ucfs-2002", ucfs::make)))
     },
     with(hades::PARAMETERS, plain("afs", "hades-2009", afs::make)),
-    with(hades::PARAMETERS, plain("hades", "hades-2009", hades::make)),
+    Entry {
+        check: hades::check,
+        ..with(hades::PARAMETERS, plain("hades", "hades-2009", hades::make))
+    },
     Entry {
         check: store::check,
+        make_real: Some(store::make_real),
         ..with(store::PARAMETERS, paged(plain("store", "ours", store::make)))
     },
 ];

@@ -6,7 +6,8 @@
 //! not. Its clock is told what a read of the drive costs on average, since it weighs reading a page
 //! against reading an object by that. Invariants: what the machine's disk is asked for is what the engine asked its device for, in
 //! the same order; the same requests do the same.
-//! Threads: none but the caller's, since the store has none of its own here (`Config::background`).
+//! Threads: none but the caller's, since the store has none of its own here (`Config::background`); on a real
+//! disk ([`make_real`]) it is the store as it ships, with its threads, its journal and the system's clock.
 //!
 //! The journal lies in mapped memory in a store in service, and a record costs no transfer: here its
 //! writes go through the modelled system's buffers, which are written now and then.
@@ -18,6 +19,7 @@
 mod device;
 mod sectors;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -183,21 +185,13 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
     memory_check(options, MEMORY_BYTES_MIN)
 }
 
-pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
+/// What the modelled and the shipped store have in common; `path` is where it lies, or a name.
+fn config(context: &Context<'_>, path: &Path, size_bytes: u64) -> Config {
     let options = context.options;
-    let wanted = options.cache_bytes.min(context.drive.size_bytes());
-    let device_bytes = wanted.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
-    let clock = Arc::new(TraceClock::default());
-    let recorder = Arc::new(Recorder::new(device_bytes, context.drive, Arc::clone(&clock)));
-    let memory_bytes = options.memory_bytes.max(MEMORY_BYTES_MIN);
-    let mut config = Config::new("lab", ByteSize::new(device_bytes));
-    config.memory = ByteSize::new(memory_bytes);
+    let mut config = Config::new(path, ByteSize::new(size_bytes));
+    config.memory = ByteSize::new(options.memory_bytes.max(MEMORY_BYTES_MIN));
     config.page = Some(ByteSize::new(u64::from(options.page_bytes)));
-    config.checkpoint_period = Duration::ZERO;
-    config.flush_period = Duration::ZERO;
-    config.background = false;
     config.force = true;
-    config.seed = Some(1);
     config.segment = options.store.segment_bytes.map(ByteSize::new);
     config.disk_policy = options.store.disk;
     config.residency = options.store.memory;
@@ -205,24 +199,50 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     config.fbc_count_max = options.store.fbc_count_max;
     config.fbc_average_max_percent = options.store.fbc_average_max_percent;
     config.reinsert_percent_max = options.store.reinsert_percent_max;
+    config
+}
+
+pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
+    let wanted = context.options.cache_bytes.min(context.drive.size_bytes());
+    let device_bytes = wanted.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
+    let clock = Arc::new(TraceClock::default());
+    let recorder = Arc::new(Recorder::new(device_bytes, context.drive, Arc::clone(&clock)));
+    let mut config = config(context, Path::new("lab"), device_bytes);
+    config.checkpoint_period = Duration::ZERO;
+    config.flush_period = Duration::ZERO;
+    config.background = false;
+    config.seed = Some(1);
     let store = Store::open_on(config, vec![recorder.clone()], clock.clone())
         .expect("a store opens on an empty device of the sizes above");
     recorder.drain();
-    Box::new(EngineDesign {
-        store,
-        recorder,
-        clock,
-        grouper: Grouper::new(options.grouping, context.requests),
-        changes: options.changes,
-        contents: Vec::new(),
-        refused: 0,
-    })
+    Box::new(EngineDesign::new(store, Some(Below { recorder, clock }), context))
+}
+
+/// The store as it ships, with its threads and the system's clock, on a file or device whose contents
+/// are lost. It does its own I/O, so that no actions come of it.
+///
+/// # Errors
+/// The store cannot be opened there.
+pub(crate) fn make_real(
+    context: &Context<'_>,
+    path: &Path,
+) -> Result<Box<dyn Design>, damelo::OpenError> {
+    let size_bytes =
+        context.options.cache_bytes.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
+    let store = Store::open(config(context, path, size_bytes))?;
+    Ok(Box::new(EngineDesign::new(store, None, context)))
+}
+
+/// What lies below a modelled store.
+struct Below {
+    recorder: Arc<Recorder>,
+    clock: Arc<TraceClock>,
 }
 
 struct EngineDesign {
     store: Store,
-    recorder: Arc<Recorder>,
-    clock: Arc<TraceClock>,
+    /// `None` on a real disk.
+    below: Option<Below>,
     grouper: Grouper,
     changes: Changes,
     /// Bytes that objects are made of.
@@ -231,9 +251,21 @@ struct EngineDesign {
 }
 
 impl EngineDesign {
+    fn new(store: Store, below: Option<Below>, context: &Context<'_>) -> EngineDesign {
+        EngineDesign {
+            store,
+            below,
+            grouper: Grouper::new(context.options.grouping, context.requests),
+            changes: context.options.changes,
+            contents: Vec::new(),
+            refused: 0,
+        }
+    }
+
     /// What the engine did to its device since the last time, as actions.
     fn replay(&self, out: &mut Vec<Action>) {
-        for Transfer { direction, kind, offset, bytes } in self.recorder.drain() {
+        let Some(below) = &self.below else { return };
+        for Transfer { direction, kind, offset, bytes } in below.recorder.drain() {
             let wait = direction == Direction::Read;
             // The journal lies in mapped memory: the system writes its pages now and then.
             out.push(match kind {
@@ -260,7 +292,9 @@ impl EngineDesign {
 
 impl Design for EngineDesign {
     fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
-        self.clock.time_us.store(request.time_us, Ordering::Relaxed);
+        if let Some(below) = &self.below {
+            below.clock.time_us.store(request.time_us, Ordering::Relaxed);
+        }
         let key = request.key.to_le_bytes();
         let outcome = match request.op {
             Op::Delete => {

@@ -16,6 +16,8 @@
 mod buffers;
 mod clusters;
 
+use damelo::ByteSize;
+
 use super::grouping::{GroupRule, Grouper};
 use super::spec::{Parameter, memory_check, number, size};
 use super::{Changes, Context, Design, DesignOptions, Outcome};
@@ -24,7 +26,7 @@ use crate::lru::NumberMap;
 use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Op, Request};
 use buffers::Buffers;
-use clusters::{Clusters, UnitId};
+use clusters::{Clusters, UnitId, disk_bytes_min};
 
 /// How UCFS runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +96,13 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
     let right = format!("hot and medium are at most 100 percent together, not {percent}");
     if percent > 100 {
         return Err(right);
+    }
+    let needed = disk_bytes_min(options.page_bytes, options.memory_bytes);
+    if options.cache_bytes < needed {
+        let [needed, given] = [needed, options.cache_bytes].map(ByteSize::new);
+        return Err(format!(
+            "memory is saved behind the clusters: {needed} of cache, not {given}; or less memory"
+        ));
     }
     memory_check(options, CLUSTERS_MIN * u64::from(options.page_bytes))
 }

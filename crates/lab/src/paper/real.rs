@@ -19,11 +19,11 @@ const SPACE_BYTES: u64 = 1 << 30;
 
 fn designs(paper: Paper) -> &'static [&'static str] {
     match paper {
-        Paper::Cfs => &["cfs", "squid"],
-        Paper::Squid => &["cern", "squid", "squidl", "squidm", "squidml", "squidmla"],
-        Paper::Damelo => &["damelo", "squid"],
-        Paper::Ucfs => &["ucfs", "squid", "squidml"],
-        Paper::Hades => &["hades", "afs"],
+        Paper::Cfs => &["cfs", "squid", "store"],
+        Paper::Squid => &["cern", "squid", "squidl", "squidm", "squidml", "squidmla", "store"],
+        Paper::Damelo => &["damelo", "squid", "store"],
+        Paper::Ucfs => &["ucfs", "squid", "squidml", "store"],
+        Paper::Hades => &["hades", "afs", "store"],
     }
 }
 
@@ -50,7 +50,8 @@ fn measure(
     let context = Context { options: &options, requests, drive: &drive };
     let entry = find(name).expect("a design of the registry");
     let real = RealMachine::new(place(path, flush)).and_then(|mut machine| {
-        run_real(&mut *(entry.make)(&context), &mut machine, requests, trace.names)
+        let mut design = machine.design(entry, &context)?;
+        run_real(&mut *design, &mut machine, requests, trace.names)
     })?;
     let mut machine = Machine::new(&MachineConfig::new(drive.clone()));
     let mut design = (entry.make)(&context);
@@ -74,7 +75,9 @@ pub(super) fn run(
         "The paper's designs on the disks of this machine",
         "Wall time until everything is on the disk, one request after the other, and the bytes that the system says \
          it sent to its disks; the model's time is that of the drive sata-7200-2009. The system's caches are as large \
-         as they are, so that little is read.",
+         as they are, so that little is read. The store is the shipped one with its own threads and I/O; what \
+         it sends past the page cache counts as written when it is sent, as do its io_uring requests, which are no \
+         system calls that read or write.",
     );
     // At less than full size nobody wants to wait for other people's dirty pages.
     let flush = options.scale_down == 1;

@@ -70,14 +70,22 @@ fn squid_on_the_small_trace() {
 }
 
 /// SquidM: object 1 is a segment of 4 KB at 0, on page 0; object 2 a file. The page is written at the
-/// end (it is dirty; deleting changes no page). No page is read: it was never on disk.
+/// end (it is dirty; deleting changes no page). No page is read: it was never on disk. The file's create
+/// writes inode and directory and waits; its inode, with size and time of access, and the group's map go
+/// late; its data is two blocks at once and a tail.
 #[test]
 fn squidm_and_its_kin_on_the_small_trace() {
     for name in ["squidm", "squidml", "squidmla"] {
         let report = run_named(name, &DesignOptions::default(), &small_trace());
         assert_eq!((report.hits, report.memory_hits), (2, 2), "{name}");
-        assert_eq!(report.io.requests(W, Kind::Page), 1, "{name}");
-        assert_eq!(report.io.requests(R, Kind::Page), 0, "{name}");
+        let expected = [
+            (W, Kind::Data, 2),
+            (W, Kind::Inode, 2),
+            (W, Kind::Directory, 1),
+            (W, Kind::Allocation, 1),
+            (W, Kind::Page, 1),
+        ];
+        assert_eq!(io(&report), expected, "{name}");
         assert_eq!(report.io.bytes(W, Kind::Data), 20 << 10, "{name}");
         assert_eq!(report.fact("mapped_bytes"), if name == "squidmla" { 8_192 } else { 4_096 });
     }
@@ -108,6 +116,23 @@ fn squidl_keeps_a_host_together() {
     // 20 files in 16 first-level directories and 20 second-level ones: root's block, 16 and 20.
     assert_eq!(squid.io.requests(R, Kind::Directory), 1 + 16 + 20);
     assert!(squid.io.requests(R, Kind::Inode) > squidl.io.requests(R, Kind::Inode));
+}
+
+/// SquidL puts both objects of the host into one directory, so that inodes, directory entries and the map
+/// are each in one block: two creates and a remove write inode and directory and wait, and the remove,
+/// being last, leaves the inodes clean. The map is written late.
+#[test]
+fn squidl_on_the_small_trace() {
+    let report = run_named("squidl", &DesignOptions::default(), &small_trace());
+    assert_eq!((report.hits, report.memory_hits), (2, 2));
+    let expected = [
+        (W, Kind::Data, 2),
+        (W, Kind::Inode, 3),
+        (W, Kind::Directory, 3),
+        (W, Kind::Allocation, 1),
+    ];
+    assert_eq!(io(&report), expected);
+    assert_eq!(report.io.bytes(W, Kind::Data), 20 << 10);
 }
 
 /// CERN makes a directory for the host, and for each miss a lock (one fragment, gone before it is
@@ -150,6 +175,9 @@ fn mmap_fbc_passes_over_the_popular() {
     let report = run_named("mmap-fbc", &options, &requests);
     assert_eq!(report.hits, 3);
     assert_eq!(report.fact("skipped"), 2);
+    // Whole pages are overwritten, never read; both are dirty at the end, side by side.
+    assert_eq!(io(&report), [(W, Kind::Page, 1)]);
+    assert_eq!(report.io.bytes(W, Kind::Page), 16 << 10);
 }
 
 /// Future: of 1 (3 references), 2 (2), 3 (2) and 4 (1), a file of one page takes 1; 3's life (the
@@ -162,14 +190,19 @@ fn mmap_future_shares_what_does_not_overlap() {
     let report = run_named("mmap-future", &options, &requests);
     assert_eq!(report.hits, 3, "1 twice, 3 once");
     assert_eq!(report.fact("placed"), 2);
+    assert_eq!(io(&report), [(W, Kind::Page, 1)], "the one page, at the end");
+    assert_eq!(report.io.bytes(W, Kind::Page), 8 << 10);
 }
 
-/// Without a limit everything but large objects is kept.
+/// Without a limit everything but large objects is kept: one segment of 512 bytes, whose page is written
+/// at the end.
 #[test]
 fn mmap_infinite_keeps_small_objects() {
     let requests = [read(1, 9_000), read(1, 9_000), read(2, 100), read(2, 100)];
     let report = run_named("mmap-infinite", &DesignOptions::default(), &requests);
     assert_eq!((report.hits, report.refused), (1, 2));
+    assert_eq!(io(&report), [(W, Kind::Page, 1)]);
+    assert_eq!(report.io.bytes(W, Kind::Page), 8 << 10);
 }
 
 /// CFS, blocks of 1 KB: object 1 takes blocks 0 to 2, object 2 blocks 3 to 22. Deleting costs nothing.
@@ -299,15 +332,38 @@ fn ucfs_writes_and_reads_clusters_of_files() {
     assert_eq!((report.fact("prefetched"), report.fact("prefetch_hits")), (4, 2));
 }
 
-/// A file of 600 KB is three chunks (256, 256 and 88 KB): three files for AFS, one run for Hades.
+/// A file of 600 KB is three chunks (256, 256 and 88 KB): three files for AFS. Each is made with an inode
+/// and a directory entry that are waited for, its full blocks of 8 KB go to disk at once in requests of
+/// 64 KB: 4, 4 and 2. The first two have more than 12 blocks, hence an indirect block each, behind their
+/// data and so not side by side, written late as is the map: 3. So are the inodes, which lie in one block,
+/// and what was written into the file of items, made before: its first block, and its indirect one.
 #[test]
-fn afs_and_hades_cut_files_into_chunks() {
+fn afs_makes_a_file_for_each_chunk() {
     let options = DesignOptions { cache_bytes: 64 << 20, ..DesignOptions::default() };
-    let requests = [read(1, 600 << 10), read(1, 600 << 10)];
-    let afs = run_named("afs", &options, &requests);
-    assert_eq!((afs.hits, afs.fact("chunks")), (1, 3));
-    let hades = run_named("hades", &options, &requests);
-    assert_eq!((hades.hits, hades.fact("runs")), (1, 1));
+    let report = run_named("afs", &options, &[read(1, 600 << 10), read(1, 600 << 10)]);
+    assert_eq!((report.hits, report.memory_hits, report.fact("chunks")), (1, 1, 3));
+    let expected = [
+        (W, Kind::Data, 10 + 1),
+        (W, Kind::Inode, 3 + 1),
+        (W, Kind::Directory, 3),
+        (W, Kind::Allocation, 3 + 1),
+    ];
+    assert_eq!(io(&report), expected);
+    assert_eq!(report.io.bytes(W, Kind::Data), (600 + 8) << 10);
+}
+
+/// The same file is one run of Hades, 75 blocks at the start of a proxy file of 64 MB that was made
+/// before: no name, inode or map is needed, data goes to disk at once in requests of 64 KB (4, 4 and 2).
+/// Late: the proxy file's inode, and its four indirect blocks, which lie side by side.
+#[test]
+fn hades_writes_a_run_into_a_proxy_file() {
+    let options = DesignOptions { cache_bytes: 64 << 20, ..DesignOptions::default() };
+    let report = run_named("hades", &options, &[read(1, 600 << 10), read(1, 600 << 10)]);
+    assert_eq!((report.hits, report.memory_hits, report.fact("runs")), (1, 1, 1));
+    let expected = [(W, Kind::Data, 10), (W, Kind::Inode, 1), (W, Kind::Allocation, 1)];
+    assert_eq!(io(&report), expected);
+    assert_eq!(report.io.bytes(W, Kind::Data), 600 << 10);
+    assert_eq!(report.io.bytes(W, Kind::Allocation), 4 * (8 << 10));
 }
 
 /// The shipped engine: object 1 (3,000 bytes) and object 2 (20,000 bytes) wait in memory, are hit
@@ -372,4 +428,21 @@ fn store_reads_back_what_left_memory() {
     assert_eq!(report.hits, 1_000);
     assert!(report.memory_hits < 1_000, "4 MiB do not hold 8 MB");
     assert!(report.io.requests(R, Kind::Data) >= report.hits - report.memory_hits);
+}
+
+/// With too little room a design says so, or keeps nothing; it never gives up in the middle.
+#[test]
+fn every_size_is_refused_or_runs() {
+    for entry in &REGISTRY {
+        for cache_bytes in [0, 1 << 10, 100 << 10, 8 << 20] {
+            for memory_bytes in [0, 100 << 10, 128 << 20] {
+                let base = DesignOptions { cache_bytes, memory_bytes, ..DesignOptions::default() };
+                let Ok(options) = DesignSpec::plain(entry).options(&base) else { continue };
+                let report = run_named(entry.name, &options, &small_trace());
+                assert_eq!(report.requests, 5, "{} with {cache_bytes}", entry.name);
+            }
+        }
+        let enough = DesignOptions { cache_bytes: 1 << 30, ..DesignOptions::default() };
+        assert!(DesignSpec::plain(entry).options(&enough).is_ok(), "{}", entry.name);
+    }
 }

@@ -24,6 +24,13 @@ fn tables_bytes(cluster_bytes: u32, disk_bytes: u64) -> u64 {
     disk_bytes / 100 + u64::from(cluster_bytes)
 }
 
+/// A disk with room for its tables, the memory that is saved, and some clusters.
+pub(super) fn disk_bytes_min(cluster_bytes: u32, saved_bytes: u64) -> u64 {
+    let needed = saved_bytes.saturating_add(4 * u64::from(cluster_bytes));
+    // Tables are a hundredth of the whole disk.
+    needed.saturating_add(needed / 99 + 1)
+}
+
 #[derive(Debug, Clone, Default)]
 struct Unit {
     clusters: Vec<u32>,

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use self::memory::{Aligned, Mapping};
 use super::{Action, DirId, FileId, Histogram};
-use crate::design::{Design, Outcome};
+use crate::design::{Context, Design, Entry, Outcome};
 use crate::disk::Direction;
 use crate::request::{Catalogue, Op, Request};
 
@@ -42,6 +42,14 @@ pub enum RealError {
         path: PathBuf,
         /// Why not.
         cause: io::Error,
+    },
+    /// The shipped store did not open.
+    #[error("cannot open a store on {path}: {cause}")]
+    Store {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        cause: damelo::OpenError,
     },
 }
 
@@ -109,7 +117,9 @@ impl SystemIo {
 pub struct RealReport {
     /// Requests played.
     pub requests: u64,
-    /// Of them, answered by the cache.
+    /// Of them, reads.
+    pub reads: u64,
+    /// Reads that the cache answered.
     pub hits: u64,
     /// Actions of the design, by the wall clock.
     pub responses: Histogram,
@@ -121,6 +131,8 @@ pub struct RealReport {
     pub actions: (u64, u64),
     /// Blocks bypass the page cache.
     pub direct: bool,
+    /// The design's own counters.
+    pub facts: Vec<(&'static str, u64)>,
 }
 
 /// Directories and files by the design's numbers, blocks, and the mapped file.
@@ -155,6 +167,21 @@ impl RealMachine {
             buffer: Aligned::default(),
             actions: (0, 0),
         })
+    }
+
+    /// A design that works on this machine. One that does its own I/O gets the device, or a file of its
+    /// own; it must be dropped before the machine is.
+    ///
+    /// # Errors
+    /// It cannot be made there.
+    pub fn design(
+        &self,
+        entry: &Entry,
+        context: &Context<'_>,
+    ) -> Result<Box<dyn Design>, RealError> {
+        let Some(make) = entry.make_real else { return Ok((entry.make)(context)) };
+        let path = self.config.device.clone().unwrap_or_else(|| self.root.join("store"));
+        make(context, &path).map_err(|cause| RealError::Store { path, cause })
     }
 
     fn file(&self, file: FileId) -> Option<&PathBuf> {
@@ -382,6 +409,7 @@ pub fn run_real(
         }
         report.responses.add(from.elapsed().as_nanos() as u64);
         report.requests += 1;
+        report.reads += u64::from(request.op == Op::Read);
         report.hits += u64::from(outcome == Outcome::Hit && request.op == Op::Read);
     }
     design.finish(&mut actions);
@@ -393,5 +421,6 @@ pub fn run_real(
     report.system = SystemIo::now().since(before);
     report.actions = machine.actions;
     report.direct = machine.direct;
+    report.facts = design.facts();
     Ok(report)
 }

@@ -1,0 +1,51 @@
+//! A design whose requests are counted as they go by, so that a long run can say how far it is, how fast
+//! and how long it will take. Changes nothing of what the design does. Threads: one.
+
+use damelo_lab::design::{Design, Outcome};
+use damelo_lab::machine::Action;
+use damelo_lab::{Catalogue, Request};
+
+use crate::progress::Progress;
+
+/// Progress is told after so many requests.
+const TELL_EVERY: u64 = 1 << 10;
+
+/// The design, and how far it is.
+pub(super) struct Watched {
+    design: Box<dyn Design>,
+    progress: Progress,
+    done: u64,
+    total: u64,
+}
+
+impl Watched {
+    pub(super) fn new(design: Box<dyn Design>, requests: usize) -> Watched {
+        Watched { design, progress: Progress::count("requests"), done: 0, total: requests as u64 }
+    }
+}
+
+impl Design for Watched {
+    fn prepare(&mut self, out: &mut Vec<Action>) {
+        self.design.prepare(out);
+    }
+
+    fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
+        self.done += 1;
+        if self.done.is_multiple_of(TELL_EVERY) {
+            self.progress.set(self.done, self.total);
+        }
+        self.design.request(request, names, out)
+    }
+
+    fn love(&mut self, group: u64) {
+        self.design.love(group);
+    }
+
+    fn finish(&mut self, out: &mut Vec<Action>) {
+        self.design.finish(out);
+    }
+
+    fn facts(&self) -> Vec<(&'static str, u64)> {
+        self.design.facts()
+    }
+}
