@@ -363,7 +363,8 @@ fn designs_take_parameters_of_their_own() {
             "a group has at least two pages: 2MiB of cache, not 1MiB",
         ),
         (&["store", "--memory", "1MiB"], "it needs 4MiB of memory, not 1MiB"),
-        (&["store", "--cache", "1TiB"], "a cache has 8MiB to 4GiB, not 1TiB"),
+        (&["store", "--cache", "5GiB"], "a cache has 8MiB to 4GiB, not 5GiB"),
+        (&["store", "--cache", "1TiB"], "--cache is 1TiB, more than the"),
         (&["cfs", "--warmup-req", "3000"], "nothing is left to measure"),
     ] {
         let (code, said) = bed.fails(&[&["designs", trace], args].concat());

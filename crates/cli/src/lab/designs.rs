@@ -32,6 +32,8 @@ Disk reads and writes are requests to the modelled disk; virtual time is its tim
 as fast as they are served. With --real one client asks, time is the wall clock's, and bytes are those that
 the system counted (/proc/self/io). docs/lab/designs.md in the source tells what each design is.";
 
+const CACHE_DEFAULT_BYTES: u64 = 4 << 30;
+
 /// Run published designs and the store over a trace, on a modelled disk
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, after_long_help = after_long_help())]
@@ -46,7 +48,7 @@ pub(crate) struct Designs {
     #[arg(long, value_name = "NAME|FILE", default_value = "atlas-10k-tripled", help = drive_help())]
     pub(super) drive: String,
     /// Room for objects on disk
-    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize::new(CACHE_DEFAULT_BYTES))]
     pub(super) cache: ByteSize,
     /// Memory of designs that manage their own; 128MiB if not given
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
@@ -155,6 +157,19 @@ impl Setting {
     }
 }
 
+/// Room for objects as asked for, which the drive must have. The default takes what there is.
+pub(super) fn cache_bytes(args: &Designs, drive: &Drive) -> Result<u64, Failure> {
+    let (asked, there) = (args.cache.bytes(), drive.size_bytes());
+    if asked > there && asked != CACHE_DEFAULT_BYTES {
+        let there = ByteSize::new(there);
+        return Err(Failure::Usage(format!(
+            "--cache is {}, more than the {there} of the drive {}",
+            args.cache, args.drive
+        )));
+    }
+    Ok(asked.min(there))
+}
+
 /// One run.
 pub(super) struct Done {
     /// With its parameters.
@@ -247,7 +262,7 @@ fn run_one(
     loaded: &Loaded,
 ) -> Result<Done, Failure> {
     let begun = Instant::now();
-    let cache_bytes = args.cache.bytes().min(config.drive.size_bytes());
+    let cache_bytes = cache_bytes(args, &config.drive)?;
     let options = spec.options(&Setting::options(setting, cache_bytes))?;
     let context = Context { options: &options, requests: &loaded.requests, drive: &config.drive };
     let mut design = Watched::new(spec.make(&context), loaded.requests.len());

@@ -11,7 +11,7 @@ use damelo_lab::machine::{RealConfig, RealMachine, RealReport, run_real};
 use damelo_lab::output::Table;
 use serde_json::{Value, json};
 
-use super::designs::{Designs, Setting};
+use super::designs::{Designs, Setting, cache_bytes};
 use super::load::Loaded;
 use super::watched::Watched;
 use crate::failure::Failure;
@@ -69,7 +69,7 @@ fn run_one(
     loaded: &Loaded,
     (path, drive): (&Path, &Drive),
 ) -> Result<RealReport, Failure> {
-    let cache_bytes = args.cache.bytes().min(drive.size_bytes());
+    let cache_bytes = cache_bytes(args, drive)?;
     // Objects come from nowhere: what fetching would take is not the disk's.
     let base = DesignOptions { fetch_us: 0, ..Setting::options(setting, cache_bytes) };
     let options = spec.options(&base)?;
