@@ -26,7 +26,6 @@ mod affection;
 mod along;
 mod answer;
 mod ask;
-mod batched;
 mod body;
 mod collapse;
 mod config;

@@ -95,13 +95,11 @@ pub(crate) struct ClientBody {
     /// bytes and is not polled again is one whose client does not read.
     watched: bool,
     stalled: bool,
-    /// An error that waits until what came before it is written.
-    broken: Option<BodyError>,
 }
 
 impl ClientBody {
     pub(crate) fn new(body: ProxyBody, active: Active, watched: bool) -> ClientBody {
-        ClientBody { body, active, watched, stalled: false, broken: None }
+        ClientBody { body, active, watched, stalled: false }
     }
 
     fn set_stalled(&mut self, stalled: bool) {
@@ -115,26 +113,16 @@ impl ClientBody {
     }
 
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
-        if let Some(error) = self.broken.take() {
-            return Poll::Ready(Some(Err(error)));
-        }
         let frame = self.body.next_frame(cx);
         if self.watched {
             self.active.activity.moved();
             self.set_stalled(matches!(frame, Poll::Ready(Some(Ok(_)))));
         }
-        if let Poll::Ready(Some(Err(error))) = frame {
-            // hyper closes at once on an error, whatever it has not written yet: the headers too, as
-            // writes wait for their turn (see `batched`). The client shall see a broken answer.
-            self.broken = Some(error);
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
         frame
     }
 
     fn has_ended(&self) -> bool {
-        self.broken.is_none() && self.body.has_ended()
+        self.body.has_ended()
     }
 
     fn length(&self) -> SizeHint {

@@ -21,7 +21,6 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::batched::Batched;
 use crate::listen::activity::{Activity, ClientBody};
 use crate::listen::limits::Counted;
 use crate::listen::proxy_protocol::{self, Parsed};
@@ -220,14 +219,14 @@ async fn speak(
     let counters = now.counters.clone();
     drop(now);
     let stream = Watched::new(stream, protocol, deadlines, peer.activity.clone(), counters);
-    let stream = TokioIo::new(Batched::new(stream));
+    let stream = TokioIo::new(stream);
     match protocol {
         Protocol::Http1 => speak_http1(worker, stream, peer, stop).await,
         Protocol::Http2 => speak_http2(worker, stream, peer, stop).await,
     }
 }
 
-type Stream = TokioIo<Batched<Watched<ClientStream>>>;
+type Stream = TokioIo<Watched<ClientStream>>;
 
 async fn speak_http1(
     worker: Arc<ArcSwap<Worker>>,
@@ -235,7 +234,7 @@ async fn speak_http1(
     peer: Peer,
     mut stop: watch::Receiver<bool>,
 ) {
-    let interim = stream.inner().get_ref().interim();
+    let interim = stream.inner().interim();
     let service = service_fn(|request: Request<Incoming>| {
         // Each request sees the settings of its own moment, from beginning to end.
         let (worker, active) = (worker.load_full(), peer.activity.begin());

@@ -11,6 +11,7 @@
 
 mod anywhere;
 mod balance;
+mod batched;
 mod body;
 mod endpoint;
 mod health;

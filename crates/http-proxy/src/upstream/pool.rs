@@ -18,11 +18,11 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::timeout;
 
-use crate::batched::Batched;
 use crate::body::OriginBody;
 use crate::config::ProxyConfig;
 use crate::error::FetchError;
 use crate::metrics::Counters;
+use crate::upstream::batched::Batched;
 use crate::upstream::endpoint::{Endpoint, Permit, Purpose};
 
 /// Fewest bytes hyper accepts as a buffer limit.
