@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use damelo::device::DeviceOpenError;
 use damelo_http_proxy::{AdminError, ProxyError};
@@ -12,6 +13,7 @@ use damelo_lab::design::DesignError;
 use damelo_lab::disk::DriveError;
 use damelo_lab::machine::MachineError;
 use damelo_lab::machine::RealError;
+use damelo_lab::output::ReportError;
 use damelo_lab::paper::PaperError;
 use damelo_lab::{SimError, TraceError};
 
@@ -113,6 +115,38 @@ pub(crate) enum Failure {
     /// There is no such drive.
     #[error(transparent)]
     Drive(#[from] DriveError),
+    /// A report cannot be run again.
+    #[error("`{path}` is not a report of the lab that can be run again")]
+    Report {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ReportError,
+    },
+    /// The trace of a report is not what it was.
+    #[error("the trace `{name}` is not the report's: its digest was {before}, is {after}")]
+    TraceChanged {
+        /// Its path.
+        name: String,
+        /// Digest in the report.
+        before: String,
+        /// Digest of the file.
+        after: String,
+    },
+    /// A report's run came out differently.
+    #[error("`{report}` was run again and differs: {difference}")]
+    NotTheSame {
+        /// The report.
+        report: String,
+        /// Where.
+        difference: String,
+    },
+    /// A report's command failed.
+    #[error("the report's command failed ({status}); what it said is above")]
+    RunFailed {
+        /// How it ended.
+        status: ExitStatus,
+    },
     /// A child process of a benchmark failed.
     #[error("the benchmark's child process failed: {0}")]
     Child(String),
@@ -142,7 +176,8 @@ impl Failure {
             Failure::NotFound { .. }
             | Failure::SomeNotFound { .. }
             | Failure::Damaged { .. }
-            | Failure::WrongBytes { .. } => 1,
+            | Failure::WrongBytes { .. }
+            | Failure::NotTheSame { .. } => 1,
             Failure::Usage(_)
             | Failure::DesignSpec(_)
             | Failure::Proxy(

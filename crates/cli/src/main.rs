@@ -50,7 +50,7 @@ PATH is a file or a block device; a store on several volumes is written as PATH,
 
 Exit codes:
   0  done
-  1  something asked for is not there, or `check` found damage
+  1  something asked for is not there, `check` found damage, or `lab rerun` a difference
   2  the command line is wrong
   3  the store cannot be opened or made
   4  reading, writing or the network failed, or the store refused";

@@ -192,6 +192,47 @@ fn the_same_command_gives_the_same_bytes_and_synthetic_ones_say_so() {
     assert!(first.contains("seed=3") && first.contains("damelo lab sim"), "no manifest");
 }
 
+#[test]
+fn a_report_is_run_again_and_compared() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let sim = ["sim", "access.log", "lru", "2000"];
+    let json = bed.ok(&[&sim[..], &["--json"]].concat());
+    bed.file("r.json", &json);
+    bed.ok(&[&sim[..], &["--html", "r.html"]].concat());
+    let web = "gen:web?requests=2000&seed=7";
+    bed.ok(&["designs", web, "squid,store", "--cache", "8MiB", "--html=d.html"]);
+    for report in ["r.json", "r.html", "d.html"] {
+        let before = std::fs::read(bed.path(report)).unwrap();
+        let said = bed.ok(&["rerun", report]);
+        assert!(said.starts_with(&format!("{report}: the same results, bit for bit")), "{said}");
+        assert_eq!(before, std::fs::read(bed.path(report)).unwrap(), "a report is not touched");
+    }
+    let page = std::fs::read_to_string(bed.path("r.html")).unwrap();
+    bed.file("r.html", &page.replace("<td class=\"n\">4</td>", "<td class=\"n\">5</td>"));
+    let (code, said) = bed.fails(&["rerun", "r.html"]);
+    assert!(code == 1 && said.contains("differs: line "), "{said}");
+    assert!(json.contains("\"misses\":"), "{json}");
+    bed.file("other.json", &json.replace("\"misses\":", "\"misses\":1"));
+    let (code, said) = bed.fails(&["rerun", "other.json"]);
+    assert!(code == 1 && said.contains("misses"), "{said}");
+
+    let (old, this) = ("\"version\":\"0.0.1\"", env!("CARGO_PKG_VERSION"));
+    bed.file("old.json", &json.replace(&format!("\"version\":\"{this}\""), old));
+    let output = bed.run(&["rerun", "old.json"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("warning: old.json was made by damelo 0.0.1"));
+
+    bed.file("access.log", &SQUID.replace("1000 GET", "1001 GET"));
+    let (code, said) = bed.fails(&["rerun", "r.json"]);
+    assert!(code == 4 && said.contains("`access.log` is not the report's: its digest was xxh3:"));
+    std::fs::remove_file(bed.path("access.log")).unwrap();
+    let (code, said) = bed.fails(&["rerun", "r.json"]);
+    assert!(code == 4 && said.contains("as the report's command names it"), "{said}");
+    let (code, said) = bed.fails(&["rerun", "no.html"]);
+    assert!(code == 4 && said.contains("no.html"), "{said}");
+}
+
 /// An option that would change nothing is refused, with its name.
 #[test]
 fn what_would_do_nothing_is_refused() {

@@ -83,7 +83,7 @@ pub(crate) struct Designs {
     pub(super) csv: bool,
     /// Write a report with charts to this file
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    pub(super) html: Option<PathBuf>,
 }
 
 fn after_long_help() -> String {

@@ -10,6 +10,7 @@ mod manifest;
 mod paper;
 mod paper_report;
 mod reading;
+mod rerun;
 mod sim;
 mod trace;
 mod watched;
@@ -25,6 +26,7 @@ Examples:
   damelo lab sim access.log lru,s3-fifo auto      miss ratios, policy by policy, size by size
   damelo lab designs access.log                   published designs on a modelled disk
   damelo lab paper squid --trace access.log       a paper's tables and figures again
+  damelo lab rerun report.html                    a report's run once more: is it the same?
 
 A trace is a file in one of these forms, plain, gzip or zstd, told from its first bytes:
   damelo         time_s,client,method,status,size_bytes,url
@@ -52,6 +54,7 @@ enum Which {
     Generators(sim::Generators),
     Designs(designs::Designs),
     Paper(paper::PaperArgs),
+    Rerun(rerun::Rerun),
     Bench(bench::Bench),
 }
 
@@ -64,6 +67,7 @@ pub(crate) fn run(args: &Lab) -> Result<(), Failure> {
         Which::Generators(args) => sim::generators(args),
         Which::Designs(args) => designs::run(args),
         Which::Paper(args) => paper::run(args),
+        Which::Rerun(args) => rerun::run(args),
         Which::Bench(args) => bench::run(args),
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct PaperArgs {
     read: ReadArgs,
     /// Run the designs here too: a directory, or a file or device whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE")]
-    real: Option<PathBuf>,
+    pub(super) real: Option<PathBuf>,
     /// Seed of everything random; 1 if not given
     #[arg(long)]
     seed: Option<u64>,
@@ -50,7 +50,7 @@ pub(crate) struct PaperArgs {
     json: bool,
     /// Write a report with charts to this file
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    pub(super) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy)]

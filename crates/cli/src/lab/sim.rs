@@ -64,7 +64,7 @@ pub(crate) struct Sim {
     csv: bool,
     /// Write a report with curves to this file
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    pub(super) html: Option<PathBuf>,
 }
 
 fn truth(given: &str) -> Result<bool, String> {

@@ -21,6 +21,11 @@ code,pre{font:13px/1.4 ui-monospace,monospace;overflow-wrap:anywhere;white-space
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th,td{border-color:#444}svg text{fill:#ddd}
 .synthetic{color:#fbbf77}}";
 
+/// Begins the line of a page that has its manifest as JSON, for programs.
+pub(super) const MANIFEST_META: &str = "<meta name=\"damelo-manifest\" content=\"";
+/// Begins what a page says of its manifest to people, which is its last section.
+pub(super) const MANIFEST_SECTION: &str = "<h2>How to run it again</h2>";
+
 /// A report that grows by sections.
 #[derive(Debug)]
 pub struct Report {
@@ -77,10 +82,12 @@ impl Report {
         };
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n{MANIFEST_META}{json}\">\n\
+             <title>{title}</title>\n\
              <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{warning}{body}\
-             <h2>How to run it again</h2>\n<pre>{manifest}</pre>\n</body>\n</html>\n",
+             {MANIFEST_SECTION}\n<pre>{manifest}</pre>\n</body>\n</html>\n",
             body = self.body,
+            json = escaped(&manifest.json()),
             manifest = escaped(&manifest.text()),
         )
     }
@@ -101,9 +108,22 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
+/// The text that was [`escaped`].
+pub(super) fn unescaped(text: &str) -> String {
+    // The ampersand last, or `&amp;lt;` would become a sign that was never there.
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_escaped_comes_back() {
+        for text in ["", "a & b", "<\"&lt;\">", "&amp;amp;quot;"] {
+            assert_eq!(unescaped(&escaped(text)), text);
+        }
+    }
 
     #[test]
     fn a_report_is_whole_and_escapes_what_it_is_given() {

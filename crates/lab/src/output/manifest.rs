@@ -5,13 +5,13 @@ use std::fs::File;
 use std::hash::Hasher;
 use std::io::{self, Read};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 const READ_BYTES: usize = 1 << 20;
 
 /// Which trace it was.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceIdentity {
     /// Path or `gen:` name, as given.
     pub name: String,
@@ -63,7 +63,7 @@ fn digest(path: &str) -> io::Result<String> {
 }
 
 /// The machine of a run, as far as the system tells.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub processor: String,
@@ -96,7 +96,7 @@ impl Machine {
 }
 
 /// Everything about a run but its results.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Program and arguments.
     pub command: Vec<String>,
@@ -129,6 +129,13 @@ impl Manifest {
             machine.memory_bytes,
             machine.system,
         )
+    }
+}
+
+impl Manifest {
+    /// The manifest in one line, for programs.
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).expect("text and numbers can always be written as JSON")
     }
 }
 

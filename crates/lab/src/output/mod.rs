@@ -8,6 +8,7 @@ mod html;
 mod manifest;
 mod strips;
 mod table;
+mod written;
 
 pub use bars::BarChart;
 pub use chart::{LineChart, Series};
@@ -15,3 +16,4 @@ pub use html::Report;
 pub use manifest::{Machine, Manifest, TraceIdentity};
 pub use strips::StripChart;
 pub use table::Table;
+pub use written::{Form, ReportError, Written};

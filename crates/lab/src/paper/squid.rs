@@ -178,6 +178,12 @@ fn figure_4(cern: &Report, squid: &Report) -> Exhibit {
         |r: &Report| 100.0 * r.io.requests_of(Direction::Read) as f64 / r.io.total().max(1) as f64;
     table.row("share of reads, Squid", "%", Published::Value(33.0), reads(squid));
     table.row("share of reads, CERN", "%", Published::Value(33.0), reads(cern));
+    for (name, report) in [("CERN", cern), ("Squid", squid)] {
+        for (label, direction) in [("reads", Direction::Read), ("writes", Direction::Write)] {
+            let count = report.io.requests_of(direction) as f64;
+            table.row(format!("{name}, {label}"), "requests", Published::Picture, count);
+        }
+    }
     table.row("hit rate", "%", Published::Value(59.0), squid.hit_percent());
     table
 }
@@ -220,6 +226,13 @@ fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Exhibit {
     for (name, report) in others {
         let value = saved(total, report.io.total());
         table.row(format!("{name} saves of Squid's I/O"), "%", published(name), value);
+    }
+    // Part (a): what goes to files, and what to the mapped file.
+    for (name, report) in others {
+        let files = file_requests(report);
+        table.row(format!("{name}, to files"), "requests", Published::Picture, files as f64);
+        let mapped = (report.io.total() - files) as f64;
+        table.row(format!("{name}, to the mapped file"), "requests", Published::Picture, mapped);
     }
     for (name, report) in others {
         let value = saved(squid.elapsed_ns, report.elapsed_ns);

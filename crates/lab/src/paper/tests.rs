@@ -75,10 +75,17 @@ fn ucfs_leads_and_has_all_tables() {
 #[test]
 fn hades_reads_faster_from_a_warm_cache() {
     let tables = tables(Paper::Hades, 32);
-    assert_has(&tables, &["figure 4", "figure 5", "figure 6 (b)"]);
+    assert_has(&tables, &["figure 4", "figure 5", "figure 6 (a)", "figure 6 (b)"]);
     let rate = |label: &str| measured(&tables, "figure 4", label);
     assert!(rate("100 KB Par/Wm, Hades") > rate("100 KB Par/Wm, OpenAFS"));
     assert!(rate("100 MB Par/Wm, Hades") > rate("100 MB Par/Wm, OpenAFS"));
+    let sent = |label: &str| measured(&tables, "figure 6 (a)", label);
+    for system in ["OON", "OHN"] {
+        let origin = sent(&format!("{system}, origin, four clients over one"));
+        assert_eq!(origin, 1.0, "{system}: the proxy fetches each file once");
+        let proxy = sent(&format!("{system} 4, proxy")) / sent(&format!("{system} 1, proxy"));
+        assert!((proxy - 4.0).abs() < 1e-9, "{system}: the proxy serves each client: {proxy}");
+    }
 }
 
 #[test]

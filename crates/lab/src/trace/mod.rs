@@ -8,6 +8,8 @@ mod fields;
 mod filter;
 mod format;
 mod input;
+#[cfg(test)]
+mod malformed_tests;
 mod oracle_general;
 mod reader;
 mod record;

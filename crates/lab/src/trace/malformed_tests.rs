@@ -1,0 +1,188 @@
+//! Each form of trace with something broken in it: where it is, why, and how many are left out.
+
+use std::io::Write as _;
+
+use super::input::LINE_BYTES_MAX;
+use super::*;
+use crate::error::TraceError;
+
+/// A trace of two good requests and what is broken between or behind them.
+struct Case {
+    format: &'static str,
+    columns: Option<&'static str>,
+    before: &'static [u8],
+    broken: &'static [u8],
+    after: &'static [u8],
+    /// Place and reason.
+    said: &'static str,
+}
+
+/// Of 24 bytes each: second 1, object 7, 9 bytes, never again.
+const TWO_RECORDS: &[u8; 48] =
+    b"\x01\0\0\0\x07\0\0\0\0\0\0\0\x09\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f\
+\x01\0\0\0\x07\0\0\0\0\0\0\0\x09\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f";
+
+const CASES: [Case; 7] = [
+    Case {
+        format: "damelo",
+        columns: None,
+        before: b"time_s,client,method,status,size_bytes,url\n1,u,GET,200,5,http://a/\n",
+        broken: b"2,u,GET,200,many,http://a/\n",
+        after: b"3,u,GET,200,5,http://a/\n",
+        said: "line 3: size is `many`, not a number of bytes",
+    },
+    Case {
+        format: "squid",
+        columns: None,
+        before: b"# a comment\n1.0 1 c TCP_MISS/200 5 GET http://a/ - DIRECT/b text/html\n",
+        broken: b"2.0 1 c TCP_MISS 5 GET http://a/ - DIRECT/b text/html\n",
+        after: b"\n3.0 1 c TCP_MISS/200 5 GET http://a/ - DIRECT/b text/html\n",
+        said: "line 3: result is `TCP_MISS`, not a code and a status as in TCP_MISS/200",
+    },
+    Case {
+        format: "common",
+        columns: None,
+        before: b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /a HTTP/1.0\" 200 5\n",
+        broken: b"h - - [01/Aug/1995:25:00:01 -0400] \"GET /a HTTP/1.0\" 200 5\n",
+        after: b"h - - [01/Aug/1995:00:00:02 -0400] \"GET /a HTTP/1.0\" 200 5\n",
+        said: "line 2: time is `01/Aug/1995:25:00:01 -0400`, not a time as in 10/Oct/2000:13:55:36 -0700",
+    },
+    Case {
+        format: "combined",
+        columns: None,
+        before: b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /a HTTP/1.0\" 200 5 \"-\" \"x\"\n",
+        broken: b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /a HTTP/1.0\" 200 5 \"-\"\n",
+        after: b"h - - [01/Aug/1995:00:00:02 -0400] \"GET /a HTTP/1.0\" 200 5 \"-\" \"x\"\n",
+        said: "line 2: 8 fields where 9 (combined log) are expected",
+    },
+    Case {
+        format: "csv",
+        columns: Some("time-col=1,obj-id-col=2,obj-size-col=3,has-header=true"),
+        before: b"time,id,size\n1,7,5\n",
+        broken: b"2,7\n",
+        after: b"3,7,5\n",
+        said: "line 3: no column 3 (size) in a line of 2 columns",
+    },
+    Case {
+        format: "txt",
+        columns: Some("obj-id-is-num=true"),
+        before: b"7\n",
+        broken: b"seven\n",
+        after: b"7\n",
+        said: "line 2: object is `seven`, not a number, though obj-id-is-num says so",
+    },
+    Case {
+        // Records have no boundaries to find again: only the last can be seen to be cut.
+        format: "oracleGeneral",
+        columns: None,
+        before: TWO_RECORDS,
+        broken: b"\x01\0\0\0\x07",
+        after: b"",
+        said: "record 3: the trace ends after 5 of the record's 24 bytes: it was cut off",
+    },
+];
+
+/// Where a test's traces lie.
+struct Bed(tempfile::TempDir);
+
+impl Bed {
+    fn new() -> Bed {
+        Bed(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn file(&self, bytes: &[u8]) -> String {
+        let path = self.0.path().join("t");
+        std::fs::write(&path, bytes).expect("written");
+        path.display().to_string()
+    }
+}
+
+fn options(case: &Case, skip_bad: bool) -> ReadOptions {
+    ReadOptions {
+        format: Format::by_name(case.format).expect("a format"),
+        columns: case.columns.map(|text| ColumnOptions::parse(text).expect("columns")),
+        skip_bad,
+        ..ReadOptions::default()
+    }
+}
+
+/// Requests that were read, and what was left out.
+fn read(path: &str, options: &ReadOptions) -> Result<(usize, Skipped), TraceError> {
+    let mut trace = Trace::open(path, options)?;
+    let (requests, _) = load(&mut trace, |_| {})?;
+    // A simulation reads in batches, which must say and skip the same.
+    let (mut batches, mut raw) = (Trace::open(path, options)?, Vec::new());
+    batches.batch(&mut raw, 1 << 20)?;
+    assert_eq!(raw.len(), requests.len(), "one by one and in batches");
+    assert_eq!(batches.skipped().count, trace.skipped().count, "one by one and in batches");
+    Ok((requests.len(), trace.skipped()))
+}
+
+fn told(skipped: &Skipped) -> Vec<String> {
+    skipped.examples.iter().map(|(place, reason)| format!("{place}: {reason}")).collect()
+}
+
+#[test]
+fn every_form_names_the_place_and_the_reason_or_skips_and_counts() {
+    let bed = Bed::new();
+    for case in &CASES {
+        let path = bed.file(&[case.before, case.broken, case.after].concat());
+        let error = read(&path, &options(case, false)).expect_err(case.format);
+        assert_eq!(error.to_string(), format!("{path}: {}", case.said), "{}", case.format);
+        let (requests, skipped) = read(&path, &options(case, true)).expect(case.format);
+        assert_eq!((requests, skipped.count), (2, 1), "{}", case.format);
+        assert_eq!(told(&skipped), [case.said], "{}", case.format);
+        let whole = bed.file(&[case.before, case.after].concat());
+        let (requests, skipped) = read(&whole, &options(case, false)).expect(case.format);
+        assert_eq!((requests, skipped.count), (2, 0), "{} unbroken", case.format);
+    }
+}
+
+#[test]
+fn compression_changes_no_place() {
+    let bed = Bed::new();
+    for case in &CASES {
+        let bytes = [case.before, case.broken, case.after].concat();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&bytes).expect("memory");
+        let zstd = zstd::encode_all(&bytes[..], 1).expect("memory");
+        for compressed in [gzip.finish().expect("memory"), zstd] {
+            let path = bed.file(&compressed);
+            let error = read(&path, &options(case, false)).expect_err(case.format);
+            assert_eq!(error.to_string(), format!("{path}: {}", case.said), "{}", case.format);
+            let (requests, skipped) = read(&path, &options(case, true)).expect(case.format);
+            assert_eq!((requests, skipped.count), (2, 1), "{}", case.format);
+            // What is cut off is no bad line: nobody knows how much is missing.
+            let path = bed.file(&compressed[..compressed.len() - 6]);
+            let error = read(&path, &options(case, true)).expect_err("a cut file");
+            let cut = matches!(error, TraceError::Read { .. } | TraceError::Open { .. });
+            assert!(cut, "{}: {error}", case.format);
+        }
+    }
+}
+
+/// All are counted, the first five are told.
+#[test]
+fn many_broken_lines_are_counted_and_some_told() {
+    let bed = Bed::new();
+    for case in CASES.iter().filter(|case| case.format != "oracleGeneral") {
+        let path = bed.file(&[case.before, &case.broken.repeat(8), case.after].concat());
+        let (requests, skipped) = read(&path, &options(case, true)).expect(case.format);
+        assert_eq!((requests, skipped.count), (2, 8), "{}", case.format);
+        assert_eq!((told(&skipped).len(), told(&skipped)[0].as_str()), (5, case.said));
+    }
+}
+
+#[test]
+fn a_line_without_an_end_is_malformed_in_every_text_form() {
+    let bed = Bed::new();
+    let long = [vec![b'x'; LINE_BYTES_MAX + (1 << 20)], b"\n".to_vec()].concat();
+    for case in CASES.iter().filter(|case| case.format != "oracleGeneral") {
+        let path = bed.file(&[case.before, &long, case.after].concat());
+        let (place, _) = case.said.split_once(':').expect("a place");
+        let error = read(&path, &options(case, false)).expect_err(case.format).to_string();
+        assert!(error.starts_with(&format!("{path}: {place}: ")), "{}: {error}", case.format);
+        let (requests, skipped) = read(&path, &options(case, true)).expect(case.format);
+        assert_eq!((requests, skipped.count), (2, 1), "{}", case.format);
+    }
+}
