@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use clap::Args;
-use damelo::{ByteSize, Config, Store, StoreInfo, VolumeConfig};
+use damelo::device::DeviceOpenError;
+use damelo::{ByteSize, Config, OpenError, Store, StoreInfo, VolumeConfig, VolumeInfo};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -21,6 +22,9 @@ Examples:
 The whole size is taken at once and never exceeded. --page and --segment are fixed for the life of
 the store: small pages suit objects that are asked for alone, large pages suit groups that are
 read as a whole and disks with seeks.";
+
+/// Files are made this much longer at most than was asked for.
+const VOLUME_ALIGN_BYTES: u64 = 4096;
 
 /// Make a store in a file or on a block device.
 #[derive(Debug, Args)]
@@ -63,17 +67,40 @@ fn make(args: &Format) -> Result<Store, Failure> {
             return Err(Failure::Exists { path: path.clone() });
         }
     }
-    let store = open_with(config(args), &args.volumes)?;
-    if store.info().created {
-        return Ok(store);
+    // Whatever is there, this finds out whether somebody has it open.
+    match open_with(config(args), &args.volumes) {
+        Ok(store) if store.info().created && has_its_size(&store, args) => return Ok(store),
+        Ok(_) if !args.force => {
+            return Err(Failure::Exists { path: args.volumes.first().to_owned() });
+        }
+        // One of our own stores opened, or a file kept the size that it had: start it afresh.
+        Ok(store) => store.close()?,
+        Err(failure) if args.force && is_too_short(&failure) => {}
+        Err(failure) => return Err(failure),
     }
-    if !args.force {
-        return Err(Failure::Exists { path: args.volumes.first().to_owned() });
-    }
-    // One of our own stores opened. Nobody else has it, since we hold its lock: start it afresh.
-    store.close()?;
     args.volumes.all().iter().try_for_each(|path| forget(path))?;
     open_with(config(args), &args.volumes)
+}
+
+/// False if a file was there before, of less or more than was asked for. A device has its own size.
+fn has_its_size(store: &Store, args: &Format) -> bool {
+    let wanted = args.size.bytes();
+    let has = |volume: &VolumeInfo| {
+        let most = wanted.saturating_add(VOLUME_ALIGN_BYTES);
+        !holds_something(&volume.path) || (wanted..most).contains(&volume.size_bytes)
+    };
+    store.info().volumes.iter().all(has)
+}
+
+/// True if a file that is there, and that nobody uses, is shorter than any store.
+fn is_too_short(failure: &Failure) -> bool {
+    let Failure::Open { source, .. } = failure else { return false };
+    let device = |error: &DeviceOpenError| matches!(error, DeviceOpenError::TooShort { .. });
+    match source {
+        OpenError::Device(error) => device(error),
+        OpenError::TooSmall { .. } => true,
+        _ => false,
+    }
 }
 
 fn config(args: &Format) -> Config {

@@ -1,8 +1,9 @@
 //! Opening and formatting: from a `Config` to a running engine.
 //!
 //! Invariants: nothing on a volume is changed before every check has passed; a volume that holds
-//! something that is not ours is overwritten only with `force`. Threads: starts the flusher, the
-//! recovery thread and the keeper.
+//! something that is not ours is overwritten only with `force`; files that were made for a store that
+//! does not come to be are removed again. Threads: starts the flusher, the recovery thread and the
+//! keeper.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::thread::{self, JoinHandle};
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 
 use crate::ByteSize;
 use crate::config::{Config, IoEngine};
-use crate::device::{Device, EngineChoice, OpenOptions};
+use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop};
 use crate::disk_policy::disk_policy;
 use crate::durable::checkpoint::CheckpointState;
 use crate::durable::journal::{Journal, JournalContents, read_journal};
@@ -62,6 +63,8 @@ pub(crate) struct RawVolume {
     pub(crate) path: PathBuf,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) fresh: bool,
+    /// For a file that was made just now: removes it unless the store comes to be.
+    pub(crate) undo: Option<UndoOnDrop>,
 }
 
 /// Opens the devices a configuration names.
@@ -83,10 +86,10 @@ pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<Strin
             IoEngine::IoUring => EngineChoice::IoUring,
             IoEngine::Threads => EngineChoice::Threads,
         };
-        let opened = crate::device::open(&options)?;
+        let (opened, undo) = crate::device::open_undoable(&options)?;
         warnings.extend(opened.warnings.iter().map(|w| format!("{}: {w}", volume.path.display())));
         let (path, fresh) = (volume.path.clone(), opened.created);
-        volumes.push(RawVolume { path, device: opened.device, fresh });
+        volumes.push(RawVolume { path, device: opened.device, fresh, undo });
     }
     Ok((volumes, warnings))
 }
@@ -308,10 +311,30 @@ fn format(
 }
 
 fn layout_error(volume: &RawVolume, size: u64, error: &LayoutError) -> OpenError {
-    OpenError::TooSmall {
-        path: volume.path.clone(),
-        size: ByteSize::new(size),
-        reason: error.to_string(),
+    let setting = |setting, value| {
+        let limit = error.to_string();
+        OpenError::Setting { setting, value, limit }
+    };
+    let size = ByteSize::new(size);
+    match *error {
+        LayoutError::PageSize { page_bytes } => {
+            setting("page", ByteSize::new(page_bytes.into()).to_string())
+        }
+        LayoutError::SegmentSize { segment_bytes } => {
+            setting("segment", ByteSize::new(segment_bytes).to_string())
+        }
+        LayoutError::IndexSlots { index_slots } => setting("objects_max", index_slots.to_string()),
+        LayoutError::TooManySegments { .. } => setting("size", size.to_string()),
+        LayoutError::JournalSize { .. } | LayoutError::TooSmall { .. } => {
+            let reason = match *error {
+                LayoutError::TooSmall { minimum_bytes, .. } => {
+                    let enough = ByteSize::new(minimum_bytes.next_multiple_of(1 << 20));
+                    format!("{enough} will do with these settings")
+                }
+                _ => error.to_string(),
+            };
+            OpenError::TooSmall { path: volume.path.clone(), size, reason }
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod uring;
 use std::io;
 
 pub use open::{EngineChoice, OpenOptions, Opened, open};
+pub(crate) use open::{UndoOnDrop, open_undoable};
 pub use open_error::DeviceOpenError;
 
 /// What an [`Io`] does.
