@@ -1,11 +1,11 @@
 //! `damelo format`: makes a store. Destroys nothing without `--force`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use damelo::device::DeviceOpenError;
-use damelo::{ByteSize, Config, OpenError, Store, StoreInfo, VolumeConfig, VolumeInfo};
+use damelo::{ByteSize, Config, OpenError, Store, StoreInfo, VolumeConfig};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub(crate) struct Format {
     /// File or block device to make the store on (several volumes: PATH,PATH)
     #[arg(value_name = "PATH")]
     volumes: Volumes,
-    /// Size of each volume, such as 20GiB
+    /// Size of each volume, such as 20GiB; of a device no more than this is used
     #[arg(long, value_name = "SIZE")]
     size: ByteSize,
     /// Page size, a power of two from 16KiB to 1MiB [default: 64KiB]
@@ -69,7 +69,7 @@ fn make(args: &Format) -> Result<Store, Failure> {
     }
     // Whatever is there, this finds out whether somebody has it open.
     match open_with(config(args), &args.volumes) {
-        Ok(store) if store.info().created && has_its_size(&store, args) => return Ok(store),
+        Ok(store) if store.info().created && have_their_size(args) => return Ok(store),
         Ok(_) if !args.force => {
             return Err(Failure::Exists { path: args.volumes.first().to_owned() });
         }
@@ -82,14 +82,14 @@ fn make(args: &Format) -> Result<Store, Failure> {
     open_with(config(args), &args.volumes)
 }
 
-/// False if a file was there before, of less or more than was asked for. A device has its own size.
-fn has_its_size(store: &Store, args: &Format) -> bool {
+/// False if a file was there before, shorter or longer than was asked for. A device stays as it is.
+fn have_their_size(args: &Format) -> bool {
     let wanted = args.size.bytes();
-    let has = |volume: &VolumeInfo| {
-        let most = wanted.saturating_add(VOLUME_ALIGN_BYTES);
-        !holds_something(&volume.path) || (wanted..most).contains(&volume.size_bytes)
+    let sizes = wanted..wanted.saturating_add(VOLUME_ALIGN_BYTES);
+    let has = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|meta| !meta.is_file() || sizes.contains(&meta.len()))
     };
-    store.info().volumes.iter().all(has)
+    args.volumes.all().iter().all(has)
 }
 
 /// True if a file that is there, and that nobody uses, is shorter than any store.

@@ -92,6 +92,61 @@ fn a_refused_open_leaves_files_as_they_were() {
 }
 
 #[test]
+fn memory_for_too_few_pages_is_refused_rather_than_exceeded() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    config.page = Some(ByteSize::new(1 << 20));
+    let path = config.volumes[0].path.clone();
+    let refused = |config: &Config| Store::open(config.clone()).map(|_| ()).unwrap_err();
+    let about_memory = |e: &OpenError| matches!(e, OpenError::Setting { setting: "memory", .. });
+    let error = refused(&config);
+    assert!(about_memory(&error) && error.to_string().contains("at least 16MiB"), "{error}");
+    assert!(!path.exists());
+    config.memory = ByteSize::new(16 << 20);
+    Store::open(config.clone()).unwrap().close().unwrap();
+    (config.page, config.memory) = (None, ByteSize::new(8 << 20));
+    assert!(about_memory(&refused(&config)), "the store's own pages count");
+    assert!(path.exists());
+}
+
+#[test]
+fn a_check_wants_all_volumes_of_one_store_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let second = VolumeConfig { path: dir.path().join("second"), ..config.volumes[0].clone() };
+    config.volumes.push(second);
+    let paths: Vec<_> = config.volumes.iter().map(|volume| volume.path.clone()).collect();
+    let store = Store::open(config).unwrap();
+    fill(&store, 100);
+    store.close().unwrap();
+    let check = |paths: &[std::path::PathBuf]| damelo::check::check_volumes(paths, &mut |_| {});
+    assert_eq!(check(&paths).unwrap().damaged_total, 0);
+    for some in [&paths[..1], &paths[1..], &[paths[1].clone(), paths[0].clone()]] {
+        let error = check(some).unwrap_err();
+        assert!(matches!(error, OpenError::WrongVolume { .. }), "{some:?}: {error}");
+    }
+}
+
+#[test]
+fn a_new_store_takes_no_more_of_what_is_there_than_was_declared() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    std::fs::write(&path, vec![7; 32 << 20]).unwrap();
+    config.volumes[0].size = Some(ByteSize::new(16 << 20));
+    config.force = true;
+    let store = Store::open(config).unwrap();
+    assert_eq!(store.info().volumes[0].size_bytes, 16 << 20);
+    fill(&store, 2000);
+    store.close().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(bytes[16 << 20..].iter().all(|byte| *byte == 7), "written beyond what was declared");
+    let again = Store::open(Config::existing(&path)).unwrap();
+    again.wait_recovered();
+    assert!(verify(&again, 2000) > 0);
+}
+
+#[test]
 fn what_has_an_impossible_size_is_refused_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&dir, IoEngine::Auto);
