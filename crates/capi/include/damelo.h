@@ -159,14 +159,15 @@ const char *damelo_last_error_message(void);
 /* ---- options -------------------------------------------------------------------------------- */
 
 /* Options for a store on a file or block device at `path`. A file that does not exist is made with
- * `size_bytes`; 0 declares no size: the store must exist then. NULL when the path is. */
+ * `size_bytes`, and a new store takes no more of a device; 0 declares no size: the store must exist
+ * then. NULL when the path is. */
 damelo_options *damelo_options_new(const char *path, uint64_t size_bytes);
 void damelo_options_free(damelo_options *options);
 
 /* A further volume; size 0: it keeps its own size. */
 int damelo_options_add_volume(damelo_options *options, const char *path, uint64_t size_bytes);
 
-/* Memory for data, in bytes. Default 256 MiB, at least 4 MiB. */
+/* Memory for data, in bytes. Default 256 MiB, at least 4 MiB and 16 pages. */
 int damelo_options_set_memory(damelo_options *options, uint64_t bytes);
 
 /* Objects the index has room for, for a new store; 0: one for each 4 KiB of disk (default). */

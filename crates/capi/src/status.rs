@@ -95,6 +95,7 @@ impl From<&DeviceOpenError> for Status {
                 Status::Missing
             }
             DeviceOpenError::SizeZero { .. } => Status::Invalid,
+            DeviceOpenError::TooShort { .. } => Status::Foreign,
             DeviceOpenError::NoRoom { .. }
             | DeviceOpenError::Quota { .. }
             | DeviceOpenError::TooLarge { .. } => Status::NoSpace,

@@ -7,7 +7,6 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use damelo::device::DeviceOpenError;
 use damelo_http_proxy::{AdminError, ProxyError};
 use damelo_lab::design::DesignError;
 use damelo_lab::disk::DriveError;
@@ -207,11 +206,8 @@ impl Failure {
     /// What a person can do about it, if there is anything to say beyond the error itself.
     fn advice(&self) -> Option<String> {
         match self {
-            Failure::Open {
-                path,
-                source: damelo::OpenError::Device(DeviceOpenError::NotFound { .. }),
-            } => {
-                Some(format!("make it with `damelo format {} --size 20GiB`", path.display()))
+            Failure::Open { source: damelo::OpenError::Missing { path }, .. } => {
+                Some(format!("`damelo format {} --size 20GiB`", path.display()))
             }
             Failure::Exists { .. } => Some(
                 "choose another path, or add --force to lose what is there now".to_owned(),

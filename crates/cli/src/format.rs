@@ -1,10 +1,11 @@
 //! `damelo format`: makes a store. Destroys nothing without `--force`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use damelo::{ByteSize, Config, Store, StoreInfo, VolumeConfig};
+use damelo::device::DeviceOpenError;
+use damelo::{ByteSize, Config, OpenError, Store, StoreInfo, VolumeConfig};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -22,6 +23,9 @@ The whole size is taken at once and never exceeded. --page and --segment are fix
 the store: small pages suit objects that are asked for alone, large pages suit groups that are
 read as a whole and disks with seeks.";
 
+/// Files are made this much longer at most than was asked for.
+const VOLUME_ALIGN_BYTES: u64 = 4096;
+
 /// Make a store in a file or on a block device.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -29,7 +33,7 @@ pub(crate) struct Format {
     /// File or block device to make the store on (several volumes: PATH,PATH)
     #[arg(value_name = "PATH")]
     volumes: Volumes,
-    /// Size of each volume, such as 20GiB
+    /// Size of each volume, such as 20GiB; of a device no more than this is used
     #[arg(long, value_name = "SIZE")]
     size: ByteSize,
     /// Page size, a power of two from 16KiB to 1MiB [default: 64KiB]
@@ -63,17 +67,40 @@ fn make(args: &Format) -> Result<Store, Failure> {
             return Err(Failure::Exists { path: path.clone() });
         }
     }
-    let store = open_with(config(args), &args.volumes)?;
-    if store.info().created {
-        return Ok(store);
+    // Whatever is there, this finds out whether somebody has it open.
+    match open_with(config(args), &args.volumes) {
+        Ok(store) if store.info().created && have_their_size(args) => return Ok(store),
+        Ok(_) if !args.force => {
+            return Err(Failure::Exists { path: args.volumes.first().to_owned() });
+        }
+        // One of our own stores opened, or a file kept the size that it had: start it afresh.
+        Ok(store) => store.close()?,
+        Err(failure) if args.force && is_too_short(&failure) => {}
+        Err(failure) => return Err(failure),
     }
-    if !args.force {
-        return Err(Failure::Exists { path: args.volumes.first().to_owned() });
-    }
-    // One of our own stores opened. Nobody else has it, since we hold its lock: start it afresh.
-    store.close()?;
     args.volumes.all().iter().try_for_each(|path| forget(path))?;
     open_with(config(args), &args.volumes)
+}
+
+/// False if a file was there before, shorter or longer than was asked for. A device stays as it is.
+fn have_their_size(args: &Format) -> bool {
+    let wanted = args.size.bytes();
+    let sizes = wanted..wanted.saturating_add(VOLUME_ALIGN_BYTES);
+    let has = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|meta| !meta.is_file() || sizes.contains(&meta.len()))
+    };
+    args.volumes.all().iter().all(has)
+}
+
+/// True if a file that is there, and that nobody uses, is shorter than any store.
+fn is_too_short(failure: &Failure) -> bool {
+    let Failure::Open { source, .. } = failure else { return false };
+    let device = |error: &DeviceOpenError| matches!(error, DeviceOpenError::TooShort { .. });
+    match source {
+        OpenError::Device(error) => device(error),
+        OpenError::TooSmall { .. } => true,
+        _ => false,
+    }
 }
 
 fn config(args: &Format) -> Config {

@@ -5,6 +5,7 @@
 //! last worker has ended, so that the next start need not recover anything.
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -200,10 +201,17 @@ fn open_store(settings: &Settings, mode: Mode) -> Result<Store, Failure> {
         None if mode == Mode::Forward => default_cache("forward"),
         None => default_cache(&cache_name(to)),
     };
-    let size = spec.size.unwrap_or(ByteSize::new(default_bytes));
-    let mut config = Config::new(&spec.path, size);
+    let mut config = Config::new(&spec.path, ByteSize::new(default_bytes));
+    if spec.size.is_some() || is_device(&spec.path) {
+        // A device for which no size was given is taken whole.
+        config.volumes[0].size = spec.size;
+    }
     config.memory = settings.memory;
     open_with(config, &Volumes::from(spec.path.as_path()))
+}
+
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
 }
 
 /// The user's cache directory, or the current one.

@@ -186,6 +186,27 @@ fn format_refuses_what_exists_and_force_overrules() {
 }
 
 #[test]
+fn a_forced_format_has_the_size_that_was_asked_for() {
+    let bed = Bed::empty();
+    for junk in [6, 5000, 20 << 20] {
+        std::fs::write(bed.path("s.damelo"), pattern(junk)).unwrap();
+        bed.fails(3, &["format", &bed.store(), "--size", "16MiB"]);
+        assert_eq!(std::fs::metadata(bed.path("s.damelo")).unwrap().len(), junk as u64);
+        let made = bed.json(&["format", &bed.store(), "--size", "16MiB", "--force", "--json"]);
+        assert_eq!(made["size_bytes"], 16 << 20, "after {junk} bytes of something else");
+    }
+}
+
+#[test]
+fn a_size_that_is_too_small_leaves_no_file_and_says_what_will_do() {
+    let bed = Bed::empty();
+    let error = bed.fails(3, &["format", &bed.store(), "--size", "100KiB"]);
+    assert!(error.contains("100KiB is too small: 6MiB will do"), "{error}");
+    assert!(!bed.path("s.damelo").exists());
+    bed.ok(&["format", &bed.store(), "--size", "6MiB"]);
+}
+
+#[test]
 fn what_was_put_comes_out_whole_and_in_ranges() {
     let bed = Bed::new();
     let value = pattern(3_000_000);

@@ -12,7 +12,7 @@ use damelo::Store;
 /// Longest time for one seed: far more than any needs, so that only a hang exceeds it.
 pub const SEED_TIME_MAX: Duration = Duration::from_secs(90);
 
-/// Number of seeds of a sweep, in units of a test's own default: `DAMELO_SIM_SEEDS`.
+/// Number of seeds of a sweep, in place of a test's own: `DAMELO_SIM_SEEDS`.
 const SEEDS_VARIABLE: &str = "DAMELO_SIM_SEEDS";
 /// Run only this seed: `DAMELO_SIM_SEED`.
 const SEED_VARIABLE: &str = "DAMELO_SIM_SEED";

@@ -77,7 +77,8 @@ const COMPLAINTS_MAX: usize = 16;
 /// Verifies a closed store. `paths` are its volumes, in order.
 ///
 /// # Errors
-/// A volume cannot be opened (it may be in use), or holds no store.
+/// A volume cannot be opened (it may be in use), or holds no store; these are not all volumes of one
+/// store in their order.
 pub fn check_volumes(
     paths: &[PathBuf],
     progress: &mut dyn FnMut(CheckProgress),
@@ -98,6 +99,14 @@ pub fn check_volumes(
         let device = crate::device::open(&OpenOptions::new(path))?.device;
         let superblock = check_superblocks(path, device.as_ref(), &mut report)?;
         volumes.push((path, device, superblock));
+    }
+    for (index, (path, _, superblock)) in volumes.iter().enumerate() {
+        let belongs = usize::from(superblock.volume_index) == index
+            && usize::from(superblock.volume_count) == paths.len()
+            && superblock.store_id == volumes[0].2.store_id;
+        if !belongs {
+            return Err(OpenError::WrongVolume { path: (*path).clone(), index });
+        }
     }
     let total_bytes =
         volumes.iter().map(|(_, _, s)| u64::from(s.segment_count) * s.segment_bytes).sum();

@@ -97,7 +97,8 @@ pub enum Admission {
 pub struct VolumeConfig {
     /// File or block device.
     pub path: PathBuf,
-    /// Size to make it if it does not exist yet; a device or existing file keeps its own size.
+    /// Size to make it if it does not exist yet. Of a device, or a file that is overwritten, a new store
+    /// takes no more than this; a store that exists keeps the size that it has.
     pub size: Option<ByteSize>,
 }
 
@@ -115,7 +116,7 @@ pub struct VolumeConfig {
 pub struct Config {
     /// Volumes, in order. The first also holds journal and checkpoints.
     pub volumes: Vec<VolumeConfig>,
-    /// Memory for data: nursery, frames, hot objects. Default 256 MiB, at least 4 MiB.
+    /// Memory for data: nursery, frames, hot objects. Default 256 MiB, at least 4 MiB and 16 pages.
     pub memory: ByteSize,
     /// Objects the index has room for, fixed when the volume is made. Default: one for each
     /// 4 KiB of disk. Costs 8 bytes of memory each.

@@ -81,7 +81,7 @@ pub enum OpenError {
         index: usize,
     },
     /// There is no store there.
-    #[error("{path} does not hold a store; make one with `damelo format`")]
+    #[error("{path} does not hold a store; make one first")]
     Missing {
         /// Volume.
         path: PathBuf,

@@ -35,7 +35,11 @@ macro_rules! counters {
     ($($field:ident $family:literal [$($label:literal = $text:literal),*] $help:literal;)*) => {
         /// Live counters of a store.
         #[derive(Default)]
-        pub(crate) struct Counters { $(pub(crate) $field: AtomicU64,)* pub(crate) read_latency: Histogram }
+        pub(crate) struct Counters {
+            $(pub(crate) $field: AtomicU64,)*
+            pub(crate) read_latency: Histogram,
+            pub(crate) write_latency: Histogram,
+        }
 
         /// Values of every counter and gauge at one moment.
         #[derive(Debug, Clone, Default, PartialEq)]
@@ -70,6 +74,8 @@ macro_rules! counters {
             pub devices: Vec<crate::device::DeviceStats>,
             /// Time of disk reads, submission to verified object: `(upper bound, count)` of buckets.
             pub read_latency: Vec<(Duration, u64)>,
+            /// Time of writes of pages and extents, submission to completion: as above.
+            pub write_latency: Vec<(Duration, u64)>,
             /// Segments whose contents are known, of all that must be (recovery).
             pub recovery_segments_loaded: u64,
             /// Segments that recovery must look at.
@@ -81,6 +87,7 @@ macro_rules! counters {
                 Stats {
                     $($field: self.$field.load(Ordering::Relaxed),)*
                     read_latency: self.read_latency.snapshot(),
+                    write_latency: self.write_latency.snapshot(),
                     ..Stats::default()
                 }
             }
@@ -168,7 +175,7 @@ impl Stats {
     /// Every metric with its value, in a fixed order.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = self.counter_metrics();
-        let gauges: [(&'static str, &'static str, f64); 13] = [
+        let gauges: [(&'static str, &'static str, f64); 14] = [
             ("damelo_index_objects", "Objects in the index.", self.index_objects as f64),
             ("damelo_index_slots", "Slots of the index.", self.index_slots as f64),
             ("damelo_index_bytes", "Memory of the index.", self.index_bytes as f64),
@@ -184,6 +191,11 @@ impl Stats {
                 "damelo_recovery_segments_loaded",
                 "Segments whose contents are known.",
                 self.recovery_segments_loaded as f64,
+            ),
+            (
+                "damelo_recovery_segments_total",
+                "Segments that recovery must look at.",
+                self.recovery_segments_total as f64,
             ),
             (
                 "damelo_write_amplification",
@@ -226,20 +238,23 @@ impl Stats {
             let suffix = if metric.kind == MetricKind::Counter { "_total" } else { "" };
             let _ = writeln!(text, "{}{suffix}{labels} {}", metric.name, metric.value);
         }
-        self.latency_openmetrics(&mut text);
+        let (reads, writes) = (&self.read_latency, &self.write_latency);
+        latency_openmetrics(&mut text, "damelo_disk_read_seconds", "Time of disk reads.", reads);
+        let help = "Time of writes of pages and extents.";
+        latency_openmetrics(&mut text, "damelo_disk_write_seconds", help, writes);
         text
     }
+}
 
-    fn latency_openmetrics(&self, text: &mut String) {
-        let name = "damelo_disk_read_seconds";
-        let _ = writeln!(text, "# TYPE {name} histogram\n# HELP {name} Time of disk reads.");
-        let mut sum = 0;
-        for (bound, count) in &self.read_latency {
-            sum += count;
-            let _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {sum}", bound.as_secs_f64());
-        }
-        let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {sum}\n{name}_count {sum}");
+fn latency_openmetrics(text: &mut String, name: &str, help: &str, rows: &[(Duration, u64)]) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "# TYPE {name} histogram\n# HELP {name} {help}");
+    let mut sum = 0;
+    for (bound, count) in rows {
+        sum += count;
+        let _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {sum}", bound.as_secs_f64());
     }
+    let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {sum}\n{name}_count {sum}");
 }
 
 fn device_metrics(volume: usize, d: &crate::device::DeviceStats) -> Vec<Metric> {

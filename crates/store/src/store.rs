@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::device::Device;
+use crate::device::{Device, UndoOnDrop};
 use crate::durable::recovery::RecoveryProgress;
 use crate::engine::Engine;
 use crate::entries::Entries;
@@ -126,6 +126,8 @@ impl Store {
                 path: PathBuf::from(&device.info().name),
                 device,
                 fresh: false,
+                declared_bytes: u64::MAX,
+                undo: None,
             })
             .collect();
         Store::start(config, volumes, Vec::new(), clock)
@@ -133,11 +135,13 @@ impl Store {
 
     fn start(
         config: Config,
-        volumes: Vec<RawVolume>,
+        mut volumes: Vec<RawVolume>,
         warnings: Vec<String>,
         clock: Arc<dyn Clock>,
     ) -> Result<Store, OpenError> {
+        let made: Vec<_> = volumes.iter_mut().filter_map(|volume| volume.undo.take()).collect();
         let (engine, threads) = start(config, volumes, warnings, clock)?;
+        made.into_iter().for_each(UndoOnDrop::keep);
         engine.recovery.wait_done_for(engine.config.open_wait);
         Ok(Store(Arc::new(Shared { engine, threads: Mutex::new(Some(threads)) })))
     }

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use damelo::{ByteSize, Config, CreateOptions, GroupId, IoEngine, Store, WriterOptions};
+use damelo::{
+    ByteSize, Config, CreateOptions, GroupId, IoEngine, OpenError, Store, VolumeConfig,
+    WriterOptions,
+};
 use tempfile::TempDir;
 
 fn config(dir: &TempDir, engine: IoEngine) -> Config {
@@ -51,6 +54,120 @@ fn verify(store: &Store, count: u64) -> u64 {
 fn each_engine(test: impl Fn(IoEngine)) {
     test(IoEngine::Threads);
     test(IoEngine::Auto);
+}
+
+#[test]
+fn a_refused_open_leaves_files_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let sized = |bytes: u64| Config::new(&path, ByteSize::new(bytes));
+    let refused = |config: Config| Store::open(config).map(|_| ()).unwrap_err();
+
+    let small = refused(sized(100 << 10));
+    assert!(matches!(small, OpenError::TooSmall { .. }), "{small}");
+    assert!(!path.exists(), "made for nothing");
+    let mut config = sized(64 << 20);
+    (config.page, config.segment) = (Some(ByteSize::new(1 << 20)), Some(ByteSize::new(1 << 20)));
+    let setting = refused(config);
+    assert!(matches!(setting, OpenError::Setting { setting: "segment", .. }), "{setting}");
+    let mut config = sized(64 << 20);
+    let (orphan, size) = (dir.path().join("none").join("second"), config.volumes[0].size);
+    config.volumes.push(VolumeConfig { path: orphan, size });
+    refused(config);
+    assert!(!path.exists(), "made for a store whose second volume cannot be");
+
+    std::fs::write(&path, "").unwrap();
+    refused(sized(100 << 10));
+    assert_eq!(std::fs::read(&path).unwrap(), b"", "was empty");
+    std::fs::write(&path, "letter").unwrap();
+    let other = refused(sized(64 << 20)).to_string();
+    assert!(other.contains("6 bytes") || other.contains("not a Damelo store"), "{other}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"letter");
+
+    std::fs::remove_file(&path).unwrap();
+    let text = small.to_string();
+    let enough = text.split(": ").last().and_then(|rest| rest.split(' ').next()).unwrap();
+    Store::open(sized(enough.parse::<ByteSize>().unwrap().bytes())).unwrap().close().unwrap();
+    assert!(path.exists());
+}
+
+#[test]
+fn memory_for_too_few_pages_is_refused_rather_than_exceeded() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    config.page = Some(ByteSize::new(1 << 20));
+    let path = config.volumes[0].path.clone();
+    let refused = |config: &Config| Store::open(config.clone()).map(|_| ()).unwrap_err();
+    let about_memory = |e: &OpenError| matches!(e, OpenError::Setting { setting: "memory", .. });
+    let error = refused(&config);
+    assert!(about_memory(&error) && error.to_string().contains("at least 16MiB"), "{error}");
+    assert!(!path.exists());
+    config.memory = ByteSize::new(16 << 20);
+    Store::open(config.clone()).unwrap().close().unwrap();
+    (config.page, config.memory) = (None, ByteSize::new(8 << 20));
+    assert!(about_memory(&refused(&config)), "the store's own pages count");
+    assert!(path.exists());
+}
+
+#[test]
+fn a_check_wants_all_volumes_of_one_store_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let second = VolumeConfig { path: dir.path().join("second"), ..config.volumes[0].clone() };
+    config.volumes.push(second);
+    let paths: Vec<_> = config.volumes.iter().map(|volume| volume.path.clone()).collect();
+    let store = Store::open(config).unwrap();
+    fill(&store, 100);
+    store.close().unwrap();
+    let check = |paths: &[std::path::PathBuf]| damelo::check::check_volumes(paths, &mut |_| {});
+    assert_eq!(check(&paths).unwrap().damaged_total, 0);
+    for some in [&paths[..1], &paths[1..], &[paths[1].clone(), paths[0].clone()]] {
+        let error = check(some).unwrap_err();
+        assert!(matches!(error, OpenError::WrongVolume { .. }), "{some:?}: {error}");
+    }
+}
+
+#[test]
+fn a_new_store_takes_no_more_of_what_is_there_than_was_declared() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    std::fs::write(&path, vec![7; 32 << 20]).unwrap();
+    config.volumes[0].size = Some(ByteSize::new(16 << 20));
+    config.force = true;
+    let store = Store::open(config).unwrap();
+    assert_eq!(store.info().volumes[0].size_bytes, 16 << 20);
+    fill(&store, 2000);
+    store.close().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(bytes[16 << 20..].iter().all(|byte| *byte == 7), "written beyond what was declared");
+    let again = Store::open(Config::existing(&path)).unwrap();
+    again.wait_recovered();
+    assert!(verify(&again, 2000) > 0);
+}
+
+#[test]
+fn what_has_an_impossible_size_is_refused_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Auto);
+    config.object_max = ByteSize::new(1 << 20);
+    let store = Store::open(config).unwrap();
+    let group = GroupId::new(1);
+    let (long, large) = (vec![b'k'; (64 << 10) + 1], vec![0; 2 << 20]);
+    let with_metadata = || CreateOptions { metadata: &large, ..CreateOptions::default() };
+    let refused = |outcome: Result<(), damelo::CreateError>| outcome.unwrap_err();
+    refused(store.create(b"", group, b"v").wait());
+    refused(store.create(&long, group, b"v").wait());
+    refused(store.create(b"k", group, &large).wait());
+    refused(store.create_with(b"k", group, b"v", with_metadata()).wait());
+    refused(store.writer(&long, group, WriterOptions::default()).map(drop));
+    assert_eq!(store.stats().drops_too_large, 5);
+    store.create(&long[1..], group, b"v").wait().unwrap();
+    store.sync().unwrap();
+    let stats = store.stats();
+    assert_eq!((stats.drops_too_large, stats.creates), (5, 1));
+    let writes: u64 = stats.write_latency.iter().map(|(_, count)| count).sum();
+    assert!(writes > 0, "a write took no time that was seen");
 }
 
 #[test]

@@ -189,7 +189,9 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
 fn config(context: &Context<'_>, path: &Path, size_bytes: u64) -> Config {
     let options = context.options;
     let mut config = Config::new(path, ByteSize::new(size_bytes));
-    config.memory = ByteSize::new(options.memory_bytes.max(MEMORY_BYTES_MIN));
+    // The store wants room for 16 pages at least.
+    let memory_min = MEMORY_BYTES_MIN.max(16 * u64::from(options.page_bytes));
+    config.memory = ByteSize::new(options.memory_bytes.max(memory_min));
     config.page = Some(ByteSize::new(u64::from(options.page_bytes)));
     config.force = true;
     config.segment = options.store.segment_bytes.map(ByteSize::new);

@@ -75,12 +75,6 @@ pub(super) struct Request {
 pub(super) trait Engine: Send + Sync {
     /// Starts or queues a request.
     fn submit(&self, request: Request);
-
-    /// See [`Device::register_memory`].
-    ///
-    /// # Safety
-    /// As for [`Device::register_memory`].
-    unsafe fn register_memory(&self, base: *mut u8, len: usize) -> bool;
 }
 
 thread_local! {
@@ -332,11 +326,6 @@ impl Device for FileDevice {
 
     fn stats(&self) -> DeviceStats {
         self.core.counters.snapshot()
-    }
-
-    unsafe fn register_memory(&self, base: *mut u8, len: usize) -> bool {
-        // SAFETY: the caller's promise is passed on unchanged.
-        unsafe { self.engine.register_memory(base, len) }
     }
 }
 

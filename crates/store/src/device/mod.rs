@@ -20,6 +20,7 @@ mod uring;
 use std::io;
 
 pub use open::{EngineChoice, OpenOptions, Opened, open};
+pub(crate) use open::{UndoOnDrop, open_undoable};
 pub use open_error::DeviceOpenError;
 
 /// What an [`Io`] does.
@@ -166,18 +167,6 @@ pub trait Device: Send + Sync + 'static {
 
     /// Counters since open.
     fn stats(&self) -> DeviceStats;
-
-    /// Makes I/O to and from `len` bytes at `base` cheaper, if the engine can (io_uring registers
-    /// and pins them); false if not, and then I/O there works as it does anywhere else. Answers
-    /// false when called from an `Io::done` closure.
-    ///
-    /// # Safety
-    /// The memory is readable and writable, and stays mapped at the same place until the device
-    /// has been dropped.
-    unsafe fn register_memory(&self, base: *mut u8, len: usize) -> bool {
-        let _ = (base, len);
-        false
-    }
 }
 
 /// Small unaligned writes into a fixed area of a device (see [`Device::journal`]).

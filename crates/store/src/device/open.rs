@@ -107,10 +107,20 @@ impl fmt::Debug for Opened {
 /// # Errors
 /// See [`DeviceOpenError`].
 pub fn open(options: &OpenOptions) -> Result<Opened, DeviceOpenError> {
+    let (opened, undo) = open_undoable(options)?;
+    if let Some(undo) = undo {
+        undo.keep();
+    }
+    Ok(opened)
+}
+
+/// As [`open`], for a caller that may yet find that it cannot use the device.
+pub(crate) fn open_undoable(
+    options: &OpenOptions,
+) -> Result<(Opened, Option<UndoOnDrop>), DeviceOpenError> {
     let path = options.path.as_path();
     let mut warnings = Vec::new();
-    let target = acquire(options, &mut warnings)?;
-    let Target { mut undo, file, meta, created } = target;
+    let Target { undo, file, meta, created } = acquire(options, &mut warnings)?;
     let info = inspect(options, &file, &meta, &mut warnings)?;
     let (device, refused) =
         FileDevice::start(file, path.to_path_buf(), info, options.engine, options.queue_depth)
@@ -121,36 +131,51 @@ pub fn open(options: &OpenOptions) -> Result<Opened, DeviceOpenError> {
         let text = format!("io_uring is not available ({e}), using threads: less I/O per second");
         warnings.push(text);
     }
-    if let Some(undo) = &mut undo {
-        undo.armed = false;
-    }
-    Ok(Opened { device: Arc::new(device), created, warnings })
+    Ok((Opened { device: Arc::new(device), created, warnings }, undo))
 }
 
 /// An open and locked file with content.
 struct Target {
-    undo: Option<RemoveOnDrop>,
+    undo: Option<UndoOnDrop>,
     file: File,
     meta: Metadata,
     created: bool,
 }
 
-/// Removes a file made here, unless disarmed.
-struct RemoveOnDrop {
+/// Takes back what was done to a file, unless it is to be kept: removes one that was made here,
+/// empties one that was empty.
+pub(crate) struct UndoOnDrop {
     path: PathBuf,
     meta: Metadata,
     /// Holds the lock until the file is gone, so that nobody else starts to use it.
     held: File,
+    was_there: bool,
     armed: bool,
 }
 
-impl Drop for RemoveOnDrop {
+impl UndoOnDrop {
+    fn new(path: &Path, file: &File, was_there: bool) -> Result<UndoOnDrop, DeviceOpenError> {
+        let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
+        let held = file.try_clone().map_err(|e| describe(path, "open it again", e))?;
+        Ok(UndoOnDrop { path: path.to_path_buf(), meta, held, was_there, armed: true })
+    }
+
+    /// Leaves the file as it is now.
+    pub(crate) fn keep(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for UndoOnDrop {
     fn drop(&mut self) {
         let still_ours = || fs::metadata(&self.path).is_ok_and(|m| sys::same_file(&m, &self.meta));
         // A device that failed to start has let go of the lock already: take it back first.
         if self.armed && self.held.try_lock().is_ok() && still_ours() {
-            // On the way out with an error already; a file left behind is empty or all zeros.
-            let _ = fs::remove_file(&self.path);
+            // On the way out with an error already; what is left behind holds no objects.
+            let _ = match self.was_there {
+                true => self.held.set_len(0),
+                false => fs::remove_file(&self.path),
+            };
         }
     }
 }
@@ -214,9 +239,7 @@ fn create(
         Err(e) => return Err(describe(path, "create it", e)),
     };
     lock(&file, path)?;
-    let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
-    let held = file.try_clone().map_err(|e| describe(path, "open it again", e))?;
-    let undo = RemoveOnDrop { path: path.to_path_buf(), meta, held, armed: true };
+    let undo = UndoOnDrop::new(path, &file, false)?;
     reserve(&file, path, bytes, warnings)?;
     if let Err(e) = File::open(parent).and_then(|dir| dir.sync_all()) {
         warnings.push(format!("{}: cannot sync the directory: {e}", parent.display()));
@@ -261,13 +284,10 @@ fn open_existing(
         return Ok(Some(Target { undo: None, file, meta, created: false }));
     }
     let bytes = plan(path, options.create_bytes.unwrap_or(0))?;
-    if let Err(e) = reserve(&file, path, bytes, warnings) {
-        // As it was; the error that matters is the one above.
-        let _ = file.set_len(0);
-        return Err(e);
-    }
+    let undo = UndoOnDrop::new(path, &file, true)?;
+    reserve(&file, path, bytes, warnings)?;
     let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
-    Ok(Some(Target { undo: None, file, meta, created: true }))
+    Ok(Some(Target { undo: Some(undo), file, meta, created: true }))
 }
 
 /// An exclusive open also fails when an other store has the device open.
@@ -371,7 +391,11 @@ fn inspect(
     let block = direct.unwrap_or(1);
     let size_bytes = size - size % u64::from(block);
     if size_bytes == 0 {
-        return Err(DeviceOpenError::SizeZero { path: path.to_path_buf() });
+        let path = path.to_path_buf();
+        return Err(match size {
+            0 => DeviceOpenError::SizeZero { path },
+            bytes => DeviceOpenError::TooShort { path, bytes },
+        });
     }
     Ok(DeviceInfo {
         name: path.display().to_string(),

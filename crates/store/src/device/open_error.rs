@@ -54,6 +54,14 @@ pub enum DeviceOpenError {
         /// The path asked for.
         path: PathBuf,
     },
+    /// There is something, but less than a block of it.
+    #[error("{}: holds {bytes} bytes, which are no store; remove it or give another path", path.display())]
+    TooShort {
+        /// The path asked for.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
     /// The file system has not enough room.
     #[error("{}: needs {} but only {} are available on its file system; free some space or give a \
              smaller size", path.display(), Bytes(*needed), Bytes(*available))]

@@ -387,40 +387,6 @@ fn reads_overtake_queued_writes() {
 }
 
 #[test]
-fn registered_memory_works_like_any_other() {
-    each_engine(4 * MIB, |device, _| {
-        let mut rng = fastrand::Rng::with_seed(9);
-        let mut areas = [Aligned::filled(&mut rng, MIB as usize), Aligned::new(MIB as usize)];
-        for area in &areas {
-            // SAFETY: the areas are dropped after the device (declared outside its last use).
-            let known = unsafe { device.register_memory(area.ptr, area.len()) };
-            assert!(!known || device.info().engine == "io_uring");
-        }
-        let outside = Aligned::new(BLOCK);
-        let io = |op, area: &Aligned, at: usize, len: usize, offset| {
-            let (send, receive) = mpsc::channel();
-            // SAFETY: within the area, which outlives the wait below.
-            let piece = unsafe { IoBuf::new(area.ptr.add(at), len) };
-            let done = Box::new(move |result| send.send(result).unwrap());
-            device.submit(Io { op, offset, bufs: vec![piece], done });
-            receive.recv_timeout(PATIENCE).unwrap().unwrap();
-        };
-        let mib = MIB as usize;
-        io(IoOp::Write, &areas[0], 0, mib, 0);
-        io(IoOp::Read, &areas[1], 0, mib / 2, 0);
-        io(IoOp::Read, &areas[1], mib / 2, mib / 2, MIB / 2);
-        assert!(areas[0][..] == areas[1][..]);
-        io(IoOp::Write, &outside, 0, BLOCK, MIB - BLOCK as u64);
-        io(IoOp::Read, &areas[1], mib - BLOCK, BLOCK, MIB - BLOCK as u64);
-        areas[0][mib - BLOCK..].fill(0);
-        assert!(areas[0][..] == areas[1][..]);
-        // SAFETY: nothing is registered at such an address, as it is refused.
-        assert!(!unsafe { device.register_memory(std::ptr::null_mut(), BLOCK) });
-        drop(device);
-    });
-}
-
-#[test]
 fn the_lock_keeps_others_out_until_the_last_user_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("device");

@@ -71,10 +71,6 @@ impl Engine for ThreadPool {
             self.shared.work.notify_one();
         }
     }
-
-    unsafe fn register_memory(&self, _base: *mut u8, _len: usize) -> bool {
-        false
-    }
 }
 
 impl Drop for ThreadPool {

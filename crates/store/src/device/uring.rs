@@ -1,6 +1,6 @@
 //! The Linux engine: one io_uring, driven by one thread.
 //!
-//! Owns: the waiting requests, the ring with its registered file and buffers, and the ring thread.
+//! Owns: the waiting requests, the ring with its registered file, and the ring thread.
 //! Invariants: a request sits in exactly one of the queue, a slot (the kernel has it) or a call of
 //! `done`; at most `limits.depth` slots are in use, `limits.writes` of them by writes; the ring is
 //! dropped only when the kernel holds no request. One read of the eventfd is always in flight.
@@ -23,7 +23,6 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::file::{
     AbortOnPanic, Core, Engine, Limits, Request, advance, fill_iovecs, mark_engine_thread, nanos,
-    on_engine_thread,
 };
 use super::queue::IoQueue;
 use super::{IoBuf, IoOp};
@@ -31,11 +30,8 @@ use super::{IoBuf, IoOp};
 /// `user_data` of the read of the eventfd; all others are slot numbers.
 const WAKE: u64 = u64::MAX;
 
-/// Largest piece of memory that the kernel registers at once.
-const PIECE_BYTES: usize = 1 << 30;
-
-/// Pieces that can be registered on one device.
-const PIECES_MAX: u32 = 4096;
+/// Largest transfer of one entry; the kernel moves at most 2 GiB at once.
+const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
 /// Completions dealt with before new requests are started. Devices often complete in bursts: all
 /// that was queued is done, and nothing is left to do until more comes. Dealing with the whole burst
@@ -59,22 +55,14 @@ struct Shared {
 
 struct State {
     queue: IoQueue<Request>,
-    register: Vec<Register>,
     stop: bool,
-}
-
-/// A call of `register_memory` on its way to the ring thread.
-struct Register {
-    base: usize,
-    len: usize,
-    answer: mpsc::SyncSender<bool>,
 }
 
 impl UringEngine {
     /// Sets up the ring and starts its thread.
     pub(super) fn start(core: Arc<Core>, limits: Limits) -> io::Result<UringEngine> {
         let queue = IoQueue::new(limits.rotational);
-        let state = Mutex::new(State { queue, register: Vec::new(), stop: false });
+        let state = Mutex::new(State { queue, stop: false });
         let sleeping = AtomicBool::new(false);
         let shared = Arc::new(Shared { state, sleeping, wake: eventfd()? });
         let (ready, is_ready) = mpsc::sync_channel(1);
@@ -112,16 +100,6 @@ impl Engine for UringEngine {
         if wake {
             self.shared.wake();
         }
-    }
-
-    unsafe fn register_memory(&self, base: *mut u8, len: usize) -> bool {
-        if len == 0 || base.is_null() || on_engine_thread() {
-            return false;
-        }
-        let (answer, is_done) = mpsc::sync_channel(1);
-        self.shared.lock().register.push(Register { base: base as usize, len, answer });
-        self.shared.wake();
-        is_done.recv().unwrap_or(false)
     }
 }
 
@@ -162,14 +140,6 @@ struct Slot {
     started: Option<Instant>,
 }
 
-/// A registered piece of memory.
-#[derive(Clone, Copy)]
-struct Piece {
-    base: usize,
-    len: usize,
-    index: u16,
-}
-
 /// The ring thread's state. Field order matters: the ring goes before the memory it uses.
 struct Driver {
     ring: IoUring,
@@ -183,9 +153,6 @@ struct Driver {
     start: Vec<u32>,
     /// Completions being dealt with.
     completed: Vec<(u64, i32)>,
-    pieces: Vec<Piece>,
-    /// None until the first registration.
-    next_piece: Option<u32>,
     wake_count: Box<u64>,
     wake_armed: bool,
 }
@@ -206,8 +173,6 @@ impl Driver {
             writing: 0,
             start: Vec::with_capacity(limits.depth as usize),
             completed: Vec::with_capacity(REAP_BATCH),
-            pieces: Vec::new(),
-            next_piece: None,
             wake_count: Box::new(0),
             wake_armed: false,
         };
@@ -249,15 +214,9 @@ impl Driver {
         }
         let idle = self.free.len() == self.slots.len();
         let finished = state.stop && idle && state.queue.is_empty();
-        let register = std::mem::take(&mut state.register);
         // Without room a submission changes nothing: then only completions wake.
         self.shared.sleeping.store(!self.free.is_empty(), Ordering::Relaxed);
         drop(state);
-        for r in register {
-            let ok = self.register(r.base, r.len);
-            // The asker waits for this, so the channel is open.
-            let _ = r.answer.send(ok);
-        }
         finished
     }
 
@@ -281,7 +240,7 @@ impl Driver {
         let at = request.io.offset + place.progress;
         let op = request.io.op;
         let entry = if let [one] = request.io.bufs.as_slice() {
-            single(op, one, place.progress, at, &self.pieces)
+            single(op, one, place.progress, at)
         } else {
             fill_iovecs(&request.io.bufs, place.progress, &mut place.iovecs);
             // At most IOV_MAX, so it fits. The vector stays untouched until the completion.
@@ -388,80 +347,17 @@ impl Driver {
         self.core.counters.finished(io.op, total, spent, result.is_ok());
         (io.done)(result);
     }
-
-    /// Registers memory in pieces; all of it or nothing.
-    fn register(&mut self, base: usize, len: usize) -> bool {
-        if base.checked_add(len).is_none() {
-            return false;
-        }
-        let first = match self.next_piece {
-            Some(next) => next,
-            None if self.ring.submitter().register_buffers_sparse(PIECES_MAX).is_ok() => 0,
-            None => return false,
-        };
-        self.next_piece = Some(first);
-        let pieces: Vec<libc::iovec> = (0..len)
-            .step_by(PIECE_BYTES)
-            .map(|at| piece(base + at, PIECE_BYTES.min(len - at)))
-            .collect();
-        let fits = u32::try_from(pieces.len()).ok().filter(|n| *n <= PIECES_MAX - first);
-        let Some(count) = fits else { return false };
-        for (n, one) in (first..).zip(&pieces) {
-            // SAFETY: the caller of `register_memory` keeps the memory mapped until the device is
-            // gone; the kernel pins its pages.
-            let update = unsafe {
-                self.ring.submitter().register_buffers_update(n, std::slice::from_ref(one), None)
-            };
-            if update.is_err() {
-                self.unregister(first, n);
-                return false;
-            }
-        }
-        for (n, one) in (first..).zip(&pieces) {
-            // Indices are below PIECES_MAX, so they fit.
-            let index = n as u16;
-            self.pieces.push(Piece { base: one.iov_base as usize, len: one.iov_len, index });
-        }
-        self.next_piece = Some(first + count);
-        true
-    }
-
-    fn unregister(&mut self, first: u32, end: u32) {
-        let none = piece(0, 0);
-        for n in first..end {
-            // SAFETY: an empty entry refers to no memory. If it fails, the piece stays pinned but
-            // is not used.
-            let _ = unsafe {
-                self.ring.submitter().register_buffers_update(n, std::slice::from_ref(&none), None)
-            };
-        }
-    }
-}
-
-fn piece(base: usize, len: usize) -> libc::iovec {
-    libc::iovec { iov_base: ptr::without_provenance_mut(base), iov_len: len }
 }
 
 /// The entry for a request with one buffer.
-fn single(op: IoOp, buf: &IoBuf, skip: u64, at: u64, pieces: &[Piece]) -> squeue::Entry {
+fn single(op: IoOp, buf: &IoBuf, skip: u64, at: u64) -> squeue::Entry {
     let file = types::Fixed(0);
-    // `skip` is less than the length of the buffer; the kernel moves at most 2 GiB at once, and
-    // the rest is another round.
+    // `skip` is less than the length of the buffer; what one entry does not move is another round.
     let start = buf.as_ptr().wrapping_add(skip as usize);
-    let len = (buf.len() - skip as usize).min(PIECE_BYTES);
-    let address = start as usize;
-    let inside = |p: &&Piece| address >= p.base && address - p.base <= p.len.saturating_sub(len);
-    let fixed = pieces.iter().find(|p| inside(p) && p.len >= len).map(|p| p.index);
-    let len = len as u32;
-    match (op, fixed) {
-        (IoOp::Read, Some(index)) => {
-            opcode::ReadFixed::new(file, start, len, index).offset(at).build()
-        }
-        (IoOp::Read, None) => opcode::Read::new(file, start, len).offset(at).build(),
-        (IoOp::Write, Some(index)) => {
-            opcode::WriteFixed::new(file, start, len, index).offset(at).build()
-        }
-        (IoOp::Write, None) => opcode::Write::new(file, start, len).offset(at).build(),
+    let len = (buf.len() - skip as usize).min(TRANSFER_BYTES_MAX) as u32;
+    match op {
+        IoOp::Read => opcode::Read::new(file, start, len).offset(at).build(),
+        IoOp::Write => opcode::Write::new(file, start, len).offset(at).build(),
     }
 }
 
@@ -480,14 +376,8 @@ fn build_ring(entries: u32) -> io::Result<IoUring> {
 fn probe(ring: &IoUring) -> io::Result<()> {
     let mut known = io_uring::Probe::new();
     ring.submitter().register_probe(&mut known)?;
-    let needed = [
-        opcode::Read::CODE,
-        opcode::Write::CODE,
-        opcode::Readv::CODE,
-        opcode::Writev::CODE,
-        opcode::ReadFixed::CODE,
-        opcode::WriteFixed::CODE,
-    ];
+    let needed =
+        [opcode::Read::CODE, opcode::Write::CODE, opcode::Readv::CODE, opcode::Writev::CODE];
     match needed.iter().all(|code| known.is_supported(*code)) {
         true => Ok(()),
         false => {

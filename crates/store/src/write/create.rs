@@ -130,7 +130,7 @@ impl Engine {
             new.metadata.len(),
             new.value.len() as u64,
         );
-        let stored = plain.map_err(|e| too_large(self, new, &e.to_string()))?.stored_bytes();
+        let stored = plain.map_err(|_| too_large(self, new))?.stored_bytes();
         let full = !new.internal && self.nursery.is_full(stored);
         if full || (new.kept.is_none() && !self.journal.has_room()) {
             return Err(NotNow::MustWait);
@@ -180,7 +180,7 @@ impl Engine {
     }
 
     fn check_create(&self, new: &NewObject<'_>) -> Result<(), CreateError> {
-        check_key(new.key)?;
+        self.check_key(new.key)?;
         self.check_metadata(new.metadata)?;
         if self.is_closed() {
             return Err(CreateError::Closed);
@@ -192,9 +192,24 @@ impl Engine {
         Ok(())
     }
 
+    /// Refuses, and counts, a key that is empty or too long.
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), CreateError> {
+        let (length, max) = (key.len(), KEY_MAX_BYTES as usize);
+        if (1..=max).contains(&length) {
+            return Ok(());
+        }
+        add(&self.counters.drops_too_large, 1);
+        Err(CreateError::KeyLength { length, max })
+    }
+
+    /// Refuses, and counts, metadata that is too long.
     pub(crate) fn check_metadata(&self, metadata: &[u8]) -> Result<(), CreateError> {
         let (length, max) = (metadata.len(), self.metadata_max());
-        if length > max { Err(CreateError::MetadataTooLarge { length, max }) } else { Ok(()) }
+        if length <= max {
+            return Ok(());
+        }
+        add(&self.counters.drops_too_large, 1);
+        Err(CreateError::MetadataTooLarge { length, max })
     }
 
     /// Asks the admission rule; a refusal is counted.
@@ -230,10 +245,10 @@ impl Engine {
         // SAFETY: the range was reserved for this create and is published below.
         let record = unsafe { run.bytes_mut(offset, stored) };
         encode_record_into(record, &fields, new.key, new.metadata, new.value)
-            .map_err(|e| too_large(self, new, &e.to_string()))?;
+            .map_err(|_| too_large(self, new))?;
         let header = fields
             .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
-            .map_err(|e| too_large(self, new, &e.to_string()))?;
+            .map_err(|_| too_large(self, new))?;
         match self.publish_new(hash, Entry::of(run.clone(), offset, &header), seq, new.kept) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
@@ -260,12 +275,12 @@ impl Engine {
         let head = |fields: &RecordFields| {
             fields
                 .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
-                .map_err(|e| too_large(self, new, &e.to_string()))
+                .map_err(|_| too_large(self, new))
         };
         let stored = head(&fields_of(self, new, hash, 0, chunked))?.stored_bytes();
         if stored > self.extent_max() {
             // Larger objects go through a writer, which cuts them into parts.
-            return Err(too_large(self, new, "more than one extent").into());
+            return Err(too_large(self, new).into());
         }
         let hint = self.groups.hint(new.group);
         let run = self.cache.take(self.frames_for(stored), hint).ok_or(NotNow::MustWait)?;
@@ -273,8 +288,7 @@ impl Engine {
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);
         let header = head(&fields)?;
-        encode_extent(&run, &fields, new, &header)
-            .map_err(|reason| too_large(self, new, &reason))?;
+        encode_extent(&run, &fields, new, &header).map_err(|_| too_large(self, new))?;
         match self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
@@ -357,15 +371,7 @@ impl Engine {
     }
 }
 
-pub(crate) fn check_key(key: &[u8]) -> Result<(), CreateError> {
-    let max = KEY_MAX_BYTES as usize;
-    if key.is_empty() || key.len() > max {
-        return Err(CreateError::KeyLength { length: key.len(), max });
-    }
-    Ok(())
-}
-
-fn too_large(engine: &Engine, new: &NewObject<'_>, _reason: &str) -> CreateError {
+fn too_large(engine: &Engine, new: &NewObject<'_>) -> CreateError {
     add(&engine.counters.drops_too_large, 1);
     CreateError::TooLarge { length: new.value.len() as u64, max: engine.config.object_max.bytes() }
 }

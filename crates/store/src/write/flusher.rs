@@ -385,7 +385,12 @@ fn submit_write(
     engine.writes_begin();
     open.writes.begin();
     let (this, writes) = (Arc::clone(engine), Arc::clone(&open.writes));
+    let begun = engine.clock.monotonic();
     engine.space.submit(IoOp::Write, open.id, at, pieces, move |outcome| {
+        if outcome.is_ok() {
+            let time = this.clock.monotonic().saturating_sub(begun);
+            this.counters.write_latency.record(time);
+        }
         done(outcome);
         writes.end(&this);
         this.writes_end();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::create::{NewObject, NotNow, check_key};
+use super::create::{NewObject, NotNow};
 use super::nursery::{Staged, StagedExtent};
 use crate::GroupId;
 use crate::engine::Engine;
@@ -74,7 +74,7 @@ impl Writer {
         group: GroupId,
         options: WriterOptions,
     ) -> Result<Writer, CreateError> {
-        check_key(key)?;
+        engine.check_key(key)?;
         let max = engine.config.object_max.bytes();
         let length = options.length.unwrap_or(0);
         if length > max {
@@ -371,7 +371,7 @@ pub(crate) fn create_operation(
     engine: &Arc<Engine>,
     new: &NewObject<'_>,
 ) -> Deferred<'static, Result<(), CreateError>> {
-    let checked = check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
+    let checked = engine.check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
     if let Err(error) = checked.and_then(|()| engine.admit(new.key, new.value.len() as u64)) {
         return Deferred::ready(Err(error));
     }

@@ -1,6 +1,7 @@
 //! Tests of the oracle: an oracle that accepts everything would find nothing.
 
 use super::*;
+use crate::content;
 
 fn key() -> Key {
     Arc::from(&b"k"[..])

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use damelo::device::IoBuf;
+
 use super::*;
-use crate::fault::{Rule, When};
+use crate::fault::{Effect, Rule, When};
 
 fn device(completion: Completion, faults: FaultPlan) -> SimDevice {
     let options = SimOptions { completion, faults, ..SimOptions::new(7) };

@@ -1,8 +1,11 @@
 //! Opening and formatting: from a `Config` to a running engine.
 //!
 //! Invariants: nothing on a volume is changed before every check has passed; a volume that holds
-//! something that is not ours is overwritten only with `force`. Threads: starts the flusher, the
-//! recovery thread and the keeper.
+//! something that is not ours is overwritten only with `force`; files that were made for a store that
+//! does not come to be are removed again. Threads: starts the flusher, the recovery thread and the
+//! keeper.
+
+mod making;
 
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::thread::{self, JoinHandle};
@@ -11,17 +14,14 @@ use std::path::PathBuf;
 
 use crate::ByteSize;
 use crate::config::{Config, IoEngine};
-use crate::device::{Device, EngineChoice, OpenOptions};
+use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop};
 use crate::disk_policy::disk_policy;
 use crate::durable::checkpoint::CheckpointState;
 use crate::durable::journal::{Journal, JournalContents, read_journal};
 use crate::durable::recovery::RecoveryState;
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::format::{
-    FORMAT_VERSION, FormatError, LayoutError, PlanRequest, Superblock, VolumeLayout,
-    segments_upper_bound,
-};
+use crate::format::{FORMAT_VERSION, FormatError, Superblock};
 use crate::group::Groups;
 use crate::index::Index;
 use crate::memory::cache::Cache;
@@ -41,18 +41,12 @@ use crate::write::create::AdmissionState;
 use crate::write::nursery::Nursery;
 
 const MEMORY_MIN: u64 = 4 << 20;
+/// Pages that memory must hold: some are always being filled, written or read into.
+const MEMORY_PAGES_MIN: u64 = 16;
 const PAGE_MIN: u64 = 16 << 10;
 const PAGE_MAX: u64 = 1 << 20;
-const PAGE_DEFAULT: u64 = 64 << 10;
 const SEGMENT_MIN: u64 = 256 << 10;
 const SEGMENT_MAX: u64 = 64 << 20;
-const SEGMENT_DEFAULT: u64 = 16 << 20;
-/// A new store gets at least this many segments, by smaller ones if need be.
-const SEGMENTS_WANTED: u64 = 32;
-/// Disk bytes for which the index has one slot unless told otherwise.
-const BYTES_PER_OBJECT: u64 = 4096;
-const JOURNAL_MIN: u64 = 256 << 10;
-const JOURNAL_MAX: u64 = 4 << 20;
 /// At most this share of memory waits to be written.
 const NURSERY_SHARE: u64 = 4;
 const NURSERY_MAX: u64 = 64 << 20;
@@ -62,6 +56,10 @@ pub(crate) struct RawVolume {
     pub(crate) path: PathBuf,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) fresh: bool,
+    /// A new store takes no more of it than this.
+    pub(crate) declared_bytes: u64,
+    /// For a file that was made just now: removes it unless the store comes to be.
+    pub(crate) undo: Option<UndoOnDrop>,
 }
 
 /// Opens the devices a configuration names.
@@ -83,10 +81,11 @@ pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<Strin
             IoEngine::IoUring => EngineChoice::IoUring,
             IoEngine::Threads => EngineChoice::Threads,
         };
-        let opened = crate::device::open(&options)?;
+        let (opened, undo) = crate::device::open_undoable(&options)?;
         warnings.extend(opened.warnings.iter().map(|w| format!("{}: {w}", volume.path.display())));
         let (path, fresh) = (volume.path.clone(), opened.created);
-        volumes.push(RawVolume { path, device: opened.device, fresh });
+        let declared_bytes = volume.size.map_or(u64::MAX, ByteSize::bytes);
+        volumes.push(RawVolume { path, device: opened.device, fresh, declared_bytes, undo });
     }
     Ok((volumes, warnings))
 }
@@ -107,6 +106,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
         if !fits {
             return bad("page", page.to_string(), "a power of two from 16KiB to 1MiB");
         }
+        enough_memory(config, page.bytes())?;
     }
     if let Some(segment) = config.segment {
         let fits = (SEGMENT_MIN..=SEGMENT_MAX).contains(&segment.bytes())
@@ -126,6 +126,18 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
         );
     }
     Ok(())
+}
+
+fn enough_memory(config: &Config, page_bytes: u64) -> Result<(), OpenError> {
+    let min = page_bytes * MEMORY_PAGES_MIN;
+    if config.memory.bytes() >= min {
+        return Ok(());
+    }
+    Err(OpenError::Setting {
+        setting: "memory",
+        value: config.memory.to_string(),
+        limit: format!("at least {} with pages this large", ByteSize::new(min)),
+    })
 }
 
 /// What a volume holds.
@@ -191,7 +203,7 @@ fn superblocks(
         }
     }
     if empty == volumes.len() || (config.force && empty > 0) {
-        return Ok((format(config, volumes, clock)?, true));
+        return Ok((making::format(config, volumes, clock)?, true));
     }
     let mut all = Vec::new();
     for (index, (volume, superblock)) in volumes.iter().zip(found).enumerate() {
@@ -239,125 +251,6 @@ fn contradictions(
     Ok(())
 }
 
-fn format(
-    config: &Config,
-    volumes: &[RawVolume],
-    clock: &dyn Clock,
-) -> Result<Vec<Superblock>, OpenError> {
-    let sizes: Vec<u64> = volumes.iter().map(|v| v.device.info().size_bytes & !4095).collect();
-    let total: u64 = sizes.iter().sum();
-    let page = config.page.map_or(PAGE_DEFAULT, ByteSize::bytes);
-    let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let fitting = (smallest / SEGMENTS_WANTED).max(1);
-    let fitting = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
-    let segment = config
-        .segment
-        .map_or_else(|| fitting.clamp(SEGMENT_MIN.max(4 * page), SEGMENT_DEFAULT), ByteSize::bytes);
-    let wanted = config.objects_max.unwrap_or(total / BYTES_PER_OBJECT).max(64);
-    let index_slots = Index::new(wanted).slots();
-    let journal = (index_slots * 16).clamp(JOURNAL_MIN, JOURNAL_MAX) & !8191;
-    let total_segments: u32 = sizes.iter().map(|size| segments_upper_bound(*size, segment)).sum();
-    let most = (crate::index::Location::MAX.units() + 1) * crate::format::UNIT_BYTES;
-    if u64::from(total_segments) * segment > most {
-        return Err(OpenError::Setting {
-            setting: "size",
-            value: ByteSize::new(total).to_string(),
-            limit: format!("all volumes together hold at most {}", ByteSize::new(most)),
-        });
-    }
-    let mut rng = Seeds::new(config, clock);
-    let (mut store_id, hash_seed) = ([0; 16], rng.next());
-    store_id[..8].copy_from_slice(&rng.next().to_le_bytes());
-    store_id[8..].copy_from_slice(&rng.next().to_le_bytes());
-    let mut all: Vec<Superblock> = Vec::new();
-    for (index, (volume, size)) in volumes.iter().zip(&sizes).enumerate() {
-        let layout = VolumeLayout::plan(&PlanRequest {
-            volume_bytes: *size,
-            volume_index: index as u16,
-            page_bytes: page as u32,
-            segment_bytes: segment,
-            index_slots,
-            journal_bytes: if index == 0 { journal } else { 0 },
-            total_segments,
-        })
-        .map_err(|error| layout_error(volume, *size, &error))?;
-        all.push(Superblock {
-            page_bytes: page as u32,
-            segment_bytes: segment,
-            segment_count: layout.segment_count,
-            volume_index: index as u16,
-            volume_count: volumes.len() as u16,
-            first_segment: all.iter().map(|s| s.segment_count).sum(),
-            store_id,
-            volume_bytes: *size,
-            index_slots,
-            hash_seed,
-            journal_offset: layout.journal_offset,
-            journal_bytes: layout.journal_bytes,
-            checkpoint_offset: layout.checkpoint_offset,
-            checkpoint_bytes: layout.checkpoint_bytes,
-            segments_offset: layout.segments_offset,
-            object_max_bytes: config.object_max.bytes(),
-            created_unix_s: clock.unix_seconds(),
-        });
-    }
-    for (volume, superblock) in volumes.iter().zip(&all) {
-        write_superblock(volume, superblock)?;
-    }
-    Ok(all)
-}
-
-fn layout_error(volume: &RawVolume, size: u64, error: &LayoutError) -> OpenError {
-    OpenError::TooSmall {
-        path: volume.path.clone(),
-        size: ByteSize::new(size),
-        reason: error.to_string(),
-    }
-}
-
-/// Old contents go first, so that nothing of them can be taken for this store's.
-fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), OpenError> {
-    let io = |doing| {
-        let path = volume.path.clone();
-        move |source| OpenError::Io { path, doing, source }
-    };
-    let mut both = AlignedBuf::zeroed(8192);
-    volume.device.write_at(0, &both).map_err(io("clearing the superblock"))?;
-    if superblock.checkpoint_bytes > 0 {
-        let zero = AlignedBuf::zeroed(4096);
-        for slot in 0..2 {
-            let at = superblock.layout().checkpoint_slot(slot);
-            volume.device.write_at(at, &zero).map_err(io("clearing the checkpoints"))?;
-        }
-    }
-    volume.device.sync().map_err(io("syncing the cleared areas"))?;
-    let encoded = superblock.encode();
-    both[..4096].copy_from_slice(&encoded);
-    both[4096..].copy_from_slice(&encoded);
-    volume.device.write_at(0, &both).map_err(io("writing the superblock"))?;
-    volume.device.sync().map_err(io("syncing the superblock"))
-}
-
-/// Random numbers for ids: from the configured seed, or from the system's hash keys and time.
-struct Seeds(u64);
-
-impl Seeds {
-    fn new(config: &Config, clock: &dyn Clock) -> Seeds {
-        use std::hash::{BuildHasher, RandomState};
-        Seeds(config.seed.unwrap_or_else(|| {
-            RandomState::new().hash_one((clock.unix_seconds(), std::process::id()))
-        }))
-    }
-
-    /// SplitMix64.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 /// Builds the engine on open volumes and starts its threads.
 pub(crate) fn start(
     config: Config,
@@ -369,6 +262,7 @@ pub(crate) fn start(
     let (superblocks, created) = superblocks(&config, &raw, clock.as_ref())?;
     let paths: Vec<PathBuf> = raw.iter().map(|v| v.path.clone()).collect();
     let first = superblocks[0];
+    enough_memory(&config, u64::from(first.page_bytes))?;
     let volumes = raw
         .into_iter()
         .zip(superblocks)
@@ -378,7 +272,7 @@ pub(crate) fn start(
     let (journal, contents) = open_journal(&config, &space, &first, &paths)?;
     let index = Arc::new(Index::new(first.index_slots));
     let page_bytes = space.page_bytes;
-    let frames = (config.memory.bytes() / page_bytes).max(16) as usize;
+    let frames = (config.memory.bytes() / page_bytes) as usize;
     let pool = Pool::new(frames, page_bytes as usize).map_err(OpenError::System)?;
     let cache = Cache::new(
         pool,

@@ -1,0 +1,254 @@
+//! Runs that are recorded, crashed at some or every tick, and recovered from.
+
+use std::sync::Arc;
+
+use damelo::{Config, Durability};
+
+use super::{MIB, apply_all, blank_disks, driver_on, no_violations, options, varied_config};
+use crate::driver::{Driver, Failure};
+use crate::model::{Demand, Model};
+use crate::trace::CrashKind;
+use crate::workload::{Profile, Workload};
+use crate::{SimClock, SimOptions, SimWorld};
+
+/// A ring that strict runs never fill, for runs of a few dozen operations.
+const CRASH_BYTES: u64 = 16 * MIB;
+
+/// A ring of half a dozen segments.
+const WRAP_BYTES: u64 = 6 * MIB;
+
+/// Crash points tried for each run.
+const CRASHES_PER_RUN: usize = 6;
+
+/// A run of a few operations with all history of its disks, to be crashed at any tick.
+pub struct Recorded {
+    /// Settings of the store.
+    pub config: Config,
+    /// Behaviour of its disks.
+    pub options: SimOptions,
+    /// The machine.
+    pub world: SimWorld,
+    /// What was acknowledged when.
+    pub model: Model,
+    /// Tick at which the first open had returned.
+    pub opened: u64,
+    /// Tick at which close had returned.
+    pub closed: u64,
+}
+
+/// Records a run, ending with a clean close.
+///
+/// # Errors
+/// A wrong answer even before any crash.
+pub fn record(seed: u64, ops: usize) -> Result<Recorded, Failure> {
+    record_on(seed, Demand::Strict, CRASH_BYTES, Profile::crash(ops, 2 * MIB))
+}
+
+fn record_on(
+    seed: u64,
+    demand: Demand,
+    disk_bytes: u64,
+    profile: Profile,
+) -> Result<Recorded, Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let mut config = varied_config(rng, seed, false);
+    let count = rng.usize(1..=2);
+    let disks = blank_disks(&mut config, count, disk_bytes);
+    let options = options(rng, seed, true);
+    let world = SimWorld::start(&disks, &options, Arc::new(SimClock::new()));
+    let model = Model::new(demand, config.durability);
+    let mut driver = driver_on(&world, &config, model);
+    driver.open()?;
+    let opened = world.now();
+    apply_all(&mut driver, Workload::new(profile, seed))?;
+    driver.close()?;
+    no_violations(&world)?;
+    let (model, closed) = (driver.model.clone(), world.now());
+    drop(driver);
+    Ok(Recorded { config, options, world, model, opened, closed })
+}
+
+/// Opens what a crash left, and checks everything.
+///
+/// # Errors
+/// A store that does not open, or the first wrong answer.
+pub fn recover(
+    recorded: &Recorded,
+    at: u64,
+    kind: CrashKind,
+    seed: u64,
+) -> Result<(SimWorld, Driver), Failure> {
+    let disks = recorded.world.crash_at(at, kind, seed);
+    let clock = Arc::clone(recorded.world.sim_clock());
+    let world = SimWorld::start(&disks, &recorded.options, clock);
+    let model = recorded.model.after_crash(at, kind);
+    let mut driver = driver_on(&world, &recorded.config, model);
+    driver.open()?;
+    driver.verify_recovered()?;
+    Ok((world, driver))
+}
+
+/// A crash at some ticks of a run, operations after it, and a second crash, perhaps during recovery.
+///
+/// # Errors
+/// The first wrong answer, with the crash that led to it.
+pub fn crash(seed: u64) -> Result<(), Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed ^ 0xc4a5);
+    let recorded = record(seed, rng.usize(6..50))?;
+    crash_somewhere(&recorded, rng)
+}
+
+/// The same on a ring so small that it has come round before the crash: what was removed, replaced
+/// or purged must not come back from a segment that was given up but not overwritten yet.
+///
+/// # Errors
+/// The first wrong answer, with the crash that led to it.
+pub fn crash_wrapped(seed: u64) -> Result<(), Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed ^ 0x4a9);
+    let profile = Profile {
+        keys: 60,
+        large_one_in: 5,
+        read_percent: 20,
+        ..Profile::crash(rng.usize(100..350), u64::MAX)
+    };
+    let recorded = record_on(seed, Demand::Fresh, WRAP_BYTES, profile)?;
+    if recorded.config.durability == Durability::None {
+        // Without a journal an older version may come back after a crash, which is what is promised.
+        return Ok(());
+    }
+    crash_somewhere(&recorded, rng)
+}
+
+fn crash_somewhere(recorded: &Recorded, rng: &mut fastrand::Rng) -> Result<(), Failure> {
+    for _ in 0..CRASHES_PER_RUN {
+        let at = rng.u64(recorded.opened..=recorded.closed);
+        let kind = [CrashKind::Kill, CrashKind::Power][rng.usize(0..2)];
+        let image_seed = rng.u64(..);
+        crash_twice(recorded, at, kind, image_seed)
+            .map_err(|e| describe(recorded, at, kind, image_seed, &e))?;
+    }
+    Ok(())
+}
+
+pub(super) fn describe(
+    recorded: &Recorded,
+    at: u64,
+    kind: CrashKind,
+    image: u64,
+    error: &str,
+) -> Failure {
+    let Recorded { config, options, opened, closed, .. } = recorded;
+    let recent = recent_events(&recorded.model, at);
+    format!(
+        "{kind:?} before tick {at} of {opened}..{closed} (image {image:#x}), durability {:?}, \
+         flush {:?}, checkpoint {:?}, {} volumes, {:?}: {error}\n  last events:\n{recent}",
+        config.durability,
+        config.flush_period,
+        config.checkpoint_period,
+        config.volumes.len(),
+        options.completion,
+    )
+}
+
+/// The last operations begun before a tick, the latest first.
+fn recent_events(model: &Model, at: u64) -> String {
+    let recent: Vec<String> = model
+        .events()
+        .iter()
+        .filter(|e| e.begin <= at)
+        .rev()
+        .take(12)
+        .map(|e| format!("    {}..{} {:?} {:?}", e.begin, e.ack, e.outcome, brief(e)))
+        .collect();
+    recent.join("\n")
+}
+
+fn brief(event: &crate::model::Event) -> String {
+    use crate::model::{Change, show};
+    match &event.change {
+        Change::Create { key, state, .. } => {
+            format!("create {} version {} ({} bytes)", show(key), state.version, state.length)
+        }
+        Change::SetMetadata { key, version, .. } => format!("metadata {} {version}", show(key)),
+        Change::Remove { key } => format!("remove {}", show(key)),
+        Change::PurgePrefix(prefix) => format!("purge prefix {}", show(prefix)),
+        other => format!("{other:?}"),
+    }
+}
+
+fn crash_twice(recorded: &Recorded, at: u64, kind: CrashKind, seed: u64) -> Result<(), Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let (world, mut driver) = recover(recorded, at, kind, seed)?;
+    // Versions of the second life must differ from those of the first.
+    let more = Workload::new(Profile::crash(rng.usize(0..12), MIB), seed);
+    for (version, op) in more {
+        driver.apply(1000 + version, &op).map_err(|e| format!("second life: {e}"))?;
+    }
+    let second = Recorded {
+        config: recorded.config.clone(),
+        options: recorded.options.clone(),
+        model: driver.model.clone(),
+        opened: 0,
+        closed: world.now(),
+        world,
+    };
+    driver.abandon();
+    no_violations(&second.world)?;
+    let at = rng.u64(0..=second.closed);
+    let kind = [CrashKind::Kill, CrashKind::Power][rng.usize(0..2)];
+    let (world, mut driver) = recover(&second, at, kind, rng.u64(..)).map_err(|e| {
+        let recent = recent_events(&second.model, at);
+        format!("{kind:?} of the second life before tick {at}, after\n{recent}\n  {e}")
+    })?;
+    driver.close()?;
+    no_violations(&world)
+}
+
+/// A crash at *every* tick of a short run, both kinds.
+///
+/// # Errors
+/// The first wrong answer.
+pub fn crash_everywhere(seed: u64) -> Result<(), Failure> {
+    let recorded = record(seed, 14)?;
+    for at in recorded.opened..=recorded.closed {
+        for kind in [CrashKind::Kill, CrashKind::Power] {
+            let (_, mut driver) = recover(&recorded, at, kind, seed ^ at)
+                .map_err(|e| describe(&recorded, at, kind, seed ^ at, &e))?;
+            driver.abandon();
+        }
+    }
+    Ok(())
+}
+
+/// A crash at every tick of the first open: what is left opens as an empty store, or is refused
+/// with a clear error and opens by force.
+///
+/// # Errors
+/// A store that cannot be opened even by force, or that does not work.
+pub fn crash_in_format(seed: u64) -> Result<(), Failure> {
+    let recorded = record(seed, 0)?;
+    for at in 0..=recorded.opened {
+        for kind in [CrashKind::Kill, CrashKind::Power] {
+            format_again(&recorded, at, kind, seed)
+                .map_err(|e| describe(&recorded, at, kind, seed, &e))?;
+        }
+    }
+    Ok(())
+}
+
+fn format_again(recorded: &Recorded, at: u64, kind: CrashKind, seed: u64) -> Result<(), Failure> {
+    let disks = recorded.world.crash_at(at, kind, seed);
+    let clock = Arc::clone(recorded.world.sim_clock());
+    let world = SimWorld::start(&disks, &recorded.options, clock);
+    let mut config = recorded.config.clone();
+    let model = Model::new(Demand::Strict, config.durability);
+    let mut driver = driver_on(&world, &config, model.clone());
+    if driver.open().is_err() {
+        config.force = true;
+        driver = driver_on(&world, &config, model);
+        driver.open().map_err(|e| format!("even by force: {e}"))?;
+    }
+    apply_all(&mut driver, Workload::new(Profile::crash(5, MIB), seed))?;
+    driver.verify(true)?;
+    driver.close()
+}

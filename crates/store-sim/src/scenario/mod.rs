@@ -1,0 +1,184 @@
+//! Whole runs, each a function of a seed: what the tests and the soak program call.
+//!
+//! A scenario picks settings, disks, operations and crash points from its seed, and returns the
+//! first wrong answer with enough words to understand it. Threads: a scenario runs on one.
+
+mod crashes;
+mod damage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use damelo::{
+    Admission, ByteSize, Config, DiskPolicyKind, Durability, IoEngine, ResidencyPolicyKind,
+    WhenMemoryFull,
+};
+
+pub use self::crashes::{
+    Recorded, crash, crash_everywhere, crash_in_format, crash_wrapped, record, recover,
+};
+pub use self::damage::{bit_flips, faulty};
+use crate::driver::{Driver, Failure, Place};
+use crate::model::{Demand, Model};
+use crate::trace::Ticks;
+use crate::workload::{Profile, Workload};
+use crate::{Completion, SimClock, SimDisk, SimOptions, SimWorld};
+
+const MIB: u64 = 1 << 20;
+/// A ring of few segments, so that it comes round within one run.
+const TINY_BYTES: u64 = 8 * MIB;
+/// A ring that strict runs never fill, whatever their syncs waste.
+const ROOMY_BYTES: u64 = 48 * MIB;
+
+/// The smallest store that works: 16 KiB pages, 256 KiB segments, 4 MiB of memory.
+pub fn tiny_config(seed: u64) -> Config {
+    let mut config = Config::new("sim-0", ByteSize::new(TINY_BYTES));
+    config.memory = ByteSize::new(4 * MIB);
+    config.objects_max = Some(4096);
+    config.page = Some(ByteSize::new(16 << 10));
+    config.segment = Some(ByteSize::new(256 << 10));
+    config.object_max = ByteSize::new(2 * MIB);
+    config.memory_wait = Duration::from_secs(5);
+    config.seed = Some(seed);
+    config
+}
+
+/// Periods and policies by chance. What may refuse objects comes only with `wild`.
+fn varied_config(rng: &mut fastrand::Rng, seed: u64, wild: bool) -> Config {
+    let mut config = tiny_config(seed);
+    config.flush_period = Duration::from_millis([0, 1, 50, 5000][rng.usize(0..4)]);
+    config.checkpoint_period = Duration::from_millis([0, 2, 100, 30_000][rng.usize(0..4)]);
+    config.durability =
+        [Durability::None, Durability::Flushed, Durability::Synced][rng.usize(0..3)];
+    config.residency = ResidencyPolicyKind::ALL[rng.usize(0..4)];
+    config.queue_depth = [1, 4, 64][rng.usize(0..3)];
+    if wild {
+        config.disk_policy = [
+            DiskPolicyKind::Fbc,
+            DiskPolicyKind::LfuAging,
+            DiskPolicyKind::Lru,
+            DiskPolicyKind::Fifo,
+        ][rng.usize(0..4)];
+        config.admission =
+            [Admission::Always, Admission::Always, Admission::SecondHit][rng.usize(0..3)];
+        config.objects_max = Some([64, 512, 4096][rng.usize(0..3)]);
+        config.groups_tracked_max = [4, 65_536][rng.usize(0..2)];
+        config.when_memory_full = [WhenMemoryFull::Wait, WhenMemoryFull::Refuse][rng.usize(0..2)];
+    }
+    config
+}
+
+fn options(rng: &mut fastrand::Rng, seed: u64, history: bool) -> SimOptions {
+    SimOptions {
+        completion: [Completion::Inline, Completion::Queued][rng.usize(0..2)],
+        block_bytes: [512, 4096][rng.usize(0..2)],
+        rotational: rng.u8(0..4) == 0,
+        history,
+        ..SimOptions::new(seed)
+    }
+}
+
+/// Disks for `count` volumes, and a configuration that names them.
+fn blank_disks(config: &mut Config, count: usize, size_bytes: u64) -> Vec<SimDisk> {
+    let volume = config.volumes[0].clone();
+    config.volumes = (0..count)
+        .map(|i| {
+            let mut volume = volume.clone();
+            volume.path = format!("sim-{i}").into();
+            volume.size = Some(ByteSize::new(size_bytes));
+            volume
+        })
+        .collect();
+    vec![SimDisk::blank(size_bytes); count]
+}
+
+/// A driver for a store on the disks of a world.
+pub fn driver_on(world: &SimWorld, config: &Config, model: Model) -> Driver {
+    let place = Place::Devices(world.devices(), world.clock());
+    Driver::new(config.clone(), place, Arc::clone(world.ticks()), model)
+        .with_clock(Arc::clone(world.sim_clock()))
+}
+
+fn apply_all(driver: &mut Driver, workload: Workload) -> Result<(), Failure> {
+    for (version, op) in workload {
+        driver.apply(version, &op)?;
+    }
+    Ok(())
+}
+
+fn no_violations(world: &SimWorld) -> Result<(), Failure> {
+    match world.violations() {
+        list if list.is_empty() => Ok(()),
+        list => Err(format!("the store misused its device: {}", list.join("; "))),
+    }
+}
+
+/// Random operations on a ring that comes round many times, with all policies: nothing wrong is
+/// ever answered, though much is forgotten.
+///
+/// # Errors
+/// The first wrong answer.
+pub fn model_wild(seed: u64) -> Result<(), Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let mut config = varied_config(rng, seed, true);
+    let count = rng.usize(1..=3);
+    let disks = blank_disks(&mut config, count, TINY_BYTES);
+    let options = options(rng, seed, false);
+    let world = SimWorld::start(&disks, &options, Arc::new(SimClock::new()));
+    let model = Model::new(Demand::Fresh, config.durability);
+    let mut driver = driver_on(&world, &config, model).with_long_keys(true);
+    driver.open()?;
+    apply_all(&mut driver, Workload::new(Profile::wild(700), seed))?;
+    driver.verify(true)?;
+    driver.close()?;
+    driver.open()?;
+    driver.verify_recovered()?;
+    driver.close()?;
+    no_violations(&world)
+}
+
+/// Random operations with room for everything: nothing is forgotten, even over clean closes.
+///
+/// # Errors
+/// The first wrong answer.
+pub fn model_strict(seed: u64) -> Result<(), Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let mut config = varied_config(rng, seed, false);
+    let count = rng.usize(1..=2);
+    let disks = blank_disks(&mut config, count, ROOMY_BYTES);
+    let options = options(rng, seed, false);
+    let world = SimWorld::start(&disks, &options, Arc::new(SimClock::new()));
+    let model = Model::new(Demand::Strict, config.durability);
+    let mut driver = driver_on(&world, &config, model).with_long_keys(true);
+    driver.open()?;
+    apply_all(&mut driver, Workload::new(Profile::modest(300, 6 * MIB), seed))?;
+    driver.verify(true)?;
+    driver.close()?;
+    driver.open()?;
+    driver.verify_recovered()?;
+    driver.close()?;
+    no_violations(&world)
+}
+
+/// The same as [`model_wild`] on a real file.
+///
+/// # Errors
+/// The first wrong answer.
+pub fn model_file(seed: u64, engine: IoEngine) -> Result<(), Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let mut config = varied_config(rng, seed, true);
+    config.volumes[0].path = directory.path().join("volume");
+    config.engine = engine;
+    config.direct = rng.bool();
+    let model = Model::new(Demand::Fresh, config.durability);
+    let ticks = Arc::new(Ticks::default());
+    let mut driver = Driver::new(config, Place::Files, ticks, model).with_long_keys(true);
+    driver.open()?;
+    apply_all(&mut driver, Workload::new(Profile::wild(500), seed))?;
+    driver.verify(true)?;
+    driver.close()?;
+    driver.open()?;
+    driver.verify_recovered()?;
+    driver.close()
+}

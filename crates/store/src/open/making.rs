@@ -1,0 +1,163 @@
+//! Making a store: how its volumes are cut up, and the superblocks that say so.
+//!
+//! Invariant: what was there before is cleared before the new superblock is written, so that nothing
+//! of it can be taken for the new store's. Threads: the one that opens.
+
+use super::{RawVolume, SEGMENT_MIN};
+use crate::ByteSize;
+use crate::config::Config;
+use crate::error::OpenError;
+use crate::format::{LayoutError, PlanRequest, Superblock, VolumeLayout, segments_upper_bound};
+use crate::index::Index;
+use crate::space::AlignedBuf;
+use crate::types::Clock;
+
+const PAGE_DEFAULT: u64 = 64 << 10;
+const SEGMENT_DEFAULT: u64 = 16 << 20;
+/// A new store gets at least this many segments, by smaller ones if need be.
+const SEGMENTS_WANTED: u64 = 32;
+/// Disk bytes for which the index has one slot unless told otherwise.
+const BYTES_PER_OBJECT: u64 = 4096;
+const JOURNAL_MIN: u64 = 256 << 10;
+const JOURNAL_MAX: u64 = 4 << 20;
+
+/// Makes a store of these volumes.
+pub(super) fn format(
+    config: &Config,
+    volumes: &[RawVolume],
+    clock: &dyn Clock,
+) -> Result<Vec<Superblock>, OpenError> {
+    let size_of = |v: &RawVolume| v.device.info().size_bytes.min(v.declared_bytes) & !4095;
+    let sizes: Vec<u64> = volumes.iter().map(size_of).collect();
+    let total: u64 = sizes.iter().sum();
+    let page = config.page.map_or(PAGE_DEFAULT, ByteSize::bytes);
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let fitting = (smallest / SEGMENTS_WANTED).max(1);
+    let fitting = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
+    let segment = config
+        .segment
+        .map_or_else(|| fitting.clamp(SEGMENT_MIN.max(4 * page), SEGMENT_DEFAULT), ByteSize::bytes);
+    let wanted = config.objects_max.unwrap_or(total / BYTES_PER_OBJECT).max(64);
+    let index_slots = Index::new(wanted).slots();
+    let journal = (index_slots * 16).clamp(JOURNAL_MIN, JOURNAL_MAX) & !8191;
+    let total_segments: u32 = sizes.iter().map(|size| segments_upper_bound(*size, segment)).sum();
+    let most = (crate::index::Location::MAX.units() + 1) * crate::format::UNIT_BYTES;
+    if u64::from(total_segments) * segment > most {
+        return Err(OpenError::Setting {
+            setting: "size",
+            value: ByteSize::new(total).to_string(),
+            limit: format!("all volumes together hold at most {}", ByteSize::new(most)),
+        });
+    }
+    let mut rng = Seeds::new(config, clock);
+    let (mut store_id, hash_seed) = ([0; 16], rng.next());
+    store_id[..8].copy_from_slice(&rng.next().to_le_bytes());
+    store_id[8..].copy_from_slice(&rng.next().to_le_bytes());
+    let mut all: Vec<Superblock> = Vec::new();
+    for (index, (volume, size)) in volumes.iter().zip(&sizes).enumerate() {
+        let layout = VolumeLayout::plan(&PlanRequest {
+            volume_bytes: *size,
+            volume_index: index as u16,
+            page_bytes: page as u32,
+            segment_bytes: segment,
+            index_slots,
+            journal_bytes: if index == 0 { journal } else { 0 },
+            total_segments,
+        })
+        .map_err(|error| layout_error(volume, *size, &error))?;
+        all.push(Superblock {
+            page_bytes: page as u32,
+            segment_bytes: segment,
+            segment_count: layout.segment_count,
+            volume_index: index as u16,
+            volume_count: volumes.len() as u16,
+            first_segment: all.iter().map(|s| s.segment_count).sum(),
+            store_id,
+            volume_bytes: *size,
+            index_slots,
+            hash_seed,
+            journal_offset: layout.journal_offset,
+            journal_bytes: layout.journal_bytes,
+            checkpoint_offset: layout.checkpoint_offset,
+            checkpoint_bytes: layout.checkpoint_bytes,
+            segments_offset: layout.segments_offset,
+            object_max_bytes: config.object_max.bytes(),
+            created_unix_s: clock.unix_seconds(),
+        });
+    }
+    for (volume, superblock) in volumes.iter().zip(&all) {
+        write_superblock(volume, superblock)?;
+    }
+    Ok(all)
+}
+
+fn layout_error(volume: &RawVolume, size: u64, error: &LayoutError) -> OpenError {
+    let setting = |setting, value| {
+        let limit = error.to_string();
+        OpenError::Setting { setting, value, limit }
+    };
+    let size = ByteSize::new(size);
+    match *error {
+        LayoutError::PageSize { page_bytes } => {
+            setting("page", ByteSize::new(page_bytes.into()).to_string())
+        }
+        LayoutError::SegmentSize { segment_bytes } => {
+            setting("segment", ByteSize::new(segment_bytes).to_string())
+        }
+        LayoutError::IndexSlots { index_slots } => setting("objects_max", index_slots.to_string()),
+        LayoutError::TooManySegments { .. } => setting("size", size.to_string()),
+        LayoutError::JournalSize { .. } | LayoutError::TooSmall { .. } => {
+            let reason = match *error {
+                LayoutError::TooSmall { minimum_bytes, .. } => {
+                    let enough = ByteSize::new(minimum_bytes.next_multiple_of(1 << 20));
+                    format!("{enough} will do with these settings")
+                }
+                _ => error.to_string(),
+            };
+            OpenError::TooSmall { path: volume.path.clone(), size, reason }
+        }
+    }
+}
+
+/// Old contents go first, so that nothing of them can be taken for this store's.
+fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), OpenError> {
+    let io = |doing| {
+        let path = volume.path.clone();
+        move |source| OpenError::Io { path, doing, source }
+    };
+    let mut both = AlignedBuf::zeroed(8192);
+    volume.device.write_at(0, &both).map_err(io("clearing the superblock"))?;
+    if superblock.checkpoint_bytes > 0 {
+        let zero = AlignedBuf::zeroed(4096);
+        for slot in 0..2 {
+            let at = superblock.layout().checkpoint_slot(slot);
+            volume.device.write_at(at, &zero).map_err(io("clearing the checkpoints"))?;
+        }
+    }
+    volume.device.sync().map_err(io("syncing the cleared areas"))?;
+    let encoded = superblock.encode();
+    both[..4096].copy_from_slice(&encoded);
+    both[4096..].copy_from_slice(&encoded);
+    volume.device.write_at(0, &both).map_err(io("writing the superblock"))?;
+    volume.device.sync().map_err(io("syncing the superblock"))
+}
+
+/// Random numbers for ids: from the configured seed, or from the system's hash keys and time.
+struct Seeds(u64);
+
+impl Seeds {
+    fn new(config: &Config, clock: &dyn Clock) -> Seeds {
+        use std::hash::{BuildHasher, RandomState};
+        Seeds(config.seed.unwrap_or_else(|| {
+            RandomState::new().hash_one((clock.unix_seconds(), std::process::id()))
+        }))
+    }
+
+    /// SplitMix64.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
