@@ -11,7 +11,6 @@
 
 mod anywhere;
 mod balance;
-mod batched;
 mod body;
 mod endpoint;
 mod health;

@@ -22,7 +22,6 @@ use crate::body::OriginBody;
 use crate::config::ProxyConfig;
 use crate::error::FetchError;
 use crate::metrics::Counters;
-use crate::upstream::batched::Batched;
 use crate::upstream::endpoint::{Endpoint, Permit, Purpose};
 
 /// Fewest bytes hyper accepts as a buffer limit.
@@ -228,7 +227,7 @@ impl Pool {
             endpoint.may_http2.store(false, Ordering::Relaxed);
             let (sender, connection) = http1::Builder::new()
                 .max_buf_size(settings.header_bytes_max.max(BUFFER_BYTES_MIN))
-                .handshake(TokioIo::new(Batched::new(stream)))
+                .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|_| FetchError::Broken)?;
             // Ends when the origin closes or the sender is dropped; errors reach the sender.
@@ -243,7 +242,7 @@ impl Pool {
             .initial_stream_window_size(HTTP2_WINDOW_BYTES)
             .initial_connection_window_size(HTTP2_WINDOW_BYTES * 4)
             .max_header_list_size(header_list_max)
-            .handshake(TokioIo::new(Batched::new(stream)))
+            .handshake(TokioIo::new(stream))
             .await
             .map_err(|_| FetchError::Broken)?;
         tokio::spawn(connection);
@@ -265,7 +264,7 @@ impl Pool {
             let (stream, _) = self.inner.endpoint.connect(Purpose::Upgrade, permit).await?;
             let (sender, connection) = http1::Builder::new()
                 .max_buf_size(settings.header_bytes_max.max(BUFFER_BYTES_MIN))
-                .handshake(TokioIo::new(Batched::new(stream)))
+                .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|_| FetchError::Broken)?;
             tokio::spawn(connection.with_upgrades());
