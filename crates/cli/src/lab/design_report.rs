@@ -22,8 +22,7 @@ fn name(done: &Done, all: &[Done]) -> String {
 }
 
 fn words(setting: Setting) -> String {
-    let page = ByteSize::new(u64::from(setting.page_bytes));
-    format!("{} {page} {}", ByteSize::new(setting.memory_bytes), setting.group)
+    Setting::cells(Some(setting)).join(" ")
 }
 
 fn virtual_s(report: &Report) -> f64 {
@@ -55,14 +54,7 @@ pub(super) fn table(all: &[Done], exact: bool) -> Table {
     for done in all {
         let report = &done.report;
         let mut row = vec![done.design.clone()];
-        row.extend(match done.setting {
-            Some(setting) => {
-                let page = ByteSize::new(u64::from(setting.page_bytes)).to_string();
-                let memory = ByteSize::new(setting.memory_bytes).to_string();
-                [memory, page, setting.group.to_owned()]
-            }
-            None => [const { String::new() }; 3],
-        });
+        row.extend(Setting::cells(done.setting));
         row.push(format!("{:.2}", report.hit_percent()));
         row.push(format!("{:.2}", byte_hit_percent(report)));
         for direction in [Direction::Read, Direction::Write] {

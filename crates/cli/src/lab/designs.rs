@@ -155,6 +155,14 @@ impl Setting {
         }
         options
     }
+
+    /// Its cells in a table: memory, page, group; empty where a design takes none.
+    pub(super) fn cells(setting: Option<Setting>) -> [String; 3] {
+        setting.map_or([const { String::new() }; 3], |setting| {
+            let page = ByteSize::new(u64::from(setting.page_bytes)).to_string();
+            [ByteSize::new(setting.memory_bytes).to_string(), page, setting.group.to_owned()]
+        })
+    }
 }
 
 /// Room for objects as asked for, which the drive must have. The default takes what there is.

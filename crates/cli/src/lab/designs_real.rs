@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use damelo::ByteSize;
 use damelo_lab::design::{Context, DesignOptions, DesignSpec};
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{RealConfig, RealMachine, RealReport, run_real};
@@ -104,13 +103,7 @@ fn table(all: &[Done], exact: bool) -> Table {
     for done in all {
         let (report, system) = (&done.report, &done.report.system);
         let mut row = vec![done.design.clone()];
-        row.extend(match done.setting {
-            Some(setting) => {
-                let page = ByteSize::new(u64::from(setting.page_bytes)).to_string();
-                [ByteSize::new(setting.memory_bytes).to_string(), page, setting.group.to_owned()]
-            }
-            None => [const { String::new() }; 3],
-        });
+        row.extend(Setting::cells(done.setting));
         row.push(format!("{:.2}", hit_percent(report)));
         row.push(format!("{:.1}", system.read_bytes as f64 / 1e6));
         row.push(format!("{:.1}", system.write_bytes as f64 / 1e6));

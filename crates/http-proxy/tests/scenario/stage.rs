@@ -7,36 +7,18 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use damelo::{Clock, SystemClock};
+use damelo::Clock as _;
 use damelo_http_proxy::{Settings, Target};
 
 use crate::script::{Action, Ask, Fields, Mistake, OriginAnswer, Script, Wish};
-use crate::support::{Home, Message, PATIENCE, Proxy, ask_at, read_message};
+use crate::support::{Home, Message, PATIENCE, Proxy, TestClock, ask_at, read_message};
 
 /// When every script begins: some day, not today, so that a look at the system's clock shows.
 const BEGIN_UNIX_S: u64 = 1_700_000_000;
-
-/// Stands still until it is moved.
-#[derive(Debug)]
-struct Still {
-    unix_s: AtomicU64,
-    system: SystemClock,
-}
-
-impl Clock for Still {
-    fn unix_seconds(&self) -> u64 {
-        self.unix_s.load(Ordering::SeqCst)
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.system.monotonic()
-    }
-}
 
 /// What the origin does now, and what it was asked.
 #[derive(Default)]
@@ -52,11 +34,11 @@ struct Origin {
     address: SocketAddr,
     manner: Mutex<Manner>,
     changed: Condvar,
-    clock: Arc<Still>,
+    clock: Arc<TestClock>,
 }
 
 impl Origin {
-    fn start(clock: &Arc<Still>) -> Arc<Origin> {
+    fn start(clock: &Arc<TestClock>) -> Arc<Origin> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = listener.local_addr().expect("address");
         let (manner, changed) = (Mutex::default(), Condvar::new());
@@ -156,8 +138,7 @@ fn dated(value: &str, now_s: u64) -> String {
 
 /// Plays a script on a stage of its own.
 pub(crate) fn play(script: &Script) -> Result<(), Mistake> {
-    let unix_s = AtomicU64::new(BEGIN_UNIX_S);
-    let clock = Arc::new(Still { unix_s, system: SystemClock::new() });
+    let clock = Arc::new(TestClock::at(BEGIN_UNIX_S));
     let origin = Origin::start(&clock);
     let home = Home::new();
     let proxy = start_proxy(script, &home, &origin, &clock)?;
@@ -175,7 +156,7 @@ fn start_proxy(
     script: &Script,
     home: &Home,
     origin: &Origin,
-    clock: &Arc<Still>,
+    clock: &Arc<TestClock>,
 ) -> Result<Proxy, Mistake> {
     let mut settings = Settings::default();
     for step in &script.steps {
@@ -194,7 +175,7 @@ fn start_proxy(
 
 struct Stage {
     origin: Arc<Origin>,
-    clock: Arc<Still>,
+    clock: Arc<TestClock>,
     address: SocketAddr,
     begun: HashMap<String, JoinHandle<Message>>,
 }
@@ -213,7 +194,7 @@ impl Stage {
             Action::WasAsked(count) => origin.wait_asked(*count)?,
             Action::Saw(name, wanted) => origin.saw(name, wanted.as_ref())?,
             Action::Wait(seconds) => {
-                self.clock.unix_s.fetch_add(*seconds, Ordering::SeqCst);
+                self.clock.pass_seconds(*seconds);
             }
             Action::Request { ask, soon, wishes } => self.request(ask, *soon, wishes)?,
             Action::Begin(name, ask) => {

@@ -248,11 +248,21 @@ fn write_reply(stream: &mut TcpStream, request: &Message, reply: &Reply) -> Opti
     Some(())
 }
 
-/// The time at the start plus what the test added: no second passes by itself on a slow machine.
+/// Time of day that stands still until a test moves it: no second passes by itself on a slow machine.
 #[derive(Debug)]
 pub(crate) struct TestClock {
     system: SystemClock,
     unix_s: AtomicU64,
+}
+
+impl TestClock {
+    pub(crate) fn at(unix_s: u64) -> TestClock {
+        TestClock { system: SystemClock::new(), unix_s: AtomicU64::new(unix_s) }
+    }
+
+    pub(crate) fn pass_seconds(&self, seconds: u64) {
+        self.unix_s.fetch_add(seconds, Ordering::SeqCst);
+    }
 }
 
 impl Clock for TestClock {
@@ -311,9 +321,7 @@ impl Proxy {
     }
 
     pub(crate) fn start_in(home: &Home, to: Target, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
-        let system = SystemClock::new();
-        let unix_s = AtomicU64::new(system.unix_seconds());
-        let clock = Arc::new(TestClock { system, unix_s });
+        let clock = Arc::new(TestClock::at(SystemClock::new().unix_seconds()));
         let mut config = ProxyConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), to);
         config.clock = clock.clone();
         config.workers = 2;
@@ -334,7 +342,7 @@ impl Proxy {
 
     /// Moves the proxy's clock.
     pub(crate) fn pass_seconds(&self, seconds: u64) {
-        self.clock.unix_s.fetch_add(seconds, Ordering::SeqCst);
+        self.clock.pass_seconds(seconds);
     }
 
     pub(crate) fn get(&self, path: &str) -> Message {

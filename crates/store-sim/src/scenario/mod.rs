@@ -50,7 +50,7 @@ fn varied_config(rng: &mut fastrand::Rng, seed: u64, wild: bool) -> Config {
     config.checkpoint_period = Duration::from_millis([0, 2, 100, 30_000][rng.usize(0..4)]);
     config.durability =
         [Durability::None, Durability::Flushed, Durability::Synced][rng.usize(0..3)];
-    config.residency = ResidencyPolicyKind::ALL[rng.usize(0..4)];
+    config.residency = ResidencyPolicyKind::ALL[rng.usize(..ResidencyPolicyKind::ALL.len())];
     config.queue_depth = [1, 4, 64][rng.usize(0..3)];
     if wild {
         config.disk_policy = [
@@ -106,6 +106,36 @@ fn apply_all(driver: &mut Driver, workload: Workload) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A life of a store: the operations, a look at everything, and another after a clean close.
+fn live(driver: &mut Driver, workload: Workload) -> Result<(), Failure> {
+    driver.open()?;
+    apply_all(driver, workload)?;
+    driver.verify(true)?;
+    driver.close()?;
+    driver.open()?;
+    driver.verify_recovered()?;
+    driver.close()
+}
+
+/// One run on up to `disks_max` simulated disks of this size.
+fn model_run(
+    seed: u64,
+    (disks_max, disk_bytes): (usize, u64),
+    demand: Demand,
+    profile: Profile,
+) -> Result<(), Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let mut config = varied_config(rng, seed, matches!(demand, Demand::Fresh));
+    let count = rng.usize(1..=disks_max);
+    let disks = blank_disks(&mut config, count, disk_bytes);
+    let options = options(rng, seed, false);
+    let world = SimWorld::start(&disks, &options, Arc::new(SimClock::new()));
+    let model = Model::new(demand, config.durability);
+    let mut driver = driver_on(&world, &config, model).with_long_keys(true);
+    live(&mut driver, Workload::new(profile, seed))?;
+    no_violations(&world)
+}
+
 fn no_violations(world: &SimWorld) -> Result<(), Failure> {
     match world.violations() {
         list if list.is_empty() => Ok(()),
@@ -119,22 +149,7 @@ fn no_violations(world: &SimWorld) -> Result<(), Failure> {
 /// # Errors
 /// The first wrong answer.
 pub fn model_wild(seed: u64) -> Result<(), Failure> {
-    let rng = &mut fastrand::Rng::with_seed(seed);
-    let mut config = varied_config(rng, seed, true);
-    let count = rng.usize(1..=3);
-    let disks = blank_disks(&mut config, count, TINY_BYTES);
-    let options = options(rng, seed, false);
-    let world = SimWorld::start(&disks, &options, Arc::new(SimClock::new()));
-    let model = Model::new(Demand::Fresh, config.durability);
-    let mut driver = driver_on(&world, &config, model).with_long_keys(true);
-    driver.open()?;
-    apply_all(&mut driver, Workload::new(Profile::wild(700), seed))?;
-    driver.verify(true)?;
-    driver.close()?;
-    driver.open()?;
-    driver.verify_recovered()?;
-    driver.close()?;
-    no_violations(&world)
+    model_run(seed, (3, TINY_BYTES), Demand::Fresh, Profile::wild(700))
 }
 
 /// Random operations with room for everything: nothing is forgotten, even over clean closes.
@@ -142,22 +157,7 @@ pub fn model_wild(seed: u64) -> Result<(), Failure> {
 /// # Errors
 /// The first wrong answer.
 pub fn model_strict(seed: u64) -> Result<(), Failure> {
-    let rng = &mut fastrand::Rng::with_seed(seed);
-    let mut config = varied_config(rng, seed, false);
-    let count = rng.usize(1..=2);
-    let disks = blank_disks(&mut config, count, ROOMY_BYTES);
-    let options = options(rng, seed, false);
-    let world = SimWorld::start(&disks, &options, Arc::new(SimClock::new()));
-    let model = Model::new(Demand::Strict, config.durability);
-    let mut driver = driver_on(&world, &config, model).with_long_keys(true);
-    driver.open()?;
-    apply_all(&mut driver, Workload::new(Profile::modest(300, 6 * MIB), seed))?;
-    driver.verify(true)?;
-    driver.close()?;
-    driver.open()?;
-    driver.verify_recovered()?;
-    driver.close()?;
-    no_violations(&world)
+    model_run(seed, (2, ROOMY_BYTES), Demand::Strict, Profile::modest(300, 6 * MIB))
 }
 
 /// The same as [`model_wild`] on a real file.
@@ -174,11 +174,5 @@ pub fn model_file(seed: u64, engine: IoEngine) -> Result<(), Failure> {
     let model = Model::new(Demand::Fresh, config.durability);
     let ticks = Arc::new(Ticks::default());
     let mut driver = Driver::new(config, Place::Files, ticks, model).with_long_keys(true);
-    driver.open()?;
-    apply_all(&mut driver, Workload::new(Profile::wild(500), seed))?;
-    driver.verify(true)?;
-    driver.close()?;
-    driver.open()?;
-    driver.verify_recovered()?;
-    driver.close()
+    live(&mut driver, Workload::new(Profile::wild(500), seed))
 }
