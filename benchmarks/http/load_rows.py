@@ -70,9 +70,13 @@ def beside(args, settings, proxy, workload, hits):
         args, settings, [proxy], workload, "--origin-listen", settings.origin, "--hot", str(HOT),
         "--connections", "32", "--seconds", str(args.seconds + 4))
     load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(1)
-    seen, = rows.measured(args, settings, [proxy], "hit", "--origin-listen", "127.0.0.1:0", *hits)
-    other, = rows.measurements(command, load)
+    try:
+        time.sleep(1)
+        seen, = rows.measured(args, settings, [proxy], "hit", "--origin-listen", "127.0.0.1:0", *hits)
+        other, = rows.measurements(command, load)
+    finally:
+        load.kill()
+        load.wait()
     return seen, other
 
 

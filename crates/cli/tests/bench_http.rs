@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const SMALL: [&str; 12] = [
+const SMALL: [&str; 10] = [
     "--json",
     "--verify",
     "--objects",
@@ -20,14 +20,16 @@ const SMALL: [&str; 12] = [
     "16MiB",
     "--cache",
     "64MiB",
-    "--warmup",
-    "0",
 ];
 
 fn bench(args: &[&str]) -> Output {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_damelo"));
     command.args(["bench", "http"]).args(args).args(SMALL).current_dir(dir.path());
+    // A soak has no warm-up, and says so.
+    if !args.contains(&"--kill-every") {
+        command.args(["--warmup", "0"]);
+    }
     command.stdin(Stdio::null()).output().unwrap()
 }
 

@@ -11,8 +11,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::header::{
-    CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
-    UPGRADE,
+    CONNECTION, CONTENT_LENGTH, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::response::Parts;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
@@ -93,8 +93,8 @@ impl Upgrade {
         status.forward_status = Some(response.status());
         let origin = hyper::upgrade::on(&mut response);
         let (mut parts, body) = response.into_parts();
-        if self.key.as_ref().is_some_and(|key| !may_be_told(&parts, key)) {
-            let text = "The origin did not answer the WebSocket handshake as it must.";
+        if !self.may_be_told(&parts) {
+            let text = "The origin did not answer the wish for another protocol as it must.";
             status.detail = Some("bad-handshake");
             return serve::own_answer(worker, StatusCode::BAD_GATEWAY, status, text);
         }
@@ -106,6 +106,8 @@ impl Upgrade {
         if self.key.is_some() {
             parts.status = StatusCode::OK;
             parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
+            // Of a 101 it means nothing; of this answer it would be broken by the first byte.
+            parts.headers.remove(CONTENT_LENGTH);
             return (passing::pass_on(worker, parts, body).map(|_| ProxyBody::empty()), status);
         }
         let mut response = passing::pass_on(worker, parts, body).map(|_| ProxyBody::empty());
@@ -129,17 +131,26 @@ impl Upgrade {
         }
         request
     }
+
+    /// Whether the client may get this answer: a refusal, or an agreement to what was asked for, which
+    /// has to know the key if the handshake is ours (RFC 9110 §7.8, RFC 6455 §4.1).
+    fn may_be_told(&self, answer: &Parts) -> bool {
+        if answer.status != StatusCode::SWITCHING_PROTOCOLS {
+            let is_ours = self.key.is_some();
+            return !is_ours || !(answer.status.is_success() || answer.status.is_informational());
+        }
+        let same =
+            |agreed: &HeaderValue| agreed.as_bytes().eq_ignore_ascii_case(self.protocol.as_bytes());
+        answer.headers.get(UPGRADE).is_some_and(same)
+            && self.key.as_ref().is_none_or(|key| knows(&answer.headers, key))
+    }
 }
 
-/// Whether a client of HTTP/2 may get this answer to our handshake: a refusal, or an agreement that
-/// knows our key (RFC 6455 §4.1).
-fn may_be_told(answer: &Parts, key: &HeaderValue) -> bool {
-    if answer.status != StatusCode::SWITCHING_PROTOCOLS {
-        return !answer.status.is_success() && !answer.status.is_informational();
-    }
+/// Whether the handshake was answered by one who read its key.
+fn knows(answer: &HeaderMap, key: &HeaderValue) -> bool {
     let hashed = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), HANDSHAKE_GUID].concat());
     let wanted = BASE64.encode(hashed);
-    answer.headers.get(SEC_WEBSOCKET_ACCEPT).is_some_and(|value| value == wanted.as_str())
+    answer.get(SEC_WEBSOCKET_ACCEPT).is_some_and(|value| value == wanted.as_str())
 }
 
 fn tunnel_between(worker: &Worker, ask: &Ask, client: OnUpgrade, origin: OnUpgrade) {

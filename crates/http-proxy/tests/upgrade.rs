@@ -19,8 +19,8 @@ use support::wire::{ask_http2, block_on, http2_to};
 use support::{Home, Message, Origin, Proxy, read_message, reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// An origin that agrees to any upgrade and then sends back what it gets, capitals for small
-/// letters, until its client ends.
+/// An origin that agrees to any upgrade, or to another that `X-Other` names, and then sends back what
+/// it gets, capitals for small letters, until its client ends. Its 101 has a length that says nothing.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("address");
@@ -30,10 +30,11 @@ fn echo() -> SocketAddr {
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(stream.try_clone().expect("clone"));
                 let Some(request) = read_message(&mut reader, false) else { return };
+                let agreed = if request.has("x-other") { "x-other" } else { "upgrade" };
                 let head = format!(
                     "HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: {}\r\n\
-                     Sec-WebSocket-Accept: {}\r\nX-Seen: {} {}\r\n\r\nfirst words ",
-                    request.header("upgrade"),
+                     Content-Length: 5\r\nSec-WebSocket-Accept: {}\r\nX-Seen: {} {}\r\n\r\nfirst words ",
+                    request.header(agreed),
                     accept(&request),
                     request.header("connection"),
                     request.method(),
@@ -62,11 +63,19 @@ fn start(home: &Home, origin: SocketAddr, tweak: impl FnOnce(&mut ProxyConfig)) 
 }
 
 fn upgrade(address: SocketAddr, protocol: &str) -> (Message, BufReader<TcpStream>, TcpStream) {
+    upgrade_with(address, protocol, "")
+}
+
+fn upgrade_with(
+    address: SocketAddr,
+    protocol: &str,
+    fields: &str,
+) -> (Message, BufReader<TcpStream>, TcpStream) {
     let mut stream = TcpStream::connect(address).expect("connect");
     stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
     let head = format!(
         "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
-         Upgrade: {protocol}\r\nSec-WebSocket-Key: x\r\n\r\n"
+         Upgrade: {protocol}\r\nSec-WebSocket-Key: x\r\n{fields}\r\n"
     );
     stream.write_all(head.as_bytes()).expect("write");
     let mut reader = BufReader::new(stream.try_clone().expect("clone"));
@@ -150,6 +159,17 @@ fn other_protocols_are_not_passed_on() {
 }
 
 #[test]
+fn an_origin_may_not_agree_to_something_else() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |_| {});
+    let (answer, ..) = upgrade_with(proxy.info.address, "websocket", "X-Other: h2c\r\n");
+    assert_eq!(answer.status(), 502, "{answer:?}");
+    assert_eq!(proxy.metric("damelo_proxy_tunnels_total"), 0);
+    let (answer, ..) = upgrade_with(proxy.info.address, "websocket", "X-Other: WebSocket\r\n");
+    assert_eq!(answer.status(), 101, "{answer:?}");
+}
+
+#[test]
 fn an_origin_may_decline() {
     let origin = Origin::start(|_| reply(403, "Cache-Control: max-age=60", "no"));
     let proxy = Proxy::start(&origin);
@@ -194,7 +214,7 @@ fn websocket_on_a_stream_of_http2() {
             let mut response = sender.send_request(request).await.expect("an answer");
             assert_eq!(response.status(), StatusCode::OK);
             assert_eq!(response.headers()["x-seen"], "upgrade GET");
-            for name in ["upgrade", "connection", "sec-websocket-accept"] {
+            for name in ["upgrade", "connection", "sec-websocket-accept", "content-length"] {
                 assert!(!response.headers().contains_key(name), "{name}");
             }
             let stream = hyper::upgrade::on(&mut response).await.expect("a tunnel");
@@ -222,6 +242,8 @@ fn only_a_whole_handshake_makes_a_tunnel_on_http2() {
         let mut sender = settled(proxy.info.address).await;
         let spoilt = extended_connect("websocket", ("x-spoil", "1"));
         assert_eq!(ask_http2(&mut sender, spoilt).await.status, StatusCode::BAD_GATEWAY);
+        let foreign = extended_connect("websocket", ("x-other", "h2c"));
+        assert_eq!(ask_http2(&mut sender, foreign).await.status, StatusCode::BAD_GATEWAY);
         let other = extended_connect("another", ("x-a", "1"));
         assert_eq!(ask_http2(&mut sender, other).await.status, StatusCode::NOT_IMPLEMENTED);
     });

@@ -103,7 +103,7 @@ pub(crate) struct Http {
     pub(crate) restart: bool,
     /// Soak: check every byte while our own proxy is killed and started again all the time, on average so often
     #[arg(long, value_name = "SECONDS",
-          conflicts_with_all = ["url", "against", "requests", "rounds", "restart"])]
+          conflicts_with_all = ["url", "against", "requests", "rounds", "restart", "warmup", "first_round", "pid"])]
     pub(crate) kill_every: Option<f64>,
     /// Ask for the objects of an earlier run, as its JSON names it, and do not ask for all of them first
     #[arg(long, value_name = "RUN", requires = "url", conflicts_with = "restart")]

@@ -174,7 +174,10 @@ impl Clients {
         let start = Instant::now();
         for source in sources {
             match driver.add(source) {
-                Err(_) if self.mortal => break,
+                Err(error) if self.mortal => {
+                    driver.seen.why = Some(error.to_string());
+                    break;
+                }
                 added => added?,
             }
         }
@@ -272,6 +275,9 @@ impl Driver<'_> {
     /// Sends the next request of a connection, if there is one.
     fn next(&mut self, index: usize, now: Instant) -> io::Result<()> {
         let lane = &mut self.lanes[index];
+        if lane.done {
+            return Ok(());
+        }
         let object = if self.issued < self.issued_max { lane.source.next() } else { None };
         let Some(object) = object else {
             lane.done = true;
@@ -288,18 +294,25 @@ impl Driver<'_> {
     fn broken(&mut self, index: usize, error: &io::Error) -> io::Result<()> {
         self.seen.failed += 1;
         self.seen.why = Some(error.to_string());
-        if self.clients.mortal {
-            self.lanes[index].done = self.reconnect(index).is_err();
-            return if self.lanes[index].done { Ok(()) } else { self.next(index, Instant::now()) };
+        if !self.clients.mortal {
+            self.failures += 1;
+            self.give_up_after_many()?;
         }
-        self.failures += 1;
-        self.give_up_after_many()?;
         self.reconnect(index)?;
         self.next(index, Instant::now())
     }
 
+    /// A new connection in place of one that has ended; none to a proxy that may have been killed and
+    /// takes none.
     fn reconnect(&mut self, index: usize) -> io::Result<()> {
-        self.lanes[index].connection = Connection::open(&self.clients.to)?;
+        match Connection::open(&self.clients.to) {
+            Ok(connection) => self.lanes[index].connection = connection,
+            Err(_) if self.clients.mortal => {
+                self.lanes[index].done = true;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
         self.register(index)
     }
 

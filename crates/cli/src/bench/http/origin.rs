@@ -50,7 +50,12 @@ impl Origin {
         let listener = TcpListener::from_std(listener);
         let server = Server::new(listener, Arc::clone(&shared)).map_err(failed)?;
         let builder = thread::Builder::new().name("origin".to_owned());
-        builder.spawn(move || server.run()).map_err(failed)?;
+        let run = move || {
+            if let Err(error) = server.run() {
+                eprintln!("damelo: the origin of the benchmark has ended: {error}");
+            }
+        };
+        builder.spawn(run).map_err(failed)?;
         Ok(Origin { address, shared })
     }
 
@@ -114,7 +119,20 @@ impl Server {
     /// Takes all that wait. One too many is closed at once; so is one that cannot be watched: the
     /// proxy sees it and so does the report.
     fn accept(&mut self) {
-        while let Ok((mut stream, _)) = self.listener.accept() {
+        loop {
+            let mut stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) =>
+                {
+                    continue;
+                }
+                // None waits, or the process has no descriptor left for it: it waits for the next one.
+                Err(_) => return,
+            };
             let index = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
             let both = Interest::READABLE | Interest::WRITABLE;
             let ready = index < CONNECTIONS_MAX

@@ -38,8 +38,12 @@ pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy, every: Duration) -> Resul
     let mut rng = Rng::with_seed(bench.args.seed);
     let end = Instant::now() + Duration::from_secs(bench.args.seconds.into());
     let mut soaked = Soaked { kills: 0, inherited: 0, barren: 0, seen: Seen::new() };
-    while Instant::now() < end {
-        let life = LIFE_MIN + every.mul_f64(2.0 * rng.f64());
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        let life = LIFE_MIN + every.mul_f64(2.0 * rng.f64()).min(left);
         let seen = live(bench, proxy, &demand, (life, soaked.kills))?;
         if soaked.kills > 0 {
             soaked.inherited += 1;
@@ -53,6 +57,10 @@ pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy, every: Duration) -> Resul
         }
     }
     print(&soaked, bench.args.json)?;
+    if soaked.seen.requests == 0 {
+        let why = soaked.seen.why.as_deref().unwrap_or("nothing was asked for");
+        return Err(Failure::Child(format!("not one answer came to be checked: {why}")));
+    }
     if soaked.inherited > 0 && soaked.barren == soaked.inherited {
         return Err(Failure::Child("no life of the proxy had a hit".to_owned()));
     }

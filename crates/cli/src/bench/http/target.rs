@@ -77,8 +77,12 @@ impl Running {
         self.child.id()
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// SIGKILL, and waits until it is gone; a failure if it had ended by itself.
     pub(crate) fn kill(mut self) -> Result<(), Failure> {
+        let asked = self.child.try_wait();
+        if let Some(status) = asked.map_err(|e| Failure::io("ask after `damelo proxy`", e))? {
+            return Err(Failure::Child(format!("`damelo proxy` ended by itself: {status}")));
+        }
         self.child.kill().map_err(|source| Failure::io("kill `damelo proxy`", source))?;
         self.child.wait().map_err(|source| Failure::io("wait for `damelo proxy`", source))?;
         Ok(())
