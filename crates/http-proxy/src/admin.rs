@@ -159,7 +159,8 @@ impl Admin {
         let mut text = store.strip_suffix(END).unwrap_or(&store).to_owned();
         let log_write_errors = shared.log.as_ref().map_or(0, |log| log.write_errors.get());
         let marks = shared.vault.ledger().with_marks(|marks| marks.len() as u64);
-        text.push_str(&metrics::render(&self.counters, [log_write_errors, marks]));
+        let singles = [log_write_errors, marks, shared.collapse.waiting()];
+        text.push_str(&metrics::render(&self.counters, singles));
         text.push_str(END);
         text
     }

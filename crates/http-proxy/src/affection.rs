@@ -1,14 +1,19 @@
-//! Love and hate by observed use: which groups are asked for often for their size, and which only
-//! ever come in.
+//! Love and hate by observed use: which groups are asked for often for what they take of the memory,
+//! and which only ever come in.
 //!
-//! Uses are counted in a fixed table by the way of HeavyKeeper, as `hot` does, but without chance: a
-//! group that is not there wears the weaker of its two places down by one. After every
-//! [`WINDOW_USES`] uses the densest groups are loved, within the room that there is for them, those
-//! that are loved and no longer dense are let go, and all counts are halved. A group of which much
-//! was stored and nothing was asked for is hated until something is.
+//! Uses and stores are counted in a fixed table by the way of HeavyKeeper, as `hot` does, but without
+//! chance: a group that is not there wears the weaker of its two places down by one. A group's size is
+//! what was asked for of it: the distinct objects, counted in a bitmap by linear counting (Whang et
+//! al., ACM TODS 1990), times their mean length. That is what love would keep, and it needs nothing
+//! that a restart forgets. After every [`WINDOW_USES`] uses the densest groups are loved, within the
+//! room that there is for them, those that are loved and no longer dense are let go, and all counts
+//! are halved. A group of which much was stored and nothing was asked for is hated until something is.
 //!
-//! Invariants: what a rule says of a group goes before; at most [`CHANGES_MAX`] groups change at once,
-//! because the store looks through its memory for each. Pure; no threads: whoever shares it locks it.
+//! Invariants: every hint that was given is in `given`, which is bounded, and is taken back or taken
+//! over by a rule; a group whose objects in use are too many to count is never loved. Pure; no
+//! threads: whoever shares it locks it.
+
+use std::collections::HashMap;
 
 use damelo::GroupId;
 
@@ -21,104 +26,132 @@ const WINDOW_USES: u32 = 1 << 15;
 /// Uses in a window, counted with half of those before, below which no group is loved.
 const LOVE_USES_MIN: u32 = 16;
 /// A loved group has so many times the mean uses for its bytes.
-const LOVE_DENSITY_MIN: u64 = 4;
+const LOVE_DENSITY_MIN: f64 = 4.0;
 /// Objects stored of a group without any use that make it bulk.
 const BULK_STORES: u32 = 64;
-/// Groups whose hint changes in one turn.
+/// Groups that have a hint by use, at most: the store forgets no group that has one.
+const GIVEN_MAX: usize = 1024;
+/// Groups whose hint changes in one turn: the store looks through its memory for each.
 const CHANGES_MAX: usize = 64;
+
+/// Which objects of a group were asked for, and how long they are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Asked {
+    /// One bit for many objects each; in this window, and in the one before.
+    seen: u64,
+    seen_before: u64,
+    bytes: u64,
+    uses: u32,
+}
+
+impl Asked {
+    fn one(&mut self, object: u64, length_bytes: u64) {
+        self.seen |= 1 << (object >> 58);
+        self.bytes = self.bytes.saturating_add(length_bytes);
+        self.uses = self.uses.saturating_add(1);
+    }
+
+    /// Bytes of the distinct objects; `None` if they are too many to tell, or none lately.
+    fn distinct_bytes(&self) -> Option<f64> {
+        let unseen = (self.seen | self.seen_before).count_zeros();
+        let objects = 64.0 * (64.0 / f64::from(unseen)).ln();
+        let mean_bytes = self.bytes as f64 / f64::from(self.uses.max(1));
+        (1..64).contains(&unseen).then(|| (objects * mean_bytes).max(1.0))
+    }
+
+    fn age(&mut self) {
+        (self.seen_before, self.seen) = (self.seen, 0);
+        (self.bytes, self.uses) = (self.bytes / 2, self.uses / 2);
+    }
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     group: u64,
-    uses: u32,
+    asked: Asked,
     stores: u32,
-    hint: Option<Hint>,
-    /// A rule says what becomes of it.
-    ruled: bool,
 }
 
 impl Slot {
     fn weight(&self) -> u32 {
-        self.uses.saturating_add(self.stores)
+        self.asked.uses.saturating_add(self.stores)
+    }
+
+    fn wear(&mut self) {
+        let count = if self.asked.uses > 0 { &mut self.asked.uses } else { &mut self.stores };
+        *count = count.saturating_sub(1);
     }
 }
 
-/// What was seen of groups lately.
+/// What was seen of groups lately, and the hints that came of it.
 #[derive(Debug)]
 pub(crate) struct Affection {
     slots: Box<[Slot]>,
     uses: u32,
-    /// Groups that lost their place with a hint.
-    orphans: Vec<u64>,
+    given: HashMap<u64, Hint>,
 }
 
 impl Default for Affection {
     fn default() -> Affection {
-        Affection { slots: vec![Slot::default(); SLOTS].into(), uses: 0, orphans: Vec::new() }
+        let slots = vec![Slot::default(); SLOTS].into();
+        Affection { slots, uses: 0, given: HashMap::new() }
     }
 }
 
 impl Affection {
-    /// Something of the group was asked for and was there. The hint it has from now on, if that is
-    /// another.
-    pub(crate) fn used(&mut self, group: GroupId) -> Option<Hint> {
+    /// Something of the group was asked for and was there. Whether the group's hint has changed by it.
+    pub(crate) fn used(&mut self, group: GroupId, object: u64, length_bytes: u64) -> bool {
         self.uses += 1;
-        let slot = self.place(group)?;
-        slot.uses = slot.uses.saturating_add(1);
-        if slot.hint != Some(Hint::Hate) || slot.ruled {
-            return None;
-        }
-        slot.hint = None;
-        Some(Hint::Neutral)
-    }
-
-    /// Something of the group was stored.
-    pub(crate) fn stored(&mut self, group: GroupId) -> Option<Hint> {
-        let slot = self.place(group)?;
-        slot.stores = slot.stores.saturating_add(1);
-        let bulk = slot.uses == 0 && slot.stores >= BULK_STORES;
-        if !bulk || slot.hint.is_some() || slot.ruled {
-            return None;
-        }
-        slot.hint = Some(Hint::Hate);
-        slot.hint
-    }
-
-    /// A rule has decided on the group.
-    pub(crate) fn ruled(&mut self, group: GroupId) {
         if let Some(slot) = self.place(group) {
-            (slot.ruled, slot.hint) = (true, None);
+            slot.asked.one(object, length_bytes);
         }
+        let hated = self.given.get(&group.get()) == Some(&Hint::Hate);
+        hated && self.given.remove(&group.get()).is_some()
+    }
+
+    /// Something of the group was stored. Whether the group's hint has changed by it.
+    pub(crate) fn stored(&mut self, group: GroupId) -> bool {
+        let Some(slot) = self.place(group) else { return false };
+        slot.stores = slot.stores.saturating_add(1);
+        let bulk = slot.asked.uses == 0 && slot.stores >= BULK_STORES;
+        bulk && self.give(group, Hint::Hate)
+    }
+
+    /// The hint that the group has by its use.
+    pub(crate) fn hint(&self, group: GroupId) -> Option<Hint> {
+        self.given.get(&group.get()).copied()
+    }
+
+    /// The group's hint is somebody else's from now on.
+    pub(crate) fn leave(&mut self, group: GroupId) {
+        self.given.remove(&group.get());
+    }
+
+    fn give(&mut self, group: GroupId, hint: Hint) -> bool {
+        let known = self.given.contains_key(&group.get());
+        if known || self.given.len() >= GIVEN_MAX {
+            return false;
+        }
+        self.given.insert(group.get(), hint);
+        true
     }
 
     /// The place of a group; `None` while another is stronger.
     fn place(&mut self, group: GroupId) -> Option<&mut Slot> {
         let group = group.get();
-        let mixed = group.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let places = [mixed as usize % SLOTS, (mixed >> 32) as usize % SLOTS];
-        let holds = |at: &&usize| self.slots[**at].group == group;
-        let at = match places.iter().find(holds) {
-            Some(at) => *at,
-            None => {
-                let weight = |at: &&usize| self.slots[**at].weight();
-                let at = places.iter().min_by_key(weight).copied()?;
-                let slot = &mut self.slots[at];
-                if slot.weight() > 1 {
-                    if slot.uses > 0 {
-                        slot.uses -= 1
-                    } else {
-                        slot.stores -= 1
-                    }
-                    return None;
-                }
-                if slot.hint.is_some() && !slot.ruled {
-                    self.orphans.push(slot.group);
-                }
-                *slot = Slot { group, ..Slot::default() };
-                at
-            }
-        };
-        self.slots.get_mut(at)
+        let places = places(group);
+        let at = places.iter().find(|at| self.slots[**at].group == group);
+        if let Some(at) = at {
+            return self.slots.get_mut(*at);
+        }
+        let at = places.iter().min_by_key(|at| self.slots[**at].weight())?;
+        let slot = &mut self.slots[*at];
+        if slot.weight() > 1 {
+            slot.wear();
+            return None;
+        }
+        *slot = Slot { group, ..Slot::default() };
+        Some(slot)
     }
 
     /// Whether it is time for [`Affection::turn`].
@@ -126,128 +159,203 @@ impl Affection {
         self.uses >= WINDOW_USES
     }
 
-    /// Ends a window: what changes, with `bytes_of` saying how large a group is, if that is
-    /// known, and `room_bytes` how much may be loved.
-    pub(crate) fn turn(
-        &mut self,
-        room_bytes: u64,
-        bytes_of: impl Fn(GroupId) -> Option<u64>,
-    ) -> Vec<(GroupId, Hint)> {
+    /// Ends a window, with so much room for what is loved: the groups whose hint has changed.
+    pub(crate) fn turn(&mut self, room_bytes: u64) -> Vec<GroupId> {
         self.uses = 0;
-        let mut dense = Vec::new();
-        let (mut all_uses, mut all_bytes) = (0, 0);
-        for (at, slot) in self.slots.iter().enumerate() {
-            if slot.uses >= LOVE_USES_MIN && !slot.ruled && slot.hint != Some(Hint::Hate) {
-                let Some(bytes) = bytes_of(GroupId::new(slot.group)) else { continue };
-                let bytes = bytes.max(1);
-                all_uses += u64::from(slot.uses);
-                all_bytes += bytes;
-                dense.push((u64::from(slot.uses) * 1_000_000 / bytes, bytes, at));
-            }
-        }
-        let density_min = all_uses * 1_000_000 / all_bytes.max(1) * LOVE_DENSITY_MIN;
-        dense.sort_unstable_by_key(|(density, _, at)| (std::cmp::Reverse(*density), *at));
-        let mut loved = vec![false; self.slots.len()];
-        let mut left = room_bytes;
-        for (density, bytes, at) in dense {
-            if density < density_min || bytes > left {
+        let dense = self.dense(room_bytes);
+        let mut changed = self.let_go(&dense);
+        for group in dense {
+            if changed.len() >= CHANGES_MAX {
                 break;
             }
-            left -= bytes;
-            loved[at] = true;
-        }
-        let neutral = |group| (GroupId::new(group), Hint::Neutral);
-        let mut changes: Vec<_> = self.orphans.drain(..).map(neutral).collect();
-        for (slot, loved) in self.slots.iter_mut().zip(loved) {
-            let wanted = if loved { Some(Hint::Love) } else { None };
-            let settled = slot.ruled || slot.hint == wanted || slot.hint == Some(Hint::Hate);
-            if !settled && changes.len() < CHANGES_MAX {
-                slot.hint = wanted;
-                changes.push((GroupId::new(slot.group), wanted.unwrap_or(Hint::Neutral)));
+            if self.give(group, Hint::Love) {
+                changed.push(group);
             }
-            (slot.uses, slot.stores) = (slot.uses / 2, slot.stores / 2);
         }
-        changes
+        for slot in &mut self.slots {
+            slot.asked.age();
+            slot.stores /= 2;
+        }
+        changed
     }
+
+    /// The groups that are worth their room, the densest first, as many as fit.
+    fn dense(&self, room_bytes: u64) -> Vec<GroupId> {
+        let sized = |slot: &Slot| Some((slot.group, slot.asked.uses, slot.asked.distinct_bytes()?));
+        let used = self.slots.iter().filter(|slot| slot.asked.uses > 0);
+        let sized: Vec<_> = used.filter_map(sized).collect();
+        let all_uses: f64 = sized.iter().map(|(_, uses, _)| f64::from(*uses)).sum();
+        let all_bytes: f64 = sized.iter().map(|(.., bytes)| bytes).sum();
+        let density_min = LOVE_DENSITY_MIN * all_uses / all_bytes.max(1.0);
+        let dense = |(group, uses, bytes): (u64, u32, f64)| {
+            let density = f64::from(uses) / bytes;
+            (uses >= LOVE_USES_MIN && density >= density_min).then_some((density, bytes, group))
+        };
+        let mut dense: Vec<_> = sized.into_iter().filter_map(dense).collect();
+        dense.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.2.cmp(&b.2)));
+        let mut left_bytes = room_bytes as f64;
+        let fits = |(_, bytes, group): (f64, f64, u64)| {
+            let fits = bytes <= left_bytes;
+            left_bytes -= if fits { bytes } else { 0.0 };
+            fits.then(|| GroupId::new(group))
+        };
+        dense.into_iter().filter_map(fits).take(GIVEN_MAX).collect()
+    }
+
+    /// Takes back love of what is not dense any more and hate of what does not come in any more.
+    fn let_go(&mut self, dense: &[GroupId]) -> Vec<GroupId> {
+        let comes_in = |group: u64| {
+            let slot = |at: usize| self.slots[at];
+            places(group).into_iter().any(|at| slot(at).group == group && slot(at).stores > 0)
+        };
+        let is_over = |(group, hint): (&u64, &Hint)| {
+            let over = match hint {
+                Hint::Love => !dense.contains(&GroupId::new(*group)),
+                Hint::Hate | Hint::Neutral => !comes_in(*group),
+            };
+            over.then_some(*group)
+        };
+        let mut over: Vec<u64> = self.given.iter().filter_map(is_over).collect();
+        over.sort_unstable();
+        over.truncate(CHANGES_MAX);
+        for group in &over {
+            self.given.remove(group);
+        }
+        over.into_iter().map(GroupId::new).collect()
+    }
+}
+
+/// Where a group may be counted.
+fn places(group: u64) -> [usize; 2] {
+    let mixed = group.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    [mixed as usize % SLOTS, (mixed >> 32) as usize % SLOTS]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LENGTH_BYTES: u64 = 100;
+
+    fn object(number: u64) -> u64 {
+        GroupId::of(number.to_le_bytes()).get()
+    }
+
+    /// Half of all uses are of three groups, each of one object.
     fn window(affection: &mut Affection, popular: u64) {
         let mut random = fastrand::Rng::with_seed(popular);
         while !affection.is_due() {
-            // Half of all uses are of three groups.
             let group =
                 if random.bool() { popular + random.u64(..3) } else { random.u64(1000..2000) };
-            affection.used(GroupId::new(group));
+            affection.used(GroupId::new(group), object(group), LENGTH_BYTES);
         }
+    }
+
+    fn loved(affection: &Affection) -> Vec<u64> {
+        let mut loved: Vec<u64> = affection.given.keys().copied().collect();
+        loved.sort_unstable();
+        assert!(affection.given.values().all(|hint| *hint == Hint::Love));
+        loved
     }
 
     #[test]
     fn what_is_dense_is_loved_within_the_room_and_let_go_later() {
         let mut affection = Affection::default();
         window(&mut affection, 10);
-        let changes = affection.turn(250, |_| Some(100));
-        let loved: Vec<u64> = changes.iter().map(|(group, _)| group.get()).collect();
-        assert_eq!(loved.len(), 2, "{changes:?}: the third has no room");
-        assert!(loved.iter().all(|group| (10..13).contains(group)), "{changes:?}");
-        assert!(changes.iter().all(|(_, hint)| *hint == Hint::Love));
-        let mut let_go = Vec::new();
+        let changed = affection.turn(5 * LENGTH_BYTES / 2);
+        let first = loved(&affection);
+        assert_eq!((first.len(), changed.len()), (2, 2), "the third has no room");
+        assert!(first.iter().all(|group| (10..13).contains(group)), "{first:?}");
+        let mut changed = Vec::new();
         for _ in 0..6 {
             window(&mut affection, 20);
-            let_go.extend(affection.turn(250, |_| Some(100)));
+            changed.extend(affection.turn(5 * LENGTH_BYTES / 2));
         }
-        for group in loved {
-            assert!(let_go.contains(&(GroupId::new(group), Hint::Neutral)), "{group}: {let_go:?}");
+        assert!(loved(&affection).iter().all(|group| (20..23).contains(group)));
+        assert!(first.iter().all(|group| changed.contains(&GroupId::new(*group))));
+    }
+
+    #[test]
+    fn one_large_group_does_not_keep_smaller_ones_out() {
+        let mut affection = Affection::default();
+        while !affection.is_due() {
+            affection.used(GroupId::new(1), object(1), 1000);
+            affection.used(GroupId::new(1), object(1), 1000);
+            affection.used(GroupId::new(1), object(1), 1000);
+            affection.used(GroupId::new(2), object(2), 500);
+            for rare in 0..10 {
+                let rare = 10 + (u64::from(affection.uses) + rare) % 3000;
+                affection.used(GroupId::new(rare), object(rare), 10_000);
+            }
         }
-        assert!(let_go.iter().any(|(group, hint)| group.get() >= 20 && *hint == Hint::Love));
+        affection.turn(600);
+        assert_eq!(loved(&affection), [2]);
+    }
+
+    #[test]
+    fn a_group_is_as_large_as_what_is_asked_for() {
+        for objects in [1, 3, 10, 30, 100] {
+            let mut asked = Asked::default();
+            for number in 0..1000 {
+                asked.one(object(number % objects), LENGTH_BYTES);
+            }
+            let bytes = asked.distinct_bytes().expect("few enough");
+            let right = (objects * LENGTH_BYTES) as f64;
+            assert!((right * 0.7..right * 1.4).contains(&bytes), "{objects}: {bytes}");
+        }
+        let mut many = Asked::default();
+        (0..5000).for_each(|number| many.one(object(number), LENGTH_BYTES));
+        assert_eq!(many.distinct_bytes(), None);
     }
 
     #[test]
     fn equal_groups_are_not_loved() {
         let mut affection = Affection::default();
         while !affection.is_due() {
-            affection.used(GroupId::new(u64::from(affection.uses % 500) + 1));
+            let group = u64::from(affection.uses % 500) + 1;
+            affection.used(GroupId::new(group), object(group), LENGTH_BYTES);
         }
-        assert_eq!(affection.turn(1 << 30, |_| Some(100)), []);
+        assert_eq!(affection.turn(1 << 30), []);
     }
 
     #[test]
     fn bulk_is_hated_until_it_is_used() {
         let mut affection = Affection::default();
         let (bulk, page) = (GroupId::new(7), GroupId::new(9));
-        let hints: Vec<_> = (0..100).filter_map(|_| affection.stored(bulk)).collect();
-        assert_eq!(hints, [Hint::Hate]);
-        affection.used(page);
-        assert!((0..100).all(|_| affection.stored(page).is_none()));
-        assert_eq!(affection.used(bulk), Some(Hint::Neutral));
-        assert_eq!(affection.used(bulk), None);
+        assert_eq!((0..100).filter(|_| affection.stored(bulk)).count(), 1);
+        assert_eq!(affection.hint(bulk), Some(Hint::Hate));
+        affection.used(page, 1, 1);
+        assert!(!(0..100).any(|_| affection.stored(page)));
+        assert!(affection.used(bulk, 1, 1) && affection.hint(bulk).is_none());
+        assert!(!affection.used(bulk, 1, 1));
     }
 
     #[test]
-    fn a_rule_goes_before() {
-        let mut affection = Affection::default();
-        let group = GroupId::new(10);
-        affection.ruled(group);
-        assert!((0..100).all(|_| affection.stored(group).is_none()));
-        window(&mut affection, 10);
-        let changes = affection.turn(1 << 30, |_| Some(100));
-        assert!(!changes.is_empty() && changes.iter().all(|(loved, _)| *loved != group));
-    }
-
-    #[test]
-    fn who_loses_a_place_loses_the_hint() {
+    fn what_a_rule_took_over_is_not_taken_back() {
         let mut affection = Affection::default();
         let bulk = GroupId::new(7);
-        while affection.stored(bulk).is_none() {}
-        for _ in 0..BULK_STORES.ilog2() + 1 {
-            assert_eq!(affection.turn(0, |_| Some(1)), [], "it is only forgotten for another");
+        while !affection.stored(bulk) {}
+        affection.leave(bulk);
+        assert!(!affection.used(bulk, 1, 1));
+        for _ in 0..10 {
+            assert_eq!(affection.turn(0), []);
         }
-        for number in 0..200_000 {
-            affection.stored(GroupId::new(100 + number));
+    }
+
+    #[test]
+    fn hate_ends_when_nothing_comes_in_any_more_and_never_exceeds_its_bound() {
+        let mut affection = Affection::default();
+        for group in 0..4 * GIVEN_MAX as u64 {
+            for _ in 0..BULK_STORES {
+                affection.stored(GroupId::new(100 + group));
+            }
         }
-        assert!(affection.turn(0, |_| Some(1)).contains(&(bulk, Hint::Neutral)));
+        assert_eq!(affection.given.len(), GIVEN_MAX);
+        let windows = BULK_STORES.ilog2() as usize + 2 + GIVEN_MAX / CHANGES_MAX;
+        let let_go: usize = (0..windows)
+            .map(|_| affection.turn(0).len())
+            .inspect(|changes| assert!(*changes <= CHANGES_MAX))
+            .sum();
+        assert_eq!((let_go, affection.given.len()), (GIVEN_MAX, 0));
     }
 }

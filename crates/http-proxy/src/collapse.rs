@@ -47,6 +47,16 @@ pub(crate) struct Collapse {
     leads: Mutex<HashMap<Key, watch::Receiver<Outcome>>>,
     uncacheable: Box<[AtomicU64]>,
     hasher: std::hash::RandomState,
+    waiting: AtomicU64,
+}
+
+/// A request that waits for another's.
+pub(crate) struct Waiting<'c>(&'c AtomicU64);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Outcome {
@@ -70,7 +80,19 @@ impl Collapse {
             leads: Mutex::default(),
             uncacheable: (0..UNCACHEABLE_SLOTS).map(|_| AtomicU64::new(0)).collect(),
             hasher: std::hash::RandomState::new(),
+            waiting: AtomicU64::new(0),
         })
+    }
+
+    /// Counts a request that waits, until this is dropped.
+    pub(crate) fn wait(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(&self.waiting)
+    }
+
+    /// Requests that wait now.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Leads or follows for `key`.

@@ -90,6 +90,9 @@ impl Control {
         keep_transport(&mut config.transport, &kept.transport);
         let via = via_of(&config.name)?;
         running.vault.set_rules(&config.rules);
+        if config.hints_by_use != kept.hints_by_use {
+            running.vault.by_use.switch(config.hints_by_use, running.vault.store());
+        }
         let shared = Shared {
             config,
             via,

@@ -37,7 +37,7 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::validation;
 use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
 use crate::ruleset::ResponseEffects;
-use crate::serve::{Answer, origin_failed, with_hit_status};
+use crate::serve::{Answer, origin_failed, reused};
 use crate::steer;
 use crate::upstream::FetchedBody;
 use crate::vault::{Epoch, Found, FoundBody, Variant};
@@ -164,7 +164,7 @@ impl<'a> Fetching<'a> {
         };
         worker.counters.stale_on_error.one();
         self.status.detail = Some(detail);
-        with_hit_status(worker, self.ask, *found, self.status)
+        reused(worker, self.ask, *found, self.status)
     }
 
     pub(crate) fn end_lead(&mut self, outcome: Outcome) {

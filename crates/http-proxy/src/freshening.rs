@@ -13,7 +13,7 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::vary;
 use crate::rules::{NotStoredReason, ResponseDirectives};
-use crate::serve::{Answer, with_hit_status};
+use crate::serve::{Answer, reused};
 use crate::steer;
 use crate::upstream::FetchedBody;
 use crate::vault::Found;
@@ -60,7 +60,7 @@ impl Fetching<'_> {
         self.settle(worker, kept, Outcome::NotStored);
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         found.response = merged;
-        with_hit_status(worker, self.ask, *found, self.status)
+        reused(worker, self.ask, *found, self.status)
     }
 
     async fn keep_freshened(

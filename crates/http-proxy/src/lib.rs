@@ -27,6 +27,7 @@ mod along;
 mod answer;
 mod ask;
 mod body;
+mod by_use;
 mod collapse;
 mod config;
 mod control;

@@ -155,9 +155,14 @@ pub(crate) fn latencies(workers: &[Arc<Counters>]) -> (Snapshot, Snapshot) {
 pub(crate) type SingleValues = [u64; SINGLES.len()];
 
 /// Name, help, and whether it goes both ways.
-const SINGLES: [(&str, &str, bool); 2] = [
+const SINGLES: [(&str, &str, bool); 3] = [
     ("log_write_errors", "Access log lines that could not be written.", false),
     ("purge_marks", "Purge marks kept as they were set; older ones are kept coarser.", true),
+    (
+        "collapsed_waiting",
+        "Requests that wait now for another one to fetch the same resource.",
+        true,
+    ),
 ];
 
 const NOT_STORED: (&str, &str) = ("not_stored", "Responses not stored, by reason.");

@@ -331,6 +331,7 @@ enum Following {
 /// Waits for a leader, and reads along if its answer is one for this request, too.
 async fn follow(worker: &Worker, ask: &Ask, leader: &mut watch::Receiver<Outcome>) -> Following {
     let wait = worker.shared.config.collapse_wait;
+    let _waiting = worker.shared.collapse.wait();
     match timeout(wait, collapse::news(leader)).await {
         Err(_) => return Following::TooSlow,
         Ok(Outcome::Filling(along)) => {
@@ -373,7 +374,7 @@ async fn share_failure(
             if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_s) {
                 worker.counters.stale_on_error.one();
                 status.detail = Some(error.name());
-                return with_hit_status(worker, ask, *found, status);
+                return reused(worker, ask, *found, status);
             }
         }
         _ => {}
@@ -441,6 +442,11 @@ fn serve_hit(worker: &Worker, ask: &Ask, found: Found, collapsed: bool) -> Answe
     } else {
         worker.counters.hits.one();
     }
+    reused(worker, ask, found, status)
+}
+
+/// An answer whose body was stored before this request came, whether or not the origin was asked.
+pub(crate) fn reused(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Answer {
     steer::on_hit(worker, ask, &found);
     with_hit_status(worker, ask, found, status)
 }

@@ -79,6 +79,7 @@ pub(crate) async fn serve(worker: &Worker, ask: &Ask, reason: Forward) -> Option
     }
     if status.hit {
         worker.counters.hits.one();
+        steer::on_hit(worker, ask, &found);
     }
     Some(with_hit_status(worker, ask, found, status))
 }

@@ -4,24 +4,18 @@
 //! on a response, before anything is decided by its headers. No rule makes a response to an
 //! authorised request, a private one or one with `Vary: *` storable. Threads: the worker's.
 
-use std::sync::PoisonError;
-
 use damelo::GroupId;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 
-use crate::affection::Affection;
 use crate::ask::Ask;
+use crate::by_use;
 use crate::config::{Grouping, ProxyConfig};
 use crate::rules::group::{self, Groups};
 use crate::rules::{NotStoredReason, Policy, RequestDirectives};
 use crate::ruleset::{self, Hint, RequestView, ResponseEffects};
 use crate::vault::Found;
 use crate::worker::{Shared, Worker};
-
-/// One part in so many of the memory may be loved by use: what is loved is out of the reach of the
-/// policy that compares objects.
-const LOVED_SHARE: u64 = 4;
 
 impl Ask {
     /// The request as conditions of rules see it.
@@ -128,32 +122,41 @@ impl ResponseEffects<'_> {
     }
 }
 
-/// What a hit leads to. From disk: the group's hint, which the store forgets when it is closed, and
-/// for a document the objects of its group, which will be asked for next.
+/// What an answer from the store leads to. From disk: the group's hint by the rules, which the store
+/// forgets when it is closed, and for a document the objects of its group, which will be asked for
+/// next. From anywhere: a use counts, if no rule says what becomes of the group.
 pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
     let config = &worker.shared.config;
-    if config.hints_by_use {
-        by_use(worker, found.lies.group, Affection::used);
-    }
-    if found.lies.in_memory {
+    let (by_use, from_disk) = (&worker.shared.vault.by_use, !found.lies.in_memory);
+    let (response, group) = (&found.response, found.lies.group);
+    if !from_disk && !by_use.is_on() {
         return;
     }
-    let (store, group) = (worker.shared.vault.store(), found.lies.group);
-    let response = &found.response;
-    if !config.ruleset.is_empty() {
-        let length_bytes = Some(found.body.length_bytes());
-        let view = ruleset::response_view(response.status, &response.headers, length_bytes);
-        by_rule(worker, group, config.ruleset.on_response(&ask.view(), &view).hint);
+    let length_bytes = found.body.length_bytes();
+    let rule = if config.ruleset.is_empty() {
+        None
+    } else {
+        let view = ruleset::response_view(response.status, &response.headers, Some(length_bytes));
+        config.ruleset.on_response(&ask.view(), &view).hint
+    };
+    match rule {
+        Some(hint) if from_disk => by_use.ruled(group, hint, worker.shared.vault.store()),
+        Some(_) => {}
+        None => by_use::used(worker, group, found.key(&ask.target.primary), length_bytes),
     }
-    if config.prefetch_pages && group::is_document(&response.headers) {
-        worker.counters.pages_prefetched.one();
-        let (prefetch, alive) = (store.prefetch(group), worker.alive.clone());
-        tokio::spawn(async move {
-            // Only costs the objects a read each if it fails.
-            let _ = prefetch.await;
-            drop(alive);
-        });
+    if from_disk && config.prefetch_pages && group::is_document(&response.headers) {
+        prefetch(worker, group);
     }
+}
+
+fn prefetch(worker: &Worker, group: GroupId) {
+    worker.counters.pages_prefetched.one();
+    let (prefetch, alive) = (worker.shared.vault.store().prefetch(group), worker.alive.clone());
+    tokio::spawn(async move {
+        // Only costs the objects a read each if it fails.
+        let _ = prefetch.await;
+        drop(alive);
+    });
 }
 
 /// The group that a rule names, within a host.
@@ -163,54 +166,10 @@ pub(crate) fn rule_group(host: &str, name: &str) -> GroupId {
 
 /// What storing something of a group leads to, `rule` being what a rule wants of it.
 pub(crate) fn on_store(worker: &Worker, group: GroupId, rule: Option<Hint>) {
-    by_rule(worker, group, rule);
-    if rule.is_none() && worker.shared.config.hints_by_use {
-        by_use(worker, group, Affection::stored);
-    }
-}
-
-fn by_rule(worker: &Worker, group: GroupId, rule: Option<Hint>) {
-    let Some(rule) = rule else { return };
     let vault = &worker.shared.vault;
-    if worker.shared.config.hints_by_use {
-        vault.affection.lock().unwrap_or_else(PoisonError::into_inner).ruled(group);
-    }
-    tell(vault.store(), group, rule);
-}
-
-/// Counts a use or a store, and tells the store what follows from it.
-fn by_use(
-    worker: &Worker,
-    group: GroupId,
-    count: impl FnOnce(&mut Affection, GroupId) -> Option<Hint>,
-) {
-    let vault = &worker.shared.vault;
-    // A sample is enough: no request waits for another's.
-    let Ok(mut affection) = vault.affection.try_lock() else { return };
-    let store = vault.store();
-    let mut changes: Vec<_> =
-        count(&mut affection, group).map(|hint| (group, hint)).into_iter().collect();
-    if affection.is_due() {
-        let bytes_of = |group| store.group_stats(group).map(|stats| stats.bytes_created);
-        let room_bytes = store.stats().memory_bytes / LOVED_SHARE;
-        changes.extend(affection.turn(room_bytes, bytes_of));
-    }
-    drop(affection);
-    for (group, hint) in changes {
-        match hint {
-            Hint::Love => worker.counters.groups_loved.one(),
-            Hint::Hate => worker.counters.groups_hated.one(),
-            Hint::Neutral => worker.counters.groups_let_go.one(),
-        }
-        tell(store, group, hint);
-    }
-}
-
-fn tell(store: &damelo::Store, group: GroupId, hint: Hint) {
-    match hint {
-        Hint::Love => store.love(group),
-        Hint::Hate => store.hate(group),
-        Hint::Neutral => store.neutral(group),
+    match rule {
+        Some(hint) => vault.by_use.ruled(group, hint, vault.store()),
+        None => by_use::stored(worker, group),
     }
 }
 

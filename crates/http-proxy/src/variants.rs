@@ -14,7 +14,7 @@ use crate::fetching::Fetching;
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, TAGS_SENT_MAX};
 use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
-use crate::serve::{Answer, with_hit_status};
+use crate::serve::{Answer, reused};
 use crate::steer;
 use crate::upstream::FetchedBody;
 use crate::vault::{Found, FoundBody};
@@ -72,7 +72,7 @@ impl Fetching<'_> {
         let kept = self.store_adopted(worker, &found).await;
         // A failure says nothing about the resource: whoever waits may lead.
         self.settle(worker, kept, Outcome::Abandoned);
-        with_hit_status(worker, self.ask, found, self.status)
+        reused(worker, self.ask, found, self.status)
     }
 
     /// A second copy under this request's values; only of what fits in one piece, as a large one

@@ -353,30 +353,87 @@ fn rules_name_groups_and_love_or_hate_them() {
     assert!(proxy.get("/scan/1").cache().contains("; hit"));
 }
 
+/// A proxy that hates and loves by use, if told so, except for what lies under `/kept`.
+fn with_hints_by_use(origin: &Origin, by_use: bool) -> (Proxy, Settings) {
+    let text = format!(
+        "[groups]\nby = \"path:1\"\nhints_by_use = {by_use}\n\
+         [[rule]]\nprefix = \"/kept\"\nhint = \"neutral\"\n"
+    );
+    let settings = Settings::parse(&text).expect("a good file");
+    let proxy = Proxy::start_with(origin, |config| {
+        with_admin(config);
+        config.grouping.clone_from(&settings.proxy.grouping);
+        config.hints_by_use = by_use;
+        config.ruleset.clone_from(&settings.proxy.ruleset);
+    });
+    (proxy, settings)
+}
+
+/// The hint of what lies there; it is told behind, so that it may take a moment to be `wanted`.
+fn settled_hint(proxy: &Proxy, path: &str, wanted: &str) -> String {
+    let hint = || explained(proxy, path)["stored"][0]["group_state"]["hint"].clone();
+    let start = std::time::Instant::now();
+    while hint() != wanted && start.elapsed() < support::PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    hint().as_str().expect("a hint").to_owned()
+}
+
 /// What only ever comes in is hated until something of it is asked for; not if a rule says otherwise.
 #[test]
 fn bulk_is_hated_by_use_unless_a_rule_says_otherwise() {
     let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
-    let rules = Settings::parse("[[rule]]\nprefix = \"/kept\"\nhint = \"neutral\"\n");
-    let rules = rules.expect("a good file").proxy.ruleset;
     for by_use in [true, false] {
-        let proxy = Proxy::start_with(&origin, |config| {
-            with_admin(config);
-            config.grouping = "path:1".parse().expect("a grouping");
-            config.hints_by_use = by_use;
-            config.ruleset = rules.clone();
-        });
-        let hint = |path: &str| explained(&proxy, path)["stored"][0]["group_state"]["hint"].clone();
+        let (proxy, _) = with_hints_by_use(&origin, by_use);
         for number in 0..70 {
             proxy.get(&format!("/bulk/{number}"));
             proxy.get(&format!("/kept/{number}"));
         }
         let wanted = if by_use { "hated" } else { "neutral" };
-        assert_eq!((hint("/bulk/1"), hint("/kept/1")), (wanted.into(), "neutral".into()));
+        assert_eq!(settled_hint(&proxy, "/bulk/1", wanted), wanted);
+        assert_eq!(settled_hint(&proxy, "/kept/1", "neutral"), "neutral");
         assert!(proxy.get("/bulk/1").cache().contains("; hit"));
-        assert_eq!(hint("/bulk/1"), "neutral");
+        assert_eq!(settled_hint(&proxy, "/bulk/1", "neutral"), "neutral");
         let counted = ["hated", "let_go"]
             .map(|what| proxy.metric(&format!("damelo_proxy_groups_{what}_total")));
         assert_eq!(counted, [u64::from(by_use); 2]);
     }
+}
+
+#[test]
+fn what_was_validated_was_used() {
+    let origin = Origin::start(|request| {
+        let status = if request.has("if-none-match") { 304 } else { 200 };
+        reply(status, "cache-control: no-cache\r\nETag: \"a\"", "x")
+    });
+    let (proxy, _) = with_hints_by_use(&origin, true);
+    for number in 0..70 {
+        proxy.get(&format!("/bulk/{number}"));
+    }
+    assert_eq!(settled_hint(&proxy, "/bulk/1", "hated"), "hated");
+    assert!(proxy.get("/bulk/1").cache().contains("fwd-status=304"));
+    assert_eq!(settled_hint(&proxy, "/bulk/1", "neutral"), "neutral");
+}
+
+#[test]
+fn hints_by_use_end_when_they_are_switched_off() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let (proxy, settings) = with_hints_by_use(&origin, true);
+    let bulk = |directory: &str| {
+        for number in 0..70 {
+            proxy.get(&format!("/{directory}/{number}"));
+        }
+    };
+    bulk("a");
+    assert_eq!(settled_hint(&proxy, "/a/1", "hated"), "hated");
+    let mut off = settings.proxy;
+    off.hints_by_use = false;
+    proxy.info.control.reload(off.clone()).expect("good settings");
+    assert_eq!(settled_hint(&proxy, "/a/1", "neutral"), "neutral");
+    bulk("b");
+    assert_eq!(settled_hint(&proxy, "/b/1", "neutral"), "neutral");
+    off.hints_by_use = true;
+    proxy.info.control.reload(off).expect("good settings");
+    bulk("c");
+    assert_eq!(settled_hint(&proxy, "/c/1", "hated"), "hated");
 }

@@ -28,8 +28,8 @@ use damelo::{GroupId, Store};
 use http::HeaderMap;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::affection::Affection;
 use crate::along::Along;
+use crate::by_use::ByUse;
 use crate::config::ProxyConfig;
 use crate::deposit::Deposit;
 use crate::entry::{Apart, Entry, StoredResponse};
@@ -195,8 +195,8 @@ pub(crate) struct Vault {
     stripes: Box<[Stripe]>,
     /// Invalidations of groups so far.
     pub(crate) group_epoch: AtomicU64,
-    /// Counts only while `hints_by_use` is on.
-    pub(crate) affection: std::sync::Mutex<Affection>,
+    /// Which groups are loved and hated by how they are used.
+    pub(crate) by_use: ByUse,
     hasher: std::hash::RandomState,
 }
 
@@ -209,7 +209,7 @@ impl Vault {
             whole_body_bytes_max: config.whole_body_bytes_max,
             rules: ArcSwap::from_pointee(config.rules.clone()),
             group_epoch: AtomicU64::new(0),
-            affection: std::sync::Mutex::default(),
+            by_use: ByUse::new(config.hints_by_use),
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
         }

@@ -9,6 +9,7 @@
 //! origin gone                   it closes connections; `origin back` ends that
 //! origin holds                  it takes requests, and answers once `origin goes on`
 //! origin was asked 2            waits until it has been asked so often in all
+//! 2 wait                        waits until so many requests wait for another's to come back
 //! origin saw NAME VALUE         in the request before; `origin saw no NAME`
 //! wait 30                       the clock moves, and only here
 //! GET /path                     a request with the indented headers, then what must come back:
@@ -71,6 +72,7 @@ pub(crate) enum Action {
     Gone(bool),
     Holds(bool),
     WasAsked(usize),
+    Waiting(u64),
     Saw(String, Option<String>),
     Wait(u64),
     Request { ask: Ask, soon: bool, wishes: Vec<Wish> },
@@ -121,6 +123,7 @@ impl Action {
                 let (name, rest) = rest.split_once(' ')?;
                 Action::Begin(name.to_owned(), ask(rest)?)
             }
+            (count, "wait") => Action::Waiting(count.parse().ok()?),
             ("end", name) => Action::End(name.to_owned(), Vec::new()),
             _ => Action::Request { ask: ask(line)?, soon: false, wishes: Vec::new() },
         })

@@ -64,23 +64,22 @@ impl Origin {
 
     fn serve(&self, mut stream: TcpStream) {
         let mut reader = BufReader::new(stream.try_clone().expect("clone"));
-        while let Some(request) = read_message(&mut reader, false) {
-            let Some(answer) = self.answer(&request) else { return };
-            let written = write_answer(&mut stream, &request, &answer, self.clock.unix_seconds());
-            if written.is_err() {
-                return;
-            }
-        }
+        // One request to a connection: none is sent again because a kept one has gone stale.
+        let Some(request) = read_message(&mut reader, false) else { return };
+        let Some(answer) = self.answer(&request) else { return };
+        // A proxy that has gone away shows in what clients get.
+        let _ = write_answer(&mut stream, &request, &answer, self.clock.unix_seconds());
     }
 
     /// None: the connection is to be closed.
     fn answer(&self, request: &Message) -> Option<OriginAnswer> {
         let mut manner = self.manner.lock().expect("lock");
+        // Also if it is gone: what a proxy asks of the dead, it asks.
+        manner.asked.push(request.clone());
+        self.changed.notify_all();
         if manner.gone {
             return None;
         }
-        manner.asked.push(request.clone());
-        self.changed.notify_all();
         let waited = self.changed.wait_timeout_while(manner, PATIENCE, |manner| manner.holds);
         let manner = waited.expect("lock").0;
         let conditional = request.has("if-none-match") || request.has("if-modified-since");
@@ -117,7 +116,7 @@ fn write_answer(
     if !bodyless {
         let _ = write!(head, "Content-Length: {}\r\n", answer.body.len());
     }
-    head.push_str("\r\n");
+    head.push_str("Connection: close\r\n\r\n");
     if !bodyless && request.method() != "HEAD" {
         head.push_str(&answer.body);
     }
@@ -142,13 +141,12 @@ pub(crate) fn play(script: &Script) -> Result<(), Mistake> {
     let origin = Origin::start(&clock);
     let home = Home::new();
     let proxy = start_proxy(script, &home, &origin, &clock)?;
-    let (address, begun) = (proxy.info.address, HashMap::new());
-    let mut stage = Stage { origin, clock, address, begun };
+    let mut stage = Stage { origin, clock, proxy, begun: HashMap::new() };
     for step in &script.steps {
         stage.act(&step.action).map_err(|why| (step.line, why))?;
     }
-    // A proxy that panicked fails the script as it ends.
-    drop(proxy);
+    // A proxy that panicked fails the script as it ends, here.
+    drop(stage);
     Ok(())
 }
 
@@ -176,7 +174,7 @@ fn start_proxy(
 struct Stage {
     origin: Arc<Origin>,
     clock: Arc<TestClock>,
-    address: SocketAddr,
+    proxy: Proxy,
     begun: HashMap<String, JoinHandle<Message>>,
 }
 
@@ -192,13 +190,14 @@ impl Stage {
             Action::Gone(gone) => origin.change(|manner| manner.gone = *gone),
             Action::Holds(holds) => origin.change(|manner| manner.holds = *holds),
             Action::WasAsked(count) => origin.wait_asked(*count)?,
+            Action::Waiting(count) => self.wait_for_waiting(*count)?,
             Action::Saw(name, wanted) => origin.saw(name, wanted.as_ref())?,
             Action::Wait(seconds) => {
                 self.clock.pass_seconds(*seconds);
             }
             Action::Request { ask, soon, wishes } => self.request(ask, *soon, wishes)?,
             Action::Begin(name, ask) => {
-                let (address, ask) = (self.address, ask.clone());
+                let (address, ask) = (self.proxy.info.address, ask.clone());
                 self.begun.insert(name.clone(), std::thread::spawn(move || send(address, &ask)));
             }
             Action::End(name, wishes) => {
@@ -210,10 +209,24 @@ impl Stage {
         Ok(())
     }
 
+    fn wait_for_waiting(&self, count: u64) -> Result<(), String> {
+        let start = Instant::now();
+        loop {
+            let waiting = self.proxy.metric("damelo_proxy_collapsed_waiting");
+            if waiting == count {
+                return Ok(());
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!("{waiting} wait"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn request(&self, ask: &Ask, soon: bool, wishes: &[Wish]) -> Result<(), String> {
         let start = Instant::now();
         loop {
-            let checked = self.check(&send(self.address, ask), wishes);
+            let checked = self.check(&send(self.proxy.info.address, ask), wishes);
             if checked.is_ok() || !soon || start.elapsed() > PATIENCE {
                 return checked;
             }
