@@ -26,7 +26,9 @@ Examples:
 
 A hit is a look-up by key, a guard on the bytes, and a look at the first and last of them; nothing
 is copied. The memcpy figure is the same working set copied object by object into one buffer: a
-store that copied could not be faster than that.";
+store that copied could not be faster than that. What threads gain by being several is shown beside
+what the same number gains at arithmetic in registers, which shares nothing: two processors that are
+one core, or busy with others, gain little at either.";
 
 /// Hits in memory per second.
 #[derive(Debug, Args)]
@@ -65,13 +67,23 @@ pub(crate) fn run(args: &Hits) -> Result<(), Failure> {
     let keys: Vec<String> = (0..args.objects).map(key_of).collect();
     warm(&store, &keys, args.size.bytes() as usize)?;
     let mut out = Out::new();
-    let mut one = None;
+    let mut first = None;
     for &threads in &args.threads {
         let period = Duration::from_secs(args.seconds);
         let hits = hits_per_second(&store, &keys, threads, period)?;
-        let copies = copies_per_second(&keys, args.size.bytes() as usize, threads, period);
-        let base = *one.get_or_insert(hits.per_second);
-        print(&mut out, args, threads, &hits, copies, hits.per_second / base)?;
+        let measured = Measured {
+            threads,
+            copies_per_second: copies_per_second(
+                &keys,
+                args.size.bytes() as usize,
+                threads,
+                period,
+            ),
+            arithmetic_per_second: arithmetic_per_second(threads, period),
+            hits,
+        };
+        print(&mut out, args, &measured, first.as_ref().unwrap_or(&measured))?;
+        first.get_or_insert(measured);
     }
     out.finish()?;
     Ok(store.close()?)
@@ -97,6 +109,13 @@ fn warm(store: &Store, keys: &[String], size: usize) -> Result<(), Failure> {
 struct HitRate {
     per_second: f64,
     not_from_memory: u64,
+}
+
+struct Measured {
+    threads: u32,
+    hits: HitRate,
+    copies_per_second: f64,
+    arithmetic_per_second: f64,
 }
 
 fn hits_per_second(
@@ -140,6 +159,23 @@ fn copies_per_second(keys: &[String], size: usize, threads: u32, period: Duratio
     copied.unwrap_or_default()
 }
 
+/// Steps of a chain of multiplications in each thread: what the processors gain by being several, with
+/// neither memory nor locks.
+fn arithmetic_per_second(threads: u32, period: Duration) -> f64 {
+    let steps = rate(threads, period, |rng| {
+        let mut value = rng.u64(..) | 1;
+        for _ in 0..BATCH {
+            // About as long as a hit takes.
+            for _ in 0..64 {
+                value = black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
+            }
+        }
+        black_box(value);
+        Ok(())
+    });
+    steps.unwrap_or_default()
+}
+
 /// Runs `batch` over and over in every thread for a while; operations a second of all together.
 fn rate(
     threads: u32,
@@ -175,14 +211,10 @@ fn rate(
     Ok(total as f64 / seconds)
 }
 
-fn print(
-    out: &mut Out,
-    args: &Hits,
-    threads: u32,
-    hits: &HitRate,
-    copies_per_second: f64,
-    scaling: f64,
-) -> Result<(), Failure> {
+fn print(out: &mut Out, args: &Hits, measured: &Measured, first: &Measured) -> Result<(), Failure> {
+    let Measured { threads, hits, copies_per_second, arithmetic_per_second } = measured;
+    let scaling = hits.per_second / first.hits.per_second;
+    let arithmetic_scaling = arithmetic_per_second / first.arithmetic_per_second;
     if args.json {
         out.json(&json!({
             "benchmark": "hits",
@@ -193,14 +225,16 @@ fn print(
             "not_from_memory": hits.not_from_memory,
             "memcpy_per_second": copies_per_second,
             "scaling": scaling,
+            "arithmetic_scaling": arithmetic_scaling,
         }))?;
     } else {
         out.line(format_args!(
-            "{threads} threads, {} objects of {}: {} hits/s ({scaling:.2} x the first), memcpy of the same {}/s, {} reads not from memory",
+            "{threads} threads, {} objects of {}: {} hits/s ({scaling:.2} x the first; arithmetic \
+             {arithmetic_scaling:.2} x), memcpy of the same {}/s, {} reads not from memory",
             args.objects,
             args.size,
             thousands(hits.per_second as u64),
-            thousands(copies_per_second as u64),
+            thousands(*copies_per_second as u64),
             hits.not_from_memory,
         ))?;
     }
