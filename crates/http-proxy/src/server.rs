@@ -294,6 +294,9 @@ fn work(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
 }
 
 async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
+    // After all tasks that are ready now: what they ask of the disk, they ask together.
+    let at_the_end = || drop(tokio::spawn(async { damelo::submit_deferred() }));
+    let _deferral = damelo::Deferral::begin(at_the_end);
     let (alive, mut ended) = mpsc::channel::<()>(1);
     let drain_timeout = {
         let mut reloads = start.shared;

@@ -60,6 +60,7 @@ pub use config::{
     Admission, Config, DiskPolicyKind, Durability, IoEngine, ResidencyPolicyKind, VolumeConfig,
     WhenMemoryFull,
 };
+pub use device::{Deferral, submit_deferred};
 pub use durable::recovery::RecoveryProgress;
 pub use entries::{Entries, Entry};
 pub use error::{CreateError, OpenError, PurgeError, ReadError, SyncError};

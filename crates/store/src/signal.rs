@@ -2,11 +2,14 @@
 //!
 //! The standard one makes a system call for every notification, waited for or not; most of ours
 //! are not. Invariant: waiting and notifying threads change and test the awaited state under the
-//! same mutex, so a waiter is counted before anybody can miss it. Threads: any.
+//! same mutex, so a waiter is counted before anybody can miss it. What the thread has put off submitting
+//! to disks goes there before it waits. Threads: any.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use crate::device::submit_deferred;
 
 #[derive(Default)]
 pub(crate) struct Signal {
@@ -17,6 +20,7 @@ pub(crate) struct Signal {
 impl Signal {
     /// Gives the lock up until notified; the state is to be tested again afterwards.
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        submit_deferred();
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let guard = self.condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_sub(1, Ordering::Relaxed);
@@ -29,6 +33,7 @@ impl Signal {
         guard: MutexGuard<'a, T>,
         most: Duration,
     ) -> (MutexGuard<'a, T>, bool) {
+        submit_deferred();
         self.waiters.fetch_add(1, Ordering::Relaxed);
         let (guard, timeout) =
             self.condvar.wait_timeout(guard, most).unwrap_or_else(PoisonError::into_inner);

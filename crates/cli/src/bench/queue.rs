@@ -1,11 +1,14 @@
 //! Keeps a number of futures under way from one thread, without any runtime: a slot each, a waker
-//! each that marks its slot and wakes the thread. Nothing here knows what the futures do.
+//! each that marks its slot and wakes the thread. Nothing here knows what the futures do, but that
+//! they may have put something off.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+
+use damelo::{Deferral, submit_deferred};
 
 /// Slots whose future wants to be polled.
 #[derive(Default)]
@@ -21,7 +24,13 @@ impl Ready {
     }
 
     fn pop(&self) -> usize {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock();
+        if slots.is_empty() {
+            drop(slots);
+            submit_deferred();
+            slots = lock();
+        }
         loop {
             match slots.pop_front() {
                 Some(slot) => return slot,
@@ -50,6 +59,8 @@ pub(crate) fn run<F: Future>(
     mut done: impl FnMut(F::Output),
 ) {
     let ready = Arc::new(Ready::default());
+    // What all that are ready ask of the disk goes there before this thread waits, and not before.
+    let _deferral = Deferral::begin(|| {});
     let wakers: Vec<Waker> = (0..depth)
         .map(|slot| Waker::from(Arc::new(SlotWaker { slot, ready: Arc::clone(&ready) })))
         .collect();

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::Instant;
 
+use super::batch::submit_deferred;
 use super::open::EngineChoice;
 use super::{Device, DeviceInfo, DeviceStats, Io, IoBuf, IoOp, JournalArea, journal, threads};
 
@@ -271,6 +272,7 @@ impl FileDevice {
             let _ = send.send(result);
         });
         self.submit(Io { op: IoOp::Read, offset, bufs: vec![buf], done });
+        submit_deferred();
         match receive.recv() {
             Ok(result) => result,
             // The closure was dropped without a call, which no engine does; the state of the

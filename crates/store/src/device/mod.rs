@@ -5,6 +5,7 @@
 //! `damelo-store-sim`) can stand in for a disk and replay crashes and faults from a seed.
 //! Threads: any thread may submit; `Io::done` runs on whichever thread completes the I/O.
 
+mod batch;
 mod file;
 mod journal;
 mod open;
@@ -19,6 +20,7 @@ mod uring;
 
 use std::io;
 
+pub use batch::{Deferral, submit_deferred};
 pub use open::{EngineChoice, OpenOptions, Opened, open};
 pub(crate) use open::{UndoOnDrop, open_undoable};
 pub use open_error::DeviceOpenError;

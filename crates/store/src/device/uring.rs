@@ -7,7 +7,7 @@
 //! Threads: any thread submits. The ring thread sleeps in the kernel, waiting for a completion; a
 //! submitter wakes it through the eventfd only if `sleeping` says so. `sleeping` is set under the
 //! lock together with the last look at the queue, so that no submission is missed, and cleared by
-//! the first of waker and wakened. `done` runs on the ring thread, without any lock held: a closure
+//! the first of waker and wakened. A submitter may put the waking off (`batch`). `done` runs on the ring thread, without any lock held: a closure
 //! that takes long holds up the device.
 
 use std::fs::File;
@@ -25,7 +25,7 @@ use super::file::{
     AbortOnPanic, Core, Engine, Limits, Request, advance, fill_iovecs, mark_engine_thread, nanos,
 };
 use super::queue::IoQueue;
-use super::{IoBuf, IoOp};
+use super::{IoBuf, IoOp, batch};
 
 /// `user_data` of the read of the eventfd; all others are slot numbers.
 const WAKE: u64 = u64::MAX;
@@ -94,11 +94,10 @@ impl Engine for UringEngine {
         state.queue.push(op, offset, total, request);
         // Still under the lock: either the ring thread sees the request when it takes the lock
         // next, or it has set `sleeping` before.
-        let wake = self.shared.sleeping.load(Ordering::Relaxed)
-            && self.shared.sleeping.swap(false, Ordering::Relaxed);
+        let sleeping = self.shared.sleeping.load(Ordering::Relaxed);
         drop(state);
-        if wake {
-            self.shared.wake();
+        if sleeping && !batch::defer(&self.shared) {
+            batch::Sleeper::wake(&*self.shared);
         }
     }
 }
@@ -106,7 +105,7 @@ impl Engine for UringEngine {
 impl Drop for UringEngine {
     fn drop(&mut self) {
         self.shared.lock().stop = true;
-        self.shared.wake();
+        self.shared.ring();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
@@ -118,13 +117,22 @@ impl Drop for UringEngine {
     }
 }
 
+impl batch::Sleeper for Shared {
+    fn wake(&self) {
+        // Looked at first because most submissions find it awake.
+        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+            self.ring();
+        }
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while holding the lock, and a panic on the ring thread aborts.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self) {
+    fn ring(&self) {
         // Fails only when the counter is full, and then the ring thread has been woken anyway.
         let _ = (&self.wake).write_all(&1u64.to_ne_bytes());
     }
@@ -276,7 +284,7 @@ impl Driver {
     /// Lets the last read of the eventfd complete, so that the kernel has no pointer of ours.
     fn disarm_wake(&mut self) {
         while self.wake_armed {
-            self.shared.wake();
+            self.shared.ring();
             self.enter();
             self.reap();
         }

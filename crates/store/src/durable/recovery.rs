@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
 use super::journal::{JournalContents, Requires};
+use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::format::{
     BLOCK_BYTES, JournalOp, PAGE_HEADER_BYTES, PageHeader, RecordHeader, RecordKind, RecordWalk,
@@ -83,12 +84,14 @@ impl RecoveryState {
 
     /// As `wait_done`, for so long at most.
     pub(crate) fn wait_done_for(&self, most: std::time::Duration) {
+        submit_deferred();
         let known = lock(&self.ring_known);
         let pending = |_: &mut bool| !self.is_done();
         drop(self.changed.wait_timeout_while(known, most, pending));
     }
 
     pub(crate) fn wait_done(&self) {
+        submit_deferred();
         let mut known = lock(&self.ring_known);
         while !self.is_done() {
             known = self.changed.wait(known).unwrap_or_else(PoisonError::into_inner);

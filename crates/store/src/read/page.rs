@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::disk::Found;
 use super::flight::{Joined, Lead};
 use super::page_choice::{Question, page_pays};
-use crate::device::IoOp;
+use crate::device::{IoOp, submit_deferred};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{PageHeader, RecordHeader, UNIT_BYTES, verify_body};
@@ -233,6 +233,7 @@ impl Engine {
             // The receiver waits below, unless its thread died.
             let _ = sender.send(outcome.is_ok());
         });
+        submit_deferred();
         receiver.recv().unwrap_or(false)
     }
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::create::{NewObject, NotNow};
 use super::nursery::{Staged, StagedExtent};
 use crate::GroupId;
+use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
@@ -276,6 +277,7 @@ impl Writer {
     fn manifest(&mut self) -> Result<Vec<u8>, CreateError> {
         let write_error = |reason: String| CreateError::Write { reason };
         let mut parts = Vec::with_capacity(self.parts.len());
+        submit_deferred();
         for sent in self.parts.drain(..) {
             let (location, segment_seq) =
                 sent.location.recv().map_err(|_| CreateError::Closed)?.map_err(write_error)?;

@@ -1,0 +1,176 @@
+//! Submissions of one thread put together, so that a device's thread is woken once for all of them.
+//!
+//! A device's thread that sleeps is woken by a system call, and on a busy processor it runs at once: the
+//! submitter loses its place for each read. An event loop that is about to submit more soon says so
+//! with a [`Deferral`].
+//!
+//! Owns: whom this thread has something for and has not woken. Invariants: a request that is deferred is
+//! in its device's queue already, so that the device takes it along if it wakes for another reason; it
+//! waits no longer than until [`submit_deferred`], the [`DEFERRED_MAX`]th of them, a wait of this
+//! thread in this library, or the end of the deferral. Threads: each has its own.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Submissions that wait at once.
+const DEFERRED_MAX: usize = 32;
+
+/// One that takes submissions and sleeps when there are none.
+pub(super) trait Sleeper: Send + Sync {
+    /// Has it look for submissions, if it sleeps.
+    fn wake(&self);
+}
+
+struct Deferred {
+    announce: Rc<dyn Fn()>,
+    sleepers: Vec<Arc<dyn Sleeper>>,
+    submissions: usize,
+}
+
+thread_local! {
+    static DEFERRED: RefCell<Option<Deferred>> = const { RefCell::new(None) };
+}
+
+/// While it lives, what this thread submits to disks goes to them in batches.
+///
+/// ```
+/// use damelo::{Deferral, submit_deferred};
+///
+/// // An event loop would put `submit_deferred` at the end of its queue here.
+/// let _deferral = Deferral::begin(|| {});
+/// // Reads are asked for, one after the other, and then all of them go to the disk together:
+/// submit_deferred();
+/// ```
+#[must_use = "it ends when it is dropped"]
+#[derive(Debug)]
+pub struct Deferral(PhantomData<*const ()>);
+
+impl Deferral {
+    /// Begins. `announce` is called when something is deferred and nothing was: it has to see to it that
+    /// this thread calls [`submit_deferred`] soon. The library's own waiting functions do so by
+    /// themselves; a thread that waits in another way without it may wait for ever.
+    ///
+    /// # Panics
+    /// If this thread has one already.
+    pub fn begin(announce: impl Fn() + 'static) -> Deferral {
+        DEFERRED.with_borrow_mut(|deferred| {
+            assert!(deferred.is_none(), "a thread has one deferral at most");
+            let announce = Rc::new(announce);
+            *deferred = Some(Deferred { announce, sleepers: Vec::new(), submissions: 0 });
+        });
+        Deferral(PhantomData)
+    }
+}
+
+impl Drop for Deferral {
+    fn drop(&mut self) {
+        submit_deferred();
+        // If the thread's storage is gone, so is what was in it.
+        let _ = DEFERRED.try_with(|deferred| deferred.replace(None));
+    }
+}
+
+/// Hands over what this thread has deferred. Costs nothing worth mentioning if there is nothing.
+pub fn submit_deferred() {
+    while let Some(sleeper) = with_deferred(|deferred| {
+        deferred.submissions = 0;
+        deferred.sleepers.pop()
+    }) {
+        sleeper.wake();
+    }
+}
+
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only io_uring has a sleeper"))]
+/// Whether `sleeper`, who has got something to do, is woken later. If not, the caller does.
+pub(super) fn defer<S: Sleeper + 'static>(sleeper: &Arc<S>) -> bool {
+    let mut full = false;
+    let mut announce = None;
+    let deferred = with_deferred(|deferred| {
+        let known =
+            |one: &Arc<dyn Sleeper>| std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(sleeper));
+        if !deferred.sleepers.iter().any(known) {
+            deferred.sleepers.push(Arc::<S>::clone(sleeper));
+        }
+        announce = (deferred.submissions == 0).then(|| Rc::clone(&deferred.announce));
+        deferred.submissions += 1;
+        full = deferred.submissions >= DEFERRED_MAX;
+        Some(())
+    });
+    // With nothing borrowed: it may submit at once.
+    if let Some(announce) = announce {
+        announce();
+    }
+    if full {
+        submit_deferred();
+    }
+    deferred.is_some()
+}
+
+fn with_deferred<T>(work: impl FnOnce(&mut Deferred) -> Option<T>) -> Option<T> {
+    let found = DEFERRED.try_with(|deferred| deferred.borrow_mut().as_mut().and_then(work));
+    found.ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Sleeper for Counting {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn wakes(sleeper: &Counting) -> usize {
+        sleeper.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn each_is_woken_once_for_all_that_it_got() {
+        let (one, other) = (Arc::<Counting>::default(), Arc::<Counting>::default());
+        assert!(!defer(&one), "nobody has asked for it");
+        let announced = Rc::new(Cell::new(0));
+        let count = Rc::clone(&announced);
+        let deferral = Deferral::begin(move || count.set(count.get() + 1));
+        for round in 1..=2 {
+            assert!(defer(&one) && defer(&other) && defer(&one));
+            assert_eq!(
+                (announced.get(), wakes(&one), wakes(&other)),
+                (round, round - 1, round - 1)
+            );
+            submit_deferred();
+            submit_deferred();
+            assert_eq!((wakes(&one), wakes(&other)), (round, round));
+        }
+        assert!(defer(&one));
+        drop(deferral);
+        assert_eq!(wakes(&one), 3, "the end hands over what is left");
+        assert!(!defer(&one));
+    }
+
+    #[test]
+    fn no_more_than_so_many_wait() {
+        let one = Arc::<Counting>::default();
+        let _deferral = Deferral::begin(|| {});
+        for _ in 0..2 * DEFERRED_MAX {
+            assert!(defer(&one));
+        }
+        assert_eq!(wakes(&one), 2);
+    }
+
+    #[test]
+    fn who_cannot_wait_submits_when_told() {
+        let one = Arc::<Counting>::default();
+        let _deferral = Deferral::begin(submit_deferred);
+        assert!(defer(&one));
+        assert_eq!(wakes(&one), 1);
+    }
+}

@@ -1,0 +1,136 @@
+//! A thread that puts its submissions off gets everything done all the same: whatever it waits for
+//! goes to the disk first.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use damelo::{
+    ByteSize, Config, CreateOptions, Deferral, GroupId, IoEngine, Store, WriterOptions,
+    submit_deferred,
+};
+use tempfile::TempDir;
+
+const OBJECTS: u64 = 2_000;
+const LENGTH_BYTES: usize = 8_000;
+
+fn name(key: u64) -> Vec<u8> {
+    key.to_le_bytes().to_vec()
+}
+
+fn value(key: u64) -> Vec<u8> {
+    vec![key as u8; LENGTH_BYTES]
+}
+
+/// A store that holds twice what fits in its memory, in so many groups.
+fn filled(dir: &TempDir, engine: IoEngine, groups: u64) -> Store {
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    config.engine = engine;
+    let store = Store::open(config).expect("a store");
+    for key in 0..OBJECTS {
+        store.create(&name(key), GroupId::new(key % groups), &value(key)).wait().expect("created");
+    }
+    store.sync().expect("synced");
+    store
+}
+
+#[test]
+fn whoever_waits_does_not_wait_for_itself() {
+    for engine in [IoEngine::Auto, IoEngine::Threads] {
+        let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let store = filled(&dir, engine, 16);
+        let _deferral = Deferral::begin(|| {});
+        for key in 0..OBJECTS {
+            let object = store.read(&name(key)).wait().expect("read").expect("there");
+            assert_eq!(&*object, value(key));
+            let part = store.read_range(&name(key), 10..20).wait().expect("read");
+            assert_eq!(&*part.expect("there"), &value(key)[10..20]);
+        }
+        let options = WriterOptions::default();
+        let mut writer = store.writer(b"large", GroupId::new(1), options).expect("a writer");
+        for _ in 0..64 {
+            writer.write(&[7; 100_000]).wait().expect("written");
+        }
+        writer.commit().wait().expect("committed");
+        store.set_metadata(&name(1), b"new").wait().expect("set");
+        let options = CreateOptions::default();
+        store.create_with(&name(1), GroupId::new(1), &value(2), options).wait().expect("created");
+        let fetched = store.prefetch(GroupId::new(3)).wait().expect("fetched");
+        assert!(fetched.pages > 1, "{fetched:?}");
+        assert!(store.remove(&name(4)).expect("removed"));
+        store.sync().expect("synced");
+        let mut reader = store.reader(b"large").wait().expect("opened").expect("there");
+        let mut length = 0;
+        while let Some(chunk) = reader.next().wait().expect("read") {
+            length += chunk.len();
+        }
+        assert_eq!(length, 6_400_000);
+        store.close().expect("closed");
+    }
+}
+
+/// The second read follows the first, which nobody has handed over.
+#[test]
+fn whoever_follows_its_own_read_does_not_wait_for_itself() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let store = filled(&dir, IoEngine::Auto, OBJECTS);
+    let _deferral = Deferral::begin(|| {});
+    let mut context = Context::from_waker(Waker::noop());
+    let mut followed = 0;
+    for key in 0..OBJECTS {
+        let mut first = Box::pin(store.read(&name(key)));
+        if first.as_mut().poll(&mut context).is_pending() {
+            followed += 1;
+            let second = store.read(&name(key)).wait().expect("read");
+            assert_eq!(&*second.expect("there"), value(key));
+        }
+    }
+    assert!(followed > OBJECTS / 10, "{followed} reads of the disk: not what is tested here");
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn reads_of_one_turn_go_together() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let store = filled(&dir, IoEngine::Auto, OBJECTS);
+    let announced = Rc::new(Cell::new(0_u64));
+    let count = Rc::clone(&announced);
+    let _deferral = Deferral::begin(move || count.set(count.get() + 1));
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let before = store.stats().object_reads;
+    for turn in 0..OBJECTS / 10 {
+        let keys = 10 * turn..10 * turn + 10;
+        let mut reads: Vec<_> =
+            keys.map(|key| (key, Some(Box::pin(store.read(&name(key)))))).collect();
+        while reads.iter().any(|(_, read)| read.is_some()) {
+            for (key, slot) in &mut reads {
+                let Some(read) = slot else { continue };
+                if let Poll::Ready(object) = Pin::new(read).poll(&mut context) {
+                    assert_eq!(&*object.expect("read").expect("there"), value(*key));
+                    *slot = None;
+                }
+            }
+            submit_deferred();
+            if reads.iter().any(|(_, read)| read.is_some()) {
+                thread::park();
+            }
+        }
+    }
+    let reads = store.stats().object_reads - before;
+    assert!(reads >= OBJECTS / 4, "{reads} reads of the disk: not what is tested here");
+    assert!(announced.get() > 0, "nothing was put off");
+    assert!(announced.get() <= reads / 2, "{} turns for {reads} reads", announced.get());
+}
