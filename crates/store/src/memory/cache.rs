@@ -56,8 +56,6 @@ fn leaving(entry: &Entry, hash: u64) -> Leaving {
 #[derive(Default)]
 pub(crate) struct CacheCounters {
     pub(crate) evicted_objects: AtomicU64,
-    pub(crate) kept_objects: AtomicU64,
-    pub(crate) evicted_unused: AtomicU64,
     /// Objects that came in with a page and left without a hit.
     pub(crate) prefetch_wasted: AtomicU64,
 }
@@ -252,6 +250,7 @@ impl Cache {
             let mut shard = self.resident.shard(hash);
             if let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) {
                 hit |= entry.hits > 0;
+                self.tell_disk_of_hits(entry, hash);
                 entry.hits = 0;
             }
         }
@@ -261,7 +260,8 @@ impl Cache {
         hit
     }
 
-    /// An object with a run of several frames to itself stays where it is if the policy keeps it.
+    /// An object that fills the run that it has to itself stays where it is if the policy keeps it:
+    /// what has several frames does not fit in a log, and copying the others would gain next to nothing.
     fn keep_large(&self, first: u32, queue: Queue, generation: u32) -> bool {
         let (hash, bytes) = {
             let slot = lock(&self.slots[first as usize]);
@@ -271,21 +271,23 @@ impl Cache {
             let [hash] = slot.hashes[..] else { return false };
             (hash, run.len_bytes())
         };
-        if bytes <= self.pool.frame_bytes() {
-            return false;
-        }
         let target = {
             let mut shard = self.resident.shard(hash);
             let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
                 return false;
             };
-            let leaving = leaving(entry, hash);
-            let Fate::CopyTo(target) = self.policy.fate(queue, &leaving) else { return false };
-            entry.hits = self.policy.hits_after(queue, entry.hits);
-            entry.epoch = self.policy.epoch();
+            let fills = entry.stored_bytes as usize > bytes * KEEP_PERCENT_MAX / 100;
+            if bytes <= self.pool.frame_bytes() && !fills {
+                return false;
+            }
+            // If it goes, its hits are counted where it is taken out.
+            let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(entry, hash)) else {
+                return false;
+            };
+            self.tell_disk_of_hits(entry, hash);
+            self.stays(entry, hash, queue);
             target
         };
-        self.counters.kept_objects.fetch_add(1, Ordering::Relaxed);
         self.policy.looked_at(queue, bytes, bytes);
         if target == queue {
             lock(&self.queues).waiting[queue as usize].push_back((first, generation));
@@ -334,7 +336,7 @@ impl Cache {
         let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
             return;
         };
-        self.note_looked_at(entry, hash);
+        self.tell_disk_of_hits(entry, hash);
         let size = entry.stored_bytes as usize;
         if let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(entry, hash))
             && size <= *keep_left
@@ -345,27 +347,29 @@ impl Cache {
             entry.run = run;
             entry.offset = offset as u32;
             entry.body = (i64::from(entry.body) + moved) as u32;
-            entry.hits = self.policy.hits_after(queue, entry.hits);
-            entry.epoch = self.policy.epoch();
-            self.counters.kept_objects.fetch_add(1, Ordering::Relaxed);
+            self.stays(entry, hash, queue);
             return;
         }
+        self.policy.take_hits(&leaving(entry, hash));
+        self.counters.prefetch_wasted.fetch_add(u64::from(entry.prefetched), Ordering::Relaxed);
         shard.map.remove(&hash);
         self.regret.leaves(hash, queue == Queue::Loved);
         self.counters.evicted_objects.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn note_looked_at(&self, entry: &Entry, hash: u64) {
-        let counters = &self.counters;
-        if entry.hits > 0 {
-            if let Some(location) = entry.location {
-                self.index.bump_freq(hash, location, 1);
-            }
-        } else {
-            counters.evicted_unused.fetch_add(1, Ordering::Relaxed);
-        }
-        if entry.prefetched {
-            counters.prefetch_wasted.fetch_add(1, Ordering::Relaxed);
+    /// An object of `queue` stays in memory, with its hits counted.
+    fn stays(&self, entry: &mut Entry, hash: u64, queue: Queue) {
+        self.policy.take_hits(&leaving(entry, hash));
+        entry.hits = self.policy.hits_after(queue, entry.hits);
+        entry.epoch = self.policy.epoch();
+    }
+
+    /// Hits in memory count for the disk, too, once for each time that memory looks.
+    fn tell_disk_of_hits(&self, entry: &Entry, hash: u64) {
+        if entry.hits > 0
+            && let Some(location) = entry.location
+        {
+            self.index.bump_freq(hash, location, 1);
         }
     }
 
@@ -509,7 +513,7 @@ impl Cache {
     /// Lowers the frames in use by what the tables cost now, so that the whole stays in budget.
     pub(crate) fn charge_tables(&self, other_bytes: usize) {
         let (objects, bytes) = self.resident.settle();
-        self.policy.set_objects(objects);
+        self.policy.settle(objects);
         let bytes = bytes + self.policy.bytes() + self.regret.bytes() + other_bytes;
         let frames = self.pool.frames();
         // Records of 64 bytes cost twice that in the table: less than a quarter is never left to data.

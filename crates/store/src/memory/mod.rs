@@ -3,6 +3,8 @@
 //! others lose by it (`regret`).
 
 pub(crate) mod cache;
+#[cfg(test)]
+mod cache_tests;
 mod density;
 pub(crate) mod policy;
 pub(crate) mod pool;
