@@ -103,7 +103,11 @@ impl Cache {
         }
     }
 
+    /// Queue of what comes. What is asked for and read by itself is noted as such.
     pub(crate) fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
+        if let Arrival::Asked { hash, .. } = arrival {
+            self.regret.asked(hash);
+        }
         self.policy.arrive(hint, arrival)
     }
 
@@ -128,7 +132,7 @@ impl Cache {
         self.regret.now()
     }
 
-    /// An object is read from disk.
+    /// What came in with a page is what the page was read for.
     pub(crate) fn read_again(&self, hash: u64) {
         self.regret.asked(hash);
     }
@@ -514,6 +518,7 @@ impl Cache {
     pub(crate) fn charge_tables(&self, other_bytes: usize) {
         let (objects, bytes) = self.resident.settle();
         self.policy.settle(objects);
+        self.regret.set_objects(objects);
         let bytes = bytes + self.policy.bytes() + self.regret.bytes() + other_bytes;
         let frames = self.pool.frames();
         // Records of 64 bytes cost twice that in the table: less than a quarter is never left to data.

@@ -1,11 +1,13 @@
-//! What the cache tells the policy and the index when it takes a run apart or leaves
+//! What the cache tells the policy, the index and its own samples when it takes a run apart or leaves
 //! it: each hit once, whatever becomes of the object.
 
 use crate::sync::Arc;
 use std::collections::HashMap;
 
 use super::cache::Cache;
-use super::policy::{Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, residency_policy};
+use super::policy::{
+    Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, residency_policy,
+};
 use super::pool::{Pool, lock};
 use super::resident::Entry;
 use crate::config::ResidencyPolicyKind;
@@ -15,6 +17,7 @@ use crate::sync::Mutex;
 
 const FRAME_BYTES: usize = 16 << 10;
 const FRAMES: usize = 16;
+/// One that `Regret` follows.
 const HASH: u64 = 1 << 40;
 
 /// How often the hits of each object were taken.
@@ -106,4 +109,14 @@ fn a_run_that_is_put_back_whole_tells_the_disk_of_its_hits() {
     let (cache, index) = with_object(lru, 3_000);
     squeeze(&cache);
     assert_eq!(index.freq(HASH, Location::new(5)), Some(1));
+}
+
+#[test]
+fn whatever_is_asked_for_after_it_left_is_regretted() {
+    let policy = Told { fate: Fate::Drop, taken: Taken::default() };
+    let (cache, _index) = with_object(Box::new(policy), 3_000);
+    cache.drop_all();
+    assert_eq!(cache.regret_percent(false), 0);
+    cache.arrive(Hint::Neutral, Arrival::Asked { hash: HASH, bytes: 3_000 });
+    assert_eq!(cache.regret_percent(false), 100);
 }
