@@ -452,3 +452,30 @@ fn a_sync_ends_though_the_thread_that_asks_for_it_holds_all_memory() {
         }
     });
 }
+
+#[test]
+fn a_create_that_needs_memory_which_waits_to_be_written_gets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Auto);
+    config.memory = ByteSize::new(4 << 20);
+    // Nothing is written because its time has come.
+    config.flush_period = Duration::ZERO;
+    config.memory_wait = Duration::from_secs(2);
+    let store = Store::open(config).unwrap();
+    let (group, large) = (GroupId::new(1), value(1, 100_000));
+    let mut held = Vec::new();
+    // All memory but that of two such objects is held by readers.
+    for key in 0..100 {
+        store.create(&name(key), group, &large).wait().unwrap();
+        store.sync().unwrap();
+        held.extend(store.read(&name(key)).wait().unwrap());
+        let stats = store.stats();
+        if stats.memory_bytes - stats.memory_used_bytes < 6 * (64 << 10) {
+            break;
+        }
+    }
+    for key in 100..110 {
+        store.create(&name(key), group, &large).wait().unwrap();
+    }
+    drop(held);
+}

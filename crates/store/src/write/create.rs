@@ -173,7 +173,7 @@ impl Engine {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }
-                    self.wait_progress(Duration::from_millis(5));
+                    self.wait_room(Duration::from_millis(5));
                 }
             }
         }

@@ -88,8 +88,7 @@ impl Engine {
             if waited >= self.config.memory_wait {
                 return Err(CreateError::StillWriting { waited_ms: waited.as_millis() as u64 });
             }
-            self.nursery.request_flush();
-            self.wait_progress(Duration::from_millis(20));
+            self.wait_written(Duration::from_millis(20));
         }
     }
 

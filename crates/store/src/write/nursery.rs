@@ -321,6 +321,18 @@ impl Nursery {
         self.work.notify_one();
     }
 
+    /// The same if the flusher would begin only when its time comes. While something is on its way
+    /// there will be room without that, and pages that are not full would be written for nothing.
+    pub(crate) fn request_flush_if_idle(&self) {
+        let mut state = lock(&self.state);
+        let begins = self.wants_extents(&state) || state.waiting_bytes >= self.flush_at_bytes;
+        if state.in_flight == 0 && state.objects > 0 && !begins {
+            state.drain = true;
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
     /// Lets go of the run that is being filled, if nothing waits in it.
     pub(crate) fn release_open(&self) {
         let state = lock(&self.state);

@@ -250,7 +250,7 @@ impl Writer {
         }
         drop(run);
         while self.filled > 0 && !self.send_part() {
-            engine.wait_progress(Duration::from_millis(5));
+            engine.wait_room(Duration::from_millis(5));
         }
         let manifest = self.manifest()?;
         engine.create_waiting(&self.object(RecordKind::Manifest, &manifest))?;
@@ -320,7 +320,7 @@ impl Write<'_> {
     pub fn wait(mut self) -> Result<(), CreateError> {
         while !self.writer.push(&mut self.bytes)? {
             self.note_wait()?;
-            self.writer.engine.wait_progress(WRITE_NAP);
+            self.writer.engine.wait_room(WRITE_NAP);
         }
         Ok(())
     }
@@ -360,8 +360,7 @@ impl Future for Write<'_> {
             }
             let engine = Arc::clone(&this.writer.engine);
             let waiter = Arc::clone(&engine);
-            this.waiting =
-                Some(Deferred::blocking(&engine, move || waiter.wait_progress(WRITE_NAP)));
+            this.waiting = Some(Deferred::blocking(&engine, move || waiter.wait_room(WRITE_NAP)));
         }
     }
 }
