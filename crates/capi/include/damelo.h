@@ -159,8 +159,8 @@ const char *damelo_last_error_message(void);
 /* ---- options -------------------------------------------------------------------------------- */
 
 /* Options for a store on a file or block device at `path`. A file that does not exist is made with
- * `size_bytes`, and a new store takes no more of a device; 0 declares no size: the store must exist
- * then. NULL when the path is. */
+ * `size_bytes`, and a new store takes so much of a device, or is refused if there is less; 0
+ * declares no size: the store must exist then. NULL when the path is. */
 damelo_options *damelo_options_new(const char *path, uint64_t size_bytes);
 void damelo_options_free(damelo_options *options);
 

@@ -60,7 +60,7 @@ statuses! {
     Foreign = 18, "DAMELO_EFOREIGN", "the volume holds something that is not a Damelo store";
     Format = 19, "DAMELO_EFORMAT", "store damaged or of another version";
     Mismatch = 20, "DAMELO_EMISMATCH", "an option contradicts the store";
-    NoSpace = 21, "DAMELO_ENOSPACE", "not enough room on the file system";
+    NoSpace = 21, "DAMELO_ENOSPACE", "not enough room on the file system or device";
     Gone = 22, "DAMELO_EGONE", "the rest of the object is gone";
     Dropped = 23, "DAMELO_EDROPPED", "objects could not be written and were dropped";
     Other = 24, "DAMELO_EOTHER", "error";
@@ -82,6 +82,7 @@ impl From<&OpenError> for Status {
             OpenError::Version { .. } | OpenError::Damaged { .. } => Status::Format,
             OpenError::Contradicts { .. } | OpenError::WrongVolume { .. } => Status::Mismatch,
             OpenError::Missing { .. } => Status::Missing,
+            OpenError::SmallerThanDeclared { .. } => Status::NoSpace,
             OpenError::Io { .. } => Status::Io,
             _ => Status::Open,
         }

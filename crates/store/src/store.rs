@@ -126,7 +126,7 @@ impl Store {
                 path: PathBuf::from(&device.info().name),
                 device,
                 fresh: false,
-                declared_bytes: u64::MAX,
+                declared_bytes: None,
                 undo: None,
             })
             .collect();
