@@ -218,6 +218,27 @@ int damelo_options_set_checkpoint_period(damelo_options *options, uint64_t perio
 /* Longest time a created object stays only in memory; 0: no limit. Default 5,000 ms. */
 int damelo_options_set_flush_period(damelo_options *options, uint64_t period_ms);
 
+/* Share of what is written that may be objects kept when their segment was reused, in percent, at
+ * most 90. Default 30. */
+int damelo_options_set_reinsert_percent_max(damelo_options *options, uint32_t percent);
+
+/* DAMELO_DISK_FBC: hits counted per object at most (C_max), at most 3. Default 3. */
+int damelo_options_set_fbc_count_max(damelo_options *options, uint32_t count);
+
+/* DAMELO_DISK_FBC: mean count above which all are halved (A_max), in hundredths. Default 100. */
+int damelo_options_set_fbc_average_max_percent(damelo_options *options, uint32_t percent);
+
+/* Groups whose pages and hints are remembered at once, within a sixteenth of the memory; 0: as few as
+ * can be. Default 65,536. */
+int damelo_options_set_groups_tracked_max(damelo_options *options, uint64_t groups);
+
+/* Consecutive errors after which a volume is taken out of service, at least 1. Default 16. */
+int damelo_options_set_volume_errors_max(damelo_options *options, uint32_t errors);
+
+/* How long damelo_open waits for what an earlier life left; loading goes on afterwards. Default
+ * 100 ms. */
+int damelo_options_set_open_wait(damelo_options *options, uint64_t wait_ms);
+
 /* ---- store ---------------------------------------------------------------------------------- */
 
 /* Opens a store, making it first if it does not exist. The options stay the caller's. */

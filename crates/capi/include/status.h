@@ -33,7 +33,8 @@ enum damelo_status {
     DAMELO_ENOSPACE = 21,     /* the file system or device has not enough room for the volume */
     DAMELO_EGONE = 22,        /* the object went away while it was being read in pieces */
     DAMELO_EDROPPED = 23,     /* objects could not be written and were dropped */
-    DAMELO_EOTHER = 24        /* anything else; see damelo_last_error_message() */
+    DAMELO_EOTHER = 24,       /* anything else; see damelo_last_error_message() */
+    DAMELO_EWRITING = 25      /* the object did not get to disk in time: try again, or sync first */
 };
 
 #ifdef __cplusplus

@@ -64,6 +64,7 @@ statuses! {
     Gone = 22, "DAMELO_EGONE", "the rest of the object is gone";
     Dropped = 23, "DAMELO_EDROPPED", "objects could not be written and were dropped";
     Other = 24, "DAMELO_EOTHER", "error";
+    StillWriting = 25, "DAMELO_EWRITING", "the object is still on its way to disk";
 }
 
 impl Status {
@@ -81,8 +82,8 @@ impl From<&OpenError> for Status {
             OpenError::NotOurs { .. } => Status::Foreign,
             OpenError::Version { .. } | OpenError::Damaged { .. } => Status::Format,
             OpenError::Contradicts { .. } | OpenError::WrongVolume { .. } => Status::Mismatch,
-            OpenError::Missing { .. } => Status::Missing,
             OpenError::SmallerThanDeclared { .. } => Status::NoSpace,
+            OpenError::Missing { .. } => Status::Missing,
             OpenError::Io { .. } => Status::Io,
             _ => Status::Open,
         }
@@ -117,6 +118,7 @@ impl From<&CreateError> for Status {
             CreateError::Closed => Status::Closed,
             CreateError::VolumesGone => Status::Volume,
             CreateError::Write { .. } => Status::Io,
+            CreateError::StillWriting { .. } => Status::StillWriting,
             _ => Status::Other,
         }
     }
