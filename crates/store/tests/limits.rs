@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use damelo::{ByteSize, Config, CreateError, GroupId, Object, ReadError, Store, WriterOptions};
+use damelo::{
+    ByteSize, Config, CreateError, CreateOptions, GroupId, Object, ReadError, Store, WriterOptions,
+};
 use tempfile::TempDir;
 
 /// 4 MiB of memory, of which one record takes 512 KiB at most.
@@ -135,4 +137,40 @@ fn whoever_waits_is_counted() {
     drop(writer);
     assert_eq!(waits(), [1, 1, 1, 1]);
     assert_eq!(store.stats().drops_abandoned, 0);
+}
+
+#[test]
+fn what_has_an_impossible_size_is_refused_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.object_max = ByteSize::new(1 << 20);
+    let store = Store::open(config).unwrap();
+    let group = group();
+    let (long, large) = (vec![b'k'; (64 << 10) + 1], vec![0; 2 << 20]);
+    let with_metadata = || CreateOptions { metadata: &large, ..CreateOptions::default() };
+    let refused = |outcome: Result<(), CreateError>| outcome.unwrap_err();
+    refused(store.create(b"", group, b"v").wait());
+    refused(store.create(&long, group, b"v").wait());
+    refused(store.create(b"k", group, &large).wait());
+    refused(store.create_with(b"k", group, b"v", with_metadata()).wait());
+    refused(store.writer(&long, group, WriterOptions::default()).map(drop));
+    assert_eq!(store.stats().drops_too_large, 5);
+    store.create(&long[1..], group, b"v").wait().unwrap();
+    store.sync().unwrap();
+    let stats = store.stats();
+    assert_eq!((stats.drops_too_large, stats.creates), (5, 1));
+    let writes: u64 = stats.write_latency.iter().map(|(_, count)| count).sum();
+    assert!(writes > 0, "a write took no time that was seen");
+}
+
+#[test]
+fn a_create_that_needs_memory_which_waits_to_be_written_gets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.memory_wait = Duration::from_secs(2);
+    let store = Store::open(config).unwrap();
+    // All but the memory of two such objects is held by readers.
+    let held = hold_all_but(&store, 6 * (64 << 10));
+    (0..10).for_each(|key| create(&store, key, &[1; 100_000]));
+    drop(held);
 }

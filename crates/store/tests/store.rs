@@ -175,30 +175,6 @@ fn a_volume_that_is_smaller_than_declared_is_refused_and_a_store_of_another_size
 }
 
 #[test]
-fn what_has_an_impossible_size_is_refused_and_counted() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut config = config(&dir, IoEngine::Auto);
-    config.object_max = ByteSize::new(1 << 20);
-    let store = Store::open(config).unwrap();
-    let group = GroupId::new(1);
-    let (long, large) = (vec![b'k'; (64 << 10) + 1], vec![0; 2 << 20]);
-    let with_metadata = || CreateOptions { metadata: &large, ..CreateOptions::default() };
-    let refused = |outcome: Result<(), damelo::CreateError>| outcome.unwrap_err();
-    refused(store.create(b"", group, b"v").wait());
-    refused(store.create(&long, group, b"v").wait());
-    refused(store.create(b"k", group, &large).wait());
-    refused(store.create_with(b"k", group, b"v", with_metadata()).wait());
-    refused(store.writer(&long, group, WriterOptions::default()).map(drop));
-    assert_eq!(store.stats().drops_too_large, 5);
-    store.create(&long[1..], group, b"v").wait().unwrap();
-    store.sync().unwrap();
-    let stats = store.stats();
-    assert_eq!((stats.drops_too_large, stats.creates), (5, 1));
-    let writes: u64 = stats.write_latency.iter().map(|(_, count)| count).sum();
-    assert!(writes > 0, "a write took no time that was seen");
-}
-
-#[test]
 fn everything_created_is_there_from_memory_from_disk_and_after_reopening() {
     each_engine(|engine| {
         let dir = tempfile::tempdir().unwrap();
@@ -479,31 +455,4 @@ fn a_sync_ends_though_the_thread_that_asks_for_it_holds_all_memory() {
             assert_eq!(&*object, value(key, 5_000));
         }
     });
-}
-
-#[test]
-fn a_create_that_needs_memory_which_waits_to_be_written_gets_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut config = config(&dir, IoEngine::Auto);
-    config.memory = ByteSize::new(4 << 20);
-    // Nothing is written because its time has come.
-    config.flush_period = Duration::ZERO;
-    config.memory_wait = Duration::from_secs(2);
-    let store = Store::open(config).unwrap();
-    let (group, large) = (GroupId::new(1), value(1, 100_000));
-    let mut held = Vec::new();
-    // All memory but that of two such objects is held by readers.
-    for key in 0..100 {
-        store.create(&name(key), group, &large).wait().unwrap();
-        store.sync().unwrap();
-        held.extend(store.read(&name(key)).wait().unwrap());
-        let stats = store.stats();
-        if stats.memory_bytes - stats.memory_used_bytes < 6 * (64 << 10) {
-            break;
-        }
-    }
-    for key in 100..110 {
-        store.create(&name(key), group, &large).wait().unwrap();
-    }
-    drop(held);
 }

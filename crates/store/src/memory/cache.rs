@@ -1,4 +1,4 @@
-//! Who holds memory: queues of runs, the logs that single objects are copied into, and eviction.
+//! Who holds memory: queues of runs, the logs that single objects are copied into (`logs`), and eviction.
 //!
 //! Invariants: every run with entries is either tracked by a queue, an open log, or held by the
 //! nursery, so that memory can always be found again; an entry is published before, or checked
@@ -9,19 +9,17 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 use std::collections::VecDeque;
 
-use super::policy::{Arrival, Fate, Hint, Leaving, QUEUES, Queue, ResidencyPolicy, Usage};
+use super::policy::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
 use super::pool::{Pool, Run, lock};
 use super::regret::Regret;
 use super::resident::{Entry, Resident};
-use crate::format::UNIT_BYTES;
 use crate::index::Index;
+
+mod logs;
+use logs::{OpenLog, open_logs_max};
 
 /// Frames that only log copies may take, so that eviction can always move hot objects on.
 const RESERVE_FRAMES: usize = 2;
-/// Logs open at once for each queue: with one, half an object's length is lost at the end of each.
-const OPEN_LOGS_MAX: usize = 8;
-/// A small memory cannot afford many half-filled frames.
-const FRAMES_PER_OPEN_LOG: usize = 256;
 /// At most this share of a run is copied on when it is taken apart, so that eviction always gains.
 const KEEP_PERCENT_MAX: usize = 90;
 /// Runs of which a caller who waits for memory keeps anything; from there on all goes.
@@ -40,12 +38,6 @@ struct Queues {
     waiting: [VecDeque<(u32, u32)>; 4],
     /// Signed: a run may be evicted before the one who tracked or moved it has counted it.
     frames: [isize; 4],
-}
-
-struct OpenLog {
-    run: Run,
-    used: usize,
-    hashes: Vec<u64>,
 }
 
 fn leaving(entry: &Entry, hash: u64) -> Leaving {
@@ -91,7 +83,7 @@ impl Cache {
         };
         Cache {
             slots: (0..pool.frames()).map(|_| slot()).collect(),
-            open_logs_max: (pool.frames() / FRAMES_PER_OPEN_LOG).clamp(1, OPEN_LOGS_MAX),
+            open_logs_max: open_logs_max(pool.frames()),
             pool,
             resident: Resident::new(),
             counters: CacheCounters::default(),
@@ -301,19 +293,6 @@ impl Cache {
         true
     }
 
-    /// When only open logs hold memory, hands them to their queues.
-    fn close_some_log(&self) -> bool {
-        let mut any = false;
-        for queue in QUEUES {
-            let logs = std::mem::take(&mut *lock(&self.logs[queue as usize]));
-            for log in logs {
-                self.enqueue(log.run, queue, log.hashes);
-                any = true;
-            }
-        }
-        any
-    }
-
     /// Takes one tracked run apart: copies on what the policy keeps, forgets the rest.
     fn evict_run(&self, first: u32, may_keep: bool) {
         let (run, queue, hashes) = {
@@ -381,58 +360,6 @@ impl Cache {
     /// the others: what a newcomer costs.
     pub(crate) fn regret_percent(&self, loved: bool) -> u64 {
         self.regret.percent(loved)
-    }
-
-    /// Copies a record into the log of `queue`. `None` if there is no memory for it.
-    pub(crate) fn append(
-        &self,
-        queue: Queue,
-        hash: u64,
-        record: &[u8],
-        may_evict: bool,
-    ) -> Option<(Run, usize)> {
-        let size = record.len().next_multiple_of(UNIT_BYTES as usize);
-        if size > self.pool.frame_bytes() {
-            return None;
-        }
-        if may_evict {
-            // What only moves on is not new.
-            self.regret.filled(size);
-        }
-        if let Some(placed) = self.place(queue, size, hash, record) {
-            return Some(placed);
-        }
-        let hint = if queue == Queue::Loved { Hint::Loved } else { Hint::Neutral };
-        let fresh = if may_evict { self.take(1, hint) } else { self.pool.try_take(1) }?;
-        let full = {
-            let mut logs = lock(&self.logs[queue as usize]);
-            logs.push(OpenLog { run: fresh, used: 0, hashes: Vec::new() });
-            let most = self.open_logs_max;
-            let fullest = logs.iter().enumerate().max_by_key(|(_, log)| log.used).map(|(at, _)| at);
-            fullest.filter(|_| logs.len() > most).map(|at| logs.swap_remove(at))
-        };
-        if let Some(full) = full {
-            self.enqueue(full.run, queue, full.hashes);
-        }
-        self.place(queue, size, hash, record)
-    }
-
-    /// Puts a record into the open log whose room it fills best.
-    fn place(&self, queue: Queue, size: usize, hash: u64, record: &[u8]) -> Option<(Run, usize)> {
-        let frame_bytes = self.pool.frame_bytes();
-        let (run, offset) = {
-            let mut logs = lock(&self.logs[queue as usize]);
-            let fitting = logs.iter_mut().filter(|log| frame_bytes - log.used >= size);
-            let log = fitting.max_by_key(|log| log.used)?;
-            let offset = log.used;
-            log.used += size;
-            log.hashes.push(hash);
-            (log.run.clone(), offset)
-        };
-        // SAFETY: `offset .. offset + size` was set aside above for this call only, and nobody reads it
-        // before the caller publishes it.
-        unsafe { run.bytes_mut(offset, record.len()) }.copy_from_slice(record);
-        Some((run, offset))
     }
 
     /// Publishes an entry; takes it back if its run was evicted in the meantime.
