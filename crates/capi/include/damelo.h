@@ -159,8 +159,8 @@ const char *damelo_last_error_message(void);
 /* ---- options -------------------------------------------------------------------------------- */
 
 /* Options for a store on a file or block device at `path`. A file that does not exist is made with
- * `size_bytes`, and a new store takes no more of a device; 0 declares no size: the store must exist
- * then. NULL when the path is. */
+ * `size_bytes`, and a new store takes so much of a device, or is refused if there is less; 0
+ * declares no size: the store must exist then. NULL when the path is. */
 damelo_options *damelo_options_new(const char *path, uint64_t size_bytes);
 void damelo_options_free(damelo_options *options);
 
@@ -217,6 +217,27 @@ int damelo_options_set_checkpoint_period(damelo_options *options, uint64_t perio
 
 /* Longest time a created object stays only in memory; 0: no limit. Default 5,000 ms. */
 int damelo_options_set_flush_period(damelo_options *options, uint64_t period_ms);
+
+/* Share of what is written that may be objects kept when their segment was reused, in percent, at
+ * most 90. Default 30. */
+int damelo_options_set_reinsert_percent_max(damelo_options *options, uint32_t percent);
+
+/* DAMELO_DISK_FBC: hits counted per object at most (C_max), at most 3. Default 3. */
+int damelo_options_set_fbc_count_max(damelo_options *options, uint32_t count);
+
+/* DAMELO_DISK_FBC: mean count above which all are halved (A_max), in hundredths. Default 100. */
+int damelo_options_set_fbc_average_max_percent(damelo_options *options, uint32_t percent);
+
+/* Groups whose pages and hints are remembered at once, within a sixteenth of the memory; 0: as few as
+ * can be. Default 65,536. */
+int damelo_options_set_groups_tracked_max(damelo_options *options, uint64_t groups);
+
+/* Consecutive errors after which a volume is taken out of service, at least 1. Default 16. */
+int damelo_options_set_volume_errors_max(damelo_options *options, uint32_t errors);
+
+/* How long damelo_open waits for what an earlier life left; loading goes on afterwards. Default
+ * 100 ms. */
+int damelo_options_set_open_wait(damelo_options *options, uint64_t wait_ms);
 
 /* ---- store ---------------------------------------------------------------------------------- */
 

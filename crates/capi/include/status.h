@@ -30,10 +30,11 @@ enum damelo_status {
     DAMELO_EFOREIGN = 18,     /* the volume carries something that is not a Damelo store */
     DAMELO_EFORMAT = 19,      /* the store is damaged or was made by another version */
     DAMELO_EMISMATCH = 20,    /* an option contradicts what the store was made with */
-    DAMELO_ENOSPACE = 21,     /* the file system has not enough room for the volume */
+    DAMELO_ENOSPACE = 21,     /* the file system or device has not enough room for the volume */
     DAMELO_EGONE = 22,        /* the object went away while it was being read in pieces */
     DAMELO_EDROPPED = 23,     /* objects could not be written and were dropped */
-    DAMELO_EOTHER = 24        /* anything else; see damelo_last_error_message() */
+    DAMELO_EOTHER = 24,       /* anything else; see damelo_last_error_message() */
+    DAMELO_EWRITING = 25      /* the object did not get to disk in time: try again, or sync first */
 };
 
 #ifdef __cplusplus

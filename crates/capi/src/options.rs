@@ -35,6 +35,17 @@ pub(crate) fn config(path: PathBuf, size_bytes: u64) -> Config {
     }
 }
 
+/// What `damelo_open` would refuse of settings that are narrower than their arguments.
+const REINSERT_PERCENT_LIMIT: u32 = 90;
+const FBC_COUNT_LIMIT: u32 = 3;
+
+fn at_most(what: &str, value: u32, limit: u32) -> Result<u32, Failure> {
+    match value {
+        value if value <= limit => Ok(value),
+        _ => Err(Failure::invalid(format!("{what} is {limit} at most, not {value}"))),
+    }
+}
+
 fn size(bytes: u64) -> Option<ByteSize> {
     (bytes != 0).then_some(ByteSize::new(bytes))
 }
@@ -181,4 +192,26 @@ setters! {
     /// Longest time an object stays only in memory.
     damelo_options_set_flush_period(period_ms: u64) |config|
         config.flush_period = millis(period_ms);
+    /// Share of what is written that may be reinserted objects.
+    damelo_options_set_reinsert_percent_max(percent: u32) |config|
+        config.reinsert_percent_max =
+            at_most("the share of reinserted objects", percent, REINSERT_PERCENT_LIMIT)? as u8;
+    /// FBC: hits counted per object at most.
+    damelo_options_set_fbc_count_max(count: u32) |config|
+        config.fbc_count_max = at_most("the count of hits", count, FBC_COUNT_LIMIT)? as u8;
+    /// FBC: mean count above which counts are halved.
+    damelo_options_set_fbc_average_max_percent(percent: u32) |config|
+        config.fbc_average_max_percent = percent;
+    /// Groups that are remembered at once.
+    damelo_options_set_groups_tracked_max(groups: u64) |config|
+        config.groups_tracked_max = usize::try_from(groups).unwrap_or(usize::MAX);
+    /// Consecutive errors after which a volume is taken out of service.
+    damelo_options_set_volume_errors_max(errors: u32) |config| {
+        if errors == 0 {
+            return Err(Failure::invalid("a volume without errors stays in service"));
+        }
+        config.volume_errors_max = errors;
+    };
+    /// How long the open waits for recovery.
+    damelo_options_set_open_wait(wait_ms: u64) |config| config.open_wait = millis(wait_ms);
 }

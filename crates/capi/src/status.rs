@@ -60,10 +60,11 @@ statuses! {
     Foreign = 18, "DAMELO_EFOREIGN", "the volume holds something that is not a Damelo store";
     Format = 19, "DAMELO_EFORMAT", "store damaged or of another version";
     Mismatch = 20, "DAMELO_EMISMATCH", "an option contradicts the store";
-    NoSpace = 21, "DAMELO_ENOSPACE", "not enough room on the file system";
+    NoSpace = 21, "DAMELO_ENOSPACE", "not enough room on the file system or device";
     Gone = 22, "DAMELO_EGONE", "the rest of the object is gone";
     Dropped = 23, "DAMELO_EDROPPED", "objects could not be written and were dropped";
     Other = 24, "DAMELO_EOTHER", "error";
+    StillWriting = 25, "DAMELO_EWRITING", "the object is still on its way to disk";
 }
 
 impl Status {
@@ -81,6 +82,7 @@ impl From<&OpenError> for Status {
             OpenError::NotOurs { .. } => Status::Foreign,
             OpenError::Version { .. } | OpenError::Damaged { .. } => Status::Format,
             OpenError::Contradicts { .. } | OpenError::WrongVolume { .. } => Status::Mismatch,
+            OpenError::SmallerThanDeclared { .. } => Status::NoSpace,
             OpenError::Missing { .. } => Status::Missing,
             OpenError::Io { .. } => Status::Io,
             _ => Status::Open,
@@ -116,6 +118,7 @@ impl From<&CreateError> for Status {
             CreateError::Closed => Status::Closed,
             CreateError::VolumesGone => Status::Volume,
             CreateError::Write { .. } => Status::Io,
+            CreateError::StillWriting { .. } => Status::StillWriting,
             _ => Status::Other,
         }
     }

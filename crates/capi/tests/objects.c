@@ -181,6 +181,24 @@ static void metadata(damelo_store *store) {
     INVALID(damelo_set_metadata(store, LIT("meta"), NULL, 1));
 }
 
+/* New metadata of a large object refers to where its value lies on disk, and nobody waits here for
+ * it to get there. */
+static void metadata_too_soon(const char *directory) {
+    static const char value[40000];
+    damelo_store *store = NULL;
+    damelo_options *options = damelo_options_new(path_in(directory, "slow"), VOLUME_BYTES);
+    OK(damelo_options_set_memory(options, MEMORY_BYTES));
+    OK(damelo_options_set_flush_period(options, 0));
+    OK(damelo_options_set_when_memory_full(options, DAMELO_MEMORY_FULL_WAIT, 0));
+    OK(damelo_open(options, &store));
+    damelo_options_free(options);
+    OK(damelo_create(store, LIT("large"), 1, value, sizeof value));
+    CHECK_STATUS(DAMELO_EWRITING, damelo_set_metadata(store, LIT("large"), LIT("new")));
+    OK(damelo_sync(store));
+    OK(damelo_set_metadata(store, LIT("large"), LIT("new")));
+    OK(damelo_close(store));
+}
+
 int main(int argc, char **argv) {
     damelo_store *store = open_small(directory_of(argc, argv));
     damelo_object *object = NULL;
@@ -190,6 +208,7 @@ int main(int argc, char **argv) {
     ranges(store);
     information(store);
     metadata(store);
+    metadata_too_soon(directory_of(argc, argv));
 
     /* A pinned object outlives its store. */
     OK(damelo_read(store, LIT("digits"), &object));

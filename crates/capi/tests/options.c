@@ -41,6 +41,12 @@ static void null_handles(void) {
     INVALID(damelo_options_set_admission(NULL, 0, 0));
     INVALID(damelo_options_set_checkpoint_period(NULL, 0));
     INVALID(damelo_options_set_flush_period(NULL, 0));
+    INVALID(damelo_options_set_reinsert_percent_max(NULL, 0));
+    INVALID(damelo_options_set_fbc_count_max(NULL, 0));
+    INVALID(damelo_options_set_fbc_average_max_percent(NULL, 0));
+    INVALID(damelo_options_set_groups_tracked_max(NULL, 0));
+    INVALID(damelo_options_set_volume_errors_max(NULL, 1));
+    INVALID(damelo_options_set_open_wait(NULL, 0));
     damelo_options_free(NULL);
     CHECK(damelo_options_new(NULL, 0) == NULL);
 }
@@ -67,6 +73,16 @@ static void all_set(const char *directory) {
     OK(damelo_options_set_admission(options, DAMELO_ADMIT_ALWAYS, 0));
     OK(damelo_options_set_checkpoint_period(options, 0));
     OK(damelo_options_set_flush_period(options, 1000));
+    OK(damelo_options_set_reinsert_percent_max(options, 90));
+    OK(damelo_options_set_fbc_count_max(options, 2));
+    OK(damelo_options_set_fbc_average_max_percent(options, 300));
+    OK(damelo_options_set_groups_tracked_max(options, 100));
+    OK(damelo_options_set_volume_errors_max(options, 1));
+    OK(damelo_options_set_open_wait(options, 60000));
+    INVALID(damelo_options_set_reinsert_percent_max(options, 91));
+    INVALID(damelo_options_set_reinsert_percent_max(options, 256 + 30));
+    INVALID(damelo_options_set_fbc_count_max(options, 4));
+    INVALID(damelo_options_set_volume_errors_max(options, 0));
     INVALID(damelo_options_set_queue_depth(options, 0));
     INVALID(damelo_options_add_volume(options, NULL, 0));
     INVALID(damelo_options_add_volume(options, "", 0));

@@ -92,13 +92,13 @@ fn have_their_size(args: &Format) -> bool {
     args.volumes.all().iter().all(has)
 }
 
-/// True if a file that is there, and that nobody uses, is shorter than any store.
+/// True if a file that is there, and that nobody uses, is shorter than the store or any.
 fn is_too_short(failure: &Failure) -> bool {
     let Failure::Open { source, .. } = failure else { return false };
     let device = |error: &DeviceOpenError| matches!(error, DeviceOpenError::TooShort { .. });
     match source {
         OpenError::Device(error) => device(error),
-        OpenError::TooSmall { .. } => true,
+        OpenError::TooSmall { .. } | OpenError::SmallerThanDeclared { .. } => true,
         _ => false,
     }
 }

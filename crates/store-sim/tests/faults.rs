@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use damelo::Durability;
+use damelo::{Durability, GroupId, Store};
 use damelo_store_sim::driver::Driver;
 use damelo_store_sim::harness::{
     SEED_TIME_MAX, fail, fault_counters, guarded, replay, seeds, sweep,
@@ -14,7 +14,8 @@ use damelo_store_sim::model::{Demand, Model};
 use damelo_store_sim::scenario::{self, driver_on, tiny_config};
 use damelo_store_sim::workload::{NewObject, Op};
 use damelo_store_sim::{
-    CrashKind, Effect, FaultPlan, OpKind, Rule, SimClock, SimDisk, SimOptions, SimWorld, When,
+    CrashKind, Effect, FaultPlan, OpKind, Rule, SECTOR_BYTES, SimClock, SimDisk, SimOptions,
+    SimWorld, When,
 };
 
 const READS: &[OpKind] = OpKind::READS;
@@ -267,5 +268,78 @@ fn one_volume_of_two_may_vanish_and_the_rest_goes_on() {
             return Err(format!("volumes in service: {out:?}"));
         }
         Ok(())
+    });
+}
+
+/// A value that no other key has, all through.
+fn stamped(key: u64) -> Vec<u8> {
+    key.to_le_bytes().repeat(375)
+}
+
+/// Creates objects of a group that nobody asks for until the ring has come round.
+fn come_round(store: &Store, segments: u64) -> Result<(), String> {
+    for key in 1_000..20_000_u64 {
+        if store.stats().segments_reused >= segments {
+            return Ok(());
+        }
+        let created = store.create(&key.to_le_bytes(), GroupId::new(2), &stamped(key)).wait();
+        created.map_err(|error| error.to_string())?;
+    }
+    Err("the ring did not come round".into())
+}
+
+/// What is kept of a segment is read together. `bad` of the sectors there, counted from that in the
+/// middle of the object that lies in the middle, cannot be read. Returns how many objects that cost.
+fn kept_beside_bad_sectors(bad: u64) -> Result<usize, String> {
+    const KEPT: u64 = 70;
+    let world = blank_world(8 << 20);
+    let mut config = tiny_config(1);
+    config.background = false;
+    config.reinsert_percent_max = 90;
+    config.volume_errors_max = 6;
+    let store =
+        Store::open_on(config, world.devices(), world.clock()).map_err(|e| e.to_string())?;
+    store.love(GroupId::new(1));
+    for key in 0..KEPT {
+        let created = store.create(&key.to_le_bytes(), GroupId::new(1), &stamped(key)).wait();
+        created.map_err(|error| error.to_string())?;
+    }
+    store.sync().map_err(|error| error.to_string())?;
+    store.drop_memory();
+    let disks = world.snapshot();
+    let middle = stamped(KEPT / 2);
+    let found = disks[0].bytes().windows(middle.len()).position(|bytes| bytes == middle);
+    let sector = (found.ok_or("not on disk")? as u64 + 1500) / SECTOR_BYTES * SECTOR_BYTES;
+    let rule = Rule::new(&[OpKind::Read], When::Always, Effect::Eio);
+    let range = sector..sector + bad * SECTOR_BYTES;
+    world.sims()[0].set_faults(FaultPlan::new(vec![rule.within(range)]));
+    come_round(&store, 2)?;
+    if world.sims()[0].faults_fired() == 0 {
+        return Err("the sector was never read".into());
+    }
+    if store.info().volumes.iter().any(|volume| !volume.in_service) {
+        return Err("one bad place took the volume out of service".into());
+    }
+    let mut lost = 0;
+    for key in 0..KEPT {
+        match store.read(&key.to_le_bytes()).wait().map_err(|error| error.to_string())? {
+            Some(object) if *object == stamped(key)[..] => {}
+            Some(_) => return Err(format!("{key}: other bytes")),
+            None => lost += 1,
+        }
+    }
+    Ok(lost)
+}
+
+#[test]
+fn a_bad_sector_among_what_is_kept_costs_the_object_on_it() {
+    watched(|| match kept_beside_bad_sectors(1)? {
+        1 => Ok(()),
+        lost => Err(format!("{lost} objects lost")),
+    });
+    // The end of one object and the beginning of the next.
+    watched(|| match kept_beside_bad_sectors(6)? {
+        2 => Ok(()),
+        lost => Err(format!("{lost} objects lost")),
     });
 }

@@ -101,10 +101,7 @@ pub fn check_volumes(
         volumes.push((path, device, superblock));
     }
     for (index, (path, _, superblock)) in volumes.iter().enumerate() {
-        let belongs = usize::from(superblock.volume_index) == index
-            && usize::from(superblock.volume_count) == paths.len()
-            && superblock.store_id == volumes[0].2.store_id;
-        if !belongs {
+        if !superblock.is_volume(index, paths.len(), &volumes[0].2) {
             return Err(OpenError::WrongVolume { path: (*path).clone(), index });
         }
     }

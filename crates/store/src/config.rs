@@ -98,7 +98,8 @@ pub struct VolumeConfig {
     /// File or block device.
     pub path: PathBuf,
     /// Size to make it if it does not exist yet. Of a device, or a file that is overwritten, a new store
-    /// takes no more than this; a store that exists keeps the size that it has.
+    /// takes this much, and is refused if there is less; a store that exists keeps the size that it
+    /// has, with a warning.
     pub size: Option<ByteSize>,
 }
 

@@ -8,7 +8,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::config::{Config, WhenMemoryFull};
 use crate::durable::checkpoint::CheckpointState;
@@ -28,7 +28,7 @@ use crate::read::page_choice::ReadCosts;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
-use crate::stats::{Counters, Stats, add};
+use crate::stats::{Counters, Stats, Waiting, add};
 use crate::types::Clock;
 use crate::workers::Workers;
 use crate::write::gate::Gate;
@@ -147,16 +147,17 @@ impl Engine {
 
     /// Takes memory, waiting for readers as configured. `None`: refused.
     pub(crate) fn take_waiting(&self, frames: usize, requester: Hint) -> Option<Run> {
-        let begun = Instant::now();
+        let mut waiting = Waiting::default();
         loop {
             let idle = self.nursery.bytes() == 0;
             if let Some(run) = self.cache.take(frames, requester) {
                 return Some(run);
             }
             let refuse = self.config.when_memory_full == WhenMemoryFull::Refuse && idle;
-            if refuse || begun.elapsed() >= self.config.memory_wait || self.is_closed() {
+            if refuse || waiting.elapsed() >= self.config.memory_wait || self.is_closed() {
                 return None;
             }
+            waiting.begin(&self.counters.read_waits);
             if self.nursery.bytes() > 0 {
                 self.nursery.request_flush();
                 self.work_inline();
@@ -173,7 +174,7 @@ impl Engine {
 
     /// A regular small duty of the flusher: what tables take now is taken from the memory for data.
     pub(crate) fn tick(&self) {
-        let tables = self.groups.tracked() * GROUP_BYTES;
+        let tables = self.groups.tracked() * GROUP_BYTES + self.touched.bytes();
         self.cache.charge_tables(tables);
     }
 

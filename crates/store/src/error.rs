@@ -32,6 +32,18 @@ pub enum OpenError {
         /// The smallest size that would do.
         reason: String,
     },
+    /// A file or device that is there is smaller than the size that was declared for a new store.
+    #[error(
+        "{path} has {found}, less than the {declared} that were declared; declare at most what it has"
+    )]
+    SmallerThanDeclared {
+        /// Volume.
+        path: PathBuf,
+        /// What it has.
+        found: ByteSize,
+        /// What was declared.
+        declared: ByteSize,
+    },
     /// The volume holds something that is not a store of ours.
     #[error("{path} holds data that is not a Damelo store; use force to overwrite it")]
     NotOurs {

@@ -38,6 +38,9 @@ mod read;
 mod ring;
 #[cfg(all(shuttle, test))]
 mod schedule_tests;
+// The device of the tests beside the crate calls it by its name.
+#[cfg(all(shuttle, test))]
+extern crate self as damelo;
 mod signal;
 mod space;
 mod stats;

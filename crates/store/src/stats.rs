@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a metric's value means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +161,9 @@ counters! {
     checkpoint_errors "damelo_checkpoint_errors" [] "Index checkpoints that failed.";
     recovered_objects "damelo_recovered_objects" [] "Objects found again at open.";
     create_waits "damelo_create_waits" [] "Creates that waited for memory.";
+    writer_waits "damelo_writer_waits" [] "Pieces of streamed objects that waited for memory.";
+    read_waits "damelo_read_waits" [] "Disk reads that waited for memory.";
+    metadata_waits "damelo_metadata_waits" [] "New metadata that waited for its object to be on disk.";
 }
 
 impl Stats {
@@ -309,6 +312,25 @@ impl Histogram {
 #[inline]
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
+}
+
+/// One operation's wait, counted when it begins.
+#[derive(Default)]
+pub(crate) struct Waiting(Option<Instant>);
+
+impl Waiting {
+    /// How long it has been waiting; zero before it began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.map_or(Duration::ZERO, |begun| begun.elapsed())
+    }
+
+    /// It waits, now if not before.
+    pub(crate) fn begin(&mut self, counter: &AtomicU64) {
+        self.0.get_or_insert_with(|| {
+            add(counter, 1);
+            Instant::now()
+        });
+    }
 }
 
 #[cfg(test)]

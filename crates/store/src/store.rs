@@ -27,7 +27,7 @@ use crate::ops::{
 use crate::read::range::Source;
 use crate::read::stream::Reader;
 use crate::space::SegmentId;
-use crate::stats::{Stats, add};
+use crate::stats::Stats;
 use crate::types::{Clock, SystemClock};
 use crate::write::create::NewObject;
 use crate::write::writer::{Writer, WriterOptions, create_operation, expires_s};
@@ -126,7 +126,7 @@ impl Store {
                 path: PathBuf::from(&device.info().name),
                 device,
                 fresh: false,
-                declared_bytes: u64::MAX,
+                declared_bytes: None,
                 undo: None,
             })
             .collect();
@@ -171,8 +171,7 @@ impl Store {
         let engine = self.engine();
         let max = engine.config.object_max.bytes();
         if value.len() as u64 > max {
-            add(&engine.counters.drops_too_large, 1);
-            let error = CreateError::TooLarge { length: value.len() as u64, max };
+            let error = engine.too_large(value.len() as u64, max);
             return Create(Deferred::ready(Err(error)));
         }
         let new = NewObject {

@@ -163,9 +163,26 @@ fn a_store_that_comes_back_reads_what_it_wrote() {
     store.wait_recovered();
     let hits = (0..KEYS).filter(|&key| read(&store, key).inspect(|o| check(key, o)).is_some());
     assert_eq!(hits.count() as u64, KEYS);
-    // Without a close: what the journal and the segments say.
-    drop(store);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_store_that_crashed_finds_what_it_had_synced() {
+    let state = State::new(DEVICE_BYTES, false);
     let store = open(&state);
+    for key in 0..KEYS {
+        let bytes = value(key, 3_000 + 100 * (key as usize % 50));
+        store.create(&key.to_le_bytes(), GroupId::new(key % 3), &bytes).wait().unwrap();
+    }
+    store.sync().unwrap();
+    assert!(store.remove(&1_u64.to_le_bytes()).unwrap());
+    // Without a close: what the journal and the segments say.
+    let crashed = state.lock().unwrap().copied();
+    drop(store);
+    let store = open(&crashed);
     store.wait_recovered();
-    assert!(read(&store, 1).is_some());
+    for key in 0..KEYS {
+        let found = read(&store, key).inspect(|object| check(key, object));
+        assert_eq!(found.is_some(), key != 1, "key {key}");
+    }
 }

@@ -147,27 +147,31 @@ fn a_new_store_takes_no_more_of_what_is_there_than_was_declared() {
 }
 
 #[test]
-fn what_has_an_impossible_size_is_refused_and_counted() {
+fn a_volume_that_is_smaller_than_declared_is_refused_and_a_store_of_another_size_warned_of() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = config(&dir, IoEngine::Auto);
-    config.object_max = ByteSize::new(1 << 20);
-    let store = Store::open(config).unwrap();
-    let group = GroupId::new(1);
-    let (long, large) = (vec![b'k'; (64 << 10) + 1], vec![0; 2 << 20]);
-    let with_metadata = || CreateOptions { metadata: &large, ..CreateOptions::default() };
-    let refused = |outcome: Result<(), damelo::CreateError>| outcome.unwrap_err();
-    refused(store.create(b"", group, b"v").wait());
-    refused(store.create(&long, group, b"v").wait());
-    refused(store.create(b"k", group, &large).wait());
-    refused(store.create_with(b"k", group, b"v", with_metadata()).wait());
-    refused(store.writer(&long, group, WriterOptions::default()).map(drop));
-    assert_eq!(store.stats().drops_too_large, 5);
-    store.create(&long[1..], group, b"v").wait().unwrap();
-    store.sync().unwrap();
-    let stats = store.stats();
-    assert_eq!((stats.drops_too_large, stats.creates), (5, 1));
-    let writes: u64 = stats.write_latency.iter().map(|(_, count)| count).sum();
-    assert!(writes > 0, "a write took no time that was seen");
+    let mut config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    // A file of zeros is as good as an empty device, another's only with force.
+    for (bytes, force) in [(0, false), (7, true)] {
+        std::fs::write(&path, vec![bytes; 32 << 20]).unwrap();
+        config.force = force;
+        let error = Store::open(config.clone()).map(|_| ()).unwrap_err();
+        assert!(matches!(error, OpenError::SmallerThanDeclared { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("32MiB") && text.contains("64MiB"), "{text}");
+        assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == bytes), "touched");
+    }
+    config.force = false;
+    std::fs::remove_file(&path).unwrap();
+    let store = Store::open(config.clone()).unwrap();
+    let about_size = |store: &Store| store.info().warnings.iter().any(|w| w.contains("declared"));
+    assert!(!about_size(&store));
+    store.close().unwrap();
+    config.volumes[0].size = Some(ByteSize::new(128 << 20));
+    let warnings = Store::open(config).unwrap().info().warnings;
+    let told = |text: &String| text.contains("64MiB") && text.contains("128MiB");
+    assert!(warnings.iter().any(told), "{warnings:?}");
+    assert!(!about_size(&Store::open(Config::existing(&path)).unwrap()));
 }
 
 #[test]

@@ -76,6 +76,7 @@ impl StoreMemory {
         let leaving = Leaving { hash: hash_of(key), bytes, hits, epoch };
         let fate = self.policy.fate(from, &leaving);
         let kept_bytes = if fate == Fate::Drop { 0 } else { size_bytes as usize };
+        self.policy.take_hits(&leaving);
         self.policy.looked_at(from, size_bytes as usize, kept_bytes);
         if let Fate::CopyTo(to) = fate {
             let stays_with = packed(self.policy.hits_after(from, hits), self.policy.epoch());
@@ -102,7 +103,7 @@ impl Policy for StoreMemory {
         self.nodes.reach(key);
         self.nodes.set_size(key, step.size_bytes);
         self.nodes.set_count(key, packed(0, self.policy.epoch()));
-        self.policy.set_objects(self.objects() as usize);
+        self.policy.settle(self.objects() as usize);
         let bytes = step.size_bytes.min(u64::from(u32::MAX)) as u32;
         let asked = Arrival::Asked { hash: hash_of(key), bytes };
         let queue = self.policy.arrive(Hint::Neutral, asked);

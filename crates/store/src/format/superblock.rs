@@ -107,6 +107,14 @@ impl Superblock {
         StoreNonce::of(&self.store_id)
     }
 
+    /// True for volume `index` of `count` of the store whose first volume has the superblock `first`.
+    #[must_use]
+    pub fn is_volume(&self, index: usize, count: usize, first: &Superblock) -> bool {
+        usize::from(self.volume_index) == index
+            && usize::from(self.volume_count) == count
+            && self.store_id == first.store_id
+    }
+
     /// Where the areas are.
     #[must_use]
     pub const fn layout(&self) -> VolumeLayout {

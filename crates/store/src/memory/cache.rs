@@ -1,4 +1,4 @@
-//! Who holds memory: queues of runs, the logs that single objects are copied into, and eviction.
+//! Who holds memory: queues of runs, the logs that single objects are copied into (`logs`), and eviction.
 //!
 //! Invariants: every run with entries is either tracked by a queue, an open log, or held by the
 //! nursery, so that memory can always be found again; an entry is published before, or checked
@@ -9,19 +9,17 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 use std::collections::VecDeque;
 
-use super::policy::{Arrival, Fate, Hint, Leaving, QUEUES, Queue, ResidencyPolicy, Usage};
+use super::policy::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
 use super::pool::{Pool, Run, lock};
 use super::regret::Regret;
 use super::resident::{Entry, Resident};
-use crate::format::UNIT_BYTES;
 use crate::index::Index;
+
+mod logs;
+use logs::{OpenLog, open_logs_max};
 
 /// Frames that only log copies may take, so that eviction can always move hot objects on.
 const RESERVE_FRAMES: usize = 2;
-/// Logs open at once for each queue: with one, half an object's length is lost at the end of each.
-const OPEN_LOGS_MAX: usize = 8;
-/// A small memory cannot afford many half-filled frames.
-const FRAMES_PER_OPEN_LOG: usize = 256;
 /// At most this share of a run is copied on when it is taken apart, so that eviction always gains.
 const KEEP_PERCENT_MAX: usize = 90;
 /// Runs of which a caller who waits for memory keeps anything; from there on all goes.
@@ -42,12 +40,6 @@ struct Queues {
     frames: [isize; 4],
 }
 
-struct OpenLog {
-    run: Run,
-    used: usize,
-    hashes: Vec<u64>,
-}
-
 fn leaving(entry: &Entry, hash: u64) -> Leaving {
     Leaving { hash, bytes: entry.stored_bytes, hits: entry.hits, epoch: entry.epoch }
 }
@@ -56,8 +48,6 @@ fn leaving(entry: &Entry, hash: u64) -> Leaving {
 #[derive(Default)]
 pub(crate) struct CacheCounters {
     pub(crate) evicted_objects: AtomicU64,
-    pub(crate) kept_objects: AtomicU64,
-    pub(crate) evicted_unused: AtomicU64,
     /// Objects that came in with a page and left without a hit.
     pub(crate) prefetch_wasted: AtomicU64,
 }
@@ -93,7 +83,7 @@ impl Cache {
         };
         Cache {
             slots: (0..pool.frames()).map(|_| slot()).collect(),
-            open_logs_max: (pool.frames() / FRAMES_PER_OPEN_LOG).clamp(1, OPEN_LOGS_MAX),
+            open_logs_max: open_logs_max(pool.frames()),
             pool,
             resident: Resident::new(),
             counters: CacheCounters::default(),
@@ -105,7 +95,11 @@ impl Cache {
         }
     }
 
+    /// Queue of what comes. What is asked for and read by itself is noted as such.
     pub(crate) fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
+        if let Arrival::Asked { hash, .. } = arrival {
+            self.regret.asked(hash);
+        }
         self.policy.arrive(hint, arrival)
     }
 
@@ -130,7 +124,7 @@ impl Cache {
         self.regret.now()
     }
 
-    /// An object is read from disk.
+    /// What came in with a page is what the page was read for.
     pub(crate) fn read_again(&self, hash: u64) {
         self.regret.asked(hash);
     }
@@ -252,6 +246,7 @@ impl Cache {
             let mut shard = self.resident.shard(hash);
             if let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) {
                 hit |= entry.hits > 0;
+                self.tell_disk_of_hits(entry, hash);
                 entry.hits = 0;
             }
         }
@@ -261,7 +256,8 @@ impl Cache {
         hit
     }
 
-    /// An object with a run of several frames to itself stays where it is if the policy keeps it.
+    /// An object that fills the run that it has to itself stays where it is if the policy keeps it:
+    /// what has several frames does not fit in a log, and copying the others would gain next to nothing.
     fn keep_large(&self, first: u32, queue: Queue, generation: u32) -> bool {
         let (hash, bytes) = {
             let slot = lock(&self.slots[first as usize]);
@@ -271,21 +267,23 @@ impl Cache {
             let [hash] = slot.hashes[..] else { return false };
             (hash, run.len_bytes())
         };
-        if bytes <= self.pool.frame_bytes() {
-            return false;
-        }
         let target = {
             let mut shard = self.resident.shard(hash);
             let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
                 return false;
             };
-            let leaving = leaving(entry, hash);
-            let Fate::CopyTo(target) = self.policy.fate(queue, &leaving) else { return false };
-            entry.hits = self.policy.hits_after(queue, entry.hits);
-            entry.epoch = self.policy.epoch();
+            let fills = entry.stored_bytes as usize > bytes * KEEP_PERCENT_MAX / 100;
+            if bytes <= self.pool.frame_bytes() && !fills {
+                return false;
+            }
+            // If it goes, its hits are counted where it is taken out.
+            let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(entry, hash)) else {
+                return false;
+            };
+            self.tell_disk_of_hits(entry, hash);
+            self.stays(entry, hash, queue);
             target
         };
-        self.counters.kept_objects.fetch_add(1, Ordering::Relaxed);
         self.policy.looked_at(queue, bytes, bytes);
         if target == queue {
             lock(&self.queues).waiting[queue as usize].push_back((first, generation));
@@ -293,19 +291,6 @@ impl Cache {
             self.move_run(first, target);
         }
         true
-    }
-
-    /// When only open logs hold memory, hands them to their queues.
-    fn close_some_log(&self) -> bool {
-        let mut any = false;
-        for queue in QUEUES {
-            let logs = std::mem::take(&mut *lock(&self.logs[queue as usize]));
-            for log in logs {
-                self.enqueue(log.run, queue, log.hashes);
-                any = true;
-            }
-        }
-        any
     }
 
     /// Takes one tracked run apart: copies on what the policy keeps, forgets the rest.
@@ -334,7 +319,7 @@ impl Cache {
         let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
             return;
         };
-        self.note_looked_at(entry, hash);
+        self.tell_disk_of_hits(entry, hash);
         let size = entry.stored_bytes as usize;
         if let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(entry, hash))
             && size <= *keep_left
@@ -345,27 +330,29 @@ impl Cache {
             entry.run = run;
             entry.offset = offset as u32;
             entry.body = (i64::from(entry.body) + moved) as u32;
-            entry.hits = self.policy.hits_after(queue, entry.hits);
-            entry.epoch = self.policy.epoch();
-            self.counters.kept_objects.fetch_add(1, Ordering::Relaxed);
+            self.stays(entry, hash, queue);
             return;
         }
+        self.policy.take_hits(&leaving(entry, hash));
+        self.counters.prefetch_wasted.fetch_add(u64::from(entry.prefetched), Ordering::Relaxed);
         shard.map.remove(&hash);
         self.regret.leaves(hash, queue == Queue::Loved);
         self.counters.evicted_objects.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn note_looked_at(&self, entry: &Entry, hash: u64) {
-        let counters = &self.counters;
-        if entry.hits > 0 {
-            if let Some(location) = entry.location {
-                self.index.bump_freq(hash, location, 1);
-            }
-        } else {
-            counters.evicted_unused.fetch_add(1, Ordering::Relaxed);
-        }
-        if entry.prefetched {
-            counters.prefetch_wasted.fetch_add(1, Ordering::Relaxed);
+    /// An object of `queue` stays in memory, with its hits counted.
+    fn stays(&self, entry: &mut Entry, hash: u64, queue: Queue) {
+        self.policy.take_hits(&leaving(entry, hash));
+        entry.hits = self.policy.hits_after(queue, entry.hits);
+        entry.epoch = self.policy.epoch();
+    }
+
+    /// Hits in memory count for the disk, too, once for each time that memory looks.
+    fn tell_disk_of_hits(&self, entry: &Entry, hash: u64) {
+        if entry.hits > 0
+            && let Some(location) = entry.location
+        {
+            self.index.bump_freq(hash, location, 1);
         }
     }
 
@@ -373,58 +360,6 @@ impl Cache {
     /// the others: what a newcomer costs.
     pub(crate) fn regret_percent(&self, loved: bool) -> u64 {
         self.regret.percent(loved)
-    }
-
-    /// Copies a record into the log of `queue`. `None` if there is no memory for it.
-    pub(crate) fn append(
-        &self,
-        queue: Queue,
-        hash: u64,
-        record: &[u8],
-        may_evict: bool,
-    ) -> Option<(Run, usize)> {
-        let size = record.len().next_multiple_of(UNIT_BYTES as usize);
-        if size > self.pool.frame_bytes() {
-            return None;
-        }
-        if may_evict {
-            // What only moves on is not new.
-            self.regret.filled(size);
-        }
-        if let Some(placed) = self.place(queue, size, hash, record) {
-            return Some(placed);
-        }
-        let hint = if queue == Queue::Loved { Hint::Loved } else { Hint::Neutral };
-        let fresh = if may_evict { self.take(1, hint) } else { self.pool.try_take(1) }?;
-        let full = {
-            let mut logs = lock(&self.logs[queue as usize]);
-            logs.push(OpenLog { run: fresh, used: 0, hashes: Vec::new() });
-            let most = self.open_logs_max;
-            let fullest = logs.iter().enumerate().max_by_key(|(_, log)| log.used).map(|(at, _)| at);
-            fullest.filter(|_| logs.len() > most).map(|at| logs.swap_remove(at))
-        };
-        if let Some(full) = full {
-            self.enqueue(full.run, queue, full.hashes);
-        }
-        self.place(queue, size, hash, record)
-    }
-
-    /// Puts a record into the open log whose room it fills best.
-    fn place(&self, queue: Queue, size: usize, hash: u64, record: &[u8]) -> Option<(Run, usize)> {
-        let frame_bytes = self.pool.frame_bytes();
-        let (run, offset) = {
-            let mut logs = lock(&self.logs[queue as usize]);
-            let fitting = logs.iter_mut().filter(|log| frame_bytes - log.used >= size);
-            let log = fitting.max_by_key(|log| log.used)?;
-            let offset = log.used;
-            log.used += size;
-            log.hashes.push(hash);
-            (log.run.clone(), offset)
-        };
-        // SAFETY: `offset .. offset + size` was set aside above for this call only, and nobody reads it
-        // before the caller publishes it.
-        unsafe { run.bytes_mut(offset, record.len()) }.copy_from_slice(record);
-        Some((run, offset))
     }
 
     /// Publishes an entry; takes it back if its run was evicted in the meantime.
@@ -509,7 +444,8 @@ impl Cache {
     /// Lowers the frames in use by what the tables cost now, so that the whole stays in budget.
     pub(crate) fn charge_tables(&self, other_bytes: usize) {
         let (objects, bytes) = self.resident.settle();
-        self.policy.set_objects(objects);
+        self.policy.settle(objects);
+        self.regret.set_objects(objects);
         let bytes = bytes + self.policy.bytes() + self.regret.bytes() + other_bytes;
         let frames = self.pool.frames();
         // Records of 64 bytes cost twice that in the table: less than a quarter is never left to data.

@@ -65,20 +65,18 @@ impl HitDensity {
         self.threshold.store(scaled.to_bits(), Ordering::Relaxed);
     }
 
-    /// Notes that a key was asked for so many times; how often it was in all, lately.
-    fn note(&self, hash: u64, times: u32) -> u32 {
-        if times > 0 && self.sketch.add(hash, times) {
-            self.scale_threshold(0.5);
-        }
-        self.sketch.estimate(hash)
+    /// Hits that an object brings with it now.
+    fn hits_of(&self, object: &Leaving) -> u32 {
+        faded(object.hits, self.epoch().wrapping_sub(object.epoch))
     }
 }
 
 impl ResidencyPolicy for HitDensity {
     fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
         let worthy = match arrival {
-            Arrival::Asked { hash, bytes, .. } => {
-                density(self.note(hash, 1), bytes) >= self.threshold()
+            Arrival::Asked { hash, bytes } => {
+                self.sketch.add(hash, 1);
+                density(self.sketch.estimate(hash), bytes) >= self.threshold()
             }
             Arrival::Hinted => true,
             Arrival::Written | Arrival::WithPage => false,
@@ -96,8 +94,7 @@ impl ResidencyPolicy for HitDensity {
     }
 
     fn fate(&self, queue: Queue, object: &Leaving) -> Fate {
-        let halvings = self.epoch().wrapping_sub(object.epoch);
-        let times = self.note(object.hash, faded(object.hits, halvings));
+        let times = self.sketch.estimate(object.hash) + self.hits_of(object);
         match queue {
             Queue::Hated => Fate::Drop,
             // Love is the caller's word for density: among the loved, any use counts.
@@ -106,6 +103,10 @@ impl ResidencyPolicy for HitDensity {
             _ if density(times, object.bytes) >= self.threshold() => Fate::CopyTo(Queue::Protected),
             _ => Fate::Drop,
         }
+    }
+
+    fn take_hits(&self, object: &Leaving) {
+        self.sketch.add(object.hash, self.hits_of(object));
     }
 
     fn hits_after(&self, queue: Queue, hits: u8) -> u8 {
@@ -126,11 +127,14 @@ impl ResidencyPolicy for HitDensity {
     }
 
     fn first_used(&self, hash: u64) {
-        self.note(hash, 1);
+        self.sketch.add(hash, 1);
     }
 
-    fn set_objects(&self, objects: usize) {
+    fn settle(&self, objects: usize) {
         self.sketch.set_objects(objects);
+        if self.sketch.halve_if_due() {
+            self.scale_threshold(0.5);
+        }
     }
 
     fn epoch(&self) -> u8 {
@@ -173,6 +177,21 @@ mod tests {
     }
 
     #[test]
+    fn asking_for_a_fate_changes_nothing_and_hits_are_taken_once() {
+        let policy = HitDensity::new(1 << 20);
+        settled(&policy, density(2, 1000));
+        let object = leaving(1 << 40, 1000, 1);
+        for _ in 0..9 {
+            assert_eq!(policy.fate(Queue::Probation, &object), Fate::Drop);
+        }
+        policy.take_hits(&object);
+        assert_eq!(policy.fate(Queue::Probation, &object), Fate::Drop, "one and one");
+        policy.take_hits(&object);
+        let stays = policy.fate(Queue::Probation, &object);
+        assert_eq!(stays, Fate::CopyTo(Queue::Protected), "two and one");
+    }
+
+    #[test]
     fn what_left_is_remembered_when_it_is_read_again() {
         let policy = HitDensity::new(1 << 20);
         settled(&policy, density(3, 1000));
@@ -195,6 +214,7 @@ mod tests {
         let before = policy.threshold();
         while policy.epoch() == 0 {
             policy.first_used(1);
+            policy.settle(0);
         }
         assert!((policy.threshold() / before - 0.5).abs() < 0.01);
     }

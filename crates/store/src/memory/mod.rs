@@ -1,9 +1,12 @@
 //! Memory: frames (`pool`), what is resident in them (`resident`), who gets them (`cache`, with the
 //! decisions in `policy` and `density`, which remembers by a `sketch`); what
-//! others lose by it (`regret`).
+//! others lose by it (`regret`, by samples that `notes` holds).
 
 pub(crate) mod cache;
+#[cfg(test)]
+mod cache_tests;
 mod density;
+pub(crate) mod notes;
 pub(crate) mod policy;
 pub(crate) mod pool;
 mod regret;

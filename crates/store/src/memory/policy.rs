@@ -99,8 +99,12 @@ pub trait ResidencyPolicy: Send + Sync {
     /// Queue that gives up a run for a requester with this hint.
     fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue>;
 
-    /// Fate of an object in a run of `queue`.
+    /// Fate of an object in a run of `queue`. Changes nothing: it may be asked more than once.
     fn fate(&self, queue: Queue, object: &Leaving) -> Fate;
+
+    /// An object's fate has been carried out: from now on its hits are the policy's to remember. Told
+    /// once whenever its run was looked at.
+    fn take_hits(&self, _object: &Leaving) {}
 
     /// Hits that an object goes on with that stayed in `queue` with so many.
     fn hits_after(&self, _queue: Queue, hits: u8) -> u8 {
@@ -113,8 +117,9 @@ pub trait ResidencyPolicy: Send + Sync {
     /// What came in with a page was asked for, for the first time.
     fn first_used(&self, _hash: u64) {}
 
-    /// So many objects are in memory. Told from time to time.
-    fn set_objects(&self, _objects: usize) {}
+    /// So many objects are in memory. Told from time to time by a thread that nobody waits for: the
+    /// moment for work that takes long.
+    fn settle(&self, _objects: usize) {}
 
     /// Stamp for objects that come or stay now; wraps.
     fn epoch(&self) -> u8 {

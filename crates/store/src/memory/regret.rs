@@ -7,21 +7,23 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One object in so many is followed.
-const FOLLOWED_SHARE: u64 = 8;
-const SLOTS_PER_FRAME: usize = 2;
-const SLOTS_MIN: usize = 64;
+use super::notes::{Note, Notes};
+
+/// Objects that are followed, in powers of two: one in eight at most, fewer where more would leave in
+/// what counts as soon than there are notes for.
+const FOLLOWED_SHARE_MIN: u64 = 8;
+const NOTES_PER_FRAME: usize = 2;
+/// Notes for each object that is followed and leaves within what counts as soon, so that few are lost.
+const NOTES_PER_LEAVING: u64 = 4;
 /// Of memory, the share that is filled in what counts as soon.
 const SOON_SHARE: u64 = 8;
 /// Counts are halved beyond this, so that the share follows the use.
 const COUNT_MAX: u64 = 512;
 
-/// A slot: 31 bits of the key's hash, whether it was loved, and the time when it left.
-const LOVED_BIT: u64 = 1 << 32;
-const TAG_SHIFT: u32 = 33;
-
 pub(super) struct Regret {
-    slots: Box<[AtomicU64]>,
+    /// When followed objects left, and of which class they were.
+    gone: Notes,
+    followed_share: AtomicU64,
     /// Bytes that came to stay so far: the clock, read in frames.
     filled_bytes: AtomicU64,
     frame_bytes: u64,
@@ -33,9 +35,9 @@ pub(super) struct Regret {
 
 impl Regret {
     pub(super) fn new(frames: usize, frame_bytes: usize) -> Regret {
-        let slots = (frames * SLOTS_PER_FRAME).next_power_of_two().max(SLOTS_MIN);
         Regret {
-            slots: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            gone: Notes::new(frames * NOTES_PER_FRAME),
+            followed_share: AtomicU64::new(FOLLOWED_SHARE_MIN),
             filled_bytes: AtomicU64::new(0),
             frame_bytes: frame_bytes as u64,
             soon: (frames as u64 / SOON_SHARE).max(1),
@@ -44,8 +46,16 @@ impl Regret {
         }
     }
 
+    /// So many objects are in memory: with many small ones fewer are followed.
+    pub(super) fn set_objects(&self, objects: usize) {
+        let leave_soon = objects as u64 / SOON_SHARE;
+        let share = (leave_soon * NOTES_PER_LEAVING).div_ceil(self.gone.slots() as u64);
+        let share = share.next_power_of_two().max(FOLLOWED_SHARE_MIN);
+        self.followed_share.store(share, Ordering::Relaxed);
+    }
+
     pub(super) fn bytes(&self) -> usize {
-        size_of_val::<[AtomicU64]>(&self.slots)
+        self.gone.bytes()
     }
 
     pub(super) fn filled(&self, bytes: usize) {
@@ -62,17 +72,16 @@ impl Regret {
         u64::from(self.now().wrapping_sub(then)) <= self.soon
     }
 
-    fn slot(&self, hash: u64) -> Option<&AtomicU64> {
-        let followed = hash.is_multiple_of(FOLLOWED_SHARE);
-        followed.then(|| &self.slots[(hash / FOLLOWED_SHARE) as usize & (self.slots.len() - 1)])
+    fn is_followed(&self, hash: u64) -> bool {
+        hash.is_multiple_of(self.followed_share.load(Ordering::Relaxed))
     }
 
     pub(super) fn leaves(&self, hash: u64, loved: bool) {
-        let Some(slot) = self.slot(hash) else { return };
+        if !self.is_followed(hash) {
+            return;
+        }
+        self.gone.put(hash, Note { said: u8::from(loved), when: self.now() });
         let class = usize::from(loved);
-        let tag = hash >> TAG_SHIFT << TAG_SHIFT;
-        let bit = if loved { LOVED_BIT } else { 0 };
-        slot.store(tag | bit | u64::from(self.now()), Ordering::Relaxed);
         if self.left[class].fetch_add(1, Ordering::Relaxed) > COUNT_MAX {
             for count in [&self.left[class], &self.missed[class]] {
                 count.store(count.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
@@ -82,14 +91,11 @@ impl Regret {
 
     /// It is not in memory, and asked for.
     pub(super) fn asked(&self, hash: u64) {
-        let Some(slot) = self.slot(hash) else { return };
-        let stored = slot.load(Ordering::Relaxed);
-        if stored != 0 && stored >> TAG_SHIFT == hash >> TAG_SHIFT {
-            slot.store(0, Ordering::Relaxed);
-            if self.is_recent(stored as u32) {
-                let class = usize::from(stored & LOVED_BIT != 0);
-                self.missed[class].fetch_add(1, Ordering::Relaxed);
-            }
+        if self.is_followed(hash)
+            && let Some(note) = self.gone.take(hash)
+            && self.is_recent(note.when)
+        {
+            self.missed[usize::from(note.said == 1)].fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -105,18 +111,30 @@ impl Regret {
 mod tests {
     use super::*;
 
-    /// Followed ones.
+    /// Followed ones, however few are.
     fn hash(n: u64) -> u64 {
-        (n << 40) | (n * FOLLOWED_SHARE)
+        n << 40
+    }
+
+    #[test]
+    fn many_small_objects_are_not_lost_for_want_of_notes() {
+        const OBJECTS: u64 = 1 << 18;
+        let regret = Regret::new(64, 65536);
+        regret.set_objects(OBJECTS as usize);
+        let mut rng = fastrand::Rng::with_seed(1);
+        let hashes: Vec<u64> = (0..OBJECTS / SOON_SHARE).map(|_| rng.u64(..)).collect();
+        hashes.iter().for_each(|hash| regret.leaves(*hash, false));
+        hashes.iter().for_each(|hash| regret.asked(*hash));
+        assert!(regret.percent(false) > 80, "{}: all of them came back", regret.percent(false));
     }
 
     #[test]
     fn what_is_asked_for_soon_after_it_left_counts_and_later_does_not() {
-        let regret = Regret::new(80, 4096);
+        let regret = Regret::new(8000, 4096);
         for n in 1..=20 {
             regret.leaves(hash(n), false);
         }
-        regret.filled(10 * 4096);
+        regret.filled(1000 * 4096);
         for n in 1..=5 {
             regret.asked(hash(n));
             regret.asked(hash(n));

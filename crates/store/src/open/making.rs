@@ -21,14 +21,32 @@ const BYTES_PER_OBJECT: u64 = 4096;
 const JOURNAL_MIN: u64 = 256 << 10;
 const JOURNAL_MAX: u64 = 4 << 20;
 
+/// Sizes of volumes are whole blocks.
+pub(super) fn whole_blocks(bytes: u64) -> u64 {
+    bytes & !4095
+}
+
+/// The size that was declared, else all there is.
+fn size_of(volume: &RawVolume) -> Result<u64, OpenError> {
+    let found = volume.device.info().size_bytes;
+    let size = volume.declared_bytes.unwrap_or(found);
+    if size > found {
+        return Err(OpenError::SmallerThanDeclared {
+            path: volume.path.clone(),
+            found: ByteSize::new(found),
+            declared: ByteSize::new(size),
+        });
+    }
+    Ok(whole_blocks(size))
+}
+
 /// Makes a store of these volumes.
 pub(super) fn format(
     config: &Config,
     volumes: &[RawVolume],
     clock: &dyn Clock,
 ) -> Result<Vec<Superblock>, OpenError> {
-    let size_of = |v: &RawVolume| v.device.info().size_bytes.min(v.declared_bytes) & !4095;
-    let sizes: Vec<u64> = volumes.iter().map(size_of).collect();
+    let sizes = volumes.iter().map(size_of).collect::<Result<Vec<u64>, OpenError>>()?;
     let total: u64 = sizes.iter().sum();
     let page = config.page.map_or(PAGE_DEFAULT, ByteSize::bytes);
     let smallest = sizes.iter().copied().min().unwrap_or(0);

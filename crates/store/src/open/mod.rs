@@ -56,8 +56,8 @@ pub(crate) struct RawVolume {
     pub(crate) path: PathBuf,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) fresh: bool,
-    /// A new store takes no more of it than this.
-    pub(crate) declared_bytes: u64,
+    /// What a new store takes of it; `None`: all.
+    pub(crate) declared_bytes: Option<u64>,
     /// For a file that was made just now: removes it unless the store comes to be.
     pub(crate) undo: Option<UndoOnDrop>,
 }
@@ -84,7 +84,7 @@ pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<Strin
         let (opened, undo) = crate::device::open_undoable(&options)?;
         warnings.extend(opened.warnings.iter().map(|w| format!("{}: {w}", volume.path.display())));
         let (path, fresh) = (volume.path.clone(), opened.created);
-        let declared_bytes = volume.size.map_or(u64::MAX, ByteSize::bytes);
+        let declared_bytes = volume.size.map(ByteSize::bytes);
         volumes.push(RawVolume { path, device: opened.device, fresh, declared_bytes, undo });
     }
     Ok((volumes, warnings))
@@ -209,12 +209,7 @@ fn superblocks(
     for (index, (volume, superblock)) in volumes.iter().zip(found).enumerate() {
         let wrong = || OpenError::WrongVolume { path: volume.path.clone(), index };
         let superblock = superblock.ok_or_else(wrong)?;
-        let same_store =
-            all.first().is_none_or(|first: &Superblock| first.store_id == superblock.store_id);
-        if usize::from(superblock.volume_index) != index
-            || usize::from(superblock.volume_count) != volumes.len()
-            || !same_store
-        {
+        if !superblock.is_volume(index, volumes.len(), all.first().unwrap_or(&superblock)) {
             return Err(wrong());
         }
         contradictions(config, volume, &superblock)?;
@@ -251,15 +246,29 @@ fn contradictions(
     Ok(())
 }
 
+/// What to say of a store that is there and has another size than was declared: it keeps its own.
+fn other_size(volume: &RawVolume, found: &Superblock) -> Option<String> {
+    let declared = volume.declared_bytes?;
+    let differs = making::whole_blocks(declared) != found.volume_bytes;
+    differs.then(|| {
+        let (has, declared) = (ByteSize::new(found.volume_bytes), ByteSize::new(declared));
+        format!(
+            "{}: the store has {has}, not the {declared} that were declared; format it anew to change that",
+            volume.path.display()
+        )
+    })
+}
+
 /// Builds the engine on open volumes and starts its threads.
 pub(crate) fn start(
     config: Config,
     raw: Vec<RawVolume>,
-    warnings: Vec<String>,
+    mut warnings: Vec<String>,
     clock: Arc<dyn Clock>,
 ) -> Result<(Arc<Engine>, Threads), OpenError> {
     validate(&config)?;
     let (superblocks, created) = superblocks(&config, &raw, clock.as_ref())?;
+    warnings.extend(raw.iter().zip(&superblocks).filter_map(|(v, s)| other_size(v, s)));
     let paths: Vec<PathBuf> = raw.iter().map(|v| v.path.clone()).collect();
     let first = superblocks[0];
     enough_memory(&config, u64::from(first.page_bytes))?;

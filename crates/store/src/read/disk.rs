@@ -164,7 +164,6 @@ impl Engine {
         {
             return Ok(found);
         }
-        self.note_alone(&candidate);
         if !shared {
             return self.read_object(hash, key, &candidate);
         }
@@ -175,6 +174,8 @@ impl Engine {
                 Ok(Found::LookAgain)
             }
             Joined::Leader(lead) => {
+                // Only now: callers that share this read want the same object, not a neighbour.
+                self.note_alone(hash, &candidate);
                 let found = self.read_object(hash, key, &candidate);
                 self.flights.land(lead);
                 found
@@ -341,7 +342,6 @@ impl Engine {
         add(&group.disk_reads, 1);
         let stored = header.stored_bytes() as usize;
         let asked = Arrival::Asked { hash, bytes: stored as u32 };
-        self.cache.read_again(hash);
         let queue = self.cache.arrive(group.hint(), asked);
         let mut entry = Entry::of(raw.run.clone(), raw.start, header);
         entry.location = Some(candidate.location);
@@ -486,7 +486,7 @@ impl Engine {
             return fallback();
         };
         self.index.bump_freq(hash, candidate.location, 1);
-        self.note_alone(&candidate);
+        self.note_alone(hash, &candidate);
         let started = self.clock.monotonic();
         let this = Arc::clone(self);
         let held = run.clone();

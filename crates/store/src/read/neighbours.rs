@@ -7,7 +7,9 @@
 //!
 //! Threads: any; relaxed counters, of which a lost update only blurs the share.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::memory::notes::{Note, Notes};
 
 /// Weight of what is assumed, in objects.
 const ASSUMED_WEIGHT: u64 = 32;
@@ -48,27 +50,40 @@ impl Neighbours {
     }
 }
 
-/// Pages from which an object was read alone lately, and when: 32 bits of each.
-pub(crate) struct Touched {
-    slots: Box<[AtomicU64]>,
+/// Pages from which an object was read alone lately, which object, and when.
+pub(crate) struct Touched(Notes);
+
+/// What an earlier read of one object says of the page that it lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// None is remembered.
+    Nothing,
+    /// It was of the same object, as far as can be told: that says nothing of its neighbours.
+    Itself(u32),
+    /// It was of another, at that time.
+    Another(u32),
 }
 
-const SLOTS_PER_FRAME: usize = 2;
-const SLOTS_MIN: usize = 64;
+const NOTES_PER_FRAME: usize = 2;
 
 impl Touched {
     pub(crate) fn new(frames: usize) -> Touched {
-        let slots = (frames * SLOTS_PER_FRAME).next_power_of_two().max(SLOTS_MIN);
-        Touched { slots: (0..slots).map(|_| AtomicU64::new(0)).collect() }
+        Touched(Notes::new(frames * NOTES_PER_FRAME))
     }
 
-    /// Notes a read from the page at `place`; when there was another before, as far as is remembered.
-    pub(crate) fn before(&self, place: u64, now: u32) -> Option<u32> {
-        let mixed = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let slot = &self.slots[(mixed >> 32) as usize & (self.slots.len() - 1)];
-        let tag = mixed << 32;
-        let stored = slot.swap(tag | u64::from(now), Ordering::Relaxed);
-        (stored >> 32 == tag >> 32).then_some(stored as u32)
+    /// What it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// Notes that the object with this hash is read alone from the page at `place`; what was before.
+    pub(crate) fn note(&self, place: u64, hash: u64, now: u32) -> Before {
+        let object = (hash >> 56) as u8;
+        match self.0.put(place, Note { said: object, when: now }) {
+            None => Before::Nothing,
+            Some(note) if note.said == object => Before::Itself(note.when),
+            Some(note) => Before::Another(note.when),
+        }
     }
 }
 
@@ -95,14 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_remembered_until_others_take_its_place() {
+    fn a_page_is_remembered_with_the_object_that_was_read() {
         let touched = Touched::new(32);
-        assert_eq!(touched.before(5, 10), None);
-        assert_eq!(touched.before(5, 11), Some(10));
-        assert_eq!(touched.before(6, 12), None);
-        for place in 100..600 {
-            touched.before(place, 13);
-        }
-        assert_eq!(touched.before(5, 14), None);
+        let (one, other) = (1 << 56, 2 << 56);
+        assert_eq!(touched.note(5, one, 10), Before::Nothing);
+        assert_eq!(touched.note(5, one, 11), Before::Itself(10));
+        assert_eq!(touched.note(5, other, 12), Before::Another(11));
+        assert_eq!(touched.note(6, one, 12), Before::Nothing);
     }
 }

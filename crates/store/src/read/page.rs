@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::disk::Found;
 use super::flight::{Joined, Lead};
+use super::neighbours::Before;
 use super::page_choice::{Question, page_pays};
 use crate::device::{IoOp, submit_deferred};
 use crate::engine::Engine;
@@ -71,17 +72,18 @@ impl Engine {
     }
 
     /// An object is read alone: would its page have been the better choice?
-    pub(crate) fn note_alone(&self, candidate: &Candidate) {
+    pub(crate) fn note_alone(&self, hash: u64, candidate: &Candidate) {
         let Some(group) = self.page_group(candidate.location) else { return };
         let state = self.groups.entry(group);
         let (segment, offset) = self.space.split(candidate.location);
         let place = self.page_place(segment, offset / self.space.page_bytes);
-        let before = self.touched.before(place, self.cache.now());
-        if before.is_some_and(|then| self.cache.is_recent(then)) {
-            state.neighbours.used();
-            self.neighbours.used();
-        } else {
-            self.note_neighbours(&state, self.neighbours_of(candidate));
+        match self.touched.note(place, hash, self.cache.now()) {
+            Before::Another(then) if self.cache.is_recent(then) => {
+                state.neighbours.used();
+                self.neighbours.used();
+            }
+            Before::Itself(then) if self.cache.is_recent(then) => {}
+            _ => self.note_neighbours(&state, self.neighbours_of(candidate)),
         }
     }
 

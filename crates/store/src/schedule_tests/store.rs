@@ -1,133 +1,64 @@
 //! A whole store under chosen schedules: creates, reads with guards, eviction, removal, sync and close,
 //! with flusher, keeper and recovery as threads of their own and each transfer done by one more.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::io;
 use std::sync::Mutex as PlainMutex;
 
 use super::{explore, lock};
-use crate::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+use crate::device::{Device, DeviceInfo, DeviceStats, Io, JournalArea};
 use crate::sync::{Arc, Mutex, thread};
-use crate::{ByteSize, Clock, Config, GroupId, Object, Store};
+use crate::{ByteSize, Config, GroupId, Object, Store};
 
-use std::io;
-use std::time::Duration;
+#[path = "../../tests/in_memory/mod.rs"]
+mod in_memory;
+use in_memory::{Memory, State, Stopped};
 
 const DEVICE_BYTES: usize = 6 << 20;
 
-/// The device. Nothing is scheduled while its bytes are locked, so the lock is a plain one.
-struct Memory {
-    info: DeviceInfo,
-    bytes: Bytes,
-}
+/// The device: others go on before and after a transfer, never in the midst of one, so that the lock
+/// of the memory below is a plain one.
+struct Scheduled(Arc<dyn Device>);
 
-type Bytes = Arc<PlainMutex<Vec<u8>>>;
+type Bytes = Arc<PlainMutex<State>>;
 
-struct Journal {
-    bytes: Bytes,
-    offset: u64,
-    len: u64,
-}
-
-fn copy_out(bytes: &Bytes, offset: u64, buf: &mut [u8]) {
-    let bytes = bytes.lock().unwrap();
-    buf.copy_from_slice(&bytes[offset as usize..][..buf.len()]);
-}
-
-fn copy_in(bytes: &Bytes, offset: u64, buf: &[u8]) {
-    bytes.lock().unwrap()[offset as usize..][..buf.len()].copy_from_slice(buf);
-}
-
-impl Device for Memory {
+impl Device for Scheduled {
     fn info(&self) -> &DeviceInfo {
-        &self.info
+        self.0.info()
     }
 
     fn submit(&self, io: Io) {
-        let bytes = Arc::clone(&self.bytes);
-        thread::spawn(move || {
-            let mut offset = io.offset;
-            for piece in &io.bufs {
-                let (start, len) = (piece.as_ptr(), piece.len());
-                // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's until `done`
-                // is called, below.
-                match io.op {
-                    IoOp::Read => copy_out(&bytes, offset, unsafe {
-                        std::slice::from_raw_parts_mut(start, len)
-                    }),
-                    // SAFETY: as above.
-                    IoOp::Write => {
-                        copy_in(&bytes, offset, unsafe { std::slice::from_raw_parts(start, len) });
-                    }
-                }
-                offset += len as u64;
-            }
-            (io.done)(Ok(()));
-        });
+        let memory = Arc::clone(&self.0);
+        thread::spawn(move || memory.submit(io));
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         thread::yield_now();
-        copy_out(&self.bytes, offset, buf);
+        let outcome = self.0.read_at(offset, buf);
         thread::yield_now();
-        Ok(())
+        outcome
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         thread::yield_now();
-        copy_in(&self.bytes, offset, buf);
-        Ok(())
+        self.0.write_at(offset, buf)
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(())
+        self.0.sync()
     }
 
     fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
-        Ok(Box::new(Journal { bytes: Arc::clone(&self.bytes), offset, len }))
+        self.0.journal(offset, len)
     }
 
     fn stats(&self) -> DeviceStats {
-        DeviceStats::default()
-    }
-}
-
-impl JournalArea for Journal {
-    fn read_all(&self) -> io::Result<Vec<u8>> {
-        let mut all = vec![0; self.len as usize];
-        copy_out(&self.bytes, self.offset, &mut all);
-        Ok(all)
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        copy_in(&self.bytes, self.offset + offset, bytes);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-struct Stopped;
-
-impl Clock for Stopped {
-    fn unix_seconds(&self) -> u64 {
-        1_700_000_000
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
+        self.0.stats()
     }
 }
 
 fn open(bytes: &Bytes) -> Store {
-    let info = DeviceInfo {
-        name: "memory".to_owned(),
-        size_bytes: DEVICE_BYTES as u64,
-        block_bytes: 512,
-        direct: true,
-        rotational: false,
-        engine: "memory",
-    };
     let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
     config.memory = ByteSize::new(4 << 20);
     config.page = Some(ByteSize::new(16 << 10));
@@ -135,7 +66,7 @@ fn open(bytes: &Bytes) -> Store {
     config.objects_max = Some(64);
     config.groups_tracked_max = 16;
     config.seed = Some(1);
-    let device = Arc::new(Memory { info, bytes: Arc::clone(bytes) });
+    let device = Arc::new(Scheduled(Memory::device(bytes)));
     Store::open_on(config, vec![device], Arc::new(Stopped)).unwrap()
 }
 
@@ -174,7 +105,7 @@ fn watch(store: &Store, key: &[u8], newest: &Mutex<u64>) {
 #[test]
 fn shuttle_readers_never_see_an_older_version() {
     explore(300, || {
-        let bytes: Bytes = Arc::new(PlainMutex::new(vec![0; DEVICE_BYTES]));
+        let bytes = State::new(DEVICE_BYTES, false);
         let store = Arc::new(open(&bytes));
         let newest = Arc::new(Mutex::new(0));
         let writer = {
@@ -212,7 +143,7 @@ fn shuttle_readers_never_see_an_older_version() {
 #[test]
 fn shuttle_memory_that_is_full_is_taken_from_nobody_who_reads() {
     explore(100, || {
-        let bytes: Bytes = Arc::new(PlainMutex::new(vec![0; DEVICE_BYTES]));
+        let bytes = State::new(DEVICE_BYTES, false);
         let store = Arc::new(open(&bytes));
         let threads: Vec<_> = (0..2_u64)
             .map(|id| {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::gate::Inside;
 use super::nursery::{Staged, StagedExtent};
@@ -20,7 +20,7 @@ use crate::index::Location;
 use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
-use crate::stats::add;
+use crate::stats::{Waiting, add};
 
 /// What to store.
 #[derive(Clone, Copy)]
@@ -125,12 +125,7 @@ impl Engine {
     pub(crate) fn create_now(self: &Arc<Engine>, new: &NewObject<'_>) -> Result<(), NotNow> {
         self.check_create(new)?;
         let hash = self.hash(new.key);
-        let plain = fields_of(self, new, hash, 0, false).header(
-            new.key.len(),
-            new.metadata.len(),
-            new.value.len() as u64,
-        );
-        let stored = plain.map_err(|_| too_large(self, new))?.stored_bytes();
+        let stored = header_of(&fields_of(self, new, hash, 0, false), new).stored_bytes();
         let full = !new.internal && self.nursery.is_full(stored);
         if full || (new.kept.is_none() && !self.journal.has_room()) {
             return Err(NotNow::MustWait);
@@ -156,7 +151,7 @@ impl Engine {
         self: &Arc<Engine>,
         new: &NewObject<'_>,
     ) -> Result<(), CreateError> {
-        let mut begun = None;
+        let mut waiting = Waiting::default();
         loop {
             // If nothing was waiting to be written before the attempt, only readers are in the way.
             let idle = self.nursery.bytes() == 0;
@@ -164,16 +159,13 @@ impl Engine {
                 Ok(()) => return Ok(()),
                 Err(NotNow::Failed(error)) => return Err(error),
                 Err(NotNow::MustWait) => {
-                    let begun = *begun.get_or_insert_with(|| {
-                        add(&self.counters.create_waits, 1);
-                        Instant::now()
-                    });
                     let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
-                    if (refuses && idle) || begun.elapsed() >= self.config.memory_wait {
+                    if (refuses && idle) || waiting.elapsed() >= self.config.memory_wait {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }
-                    self.wait_progress(Duration::from_millis(5));
+                    waiting.begin(&self.counters.create_waits);
+                    self.wait_room(Duration::from_millis(5));
                 }
             }
         }
@@ -190,6 +182,19 @@ impl Engine {
             return Err(CreateError::VolumesGone);
         }
         Ok(())
+    }
+
+    /// Refuses, and counts, an object of `length` bytes where at most `max` are taken.
+    pub(crate) fn too_large(&self, length: u64, max: u64) -> CreateError {
+        add(&self.counters.drops_too_large, 1);
+        CreateError::TooLarge { length, max }
+    }
+
+    /// Longest value that goes to disk in one record with a key and metadata of these lengths.
+    pub(crate) fn one_record_max(&self, key: usize, metadata: usize) -> u64 {
+        // Header, checksums of chunks, alignment.
+        let beside = (key + metadata) as u64 + BLOCK_BYTES;
+        self.extent_max().saturating_sub(beside)
     }
 
     /// Refuses, and counts, a key that is empty or too long.
@@ -245,10 +250,8 @@ impl Engine {
         // SAFETY: the range was reserved for this create and is published below.
         let record = unsafe { run.bytes_mut(offset, stored) };
         encode_record_into(record, &fields, new.key, new.metadata, new.value)
-            .map_err(|_| too_large(self, new))?;
-        let header = fields
-            .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
-            .map_err(|_| too_large(self, new))?;
+            .expect("room for the record was reserved");
+        let header = header_of(&fields, new);
         match self.publish_new(hash, Entry::of(run.clone(), offset, &header), seq, new.kept) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
@@ -272,23 +275,19 @@ impl Engine {
     fn create_extent(self: &Arc<Engine>, new: &NewObject<'_>, hash: u64) -> Result<(), NotNow> {
         // Parts of objects are read by chunks; manifests and patches are always read whole.
         let chunked = new.kind == RecordKind::Object;
-        let head = |fields: &RecordFields| {
-            fields
-                .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
-                .map_err(|_| too_large(self, new))
-        };
-        let stored = head(&fields_of(self, new, hash, 0, chunked))?.stored_bytes();
+        let stored = header_of(&fields_of(self, new, hash, 0, chunked), new).stored_bytes();
         if stored > self.extent_max() {
-            // Larger objects go through a writer, which cuts them into parts.
-            return Err(too_large(self, new).into());
+            // Larger values go through a writer, which cuts them into parts; what is too large here is so
+            // by its key and metadata.
+            return Err(self.too_large(stored, self.extent_max()).into());
         }
         let hint = self.groups.hint(new.group);
         let run = self.cache.take(self.frames_for(stored), hint).ok_or(NotNow::MustWait)?;
         let _inside = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);
-        let header = head(&fields)?;
-        encode_extent(&run, &fields, new, &header).map_err(|_| too_large(self, new))?;
+        let header = header_of(&fields, new);
+        encode_extent(&run, &fields, new, &header);
         match self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
@@ -371,9 +370,10 @@ impl Engine {
     }
 }
 
-fn too_large(engine: &Engine, new: &NewObject<'_>) -> CreateError {
-    add(&engine.counters.drops_too_large, 1);
-    CreateError::TooLarge { length: new.value.len() as u64, max: engine.config.object_max.bytes() }
+fn header_of(fields: &RecordFields, new: &NewObject<'_>) -> RecordHeader {
+    fields
+        .header(new.key.len(), new.metadata.len(), new.value.len() as u64)
+        .expect("key and metadata were checked, and no value in memory exceeds the format's limit")
 }
 
 pub(crate) fn fields_of(
@@ -395,27 +395,22 @@ pub(crate) fn fields_of(
 }
 
 /// Lays a large record out at the start of a run, zeros up to the next block.
-fn encode_extent(
-    run: &Run,
-    fields: &RecordFields,
-    new: &NewObject<'_>,
-    header: &RecordHeader,
-) -> Result<(), String> {
+fn encode_extent(run: &Run, fields: &RecordFields, new: &NewObject<'_>, header: &RecordHeader) {
     let end = (header.stored_bytes().next_multiple_of(BLOCK_BYTES)) as usize;
     // SAFETY: the run is fresh and not published yet.
     let bytes = unsafe { run.bytes_mut(0, end.min(run.len_bytes())) };
     if !fields.chunked {
         bytes.fill(0);
-        let encoded = encode_record_into(bytes, fields, new.key, new.metadata, new.value);
-        return encoded.map(|_| ()).map_err(|e| e.to_string());
+        encode_record_into(bytes, fields, new.key, new.metadata, new.value)
+            .expect("the run was taken for the record");
+        return;
     }
     let mut crcs = ChunkCrcs::new();
     crcs.update(new.value);
     let crcs = crcs.finish();
     encode_head_into(bytes, fields, new.key, new.metadata, new.value.len() as u64, &crcs)
-        .map_err(|e| e.to_string())?;
+        .expect("the run was taken for the record, and every chunk has its checksum");
     let value = header.value_range();
     bytes[value.clone()].copy_from_slice(new.value);
     bytes[value.end..].fill(0);
-    Ok(())
 }

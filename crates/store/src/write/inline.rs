@@ -59,12 +59,25 @@ impl Engine {
         }
     }
 
-    /// Waits, at most `nap`, until something was written and memory may be free again. Without threads
-    /// what waits is written first: it may hold the memory in question, and nobody else will.
-    pub(crate) fn wait_progress(&self, nap: Duration) {
+    /// Waits, at most `nap`, until something was written and there may be room again. What waits to be
+    /// written may hold the memory in question, and may wait for more of it to come, or for a timer.
+    pub(crate) fn wait_room(&self, nap: Duration) {
+        // Without room in the journal it is a checkpoint that is waited for.
+        if self.journal.has_room() {
+            self.nursery.request_flush_if_idle();
+        }
+        self.work_or_wait(nap);
+    }
+
+    /// Asks for all that waits to be written, and waits, at most `nap`, until something was.
+    pub(crate) fn wait_written(&self, nap: Duration) {
+        self.nursery.request_flush();
+        self.work_or_wait(nap);
+    }
+
+    fn work_or_wait(&self, nap: Duration) {
         if self.inline.0.get().is_some() {
             let before = self.nursery.bytes();
-            self.nursery.request_flush();
             self.work_inline();
             if self.nursery.bytes() < before {
                 return;

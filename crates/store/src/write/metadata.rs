@@ -5,7 +5,7 @@
 //! either way one record replaces another. Threads: any.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::create::NewObject;
 use super::writer::{create_operation, expires_s};
@@ -14,6 +14,7 @@ use crate::error::{CreateError, ReadError};
 use crate::format::{Patch, RecordKind};
 use crate::object::{Object, ObjectInfo};
 use crate::read::disk::Indirect;
+use crate::stats::Waiting;
 use crate::store::lookup;
 
 /// What a patch could refer to.
@@ -56,7 +57,7 @@ impl Engine {
         key: &[u8],
         metadata: &[u8],
     ) -> Result<bool, CreateError> {
-        let begun = Instant::now();
+        let mut waiting = Waiting::default();
         loop {
             let info = match lookup(self, key) {
                 Ok(Some(info)) => info,
@@ -84,12 +85,12 @@ impl Engine {
                 }
                 Base::NotYet => {}
             }
-            let waited = begun.elapsed();
+            let waited = waiting.elapsed();
             if waited >= self.config.memory_wait {
                 return Err(CreateError::StillWriting { waited_ms: waited.as_millis() as u64 });
             }
-            self.nursery.request_flush();
-            self.wait_progress(Duration::from_millis(20));
+            waiting.begin(&self.counters.metadata_waits);
+            self.wait_written(Duration::from_millis(20));
         }
     }
 

@@ -321,6 +321,18 @@ impl Nursery {
         self.work.notify_one();
     }
 
+    /// The same if the flusher would begin only when its time comes. While something is on its way
+    /// there will be room without that, and pages that are not full would be written for nothing.
+    pub(crate) fn request_flush_if_idle(&self) {
+        let mut state = lock(&self.state);
+        let begins = self.wants_extents(&state) || state.waiting_bytes >= self.flush_at_bytes;
+        if state.in_flight == 0 && state.objects > 0 && !begins {
+            state.drain = true;
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
     /// Lets go of the run that is being filled, if nothing waits in it.
     pub(crate) fn release_open(&self) {
         let state = lock(&self.state);
@@ -462,41 +474,4 @@ fn take_due(state: &mut State, now: Duration) -> Vec<(u64, Vec<Staged>)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::pool::Pool;
-
-    const PAGE: u64 = 4096;
-
-    fn object(run: &Run, due: u64) -> Staged {
-        Staged {
-            run: run.clone(),
-            offset: 0,
-            stored_bytes: 2048,
-            hash: due,
-            seq: due,
-            reinserted: false,
-            freq: 0,
-            due: Some(Duration::from_secs(due)),
-            round: 0,
-        }
-    }
-
-    #[test]
-    fn what_is_put_back_keeps_its_time() {
-        let run = Pool::new(1, PAGE as usize).unwrap().try_take(1).unwrap();
-        let nursery = Nursery::new(4 * PAGE);
-        for due in 10..15 {
-            nursery.push(7, object(&run, due));
-        }
-        let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
-        let Work::Pages { mut groups, partial: false } = take(0) else { panic!("two full pages") };
-        let mut objects = groups.pop().expect("one group").1;
-        let rest = objects.split_off(4);
-        nursery.finished(&Finished::of(&objects), 0);
-        nursery.put_back(7, rest);
-        assert!(matches!(take(13), Work::Idle), "the rest is not due yet");
-        let Work::Pages { groups, partial: true } = take(14) else { panic!("it is due") };
-        assert_eq!(groups[0].1.len(), 1);
-    }
-}
+mod tests;

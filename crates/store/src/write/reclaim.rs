@@ -3,6 +3,7 @@
 //! Kept objects go back to the nursery with a new sequence number, so that they come to lie with
 //! their group again. Bytes kept are bounded by `reinsert_percent_max`. Threads: the flusher.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -198,11 +199,19 @@ const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Most that is read at once.
 const WINDOW_BYTES_MAX: u64 = 1 << 20;
 
-/// A part of the segment, read for several objects.
+/// A part of the segment, read for several objects, and what is known of parts that cannot be read.
+///
+/// A sector that is bad should cost the objects on it and count few errors, or one sector would put a
+/// whole volume out of service: where a read for several failed each object is read by itself, and what
+/// contains a range that failed by itself is not tried.
 #[derive(Default)]
 struct Window {
     start: u64,
     buf: Option<AlignedBuf>,
+    /// Up to here nothing is read together, since a read that reached this far failed.
+    alone_until: u64,
+    /// The last read for one object that failed.
+    unreadable: Option<Range<u64>>,
 }
 
 impl Window {
@@ -211,17 +220,57 @@ impl Window {
         let (segment, offset) = engine.space.split(keepers[0].location);
         if !self.holds(offset, stored) {
             let block = engine.space.block();
-            self.start = offset - offset % block;
-            let wanted_end = together_end(engine, self.start, offset + stored, &keepers[1..]);
-            let end = wanted_end.next_multiple_of(block).min(engine.space.segment_bytes);
-            let mut buf = AlignedBuf::zeroed((end - self.start) as usize);
-            self.buf = None;
-            add(&engine.counters.maintenance_reads, 1);
-            engine.space.read(segment, self.start, &mut buf).ok()?;
-            self.buf = Some(buf);
+            let start = offset - offset % block;
+            let blocks_end = |end: u64| end.next_multiple_of(block).min(engine.space.segment_bytes);
+            let own = start..blocks_end(offset + stored);
+            let together = together_end(engine, start, offset + stored, &keepers[1..]);
+            if !self.fill_together(engine, segment, start..blocks_end(together), &own) {
+                self.fill_alone(engine, segment, own)?;
+            }
         }
         let from = (offset - self.start) as usize;
         self.buf.as_ref()?.get(from..from + stored as usize).map(<[u8]>::to_vec)
+    }
+
+    /// Reads for several objects, the first of which takes `own`. False if that is not to be done, or
+    /// failed.
+    fn fill_together(
+        &mut self,
+        engine: &Engine,
+        segment: SegmentId,
+        range: Range<u64>,
+        own: &Range<u64>,
+    ) -> bool {
+        if own.start < self.alone_until || range.end <= own.end {
+            return false;
+        }
+        let end = range.end;
+        let filled = self.fill(engine, segment, range);
+        if !filled {
+            self.alone_until = end;
+        }
+        filled
+    }
+
+    fn fill_alone(&mut self, engine: &Engine, segment: SegmentId, own: Range<u64>) -> Option<()> {
+        let bad = self.unreadable.as_ref();
+        if bad.is_some_and(|bad| own.start <= bad.start && bad.end <= own.end) {
+            return None;
+        }
+        if !self.fill(engine, segment, own.clone()) {
+            self.unreadable = Some(own);
+            return None;
+        }
+        Some(())
+    }
+
+    fn fill(&mut self, engine: &Engine, segment: SegmentId, range: Range<u64>) -> bool {
+        let mut buf = AlignedBuf::zeroed((range.end - range.start) as usize);
+        add(&engine.counters.maintenance_reads, 1);
+        let filled = engine.space.read(segment, range.start, &mut buf).is_ok();
+        self.start = range.start;
+        self.buf = filled.then_some(buf);
+        filled
     }
 
     fn holds(&self, offset: u64, stored: u64) -> bool {

@@ -19,14 +19,15 @@ use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
-    BLOCK_BYTES, CHUNK_BYTES, ChunkCrcs, Manifest, ManifestPart, RecordFields, RecordKind,
-    UNIT_BYTES, encode_head_into,
+    BLOCK_BYTES, CHUNK_BYTES, ChunkCrcs, MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES,
+    MANIFEST_PARTS_MAX, Manifest, ManifestPart, RecordFields, RecordKind, UNIT_BYTES,
+    encode_head_into,
 };
 use crate::index::Location;
 use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
 use crate::ops::{Commit, Deferred};
-use crate::stats::add;
+use crate::stats::{Waiting, add};
 
 /// What is known of a streamed object at the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,7 +61,8 @@ pub struct Writer {
     part_bytes: usize,
     parts: Vec<SentPart>,
     total: u64,
-    committed: bool,
+    /// Its end has a counter: it was committed, or refused for a reason that is counted.
+    counted: bool,
 }
 
 pub(crate) fn expires_s(unix_s: Option<u64>) -> u32 {
@@ -76,11 +78,9 @@ impl Writer {
         options: WriterOptions,
     ) -> Result<Writer, CreateError> {
         engine.check_key(key)?;
-        let max = engine.config.object_max.bytes();
-        let length = options.length.unwrap_or(0);
+        let (length, max) = (options.length.unwrap_or(0), engine.config.object_max.bytes());
         if length > max {
-            add(&engine.counters.drops_too_large, 1);
-            return Err(CreateError::TooLarge { length, max });
+            return Err(engine.too_large(length, max));
         }
         if engine.is_closed() {
             return Err(CreateError::Closed);
@@ -90,11 +90,10 @@ impl Writer {
         let part = engine.extent_max().saturating_sub(head + BLOCK_BYTES).min(PART_BYTES_MAX);
         if part < BLOCK_BYTES {
             // Only a key of tens of kilobytes on the smallest segments leaves no room.
-            add(&engine.counters.drops_too_large, 1);
-            return Err(CreateError::TooLarge { length, max: 0 });
+            return Err(engine.too_large(length, 0));
         }
         let part_bytes = (part - part % CHUNK_BYTES).max(CHUNK_BYTES.min(part)) as usize;
-        Ok(Writer {
+        let mut writer = Writer {
             engine: Arc::clone(engine),
             key: key.to_vec(),
             group: group.get(),
@@ -105,8 +104,28 @@ impl Writer {
             part_bytes,
             parts: Vec::new(),
             total: 0,
-            committed: false,
-        })
+            counted: false,
+        };
+        match length > writer.length_max() {
+            true => Err(writer.too_large(length)),
+            false => Ok(writer),
+        }
+    }
+
+    /// Longest value that it can store: all parts are listed in one record, which has the key and the
+    /// metadata, too.
+    fn length_max(&self) -> u64 {
+        let engine = &self.engine;
+        let metadata = self.metadata.len().min(engine.metadata_max());
+        let list = engine.one_record_max(self.key.len(), metadata);
+        let parts = list.saturating_sub(MANIFEST_HEAD_BYTES as u64) / MANIFEST_PART_BYTES as u64;
+        let listed = parts.min(MANIFEST_PARTS_MAX.into()) * self.part_bytes as u64;
+        engine.config.object_max.bytes().min(listed)
+    }
+
+    fn too_large(&mut self, length: u64) -> CreateError {
+        self.counted = true;
+        self.engine.too_large(length, self.length_max())
     }
 
     /// Bytes taken so far.
@@ -150,12 +169,11 @@ impl Writer {
 
     /// Copies what fits without waiting; true when all of `bytes` was taken.
     fn push(&mut self, bytes: &mut &[u8]) -> Result<bool, CreateError> {
-        let max = self.engine.config.object_max.bytes();
+        let length = self.total + bytes.len() as u64;
+        if length > self.length_max() {
+            return Err(self.too_large(length));
+        }
         while !bytes.is_empty() {
-            if self.total + bytes.len() as u64 > max {
-                add(&self.engine.counters.drops_too_large, 1);
-                return Err(CreateError::TooLarge { length: self.total + bytes.len() as u64, max });
-            }
             if self.filled == self.part_bytes && !self.send_part() {
                 return Ok(false);
             }
@@ -239,24 +257,33 @@ impl Writer {
     }
 
     fn commit_waiting(mut self) -> Result<(), CreateError> {
+        let stored = self.store();
+        // Every other end has a counter of its own.
+        self.counted = stored != Err(CreateError::Closed);
+        stored
+    }
+
+    fn store(&mut self) -> Result<(), CreateError> {
         self.engine.check_metadata(&self.metadata)?;
         let engine = Arc::clone(&self.engine);
-        let run = self.buffer.clone();
-        if self.parts.is_empty() {
-            let (at, filled) = (self.value_at(), self.filled);
-            let value = run.as_ref().map_or(&[][..], |run| run.bytes(at, filled));
-            engine.create_waiting(&self.object(RecordKind::Object, value))?;
-            self.committed = true;
-            return Ok(());
+        if self.total > self.length_max() {
+            // The metadata has grown since.
+            return Err(self.too_large(self.total));
         }
-        drop(run);
+        let one_record_max = engine.one_record_max(self.key.len(), self.metadata.len());
+        if self.parts.is_empty() && self.total <= one_record_max {
+            let (at, filled) = (self.value_at(), self.filled);
+            let run = self.buffer.clone();
+            let value = run.as_ref().map_or(&[][..], |run| run.bytes(at, filled));
+            return engine.create_waiting(&self.object(RecordKind::Object, value));
+        }
+        let mut waiting = Waiting::default();
         while self.filled > 0 && !self.send_part() {
-            engine.wait_progress(Duration::from_millis(5));
+            waiting.begin(&engine.counters.writer_waits);
+            engine.wait_room(Duration::from_millis(5));
         }
         let manifest = self.manifest()?;
-        engine.create_waiting(&self.object(RecordKind::Manifest, &manifest))?;
-        self.committed = true;
-        Ok(())
+        engine.create_waiting(&self.object(RecordKind::Manifest, &manifest))
     }
 
     fn object<'a>(&'a self, kind: RecordKind, value: &'a [u8]) -> NewObject<'a> {
@@ -296,7 +323,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if !self.committed {
+        if !self.counted {
             add(&self.engine.counters.drops_abandoned, 1);
         }
     }
@@ -322,13 +349,16 @@ impl Write<'_> {
     pub fn wait(mut self) -> Result<(), CreateError> {
         while !self.writer.push(&mut self.bytes)? {
             self.note_wait()?;
-            self.writer.engine.wait_progress(WRITE_NAP);
+            self.writer.engine.wait_room(WRITE_NAP);
         }
         Ok(())
     }
 
     fn note_wait(&mut self) -> Result<(), CreateError> {
         let left = self.bytes.len();
+        if self.since.is_none() {
+            add(&self.writer.engine.counters.writer_waits, 1);
+        }
         let since = match self.since {
             Some((since, before)) if before == left => since,
             // It got on since then.
@@ -337,6 +367,7 @@ impl Write<'_> {
         self.since = Some((since, left));
         if since.elapsed() >= self.writer.engine.config.memory_wait {
             add(&self.writer.engine.counters.drops_memory_full, 1);
+            self.writer.counted = true;
             return Err(CreateError::MemoryFull);
         }
         Ok(())
@@ -362,8 +393,7 @@ impl Future for Write<'_> {
             }
             let engine = Arc::clone(&this.writer.engine);
             let waiter = Arc::clone(&engine);
-            this.waiting =
-                Some(Deferred::blocking(&engine, move || waiter.wait_progress(WRITE_NAP)));
+            this.waiting = Some(Deferred::blocking(&engine, move || waiter.wait_room(WRITE_NAP)));
         }
     }
 }
@@ -377,8 +407,8 @@ pub(crate) fn create_operation(
     if let Err(error) = checked.and_then(|()| engine.admit(new.key, new.value.len() as u64)) {
         return Deferred::ready(Err(error));
     }
-    let head = (new.key.len() + new.metadata.len()) as u64 + 4096;
-    if new.value.len() as u64 + head > engine.extent_max() && new.kind == RecordKind::Object {
+    let one_record_max = engine.one_record_max(new.key.len(), new.metadata.len());
+    if new.value.len() as u64 > one_record_max && new.kind == RecordKind::Object {
         return create_by_writer(engine, new);
     }
     match engine.create_now(new) {

@@ -33,6 +33,13 @@ impl State {
         Arc::new(Mutex::new(State { bytes: vec![0; size_bytes], log }))
     }
 
+    /// Another device with what this one holds now: what is left after a crash, where nothing that was
+    /// written is lost.
+    #[allow(dead_code, reason = "not every test crashes")]
+    pub(crate) fn copied(&self) -> Arc<Mutex<State>> {
+        Arc::new(Mutex::new(State { bytes: self.bytes.clone(), log: None }))
+    }
+
     /// The transfers since this was last asked.
     #[allow(dead_code, reason = "not every test watches")]
     pub(crate) fn take_log(&mut self) -> Vec<Transfer> {

@@ -1,0 +1,93 @@
+//! Logs: frames that records of single objects are copied into, one after the other, for each queue.
+//!
+//! Invariants: room in a log is set aside under the queue's lock for one record, which is written before
+//! anybody publishes it; a log that is full goes to its queue like any run. Threads: any.
+
+use super::Cache;
+use crate::format::UNIT_BYTES;
+use crate::memory::policy::{Hint, QUEUES, Queue};
+use crate::memory::pool::{Run, lock};
+
+/// Logs open at once for each queue: with one, half an object's length is lost at the end of each.
+const OPEN_LOGS_MAX: usize = 8;
+/// A small memory cannot afford many half-filled frames.
+const FRAMES_PER_OPEN_LOG: usize = 256;
+
+/// Logs that are open at once for each queue in a memory of so many frames.
+pub(super) fn open_logs_max(frames: usize) -> usize {
+    (frames / FRAMES_PER_OPEN_LOG).clamp(1, OPEN_LOGS_MAX)
+}
+
+/// A run that is being filled.
+pub(super) struct OpenLog {
+    pub(super) run: Run,
+    used: usize,
+    hashes: Vec<u64>,
+}
+
+impl Cache {
+    /// When only open logs hold memory, hands them to their queues.
+    pub(super) fn close_some_log(&self) -> bool {
+        let mut any = false;
+        for queue in QUEUES {
+            let logs = std::mem::take(&mut *lock(&self.logs[queue as usize]));
+            for log in logs {
+                self.enqueue(log.run, queue, log.hashes);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Copies a record into the log of `queue`. `None` if there is no memory for it.
+    pub(crate) fn append(
+        &self,
+        queue: Queue,
+        hash: u64,
+        record: &[u8],
+        may_evict: bool,
+    ) -> Option<(Run, usize)> {
+        let size = record.len().next_multiple_of(UNIT_BYTES as usize);
+        if size > self.pool.frame_bytes() {
+            return None;
+        }
+        if may_evict {
+            // What only moves on is not new.
+            self.regret.filled(size);
+        }
+        if let Some(placed) = self.place(queue, size, hash, record) {
+            return Some(placed);
+        }
+        let hint = if queue == Queue::Loved { Hint::Loved } else { Hint::Neutral };
+        let fresh = if may_evict { self.take(1, hint) } else { self.pool.try_take(1) }?;
+        let full = {
+            let mut logs = lock(&self.logs[queue as usize]);
+            logs.push(OpenLog { run: fresh, used: 0, hashes: Vec::new() });
+            let most = self.open_logs_max;
+            let fullest = logs.iter().enumerate().max_by_key(|(_, log)| log.used).map(|(at, _)| at);
+            fullest.filter(|_| logs.len() > most).map(|at| logs.swap_remove(at))
+        };
+        if let Some(full) = full {
+            self.enqueue(full.run, queue, full.hashes);
+        }
+        self.place(queue, size, hash, record)
+    }
+
+    /// Puts a record into the open log whose room it fills best.
+    fn place(&self, queue: Queue, size: usize, hash: u64, record: &[u8]) -> Option<(Run, usize)> {
+        let frame_bytes = self.pool.frame_bytes();
+        let (run, offset) = {
+            let mut logs = lock(&self.logs[queue as usize]);
+            let fitting = logs.iter_mut().filter(|log| frame_bytes - log.used >= size);
+            let log = fitting.max_by_key(|log| log.used)?;
+            let offset = log.used;
+            log.used += size;
+            log.hashes.push(hash);
+            (log.run.clone(), offset)
+        };
+        // SAFETY: `offset .. offset + size` was set aside above for this call only, and nobody reads it
+        // before the caller publishes it.
+        unsafe { run.bytes_mut(offset, record.len()) }.copy_from_slice(record);
+        Some((run, offset))
+    }
+}

@@ -1,0 +1,122 @@
+//! What the cache tells the policy, the index and its own samples when it takes a run apart or leaves
+//! it: each hit once, whatever becomes of the object.
+
+use crate::sync::Arc;
+use std::collections::HashMap;
+
+use super::cache::Cache;
+use super::policy::{
+    Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, residency_policy,
+};
+use super::pool::{Pool, lock};
+use super::resident::Entry;
+use crate::config::ResidencyPolicyKind;
+use crate::format::{RecordFields, RecordHeader, RecordKind, StoreNonce};
+use crate::index::{Index, LengthClass, Location};
+use crate::sync::Mutex;
+
+const FRAME_BYTES: usize = 16 << 10;
+const FRAMES: usize = 16;
+/// One that `Regret` follows.
+const HASH: u64 = 1 << 40;
+
+/// How often the hits of each object were taken.
+type Taken = Arc<Mutex<HashMap<u64, u32>>>;
+
+/// Gives every object one fate, and counts.
+struct Told {
+    fate: Fate,
+    taken: Taken,
+}
+
+impl ResidencyPolicy for Told {
+    fn victim(&self, usage: &Usage, _requester: Hint) -> Option<Queue> {
+        (usage.frames[Queue::Probation as usize] > 0).then_some(Queue::Probation)
+    }
+
+    fn fate(&self, _queue: Queue, _object: &Leaving) -> Fate {
+        self.fate
+    }
+
+    fn take_hits(&self, object: &Leaving) {
+        *lock(&self.taken).entry(object.hash).or_default() += u32::from(object.hits);
+    }
+}
+
+fn header(value_len: u64) -> RecordHeader {
+    let fields = RecordFields {
+        nonce: StoreNonce::of(&[1; 16]),
+        kind: RecordKind::Object,
+        chunked: false,
+        hash: HASH,
+        seq: 1,
+        group: 1,
+        expires_s: 0,
+    };
+    fields.header(3, 0, value_len).unwrap()
+}
+
+/// A cache with one object in a run of its own, on disk, too, and hit once; and the index.
+fn with_object(policy: Box<dyn ResidencyPolicy>, value_len: u64) -> (Cache, Arc<Index>) {
+    let index = Arc::new(Index::new(64));
+    let location = Location::new(5);
+    let inserted = index.insert(HASH, location, LengthClass::from_units(8), 0, |l| l.units());
+    assert!(inserted.evicted.is_empty());
+    let pool = Pool::new(FRAMES, FRAME_BYTES).unwrap();
+    let cache = Cache::new(pool, policy, Arc::clone(&index));
+    let header = header(value_len);
+    let frames = (header.stored_bytes() as usize).div_ceil(FRAME_BYTES);
+    let run = cache.pool.try_take(frames).unwrap();
+    let mut entry = Entry::of(run.clone(), 0, &header);
+    entry.location = Some(location);
+    entry.hits = 1;
+    cache.resident.shard(HASH).map.insert(HASH, entry);
+    cache.track(run, Queue::Probation, vec![HASH]);
+    (cache, index)
+}
+
+fn is_there(cache: &Cache) -> bool {
+    cache.resident.shard(HASH).map.contains_key(&HASH)
+}
+
+/// Takes all memory that can be had, one frame at a time.
+fn squeeze(cache: &Cache) {
+    let mut held = Vec::new();
+    while let Some(run) = cache.take(1, Hint::Neutral) {
+        held.push(run);
+    }
+}
+
+#[test]
+fn hits_are_taken_once_for_each_look_and_reach_the_disk_s_count() {
+    // In a log with others, most of a frame, and several frames.
+    for value_len in [3_000, 16_000, 40_000] {
+        for fate in [Fate::Drop, Fate::CopyTo(Queue::Protected)] {
+            let taken = Taken::default();
+            let policy = Told { fate, taken: Arc::clone(&taken) };
+            let (cache, index) = with_object(Box::new(policy), value_len);
+            squeeze(&cache);
+            assert_eq!(is_there(&cache), fate != Fate::Drop, "{value_len} {fate:?}");
+            assert_eq!(lock(&taken)[&HASH], 1, "{value_len} {fate:?}");
+            assert_eq!(index.freq(HASH, Location::new(5)), Some(1), "{value_len} {fate:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_put_back_whole_tells_the_disk_of_its_hits() {
+    let lru = residency_policy(ResidencyPolicyKind::Lru, 1 << 20);
+    let (cache, index) = with_object(lru, 3_000);
+    squeeze(&cache);
+    assert_eq!(index.freq(HASH, Location::new(5)), Some(1));
+}
+
+#[test]
+fn whatever_is_asked_for_after_it_left_is_regretted() {
+    let policy = Told { fate: Fate::Drop, taken: Taken::default() };
+    let (cache, _index) = with_object(Box::new(policy), 3_000);
+    cache.drop_all();
+    assert_eq!(cache.regret_percent(false), 0);
+    cache.arrive(Hint::Neutral, Arrival::Asked { hash: HASH, bytes: 3_000 });
+    assert_eq!(cache.regret_percent(false), 100);
+}
