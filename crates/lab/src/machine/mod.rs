@@ -13,7 +13,7 @@ mod run;
 mod tests;
 
 pub use plan::{Action, DirId, FileId, KINDS, Kind, Plan, Step};
-pub use real::{RealConfig, RealError, RealMachine, RealReport, SystemIo, run_real};
+pub use real::{RealConfig, RealError, RealMachine, RealPlace, RealReport, SystemIo, run_real};
 pub use report::{Histogram, IoCounts, MAP_PARTS, Report};
 pub use run::{Pace, RunOptions, run};
 
