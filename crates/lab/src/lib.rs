@@ -14,6 +14,7 @@ mod error;
 pub mod fs;
 mod histogram;
 mod ids;
+mod large_pages;
 mod linked;
 mod lru;
 pub mod machine;

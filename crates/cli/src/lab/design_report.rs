@@ -99,6 +99,7 @@ pub(super) fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "response_ms_max": report.responses.max_ms(),
         "io": io_json(&report.io),
         "facts": facts,
+        "disk_seconds": report.disk_total_ns() as f64 / 1e9,
         "virtual_seconds": virtual_s(report),
     })
 }

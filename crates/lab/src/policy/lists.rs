@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use crate::large_pages;
 pub(crate) use crate::linked::NONE;
 use crate::linked::{Link, Linked, List};
 
@@ -38,8 +39,10 @@ impl Nodes {
     /// Makes room for a key.
     #[inline]
     pub(crate) fn reach(&mut self, key: u32) {
-        if key as usize >= self.nodes.len() {
-            self.nodes.resize(key as usize + 1, ABSENT);
+        while key as usize >= self.nodes.len() {
+            large_pages::reserve_one(&mut self.nodes);
+            let len = (key as usize + 1).min(self.nodes.capacity());
+            self.nodes.resize(len, ABSENT);
         }
     }
 
