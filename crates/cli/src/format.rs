@@ -1,11 +1,10 @@
 //! `damelo format`: makes a store. Destroys nothing without `--force`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
-use damelo::device::DeviceOpenError;
-use damelo::{ByteSize, Config, OpenError, Store, StoreInfo, VolumeConfig};
+use damelo::{ByteSize, Config, Store, StoreInfo, VolumeConfig};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -22,9 +21,6 @@ Examples:
 The whole size is taken at once and never exceeded. --page and --segment are fixed for the life of
 the store: small pages suit objects that are asked for alone, large pages suit groups that are
 read as a whole and disks with seeks.";
-
-/// Files are made this much longer at most than was asked for.
-const VOLUME_ALIGN_BYTES: u64 = 4096;
 
 /// Make a store in a file or on a block device.
 #[derive(Debug, Args)]
@@ -67,40 +63,12 @@ fn make(args: &Format) -> Result<Store, Failure> {
             return Err(Failure::Exists { path: path.clone() });
         }
     }
-    // Whatever is there, this finds out whether somebody has it open.
-    match open_with(config(args), &args.volumes) {
-        Ok(store) if store.info().created && have_their_size(args) => return Ok(store),
-        Ok(_) if !args.force => {
-            return Err(Failure::Exists { path: args.volumes.first().to_owned() });
-        }
-        // One of our own stores opened, or a file kept the size that it had: start it afresh.
-        Ok(store) => store.close()?,
-        Err(failure) if args.force && is_too_short(&failure) => {}
-        Err(failure) => return Err(failure),
+    let store = open_with(config(args), &args.volumes)?;
+    if !store.info().created {
+        // A device with a store on it.
+        return Err(Failure::Exists { path: args.volumes.first().to_owned() });
     }
-    args.volumes.all().iter().try_for_each(|path| forget(path))?;
-    open_with(config(args), &args.volumes)
-}
-
-/// False if a file was there before, shorter or longer than was asked for. A device stays as it is.
-fn have_their_size(args: &Format) -> bool {
-    let wanted = args.size.bytes();
-    let sizes = wanted..wanted.saturating_add(VOLUME_ALIGN_BYTES);
-    let has = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|meta| !meta.is_file() || sizes.contains(&meta.len()))
-    };
-    args.volumes.all().iter().all(has)
-}
-
-/// True if a file that is there, and that nobody uses, is shorter than the store or any.
-fn is_too_short(failure: &Failure) -> bool {
-    let Failure::Open { source, .. } = failure else { return false };
-    let device = |error: &DeviceOpenError| matches!(error, DeviceOpenError::TooShort { .. });
-    match source {
-        OpenError::Device(error) => device(error),
-        OpenError::TooSmall { .. } | OpenError::SmallerThanDeclared { .. } => true,
-        _ => false,
-    }
+    Ok(store)
 }
 
 fn config(args: &Format) -> Config {
@@ -114,22 +82,13 @@ fn config(args: &Format) -> Config {
     config.page = args.page;
     config.segment = args.segment;
     config.objects_max = args.objects;
-    config.force = args.force;
+    config.anew = args.force;
     config
 }
 
 /// True for a file with bytes in it; what a block device holds only the store can tell.
 fn holds_something(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
-}
-
-/// Removes a file, so that the next open makes it anew; a device keeps what it has.
-fn forget(path: &Path) -> Result<(), Failure> {
-    if !holds_something(path) {
-        return Ok(());
-    }
-    fs::remove_file(path)
-        .map_err(|source| Failure::io(format!("remove `{}`", path.display()), source))
 }
 
 fn print(info: &StoreInfo, as_json: bool) -> Result<(), Failure> {

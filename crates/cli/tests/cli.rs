@@ -197,6 +197,17 @@ fn a_forced_format_has_the_size_that_was_asked_for() {
     }
 }
 
+/// A format that cannot be must not cost what was there.
+#[test]
+fn a_forced_format_that_cannot_be_leaves_what_was_there() {
+    let bed = Bed::new();
+    bed.put("k", b"v", &[]);
+    let format = |size: &str| bed.fails(3, &["format", &bed.store(), "--size", size, "--force"]);
+    assert!(format("100KiB").contains("100KiB is too small: 6MiB will do"));
+    assert!(format("1000000TiB").contains("s.damelo"));
+    assert_eq!(bed.keys(&[]), ["k"]);
+}
+
 #[test]
 fn a_size_that_is_too_small_leaves_no_file_and_says_what_will_do() {
     let bed = Bed::empty();

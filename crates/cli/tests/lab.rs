@@ -201,11 +201,23 @@ fn a_report_is_run_again_and_compared() {
     bed.file("r.json", &json);
     bed.ok(&[&sim[..], &["--html", "r.html"]].concat());
     let web = "gen:web?requests=2000&seed=7";
-    bed.ok(&["designs", web, "squid,store", "--cache", "8MiB", "--html=d.html"]);
-    for report in ["r.json", "r.html", "d.html"] {
+    let designs = ["designs", web, "squid,store", "--cache", "8MiB"];
+    bed.ok(&[&designs[..], &["--html=d.html"]].concat());
+    bed.file("d.json", &bed.ok(&[&designs[..], &["--json"]].concat()));
+    bed.file("p.json", &bed.ok(&["paper", "cfs", "--scale-down", "50", "--seed", "3", "--json"]));
+    // Behind `--` everything is a name, and an option must come before it.
+    bed.ok(&["sim", "--html", "e.html", "--", "access.log", "lru", "2000"]);
+    for (report, how) in [
+        ("r.json", "value for value"),
+        ("d.json", "value for value"),
+        ("p.json", "value for value"),
+        ("r.html", "byte for byte"),
+        ("d.html", "byte for byte"),
+        ("e.html", "byte for byte"),
+    ] {
         let before = std::fs::read(bed.path(report)).unwrap();
         let said = bed.ok(&["rerun", report]);
-        assert!(said.starts_with(&format!("{report}: the same results, bit for bit")), "{said}");
+        assert!(said.starts_with(&format!("{report}: the same results, {how}")), "{said}");
         assert_eq!(before, std::fs::read(bed.path(report)).unwrap(), "a report is not touched");
     }
     let page = std::fs::read_to_string(bed.path("r.html")).unwrap();
@@ -229,6 +241,17 @@ fn a_report_is_run_again_and_compared() {
     std::fs::remove_file(bed.path("access.log")).unwrap();
     let (code, said) = bed.fails(&["rerun", "r.json"]);
     assert!(code == 4 && said.contains("as the report's command names it"), "{said}");
+    // A report of somebody else names no file that is read but the trace of its command, and that only if it
+    // is a file; what it holds does not reach the terminal as it is.
+    let foreign = json.replace("access.log", "/dev/zero");
+    bed.file("foreign.json", &foreign);
+    let (code, said) = bed.fails(&["rerun", "foreign.json"]);
+    assert!(code == 4 && said.contains("`/dev/zero`") && said.contains("not a regular file"));
+    let claims = json.replace("\"synthetic\":false", "\"synthetic\":true");
+    bed.file("claims.json", &claims.replace("xxh3:", "xxh3:\\u001b[2J"));
+    bed.file("access.log", SQUID);
+    let (code, said) = bed.fails(&["rerun", "claims.json"]);
+    assert!(code == 4 && said.contains("its digest was xxh3:\\u{1b}[2J"), "{said}");
     let (code, said) = bed.fails(&["rerun", "no.html"]);
     assert!(code == 4 && said.contains("no.html"), "{said}");
 }
@@ -334,9 +357,30 @@ fn designs_run_in_a_directory_as_on_a_modelled_disk() {
     assert!(real.contains("\"read_calls\"") && real.contains("\"real\":\"d\""), "{real}");
     assert_eq!(std::fs::read_dir(bed.path("d")).unwrap().count(), 0, "nothing is left");
     let (code, words) = bed.fails(&[&args[..], &["--real", "nowhere/at/all"]].concat());
-    assert!(code != 0 && words.contains("nowhere/at/all"), "{words}");
+    assert!(code == 4 && words.contains("nowhere/at/all"), "{words}");
+    let huge = ["designs", "gen:web?requests=5", "store", "--cache", "900TiB", "--real", "d"];
+    let (code, words) = bed.fails(&huge);
+    assert!(code == 2 && words.contains("--cache is 900TiB, more than the"), "{words}");
     let (code, _) = bed.fails(&[&args[..], &["--real", "d", "--clients", "2"]].concat());
     assert_eq!(code, 2, "it would do nothing");
+}
+
+/// On a file run the designs that need no others, each of them from an empty cache.
+#[test]
+fn designs_run_on_a_file_one_after_the_other() {
+    let bed = Bed::new();
+    bed.file("device", "");
+    let args = ["designs", "gen:web?requests=800", "store,store,cfs", "--cache", "64MiB", "--json"];
+    let text = bed.ok(&[&args[..], &["--real", "device"]].concat());
+    let runs: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(runs[0]["hit_percent"].as_f64().unwrap() < 100.0, "{text}");
+    assert_eq!(runs[0]["hit_percent"], runs[1]["hit_percent"], "the second begins empty, too");
+    assert_eq!(runs[0]["manifest"]["command"][1], "lab");
+    let squid = ["designs", "gen:web?requests=9", "cfs,squid", "--real", "device"];
+    let (code, words) = bed.fails(&squid);
+    assert!(code == 4 && words.contains("squid needs a directory for its files"), "{words}");
+    let (code, words) = bed.fails(&["paper", "cfs", "--real", "nowhere"]);
+    assert!(code == 4 && words.contains("nowhere"), "{words}");
 }
 
 /// What a report says of the runs, without the command that made it.
@@ -401,6 +445,18 @@ fn designs_take_parameters_of_their_own() {
             .as_f64()
     };
     assert_ne!(seconds("fcfs"), seconds("two-way"));
+    let more =
+        ["--clients", "8", "--scheduler", "fcfs", "--warmup-req", "1000", "--cache", "64MiB"];
+    let how = &run("cfs", &more)[0];
+    assert_eq!((&how["requests"], &how["warmup_requests"]), (&2000.into(), &1000.into()));
+    assert_eq!((&how["clients"], &how["scheduler"]), (&8.into(), &"fcfs".into()));
+    assert_eq!((&how["cache"], &how["pace"]), (&(64 << 20).into(), &"as fast as served".into()));
+    assert_eq!(how["manifest"]["trace"]["seed"], 1);
+    bed.ok(&[&["designs", trace, "cfs", "--at-trace-pace", "--html", "r.html"], &more[..]].concat());
+    let page = std::fs::read_to_string(bed.path("r.html")).unwrap();
+    let told =
+        "(order fcfs) with 64MiB of cache, 8 clients asking when the trace says. The first 1,000";
+    assert!(page.contains(told), "{page}");
     let (code, said) = bed.fails(&["designs", trace, "store:disk=arc"]);
     assert!(code == 2 && said.contains("write one of fbc, lfu-aging, lru, fifo"), "{said}");
     assert!(bed.ok(&["designs", "--help"]).contains("unused-hours=115"));
@@ -430,6 +486,7 @@ fn a_paper_has_the_published_number_beside_ours() {
     let rows = tables.iter().flat_map(|table| table["rows"].as_array().unwrap());
     assert!(rows.clone().any(|row| !row["published"].is_null() && row["ratio"].is_number()));
     assert!(tables.iter().all(|table| !table["why"].as_str().unwrap().is_empty()));
+    assert!(tables.iter().all(|table| table["manifest"]["trace"]["seed"] == 1));
     let args = ["paper", "cfs", "--scale-down", "25", "--html", "p.html"];
     bed.ok(&args);
     let page = std::fs::read_to_string(bed.path("p.html")).unwrap();

@@ -6,11 +6,15 @@
 //! at most 9.4 bytes a name, with the 8 of the name itself 17.4. Not for more than 2^32 - 1 names.
 //! One thread at a time.
 
+use crate::near;
+
 /// Ids in a bucket: tags, ids and padding fill 64 bytes.
 const BUCKET_SLOTS: usize = 12;
 /// A bucket is left for the next one when full; the table grows when 85% of all slots are taken.
 const FULL_PERCENT: usize = 85;
 const BUCKETS_MIN: usize = 16;
+/// Buckets that are fetched ahead while the table grows.
+const AHEAD: usize = 16;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -137,6 +141,9 @@ impl IdTable {
         self.buckets = Vec::new();
         self.buckets = vec![EMPTY; buckets];
         for id in 0..self.names.len() {
+            if let Some(name) = self.names.get(id + AHEAD) {
+                near::fetch(&self.buckets, self.home(mix(*name)));
+            }
             self.place(id as u32, mix(self.names[id]));
         }
     }

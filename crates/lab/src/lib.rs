@@ -17,6 +17,7 @@ mod ids;
 mod linked;
 mod lru;
 pub mod machine;
+mod near;
 mod number_index;
 pub mod output;
 pub mod paper;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::linked::{Link, Linked, List, NONE};
+use crate::near;
 use crate::number_index::NumberIndex;
 
 /// Mixes numbers; not for keys an adversary chooses.
@@ -141,7 +142,16 @@ impl<V> Lru<V> {
     pub(crate) fn pop_oldest(&mut self) -> Option<(u64, V)> {
         let key = self.oldest()?;
         let value = self.remove(key)?;
+        self.fetch_oldest();
         Some((key, value))
+    }
+
+    /// Begins to fetch what the next removal of the oldest will need.
+    #[inline]
+    fn fetch_oldest(&self) {
+        let Some(node) = self.nodes.get(self.order.oldest() as usize) else { return };
+        self.map.fetch(node.key);
+        near::fetch(&self.nodes, node.link.newer as usize);
     }
 
     /// From the least recently used on.

@@ -9,6 +9,7 @@
 
 use crate::linked::NONE;
 use crate::lru::NumberMap;
+use crate::near;
 
 const LEAF_BITS: u32 = 6;
 const LEAF_LEN: usize = 1 << LEAF_BITS;
@@ -63,6 +64,14 @@ impl NumberIndex {
     pub(crate) fn get(&self, number: u64) -> Option<u32> {
         let leaf = self.leaf(number)?;
         Some(self.leaves[leaf][slot(number)]).filter(|at| *at != NONE)
+    }
+
+    /// Begins to fetch what is known of a number.
+    #[inline]
+    pub(crate) fn fetch(&self, number: u64) {
+        if let Some(leaf) = self.leaf(number) {
+            near::fetch(&self.leaves[leaf], slot(number));
+        }
     }
 
     /// Puts a position behind a number; what was there before.

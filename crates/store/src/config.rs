@@ -132,6 +132,9 @@ pub struct Config {
     pub object_max: ByteSize,
     /// Overwrite a device or file that holds something else.
     pub force: bool,
+    /// Make a new store even where there is one: what the volumes hold is lost, a store of ours too, and a
+    /// file gets the size that is declared. Goes without `force`.
+    pub anew: bool,
     /// Refuse to make a store that does not exist.
     pub must_exist: bool,
     /// Which engine moves bytes.
@@ -190,6 +193,7 @@ impl Config {
             segment: None,
             object_max: ByteSize::new(8 << 30),
             force: false,
+            anew: false,
             must_exist: false,
             engine: IoEngine::Auto,
             direct: true,

@@ -147,6 +147,68 @@ fn a_new_store_takes_no_more_of_what_is_there_than_was_declared() {
 }
 
 #[test]
+fn a_store_made_anew_has_nothing_of_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    for (size, before) in [(64_u64 << 20, 0), (64 << 20, 500), (32 << 20, 500), (48 << 20, 500)] {
+        config.volumes[0].size = Some(ByteSize::new(size));
+        let store = Store::open(config.clone()).unwrap();
+        assert!(store.info().created);
+        assert_eq!(verify(&store, before), 0, "made anew with {size} bytes");
+        fill(&store, 500);
+        store.close().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), size);
+        let kept = Store::open(Config::existing(&path)).unwrap();
+        kept.wait_recovered();
+        assert!(verify(&kept, 500) > 0, "without the option a store stays");
+        kept.close().unwrap();
+        config.anew = true;
+    }
+}
+
+/// Nothing is lost for a store that cannot be made: of no volume, whichever it is that cannot be.
+#[test]
+fn a_store_that_cannot_be_made_anew_leaves_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = config(&dir, IoEngine::Threads);
+    let path = made.volumes[0].path.clone();
+    let store = Store::open(made.clone()).unwrap();
+    fill(&store, 500);
+    store.close().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let refused = |change: &dyn Fn(&mut Config)| {
+        let mut config = made.clone();
+        config.anew = true;
+        change(&mut config);
+        let error = Store::open(config).map(|_| ()).unwrap_err();
+        assert!(std::fs::read(&path).unwrap() == before, "changed before {error}");
+        error
+    };
+    let small = refused(&|config| config.volumes[0].size = Some(ByteSize::new(1 << 20)));
+    assert!(matches!(small, OpenError::TooSmall { .. }), "{small}");
+    let huge = refused(&|config| config.volumes[0].size = Some(ByteSize::new(1 << 62)));
+    assert!(matches!(huge, OpenError::Device(_)), "{huge}");
+    let both = refused(&|config| config.must_exist = true);
+    assert!(matches!(both, OpenError::Setting { setting: "anew", .. }), "{both}");
+    let second = |size| VolumeConfig { path: dir.path().join("second"), size: Some(size) };
+    let (small, enough) = (ByteSize::new(100 << 10), ByteSize::new(32 << 20));
+    refused(&|config| {
+        config.volumes[0].size = Some(enough);
+        config.volumes.push(second(small));
+    });
+    assert!(!dir.path().join("second").exists());
+    let mut other = Config::new(dir.path().join("second"), enough);
+    other.memory = ByteSize::new(8 << 20);
+    let used = Store::open(other).unwrap();
+    refused(&|config| {
+        config.volumes[0].size = Some(enough);
+        config.volumes.push(second(enough));
+    });
+    used.close().unwrap();
+}
+
+#[test]
 fn a_volume_that_is_smaller_than_declared_is_refused_and_a_store_of_another_size_warned_of() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&dir, IoEngine::Threads);

@@ -8,8 +8,7 @@ use damelo_lab::machine::{IoCounts, KINDS, Kind, MAP_PARTS, Report};
 use damelo_lab::output::{BarChart, LineChart, Report as Page, Series, StripChart, Table};
 use serde_json::{Value, json};
 
-use super::designs::{Designs, Done, Setting};
-use super::load::Loaded;
+use super::designs::{Done, Played, Setting};
 use crate::output::thousands;
 
 /// A run's name where several of a design are told apart.
@@ -72,18 +71,24 @@ pub(super) fn table(all: &[Done], exact: bool) -> Table {
 }
 
 /// One run for programs.
-pub(super) fn json_of(args: &Designs, loaded: &Loaded, done: &Done) -> Value {
-    let report = &done.report;
+pub(super) fn json_of(played: &Played<'_>, done: &Done) -> Value {
+    let (loaded, report) = (played.loaded, &done.report);
     let facts: BTreeMap<_, _> = report.facts.iter().map(|(name, n)| (*name, *n)).collect();
     json!({
+        "manifest": played.manifest,
         "design": done.design,
         "memory": done.setting.map(|s| s.memory_bytes),
         "page": done.setting.map(|s| s.page_bytes),
         "group": done.setting.map(|s| s.group),
-        "drive": args.drive,
+        "cache": played.cache_bytes,
+        "drive": played.args.drive,
+        "scheduler": played.scheduler(),
+        "clients": played.clients(),
+        "pace": played.pace(),
         "trace": loaded.identity.name,
         "synthetic": loaded.identity.synthetic,
-        "requests": loaded.requests.len(),
+        "requests": report.requests,
+        "warmup_requests": played.warmup_requests(),
         "hit_percent": report.hit_percent(),
         "byte_hit_percent": byte_hit_percent(report),
         "disk_reads": report.io.requests_of(Direction::Read),
@@ -94,6 +99,7 @@ pub(super) fn json_of(args: &Designs, loaded: &Loaded, done: &Done) -> Value {
         "response_ms_max": report.responses.max_ms(),
         "io": io_json(&report.io),
         "facts": facts,
+        "disk_seconds": report.disk_total_ns() as f64 / 1e9,
         "virtual_seconds": virtual_s(report),
     })
 }
@@ -112,14 +118,10 @@ fn io_json(io: &IoCounts) -> Value {
 }
 
 /// The report.
-pub(super) fn page(args: &Designs, loaded: &Loaded, all: &[Done]) -> Page {
-    let trace = &loaded.identity;
+pub(super) fn page(played: &Played<'_>, all: &[Done]) -> Page {
+    let trace = &played.loaded.identity;
     let mut page = Page::new(&format!("Designs: {}", trace.name), trace.synthetic);
-    page.paragraph(&format!(
-        "{} requests on the modelled drive {}, one client asking as fast as it is served.",
-        thousands(loaded.requests.len() as u64),
-        args.drive
-    ));
+    page.paragraph(&how(played));
     page.table(&table(all, false));
     page.section("Disk requests by kind");
     page.bars(&by_kind(all, Direction::Read, "Reads"));
@@ -132,6 +134,29 @@ pub(super) fn page(args: &Designs, loaded: &Loaded, all: &[Done]) -> Page {
     page.strips(&disk_map(all, Direction::Read, "Bytes read"));
     page.strips(&disk_map(all, Direction::Write, "Bytes written"));
     page
+}
+
+/// How the requests were played, in a sentence.
+fn how(played: &Played<'_>) -> String {
+    let clients = match played.clients() {
+        1 => "one client".to_owned(),
+        clients => format!("{} clients", thousands(clients.into())),
+    };
+    let pace = match played.pace() {
+        "trace" => "asking when the trace says",
+        _ => "asking as fast as they are served",
+    };
+    let warmup = match played.warmup_requests() {
+        0 => String::new(),
+        first => format!(" The first {} warm up and are not counted.", thousands(first as u64)),
+    };
+    format!(
+        "{} requests on the modelled drive {} (order {}) with {} of cache, {clients} {pace}.{warmup}",
+        thousands(played.loaded.requests.len() as u64),
+        played.args.drive,
+        played.scheduler(),
+        ByteSize::new(played.cache_bytes),
+    )
 }
 
 fn by_kind(all: &[Done], direction: Direction, title: &str) -> BarChart {

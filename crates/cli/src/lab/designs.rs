@@ -6,9 +6,15 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
-use damelo_lab::design::{Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY};
+use damelo_lab::design::{
+    Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY, Values, parse_choice,
+    parse_size,
+};
 use damelo_lab::disk::{Drive, Scheduler, drive_names};
-use damelo_lab::machine::{Machine, MachineConfig, Pace, Report, RunOptions, run as play};
+use damelo_lab::machine::{
+    Machine, MachineConfig, Pace, RealPlace, Report, RunOptions, run as play,
+};
+use damelo_lab::output::Manifest;
 
 use super::design_report::{json_of, page, table};
 use super::designs_real as real;
@@ -39,7 +45,7 @@ const CACHE_DEFAULT_BYTES: u64 = 4 << 30;
 #[command(after_help = AFTER_HELP, after_long_help = after_long_help())]
 pub(crate) struct Designs {
     /// A file, or gen:NAME?...
-    trace: String,
+    pub(super) trace: String,
     /// Designs with parameters, separated by commas, such as store:disk=lru; all if not given
     #[arg(value_name = "DESIGNS", value_delimiter = ',')]
     designs: Vec<String>,
@@ -70,8 +76,8 @@ pub(crate) struct Designs {
     /// Do not count the first so many requests
     #[arg(long, value_name = "N", default_value = "0")]
     warmup_req: usize,
-    /// Run them on a real disk instead of a modelled one: in a directory, or on a file or device whose
-    /// contents are lost
+    /// Run them on a real disk instead of a modelled one: in a directory or, those that need no files, on a
+    /// file or device whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE",
           conflicts_with_all = ["drive", "scheduler", "clients", "at_trace_pace", "warmup_req", "html"])]
     pub(super) real: Option<PathBuf>,
@@ -92,19 +98,24 @@ fn after_long_help() -> String {
         text.push_str(&format!("  {}\n", entry.name));
         for parameter in entry.parameters {
             let given = format!("{}={}", parameter.name, parameter.default);
-            text.push_str(&format!("      {given:<22} {}\n", parameter.about));
+            let range = match parameter.values {
+                Values::Range(least, most) => format!(" ({least} to {most})"),
+                Values::OneOf(_) => String::new(),
+            };
+            text.push_str(&format!("      {given:<22} {}{range}\n", parameter.about));
         }
     }
     text
 }
 
+const SCHEDULERS: [(&str, Scheduler); 3] = [
+    ("fcfs", Scheduler::Fcfs),
+    ("one-way", Scheduler::OneWayElevator),
+    ("two-way", Scheduler::TwoWayElevator),
+];
+
 fn scheduler(given: &str) -> Result<Scheduler, String> {
-    match given {
-        "fcfs" => Ok(Scheduler::Fcfs),
-        "one-way" => Ok(Scheduler::OneWayElevator),
-        "two-way" => Ok(Scheduler::TwoWayElevator),
-        _ => Err("write fcfs, one-way or two-way".to_owned()),
-    }
+    parse_choice(given, &SCHEDULERS)
 }
 
 fn drive_help() -> String {
@@ -113,11 +124,8 @@ fn drive_help() -> String {
 }
 
 fn rule_help() -> String {
-    format!("How designs with pages group objects: {}; host if not given", rules())
-}
-
-fn rules() -> String {
-    GROUP_RULES.map(|(name, _)| name).join(", ")
+    let rules = GROUP_RULES.map(|(name, _)| name).join(", ");
+    format!("How designs with pages group objects: {rules}; host if not given")
 }
 
 /// A rule as it is called.
@@ -125,14 +133,11 @@ fn rules() -> String {
 struct NamedRule(&'static str, GroupRule);
 
 fn rule(given: &str) -> Result<NamedRule, String> {
-    let found = GROUP_RULES.iter().find(|(name, _)| *name == given);
-    found.map(|(name, rule)| NamedRule(name, *rule)).ok_or_else(|| format!("write {}", rules()))
+    parse_choice(given, &GROUP_RULES.map(|(name, rule)| (name, NamedRule(name, rule))))
 }
 
 fn page_bytes(given: &str) -> Result<u32, String> {
-    let bytes = given.parse::<ByteSize>().map_err(|e| e.to_string())?.bytes();
-    let fits = (16 << 10..=1 << 20).contains(&bytes) && bytes.is_power_of_two();
-    if fits { Ok(bytes as u32) } else { Err("write a power of two, 16KiB to 1MiB".to_owned()) }
+    parse_size(given, 16 << 10..=1 << 20)
 }
 
 /// What a design with pages is made with.
@@ -165,17 +170,44 @@ impl Setting {
     }
 }
 
-/// Room for objects as asked for, which the drive must have. The default takes what there is.
-pub(super) fn cache_bytes(args: &Designs, drive: &Drive) -> Result<u64, Failure> {
-    let (asked, there) = (args.cache.bytes(), drive.size_bytes());
+/// Room for objects as asked for, which there must be. The default takes what there is.
+pub(super) fn cache_bytes(args: &Designs, there: u64, name: &str) -> Result<u64, Failure> {
+    let asked = args.cache.bytes();
     if asked > there && asked != CACHE_DEFAULT_BYTES {
         let there = ByteSize::new(there);
         return Err(Failure::Usage(format!(
-            "--cache is {}, more than the {there} of the drive {}",
-            args.cache, args.drive
+            "--cache is {}, more than the {there} of {name}",
+            args.cache
         )));
     }
     Ok(asked.min(there))
+}
+
+/// How the requests are played, for what is printed of it.
+pub(super) struct Played<'a> {
+    pub(super) args: &'a Designs,
+    pub(super) loaded: &'a Loaded,
+    pub(super) cache_bytes: u64,
+    pub(super) manifest: Manifest,
+}
+
+impl Played<'_> {
+    pub(super) fn scheduler(&self) -> &'static str {
+        let named = SCHEDULERS.iter().find(|(_, order)| *order == self.args.scheduler);
+        named.map_or("", |(name, _)| name)
+    }
+
+    pub(super) fn clients(&self) -> u32 {
+        self.args.clients
+    }
+
+    pub(super) fn warmup_requests(&self) -> usize {
+        self.args.warmup_req
+    }
+
+    pub(super) fn pace(&self) -> &'static str {
+        if self.args.at_trace_pace { "trace" } else { "as fast as served" }
+    }
 }
 
 /// One run.
@@ -196,6 +228,11 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
             "--memory, --page and --group change nothing for these designs: leave them out".into(),
         ));
     }
+    // Before the trace is read, which may take long.
+    let place = args.real.as_deref().map(RealPlace::of).transpose()?;
+    if let Some(place) = &place {
+        specs.iter().try_for_each(|spec| place.check(spec.entry))?;
+    }
     let loaded = load(&args.trace, &args.read)?;
     if args.warmup_req >= loaded.requests.len() {
         let count = loaded.requests.len();
@@ -205,20 +242,28 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         )));
     }
     let drive = Drive::open(&args.drive)?;
-    if args.real.is_some() {
+    let cache_bytes = match &place {
+        Some(place) => {
+            cache_bytes(args, place.space_bytes()?, &place.path().display().to_string())?
+        }
+        None => cache_bytes(args, drive.size_bytes(), &format!("the drive {}", args.drive))?,
+    };
+    let manifest = manifest(loaded.identity.clone(), args.json || args.html.is_some())?;
+    let played = Played { args, loaded: &loaded, cache_bytes, manifest };
+    if let Some(place) = place {
         let runs = specs
             .iter()
             .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)));
-        return real::run(args, runs, &loaded, &drive);
+        return real::run(&played, runs, &place, &drive);
     }
     let config = MachineConfig { scheduler: args.scheduler, ..MachineConfig::new(drive) };
     let mut out = Out::new();
     let mut all = Vec::new();
     for spec in &specs {
         for setting in settings(args, spec) {
-            let done = run_one(args, spec, setting, &config, &loaded)?;
+            let done = run_one(&played, spec, setting, &config)?;
             if args.json {
-                out.json(&json_of(args, &loaded, &done))?;
+                out.json(&json_of(&played, &done))?;
             }
             all.push(done);
         }
@@ -229,8 +274,7 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         out.bytes(table(&all, false).text().as_bytes())?;
     }
     if let Some(path) = &args.html {
-        let manifest = manifest(loaded.identity.clone(), true)?;
-        write_page(path, page(args, &loaded, &all).finish(&manifest))?;
+        write_page(path, page(&played, &all).finish(&played.manifest))?;
     }
     out.finish()
 }
@@ -263,14 +307,13 @@ fn settings(args: &Designs, spec: &DesignSpec) -> Vec<Option<Setting>> {
 const POINTS: usize = 60;
 
 fn run_one(
-    args: &Designs,
+    played: &Played<'_>,
     spec: &DesignSpec,
     setting: Option<Setting>,
     config: &MachineConfig,
-    loaded: &Loaded,
 ) -> Result<Done, Failure> {
     let begun = Instant::now();
-    let cache_bytes = cache_bytes(args, &config.drive)?;
+    let &Played { args, loaded, cache_bytes, .. } = played;
     let options = spec.options(&Setting::options(setting, cache_bytes))?;
     let context = Context { options: &options, requests: &loaded.requests, drive: &config.drive };
     let mut design = Watched::new(spec.make(&context), loaded.requests.len());

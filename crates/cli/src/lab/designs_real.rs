@@ -2,16 +2,14 @@
 //! wall time, and the bytes and calls that the system counted. Threads: one, besides the store's own.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use damelo_lab::design::{Context, DesignOptions, DesignSpec};
 use damelo_lab::disk::Drive;
-use damelo_lab::machine::{RealConfig, RealMachine, RealReport, run_real};
+use damelo_lab::machine::{RealConfig, RealMachine, RealPlace, RealReport, run_real};
 use damelo_lab::output::Table;
 use serde_json::{Value, json};
 
-use super::designs::{Designs, Setting, cache_bytes};
-use super::load::Loaded;
+use super::designs::{Played, Setting};
 use super::watched::Watched;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
@@ -27,19 +25,19 @@ struct Done {
 
 /// Runs and prints.
 pub(super) fn run<'a>(
-    args: &Designs,
+    played: &Played<'_>,
     runs: impl Iterator<Item = (&'a DesignSpec, Option<Setting>)>,
-    loaded: &Loaded,
+    place: &RealPlace,
     drive: &Drive,
 ) -> Result<(), Failure> {
-    let Some(path) = &args.real else { return Ok(()) };
+    let args = played.args;
     let mut out = Out::new();
     let mut all = Vec::new();
     for (spec, setting) in runs {
-        let report = run_one(args, spec, setting, loaded, (path, drive))?;
+        let report = run_one(played, spec, setting, place, drive)?;
         let done = Done { design: spec.label().to_owned(), setting, report };
         if args.json {
-            out.json(&json_of(args, loaded, &done))?;
+            out.json(&json_of(played, &done))?;
         }
         all.push(done);
     }
@@ -51,29 +49,21 @@ pub(super) fn run<'a>(
     out.finish()
 }
 
-fn place(path: &Path, cache_bytes: u64) -> RealConfig {
-    let is_directory = path.is_dir();
-    RealConfig {
-        directory: if is_directory { path.to_owned() } else { std::env::temp_dir() },
-        device: (!is_directory).then(|| path.to_owned()),
-        size_bytes: cache_bytes.saturating_mul(2).max(FILE_BYTES_MIN),
-        flush: true,
-    }
-}
-
 fn run_one(
-    args: &Designs,
+    played: &Played<'_>,
     spec: &DesignSpec,
     setting: Option<Setting>,
-    loaded: &Loaded,
-    (path, drive): (&Path, &Drive),
+    place: &RealPlace,
+    drive: &Drive,
 ) -> Result<RealReport, Failure> {
-    let cache_bytes = cache_bytes(args, drive)?;
+    let &Played { loaded, cache_bytes, .. } = played;
     // Objects come from nowhere: what fetching would take is not the disk's.
-    let base = DesignOptions { fetch_us: 0, ..Setting::options(setting, cache_bytes) };
+    let base = DesignOptions { fetch_us: 0, real: true, ..Setting::options(setting, cache_bytes) };
     let options = spec.options(&base)?;
     let context = Context { options: &options, requests: &loaded.requests, drive };
-    let mut machine = RealMachine::new(place(path, cache_bytes))?;
+    let size_bytes = cache_bytes.saturating_mul(2).max(FILE_BYTES_MIN);
+    let config = RealConfig { place: place.clone(), size_bytes, flush: true };
+    let mut machine = RealMachine::new(config)?;
     // Dropped before the machine, in whose directory it may lie.
     let design = machine.design(spec.entry, &context)?;
     let mut design = Watched::new(design, loaded.requests.len());
@@ -116,15 +106,20 @@ fn table(all: &[Done], exact: bool) -> Table {
     table
 }
 
-fn json_of(args: &Designs, loaded: &Loaded, done: &Done) -> Value {
+fn json_of(played: &Played<'_>, done: &Done) -> Value {
+    let &Played { args, loaded, cache_bytes, .. } = played;
     let (report, system) = (&done.report, &done.report.system);
     let facts: BTreeMap<_, _> = report.facts.iter().map(|(name, n)| (*name, *n)).collect();
     json!({
+        "manifest": played.manifest,
         "design": done.design,
         "memory": done.setting.map(|s| s.memory_bytes),
         "page": done.setting.map(|s| s.page_bytes),
         "group": done.setting.map(|s| s.group),
         "real": args.real,
+        "cache": cache_bytes,
+        "clients": 1,
+        "pace": "as fast as served",
         // Of the machine's own blocks; the store opens its device itself.
         "direct": (report.actions != (0, 0)).then_some(report.direct),
         "trace": loaded.identity.name,

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use damelo_lab::output::TraceIdentity;
+use damelo_lab::machine::RealPlace;
+use damelo_lab::output::{Manifest, TraceIdentity};
 use damelo_lab::paper::{Exhibit, PAPERS, Paper, PaperOptions, Published, Trace, run as measure};
 use serde_json::{Value, json};
 
@@ -33,10 +34,11 @@ pub(crate) struct PaperArgs {
     paper: Which,
     /// Requests in place of a synthetic workload, for cfs (table 6), squid and ucfs
     #[arg(long, value_name = "TRACE")]
-    trace: Option<String>,
+    pub(super) trace: Option<String>,
     #[command(flatten)]
     read: ReadArgs,
-    /// Run the designs here too: a directory, or a file or device whose contents are lost
+    /// Run the designs here too: a directory or, for those that need no files, a file or device whose contents
+    /// are lost
     #[arg(long, value_name = "DIR|DEVICE")]
     pub(super) real: Option<PathBuf>,
     /// Seed of everything random; 1 if not given
@@ -96,6 +98,8 @@ fn check(args: &PaperArgs) -> Result<(), Failure> {
 /// Measures and prints.
 pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     check(args)?;
+    // Not only after everything else was measured.
+    args.real.as_deref().map(RealPlace::of).transpose()?;
     let loaded = args.trace.as_deref().map(|name| load(name, &args.read)).transpose()?;
     let trace = loaded.as_ref().map(|l| Trace {
         name: &l.identity.name,
@@ -103,16 +107,15 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         names: &l.names,
     });
     let real = args.real.as_deref();
-    let options = PaperOptions {
-        seed: args.seed.unwrap_or(1),
-        trace,
-        scale_down: args.scale_down.unwrap_or(1),
-        real,
-    };
+    let options =
+        PaperOptions { seed: seed(args), trace, scale_down: args.scale_down.unwrap_or(1), real };
     let wanted: Vec<(&str, Paper)> = match args.paper {
         Which::All => PAPERS.to_vec(),
         Which::One(name, paper) => vec![(name, paper)],
     };
+    let own = wanted.iter().any(|(_, paper)| !paper.takes_trace());
+    let is_kept = args.json || args.html.is_some();
+    let manifest = manifest(identity(args, loaded.as_ref(), own), is_kept)?;
     let mut out = Out::new();
     let mut all = Vec::new();
     let count = wanted.len();
@@ -122,7 +125,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         let tables = measure(paper, &options)?;
         for table in &tables {
             if args.json {
-                out.json(&json_of(name, table))?;
+                out.json(&json_of(name, table, &manifest))?;
             } else {
                 out.line(format_args!("{name} {table}"))?;
             }
@@ -132,42 +135,46 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         all.push((name, tables));
     }
     if let Some(path) = &args.html {
-        write_page(path, report(args, &all, loaded.as_ref())?)?;
+        let synthetic = loaded.as_ref().is_none_or(|loaded| loaded.identity.synthetic) || own;
+        let words = requests_of(args, loaded.as_ref(), own);
+        write_page(path, page(&all, &words, synthetic).finish(&manifest))?;
     }
     out.finish()
 }
 
-/// The page with its manifest. Some papers have workloads of their own whatever the trace.
-fn report(
-    args: &PaperArgs,
-    all: &[(&str, Vec<Exhibit>)],
-    loaded: Option<&Loaded>,
-) -> Result<String, Failure> {
-    let seed = args.seed.unwrap_or(1);
-    let own = PAPERS.iter().any(|(name, paper)| {
-        !paper.takes_trace() && all.iter().any(|(measured, _)| measured == name)
-    });
-    let requests = match loaded {
+fn seed(args: &PaperArgs) -> u64 {
+    args.seed.unwrap_or(1)
+}
+
+/// Where the requests come from; `own` if some papers have workloads of their own whatever the trace.
+fn requests_of(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> String {
+    let seed = seed(args);
+    match loaded {
         Some(loaded) if own => format!(
             "Requests of {} for cfs (table 6), squid and ucfs; the papers' own, made with seed {seed}, for the others.",
             loaded.identity.name
         ),
         Some(loaded) => format!("Requests of {}.", loaded.identity.name),
         None => format!("Requests made with seed {seed}."),
-    };
-    let synthetic = loaded.is_none_or(|loaded| loaded.identity.synthetic) || own;
-    let identity = loaded.map_or_else(
-        || TraceIdentity {
-            name: format!("the papers' workloads, seed {seed}"),
-            synthetic: true,
-            ..TraceIdentity::default()
-        },
-        |loaded| loaded.identity.clone(),
-    );
-    Ok(page(all, &requests, synthetic).finish(&manifest(identity, true)?))
+    }
 }
 
-fn json_of(paper: &str, table: &Exhibit) -> Value {
+/// What the manifest says of the requests, the seed of whatever the papers draw themselves among it.
+fn identity(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> TraceIdentity {
+    let seed = seed(args);
+    match loaded {
+        Some(loaded) if own => TraceIdentity { seed: Some(seed), ..loaded.identity.clone() },
+        Some(loaded) => loaded.identity.clone(),
+        None => TraceIdentity {
+            name: format!("the papers' workloads, seed {seed}"),
+            synthetic: true,
+            seed: Some(seed),
+            ..TraceIdentity::default()
+        },
+    }
+}
+
+fn json_of(paper: &str, table: &Exhibit, manifest: &Manifest) -> Value {
     let published = |p: Published| match p {
         Published::Value(value) => json!(value),
         Published::Range(low, high) => json!([low, high]),
@@ -190,6 +197,7 @@ fn json_of(paper: &str, table: &Exhibit) -> Value {
     let series: Vec<Value> =
         table.series.iter().map(|s| json!({ "name": s.name, "points": s.points })).collect();
     json!({
+        "manifest": manifest,
         "paper": paper,
         "what": table.what,
         "title": table.title,

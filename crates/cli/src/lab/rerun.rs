@@ -1,13 +1,15 @@
 //! `damelo lab rerun REPORT`: runs what a report was made with once more and says whether the results
 //! are the same. The command comes from a file that somebody else may have written, so it is parsed
 //! first and only what reads a trace and prints is run: nothing on real disks, and no file is written
-//! but a temporary one. Threads: the main one; the run is a process of its own.
+//! but a temporary one. Which trace that is comes from the command, and is a regular file; nothing of the report is
+//! printed that could steer a terminal. Threads: the main one; the run is a process of its own.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use clap::{Args, Parser};
 use damelo_lab::output::{Form, TraceIdentity, Written};
+use damelo_lab::trace::is_generator;
 
 use super::{Lab, Which};
 use crate::failure::Failure;
@@ -18,7 +20,8 @@ Examples:
   damelo lab sim access.log lru,s3-fifo auto --html report.html
   damelo lab rerun report.html
 
-REPORT is what --html of lab sim, designs and paper wrote, or what `lab sim --json` printed. Run it where the
+REPORT is what --html of lab sim, designs and paper wrote, or what their --json printed. Compared are all bytes of
+a page's results, of JSON all values, numbers to their last digit; not the manifest. Run it where the
 report's command was run if that names its trace by a relative path. A trace that is no longer the same is an
 error; another version of damelo is a warning. Exit code 1: the results differ.";
 
@@ -44,13 +47,13 @@ pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
     let name = args.report.display().to_string();
     let then = read(&args.report)?;
     let manifest = &then.manifest;
-    let words = command(&manifest.command)?;
-    check_trace(&manifest.trace)?;
+    let Command { words, trace } = Command::of(&manifest.command)?;
+    let digest = trace.as_deref().map(|trace| check_trace(trace, &manifest.trace)).transpose()?;
     let version = env!("CARGO_PKG_VERSION");
     if manifest.version != version {
         say(format_args!(
             "damelo: warning: {name} was made by damelo {}, this is {version}: results may differ for that alone",
-            manifest.version
+            shown(&manifest.version)
         ));
     }
     let now = again(&words, then.form)?;
@@ -58,12 +61,16 @@ pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
         let difference = format!("line {line} was `{}`, is `{}`", cut(before), cut(after));
         return Err(Failure::NotTheSame { report: name, difference });
     }
-    let trace = match manifest.trace.synthetic {
-        true => "synthetic requests".to_owned(),
-        false => format!("{}, {}", manifest.trace.name, manifest.trace.digest),
+    let trace = match (trace, digest) {
+        (Some(trace), Some(digest)) if !digest.is_empty() => format!("{trace}, {digest}"),
+        (trace, _) => trace.unwrap_or_else(|| "synthetic requests".to_owned()),
+    };
+    let how = match then.form {
+        Form::Html => "byte for byte",
+        Form::Json => "value for value",
     };
     let mut out = Out::new();
-    out.line(format_args!("{name}: the same results, bit for bit (damelo {version}; {trace})"))?;
+    out.line(format_args!("{name}: the same results, {how} (damelo {version}; {trace})"))?;
     out.finish()
 }
 
@@ -74,34 +81,47 @@ fn read(path: &Path) -> Result<Written, Failure> {
         .map_err(|source| Failure::Report { path: path.to_owned(), source })
 }
 
-/// The words behind `damelo`, without `--html`; only of commands that may be run.
-fn command(recorded: &[String]) -> Result<Vec<String>, Failure> {
-    let refused = |why: &str| {
-        Failure::Usage(format!("the report's command is not run: {why}: {}", recorded.join(" ")))
-    };
-    let [program, lab, rest @ ..] = recorded else { return Err(refused("it is too short")) };
-    if program != "damelo" || lab != "lab" {
-        return Err(refused("it is none of the lab"));
-    }
-    let words = without_html(rest);
-    let line =
-        Line::try_parse_from(std::iter::once("damelo lab").chain(words.iter().map(String::as_str)))
+/// A command that may be run.
+struct Command {
+    /// The words behind `damelo`, without `--html`: `lab`, the subcommand, its arguments.
+    words: Vec<String>,
+    /// The trace that it reads; none for a paper with its own requests.
+    trace: Option<String>,
+}
+
+impl Command {
+    fn of(recorded: &[String]) -> Result<Command, Failure> {
+        let refused = |why: &str| {
+            let line = shown(&recorded.join(" "));
+            Failure::Usage(format!("the report's command is not run: {why}: {line}"))
+        };
+        let [program, lab, rest @ ..] = recorded else { return Err(refused("it is too short")) };
+        if program != "damelo" || lab != "lab" {
+            return Err(refused("it is none of the lab"));
+        }
+        if recorded.iter().any(|word| word.contains(char::is_control)) {
+            return Err(refused("it has control characters"));
+        }
+        let words = without_html(rest);
+        let names = std::iter::once("damelo lab").chain(words.iter().map(String::as_str));
+        let line = Line::try_parse_from(names)
             .map_err(|_| refused("this version does not understand it"))?;
-    let (html, real) = match &line.lab.which {
-        Which::Sim(args) => (&args.html, &None),
-        Which::Designs(args) => (&args.html, &args.real),
-        Which::Paper(args) => (&args.html, &args.real),
-        _ => return Err(refused("it writes no report")),
-    };
-    if real.is_some() {
-        return Err(refused(
-            "real disks never give the same times twice, and what they hold could be lost",
-        ));
+        let (trace, html, real) = match line.lab.which {
+            Which::Sim(args) => (args.what.into_iter().next(), args.html, None),
+            Which::Designs(args) => (Some(args.trace), args.html, args.real),
+            Which::Paper(args) => (args.trace, args.html, args.real),
+            _ => return Err(refused("it writes no report")),
+        };
+        if real.is_some() {
+            return Err(refused(
+                "real disks never give the same times twice, and what they hold could be lost",
+            ));
+        }
+        if html.is_some() {
+            return Err(refused("it would overwrite a report"));
+        }
+        Ok(Command { words: std::iter::once("lab".to_owned()).chain(words).collect(), trace })
     }
-    if html.is_some() {
-        return Err(refused("it would overwrite a report"));
-    }
-    Ok(std::iter::once("lab".to_owned()).chain(words).collect())
 }
 
 /// Where the report went says nothing of what is in it, and must not be overwritten.
@@ -109,6 +129,12 @@ fn without_html(words: &[String]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
+        if word == "--" {
+            // Options end here.
+            kept.push(word.clone());
+            kept.extend(words.cloned());
+            break;
+        }
         if word == "--html" {
             words.next();
         } else if !word.starts_with("--html=") {
@@ -118,23 +144,19 @@ fn without_html(words: &[String]) -> Vec<String> {
     kept
 }
 
-/// That the trace is what it was.
-fn check_trace(then: &TraceIdentity) -> Result<(), Failure> {
-    let reading = |source| {
-        Failure::io(
-            format!("read the trace `{}`, as the report's command names it", then.name),
-            source,
-        )
-    };
-    let now = then.clone().with_digest().map_err(reading)?;
-    if now.digest == then.digest {
-        return Ok(());
+/// That the trace which the command names is what it was; its digest, empty for a generator.
+fn check_trace(name: &str, then: &TraceIdentity) -> Result<String, Failure> {
+    if is_generator(name) {
+        return Ok(String::new());
     }
-    Err(Failure::TraceChanged {
-        name: then.name.clone(),
-        before: then.digest.clone(),
-        after: now.digest,
-    })
+    let doing = || format!("read the trace `{name}`, as the report's command names it");
+    let identity = TraceIdentity { name: name.to_owned(), ..TraceIdentity::default() };
+    let now = identity.with_digest().map_err(|source| Failure::io(doing(), source))?;
+    if now.digest == then.digest {
+        return Ok(now.digest);
+    }
+    let (name, before) = (name.to_owned(), shown(&then.digest));
+    Err(Failure::TraceChanged { name, before, after: now.digest })
 }
 
 /// Runs the command in a process of its own and takes its report.
@@ -143,11 +165,14 @@ fn again(words: &[String], form: Form) -> Result<Written, Failure> {
     let dir =
         tempfile::tempdir().map_err(|source| Failure::io("make a temporary directory", source))?;
     let page = dir.path().join("again.html");
-    let mut child = Command::new(program);
-    child.args(words).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let mut child = std::process::Command::new(program);
+    // Behind the subcommand, since the words may end with what is no option any more.
+    let (subcommand, arguments) = words.split_at(words.len().min(2));
+    child.args(subcommand);
     if form == Form::Html {
         child.arg("--html").arg(&page);
     }
+    child.args(arguments).stdin(Stdio::null()).stderr(Stdio::inherit());
     let ended = child.output().map_err(|source| Failure::io("run the report's command", source))?;
     if !ended.status.success() {
         return Err(Failure::RunFailed { status: ended.status });
@@ -159,12 +184,25 @@ fn again(words: &[String], form: Form) -> Result<Written, Failure> {
     }
 }
 
+/// Text of a report, with what could steer a terminal written out.
+fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Enough of a line to see what it is about: a chart is one line.
 const SHOWN_CHARS: usize = 160;
 
 fn cut(line: &str) -> String {
-    let shown: String = line.chars().take(SHOWN_CHARS).collect();
-    if shown.len() < line.len() { format!("{shown}...") } else { shown }
+    let begin: String = line.chars().take(SHOWN_CHARS).collect();
+    let end = if begin.len() < line.len() { "..." } else { "" };
+    format!("{}{end}", shown(&begin))
 }
 
 #[cfg(test)]
@@ -173,14 +211,23 @@ mod tests {
 
     fn parsed(line: &str) -> Result<String, String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        command(&words).map(|words| words.join(" ")).map_err(|failure| failure.to_string())
+        let command = Command::of(&words).map_err(|failure| failure.to_string())?;
+        Ok(format!("{}|{}", command.words.join(" "), command.trace.unwrap_or_default()))
     }
 
     #[test]
     fn only_commands_that_read_and_print_are_run() {
-        let sim = "lab sim gen:web lru auto --json";
-        assert_eq!(parsed(&format!("damelo {sim} --html a.html")).as_deref(), Ok(sim));
-        assert_eq!(parsed(&format!("damelo {sim} --html=a.html")).as_deref(), Ok(sim));
+        for (line, kept) in [
+            ("sim gen:web lru auto --json --html a.html", "sim gen:web lru auto --json|gen:web"),
+            ("sim --html=a.html a.csv csv lru auto", "sim a.csv csv lru auto|a.csv"),
+            ("designs --html a.html -- t store", "designs -- t store|t"),
+            ("sim -- --html lru auto", "sim -- --html lru auto|--html"),
+            ("paper cfs --trace t", "paper cfs --trace t|t"),
+            ("paper cfs", "paper cfs|"),
+        ] {
+            let expected = Ok(format!("lab {kept}"));
+            assert_eq!(parsed(&format!("damelo lab {line}")), expected, "{line}");
+        }
         for (line, why) in [
             ("damelo lab", "does not understand"),
             ("damelo format cache --force", "none of the lab"),
@@ -195,6 +242,13 @@ mod tests {
             let said = parsed(line).expect_err(line);
             assert!(said.contains(why) && said.contains(line), "{line}: {said}");
         }
+    }
+
+    #[test]
+    fn nothing_of_a_report_steers_a_terminal() {
+        let said = parsed("damelo lab sim \u{1b}[2J lru auto").expect_err("an escape");
+        assert!(said.contains("control characters: damelo lab sim \\u{1b}[2J"), "{said}");
+        assert_eq!(cut("a\rb\u{9b}ä"), "a\\rb\\u{9b}ä");
     }
 
     #[test]

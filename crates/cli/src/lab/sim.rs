@@ -37,7 +37,7 @@ Examples:
 pub(crate) struct Sim {
     /// TRACE POLICIES SIZES, or TRACE TYPE POLICIES SIZES
     #[arg(num_args = 3..=4, required = true, value_names = ["TRACE", "POLICIES", "SIZES"])]
-    what: Vec<String>,
+    pub(super) what: Vec<String>,
     #[command(flatten)]
     read: ReadArgs,
     /// Every object counts as one: sizes are numbers of objects

@@ -9,11 +9,14 @@
 //! modelled file system has no files without blocks; replacement is LRU; a pause models the table of
 //! chunks on a miss (§4.2 calls the cost substantial and gives no number): 100 us for each chunk.
 
-use super::hades::{Chunk, HadesOptions, chunks};
+use super::hades::{CHUNK, FETCH_US, HadesOptions};
+use super::spec::Parameter;
 use super::{Cache, Context, Design, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, FileId};
 use crate::request::{Catalogue, Request};
+
+pub(super) const PARAMETERS: &[Parameter] = &[CHUNK, FETCH_US];
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = HadesOptions::of(context);
@@ -21,7 +24,8 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
         options,
         chunks: Lru::new(),
         held_bytes: 0,
-        sizes: NumberMap::default(),
+        remote: NumberMap::default(),
+        next_chunk: 0,
         free: Vec::new(),
         next_file: 1,
     };
@@ -34,16 +38,54 @@ const ITEMS: u64 = 8_192;
 /// Time to enter a chunk into the tables.
 const MAP_US: u32 = 100;
 
+/// A remote file: its size if it was stored, and the numbers of its chunks. Chunks are numbered one file
+/// after the other, so that those of small files lie together in the map.
+#[derive(Debug, Clone, Copy, Default)]
+struct Remote {
+    bytes: Option<u64>,
+    first_chunk: u64,
+    chunks: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    number: u64,
+    bytes: u64,
+}
+
 struct Afs {
     options: HadesOptions,
+    /// By number.
     chunks: Lru<(FileId, u64)>,
     held_bytes: u64,
-    sizes: NumberMap<u64, u64>,
+    remote: NumberMap<u64, Remote>,
+    next_chunk: u64,
     free: Vec<FileId>,
     next_file: FileId,
 }
 
 impl Afs {
+    /// The chunks of a file of so many bytes that begin at a number.
+    fn chunks(&self, first_chunk: u64, bytes: u64) -> impl Iterator<Item = Chunk> + use<> {
+        let chunk_bytes = self.options.chunk_bytes;
+        (0..bytes.div_ceil(chunk_bytes)).map(move |index| Chunk {
+            number: first_chunk + index,
+            bytes: chunk_bytes.min(bytes - index * chunk_bytes),
+        })
+    }
+
+    /// Notes that a file of so many bytes is stored: the number of its first chunk.
+    fn note(&mut self, key: u64, bytes: u64) -> u64 {
+        let needed = bytes.div_ceil(self.options.chunk_bytes);
+        let remote = self.remote.entry(key).or_default();
+        if remote.chunks < needed {
+            (remote.first_chunk, remote.chunks) = (self.next_chunk, needed);
+            self.next_chunk += needed;
+        }
+        remote.bytes = Some(bytes);
+        remote.first_chunk
+    }
+
     fn insert(&mut self, chunk: Chunk, out: &mut Vec<Action>) {
         while self.held_bytes + chunk.bytes > self.options.cache_bytes {
             let Some((_, (file, bytes))) = self.chunks.pop_oldest() else { break };
@@ -59,7 +101,7 @@ impl Afs {
         out.push(Action::Create { dir: 0, file, bytes: chunk.bytes });
         let offset = u64::from(file) % ITEMS * ITEM_BYTES;
         out.push(Action::WriteFile { file: ITEMS_FILE, offset, bytes: ITEM_BYTES });
-        self.chunks.insert(chunk.id, (file, chunk.bytes));
+        self.chunks.insert(chunk.number, (file, chunk.bytes));
         self.held_bytes += chunk.bytes;
     }
 }
@@ -71,15 +113,20 @@ impl Cache for Afs {
 
     /// A remote file is there if all of its chunks are.
     fn size_of(&self, key: u64) -> Option<u64> {
-        let bytes = *self.sizes.get(&key)?;
-        let all = chunks(key, bytes, self.options.chunk_bytes)
-            .all(|chunk| self.chunks.contains(chunk.id));
+        let Remote { bytes, first_chunk, .. } = *self.remote.get(&key)?;
+        let bytes = bytes?;
+        let all = self.chunks(first_chunk, bytes).all(|chunk| self.chunks.contains(chunk.number));
         all.then_some(bytes)
     }
 
     fn fetch(&mut self, request: &Request, out: &mut Vec<Action>) {
-        for chunk in chunks(request.key, request.size_bytes.max(1), self.options.chunk_bytes) {
-            if let Some(&mut (file, bytes)) = self.chunks.touch(chunk.id) {
+        let Some(&Remote { first_chunk, chunks, .. }) = self.remote.get(&request.key) else {
+            return;
+        };
+        // Of a file whose size does not count those that were stored are read.
+        let asked = self.chunks(first_chunk, request.size_bytes.max(1)).take(chunks as usize);
+        for chunk in asked {
+            if let Some(&mut (file, bytes)) = self.chunks.touch(chunk.number) {
                 out.push(Action::ReadFile { file, offset: 0, bytes: bytes.min(chunk.bytes) });
             }
         }
@@ -87,22 +134,27 @@ impl Cache for Afs {
 
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
         let bytes = request.size_bytes.max(1);
-        for chunk in chunks(request.key, bytes, self.options.chunk_bytes) {
-            match self.chunks.touch(chunk.id) {
+        if self.remote.get(&request.key).is_some_and(|remote| remote.bytes != Some(bytes)) {
+            // What is left of another version is of no use.
+            self.discard(request.key, out);
+        }
+        let first_chunk = self.note(request.key, bytes);
+        for chunk in self.chunks(first_chunk, bytes) {
+            match self.chunks.touch(chunk.number) {
                 Some(&mut (file, bytes)) => {
                     out.push(Action::ReadFile { file, offset: 0, bytes });
                 }
                 None => self.insert(chunk, out),
             }
         }
-        self.sizes.insert(request.key, bytes);
         bytes <= self.options.cache_bytes
     }
 
     fn discard(&mut self, key: u64, out: &mut Vec<Action>) {
-        let Some(bytes) = self.sizes.remove(&key) else { return };
-        for chunk in chunks(key, bytes, self.options.chunk_bytes) {
-            if let Some((file, bytes)) = self.chunks.remove(chunk.id) {
+        let Some(remote) = self.remote.get_mut(&key) else { return };
+        let (first_chunk, Some(bytes)) = (remote.first_chunk, remote.bytes.take()) else { return };
+        for chunk in self.chunks(first_chunk, bytes) {
+            if let Some((file, bytes)) = self.chunks.remove(chunk.number) {
                 self.held_bytes -= bytes;
                 self.free.push(file);
                 out.push(Action::Remove { file });
@@ -111,6 +163,10 @@ impl Cache for Afs {
     }
 
     fn facts(&self) -> Vec<(&'static str, u64)> {
-        vec![("chunks", self.chunks.len() as u64), ("held_bytes", self.held_bytes)]
+        vec![
+            ("chunks", self.chunks.len() as u64),
+            ("chunk_numbers", self.next_chunk),
+            ("held_bytes", self.held_bytes),
+        ]
     }
 }

@@ -11,7 +11,7 @@
 //! side of it are free (the paper says "a certain percentage").
 
 use super::free_map::FreeMap;
-use super::spec::{Parameter, YES_NO, choice, size};
+use super::spec::{Parameter, Values, YES_NO, choice, size};
 use super::{Cache, Context, Design, Served};
 use crate::disk::{Direction, SECTOR_BYTES};
 use crate::lru::Lru;
@@ -41,25 +41,28 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "block",
         default: "1KiB",
+        values: Values::Range("512B", "1MiB"),
         about: "bytes of a block, which belongs to one object",
         set: |o, text| size(text, 512..=1 << 20).map(|bytes| o.cfs.block_bytes = bytes),
     },
     Parameter {
         name: "buffered",
         default: "yes",
+        values: Values::OneOf(&["yes", "no"]),
         about: "yes: through the system's buffers; no: raw",
         set: |o, text| choice(text, &YES_NO).map(|yes| o.cfs.buffered = yes),
     },
     Parameter {
         name: "compact",
         default: "no",
+        values: Values::OneOf(&["yes", "no"]),
         about: "yes: objects are moved to the front as they are read",
         set: |o, text| choice(text, &YES_NO).map(|yes| o.cfs.compact = yes),
     },
 ];
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    let device_bytes = context.options.cache_bytes.min(context.drive.size_bytes());
+    let device_bytes = context.options.cache_bytes.min(context.space_bytes());
     let cache = Cfs::new(CfsOptions { device_bytes, ..context.options.cfs });
     Box::new(Served { cache, changes: context.options.changes })
 }

@@ -14,7 +14,7 @@
 use damelo::ByteSize;
 
 use super::grouping::{GroupRule, Grouper};
-use super::spec::{Parameter, choice, memory_check, number};
+use super::spec::{Parameter, Values, choice, memory_check, number};
 use super::{Cache, Changes, Context, Design, DesignOptions, Outcome, serve};
 use crate::disk::Direction;
 use crate::lru::{Lru, NumberMap};
@@ -72,18 +72,21 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "groups",
         default: "16",
+        values: Values::Range("1", "4096"),
         about: "number of groups",
         set: |o, text| number(text, 1..=4_096).map(|n| o.damelo.groups = n),
     },
     Parameter {
         name: "placement",
         default: "in-order",
+        values: Values::OneOf(&["in-order", "centre-out"]),
         about: "where groups lie: in-order or centre-out",
         set: |o, text| choice(text, &PLACEMENTS).map(|p| o.damelo.placement = p),
     },
     Parameter {
         name: "checkpoint",
         default: "0",
+        values: Values::Range("0", "1000000000"),
         about: "seconds of the trace between checkpoints of a group; 0 for none",
         set: |o, text| number(text, 0..=1_000_000_000).map(|s| o.damelo.checkpoint_s = s),
     },
@@ -106,7 +109,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = DameloOptions {
         page_bytes: context.options.page_bytes,
         pool_bytes: context.options.memory_bytes,
-        disk_bytes: context.options.cache_bytes.min(context.drive.size_bytes()),
+        disk_bytes: context.options.cache_bytes.min(context.space_bytes()),
         grouping: context.options.grouping,
         ..context.options.damelo
     };
@@ -471,6 +474,11 @@ impl Design for Damelo {
     fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
         let changes = self.changes;
         serve(self, changes, request, names, out)
+    }
+
+    fn love(&mut self, group: u64) {
+        // As a request's group becomes one of those that there are.
+        Damelo::love(self, (group % u64::from(self.options.groups)) as u32);
     }
 
     fn finish(&mut self, out: &mut Vec<Action>) {

@@ -14,7 +14,7 @@
 use damelo::ByteSize;
 
 use super::free_map::FreeMap;
-use super::spec::{Parameter, number, size};
+use super::spec::{Parameter, Values, number, size};
 use super::{Cache, Context, Design, DesignOptions, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, FileId};
@@ -52,63 +52,63 @@ impl Default for HadesOptions {
 
 impl HadesOptions {
     pub(crate) fn of(context: &Context<'_>) -> HadesOptions {
-        let cache_bytes = context.options.cache_bytes.min(context.drive.size_bytes() / 2);
+        let cache_bytes = context.options.cache_bytes.min(context.space_bytes() / 2);
         let proxy_file_bytes = HadesOptions::default().proxy_file_bytes.min(cache_bytes);
         let fetch_us = context.options.fetch_us;
         HadesOptions { cache_bytes, proxy_file_bytes, fetch_us, ..context.options.hades }
     }
 }
 
+pub(super) const CHUNK: Parameter = Parameter {
+    name: "chunk",
+    default: "256KiB",
+    values: Values::Range("4KiB", "16MiB"),
+    about: "unit of transfers",
+    set: |o, text| size(text, 4 << 10..=16 << 20).map(|n| o.hades.chunk_bytes = n),
+};
+
+pub(super) const FETCH_US: Parameter = Parameter {
+    name: "fetch-us",
+    default: "2200",
+    values: Values::Range("0", "10000000"),
+    about: "microseconds to fetch a chunk from its server",
+    set: |o, text| number(text, 0..=10_000_000).map(|us| o.fetch_us = us),
+};
+
 pub(super) const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "chunk",
-        default: "256KiB",
-        about: "unit of transfers",
-        set: |o, text| size(text, 4 << 10..=16 << 20).map(|n| o.hades.chunk_bytes = n),
-    },
+    CHUNK,
     Parameter {
         name: "cacheblock",
         default: "4KiB",
+        values: Values::Range("512B", "1MiB"),
         about: "unit of space in a proxy file",
         set: |o, text| size(text, 512..=1 << 20).map(|n| o.hades.cacheblock_bytes = n),
     },
-    Parameter {
-        name: "fetch-us",
-        default: "2200",
-        about: "microseconds to fetch a chunk from its server",
-        set: |o, text| number(text, 0..=10_000_000).map(|us| o.fetch_us = us),
-    },
+    FETCH_US,
     Parameter {
         name: "remote-every",
         default: "0",
+        values: Values::Range("0", "1000000"),
         about: "one host in so many is far away; 0 for none",
         set: |o, text| number(text, 0..=1_000_000).map(|n| o.hades.remote_host_every = n),
     },
 ];
 
 pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
-    let [needed, given] = [options.hades.cacheblock_bytes, options.cache_bytes].map(ByteSize::new);
+    let HadesOptions { chunk_bytes, cacheblock_bytes, .. } = options.hades;
+    if cacheblock_bytes > chunk_bytes {
+        let [block, chunk] = [cacheblock_bytes, chunk_bytes].map(ByteSize::new);
+        return Err(format!(
+            "a chunk has at least a cacheblock: cacheblock={block}, chunk={chunk}"
+        ));
+    }
+    let [needed, given] = [cacheblock_bytes, options.cache_bytes].map(ByteSize::new);
     if given.bytes() < needed.bytes() {
         return Err(format!(
             "a proxy file has at least a cacheblock: {needed} of cache, not {given}"
         ));
     }
     Ok(())
-}
-
-/// A part of a remote file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    pub(crate) id: u64,
-    pub(crate) bytes: u64,
-}
-
-/// The chunks of a file of so many bytes.
-pub(crate) fn chunks(key: u64, bytes: u64, chunk_bytes: u64) -> impl Iterator<Item = Chunk> {
-    (0..bytes.div_ceil(chunk_bytes)).map(move |index| Chunk {
-        id: key << 24 | index,
-        bytes: chunk_bytes.min(bytes - index * chunk_bytes),
-    })
 }
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {

@@ -12,7 +12,7 @@
 //! turn, the one the pointer stands on is replaced (the paper does not say).
 
 use super::segments::{CLASSES, SMALL_BYTES_MAX, Segments, class_of, segment_bytes};
-use super::spec::{Parameter, number};
+use super::spec::{Parameter, Values, number};
 use super::{Cache, Context, Design, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::Action;
@@ -22,12 +22,14 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "cmax",
         default: "3",
+        values: Values::Range("1", "1000000"),
         about: "references below which an object is replaced",
         set: |o, text| number(text, 1..=1_000_000).map(|n| o.fbc_count_max = n),
     },
     Parameter {
         name: "amax",
         default: "100",
+        values: Values::Range("1", "1000000"),
         about: "mean references above which all are halved",
         set: |o, text| number(text, 1..=1_000_000).map(|n| o.fbc_average_max = n),
     },

@@ -31,7 +31,7 @@ pub use damelo::{Damelo, DameloOptions, Placement};
 pub use grouping::{GROUP_RULES, GroupRule, Grouper};
 pub use hades::HadesOptions;
 pub(crate) use segments::PackedFile;
-pub use spec::{DesignError, DesignSpec, Parameter};
+pub use spec::{DesignError, DesignSpec, Parameter, Values, parse_choice, parse_size};
 pub use store::StoreOptions;
 pub use ucfs::{Ucfs, UcfsOptions};
 
@@ -95,6 +95,9 @@ pub enum Changes {
 pub struct DesignOptions {
     /// Space for objects on disk; `u64::MAX` for no limit.
     pub cache_bytes: u64,
+    /// They run on a real disk, so that neither the modelled drive nor what memory holds of a modelled one is
+    /// a limit.
+    pub real: bool,
     /// Memory of designs that manage their own.
     pub memory_bytes: u64,
     /// Page or cluster of designs that have one.
@@ -125,6 +128,7 @@ impl Default for DesignOptions {
     fn default() -> DesignOptions {
         DesignOptions {
             cache_bytes: u64::MAX,
+            real: false,
             memory_bytes: 128 << 20,
             page_bytes: 64 << 10,
             grouping: GroupRule::Host,
@@ -149,8 +153,15 @@ pub struct Context<'a> {
     pub options: &'a DesignOptions,
     /// All requests; only `mmap-future` and the oracle grouping look at them.
     pub requests: &'a [Request],
-    /// The drive it lies on.
+    /// The drive it lies on; of a real one only how it reads is told by this.
     pub drive: &'a Drive,
+}
+
+impl Context<'_> {
+    /// Room on the drive. Of a real one the system says when there is none.
+    pub(crate) fn space_bytes(&self) -> u64 {
+        if self.options.real { u64::MAX } else { self.drive.size_bytes() }
+    }
 }
 
 /// A line of the registry.
@@ -162,6 +173,8 @@ pub struct Entry {
     pub paper: &'static str,
     /// It has memory, pages and groups of its own, and takes them from [`DesignOptions`].
     pub has_pages: bool,
+    /// All that it touches is a device's blocks: it needs no files, directories or mapped file.
+    pub on_blocks: bool,
     /// Its own parameters.
     pub parameters: &'static [Parameter],
     /// What does not go together in its parameters.
@@ -181,7 +194,16 @@ fn no_check(_: &DesignOptions) -> Result<(), String> {
 }
 
 const fn plain(name: &'static str, paper: &'static str, make: Make) -> Entry {
-    Entry { name, paper, has_pages: false, parameters: &[], check: no_check, make, make_real: None }
+    Entry {
+        name,
+        paper,
+        has_pages: false,
+        on_blocks: false,
+        parameters: &[],
+        check: no_check,
+        make,
+        make_real: None,
+    }
 }
 
 const fn with(parameters: &'static [Parameter], entry: Entry) -> Entry {
@@ -189,7 +211,11 @@ const fn with(parameters: &'static [Parameter], entry: Entry) -> Entry {
 }
 
 const fn paged(entry: Entry) -> Entry {
-    Entry { has_pages: true, ..entry }
+    Entry { has_pages: true, ..on_blocks(entry) }
+}
+
+const fn on_blocks(entry: Entry) -> Entry {
+    Entry { on_blocks: true, ..entry }
 }
 
 /// Every design.
@@ -204,7 +230,7 @@ pub const REGISTRY: [Entry; 16] = [
     plain("mmap-lru", "squid-disk-io-1999", mapped::make_lru),
     with(mapped::PARAMETERS, plain("mmap-fbc", "squid-disk-io-1999", mapped::make_fbc)),
     plain("mmap-future", "squid-disk-io-1999", mapped_future::make),
-    with(cfs::PARAMETERS, plain("cfs", "cfs-2000", cfs::make)),
+    with(cfs::PARAMETERS, on_blocks(plain("cfs", "cfs-2000", cfs::make))),
     Entry {
         check: damelo::check,
         ..with(damelo::PARAMETERS, paged(plain("damelo", "damelo-2000", damelo::make)))
@@ -213,7 +239,7 @@ pub const REGISTRY: [Entry; 16] = [
         check: ucfs::check,
         ..with(ucfs::PARAMETERS, paged(plain("ucfs", "ucfs-2002", ucfs::make)))
     },
-    with(hades::PARAMETERS, plain("afs", "hades-2009", afs::make)),
+    with(afs::PARAMETERS, plain("afs", "hades-2009", afs::make)),
     Entry {
         check: hades::check,
         ..with(hades::PARAMETERS, plain("hades", "hades-2009", hades::make))

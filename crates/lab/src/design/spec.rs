@@ -39,6 +39,26 @@ pub enum DesignError {
     },
 }
 
+/// What a parameter can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// From the least to the greatest.
+    Range(&'static str, &'static str),
+    /// One of these.
+    OneOf(&'static [&'static str]),
+}
+
+impl Values {
+    /// The ends of a range, or every choice.
+    #[must_use]
+    pub fn extremes(self) -> Vec<&'static str> {
+        match self {
+            Values::Range(least, greatest) => vec![least, greatest],
+            Values::OneOf(choices) => choices.to_vec(),
+        }
+    }
+}
+
 /// A parameter of a design.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
@@ -46,6 +66,8 @@ pub struct Parameter {
     pub name: &'static str,
     /// Its default, as it would be written.
     pub default: &'static str,
+    /// What it can be, besides its default.
+    pub values: Values,
     /// What it is.
     pub about: &'static str,
     /// Puts a value into the options; the error is what would be right.
@@ -141,8 +163,11 @@ where
     inside.and_then(|value| T::try_from(value).ok()).ok_or_else(right)
 }
 
-/// A size that is a power of two.
-pub(super) fn size<T>(text: &str, range: RangeInclusive<u64>) -> Result<T, String>
+/// A size that is a power of two within bounds; the error is what would be right.
+///
+/// # Errors
+/// Anything else.
+pub fn parse_size<T>(text: &str, range: RangeInclusive<u64>) -> Result<T, String>
 where
     T: TryFrom<u64>,
 {
@@ -155,7 +180,11 @@ where
     fits.and_then(|bytes| T::try_from(bytes).ok()).ok_or_else(right)
 }
 
-pub(super) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
+/// What stands behind a name; the error is which names there are.
+///
+/// # Errors
+/// A name that is not among them.
+pub fn parse_choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
     let found = choices.iter().find(|(name, _)| *name == text);
     let names = || choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     found.map(|(_, value)| *value).ok_or_else(|| format!("write one of {}", names()))
@@ -169,6 +198,8 @@ pub(super) fn memory_check(options: &DesignOptions, needed_bytes: u64) -> Result
     }
     Ok(())
 }
+
+pub(super) use {parse_choice as choice, parse_size as size};
 
 pub(super) const YES_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
@@ -196,6 +227,20 @@ mod tests {
         let options = spec.options(&DesignOptions::default()).expect("goes together");
         assert_eq!(options.store.reinsert_percent_max, 20);
         assert_eq!(options.store.disk, damelo::DiskPolicyKind::Lru);
+    }
+
+    /// A modelled disk is in memory and as large as the drive; of a real one nobody here knows the size.
+    #[test]
+    fn limits_of_the_model_are_none_of_real_disks() {
+        let spec = DesignSpec::parse("store").expect("known");
+        let base = DesignOptions { cache_bytes: 5 << 30, ..DesignOptions::default() };
+        let error = spec.options(&base).expect_err("beyond 4 GiB").to_string();
+        assert!(error.contains("8MiB to 4GiB, not 5GiB") && error.contains("--real"), "{error}");
+        let real = DesignOptions { real: true, cache_bytes: 5 << 40, ..base };
+        assert_eq!(spec.options(&real).map(|options| options.cache_bytes), Ok(5 << 40));
+        let drive = crate::disk::Drive::named("atlas-10k").expect("known");
+        let context = Context { options: &real, requests: &[], drive: &drive };
+        assert!(drive.size_bytes() < context.space_bytes().min(5 << 40));
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //!
 //! Deviations from a store in service: what its flusher does while callers go on is done here before
 //! they go on, in no time; timers do not run, so that pages are written when enough waits for them
-//! and a checkpoint is taken when the journal is full; the device holds 8 MiB to 4 GiB, in memory.
+//! and a checkpoint is taken when the journal is full; the device holds 8 MiB to 4 GiB, in memory (a real one as
+//! much as there is).
 
 mod device;
 mod sectors;
@@ -25,14 +26,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use damelo::{
-    Admission, ByteSize, Clock, Config, DiskPolicyKind, GroupId, ResidencyPolicyKind, Store,
+    Admission, ByteSize, Clock, Config, DiskPolicyKind, GroupId, OpenError, ResidencyPolicyKind,
+    Store,
 };
 
 use self::device::{Recorder, Transfer};
 use super::grouping::Grouper;
-use super::spec::{Parameter, choice, memory_check, number, size};
+use super::spec::{Parameter, Values, choice, memory_check, number, size};
 use super::{Changes, Context, Design, DesignOptions, Outcome};
-use crate::disk::Direction;
+use crate::disk::{Direction, Drive};
 use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Op, Request};
 
@@ -98,42 +100,49 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "disk",
         default: "fbc",
+        values: Values::OneOf(&["fbc", "lfu-aging", "lru", "fifo"]),
         about: "what survives a turn of the ring: fbc, lfu-aging, lru, fifo",
         set: |o, text| choice(text, &DISK_POLICIES).map(|kind| o.store.disk = kind),
     },
     Parameter {
         name: "memory",
         default: "hit-density",
+        values: Values::OneOf(&["hit-density", "s3-fifo", "lru", "clock"]),
         about: "what stays in memory: hit-density, s3-fifo, lru, clock",
         set: |o, text| choice(text, &MEMORY_POLICIES).map(|kind| o.store.memory = kind),
     },
     Parameter {
         name: "admission",
         default: "always",
+        values: Values::OneOf(&["always", "second-hit"]),
         about: "what is written: always, second-hit",
         set: |o, text| choice(text, &ADMISSIONS).map(|rule| o.store.admission = rule),
     },
     Parameter {
         name: "cmax",
         default: "3",
+        values: Values::Range("1", "3"),
         about: "fbc: hits counted of an object at most",
         set: |o, text| number(text, 1..=3).map(|n| o.store.fbc_count_max = n),
     },
     Parameter {
         name: "amax",
         default: "100",
+        values: Values::Range("1", "10000"),
         about: "fbc: mean count above which all are halved, in hundredths",
         set: |o, text| number(text, 1..=10_000).map(|n| o.store.fbc_average_max_percent = n),
     },
     Parameter {
         name: "reinsert",
         default: "30",
+        values: Values::Range("0", "90"),
         about: "percent of a reused segment that may be kept",
         set: |o, text| number(text, 0..=90).map(|n| o.store.reinsert_percent_max = n),
     },
     Parameter {
         name: "segment",
         default: "auto",
+        values: Values::Range("256KiB", "64MiB"),
         about: "bytes of a segment, or auto: what a store of this size takes",
         set: |o, text| {
             let bytes = match text {
@@ -174,26 +183,38 @@ impl Clock for TraceClock {
 }
 
 pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
+    let least = ByteSize::new(DEVICE_BYTES_MIN);
+    let given = ByteSize::new(options.cache_bytes);
+    if options.real {
+        if options.cache_bytes < DEVICE_BYTES_MIN {
+            return Err(format!("a cache has at least {least}, not {given}"));
+        }
+        return memory_check(options, MEMORY_BYTES_MIN);
+    }
     let range = DEVICE_BYTES_MIN..=DEVICE_BYTES_MAX;
     if options.cache_bytes != u64::MAX && !range.contains(&options.cache_bytes) {
-        let [from, to] = [DEVICE_BYTES_MIN, DEVICE_BYTES_MAX].map(ByteSize::new);
+        let most = ByteSize::new(DEVICE_BYTES_MAX);
         return Err(format!(
-            "a cache has {from} to {to}, not {}",
-            ByteSize::new(options.cache_bytes)
+            "a cache has {least} to {most}, not {given}: what a modelled disk holds is in memory; --real takes more"
         ));
     }
-    memory_check(options, MEMORY_BYTES_MIN)
+    memory_check(options, MEMORY_BYTES_MIN)?;
+    // Only the store knows whether pages and segments go together on so much.
+    let drive = Drive::named("nvme-1tb").expect("a drive of the registry");
+    open_modelled(options, &drive, options.cache_bytes)
+        .map(|_| ())
+        .map_err(|error| error.to_string())
 }
 
 /// What the modelled and the shipped store have in common; `path` is where it lies, or a name.
-fn config(context: &Context<'_>, path: &Path, size_bytes: u64) -> Config {
-    let options = context.options;
+fn config(options: &DesignOptions, path: &Path, size_bytes: u64) -> Config {
     let mut config = Config::new(path, ByteSize::new(size_bytes));
     // The store wants room for 16 pages at least.
     let memory_min = MEMORY_BYTES_MIN.max(16 * u64::from(options.page_bytes));
     config.memory = ByteSize::new(options.memory_bytes.max(memory_min));
     config.page = Some(ByteSize::new(u64::from(options.page_bytes)));
-    config.force = true;
+    // A run begins with an empty store, whatever a run before left there.
+    config.anew = true;
     config.segment = options.store.segment_bytes.map(ByteSize::new);
     config.disk_policy = options.store.disk;
     config.residency = options.store.memory;
@@ -205,19 +226,29 @@ fn config(context: &Context<'_>, path: &Path, size_bytes: u64) -> Config {
 }
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    let wanted = context.options.cache_bytes.min(context.drive.size_bytes());
-    let device_bytes = wanted.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
+    let wanted = context.options.cache_bytes.min(context.space_bytes());
+    let (store, below) = open_modelled(context.options, context.drive, wanted)
+        .expect("a store opens on an empty device with options that were checked");
+    below.recorder.drain();
+    Box::new(EngineDesign::new(store, Some(below), context))
+}
+
+/// A store over a device in memory of about so many bytes.
+fn open_modelled(
+    options: &DesignOptions,
+    drive: &Drive,
+    wanted_bytes: u64,
+) -> Result<(Store, Below), OpenError> {
+    let device_bytes = wanted_bytes.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
     let clock = Arc::new(TraceClock::default());
-    let recorder = Arc::new(Recorder::new(device_bytes, context.drive, Arc::clone(&clock)));
-    let mut config = config(context, Path::new("lab"), device_bytes);
+    let recorder = Arc::new(Recorder::new(device_bytes, drive, Arc::clone(&clock)));
+    let mut config = config(options, Path::new("lab"), device_bytes);
     config.checkpoint_period = Duration::ZERO;
     config.flush_period = Duration::ZERO;
     config.background = false;
     config.seed = Some(1);
-    let store = Store::open_on(config, vec![recorder.clone()], clock.clone())
-        .expect("a store opens on an empty device of the sizes above");
-    recorder.drain();
-    Box::new(EngineDesign::new(store, Some(Below { recorder, clock }), context))
+    let store = Store::open_on(config, vec![recorder.clone()], clock.clone())?;
+    Ok((store, Below { recorder, clock }))
 }
 
 /// The store as it ships, with its threads and the system's clock, on a file or device whose contents
@@ -225,13 +256,9 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
 ///
 /// # Errors
 /// The store cannot be opened there.
-pub(crate) fn make_real(
-    context: &Context<'_>,
-    path: &Path,
-) -> Result<Box<dyn Design>, damelo::OpenError> {
-    let size_bytes =
-        context.options.cache_bytes.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
-    let store = Store::open(config(context, path, size_bytes))?;
+pub(crate) fn make_real(context: &Context<'_>, path: &Path) -> Result<Box<dyn Design>, OpenError> {
+    let size_bytes = context.options.cache_bytes.max(DEVICE_BYTES_MIN) & !0xffff;
+    let store = Store::open(config(context.options, path, size_bytes))?;
     Ok(Box::new(EngineDesign::new(store, None, context)))
 }
 

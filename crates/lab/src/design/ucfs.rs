@@ -19,7 +19,7 @@ mod clusters;
 use damelo::ByteSize;
 
 use super::grouping::{GroupRule, Grouper};
-use super::spec::{Parameter, memory_check, number, size};
+use super::spec::{Parameter, Values, memory_check, number, size};
 use super::{Changes, Context, Design, DesignOptions, Outcome};
 use crate::disk::Direction;
 use crate::lru::NumberMap;
@@ -68,24 +68,28 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "hot",
         default: "30",
+        values: Values::Range("0", "100"),
         about: "percent of memory for hot files",
         set: |o, text| number(text, 0..=100).map(|n| o.ucfs.hot_percent = n),
     },
     Parameter {
         name: "medium",
         default: "40",
+        values: Values::Range("0", "100"),
         about: "percent of memory for medium files; the rest is cold",
         set: |o, text| number(text, 0..=100).map(|n| o.ucfs.medium_percent = n),
     },
     Parameter {
         name: "unused-hours",
         default: "115",
+        values: Values::Range("1", "1000000"),
         about: "hours after which a cluster that nobody used is dropped",
         set: |o, text| number(text, 1..=1_000_000).map(|n| o.ucfs.unused_hours = n),
     },
     Parameter {
         name: "file-max",
         default: "256KiB",
+        values: Values::Range("1KiB", "1GiB"),
         about: "largest file that is kept",
         set: |o, text| size(text, 1 << 10..=1 << 30).map(|n| o.ucfs.file_bytes_max = n),
     },
@@ -114,7 +118,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = UcfsOptions {
         cluster_bytes: context.options.page_bytes,
         memory_bytes: context.options.memory_bytes,
-        disk_bytes: context.options.cache_bytes.min(context.drive.size_bytes()),
+        disk_bytes: context.options.cache_bytes.min(context.space_bytes()),
         grouping: context.options.grouping,
         ..context.options.ucfs
     };

@@ -350,8 +350,12 @@ impl Drive {
             let known = drive_names().collect::<Vec<_>>().join(", ");
             return Err(DriveError::Unknown { given: given.to_owned(), known });
         }
-        let text = std::fs::read_to_string(given)
-            .map_err(|source| DriveError::Open { path: given.to_owned(), source })?;
+        // A pipe or device has no end.
+        let read = || match std::fs::metadata(given)?.is_file() {
+            true => std::fs::read_to_string(given),
+            false => Err(std::io::Error::other("it is not a regular file")),
+        };
+        let text = read().map_err(|source| DriveError::Open { path: given.to_owned(), source })?;
         Drive::parse(given, &text)
     }
 

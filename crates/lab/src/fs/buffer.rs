@@ -2,7 +2,7 @@
 //!
 //! Owns which blocks are in memory and which of them are dirty. Invariants: the bytes held never
 //! exceed the capacity unless one buffer alone does; a dirty buffer leaves only by being written or
-//! by its file being removed. Threads: one user.
+//! by its file being removed; a buffer begins at a whole unit of the disk. Threads: one user.
 
 use crate::disk::{Direction, SECTOR_BYTES};
 use crate::lru::Lru;
@@ -15,10 +15,11 @@ struct Buffer {
     kind: Kind,
 }
 
-/// Buffers by their first sector.
+/// Buffers by their first unit: fragment or block, so that neighbours lie close in the map's leaves.
 #[derive(Debug)]
 pub(crate) struct BufferCache {
     buffers: Lru<Buffer>,
+    unit_sectors: u64,
     capacity_sectors: u64,
     held_sectors: u64,
     dirty_count: usize,
@@ -28,10 +29,18 @@ pub(crate) struct BufferCache {
 }
 
 impl BufferCache {
-    pub(crate) fn new(capacity_bytes: u64, cluster_bytes: u32, disk: u8) -> BufferCache {
+    pub(crate) fn new(
+        capacity_bytes: u64,
+        unit_bytes: u32,
+        cluster_bytes: u32,
+        disk: u8,
+    ) -> BufferCache {
+        let unit_sectors = u64::from(unit_bytes) / SECTOR_BYTES;
+        assert!(unit_sectors.is_power_of_two(), "units of {unit_bytes} bytes");
         assert!(capacity_bytes >= SECTOR_BYTES, "a buffer cache holds something");
         BufferCache {
             buffers: Lru::new(),
+            unit_sectors,
             capacity_sectors: capacity_bytes / SECTOR_BYTES,
             held_sectors: 0,
             dirty_count: 0,
@@ -40,14 +49,26 @@ impl BufferCache {
         }
     }
 
+    #[inline]
+    fn unit(&self, sector: u64) -> u64 {
+        debug_assert!(sector.is_multiple_of(self.unit_sectors), "buffers begin at units");
+        sector >> self.unit_sectors.trailing_zeros()
+    }
+
+    #[inline]
+    fn touch(&mut self, sector: u64) -> Option<&mut Buffer> {
+        let unit = self.unit(sector);
+        self.buffers.touch(unit)
+    }
+
     /// True if a buffer is in memory.
     pub(crate) fn holds(&self, sector: u64) -> bool {
-        self.buffers.contains(sector)
+        self.buffers.contains(self.unit(sector))
     }
 
     /// Reads a buffer: from memory, or with a disk read that the request waits for.
     pub(crate) fn read(&mut self, plan: &mut Plan, sector: u64, sectors: u32, kind: Kind) {
-        if self.buffers.touch(sector).is_some() {
+        if self.touch(sector).is_some() {
             return;
         }
         let step = self.step(Direction::Read, sector, sectors, kind, true);
@@ -64,7 +85,9 @@ impl BufferCache {
         kind: Kind,
         sync: bool,
     ) {
-        self.read(plan, sector, sectors, kind);
+        if !self.holds(sector) {
+            self.read(plan, sector, sectors, kind);
+        }
         self.overwrite(plan, sector, sectors, kind, sync);
     }
 
@@ -81,10 +104,10 @@ impl BufferCache {
             let step = self.step(Direction::Write, sector, sectors, kind, true);
             plan.push(step, self.cluster_sectors);
         }
-        if let Some(buffer) = self.buffers.touch(sector) {
-            self.dirty_count += usize::from(!sync && !buffer.dirty);
-            self.dirty_count -= usize::from(sync && buffer.dirty);
-            buffer.dirty = !sync;
+        if let Some(buffer) = self.touch(sector) {
+            let was_dirty = std::mem::replace(&mut buffer.dirty, !sync);
+            self.dirty_count += usize::from(!sync && !was_dirty);
+            self.dirty_count -= usize::from(sync && was_dirty);
             return;
         }
         self.dirty_count += usize::from(!sync);
@@ -95,9 +118,9 @@ impl BufferCache {
     pub(crate) fn write_through(&mut self, plan: &mut Plan, sector: u64, sectors: u32, kind: Kind) {
         let step = self.step(Direction::Write, sector, sectors, kind, false);
         plan.push(step, self.cluster_sectors);
-        if let Some(buffer) = self.buffers.touch(sector) {
-            self.dirty_count -= usize::from(buffer.dirty);
-            buffer.dirty = false;
+        if let Some(buffer) = self.touch(sector) {
+            let was_dirty = std::mem::replace(&mut buffer.dirty, false);
+            self.dirty_count -= usize::from(was_dirty);
         } else {
             self.add(plan, sector, Buffer { sectors, dirty: false, kind });
         }
@@ -105,7 +128,7 @@ impl BufferCache {
 
     /// Forgets a buffer whose block is free now; what was dirty need not be written.
     pub(crate) fn forget(&mut self, sector: u64) {
-        if let Some(buffer) = self.buffers.remove(sector) {
+        if let Some(buffer) = self.buffers.remove(self.unit(sector)) {
             self.held_sectors -= u64::from(buffer.sectors);
             self.dirty_count -= usize::from(buffer.dirty);
         }
@@ -117,9 +140,9 @@ impl BufferCache {
             return;
         }
         let mut dirty: Vec<(u64, Buffer)> = Vec::with_capacity(self.dirty_count);
-        for (sector, buffer) in self.buffers.iter_any_order_mut() {
+        for (unit, buffer) in self.buffers.iter_any_order_mut() {
             if std::mem::replace(&mut buffer.dirty, false) {
-                dirty.push((sector, *buffer));
+                dirty.push((unit * self.unit_sectors, *buffer));
             }
         }
         dirty.sort_unstable_by_key(|(sector, _)| *sector);
@@ -149,10 +172,11 @@ impl BufferCache {
     }
 
     fn add(&mut self, plan: &mut Plan, sector: u64, buffer: Buffer) {
-        self.buffers.insert(sector, buffer);
+        self.buffers.insert(self.unit(sector), buffer);
         self.held_sectors += u64::from(buffer.sectors);
         while self.held_sectors > self.capacity_sectors && self.buffers.len() > 1 {
-            let Some((victim, buffer)) = self.buffers.pop_oldest() else { return };
+            let Some((unit, buffer)) = self.buffers.pop_oldest() else { return };
+            let victim = unit * self.unit_sectors;
             self.held_sectors -= u64::from(buffer.sectors);
             if buffer.dirty {
                 self.dirty_count -= 1;

@@ -10,6 +10,7 @@
 
 mod buffer;
 mod groups;
+mod names;
 mod params;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ pub(crate) use buffer::BufferCache;
 pub use params::FfsParams;
 
 use groups::{Groups, Run};
+use names::{directory_name, file_name, file_of};
 
 use crate::disk::SECTOR_BYTES;
 use crate::lru::Lru;
@@ -76,8 +78,6 @@ pub struct Ffs {
     name_misses: u64,
 }
 
-const DIRECTORY_NAME: u64 = 1 << 40;
-
 impl Ffs {
     /// Makes an empty file system over a disk of `disk_bytes`.
     pub fn new(params: FfsParams, disk_bytes: u64, disk: u8) -> Ffs {
@@ -93,7 +93,8 @@ impl Ffs {
             params.inodes_per_group,
             2 + inode_blocks,
         );
-        let buffers = BufferCache::new(params.buffer_cache_bytes, params.cluster_bytes, disk);
+        let (memory, unit) = (params.buffer_cache_bytes, params.fragment_bytes);
+        let buffers = BufferCache::new(memory, unit, params.cluster_bytes, disk);
         let mut ffs = Ffs {
             params,
             groups,
@@ -153,7 +154,7 @@ impl Ffs {
         self.update_inode(plan, inode, self.params.sync_metadata);
         let slot = self.add_entry(plan, parent)?;
         self.directories.push(Directory { parent, inode, slot, ..Directory::default() });
-        self.remember(plan, u64::from(dir) | DIRECTORY_NAME);
+        self.remember(plan, directory_name(dir));
         Ok(())
     }
 
@@ -194,7 +195,7 @@ impl Ffs {
         self.files[index] = File { exists: true, dir, slot, inode, bytes, runs, indirect };
         self.write_data(plan, file, 0, bytes);
         self.update_inode(plan, inode, false);
-        self.remember(plan, u64::from(file));
+        self.remember(plan, file_name(file));
         Ok(())
     }
 
@@ -256,7 +257,7 @@ impl Ffs {
             self.groups.free(run);
         }
         self.groups.free_inode(entry.inode);
-        self.names.remove(u64::from(file));
+        self.names.remove(file_name(file));
     }
 
     fn full(&self, wanted_bytes: u64) -> FsFull {
@@ -440,7 +441,7 @@ impl Ffs {
         let (sector, sectors) = self.inode_extent(self.files[file as usize].inode);
         if self.buffers.holds(sector) {
             self.buffers.overwrite(plan, sector, sectors, Kind::Inode, false);
-        } else if let Some(newer) = self.names.peek_mut(u64::from(file)) {
+        } else if let Some(newer) = self.names.peek_mut(file_name(file)) {
             *newer = true;
         }
     }
@@ -450,7 +451,7 @@ impl Ffs {
             return;
         }
         self.name_lookups += 1;
-        let name = u64::from(dir) | DIRECTORY_NAME;
+        let name = directory_name(dir);
         if self.names.touch(name).is_some() {
             return;
         }
@@ -467,13 +468,13 @@ impl Ffs {
         assert!(exists, "file {file} is there");
         self.resolve_directory(plan, dir);
         self.name_lookups += 1;
-        if self.names.touch(u64::from(file)).is_some() {
+        if self.names.touch(file_name(file)).is_some() {
             return;
         }
         self.name_misses += 1;
         self.scan(plan, dir, slot);
         self.read_inode(plan, inode);
-        self.remember(plan, u64::from(file));
+        self.remember(plan, file_name(file));
     }
 
     /// Puts a name in the name cache; an inode that leaves it with a newer access time is written
@@ -487,7 +488,7 @@ impl Ffs {
             && let Some((old, newer_access)) = self.names.pop_oldest()
             && newer_access
         {
-            let inode = self.files[old as usize].inode;
+            let inode = self.files[file_of(old)].inode;
             self.update_inode(plan, inode, false);
         }
     }

@@ -13,7 +13,7 @@ mod run;
 mod tests;
 
 pub use plan::{Action, DirId, FileId, KINDS, Kind, Plan, Step};
-pub use real::{RealConfig, RealError, RealMachine, RealReport, SystemIo, run_real};
+pub use real::{RealConfig, RealError, RealMachine, RealPlace, RealReport, SystemIo, run_real};
 pub use report::{Histogram, IoCounts, MAP_PARTS, Report};
 pub use run::{Pace, RunOptions, run};
 
@@ -131,7 +131,12 @@ impl Machine {
             disks: [disk(), disk(), disk()],
             files: Ffs::new(config.files, size_bytes.min(FILES_BYTES_MAX), DISK_FILES),
             mapped: Mapped::new(config.mapped, DISK_MAPPED),
-            buffered: BufferCache::new(buffered.memory_bytes, buffered.cluster_bytes, DISK_RAW),
+            buffered: BufferCache::new(
+                buffered.memory_bytes,
+                buffered.block_bytes,
+                buffered.cluster_bytes,
+                DISK_RAW,
+            ),
             buffered_params: buffered,
             next_sync_ns: u64::from(buffered.sync_period_s) * 1_000_000_000,
             files_used: false,

@@ -23,6 +23,9 @@ pub struct TraceIdentity {
     pub file_bytes: u64,
     /// XXH3-64 of the file as it lies on disk, in hexadecimal; empty for a generator.
     pub digest: String,
+    /// Seed of what was drawn at random, by a generator or by a paper's own workload.
+    #[serde(default)]
+    pub seed: Option<u64>,
 }
 
 impl TraceIdentity {
@@ -35,6 +38,7 @@ impl TraceIdentity {
             synthetic: trace.is_synthetic(),
             file_bytes: trace.file_bytes(),
             digest: String::new(),
+            seed: trace.seed(),
         }
     }
 
@@ -51,6 +55,10 @@ impl TraceIdentity {
 }
 
 fn digest(path: &str) -> io::Result<String> {
+    // A pipe or device has no end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut file = File::open(path)?;
     let mut hash = XxHash3_64::new();
     let mut buffer = vec![0; READ_BYTES];
@@ -114,10 +122,13 @@ impl Manifest {
     pub fn text(&self) -> String {
         let command: Vec<String> = self.command.iter().map(|word| shell_word(word)).collect();
         let trace = &self.trace;
-        let digest = match trace.synthetic {
+        let mut digest = match trace.synthetic {
             true => "synthetic, made anew from its name".to_owned(),
             false => format!("{}, {} bytes, {}", trace.format, trace.file_bytes, trace.digest),
         };
+        if let Some(seed) = trace.seed {
+            digest.push_str(&format!(", seed {seed}"));
+        }
         let machine = &self.machine;
         format!(
             "command  {}\nversion  damelo {}\ntrace    {} ({digest})\nmachine  {}, {} processors, {} bytes of memory, {}\n",

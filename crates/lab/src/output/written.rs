@@ -1,8 +1,8 @@
-//! A report that lies on disk, an HTML page or what `sim --json` printed: its manifest apart from its
+//! A report that lies on disk, an HTML page or what `--json` printed: its manifest apart from its
 //! results, so that the results of two runs can be compared when command line or machine differ. Pure.
 //!
-//! Invariant: what a page shows is compared byte by byte. Of JSON the values are: layout and order of
-//! members say nothing, and each ratio in it stands beside the whole numbers that it is made of.
+//! Invariant: what a page shows is compared byte by byte. Of JSON the values are, numbers with a point to their
+//! last digit; layout and order of members say nothing.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::manifest::Manifest;
 pub enum Form {
     /// A page.
     Html,
-    /// What `sim --json` prints.
+    /// What `--json` prints: one object, or one in each line.
     Json,
 }
 
@@ -34,9 +34,7 @@ pub struct Written {
 #[non_exhaustive]
 pub enum ReportError {
     /// It has none.
-    #[error(
-        "it has no manifest; `--html` of lab sim, designs and paper, and `lab sim --json` write one"
-    )]
+    #[error("it has no manifest; `--html` and `--json` of lab sim, designs and paper write one")]
     NoManifest,
     /// It has one that this version does not understand.
     #[error("its manifest cannot be read")]
@@ -59,14 +57,21 @@ impl Written {
     }
 
     fn of_json(text: &str) -> Result<Written, ReportError> {
-        let mut all: Value = serde_json::from_str(text).map_err(|_| ReportError::NoManifest)?;
-        let members = all.as_object_mut().ok_or(ReportError::NoManifest)?;
-        let manifest = members.remove("manifest").ok_or(ReportError::NoManifest)?;
-        let manifest = serde_json::from_value(manifest).map_err(ReportError::Manifest)?;
-        if members.is_empty() {
-            return Err(ReportError::NoResults);
+        let mut first = None;
+        let mut results = String::new();
+        for object in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+            let mut all = object.map_err(|_| ReportError::NoManifest)?;
+            let members = all.as_object_mut().ok_or(ReportError::NoManifest)?;
+            let manifest = members.remove("manifest").ok_or(ReportError::NoManifest)?;
+            if members.is_empty() {
+                return Err(ReportError::NoResults);
+            }
+            first.get_or_insert(manifest);
+            results.push_str(&format!("{all:#}\n"));
         }
-        Ok(Written { manifest, form: Form::Json, results: format!("{all:#}") })
+        let manifest = first.ok_or(ReportError::NoManifest)?;
+        let manifest = serde_json::from_value(manifest).map_err(ReportError::Manifest)?;
+        Ok(Written { manifest, form: Form::Json, results })
     }
 
     fn of_page(text: &str) -> Result<Written, ReportError> {
@@ -143,13 +148,29 @@ mod tests {
         assert!(ours.contains('3') && theirs.contains('4'), "{ours} {theirs}");
     }
 
+    /// The last digit of a number counts; one object in each line is a report as one object is.
+    #[test]
+    fn json_of_lines_differs_by_the_last_digit() {
+        let manifest = manifest("x").json();
+        let lines = |ms: &str| {
+            format!(
+                "{{\"manifest\":{manifest},\"a\":1}}\n{{\"manifest\":{manifest},\"ms\":{ms}}}\n"
+            )
+        };
+        let read = |text: &str| Written::parse(text).expect("a report");
+        let one = read(&lines("31.245270191439438"));
+        assert_eq!(one.difference(&read(&lines("31.245270191439438"))), None);
+        assert!(one.difference(&read(&lines("31.24527019143944"))).is_some());
+        assert!(one.difference(&read(lines("1").lines().next().expect("a line"))).is_some());
+    }
+
     #[test]
     fn what_is_no_report_says_why() {
         let why = |text: &str| Written::parse(text).map(|_| ()).unwrap_err().to_string();
         for none in ["", "{", "{\"requests\":1}", "<!doctype html>", "time_s,client\n"] {
             assert!(why(none).contains("no manifest"), "{none}");
         }
-        assert!(why("{\"manifest\":{\"command\":7}}").contains("cannot be read"));
+        assert!(why("{\"a\":1,\"manifest\":{\"command\":7}}").contains("cannot be read"));
         let bare = format!("{{\"manifest\":{}}}", manifest("x").json());
         assert!(why(&bare).contains("no results"));
         let cut = format!("{MANIFEST_META}{}\">\n<p>", super::super::html::escaped("{\"a\":1}"));

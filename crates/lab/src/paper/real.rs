@@ -7,10 +7,11 @@ use std::path::Path;
 
 use super::workload::requests as workload;
 use super::{Exhibit, Paper, PaperError, PaperOptions, Published, Trace, in_what};
-use crate::design::{Context, DesignOptions, find};
+use crate::design::{Context, DesignOptions, Entry, find};
 use crate::disk::Drive;
 use crate::machine::{
-    Machine, MachineConfig, RealConfig, RealMachine, RealReport, RunOptions, run as play, run_real,
+    Machine, MachineConfig, RealConfig, RealMachine, RealPlace, RealReport, RunOptions,
+    run as play, run_real,
 };
 use crate::request::Request;
 
@@ -27,15 +28,9 @@ fn designs(paper: Paper) -> &'static [&'static str] {
     }
 }
 
-fn place(path: &Path, flush: bool) -> RealConfig {
-    let directory = if path.is_dir() { path.to_owned() } else { std::env::temp_dir() };
-    let device = (!path.is_dir()).then(|| path.to_owned());
-    RealConfig { directory, device, size_bytes: SPACE_BYTES, flush }
-}
-
 fn measure(
-    name: &str,
-    path: &Path,
+    entry: &Entry,
+    place: RealPlace,
     trace: &Trace<'_>,
     requests: &[Request],
     flush: bool,
@@ -43,18 +38,20 @@ fn measure(
     let options = DesignOptions {
         cache_bytes: SPACE_BYTES / 2,
         memory_bytes: 8 << 20,
+        real: true,
         fetch_us: 0,
         ..DesignOptions::default()
     };
     let drive = Drive::named("sata-7200-2009").expect("a drive of the registry");
     let context = Context { options: &options, requests, drive: &drive };
-    let entry = find(name).expect("a design of the registry");
-    let real = RealMachine::new(place(path, flush)).and_then(|mut machine| {
+    let config = RealConfig { place, size_bytes: SPACE_BYTES, flush };
+    let real = RealMachine::new(config).and_then(|mut machine| {
         let mut design = machine.design(entry, &context)?;
         run_real(&mut *design, &mut machine, requests, trace.names)
     })?;
     let mut machine = Machine::new(&MachineConfig::new(drive.clone()));
-    let mut design = (entry.make)(&context);
+    let options = DesignOptions { real: false, ..options.clone() };
+    let mut design = (entry.make)(&Context { options: &options, ..context });
     let model = play(&mut *design, &mut machine, requests, trace.names, RunOptions::default())
         .map_err(in_what("the model beside real disks"))?;
     Ok((real, model.drained_ns as f64 / 1e9))
@@ -73,7 +70,7 @@ pub(super) fn run(
     let mut table = Exhibit::new(
         "real disks",
         "The paper's designs on the disks of this machine",
-        "Wall time until everything is on the disk, one request after the other, and the bytes that the system says \
+        "In a directory all of them; on a file or device those that need no files. Wall time until everything is on the disk, one request after the other, and the bytes that the system says \
          it sent to its disks; the model's time is that of the drive sata-7200-2009. The system's caches are as large \
          as they are, so that little is read. The store is the shipped one with its own threads and I/O; what \
          it sends past the page cache counts as written when it is sent, as do its io_uring requests, which are no \
@@ -81,8 +78,13 @@ pub(super) fn run(
     );
     // At less than full size nobody wants to wait for other people's dirty pages.
     let flush = options.scale_down == 1;
+    let place = RealPlace::of(path)?;
     for name in designs(paper) {
-        let (real, model_s) = measure(name, path, &trace, requests, flush)?;
+        let entry = find(name).expect("a design of the registry");
+        if place.check(entry).is_err() {
+            continue;
+        }
+        let (real, model_s) = measure(entry, place.clone(), &trace, requests, flush)?;
         table.row(format!("{name}, time"), "s", Published::Ours, real.elapsed_ns as f64 / 1e9);
         table.row(format!("{name}, time in the model"), "s", Published::Ours, model_s);
         let megabytes = real.system.write_bytes as f64 / 1e6;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 pub(crate) use crate::linked::NONE;
 use crate::linked::{Link, Linked, List};
+use crate::near;
 
 /// Written where the size does not fit 32 bits; it is then in `Nodes::large`.
 const LARGE: u32 = u32::MAX;
@@ -21,6 +22,9 @@ struct Node {
 }
 
 const _: () = assert!(size_of::<Node>() == 16);
+
+/// Objects at the tail of a queue whose state is on its way from memory before they leave.
+const LEAVE_AHEAD: usize = 3;
 
 const ABSENT: Node = Node { link: Link::NOWHERE, size: 0, queue: 0, count: [0; 3] };
 /// Greatest count; counts stop there.
@@ -104,6 +108,20 @@ impl Nodes {
     pub(crate) fn touch_neighbours(&self, key: u32) -> u32 {
         let Some(node) = self.nodes.get(key as usize) else { return 0 };
         self.touch(node.link.newer) ^ self.touch(node.link.older)
+    }
+}
+
+impl Nodes {
+    /// Begins to fetch the one that leaves some places behind the tail. Those before it were fetched by the
+    /// last calls, so that nobody waits for them here.
+    #[inline]
+    fn fetch_from(&self, tail: u32) {
+        let mut at = tail;
+        for _ in 0..LEAVE_AHEAD {
+            let Some(node) = self.nodes.get(at as usize) else { return };
+            at = node.link.newer;
+        }
+        near::fetch(&self.nodes, at as usize);
     }
 }
 
@@ -200,6 +218,7 @@ impl Queue {
             return None;
         }
         self.remove(nodes, tail);
+        nodes.fetch_from(self.tail());
         Some(tail)
     }
 }

@@ -72,11 +72,12 @@ impl Input {
         if path.as_os_str() == "-" {
             return Err(not_a_file());
         }
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
+        // Looked at first: to open a pipe would wait for its writer.
+        let metadata = std::fs::metadata(path)?;
         if !metadata.is_file() {
             return Err(not_a_file());
         }
+        let file = File::open(path)?;
         let bytes = metadata.len();
         let mut raw = BufReader::with_capacity(BUFFER_BYTES, Counted { file, position });
         let magic = raw.fill_buf()?;

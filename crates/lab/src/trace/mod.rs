@@ -26,6 +26,6 @@ pub use input::ReadPosition;
 pub use reader::{RawRequest, ReadOptions, RecordSource, Skipped};
 pub use record::{ObjectName, Record, host_of};
 pub use sample::{SampleBy, Sampler};
-pub use source::{Interner, Trace, load};
+pub use source::{Interner, Trace, is_generator, load};
 pub use stat::{Quantiles, TraceStat, trace_stat};
 pub use write::{TraceWriter, WriteFormat};

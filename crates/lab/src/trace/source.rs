@@ -14,6 +14,12 @@ use crate::workload;
 /// What marks a generator where a path could stand.
 const GENERATOR_PREFIX: &str = "gen:";
 
+/// True if a name stands for a generator, not for a file.
+#[must_use]
+pub fn is_generator(name: &str) -> bool {
+    name.starts_with(GENERATOR_PREFIX)
+}
+
 /// An open trace.
 pub struct Trace {
     source: Box<dyn RecordSource>,
@@ -73,6 +79,12 @@ impl Trace {
     #[must_use]
     pub fn is_synthetic(&self) -> bool {
         self.synthetic
+    }
+
+    /// The seed of a generator, given or by default; none of a file.
+    #[must_use]
+    pub fn seed(&self) -> Option<u64> {
+        self.name.strip_prefix(GENERATOR_PREFIX).and_then(workload::seed)
     }
 
     /// Bytes of the file, 0 for a generator.

@@ -93,6 +93,13 @@ pub(crate) fn generator(given: &str) -> Result<Box<dyn RecordSource>, TraceError
     source.map_err(bad)
 }
 
+/// The seed of the generator that a `gen:` name asks for.
+pub(crate) fn seed(given: &str) -> Option<u64> {
+    let (name, query) = given.split_once('?').unwrap_or((given, ""));
+    let (.., defaults) = GENERATORS.into_iter().find(|(known, ..)| *known == name)?;
+    Parameters::parse(defaults, query).ok()?.seed().ok()
+}
+
 fn source<G: Generator + 'static>(generator: G) -> Box<dyn RecordSource> {
     Box::new(Source { generator, made: Made::default() })
 }

@@ -22,7 +22,7 @@ use std::io;
 
 pub use batch::{Deferral, submit_deferred};
 pub use open::{EngineChoice, OpenOptions, Opened, open};
-pub(crate) use open::{UndoOnDrop, open_undoable};
+pub(crate) use open::{UndoOnDrop, bytes_anew, open_undoable};
 pub use open_error::DeviceOpenError;
 
 /// What an [`Io`] does.

@@ -51,11 +51,13 @@ pub struct OpenOptions {
     /// A regular file (made if missing) or a block device.
     pub path: PathBuf,
     /// Size to make if the file does not exist or is empty, rounded up to 4096 bytes. Ignored for
-    /// files with content and for block devices.
+    /// block devices and, without `anew`, for files with content.
     pub create_bytes: Option<u64>,
     /// The user's consent to overwrite what is on the device. For the caller, who checks contents;
     /// nothing in here is relaxed by it, neither the lock nor the exclusive use of a block device.
     pub force: bool,
+    /// A file with content that is not of the size to make is emptied and made anew.
+    pub anew: bool,
     /// Which engine to use.
     pub engine: EngineChoice,
     /// Bypass the page cache where the file system can.
@@ -74,6 +76,7 @@ impl OpenOptions {
             path: path.into(),
             create_bytes: None,
             force: false,
+            anew: false,
             engine: EngineChoice::Auto,
             direct: true,
             queue_depth: 64,
@@ -134,6 +137,28 @@ pub(crate) fn open_undoable(
     Ok((Opened { device: Arc::new(device), created, warnings }, undo))
 }
 
+/// Bytes of a volume that is to be made anew: a file gets the size declared, if one is, a device has what it
+/// has. Finds out whether that can be, and changes nothing.
+pub(crate) fn bytes_anew(path: &Path, declared: Option<u64>) -> Result<u64, DeviceOpenError> {
+    let there = match fs::metadata(path) {
+        Ok(meta) if !meta.is_file() || meta.len() > 0 => true,
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(describe(path, "look at it", e));
+        }
+        _ => false,
+    };
+    if !there {
+        let bytes = declared.unwrap_or(0);
+        return planned(path, bytes, 0).map(|_| bytes);
+    }
+    let Target { file, meta, .. } = acquire(&OpenOptions::new(path), &mut Vec::new())?;
+    let has_bytes = size_of(&file, &meta, path)?;
+    match declared {
+        Some(bytes) if meta.is_file() => planned(path, bytes, meta.blocks() * 512).map(|_| bytes),
+        _ => Ok(has_bytes),
+    }
+}
+
 /// An open and locked file with content.
 struct Target {
     undo: Option<UndoOnDrop>,
@@ -143,7 +168,7 @@ struct Target {
 }
 
 /// Takes back what was done to a file, unless it is to be kept: removes one that was made here,
-/// empties one that was empty.
+/// empties one that was empty or was emptied.
 pub(crate) struct UndoOnDrop {
     path: PathBuf,
     meta: Metadata,
@@ -231,7 +256,7 @@ fn create(
     let Some(bytes) = options.create_bytes else {
         return Err(DeviceOpenError::NotFound { path: path.to_path_buf() });
     };
-    let bytes = plan(path, bytes)?;
+    let bytes = planned(path, bytes, 0)?;
     let mut how = fs::OpenOptions::new();
     let file = match how.read(true).write(true).create_new(true).mode(0o600).open(path) {
         Ok(file) => file,
@@ -277,13 +302,18 @@ fn open_existing(
     if !sys::same_file(&meta, seen) || meta.nlink() == 0 {
         return Ok(None);
     }
-    if raw || meta.len() > 0 {
+    let wanted = match options.create_bytes {
+        Some(bytes) if options.anew && !raw => planned(path, bytes, meta.blocks() * 512)?,
+        _ => meta.len(),
+    };
+    if raw || (meta.len() > 0 && meta.len() == wanted) {
         if !raw && meta.blocks().saturating_mul(512) < meta.len() {
             warnings.push(format!("{}: is sparse, its space is not reserved", path.display()));
         }
         return Ok(Some(Target { undo: None, file, meta, created: false }));
     }
-    let bytes = plan(path, options.create_bytes.unwrap_or(0))?;
+    let bytes = planned(path, options.create_bytes.unwrap_or(0), meta.blocks() * 512)?;
+    file.set_len(0).map_err(|e| describe(path, "empty it", e))?;
     let undo = UndoOnDrop::new(path, &file, true)?;
     reserve(&file, path, bytes, warnings)?;
     let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
@@ -318,8 +348,8 @@ fn lock(file: &File, path: &Path) -> Result<(), DeviceOpenError> {
 }
 
 /// The size that a file will get, once it is clear that it can: before anything is touched, as
-/// filling a file system to the brim and failing then disturbs its other users.
-fn plan(path: &Path, bytes: u64) -> Result<u64, DeviceOpenError> {
+/// filling a file system to the brim and failing then disturbs its other users. It has `own_bytes` already.
+fn planned(path: &Path, bytes: u64, own_bytes: u64) -> Result<u64, DeviceOpenError> {
     let owned = || path.to_path_buf();
     if bytes == 0 {
         return Err(DeviceOpenError::SizeZero { path: owned() });
@@ -330,7 +360,8 @@ fn plan(path: &Path, bytes: u64) -> Result<u64, DeviceOpenError> {
         _ => return Err(DeviceOpenError::TooLarge { path: owned(), needed: bytes }),
     };
     let parent = parent_of(path);
-    let available = sys::free_bytes(parent).map_err(|e| describe(path, "ask for free space", e))?;
+    let free = sys::free_bytes(parent).map_err(|e| describe(path, "ask for free space", e))?;
+    let available = free.saturating_add(own_bytes);
     if needed > available {
         return Err(DeviceOpenError::NoRoom { path: owned(), needed, available });
     }
@@ -372,6 +403,15 @@ fn reserve(
     }
 }
 
+/// The system tells the size of a block device at its end only.
+fn size_of(file: &File, meta: &Metadata, path: &Path) -> Result<u64, DeviceOpenError> {
+    if !meta.file_type().is_block_device() {
+        return Ok(meta.len());
+    }
+    let mut end = file;
+    end.seek(SeekFrom::End(0)).map_err(|e| describe(path, "find its size", e))
+}
+
 /// Finds out size, alignment and nature, and turns the page cache off.
 fn inspect(
     options: &OpenOptions,
@@ -381,12 +421,7 @@ fn inspect(
 ) -> Result<DeviceInfo, DeviceOpenError> {
     let path = options.path.as_path();
     let raw = meta.file_type().is_block_device();
-    let size = if raw {
-        let mut end = file;
-        end.seek(SeekFrom::End(0)).map_err(|e| describe(path, "find its size", e))?
-    } else {
-        meta.len()
-    };
+    let size = size_of(file, meta, path)?;
     let direct = if options.direct { go_direct(file, raw, path, warnings) } else { None };
     let block = direct.unwrap_or(1);
     let size_bytes = size - size % u64::from(block);

@@ -3,6 +3,8 @@
 //! Invariant: what was there before is cleared before the new superblock is written, so that nothing
 //! of it can be taken for the new store's. Threads: the one that opens.
 
+use std::path::Path;
+
 use super::{RawVolume, SEGMENT_MIN};
 use crate::ByteSize;
 use crate::config::Config;
@@ -26,13 +28,15 @@ pub(super) fn whole_blocks(bytes: u64) -> u64 {
     bytes & !4095
 }
 
+/// A volume, the bytes that it has, and those that were declared.
+pub(super) type Found<'a> = (&'a Path, u64, Option<u64>);
+
 /// The size that was declared, else all there is.
-fn size_of(volume: &RawVolume) -> Result<u64, OpenError> {
-    let found = volume.device.info().size_bytes;
-    let size = volume.declared_bytes.unwrap_or(found);
+fn size_of(&(path, found, declared): &Found<'_>) -> Result<u64, OpenError> {
+    let size = declared.unwrap_or(found);
     if size > found {
         return Err(OpenError::SmallerThanDeclared {
-            path: volume.path.clone(),
+            path: path.to_owned(),
             found: ByteSize::new(found),
             declared: ByteSize::new(size),
         });
@@ -44,6 +48,22 @@ fn size_of(volume: &RawVolume) -> Result<u64, OpenError> {
 pub(super) fn format(
     config: &Config,
     volumes: &[RawVolume],
+    clock: &dyn Clock,
+) -> Result<Vec<Superblock>, OpenError> {
+    let found = |v: &RawVolume| v.device.info().size_bytes;
+    let found: Vec<Found<'_>> =
+        volumes.iter().map(|v| (v.path.as_path(), found(v), v.declared_bytes)).collect();
+    let all = plan(config, &found, clock)?;
+    for (volume, superblock) in volumes.iter().zip(&all) {
+        write_superblock(volume, superblock)?;
+    }
+    Ok(all)
+}
+
+/// How these volumes are cut up; writes nothing.
+pub(super) fn plan(
+    config: &Config,
+    volumes: &[Found<'_>],
     clock: &dyn Clock,
 ) -> Result<Vec<Superblock>, OpenError> {
     let sizes = volumes.iter().map(size_of).collect::<Result<Vec<u64>, OpenError>>()?;
@@ -72,7 +92,7 @@ pub(super) fn format(
     store_id[..8].copy_from_slice(&rng.next().to_le_bytes());
     store_id[8..].copy_from_slice(&rng.next().to_le_bytes());
     let mut all: Vec<Superblock> = Vec::new();
-    for (index, (volume, size)) in volumes.iter().zip(&sizes).enumerate() {
+    for (index, ((path, ..), size)) in volumes.iter().zip(&sizes).enumerate() {
         let layout = VolumeLayout::plan(&PlanRequest {
             volume_bytes: *size,
             volume_index: index as u16,
@@ -82,7 +102,7 @@ pub(super) fn format(
             journal_bytes: if index == 0 { journal } else { 0 },
             total_segments,
         })
-        .map_err(|error| layout_error(volume, *size, &error))?;
+        .map_err(|error| layout_error(path, *size, &error))?;
         all.push(Superblock {
             page_bytes: page as u32,
             segment_bytes: segment,
@@ -103,13 +123,10 @@ pub(super) fn format(
             created_unix_s: clock.unix_seconds(),
         });
     }
-    for (volume, superblock) in volumes.iter().zip(&all) {
-        write_superblock(volume, superblock)?;
-    }
     Ok(all)
 }
 
-fn layout_error(volume: &RawVolume, size: u64, error: &LayoutError) -> OpenError {
+fn layout_error(path: &Path, size: u64, error: &LayoutError) -> OpenError {
     let setting = |setting, value| {
         let limit = error.to_string();
         OpenError::Setting { setting, value, limit }
@@ -132,7 +149,7 @@ fn layout_error(volume: &RawVolume, size: u64, error: &LayoutError) -> OpenError
                 }
                 _ => error.to_string(),
             };
-            OpenError::TooSmall { path: volume.path.clone(), size, reason }
+            OpenError::TooSmall { path: path.to_owned(), size, reason }
         }
     }
 }

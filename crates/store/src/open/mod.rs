@@ -1,7 +1,7 @@
 //! Opening and formatting: from a `Config` to a running engine.
 //!
 //! Invariants: nothing on a volume is changed before every check has passed; a volume that holds
-//! something that is not ours is overwritten only with `force`; files that were made for a store that
+//! something that is not ours is overwritten only with `force`, one of ours with `anew` only; files that were made for a store that
 //! does not come to be are removed again. Threads: starts the flusher, the recovery thread and the
 //! keeper.
 
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::ByteSize;
 use crate::config::{Config, IoEngine};
-use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop};
+use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop, bytes_anew};
 use crate::disk_policy::disk_policy;
 use crate::durable::checkpoint::CheckpointState;
 use crate::durable::journal::{Journal, JournalContents, read_journal};
@@ -35,7 +35,7 @@ use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::{AlignedBuf, Space};
 use crate::stats::Counters;
-use crate::types::Clock;
+use crate::types::{Clock, SystemClock};
 use crate::workers::Workers;
 use crate::write::create::AdmissionState;
 use crate::write::nursery::Nursery;
@@ -64,6 +64,9 @@ pub(crate) struct RawVolume {
 
 /// Opens the devices a configuration names.
 pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<String>), OpenError> {
+    if config.anew {
+        check_anew(config)?;
+    }
     let mut warnings = Vec::new();
     let mut volumes = Vec::new();
     for volume in &config.volumes {
@@ -74,6 +77,7 @@ pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<Strin
         options.create_bytes =
             if config.must_exist { None } else { volume.size.map(ByteSize::bytes) };
         options.force = config.force;
+        options.anew = config.anew;
         options.direct = config.direct;
         options.queue_depth = config.queue_depth;
         options.engine = match config.engine {
@@ -90,6 +94,17 @@ pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<Strin
     Ok((volumes, warnings))
 }
 
+/// That nobody uses the volumes and that they are large enough: before any file is emptied.
+fn check_anew(config: &Config) -> Result<(), OpenError> {
+    let mut found = Vec::new();
+    for volume in &config.volumes {
+        let declared_bytes = volume.size.map(ByteSize::bytes);
+        let bytes = bytes_anew(&volume.path, declared_bytes)?;
+        found.push((volume.path.as_path(), bytes, declared_bytes));
+    }
+    making::plan(config, &found, &SystemClock::new()).map(|_| ())
+}
+
 /// Checks what does not depend on the volumes.
 pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     let bad = |setting, value: String, limit: &str| {
@@ -97,6 +112,9 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     };
     if config.volumes.is_empty() || config.volumes.len() > 64 {
         return bad("volumes", config.volumes.len().to_string(), "a store has 1 to 64 volumes");
+    }
+    if config.anew && config.must_exist {
+        return bad("anew", "true".to_owned(), "not together with must_exist");
     }
     if config.memory.bytes() < MEMORY_MIN {
         return bad("memory", config.memory.to_string(), "at least 4MiB");
@@ -180,6 +198,9 @@ fn superblocks(
     volumes: &[RawVolume],
     clock: &dyn Clock,
 ) -> Result<(Vec<Superblock>, bool), OpenError> {
+    if config.anew {
+        return Ok((making::format(config, volumes, clock)?, true));
+    }
     let mut found = Vec::new();
     let mut empty = 0;
     for volume in volumes {

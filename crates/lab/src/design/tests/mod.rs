@@ -457,3 +457,111 @@ fn every_size_is_refused_or_runs() {
         assert!(DesignSpec::plain(entry).options(&enough).is_ok(), "{}", entry.name);
     }
 }
+
+/// The same for every design with every parameter, and every two of them, at their least and greatest.
+#[test]
+fn every_extreme_of_parameters_is_refused_or_runs() {
+    let requests: Vec<Request> =
+        small_trace().into_iter().chain((3..9).map(|key| read(key, key * 250_000))).collect();
+    for entry in &REGISTRY {
+        let values = |p: &Parameter| {
+            let words = p.values.extremes().into_iter().map(|value| format!("{}={value}", p.name));
+            words.map(|word| word.to_lowercase()).collect::<Vec<_>>()
+        };
+        let all: Vec<Vec<String>> = entry.parameters.iter().map(values).collect();
+        let mut names = vec![entry.name.to_owned()];
+        for (at, some) in all.iter().enumerate() {
+            for one in some {
+                names.push(format!("{}:{one}", entry.name));
+                let others = all[at + 1..].iter().flatten();
+                names.extend(others.map(|other| format!("{}:{one}:{other}", entry.name)));
+            }
+        }
+        let pages = if entry.has_pages { &[16 << 10, 1 << 20][..] } else { &[64 << 10] };
+        for name in names {
+            let spec = DesignSpec::parse(&name).expect("within the ranges that are listed");
+            for &page_bytes in pages {
+                for cache_bytes in [1_u64 << 20, 9 << 20, 200 << 20] {
+                    let base = DesignOptions {
+                        cache_bytes,
+                        page_bytes,
+                        memory_bytes: 16 << 20,
+                        ..DesignOptions::default()
+                    };
+                    let Ok(options) = spec.options(&base) else { continue };
+                    let report = run_named(entry.name, &options, &requests);
+                    assert_eq!(report.requests, 11, "{name} with {cache_bytes}");
+                }
+            }
+        }
+    }
+}
+
+/// Beyond the ends that are listed nothing is taken.
+#[test]
+fn ranges_of_parameters_are_what_the_lists_say() {
+    for parameter in REGISTRY.iter().flat_map(|entry| entry.parameters) {
+        let set = |value: &str| (parameter.set)(&mut DesignOptions::default(), value);
+        for value in parameter.values.extremes() {
+            assert_eq!(set(&value.to_lowercase()), Ok(()), "{}", parameter.name);
+        }
+        let Values::Range(least, most) = parameter.values else { continue };
+        let size = |text: &str| text.parse::<::damelo::ByteSize>().map(|size| size.bytes());
+        let bytes =
+            |text: &str| text.parse::<u64>().unwrap_or_else(|_| size(text).expect("a size"));
+        let beyond = [bytes(least) / 2, bytes(most) * 2];
+        for value in beyond.into_iter().filter(|value| *value != bytes(least)) {
+            assert!(set(&format!("{value}")).is_err(), "{}={value}", parameter.name);
+            assert!(set(&format!("{value}b")).is_err(), "{}={value}b", parameter.name);
+        }
+    }
+}
+
+#[test]
+fn a_chunk_of_hades_has_at_least_a_cacheblock() {
+    let spec = DesignSpec::parse("hades:chunk=4kib:cacheblock=8kib").expect("each is a size");
+    let why = spec.options(&DesignOptions::default()).expect_err("larger").to_string();
+    assert!(why.contains("cacheblock=8KiB, chunk=4KiB"), "{why}");
+}
+
+/// The hint goes through the trait that all designs are used by, whatever the group's number.
+#[test]
+fn every_group_of_damelo_can_be_loved() {
+    let options = DameloOptions {
+        page_bytes: 16 << 10,
+        pool_bytes: 32 << 10,
+        groups: 2,
+        grouping: GroupRule::Given,
+        ..DameloOptions::default()
+    };
+    let page = |key, host| Request { host, ..read(key, 16_000) };
+    let page_reads = |loved: Option<u64>| {
+        let mut damelo = Damelo::new(options, &[], Changes::Replace);
+        damelo.hate(0);
+        damelo.hate(1);
+        let design: &mut dyn Design = &mut damelo;
+        loved.into_iter().for_each(|group| design.love(group));
+        let requests = [page(2, 0), page(1, 1), page(3, 0), page(1, 1)];
+        let mut machine = Machine::new(&config());
+        let names = Catalogue::new();
+        let report =
+            run(design, &mut machine, &requests, &names, RunOptions::default()).expect("fits");
+        report.fact("page_reads")
+    };
+    assert_eq!(page_reads(None), 1, "of hated pages the last used leaves first");
+    assert_eq!(page_reads(Some(1)), 0, "the loved one stays");
+    assert_eq!(page_reads(Some(3)), 0, "two groups: 3 is the other one, as for requests");
+}
+
+/// Small files lie side by side in the map of chunks, and those of a changed file are not mixed up.
+#[test]
+fn afs_numbers_chunks_one_file_after_the_other() {
+    let options = DesignOptions { cache_bytes: 64 << 20, ..DesignOptions::default() };
+    let sizes = [(1, 100 << 10), (2, 600 << 10), (1, 100 << 10), (1, 300 << 10), (1, 300 << 10)];
+    let requests: Vec<Request> = sizes.map(|(key, bytes)| read(key, bytes)).to_vec();
+    let report = run_named("afs", &options, &[&requests[..], &[delete(1), requests[4]]].concat());
+    assert_eq!((report.hits, report.fact("chunks")), (2, 2 + 3));
+    // One chunk, three, two more since two do not fit in one's place.
+    assert_eq!(report.fact("chunk_numbers"), 1 + 3 + 2);
+    assert_eq!(report.fact("held_bytes"), (300 + 600) << 10);
+}

@@ -11,6 +11,7 @@
 //! the system; buffered device access goes to the block file through the page cache.
 
 mod memory;
+mod place;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use self::memory::{Aligned, Mapping};
+pub use self::place::RealPlace;
 use super::{Action, DirId, FileId, Histogram};
 use crate::design::{Context, Design, Entry, Outcome};
 use crate::disk::Direction;
@@ -43,6 +45,16 @@ pub enum RealError {
         /// Why not.
         cause: io::Error,
     },
+    /// A design that keeps files was to run on a device.
+    #[error(
+        "{design} needs a directory for its files, and {path} is none: give one, or leave it out"
+    )]
+    NeedsDirectory {
+        /// Its name.
+        design: &'static str,
+        /// The place.
+        path: PathBuf,
+    },
     /// The shipped store did not open.
     #[error("cannot open a store on {path}: {cause}")]
     Store {
@@ -61,11 +73,8 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RealErro
 /// Where a real machine works.
 #[derive(Debug, Clone)]
 pub struct RealConfig {
-    /// An existing directory; files and the mapped file are made in a new directory inside it.
-    pub directory: PathBuf,
-    /// A device or file for blocks; `None` makes a file in the directory. What a device holds is
-    /// overwritten.
-    pub device: Option<PathBuf>,
+    /// Where. In a directory blocks lie in a file that is made.
+    pub place: RealPlace,
     /// Size of the mapped file and of a block file that is made.
     pub size_bytes: u64,
     /// A run ends when the whole file system is on its disk, others' files included; without, when
@@ -137,7 +146,8 @@ pub struct RealReport {
 
 /// Directories and files by the design's numbers, blocks, and the mapped file.
 pub struct RealMachine {
-    root: PathBuf,
+    /// The directory that was made; `None` on a device.
+    root: Option<PathBuf>,
     dirs: Vec<PathBuf>,
     files: Vec<Option<PathBuf>>,
     mapping: Option<Mapping>,
@@ -154,10 +164,16 @@ impl RealMachine {
     /// # Errors
     /// The directory cannot be made.
     pub fn new(config: RealConfig) -> Result<RealMachine, RealError> {
-        let root = config.directory.join(format!("damelo-lab-{}", std::process::id()));
-        fs::create_dir(&root).map_err(failed("cannot make", &root))?;
+        let root = match &config.place {
+            RealPlace::Directory(path) => {
+                let root = path.join(format!("damelo-lab-{}", std::process::id()));
+                fs::create_dir(&root).map_err(failed("cannot make", &root))?;
+                Some(root)
+            }
+            RealPlace::Device(_) => None,
+        };
         Ok(RealMachine {
-            dirs: vec![root.clone()],
+            dirs: root.iter().cloned().collect(),
             root,
             files: Vec::new(),
             mapping: None,
@@ -179,9 +195,25 @@ impl RealMachine {
         entry: &Entry,
         context: &Context<'_>,
     ) -> Result<Box<dyn Design>, RealError> {
+        self.config.place.check(entry)?;
         let Some(make) = entry.make_real else { return Ok((entry.make)(context)) };
-        let path = self.config.device.clone().unwrap_or_else(|| self.root.join("store"));
+        let path = self.blocks_path("store");
         make(context, &path).map_err(|cause| RealError::Store { path, cause })
+    }
+
+    /// The device, or a file of that name in our directory.
+    fn blocks_path(&self, name: &str) -> PathBuf {
+        match &self.root {
+            Some(root) => root.join(name),
+            None => self.config.place.path().to_owned(),
+        }
+    }
+
+    /// The directory for files.
+    fn root(&self) -> Result<&Path, RealError> {
+        let path = || self.config.place.path().to_owned();
+        let needed = || RealError::NeedsDirectory { design: "the design", path: path() };
+        self.root.as_deref().ok_or_else(needed)
     }
 
     fn file(&self, file: FileId) -> Option<&PathBuf> {
@@ -190,10 +222,10 @@ impl RealMachine {
 
     /// Does one action; what a file or place does not hold is an error.
     fn perform(&mut self, action: Action) -> Result<(), RealError> {
-        let root = self.root.clone();
         match action {
             Action::MakeDir { dir, parent } => self.make_dir(dir, parent),
             Action::LookMissing { dir } => {
+                self.root()?;
                 let path = self.dirs[dir as usize].join("missing");
                 assert!(fs::metadata(path).is_err(), "nobody makes that name");
                 Ok(())
@@ -211,20 +243,10 @@ impl RealMachine {
                 })
             }
             Action::ReadMapped { offset, bytes } => {
-                self.map()?;
-                let buffer = self.buffer.slice(bytes as usize);
-                let mapping = self.mapping.as_ref().expect("mapped just above");
-                mapping
-                    .read(offset, buffer)
-                    .map_err(failed("cannot read the mapped file in", &root))
+                self.mapped(|mapping, buffer| mapping.read(offset, buffer.slice(bytes as usize)))
             }
             Action::WriteMapped { offset, bytes } => {
-                self.map()?;
-                let buffer = self.buffer.slice(bytes as usize);
-                let mapping = self.mapping.as_mut().expect("mapped just above");
-                mapping
-                    .write(offset, buffer)
-                    .map_err(failed("cannot write the mapped file in", &root))
+                self.mapped(|mapping, buffer| mapping.write(offset, buffer.slice(bytes as usize)))
             }
             Action::Block { direction, offset, bytes, .. } => {
                 self.block(direction, offset, bytes, true)
@@ -240,6 +262,7 @@ impl RealMachine {
     }
 
     fn make_dir(&mut self, dir: DirId, parent: DirId) -> Result<(), RealError> {
+        self.root()?;
         assert_eq!(dir as usize, self.dirs.len(), "directories are numbered in order");
         let path = self.dirs[parent as usize].join(format!("d{dir}"));
         fs::create_dir(&path).map_err(failed("cannot make", &path))?;
@@ -248,6 +271,7 @@ impl RealMachine {
     }
 
     fn create(&mut self, dir: DirId, file: FileId, bytes: u64) -> Result<(), RealError> {
+        self.root()?;
         let path = self.dirs[dir as usize].join(format!("f{file}"));
         let made = File::create(&path).map_err(failed("cannot make", &path))?;
         let mut done = 0;
@@ -277,26 +301,26 @@ impl RealMachine {
         work(&opened, &mut self.buffer).map_err(failed("cannot read or write", &path))
     }
 
-    fn map(&mut self) -> Result<(), RealError> {
-        if self.mapping.is_some() {
-            return Ok(());
+    /// Does something to the mapped file, which is made for the first time.
+    fn mapped(
+        &mut self,
+        work: impl FnOnce(&mut Mapping, &mut Aligned) -> io::Result<()>,
+    ) -> Result<(), RealError> {
+        let path = self.root()?.join("mapped");
+        if self.mapping.is_none() {
+            let file = new_file(&path, self.config.size_bytes)?;
+            let mapping = Mapping::new(&file, self.config.size_bytes as usize);
+            self.mapping = Some(mapping.map_err(failed("cannot map", &path))?);
         }
-        let path = self.root.join("mapped");
-        let file = new_file(&path, self.config.size_bytes)?;
-        let mapping = Mapping::new(&file, self.config.size_bytes as usize);
-        self.mapping = Some(mapping.map_err(failed("cannot map", &path))?);
-        Ok(())
+        let mapping = self.mapping.as_mut().expect("mapped just above");
+        work(mapping, &mut self.buffer).map_err(failed("cannot read or write", &path))
     }
 
     fn open_blocks(&mut self, direct: bool) -> Result<(), RealError> {
-        let path = match &self.config.device {
-            Some(path) => path.clone(),
-            None => {
-                let path = self.root.join("blocks");
-                new_file(&path, self.config.size_bytes)?;
-                path
-            }
-        };
+        let path = self.blocks_path("blocks");
+        if self.root.is_some() {
+            new_file(&path, self.config.size_bytes)?;
+        }
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         // Some file systems refuse to bypass the page cache; then blocks go through it.
@@ -329,25 +353,28 @@ impl RealMachine {
             Direction::Read => file.read_exact_at(buffer, start),
             Direction::Write => file.write_all_at(buffer, start),
         };
-        result.map_err(failed("cannot read or write blocks of", &self.root))
+        result.map_err(failed("cannot read or write blocks of", self.config.place.path()))
     }
 
     fn flush(&mut self) -> Result<(), RealError> {
         if !self.config.flush {
             return Ok(());
         }
+        let place = self.config.place.path();
         if let Some(mapping) = &self.mapping {
-            mapping.flush().map_err(failed("cannot flush the mapped file in", &self.root))?;
+            mapping.flush().map_err(failed("cannot flush the mapped file in", place))?;
         }
         if let Some(blocks) = &self.blocks {
-            blocks.sync_data().map_err(failed("cannot flush blocks of", &self.root))?;
+            blocks.sync_data().map_err(failed("cannot flush blocks of", place))?;
         }
-        let directory = File::open(&self.root).map_err(failed("cannot open", &self.root))?;
+        // A device has nothing but blocks.
+        let Some(root) = &self.root else { return Ok(()) };
+        let directory = File::open(root).map_err(failed("cannot open", root))?;
         use std::os::fd::AsRawFd;
         // SAFETY: a plain system call on a descriptor that is open.
         match unsafe { libc::syncfs(directory.as_raw_fd()) } {
             0 => Ok(()),
-            _ => Err(failed("cannot flush", &self.root)(io::Error::last_os_error())),
+            _ => Err(failed("cannot flush", root)(io::Error::last_os_error())),
         }
     }
 }
@@ -356,7 +383,9 @@ impl Drop for RealMachine {
     fn drop(&mut self) {
         self.mapping = None;
         // Nothing can be done about what cannot be removed; its name says whose it is.
-        let _ = fs::remove_dir_all(&self.root);
+        if let Some(root) = &self.root {
+            let _ = fs::remove_dir_all(root);
+        }
     }
 }
 

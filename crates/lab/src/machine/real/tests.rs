@@ -34,12 +34,8 @@ fn designs_run_on_real_disks_as_on_modelled_ones() {
         let entry = find(name).expect("registered");
         let context = Context { options: &options, requests: &requests, drive: &config.drive };
         let home = tempfile::tempdir().expect("a directory");
-        let real_config = RealConfig {
-            directory: home.path().to_owned(),
-            device: None,
-            size_bytes: 16 << 20,
-            flush: false,
-        };
+        let place = RealPlace::of(home.path()).expect("a directory");
+        let real_config = RealConfig { place, size_bytes: 16 << 20, flush: false };
         let mut machine = RealMachine::new(real_config).expect("makes its directory");
         let mut design = machine.design(entry, &context).expect(entry.name);
         let real = run_real(&mut *design, &mut machine, &requests, &names).expect(entry.name);
@@ -63,31 +59,85 @@ fn designs_run_on_real_disks_as_on_modelled_ones() {
 
 #[test]
 fn what_cannot_be_made_is_an_error_with_its_path() {
-    let config = RealConfig {
-        directory: "/nowhere/at/all".into(),
-        device: None,
-        size_bytes: 1,
-        flush: false,
-    };
+    let place = RealPlace::Directory("/nowhere/at/all".into());
+    let config = RealConfig { place, size_bytes: 1, flush: false };
     let error = RealMachine::new(config).err().expect("no such directory");
     assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    for (path, why) in [("/nowhere/at/all", "No such file"), ("/dev/null", "it is no directory")] {
+        let error = RealPlace::of(Path::new(path)).expect_err(path).to_string();
+        assert!(error.contains(path) && error.contains(why), "{error}");
+    }
 }
 
 /// The store as it ships needs a place of at least its least size, and says so with the path.
 #[test]
 fn a_store_that_cannot_be_opened_is_an_error_with_its_path() {
-    let home = tempfile::tempdir().expect("a directory");
-    let config = RealConfig {
-        directory: home.path().to_owned(),
-        device: Some("/nowhere/at/all".into()),
-        size_bytes: 1 << 20,
-        flush: false,
-    };
-    let machine = RealMachine::new(config).expect("makes its directory");
+    let place = RealPlace::Device("/nowhere/at/all".into());
+    let config = RealConfig { place, size_bytes: 1 << 20, flush: false };
+    let machine = RealMachine::new(config).expect("makes nothing");
     let (options, requests) = (DesignOptions::default(), requests());
     let drive = crate::disk::Drive::named("atlas-10k").expect("known");
     let context = Context { options: &options, requests: &requests, drive: &drive };
     let error = machine.design(find("store").expect("registered"), &context).err();
     let error = error.expect("no such directory").to_string();
     assert!(error.starts_with("cannot open a store on /nowhere/at/all: "), "{error}");
+}
+
+/// What a run before left on the device is nothing to the next.
+#[test]
+fn a_store_begins_empty_on_a_device_that_had_one() {
+    let home = tempfile::tempdir().expect("a directory");
+    let device = home.path().join("device");
+    fs::write(&device, "").expect("written");
+    let options = DesignOptions { cache_bytes: 16 << 20, ..DesignOptions::default() };
+    let (requests, names) = (requests(), Catalogue::new());
+    let drive = crate::disk::Drive::named("atlas-10k").expect("known");
+    let context = Context { options: &options, requests: &requests, drive: &drive };
+    let run = || {
+        let place = RealPlace::of(&device).expect("a file");
+        let config = RealConfig { place, size_bytes: 16 << 20, flush: false };
+        let mut machine = RealMachine::new(config).expect("makes nothing");
+        let mut design =
+            machine.design(find("store").expect("registered"), &context).expect("a store");
+        run_real(&mut *design, &mut machine, &requests, &names).expect("runs").hits
+    };
+    let first = run();
+    assert!(first < 400, "it begins with misses");
+    assert_eq!(run(), first);
+}
+
+/// On a device run those designs that touch nothing but blocks, and the registry says which these are.
+#[test]
+fn designs_with_files_are_refused_on_a_device() {
+    let home = tempfile::tempdir().expect("a directory");
+    let device = home.path().join("device");
+    fs::write(&device, "").expect("written");
+    let place = RealPlace::of(&device).expect("a file");
+    let options = DesignOptions {
+        cache_bytes: 8 << 20,
+        memory_bytes: 4 << 20,
+        real: true,
+        fetch_us: 0,
+        ..DesignOptions::default()
+    };
+    let (requests, names) = (requests(), Catalogue::new());
+    let drive = crate::disk::Drive::named("atlas-10k").expect("known");
+    let context = Context { options: &options, requests: &requests, drive: &drive };
+    for entry in &crate::design::REGISTRY {
+        let config = RealConfig { place: place.clone(), size_bytes: 8 << 20, flush: true };
+        let mut machine = RealMachine::new(config).expect("makes nothing");
+        let refused = machine.design(entry, &context).err().map(|error| error.to_string());
+        assert_eq!(refused.is_none(), entry.on_blocks, "{}", entry.name);
+        let needs = format!("{} needs a directory", entry.name);
+        assert!(refused.is_none_or(|why| why.starts_with(&needs)), "{}", entry.name);
+        // Told of no place, it does what it does: the machine comes to the same.
+        let mut design = match entry.on_blocks {
+            true => machine.design(entry, &context).expect("made above"),
+            false => (entry.make)(&context),
+        };
+        let run = run_real(&mut *design, &mut machine, &requests, &names);
+        assert_eq!(run.is_ok(), entry.on_blocks, "{}: {run:?}", entry.name);
+    }
+    let left = fs::read_dir(home.path()).expect("readable").count();
+    assert_eq!(left, 1, "the device and nothing else");
 }
