@@ -154,14 +154,17 @@ impl Affection {
         Some(slot)
     }
 
-    /// Whether it is time for [`Affection::turn`].
-    pub(crate) fn is_due(&self) -> bool {
-        self.uses >= WINDOW_USES
+    /// Whether it is time for [`Affection::turn`]; true once for each window, so that only one turns.
+    pub(crate) fn take_due(&mut self) -> bool {
+        let due = self.uses >= WINDOW_USES;
+        if due {
+            self.uses = 0;
+        }
+        due
     }
 
     /// Ends a window, with so much room for what is loved: the groups whose hint has changed.
     pub(crate) fn turn(&mut self, room_bytes: u64) -> Vec<GroupId> {
-        self.uses = 0;
         let dense = self.dense(room_bytes);
         let mut changed = self.let_go(&dense);
         for group in dense {
@@ -244,7 +247,7 @@ mod tests {
     /// Half of all uses are of three groups, each of one object.
     fn window(affection: &mut Affection, popular: u64) {
         let mut random = fastrand::Rng::with_seed(popular);
-        while !affection.is_due() {
+        while !affection.take_due() {
             let group =
                 if random.bool() { popular + random.u64(..3) } else { random.u64(1000..2000) };
             affection.used(GroupId::new(group), object(group), LENGTH_BYTES);
@@ -262,6 +265,7 @@ mod tests {
     fn what_is_dense_is_loved_within_the_room_and_let_go_later() {
         let mut affection = Affection::default();
         window(&mut affection, 10);
+        assert!(!affection.take_due(), "whoever took it turns, and nobody else");
         let changed = affection.turn(5 * LENGTH_BYTES / 2);
         let first = loved(&affection);
         assert_eq!((first.len(), changed.len()), (2, 2), "the third has no room");
@@ -278,7 +282,7 @@ mod tests {
     #[test]
     fn one_large_group_does_not_keep_smaller_ones_out() {
         let mut affection = Affection::default();
-        while !affection.is_due() {
+        while !affection.take_due() {
             affection.used(GroupId::new(1), object(1), 1000);
             affection.used(GroupId::new(1), object(1), 1000);
             affection.used(GroupId::new(1), object(1), 1000);
@@ -311,7 +315,7 @@ mod tests {
     #[test]
     fn equal_groups_are_not_loved() {
         let mut affection = Affection::default();
-        while !affection.is_due() {
+        while !affection.take_due() {
             let group = u64::from(affection.uses % 500) + 1;
             affection.used(GroupId::new(group), object(group), LENGTH_BYTES);
         }

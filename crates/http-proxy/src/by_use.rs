@@ -101,11 +101,11 @@ pub(crate) fn used(worker: &Worker, group: GroupId, key: &[u8], length_bytes: u6
     let object = GroupId::of(key).get();
     let counted = by_use.count(|affection| {
         let changed = affection.used(group, object, length_bytes);
-        (changed, affection.is_due())
+        (changed, affection.take_due())
     });
     let Some((changed, due)) = counted else { return };
     if changed || due {
-        change(worker, changed.then_some(group));
+        change(worker, changed.then_some(group), due);
     }
 }
 
@@ -116,22 +116,22 @@ pub(crate) fn stored(worker: &Worker, group: GroupId) {
         return;
     }
     if by_use.count(|affection| affection.stored(group)) == Some(true) {
-        change(worker, Some(group));
+        change(worker, Some(group), false);
     }
 }
 
-/// Thinks love over if it is time, and tells the store, on another thread.
-fn change(worker: &Worker, one: Option<GroupId>) {
+/// Thinks love over if that is due, and tells the store, on another thread.
+fn change(worker: &Worker, one: Option<GroupId>, due: bool) {
     let (vault, counters) = (Arc::clone(&worker.shared.vault), Arc::clone(&worker.counters));
     // The store is not closed before this has ended.
     let alive: mpsc::Sender<()> = worker.alive.clone();
     tokio::task::spawn_blocking(move || {
         let (by_use, store) = (&vault.by_use, vault.store());
-        let room_bytes = store.stats().memory_bytes / LOVED_SHARE;
-        let turn = |affection: &mut Affection| {
-            if affection.is_due() { affection.turn(room_bytes) } else { Vec::new() }
+        let turn = || {
+            let room_bytes = store.stats().memory_bytes / LOVED_SHARE;
+            locked(&by_use.affection).turn(room_bytes)
         };
-        let turned = turn(&mut locked(&by_use.affection));
+        let turned = if due { turn() } else { Vec::new() };
         one.into_iter().chain(turned).for_each(|group| by_use.settle(group, store, &counters));
         drop(alive);
     });

@@ -149,8 +149,8 @@ fn guards_keep_their_bytes_whatever_happens() {
     }
 }
 
-#[test]
-fn a_store_that_comes_back_reads_what_it_wrote() {
+/// A store with an object under each key, all of them synced.
+fn filled() -> (Arc<Mutex<State>>, Store) {
     let state = State::new(DEVICE_BYTES, false);
     let store = open(&state);
     for key in 0..KEYS {
@@ -158,6 +158,12 @@ fn a_store_that_comes_back_reads_what_it_wrote() {
         store.create(&key.to_le_bytes(), GroupId::new(key % 3), &bytes).wait().unwrap();
     }
     store.sync().unwrap();
+    (state, store)
+}
+
+#[test]
+fn a_store_that_comes_back_reads_what_it_wrote() {
+    let (state, store) = filled();
     store.close().unwrap();
     let store = open(&state);
     store.wait_recovered();
@@ -168,13 +174,7 @@ fn a_store_that_comes_back_reads_what_it_wrote() {
 
 #[test]
 fn a_store_that_crashed_finds_what_it_had_synced() {
-    let state = State::new(DEVICE_BYTES, false);
-    let store = open(&state);
-    for key in 0..KEYS {
-        let bytes = value(key, 3_000 + 100 * (key as usize % 50));
-        store.create(&key.to_le_bytes(), GroupId::new(key % 3), &bytes).wait().unwrap();
-    }
-    store.sync().unwrap();
+    let (state, store) = filled();
     assert!(store.remove(&1_u64.to_le_bytes()).unwrap());
     // Without a close: what the journal and the segments say.
     let crashed = state.lock().unwrap().copied();

@@ -82,8 +82,8 @@ pub fn submit_deferred() {
     }
 }
 
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only io_uring has a sleeper"))]
 /// Whether `sleeper`, who has got something to do, is woken later. If not, the caller does.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only io_uring has a sleeper"))]
 pub(super) fn defer<S: Sleeper + 'static>(sleeper: &Arc<S>) -> bool {
     let mut full = false;
     let mut announce = None;

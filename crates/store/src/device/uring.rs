@@ -119,8 +119,8 @@ impl Drop for UringEngine {
 
 impl batch::Sleeper for Shared {
     fn wake(&self) {
-        // Looked at first because most submissions find it awake.
-        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+        // It may have woken since the submitter looked, by itself or for another.
+        if self.sleeping.swap(false, Ordering::Relaxed) {
             self.ring();
         }
     }

@@ -276,16 +276,21 @@ fn damelo_moves_pages() {
     assert_eq!(report.io.bytes(W, Kind::Data), 3 * (16 << 10));
 }
 
-/// Of two groups the second is hated: its page leaves although it was used last.
-#[test]
-fn damelo_lets_hated_groups_go_first() {
-    let options = DameloOptions {
+/// Memory for two pages, which hold a group each.
+fn two_groups(grouping: GroupRule) -> DameloOptions {
+    DameloOptions {
         page_bytes: 16 << 10,
         pool_bytes: 32 << 10,
         groups: 2,
-        grouping: GroupRule::SizeClass,
+        grouping,
         ..DameloOptions::default()
-    };
+    }
+}
+
+/// Of two groups the second is hated: its page leaves although it was used last.
+#[test]
+fn damelo_lets_hated_groups_go_first() {
+    let options = two_groups(GroupRule::SizeClass);
     let mut design = Damelo::new(options, &[], Changes::Replace);
     design.hate(1);
     // 8,000 bytes: class 13, group 1; 5,000 bytes: 13 as well; 3,000: class 12, group 0.
@@ -527,13 +532,7 @@ fn a_chunk_of_hades_has_at_least_a_cacheblock() {
 /// The hint goes through the trait that all designs are used by, whatever the group's number.
 #[test]
 fn every_group_of_damelo_can_be_loved() {
-    let options = DameloOptions {
-        page_bytes: 16 << 10,
-        pool_bytes: 32 << 10,
-        groups: 2,
-        grouping: GroupRule::Given,
-        ..DameloOptions::default()
-    };
+    let options = two_groups(GroupRule::Given);
     let page = |key, host| Request { host, ..read(key, 16_000) };
     let page_reads = |loved: Option<u64>| {
         let mut damelo = Damelo::new(options, &[], Changes::Replace);
