@@ -5,7 +5,7 @@
 //! connection and no client takes a part for the whole. Threads: each body lives on one worker.
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -62,6 +62,10 @@ pub(crate) fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> Polled
     Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyError::Broken)))
 }
 
+fn data_bytes(frame: &Frame<Bytes>) -> u64 {
+    frame.data_ref().map_or(0, |data| data.len() as u64)
+}
+
 impl Source {
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         match self {
@@ -93,14 +97,38 @@ pub(crate) struct Timed {
     /// Since when the sender is waited for; `None` while it is not.
     waiting_since: Option<Instant>,
     silence: Option<Pin<Box<Sleep>>>,
+    /// Taken from `body`, but not yet read here.
+    ahead: Option<Result<Frame<Bytes>, BodyError>>,
 }
 
 impl Timed {
     pub(crate) fn new(body: impl Into<Source>, limit: Duration) -> Timed {
-        Timed { body: body.into(), limit, waiting_since: None, silence: None }
+        Timed { body: body.into(), limit, waiting_since: None, silence: None, ahead: None }
+    }
+
+    /// All of a body of this length, if it came together with its headers; else nothing is lost.
+    pub(crate) async fn take_whole(&mut self, length_bytes: u64) -> Option<Bytes> {
+        if length_bytes == 0 {
+            return Some(Bytes::new());
+        }
+        let first = poll_fn(|cx| match self.body.next_frame(cx) {
+            Poll::Ready(first) => Poll::Ready(first),
+            Poll::Pending => Poll::Ready(None),
+        });
+        // An end comes again when it is asked for again.
+        let first = first.await?;
+        let whole = |frame: &Frame<Bytes>| data_bytes(frame) == length_bytes;
+        if !first.as_ref().is_ok_and(whole) {
+            self.ahead = Some(first);
+            return None;
+        }
+        first.ok()?.into_data().ok()
     }
 
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if let Some(frame) = self.ahead.take() {
+            return Poll::Ready(Some(frame));
+        }
         if let Poll::Ready(frame) = self.body.next_frame(cx) {
             self.waiting_since = None;
             return Poll::Ready(frame);
@@ -111,11 +139,19 @@ impl Timed {
     }
 
     fn has_ended(&self) -> bool {
-        self.body.has_ended()
+        self.ahead.is_none() && self.body.has_ended()
     }
 
     fn length(&self) -> SizeHint {
-        self.body.length()
+        let mut hint = self.body.length();
+        if let Some(Ok(frame)) = &self.ahead {
+            let ahead_bytes = data_bytes(frame);
+            if let Some(upper) = hint.upper() {
+                hint.set_upper(upper + ahead_bytes);
+            }
+            hint.set_lower(hint.lower() + ahead_bytes);
+        }
+        hint
     }
 }
 
@@ -125,7 +161,7 @@ body!(Timed);
 #[derive(Debug)]
 pub(crate) enum OriginBody {
     Empty,
-    Stream(Timed),
+    Stream(Box<Timed>),
 }
 
 impl OriginBody {
@@ -134,7 +170,7 @@ impl OriginBody {
         if body.is_end_stream() {
             OriginBody::Empty
         } else {
-            OriginBody::Stream(Timed::new(body, limit))
+            OriginBody::Stream(Box::new(Timed::new(body, limit)))
         }
     }
 
@@ -355,7 +391,7 @@ impl ProxyBody {
             Kind::Passing(body) => ready!(body.next_frame(cx)),
         };
         if let (Some(record), Some(Ok(frame))) = (&mut self.record, &frame) {
-            record.body_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            record.body_bytes += data_bytes(frame);
         }
         Poll::Ready(frame)
     }

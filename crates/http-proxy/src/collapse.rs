@@ -11,10 +11,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::along::Along;
 use crate::error::FetchError;
@@ -41,10 +42,34 @@ pub(crate) enum Outcome {
 
 type Key = Arc<[u8]>;
 
+/// What is known of a leader's request, for those who wait. Most have nobody who does, so that this
+/// costs one allocation and wakes nobody then.
+#[derive(Debug)]
+pub(crate) struct News {
+    outcome: Mutex<Outcome>,
+    changed: Notify,
+}
+
+impl News {
+    fn outcome(&self) -> MutexGuard<'_, Outcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces an outcome for which `when` holds.
+    fn replace(&self, outcome: Outcome, when: impl FnOnce(&Outcome) -> bool) {
+        let mut place = self.outcome();
+        if when(&place) {
+            *place = outcome;
+            drop(place);
+            self.changed.notify_waiters();
+        }
+    }
+}
+
 /// The table of requests under way.
 #[derive(Debug)]
 pub(crate) struct Collapse {
-    leads: Mutex<HashMap<Key, watch::Receiver<Outcome>>>,
+    leads: Mutex<HashMap<Key, Arc<News>>>,
     uncacheable: Box<[AtomicU64]>,
     hasher: std::hash::RandomState,
     waiting: AtomicU64,
@@ -69,7 +94,7 @@ impl Outcome {
 #[derive(Debug)]
 pub(crate) enum Role {
     Leader(Lead),
-    Follower(watch::Receiver<Outcome>),
+    Follower(Arc<News>),
     /// Known to be uncacheable: no collapsing.
     Alone,
 }
@@ -105,10 +130,10 @@ impl Collapse {
             Entry::Occupied(lead) => Role::Follower(lead.get().clone()),
             Entry::Vacant(place) => {
                 let key = place.key().clone();
-                let (outcome, receiver) = watch::channel(Outcome::Pending);
-                place.insert(receiver);
-                let outcome = Arc::new(outcome);
-                Role::Leader(Lead { collapse: self.clone(), key, variant: None, outcome })
+                let outcome = Mutex::new(Outcome::Pending);
+                let news = Arc::new(News { outcome, changed: Notify::new() });
+                place.insert(news.clone());
+                Role::Leader(Lead { collapse: self.clone(), key, variant: None, news })
             }
         }
     }
@@ -142,7 +167,7 @@ pub(crate) struct Lead {
     key: Key,
     /// Where the variant that turned out will lie, if not under `key`.
     variant: Option<Key>,
-    outcome: Arc<watch::Sender<Outcome>>,
+    news: Arc<News>,
 }
 
 impl Lead {
@@ -154,13 +179,13 @@ impl Lead {
         let mut leads = self.collapse.leads.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Vacant(place) = leads.entry(Key::from(key)) {
             self.variant = Some(place.key().clone());
-            place.insert(self.outcome.subscribe());
+            place.insert(self.news.clone());
         }
     }
 
     /// Tells the followers what there is to read along, while the lead is held elsewhere.
     pub(crate) fn herald(&self) -> Herald {
-        Herald(self.outcome.clone())
+        Herald(self.news.clone())
     }
 
     /// Tells the followers and gives up the lead.
@@ -170,7 +195,7 @@ impl Lead {
             Outcome::Stored => self.collapse.remember(&self.key, true),
             _ => {}
         }
-        self.outcome.send_replace(outcome);
+        self.news.replace(outcome, |_| true);
     }
 }
 
@@ -182,54 +207,49 @@ impl Drop for Lead {
             leads.remove(variant);
         }
         drop(leads);
-        self.outcome.send_if_modified(|outcome| {
-            let open = !outcome.is_final();
-            if open {
-                *outcome = Outcome::Abandoned;
-            }
-            open
-        });
+        self.news.replace(Outcome::Abandoned, |known| !known.is_final());
     }
 }
 
 /// Speaks to the followers of a lead.
-pub(crate) struct Herald(Arc<watch::Sender<Outcome>>);
+pub(crate) struct Herald(Arc<News>);
 
 impl Herald {
     pub(crate) fn filling(&self, along: &Arc<Along>) {
-        self.0.send_if_modified(|outcome| {
-            let pending = matches!(outcome, Outcome::Pending);
-            if pending {
-                *outcome = Outcome::Filling(along.clone());
-            }
-            pending
-        });
+        let filling = Outcome::Filling(along.clone());
+        self.0.replace(filling, |known| matches!(known, Outcome::Pending));
     }
 }
 
 /// Waits until something is known of the leader's request, however long it takes: the caller sets
 /// the deadline.
-pub(crate) async fn news(lead: &mut watch::Receiver<Outcome>) -> Outcome {
+pub(crate) async fn news(lead: &News) -> Outcome {
     wait_for(lead, |outcome| !matches!(outcome, Outcome::Pending)).await
 }
 
 /// The same for what became of it in the end.
-pub(crate) async fn outcome(lead: &mut watch::Receiver<Outcome>) -> Outcome {
+pub(crate) async fn outcome(lead: &News) -> Outcome {
     wait_for(lead, Outcome::is_final).await
 }
 
-async fn wait_for(
-    lead: &mut watch::Receiver<Outcome>,
-    wanted: impl FnMut(&Outcome) -> bool,
-) -> Outcome {
-    match lead.wait_for(wanted).await {
-        Ok(outcome) => outcome.clone(),
-        Err(_) => Outcome::Abandoned,
+async fn wait_for(lead: &News, wanted: impl Fn(&Outcome) -> bool) -> Outcome {
+    loop {
+        // Counts as waiting from here on: a change after the look is not missed.
+        let mut changed = pin!(lead.changed.notified());
+        changed.as_mut().enable();
+        let known = lead.outcome().clone();
+        if wanted(&known) {
+            return known;
+        }
+        changed.await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     #[test]
@@ -239,14 +259,14 @@ mod tests {
         let Role::Follower(follower) = collapse.join(b"k") else { panic!("second must follow") };
         assert!(matches!(collapse.join(b"other"), Role::Leader(_)));
         lead.end(Outcome::Stored);
-        assert!(matches!(*follower.borrow(), Outcome::Stored));
+        assert!(matches!(*follower.outcome(), Outcome::Stored));
         let Role::Leader(mut lead) = collapse.join(b"k") else { panic!("the key is free again") };
         lead.leads_also(b"k variant");
         assert!(matches!(collapse.join(b"k variant"), Role::Follower(_)));
         let Role::Follower(follower) = collapse.join(b"k") else { panic!("second must follow") };
         drop(lead);
         assert!(matches!(collapse.join(b"k variant"), Role::Leader(_)));
-        assert!(matches!(*follower.borrow(), Outcome::Abandoned));
+        assert!(matches!(*follower.outcome(), Outcome::Abandoned));
     }
 
     #[test]
@@ -257,5 +277,20 @@ mod tests {
         assert!(matches!(collapse.join(b"k"), Role::Alone));
         collapse.remember(b"k", true);
         assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
+    }
+
+    #[test]
+    fn who_waits_learns_how_it_ended() {
+        let collapse = Collapse::new();
+        let Role::Leader(lead) = collapse.join(b"k") else { panic!("first must lead") };
+        let Role::Follower(follower) = collapse.join(b"k") else { panic!("second must follow") };
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = pin!(news(&follower));
+        let mut last = pin!(outcome(&follower));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(last.as_mut().poll(&mut context).is_pending());
+        lead.end(Outcome::Stored);
+        assert!(matches!(first.as_mut().poll(&mut context), Poll::Ready(Outcome::Stored)));
+        assert!(matches!(last.as_mut().poll(&mut context), Poll::Ready(Outcome::Stored)));
     }
 }

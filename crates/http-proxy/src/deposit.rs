@@ -17,7 +17,7 @@ use crate::rules::parts::{self, Part};
 use crate::sections::{self, SECTION_BYTES, section_key};
 use crate::vault::Epoch;
 
-/// A response on its way into the store.
+/// A response on its way into the store. It is large, and handed on at every step: boxed.
 pub(crate) struct Deposit {
     pub(crate) key: Vec<u8>,
     pub(crate) epoch: Epoch,
@@ -51,9 +51,9 @@ impl Deposit {
         response: StoredResponse,
         stamp: Stamp,
         whole_body_bytes_max: u64,
-    ) -> Deposit {
+    ) -> Box<Deposit> {
         let body = DepositBody::Small { chunks: Vec::new(), length_bytes: 0 };
-        Deposit {
+        Box::new(Deposit {
             key,
             epoch,
             group,
@@ -64,7 +64,7 @@ impl Deposit {
             older: None,
             expected_bytes: None,
             body,
-        }
+        })
     }
 
     /// Prepares for a body of this length, if it is known.
@@ -188,7 +188,7 @@ impl Deposit {
     }
 
     /// The body first, where it lies apart: nothing refers to what is not there.
-    pub(crate) async fn commit(mut self, store: &Store) -> Result<(), NotStoredReason> {
+    pub(crate) async fn commit(mut self: Box<Self>, store: &Store) -> Result<(), NotStoredReason> {
         let failed = |_| NotStoredReason::Store;
         let length_bytes = match &self.body {
             DepositBody::Small { length_bytes, .. } => *length_bytes,

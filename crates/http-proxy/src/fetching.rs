@@ -29,7 +29,7 @@ use crate::collapse::{Lead, Outcome};
 use crate::deposit::Deposit;
 use crate::entry::StoredResponse;
 use crate::error::FetchError;
-use crate::fill::Fill;
+use crate::fill::{Fill, Storing};
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{self, Arrived, Failure};
@@ -119,11 +119,11 @@ impl<'a> Fetching<'a> {
         let status = response.status();
         if conditional && status == StatusCode::NOT_MODIFIED {
             if self.found.is_none() {
-                return self.adopt(worker, &response).await;
+                return Box::pin(self.adopt(worker, &response)).await;
             }
             return match self.freshened(worker, &response) {
-                Some(merged) => self.serve_freshened(worker, merged).await,
-                None => self.fetch_again(worker).await,
+                Some(merged) => Box::pin(self.serve_freshened(worker, merged)).await,
+                None => Box::pin(self.fetch_again(worker)).await,
             };
         }
         if self.may_stand_in(worker, Failure::Status(status)) {
@@ -131,7 +131,7 @@ impl<'a> Fetching<'a> {
             return self.serve_in_place(worker, "stale-if-error");
         }
         if self.ask.method == Method::HEAD {
-            self.learn_from_head(worker, &response).await;
+            Box::pin(self.learn_from_head(worker, &response)).await;
         }
         self.received(worker, response).await
     }
@@ -281,7 +281,7 @@ impl<'a> Fetching<'a> {
         parts: &response::Parts,
         body: &Timed,
         effects: &ResponseEffects<'_>,
-    ) -> Result<(Deposit, Policy), NotStoredReason> {
+    ) -> Result<(Box<Deposit>, Policy), NotStoredReason> {
         let (ask, rules) = (self.ask, self.rules(worker));
         let directives = ResponseDirectives::of(&parts.headers, rules);
         let exchange = Exchange {
@@ -358,44 +358,82 @@ impl<'a> Fetching<'a> {
         }
     }
 
-    /// Starts the fill and answers from it; with 304 or 412 if the client wants no body.
+    /// Stores the answer and gives it to the client; with 304 or 412 if the client wants no body.
     async fn fill(
         mut self,
         worker: &Worker,
         parts: response::Parts,
-        body: Timed,
-        deposit: Deposit,
+        mut body: Timed,
+        deposit: Box<Deposit>,
         policy: Policy,
     ) -> Answer {
         let condition = self.condition(&parts);
         let wanted = condition == Condition::Proceed && self.audience == Audience::Client;
+        if let Some(lead) = &mut self.lead {
+            lead.leads_also(&deposit.key);
+        }
+        worker.shared.collapse.remember(&self.key, true);
+        let whole = match body.size_hint().exact() {
+            Some(length_bytes) => body.take_whole(length_bytes).await,
+            None => None,
+        };
+        let body = match whole {
+            Some(bytes) => {
+                drop(body);
+                self.store_whole(worker, deposit, bytes.clone()).await;
+                ProxyBody::whole(bytes)
+            }
+            None => self.stream(worker, &parts, body, deposit, policy, wanted).await,
+        };
+        let mut headers = parts.headers;
+        storing::remove_hop_by_hop(&mut headers);
+        let response = match condition {
+            Condition::NotModified => answer::not_modified(worker, headers),
+            Condition::Failed => answer::precondition_failed(worker, &headers),
+            Condition::Proceed => answer::with_headers(parts.status, headers, body),
+        };
+        (response, self.status)
+    }
+
+    /// Stores a small body that came with its headers, which needs no task of its own and leaves in one
+    /// write with the answer's headers.
+    async fn store_whole(&mut self, worker: &Worker, deposit: Box<Deposit>, bytes: Bytes) {
+        let primary = self.ask.target.primary.clone();
+        let storing = Storing::new(worker, primary, deposit, self.lead.take());
+        let mut storing = Box::pin(storing.store_whole(bytes));
+        if !is_done_at_once(storing.as_mut()).await {
+            // The store makes room first: that goes on without the client, too.
+            let alive = worker.alive.clone();
+            let rest = tokio::spawn(async move {
+                storing.await;
+                drop(alive);
+            });
+            let _ = rest.await;
+        }
+    }
+
+    /// Starts a fill that goes on by itself; the body for its client.
+    async fn stream(
+        &mut self,
+        worker: &Worker,
+        parts: &response::Parts,
+        body: Timed,
+        deposit: Box<Deposit>,
+        policy: Policy,
+        wanted: bool,
+    ) -> ProxyBody {
         let length_bytes = body.size_hint().exact();
         let (key, group) = (deposit.key.clone(), deposit.group);
-        let (mut fill, chunks) = Fill::new(
-            worker.shared.vault.clone(),
-            worker.counters.clone(),
-            self.ask.target.primary.clone(),
-            worker.fill_limits(),
-            body,
-            deposit,
-            wanted,
-        );
-        if let Some(lead) = &mut self.lead {
-            lead.leads_also(&key);
-        }
         let herald = self.lead.as_ref().map(Lead::herald);
         let along = herald.as_ref().map(|_| Along::new(worker.shared.vault.store()));
-        fill.along.clone_from(&along);
-        fill.lead = self.lead.take();
-        worker.shared.collapse.remember(&self.key, true);
+        let primary = self.ask.target.primary.clone();
+        let storing = Storing::new(worker, primary, deposit, self.lead.take());
+        let (fill, chunks) = Fill::new(storing, body, along.clone(), wanted);
         let mut filling = Box::pin(fill.run());
         let mut reader = None;
-        if length_bytes == Some(0) {
-            // Nothing to stream: whoever has seen the answer finds it in the store.
-            filling.await;
-        } else if !is_done_at_once(filling.as_mut()).await {
+        if !is_done_at_once(filling.as_mut()).await {
             if let (Some(herald), Some(along)) = (herald, along) {
-                let response = self.shared_response(worker, &parts, policy);
+                let response = self.shared_response(worker, parts, policy);
                 let (epoch, request) = (self.epoch, self.ask.headers.clone());
                 along.announce(Subject { key, group, epoch, response, length_bytes, request });
                 reader = wanted.then(|| AlongReader::new(along.clone()));
@@ -407,17 +445,7 @@ impl<'a> Fetching<'a> {
                 drop(alive);
             });
         }
-        let mut headers = parts.headers;
-        storing::remove_hop_by_hop(&mut headers);
-        let response = match condition {
-            Condition::NotModified => answer::not_modified(worker, headers),
-            Condition::Failed => answer::precondition_failed(worker, &headers),
-            Condition::Proceed => {
-                let body = ProxyBody::filling(Filling::new(chunks, reader));
-                answer::with_headers(parts.status, headers, body)
-            }
-        };
-        (response, self.status)
+        ProxyBody::filling(Filling::new(chunks, reader))
     }
 
     /// What the client's conditions come to, if the origin was not to evaluate them.
@@ -445,8 +473,7 @@ impl<'a> Fetching<'a> {
     }
 }
 
-/// Goes as far as it can go without waiting. A small body that came with its headers is stored by
-/// then, and leaves with the answer's headers in one write.
+/// Goes as far as it can go without waiting; true if that is the end.
 async fn is_done_at_once(mut work: Pin<&mut impl Future<Output = ()>>) -> bool {
     poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await
 }

@@ -26,6 +26,7 @@ use crate::deposit::Deposit;
 use crate::metrics::Counters;
 use crate::rules::NotStoredReason;
 use crate::vault::Vault;
+use crate::worker::Worker;
 
 /// Chunks read from the origin ahead of the client.
 const CHUNKS_WAITING_MAX: usize = 8;
@@ -58,17 +59,89 @@ impl FillLimits {
     }
 }
 
+/// The store's side of a fill.
+pub(crate) struct Storing {
+    vault: Arc<Vault>,
+    counters: Arc<Counters>,
+    primary: Vec<u8>,
+    limits: FillLimits,
+    deposit: Option<Box<Deposit>>,
+    lead: Option<Lead>,
+}
+
+impl Storing {
+    pub(crate) fn new(
+        worker: &Worker,
+        primary: Vec<u8>,
+        deposit: Box<Deposit>,
+        lead: Option<Lead>,
+    ) -> Storing {
+        Storing {
+            vault: worker.shared.vault.clone(),
+            counters: worker.counters.clone(),
+            primary,
+            limits: worker.fill_limits(),
+            deposit: Some(deposit),
+            lead,
+        }
+    }
+
+    /// Stores a body that is there as a whole.
+    pub(crate) async fn store_whole(mut self, bytes: Bytes) {
+        match self.write(&bytes, bytes.len() as u64).await {
+            Ok(()) => self.finish().await,
+            Err(reason) => self.give_up(reason),
+        }
+    }
+
+    /// Adds bytes with which `received` have come.
+    async fn write(&mut self, bytes: &Bytes, received: u64) -> Result<(), NotStoredReason> {
+        let Some(deposit) = &mut self.deposit else { return Ok(()) };
+        if received > self.limits.body_bytes_max {
+            return Err(NotStoredReason::TooLarge);
+        }
+        self.vault.write(deposit, bytes, self.limits.idle).await
+    }
+
+    async fn finish(&mut self) {
+        let Some(deposit) = self.deposit.take() else { return };
+        match self.vault.commit(&self.primary, deposit).await {
+            Ok(()) => {
+                self.counters.stored.one();
+                if let Some(lead) = self.lead.take() {
+                    lead.end(Outcome::Stored);
+                }
+            }
+            Err(reason) => self.not_stored(reason),
+        }
+    }
+
+    fn give_up(&mut self, reason: NotStoredReason) {
+        if let Some(deposit) = self.deposit.take() {
+            deposit.discard(self.vault.store());
+            self.not_stored(reason);
+        }
+    }
+
+    fn not_stored(&mut self, reason: NotStoredReason) {
+        self.counters.not_stored(reason, &self.primary);
+        let Some(lead) = self.lead.take() else { return };
+        match reason {
+            // Says nothing about the resource: another may lead. Dropping the lead says so.
+            NotStoredReason::Truncated
+            | NotStoredReason::ClientGone
+            | NotStoredReason::Invalidated => drop(lead),
+            _ => lead.end(Outcome::NotStored),
+        }
+    }
+}
+
 /// A fill under way.
 pub(crate) struct Fill {
-    pub(crate) vault: Arc<Vault>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) primary: Vec<u8>,
-    pub(crate) limits: FillLimits,
-    pub(crate) body: Timed,
-    pub(crate) deposit: Option<Deposit>,
-    pub(crate) lead: Option<Lead>,
+    storing: Storing,
+    body: Timed,
     /// Those who read along.
-    pub(crate) along: Option<Arc<Along>>,
+    along: Option<Arc<Along>>,
     client: Client,
     received: u64,
     expected: Option<u64>,
@@ -93,32 +166,15 @@ enum Stop {
 impl Fill {
     /// A fill whose client, if `with_client`, reads from the returned receiver.
     pub(crate) fn new(
-        vault: Arc<Vault>,
-        counters: Arc<Counters>,
-        primary: Vec<u8>,
-        limits: FillLimits,
+        storing: Storing,
         body: Timed,
-        deposit: Deposit,
+        along: Option<Arc<Along>>,
         with_client: bool,
     ) -> (Fill, FillReceiver) {
         let (sender, receiver) = mpsc::channel(CHUNKS_WAITING_MAX);
         let expected = body.size_hint().exact();
         let client = if with_client { Client::There(sender) } else { Client::NotNeeded };
-        let deposit = Some(deposit);
-        let fill = Fill {
-            vault,
-            counters,
-            primary,
-            limits,
-            body,
-            deposit,
-            lead: None,
-            along: None,
-            client,
-            received: 0,
-            expected,
-        };
-        (fill, receiver)
+        (Fill { storing, body, along, client, received: 0, expected }, receiver)
     }
 
     /// Runs to the end, whatever it is.
@@ -126,7 +182,7 @@ impl Fill {
         let stopped = self.pump().await;
         match stopped {
             Ok(last) => {
-                self.finish().await;
+                self.storing.finish().await;
                 if !last.is_empty() {
                     self.show(&last);
                     let _ = self.send(Ok(last)).await;
@@ -175,11 +231,12 @@ impl Fill {
     fn goes_on(&self) -> bool {
         match self.client {
             Client::There(_) => true,
-            Client::NotNeeded => self.deposit.is_some(),
+            Client::NotNeeded => self.storing.deposit.is_some(),
             Client::Gone => {
                 let read = self.along.as_ref().is_some_and(|along| along.readers() > 0);
-                let worth = || self.limits.worth_finishing(self.received, self.expected);
-                self.deposit.is_some() && (read || worth())
+                let limits = &self.storing.limits;
+                let worth = || limits.worth_finishing(self.received, self.expected);
+                self.storing.deposit.is_some() && (read || worth())
             }
         }
     }
@@ -187,8 +244,8 @@ impl Fill {
     /// Lets those who read along have these bytes.
     fn show(&self, bytes: &Bytes) {
         let Some(along) = &self.along else { return };
-        if let Some((generation, stored_bytes)) = self.deposit.as_ref().and_then(Deposit::readable)
-        {
+        let deposit = self.storing.deposit.as_ref();
+        if let Some((generation, stored_bytes)) = deposit.and_then(|deposit| deposit.readable()) {
             along.stored(generation, stored_bytes);
         }
         along.push(bytes.clone());
@@ -201,56 +258,25 @@ impl Fill {
     }
 
     async fn store(&mut self, bytes: &Bytes) {
-        let Some(deposit) = &mut self.deposit else { return };
-        let written = if self.received > self.limits.body_bytes_max {
-            Err(NotStoredReason::TooLarge)
-        } else {
-            self.vault.write(deposit, bytes, self.limits.idle).await
-        };
-        if let Err(reason) = written {
+        if let Err(reason) = self.storing.write(bytes, self.received).await {
             // The client still gets its answer.
             self.give_up(reason);
         }
     }
 
+    fn give_up(&mut self, reason: NotStoredReason) {
+        if self.storing.deposit.is_some() {
+            self.end_along(Err(BodyError::Broken));
+        }
+        self.storing.give_up(reason);
+    }
+
     /// Whether a client that is slower than the fill can go on from the store: all of the body will
     /// be there.
     fn may_leave_behind(&self) -> bool {
-        let fits = self.expected.is_some_and(|expected| expected <= self.limits.body_bytes_max);
+        let fits =
+            self.expected.is_some_and(|expected| expected <= self.storing.limits.body_bytes_max);
         fits && self.along.as_ref().is_some_and(|along| along.readers() > 0)
-    }
-
-    async fn finish(&mut self) {
-        let Some(deposit) = self.deposit.take() else { return };
-        match self.vault.commit(&self.primary, deposit).await {
-            Ok(()) => {
-                self.counters.stored.one();
-                if let Some(lead) = self.lead.take() {
-                    lead.end(Outcome::Stored);
-                }
-            }
-            Err(reason) => self.not_stored(reason),
-        }
-    }
-
-    fn give_up(&mut self, reason: NotStoredReason) {
-        if let Some(deposit) = self.deposit.take() {
-            deposit.discard(self.vault.store());
-            self.end_along(Err(BodyError::Broken));
-            self.not_stored(reason);
-        }
-    }
-
-    fn not_stored(&mut self, reason: NotStoredReason) {
-        self.counters.not_stored(reason, &self.primary);
-        let Some(lead) = self.lead.take() else { return };
-        match reason {
-            // Says nothing about the resource: another may lead. Dropping the lead says so.
-            NotStoredReason::Truncated
-            | NotStoredReason::ClientGone
-            | NotStoredReason::Invalidated => drop(lead),
-            _ => lead.end(Outcome::NotStored),
-        }
     }
 
     /// Hands a chunk to the client, if there is one; an error if it is gone or left behind.
@@ -262,7 +288,7 @@ impl Fill {
             Err(TrySendError::Full(_)) if self.may_leave_behind() => return Err(()),
             Err(TrySendError::Full(chunk)) => chunk,
         };
-        match timeout(self.limits.idle, client.send(chunk)).await {
+        match timeout(self.storing.limits.idle, client.send(chunk)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(()),
         }

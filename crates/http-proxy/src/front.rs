@@ -37,7 +37,7 @@ pub(crate) async fn answer(
         match forward.admit(worker, &mut request, &peer).await {
             Err(refusal) => return refuse(worker, refusal),
             Ok(route) if request.method() == Method::CONNECT => {
-                return forward::connect(worker, request, &peer, route).await;
+                return Box::pin(forward::connect(worker, request, &peer, route)).await;
             }
             Ok(route) => peer.route = Some(route),
         }
@@ -49,7 +49,7 @@ pub(crate) async fn answer(
         Ok((ask, body)) => {
             let (response, mut status) = match upgrade {
                 None => serve::route(worker, &ask, body).await,
-                Some(upgrade) => upgrade.pass(worker, &ask).await,
+                Some(upgrade) => Box::pin(upgrade.pass(worker, &ask)).await,
             };
             observe::asked(worker, &ask, &status, start);
             if worker.shared.config.rules.show_key {

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hyper::body::{Body, Incoming, SizeHint};
+use hyper::body::{Body, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::body::{BodyError, poll_incoming};
+use crate::body::BodyError;
 use crate::frames::{PolledFrame, body};
+use crate::upstream::pool::Leased;
 
 /// Counts one request under way.
 #[derive(Debug)]
@@ -49,15 +50,15 @@ impl Hold {
 /// A response's body on its way in.
 #[derive(Debug)]
 pub(crate) struct FetchedBody {
-    incoming: Incoming,
+    leased: Leased,
     /// When the whole exchange must be over.
     deadline: Option<Pin<Box<Sleep>>>,
     _hold: Option<Hold>,
 }
 
 impl FetchedBody {
-    pub(crate) fn new(incoming: Incoming) -> FetchedBody {
-        FetchedBody { incoming, deadline: None, _hold: None }
+    pub(crate) fn new(body: impl Into<Leased>) -> FetchedBody {
+        FetchedBody { leased: body.into(), deadline: None, _hold: None }
     }
 
     pub(crate) fn holding(mut self, hold: Hold, deadline: Option<Instant>) -> FetchedBody {
@@ -72,15 +73,15 @@ impl FetchedBody {
         {
             return Poll::Ready(Some(Err(BodyError::Deadline)));
         }
-        poll_incoming(&mut self.incoming, cx)
+        self.leased.next_frame(cx)
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.leased.has_ended()
     }
 
     pub(crate) fn length(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.leased.length()
     }
 }
 

@@ -123,7 +123,7 @@ fn check_request(origin: &Origin, checks: &HealthChecks) -> Request<OriginBody> 
 }
 
 async fn check(pool: Pool, request: Request<OriginBody>, checks: HealthChecks) -> bool {
-    match timeout(checks.timeout, pool.send(request, None)).await {
+    match timeout(checks.timeout, pool.send(Box::new(request), None)).await {
         Ok(Ok(response)) => response.status().is_success() || response.status().is_redirection(),
         Ok(Err(_)) | Err(_) => false,
     }

@@ -35,7 +35,7 @@ use crate::transport::{Choice, Ejection};
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
 use crate::upstream::body::{Hold, Load};
-use crate::upstream::pool::{Pool, SendError};
+use crate::upstream::pool::{Outgoing, Pool, SendError};
 
 pub(crate) use body::FetchedBody;
 pub(crate) use endpoint::{Origin, Permit, check_url, dial_tcp};
@@ -77,11 +77,14 @@ impl Fetcher {
         request: Request<OriginBody>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         self.counters.forwarded.one();
+        let request = Box::new(request);
         let result = match self.total_timeout.map(|limit| Instant::now() + limit) {
             None => self.send_until(request, None).await,
             Some(deadline) => {
                 let sending = self.send_until(request, Some(deadline));
-                timeout_at(deadline, sending).await.unwrap_or(Err(FetchError::HeaderTimeout))
+                Box::pin(timeout_at(deadline, sending))
+                    .await
+                    .unwrap_or(Err(FetchError::HeaderTimeout))
             }
         };
         if result.is_err() {
@@ -118,24 +121,31 @@ impl Fetcher {
 
     async fn send_until(
         &self,
-        request: Request<OriginBody>,
+        request: Outgoing,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         match request.extensions().get::<Arc<Route>>().cloned() {
             None => self.send_to_site(request, deadline).await,
-            Some(route) => {
-                let pool = self.anywhere.pool(&route.host, route.port);
-                let hold = self.hold(&pool).await?;
-                let sent = pool.send_retrying(request, Some(&*route), &self.counters).await;
-                let response = sent.map_err(|failed| failed.error)?;
-                Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)))
-            }
+            Some(route) => Box::pin(self.send_anywhere(request, &route, deadline)).await,
         }
+    }
+
+    async fn send_anywhere(
+        &self,
+        request: Outgoing,
+        route: &Route,
+        deadline: Option<Instant>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        let pool = self.anywhere.pool(&route.host, route.port);
+        let hold = self.hold(&pool).await?;
+        let sent = pool.send_retrying(request, Some(route), &self.counters).await;
+        let response = sent.map_err(|failed| failed.error)?;
+        Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)))
     }
 
     async fn send_to_site(
         &self,
-        mut request: Request<OriginBody>,
+        mut request: Outgoing,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let key = key_of(&request);

@@ -5,22 +5,25 @@
 //! waits without a limit. Threads: a pool belongs to one worker; its connections live on that
 //! worker's event loop.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, Request, Response, Uri, Version};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::{Body as _, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::timeout;
 
-use crate::body::OriginBody;
+use crate::body::{OriginBody, poll_incoming};
 use crate::config::ProxyConfig;
 use crate::error::FetchError;
+use crate::frames::PolledFrame;
 use crate::metrics::Counters;
 use crate::upstream::endpoint::{Endpoint, Permit, Purpose};
 
@@ -87,15 +90,31 @@ struct Http1 {
     address: Option<IpAddr>,
 }
 
+/// The body of a response, which brings its HTTP/1.1 connection back to the pool at its end. If that
+/// is never read, the connection closes.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    incoming: Incoming,
+    lease: Option<Lease>,
+}
+
+struct Lease {
+    pool: Pool,
+    connection: Http1,
+}
+
 enum Connection {
     Http1(Http1),
     Http2(http2::SendRequest<OriginBody>),
 }
 
+/// A request on its way. It is large, and handed on at every step: boxed.
+pub(crate) type Outgoing = Box<Request<OriginBody>>;
+
 /// A request that got no response, and itself if nothing of it was written.
 pub(crate) struct SendError {
     pub(crate) error: FetchError,
-    pub(crate) unsent: Option<Request<OriginBody>>,
+    pub(crate) unsent: Option<Outgoing>,
 }
 
 fn allowed(address: Option<IpAddr>, permit: Option<&dyn Permit>) -> bool {
@@ -131,9 +150,12 @@ impl Pool {
         idle.is_empty() && shared.is_none()
     }
 
+    /// Leaves those out that have closed or lain idle for too long. What has come back this moment may
+    /// not be ready for a request yet, and stays.
     fn retain_usable(&self, idle: &mut Vec<Idle>) {
-        let limit = self.inner.settings.idle_timeout;
-        idle.retain(|one| one.since.elapsed() < limit && one.connection.sender.is_ready());
+        let (limit, now) = (self.inner.settings.idle_timeout, Instant::now());
+        let young = |one: &Idle| now.saturating_duration_since(one.since) < limit;
+        idle.retain(|one| !one.connection.sender.is_closed() && young(one));
     }
 
     /// The connection used last that still lives.
@@ -147,7 +169,10 @@ impl Pool {
         }
         let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
         self.retain_usable(&mut idle);
-        let index = idle.iter().rposition(|one| allowed(one.connection.address, permit))?;
+        let usable = |one: &Idle| {
+            one.connection.sender.is_ready() && allowed(one.connection.address, permit)
+        };
+        let index = idle.iter().rposition(usable)?;
         Some(Connection::Http1(idle.remove(index).connection))
     }
 
@@ -161,24 +186,24 @@ impl Pool {
     /// Sends a request on a new connection, or on a pooled one.
     pub(crate) async fn send(
         &self,
-        request: Request<OriginBody>,
+        request: Outgoing,
         permit: Option<&dyn Permit>,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Response<Leased>, SendError> {
         match self.take(permit) {
             Some(pooled) => self.send_on(pooled, request).await,
-            None => self.send_anew(request, permit).await,
+            None => Box::pin(self.send_anew(request, permit)).await,
         }
     }
 
     /// The same with one more try if a pooled connection proves stale.
     pub(crate) async fn send_retrying(
         &self,
-        request: Request<OriginBody>,
+        request: Outgoing,
         permit: Option<&dyn Permit>,
         counters: &Counters,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Response<Leased>, SendError> {
         let Some(pooled) = self.take(permit) else {
-            return self.send_anew(request, permit).await;
+            return Box::pin(self.send_anew(request, permit)).await;
         };
         let spare = spare_copy(&request);
         let failed = match self.send_on(pooled, request).await {
@@ -190,14 +215,14 @@ impl Pool {
             return Err(SendError { error: failed.error, unsent: None });
         };
         counters.retries.one();
-        self.send_anew(request, permit).await
+        Box::pin(self.send_anew(request, permit)).await
     }
 
     async fn send_anew(
         &self,
-        request: Request<OriginBody>,
+        request: Outgoing,
         permit: Option<&dyn Permit>,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Response<Leased>, SendError> {
         let limit = self.inner.settings.connect_timeout;
         let connected = timeout(limit, self.connect(permit)).await;
         match connected.unwrap_or(Err(FetchError::ConnectTimeout)) {
@@ -281,36 +306,73 @@ impl Pool {
     async fn send_on(
         &self,
         connection: Connection,
-        request: Request<OriginBody>,
-    ) -> Result<Response<Incoming>, SendError> {
+        request: Outgoing,
+    ) -> Result<Response<Leased>, SendError> {
         let limit = self.inner.settings.header_timeout;
         let late = SendError { error: FetchError::HeaderTimeout, unsent: None };
         match connection {
             Connection::Http2(mut sender) => {
                 let sending =
-                    sender.try_send_request(as_http2(request, self.inner.endpoint.scheme()));
-                timeout(limit, sending).await.map_err(|_| late)?.map_err(SendError::of)
+                    sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
+                let response = timeout(limit, sending).await.map_err(|_| late)?;
+                Ok(response.map_err(SendError::of)?.map(Leased::from))
             }
             Connection::Http1(mut connection) => {
-                let sending = connection.sender.try_send_request(as_http1(request));
+                let sending = connection.sender.try_send_request(as_http1(*request));
                 let result = timeout(limit, sending).await.map_err(|_| late)?;
                 let response = result.map_err(SendError::of)?;
-                // Back to the pool once the body has been read; if it never is, it closes.
-                let pool = self.clone();
-                tokio::spawn(async move {
-                    if connection.sender.ready().await.is_ok() {
-                        pool.put(connection);
-                    }
-                });
-                Ok(response)
+                let lease = Lease { pool: self.clone(), connection };
+                Ok(response.map(|incoming| Leased::new(incoming, lease)))
             }
         }
     }
 }
 
+impl From<Incoming> for Leased {
+    fn from(incoming: Incoming) -> Leased {
+        Leased { incoming, lease: None }
+    }
+}
+
+impl Leased {
+    fn new(incoming: Incoming, lease: Lease) -> Leased {
+        let mut leased = Leased { incoming, lease: Some(lease) };
+        leased.give_back_at_end(false);
+        leased
+    }
+
+    pub(crate) fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        let frame = ready!(poll_incoming(&mut self.incoming, cx));
+        self.give_back_at_end(frame.is_none());
+        Poll::Ready(frame)
+    }
+
+    fn give_back_at_end(&mut self, ended: bool) {
+        if (ended || self.incoming.is_end_stream())
+            && let Some(lease) = self.lease.take()
+        {
+            lease.pool.put(lease.connection);
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    pub(crate) fn length(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lease")
+    }
+}
+
 impl SendError {
     fn of(mut error: TrySendError<Request<OriginBody>>) -> SendError {
-        let unsent = error.take_message();
+        let unsent = error.take_message().map(Box::new);
         SendError { error: FetchError::of(error.error()), unsent }
     }
 }
@@ -350,12 +412,12 @@ fn as_http1(mut request: Request<OriginBody>) -> Request<OriginBody> {
 }
 
 /// What can be sent again without harm: a safe method without body.
-fn spare_copy(request: &Request<OriginBody>) -> Option<Request<OriginBody>> {
+fn spare_copy(request: &Request<OriginBody>) -> Option<Outgoing> {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     if !safe || !request.body().is_end_stream() {
         return None;
     }
-    let mut copy = Request::new(OriginBody::Empty);
+    let mut copy = Box::new(Request::new(OriginBody::Empty));
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();

@@ -358,7 +358,7 @@ impl Vault {
         mut response: StoredResponse,
         length_bytes: Option<u64>,
         groups: &Groups,
-    ) -> Result<Deposit, NotStoredReason> {
+    ) -> Result<Box<Deposit>, NotStoredReason> {
         let group = GroupId::of(&groups.home);
         response.groups = self.join_groups(&groups.others).await?;
         // Found out now rather than after the body.
@@ -414,7 +414,7 @@ impl Vault {
     pub(crate) async fn commit(
         &self,
         primary: &[u8],
-        deposit: Deposit,
+        deposit: Box<Deposit>,
     ) -> Result<(), NotStoredReason> {
         let _ordered = self.lock(primary).await;
         if !self.is_current(deposit.epoch) {
