@@ -194,6 +194,10 @@ int damelo_options_set_direct(damelo_options *options, int direct);
 /* Nonzero: overwrite a device or file that holds something else. Default 0. */
 int damelo_options_set_force(damelo_options *options, int force);
 
+/* Nonzero: make a new store even where there is one; what the volumes hold is lost, a store's objects too,
+ * and a file gets the size declared for it. Goes without force, and not together with must_exist. Default 0. */
+int damelo_options_set_anew(damelo_options *options, int anew);
+
 /* Nonzero: refuse to make a store that does not exist. Default 0 (1 if no size was declared). */
 int damelo_options_set_must_exist(damelo_options *options, int must_exist);
 

@@ -155,6 +155,8 @@ setters! {
     damelo_options_set_direct(direct: c_int) |config| config.direct = direct != 0;
     /// Whether to overwrite something else.
     damelo_options_set_force(force: c_int) |config| config.force = force != 0;
+    /// Whether to make a new store even where there is one.
+    damelo_options_set_anew(anew: c_int) |config| config.anew = anew != 0;
     /// Whether to refuse to make a store.
     damelo_options_set_must_exist(must_exist: c_int) |config| config.must_exist = must_exist != 0;
     /// I/Os at the device at once.

@@ -33,6 +33,7 @@ static void null_handles(void) {
     INVALID(damelo_options_set_engine(NULL, 0));
     INVALID(damelo_options_set_direct(NULL, 0));
     INVALID(damelo_options_set_force(NULL, 0));
+    INVALID(damelo_options_set_anew(NULL, 0));
     INVALID(damelo_options_set_must_exist(NULL, 0));
     INVALID(damelo_options_set_queue_depth(NULL, 1));
     INVALID(damelo_options_set_when_memory_full(NULL, 0, 0));
@@ -65,6 +66,7 @@ static void all_set(const char *directory) {
     OK(damelo_options_set_engine(options, DAMELO_ENGINE_THREADS));
     OK(damelo_options_set_direct(options, 0));
     OK(damelo_options_set_force(options, 1));
+    OK(damelo_options_set_anew(options, 0));
     OK(damelo_options_set_must_exist(options, 0));
     OK(damelo_options_set_queue_depth(options, 8));
     OK(damelo_options_set_when_memory_full(options, DAMELO_MEMORY_FULL_WAIT, 100));
@@ -96,6 +98,31 @@ static void all_set(const char *directory) {
     OK(damelo_close(store));
 }
 
+/* A store made anew has nothing of the one before it, and the pages now declared. */
+static void made_anew(const char *directory) {
+    damelo_store *store = NULL;
+    damelo_store_info info;
+    damelo_object *object = NULL;
+    damelo_options *options = damelo_options_new(path_in(directory, "anew"), VOLUME_BYTES);
+    OK(damelo_options_set_page(options, 32 << 10));
+    OK(damelo_open(options, &store));
+    OK(damelo_create(store, LIT("key"), 1, LIT("value")));
+    OK(damelo_close(store));
+
+    OK(damelo_options_set_page(options, 64 << 10));
+    CHECK(damelo_open(options, &store) != DAMELO_OK);
+    OK(damelo_options_set_anew(options, 1));
+    OK(damelo_options_set_must_exist(options, 1));
+    INVALID(damelo_open(options, &store));
+    OK(damelo_options_set_must_exist(options, 0));
+    OK(damelo_open(options, &store));
+    damelo_options_free(options);
+    OK(damelo_get_store_info(store, &info));
+    CHECK(info.page_bytes == 64 << 10);
+    CHECK(damelo_read(store, LIT("key"), &object) == DAMELO_ENOTFOUND);
+    OK(damelo_close(store));
+}
+
 int main(int argc, char **argv) {
     const char *directory = directory_of(argc, argv);
     damelo_options *options = small_options(directory);
@@ -103,5 +130,6 @@ int main(int argc, char **argv) {
     damelo_options_free(options);
     null_handles();
     all_set(directory);
+    made_anew(directory);
     return 0;
 }

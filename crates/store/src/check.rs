@@ -11,8 +11,8 @@ use crate::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointTables, FormatError, PAGE_HEADER_BYTES, PageHeader,
     RecordHeader, RecordWalk, SegmentFooter, StoreNonce, Superblock, decode_summary,
 };
+use crate::memory::mapped::AlignedBuf;
 use crate::read::verify_record;
-use crate::space::AlignedBuf;
 
 /// How far a check has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -175,7 +175,7 @@ impl Engine {
     /// A regular small duty of the flusher: what tables take now is taken from the memory for data.
     pub(crate) fn tick(&self) {
         let tables = self.groups.tracked() * GROUP_BYTES + self.touched.bytes();
-        self.cache.charge_tables(tables);
+        self.cache.charge_tables(tables + self.nursery.table_bytes());
     }
 
     pub(crate) fn stats(&self) -> Stats {

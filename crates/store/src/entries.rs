@@ -7,7 +7,8 @@ use crate::GroupId;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
-use crate::space::{AlignedBuf, SegmentId};
+use crate::memory::mapped::AlignedBuf;
+use crate::space::SegmentId;
 
 /// An object on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::device::{Device, Io, IoBuf, IoOp};
 use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
 use crate::index::Location;
+use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::Run;
 
 /// Segment number, counted over all volumes.
@@ -219,35 +220,5 @@ impl Volume {
         } else if self.errors_in_row.fetch_add(1, Ordering::Relaxed) + 1 >= errors_max {
             self.out_of_service.store(true, Ordering::Relaxed);
         }
-    }
-}
-
-/// Memory aligned for direct I/O, for the few transfers that do not go through the pool.
-pub(crate) struct AlignedBuf {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
-}
-
-impl AlignedBuf {
-    /// `len` zero bytes, aligned to 4096.
-    pub(crate) fn zeroed(len: usize) -> AlignedBuf {
-        let bytes = vec![0; len + 4095];
-        let start = bytes.as_ptr().align_offset(4096);
-        AlignedBuf { bytes, start, len }
-    }
-}
-
-impl std::ops::Deref for AlignedBuf {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.len]
-    }
-}
-
-impl std::ops::DerefMut for AlignedBuf {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
     }
 }

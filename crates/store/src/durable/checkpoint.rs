@@ -9,8 +9,8 @@ use std::io;
 
 use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, CheckpointHeader, CheckpointTables, ShardPlan};
+use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
 use crate::memory::pool::lock;
-use crate::space::AlignedBuf;
 use crate::stats::add;
 
 pub(crate) struct CheckpointState {
@@ -44,11 +44,11 @@ fn image_pieces(
     mut take: impl FnMut(u32, &[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
     let piece = plan.shard_bytes as usize;
-    let mut pending: Vec<u8> = Vec::with_capacity(2 * piece);
+    let mut shard_image = AlignedBuf::zeroed(engine.index.shard_slots() as usize * 8);
+    // Megabytes, now and then: nothing is to be left of them.
+    let mut pending = MappedVec::with_capacity_in(piece + shard_image.len(), Mapped);
     let mut number = 0;
-    let mut shard_image = Vec::new();
     for shard in 0..engine.index.shard_count() {
-        shard_image.clear();
         engine.index.copy_shard(shard, &mut shard_image);
         pending.extend_from_slice(&shard_image);
         while pending.len() >= piece {

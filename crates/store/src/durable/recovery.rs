@@ -16,8 +16,9 @@ use crate::format::{
     BLOCK_BYTES, JournalOp, PAGE_HEADER_BYTES, PageHeader, RecordHeader, RecordKind, RecordWalk,
     SegmentFooter, SummaryEntry, UNIT_BYTES, decode_summary,
 };
+use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::lock;
-use crate::space::{AlignedBuf, SegmentId};
+use crate::space::SegmentId;
 use crate::stats::add;
 use crate::write::reclaim::read_footer;
 

@@ -53,7 +53,7 @@ pub use record::{
 pub use record_walk::RecordWalk;
 pub use segment::{
     FOOTER_BLOCK_BYTES, SUMMARY_ENTRY_BYTES, SegmentFooter, SummaryEntry, decode_summary,
-    encode_summary,
+    encode_summary, encode_summary_to,
 };
 pub use superblock::{
     INDEX_SLOTS_MAX, PAGE_MAX_BYTES, PAGE_MIN_BYTES, SEGMENT_MAX_BYTES, SUPERBLOCK_BYTES,

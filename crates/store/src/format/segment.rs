@@ -215,7 +215,21 @@ impl SummaryEntry {
 /// The entries' bytes, to be written so that they end where the footer's block begins.
 #[must_use]
 pub fn encode_summary(entries: &[SummaryEntry]) -> Vec<u8> {
-    entries.iter().flat_map(SummaryEntry::encode).collect()
+    let mut bytes = vec![0; entries.len() * SUMMARY_ENTRY_BYTES];
+    encode_summary_to(entries, &mut bytes);
+    bytes
+}
+
+/// The same, into `bytes`, which has room for exactly that.
+///
+/// # Panics
+/// If it has not.
+pub fn encode_summary_to(entries: &[SummaryEntry], bytes: &mut [u8]) {
+    let (places, rest) = bytes.as_chunks_mut::<SUMMARY_ENTRY_BYTES>();
+    assert!(places.len() == entries.len() && rest.is_empty(), "room for the summary");
+    for (place, entry) in places.iter_mut().zip(entries) {
+        *place = entry.encode();
+    }
 }
 
 /// Decodes the entries that a footer describes; `bytes` starts at the first entry.

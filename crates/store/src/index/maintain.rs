@@ -25,11 +25,11 @@ impl Locked<'_> {
         (0..buckets).flat_map(|bucket| (0..BUCKET_SLOTS as u8).map(move |slot| At { bucket, slot }))
     }
 
-    /// Appends the shard's image.
-    pub(super) fn copy_to(&self, image: &mut Vec<u8>) {
-        image.reserve(self.image_bytes());
-        for at in self.all_places() {
-            image.extend_from_slice(&self.load(at).to_le_bytes());
+    /// Writes the shard's image.
+    pub(super) fn copy_to(&self, image: &mut [u8]) {
+        assert_eq!(image.len(), self.image_bytes(), "room for a shard");
+        for (at, word) in self.all_places().zip(image.as_chunks_mut::<WORD>().0) {
+            *word = self.load(at).to_le_bytes();
         }
     }
 

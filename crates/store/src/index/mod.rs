@@ -289,11 +289,11 @@ impl Index {
         self.geometry.shard_slots()
     }
 
-    /// Appends an image of a shard to `image`: its slots as little-endian words.
+    /// Writes an image of a shard to `image`: its slots as little-endian words.
     ///
     /// # Panics
-    /// When there is no such shard.
-    pub fn copy_shard(&self, shard: usize, image: &mut Vec<u8>) {
+    /// When there is no such shard, or `image` has another length.
+    pub fn copy_shard(&self, shard: usize, image: &mut [u8]) {
         self.shard(shard).lock().copy_to(image);
     }
 

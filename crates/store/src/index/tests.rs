@@ -371,9 +371,8 @@ fn reserves_memory_without_taking_it() {
 }
 
 fn image(index: &Index, shard: usize) -> Vec<u8> {
-    let mut image = Vec::new();
+    let mut image = vec![0; 8 * index.shard_slots() as usize];
     index.copy_shard(shard, &mut image);
-    assert_eq!(image.len() as u64, 8 * index.shard_slots());
     image
 }
 

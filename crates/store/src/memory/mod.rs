@@ -6,6 +6,7 @@ pub(crate) mod cache;
 #[cfg(test)]
 mod cache_tests;
 mod density;
+pub(crate) mod mapped;
 pub(crate) mod notes;
 pub(crate) mod policy;
 pub(crate) mod pool;

@@ -10,6 +10,7 @@ use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::ptr::NonNull;
 use std::time::Duration;
 
+use super::mapped;
 use crate::signal::Signal;
 
 /// Locks a mutex; a holder that panicked left data that is valid by construction.
@@ -60,7 +61,7 @@ impl Pool {
     /// Maps `frames` frames of `frame_bytes` each.
     pub(crate) fn new(frames: usize, frame_bytes: usize) -> std::io::Result<Arc<Pool>> {
         assert!(frames > 0 && frame_bytes.is_multiple_of(4096), "pool geometry");
-        let base = map_anonymous(frames * frame_bytes)?;
+        let base = mapped::map(frames * frame_bytes)?;
         let headers = (0..frames)
             .map(|_| FrameHeader { refs: AtomicU32::new(0), run_frames: AtomicU32::new(0) })
             .collect();
@@ -113,7 +114,8 @@ impl Pool {
         let mut index = 0;
         while state.touched_count > state.limit && index < state.free.len() {
             if state.free[index] && state.touched[index] {
-                release_memory(self.frame_ptr(index), self.frame_bytes);
+                // SAFETY: a free frame of our own mapping, in which nobody has anything any more.
+                unsafe { mapped::release(self.frame_ptr(index), self.frame_bytes) };
                 state.touched[index] = false;
                 state.touched_count -= 1;
             }
@@ -227,9 +229,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         let bytes = self.headers.len() * self.frame_bytes;
-        // SAFETY: the mapping was made by `map_anonymous` with this length, and no run is left,
-        // since each holds a strong count of the pool.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), bytes) };
+        // SAFETY: mapped with this length, and no run is left, since each holds a strong count of the pool.
+        unsafe { mapped::unmap(self.base, bytes) };
     }
 }
 
@@ -266,42 +267,6 @@ fn find_run(state: &FreeState, frames: usize) -> Option<usize> {
     };
     let next = state.next.min(total);
     search(next, total).or_else(|| search(0, (next + frames).min(total)))
-}
-
-/// Memory counts as taken only once it is touched. Miri knows no reservations.
-const MAP_FLAGS: libc::c_int =
-    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
-
-fn map_anonymous(bytes: usize) -> std::io::Result<NonNull<u8>> {
-    // SAFETY: a fresh private anonymous mapping aliases nothing.
-    let ptr = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            MAP_FLAGS,
-            -1,
-            0,
-        )
-    };
-    if ptr == libc::MAP_FAILED {
-        return Err(std::io::Error::last_os_error());
-    }
-    NonNull::new(ptr.cast()).ok_or_else(|| std::io::Error::other("mmap returned null"))
-}
-
-#[cfg(miri)]
-fn release_memory(ptr: *mut u8, bytes: usize) {
-    // SAFETY: the range is a free frame of our own mapping. Miri, which has no `madvise`, sees a write,
-    // and so complains about any reference that were left to a free frame.
-    unsafe { std::ptr::write_bytes(ptr, 0, bytes) };
-}
-
-#[cfg(not(miri))]
-fn release_memory(ptr: *mut u8, bytes: usize) {
-    // SAFETY: the range is a free frame of our own anonymous mapping; it reads as zeros afterwards.
-    // Failure only means that the memory stays resident.
-    unsafe { libc::madvise(ptr.cast(), bytes, libc::MADV_DONTNEED) };
 }
 
 /// A counted reference to a run of frames.

@@ -5,9 +5,11 @@
 //! Threads: any; each shard has its own mutex, held for one look-up and never during I/O.
 
 use crate::sync::{Mutex, MutexGuard};
-use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use hashbrown::HashMap;
+
+use super::mapped::Mapped;
 use super::pool::{Run, lock};
 use crate::format::{RecordHeader, RecordKind};
 use crate::index::Location;
@@ -109,7 +111,8 @@ impl Hasher for PassThrough {
     }
 }
 
-pub(crate) type EntryMap = HashMap<u64, Entry, BuildHasherDefault<PassThrough>>;
+/// In mappings of its own, so that nothing is left of a table that has grown.
+pub(crate) type EntryMap = HashMap<u64, Entry, BuildHasherDefault<PassThrough>, Mapped>;
 
 /// One shard's entries and the counters that are kept under its lock.
 #[derive(Default)]
@@ -141,8 +144,6 @@ impl Resident {
     /// Shrinks tables that have become far too large. Returns how many objects there are, and what the
     /// tables take in bytes.
     pub(crate) fn settle(&self) -> (usize, usize) {
-        // hashbrown fills seven eighths of its slots, and has a byte for each beside the entry.
-        let slot_bytes = size_of::<(u64, Entry)>() + 1;
         let (mut objects, mut bytes) = (0, 0);
         self.for_each_shard(|shard| {
             let entries = shard.map.len();
@@ -150,7 +151,7 @@ impl Resident {
                 shard.map.shrink_to(2 * entries);
             }
             objects += entries;
-            bytes += shard.map.capacity() * 8 / 7 * slot_bytes + entries * LISTED_BYTES;
+            bytes += shard.map.allocation_size() + entries * LISTED_BYTES;
         });
         (objects, bytes)
     }

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::error::OpenError;
 use crate::format::{LayoutError, PlanRequest, Superblock, VolumeLayout, segments_upper_bound};
 use crate::index::Index;
-use crate::space::AlignedBuf;
+use crate::memory::mapped::AlignedBuf;
 use crate::types::Clock;
 
 const PAGE_DEFAULT: u64 = 64 << 10;

@@ -71,6 +71,8 @@ struct State {
     objects: u64,
     /// Objects that the flusher has taken and not finished.
     in_flight: u64,
+    /// The most objects that there were at once.
+    most: u64,
     /// Unfinished objects of each round since `first_round`, the current one last.
     rounds: VecDeque<u64>,
     first_round: u64,
@@ -83,6 +85,9 @@ struct State {
 const EXTENTS_BYTES: u64 = 1 << 20;
 /// They hold at most this part of what makes the flusher begin.
 const EXTENTS_PART: u64 = 2;
+
+/// What a list takes of what is in it, on the average: it grows by doubling.
+const LISTED_PERCENT: usize = 150;
 
 /// Creates that wait are woken when this part of the limit is free.
 const WAKE_PART: u64 = 8;
@@ -179,11 +184,18 @@ impl Nursery {
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
+        state.most = state.most.max(state.objects + state.in_flight);
         let wake = state.waiting_bytes >= self.flush_at_bytes;
         drop(state);
         if wake {
             self.work.notify_one();
         }
+    }
+
+    /// What is kept of the objects besides their bytes: as much as it ever was, since the allocator does not
+    /// give back what it had for so many small lists.
+    pub(crate) fn table_bytes(&self) -> usize {
+        lock(&self.state).most as usize * size_of::<Staged>() * LISTED_PERCENT / 100
     }
 
     pub(crate) fn push_extent(&self, mut extent: StagedExtent) {

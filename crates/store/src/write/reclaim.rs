@@ -15,8 +15,9 @@ use crate::format::{
     UNIT_BYTES,
 };
 use crate::index::{LengthClass, Location};
+use crate::memory::mapped::AlignedBuf;
 use crate::memory::policy::Hint;
-use crate::space::{AlignedBuf, SegmentId};
+use crate::space::SegmentId;
 use crate::stats::add;
 
 /// An object worth keeping.

@@ -10,17 +10,19 @@ use std::io;
 use crate::engine::Engine;
 use crate::format::{
     BLOCK_BYTES, FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, PageHeader, SUMMARY_ENTRY_BYTES,
-    SegmentFooter, SummaryEntry, encode_summary,
+    SegmentFooter, SummaryEntry, encode_summary_to,
 };
+use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
 use crate::memory::pool::lock;
-use crate::space::{AlignedBuf, SegmentId};
+use crate::space::SegmentId;
 use crate::stats::add;
 
 pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) seq: u64,
     pub(crate) cursor: u64,
-    pub(crate) entries: Vec<SummaryEntry>,
+    /// Grows to megabytes and goes when the segment is full: nothing is to be left of it.
+    pub(crate) entries: MappedVec<SummaryEntry>,
     object_bytes: u64,
     pub(crate) writes: Arc<SegmentWrites>,
 }
@@ -109,7 +111,7 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
                     id,
                     seq,
                     cursor,
-                    entries: Vec::new(),
+                    entries: MappedVec::new_in(Mapped),
                     object_bytes: 0,
                     writes: Arc::default(),
                 });
@@ -148,24 +150,26 @@ fn write_lead(engine: &Engine, id: SegmentId, seq: u64) -> io::Result<u64> {
 /// Starts the write of summary and footer, which ends a write in flight. A failure only costs the
 /// objects of this segment after a crash.
 fn seal(engine: &Arc<Engine>, open: &OpenSegment) {
-    let summary = encode_summary(&open.entries);
     let segment_bytes = engine.space.segment_bytes;
     let end = segment_bytes - FOOTER_BLOCK_BYTES as u64;
-    let footer = SegmentFooter {
+    let summary_bytes = (open.entries.len() * SUMMARY_ENTRY_BYTES) as u64;
+    let mut footer = SegmentFooter {
         nonce: engine.space.nonce,
         segment_id: open.id.0,
         entry_count: open.entries.len() as u32,
         segment_seq: open.seq,
-        summary_offset: (end - summary.len() as u64) as u32,
-        summary_bytes: summary.len() as u32,
-        summary_crc: crc32c::crc32c(&summary),
+        summary_offset: (end - summary_bytes) as u32,
+        summary_bytes: summary_bytes as u32,
+        summary_crc: 0,
         group_run_count: 0,
         object_bytes: open.object_bytes,
     };
     let block_start = footer.summary_block();
     let mut tail = AlignedBuf::zeroed((segment_bytes - block_start) as usize);
-    let summary_at = (end - summary.len() as u64 - block_start) as usize;
-    tail[summary_at..summary_at + summary.len()].copy_from_slice(&summary);
+    let summary_at = (end - summary_bytes - block_start) as usize;
+    let summary = &mut tail[summary_at..summary_at + summary_bytes as usize];
+    encode_summary_to(&open.entries, summary);
+    footer.summary_crc = crc32c::crc32c(summary);
     let footer_at = (end - block_start) as usize;
     tail[footer_at..].copy_from_slice(&footer.encode());
     add(&engine.counters.written_bytes, tail.len() as u64);

@@ -36,3 +36,21 @@ fn what_is_put_back_keeps_its_time() {
     let Work::Pages { groups, partial: true } = take(14) else { panic!("it is due") };
     assert_eq!(groups[0].1.len(), 1);
 }
+
+#[test]
+fn what_lists_took_stays_charged() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take(1).unwrap();
+    let nursery = Nursery::new(1 << 20);
+    assert_eq!(nursery.table_bytes(), 0);
+    (0..10).for_each(|due| nursery.push(7, object(&run, due)));
+    let ten = nursery.table_bytes();
+    assert!(ten >= 10 * size_of::<Staged>());
+    let Work::Pages { groups, .. } = nursery.take(PAGE, || Duration::from_secs(10), Duration::ZERO)
+    else {
+        panic!("all are due")
+    };
+    nursery.push(8, object(&run, 11));
+    assert!(nursery.table_bytes() > ten, "those being written count, too");
+    nursery.finished(&Finished::of(&groups[0].1), 0);
+    assert!(nursery.table_bytes() > ten);
+}
