@@ -31,6 +31,8 @@ pub(crate) struct Ask {
     pub(crate) wishes: RequestDirectives,
     /// A rule sends it past the cache.
     pub(crate) pass: bool,
+    /// In which the client asked.
+    version: Version,
     peer: Peer,
 }
 
@@ -71,8 +73,8 @@ impl Ask {
         let primary = keys.primary(shared.origin.scheme, &host, &path_and_query);
         let wishes = RequestDirectives::of(&parts.headers);
         let target = Target { primary, host, client_host, path_and_query };
-        let mut ask =
-            Ask { method: parts.method, headers: parts.headers, target, wishes, pass: false, peer };
+        let (method, headers, version) = (parts.method, parts.headers, parts.version);
+        let mut ask = Ask { method, headers, target, wishes, pass: false, version, peer };
         steer::on_request(shared, &mut ask);
         Ok((ask, body))
     }
@@ -96,7 +98,7 @@ impl Ask {
         } else {
             headers.insert(HOST, shared.origin.host_header.clone());
         }
-        forwarded::add(&mut headers, shared, &self.peer, host);
+        forwarded::add(&mut headers, shared, &self.peer, self.version, host);
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         // A target that parsed once parses again.
@@ -106,7 +108,8 @@ impl Ask {
             request.extensions_mut().insert(route.clone());
         }
         if let Some(hints) = self.peer.hints.clone() {
-            let via = shared.via.clone();
+            // Interim answers come from origins of HTTP/1.1 only.
+            let via = shared.via.received(Version::HTTP_11);
             hyper::ext::on_informational(&mut request, move |interim| {
                 hints.push(interim.status(), interim.headers(), via.as_bytes());
             });

@@ -260,7 +260,9 @@ impl<'a> Fetching<'a> {
                 let mut headers = parts.headers;
                 storing::remove_hop_by_hop(&mut headers);
                 let body = ProxyBody::timed(timed);
-                (answer::with_headers(parts.status, headers, body), self.status)
+                let mut response = answer::with_headers(parts.status, headers, body);
+                *response.version_mut() = parts.version;
+                (response, self.status)
             }
         }
     }
@@ -335,7 +337,7 @@ impl<'a> Fetching<'a> {
             part = Part::of(&parts.headers);
             headers.remove(http::header::CONTENT_RANGE);
         }
-        let mut stored = StoredResponse::new(parts.status, policy, headers);
+        let mut stored = StoredResponse::new(parts.status, parts.version, policy, headers);
         // All of it is no part.
         if part.is_some_and(|part| part.is_whole()) {
             stored.status = StatusCode::OK;
@@ -409,7 +411,7 @@ impl<'a> Fetching<'a> {
         }
         let mut headers = parts.headers;
         storing::remove_hop_by_hop(&mut headers);
-        let response = match condition {
+        let mut response = match condition {
             Condition::NotModified => answer::not_modified(worker, headers),
             Condition::Failed => answer::precondition_failed(worker, &headers),
             Condition::Proceed => {
@@ -417,6 +419,7 @@ impl<'a> Fetching<'a> {
                 answer::with_headers(parts.status, headers, body)
             }
         };
+        *response.version_mut() = parts.version;
         (response, self.status)
     }
 

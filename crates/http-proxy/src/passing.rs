@@ -108,5 +108,7 @@ pub(crate) fn pass_on(
 ) -> Response<ProxyBody> {
     storing::remove_hop_by_hop(&mut parts.headers);
     let body = ProxyBody::passing(body, worker.idle_limit());
-    answer::with_headers(parts.status, parts.headers, body)
+    let mut response = answer::with_headers(parts.status, parts.headers, body);
+    *response.version_mut() = parts.version;
+    response
 }

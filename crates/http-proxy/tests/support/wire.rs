@@ -183,7 +183,8 @@ pub(crate) async fn get_tls_on(
     Ok(finish(response, protocol).await)
 }
 
-/// An origin that speaks HTTP/2 only and answers with what it saw: `authority path`.
+/// An origin that speaks HTTP/2 only and answers with what it saw: `authority path`, and `Via` in
+/// `seen-via`. What is at `/kept` may be stored.
 pub(crate) struct Http2Origin {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
@@ -252,10 +253,20 @@ async fn speak_http2(
     count.fetch_add(1, Ordering::SeqCst);
     let service = service_fn(async |request: Request<hyper::body::Incoming>| {
         let seen = format!("{} {}", request.uri(), request.headers().contains_key("host"));
+        let via = request.headers().get("via").cloned();
+        let kept = request.uri().path() == "/kept";
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let echo = request.into_body().collect().await.expect("a body").to_bytes();
         let body = [seen.as_bytes(), &echo].concat();
-        Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from(body))))
+        let mut response = http::Response::new(Full::new(Bytes::from(body)));
+        if let Some(via) = via {
+            response.headers_mut().insert("seen-via", via);
+        }
+        if kept {
+            let fresh = http::HeaderValue::from_static("max-age=60");
+            response.headers_mut().insert("cache-control", fresh);
+        }
+        Ok::<_, Infallible>(response)
     });
     let _ = server_http2::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
