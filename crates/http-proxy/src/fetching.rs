@@ -30,6 +30,7 @@ use crate::deposit::Deposit;
 use crate::entry::StoredResponse;
 use crate::error::FetchError;
 use crate::fill::Fill;
+use crate::passing;
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{self, Arrived, Failure};
@@ -258,7 +259,7 @@ impl<'a> Fetching<'a> {
                 self.forget_outdated(worker, parts.status);
                 self.end_lead(Outcome::NotStored);
                 let mut headers = parts.headers;
-                storing::remove_hop_by_hop(&mut headers);
+                passing::remove_hop_by_hop(self.ask, &mut headers);
                 let body = ProxyBody::timed(timed);
                 let mut response = answer::with_headers(parts.status, headers, body);
                 *response.version_mut() = parts.version;
@@ -410,7 +411,7 @@ impl<'a> Fetching<'a> {
             });
         }
         let mut headers = parts.headers;
-        storing::remove_hop_by_hop(&mut headers);
+        passing::remove_hop_by_hop(self.ask, &mut headers);
         let mut response = match condition {
             Condition::NotModified => answer::not_modified(worker, headers),
             Condition::Failed => answer::precondition_failed(worker, &headers),
