@@ -19,7 +19,7 @@ use damelo::{GroupId, ReadError, Store};
 use http::HeaderMap;
 
 use crate::ask::Ask;
-use crate::body::BodyError;
+use crate::body::{BodyError, Chunk};
 use crate::entry::StoredResponse;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Rules, reuse};
@@ -59,7 +59,8 @@ struct State {
     tail_start: u64,
     /// Bytes that may be read.
     shown_bytes: u64,
-    end: Option<Result<(), BodyError>>,
+    /// What followed the body, or why it broke off.
+    end: Option<Result<Option<Box<HeaderMap>>, BodyError>>,
     waiting: HashMap<u64, Waker>,
 }
 
@@ -110,9 +111,11 @@ impl Along {
         state.let_go();
     }
 
-    /// There is no more.
-    pub(crate) fn end(&self, end: Result<(), BodyError>) {
-        self.change(|state| state.end = state.end.or(Some(end)));
+    /// There is no more but these trailers. What was said first counts.
+    pub(crate) fn end(&self, end: Result<Option<Box<HeaderMap>>, BodyError>) {
+        self.change(|state| {
+            state.end.get_or_insert(end);
+        });
     }
 
     fn change(&self, how: impl FnOnce(&mut State)) {
@@ -200,13 +203,23 @@ pub(crate) struct AlongReader {
     /// Reads what is in the store; here while it is not reading.
     sections: Option<Sections>,
     reading: Option<Reading>,
+    /// It was told what followed the body.
+    ended: bool,
 }
 
 impl AlongReader {
     pub(crate) fn new(along: Arc<Along>) -> AlongReader {
         along.readers.fetch_add(1, Ordering::SeqCst);
         let number = along.next_reader.fetch_add(1, Ordering::Relaxed);
-        AlongReader { along, number, offset: 0, shown_bytes: 0, sections: None, reading: None }
+        AlongReader {
+            along,
+            number,
+            offset: 0,
+            shown_bytes: 0,
+            sections: None,
+            reading: None,
+            ended: false,
+        }
     }
 
     /// Goes on behind bytes that came another way.
@@ -214,26 +227,27 @@ impl AlongReader {
         self.offset += bytes;
     }
 
-    pub(crate) fn poll_chunk(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Chunk, BodyError>> {
         loop {
             if let Some(reading) = &mut self.reading {
                 let (sections, piece) = ready!(reading.as_mut().poll(cx));
                 (self.reading, self.sections) = (None, Some(sections));
                 let Ok(Some(mut piece)) = piece else {
-                    return Poll::Ready(Some(Err(BodyError::Store)));
+                    return Poll::Ready(Err(BodyError::Store));
                 };
                 let shown = usize::try_from(self.shown_bytes - self.offset).unwrap_or(usize::MAX);
                 piece.truncate(shown);
-                return Poll::Ready(Some(Ok(self.took(piece))));
+                return Poll::Ready(Ok(self.took(piece)));
             }
             let mut state = self.along.state();
             if self.offset >= state.shown_bytes {
-                match state.end {
-                    Some(Ok(())) => return Poll::Ready(None),
-                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                match &state.end {
+                    Some(Ok(_)) if self.ended => return Poll::Ready(Ok(Chunk::End(None))),
+                    Some(Ok(trailers)) => {
+                        self.ended = true;
+                        return Poll::Ready(Ok(Chunk::End(trailers.clone())));
+                    }
+                    Some(Err(error)) => return Poll::Ready(Err(*error)),
                     None => {}
                 }
                 state.waiting.insert(self.number, cx.waker().clone());
@@ -241,21 +255,21 @@ impl AlongReader {
             }
             if let Some(bytes) = state.of_tail(self.offset) {
                 drop(state);
-                return Poll::Ready(Some(Ok(self.took(bytes))));
+                return Poll::Ready(Ok(self.took(bytes)));
             }
             let (stored, shown_bytes) = (state.stored, state.shown_bytes);
             drop(state);
             self.shown_bytes = shown_bytes;
             match stored.and_then(|(generation, stored)| self.read(generation, stored)) {
                 Some(reading) => self.reading = Some(reading),
-                None => return Poll::Ready(Some(Err(BodyError::Store))),
+                None => return Poll::Ready(Err(BodyError::Store)),
             }
         }
     }
 
-    fn took(&mut self, bytes: Bytes) -> Bytes {
+    fn took(&mut self, bytes: Bytes) -> Chunk {
         self.offset += bytes.len() as u64;
-        bytes
+        Chunk::Bytes(bytes)
     }
 
     fn read(&mut self, generation: u64, stored_bytes: u64) -> Option<Reading> {

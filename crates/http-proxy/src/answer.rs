@@ -85,7 +85,8 @@ pub(crate) fn from_store(
     let complete_bytes = stored.part.map_or(found.body.length_bytes(), |part| part.complete_bytes);
     let wanted = wanted(worker, ask, stored, complete_bytes);
     found.response.headers.insert(AGE, HeaderValue::from(age_s));
-    match (outcome, wanted) {
+    let version = found.response.version;
+    let mut response = match (outcome, wanted) {
         (Outcome::NotModified, _) => not_modified(worker, found.response.headers),
         (Outcome::Failed, _) => precondition_failed(worker, &found.response.headers),
         (Outcome::Proceed, Answer::Whole) => whole(found),
@@ -94,7 +95,9 @@ pub(crate) fn from_store(
         (Outcome::Proceed, Answer::Several(ranges)) => {
             several_parts(found, &ranges, complete_bytes)
         }
-    }
+    };
+    *response.version_mut() = version;
+    response
 }
 
 /// 304 with the headers of the response that the client has.

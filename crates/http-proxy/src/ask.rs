@@ -5,7 +5,7 @@
 
 use http::header::{
     CONTENT_LENGTH, EXPECT, HOST, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING, VIA,
+    IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, VIA,
 };
 use http::{HeaderMap, Method, Request, Uri, Version};
 
@@ -14,13 +14,15 @@ use crate::forwarded;
 use crate::peer::Peer;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::key::{KeyRules, normal_host};
-use crate::rules::{RequestDirectives, list_members, storing, validation, vary};
+use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
 use crate::steer;
 use crate::vault::Target;
 use crate::worker::Shared;
 
 /// Times our own name may stand in `Via` before a request counts as going round in a circle.
 const VIA_REPEATS_MAX: usize = 8;
+
+const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// A request without its body.
 #[derive(Clone)]
@@ -31,6 +33,8 @@ pub(crate) struct Ask {
     pub(crate) wishes: RequestDirectives,
     /// A rule sends it past the cache.
     pub(crate) pass: bool,
+    /// In which the client asked.
+    version: Version,
     peer: Peer,
 }
 
@@ -71,8 +75,11 @@ impl Ask {
         let primary = keys.primary(shared.origin.scheme, &host, &path_and_query);
         let wishes = RequestDirectives::of(&parts.headers);
         let target = Target { primary, host, client_host, path_and_query };
-        let mut ask =
-            Ask { method: parts.method, headers: parts.headers, target, wishes, pass: false, peer };
+        let (method, mut headers, version) = (parts.method, parts.headers, parts.version);
+        if headers.contains_key(TE) {
+            settle_te(&mut headers);
+        }
+        let mut ask = Ask { method, headers, target, wishes, pass: false, version, peer };
         steer::on_request(shared, &mut ask);
         Ok((ask, body))
     }
@@ -81,10 +88,20 @@ impl Ask {
         &self.peer
     }
 
+    /// Whether the client gets what follows the body of an answer with these headers: in HTTP/2, or
+    /// in chunks if it says that it wants it.
+    pub(crate) fn gets_trailers(&self, answer: &HeaderMap) -> bool {
+        let in_chunks = || self.version == Version::HTTP_11 && !answer.contains_key(CONTENT_LENGTH);
+        self.version == Version::HTTP_2 || (self.headers.contains_key(TE) && in_chunks())
+    }
+
     /// The same request for the origin: end-to-end headers, our `Via`, whose request it is.
     pub(crate) fn forward(&self, shared: &Shared, body: OriginBody) -> Request<OriginBody> {
         let mut headers = self.headers.clone();
         storing::remove_hop_by_hop(&mut headers);
+        if self.headers.contains_key(TE) {
+            headers.insert(TE, TRAILERS);
+        }
         vary::reduce_request(&mut headers, &shared.config.rules);
         headers.remove(EXPECT);
         let host = headers.remove(HOST);
@@ -96,7 +113,7 @@ impl Ask {
         } else {
             headers.insert(HOST, shared.origin.host_header.clone());
         }
-        forwarded::add(&mut headers, shared, &self.peer, host);
+        forwarded::add(&mut headers, shared, &self.peer, self.version, host);
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         // A target that parsed once parses again.
@@ -106,7 +123,8 @@ impl Ask {
             request.extensions_mut().insert(route.clone());
         }
         if let Some(hints) = self.peer.hints.clone() {
-            let via = shared.via.clone();
+            // Interim answers come from origins of HTTP/1.1 only.
+            let via = shared.via.received(Version::HTTP_11);
             hyper::ext::on_informational(&mut request, move |interim| {
                 hints.push(interim.status(), interim.headers(), via.as_bytes());
             });
@@ -155,9 +173,19 @@ impl Ask {
     pub(crate) fn for_nobody(&self) -> Ask {
         let mut ask = self.as_get();
         validation::remove_conditions(&mut ask.headers);
+        ask.headers.remove(TE);
         ask.wishes = RequestDirectives::default();
         ask.peer.hints = None;
         ask
+    }
+}
+
+/// Leaves of `TE` what goes on to the origin, so that nothing is keyed by the rest.
+fn settle_te(headers: &mut HeaderMap) {
+    if trailers::taken_by(headers) {
+        headers.insert(TE, TRAILERS);
+    } else {
+        headers.remove(TE);
     }
 }
 

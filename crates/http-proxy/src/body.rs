@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use damelo::ReadError;
+use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
@@ -21,6 +22,7 @@ use crate::along::AlongReader;
 use crate::deadline::poll_deadline;
 use crate::frames::{PolledFrame, body};
 use crate::log::LogRecord;
+use crate::rules::trailers;
 use crate::sections::Sections;
 use crate::upstream::FetchedBody;
 
@@ -56,9 +58,14 @@ impl From<FetchedBody> for Source {
     }
 }
 
-/// The next frame of a body that hyper reads.
+/// The next frame of a body that hyper reads; of trailers what may be passed on.
 pub(crate) fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> PolledFrame {
-    let frame = ready!(Pin::new(body).poll_frame(cx));
+    let mut frame = ready!(Pin::new(body).poll_frame(cx));
+    if let Some(Ok(frame)) = &mut frame
+        && let Some(fields) = frame.trailers_mut()
+    {
+        trailers::sift(fields);
+    }
     Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyError::Broken)))
 }
 
@@ -109,7 +116,7 @@ impl Timed {
     /// All of a body of this length, if it came together with its headers; else nothing is lost.
     pub(crate) async fn take_whole(&mut self, length_bytes: u64) -> Option<Bytes> {
         if length_bytes == 0 {
-            return Some(Bytes::new());
+            return self.body.has_ended().then(Bytes::new);
         }
         let first = poll_fn(|cx| match self.body.next_frame(cx) {
             Poll::Ready(first) => Poll::Ready(first),
@@ -117,8 +124,9 @@ impl Timed {
         });
         // An end comes again when it is asked for again.
         let first = first.await?;
+        // Over HTTP/2 trailers may follow.
         let whole = |frame: &Frame<Bytes>| data_bytes(frame) == length_bytes;
-        if !first.as_ref().is_ok_and(whole) {
+        if !first.as_ref().is_ok_and(whole) || !self.body.has_ended() {
             self.ahead = Some(first);
             return None;
         }
@@ -287,8 +295,26 @@ fn next_chunk(mut reader: Sections) -> NextChunk {
     })
 }
 
-/// Chunks of a fill that is under way; an empty one is the end.
-pub(crate) type FillReceiver = mpsc::Receiver<Result<Bytes, BodyError>>;
+/// What comes of a body that many may read. Trailers are rare, and large beside a chunk.
+#[derive(Debug)]
+pub(crate) enum Chunk {
+    Bytes(Bytes),
+    /// It is complete; with what followed it.
+    End(Option<Box<HeaderMap>>),
+}
+
+impl Chunk {
+    /// As hyper wants it.
+    fn into_frame(self) -> Option<Frame<Bytes>> {
+        match self {
+            Chunk::Bytes(bytes) => Some(Frame::data(bytes)),
+            Chunk::End(trailers) => trailers.map(|fields| Frame::trailers(*fields)),
+        }
+    }
+}
+
+/// Chunks of a fill that is under way.
+pub(crate) type FillReceiver = mpsc::Receiver<Result<Chunk, BodyError>>;
 
 /// The body of the answer whose fill this is.
 pub(crate) struct Filling {
@@ -297,20 +323,27 @@ pub(crate) struct Filling {
     /// Where to go on if the fill does not wait for this client any more.
     along: Option<AlongReader>,
     left_behind: bool,
+    ended: bool,
 }
 
 impl Filling {
     pub(crate) fn new(chunks: FillReceiver, along: Option<AlongReader>) -> Filling {
-        Filling { chunks, taken_bytes: 0, along, left_behind: false }
+        Filling { chunks, taken_bytes: 0, along, left_behind: false, ended: false }
     }
 
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Chunk, BodyError>> {
+        if self.ended {
+            return Poll::Ready(Ok(Chunk::End(None)));
+        }
         if !self.left_behind {
             match ready!(self.chunks.poll_recv(cx)) {
-                Some(Ok(end)) if end.is_empty() => return Poll::Ready(None),
                 Some(chunk) => {
-                    self.taken_bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
-                    return Poll::Ready(Some(chunk));
+                    match &chunk {
+                        Ok(Chunk::Bytes(bytes)) => self.taken_bytes += bytes.len() as u64,
+                        Ok(Chunk::End(_)) => self.ended = true,
+                        Err(_) => {}
+                    }
+                    return Poll::Ready(chunk);
                 }
                 None => self.left_behind = true,
             }
@@ -321,9 +354,14 @@ impl Filling {
         match &mut self.along {
             Some(along) => along.poll_chunk(cx),
             // The fill died without a word: this is not a clean end.
-            None => Poll::Ready(Some(Err(BodyError::Broken))),
+            None => Poll::Ready(Err(BodyError::Broken)),
         }
     }
+}
+
+/// A polled chunk as hyper wants it.
+fn as_frame(polled: Poll<Result<Chunk, BodyError>>) -> PolledFrame {
+    polled.map(|chunk| chunk.map(Chunk::into_frame).transpose())
 }
 
 enum Kind {
@@ -386,8 +424,8 @@ impl ProxyBody {
             Kind::Empty => None,
             Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Kind::Streamed(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
-            Kind::Filling(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
-            Kind::Along(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
+            Kind::Filling(body) => ready!(as_frame(body.poll_chunk(cx))),
+            Kind::Along(body) => ready!(as_frame(body.poll_chunk(cx))),
             Kind::Passing(body) => ready!(body.next_frame(cx)),
         };
         if let (Some(record), Some(Ok(frame))) = (&mut self.record, &frame) {

@@ -9,11 +9,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::HeaderValue;
 use tokio::sync::watch;
 
 use crate::config::ProxyConfig;
 use crate::error::ProxyError;
+use crate::forwarded::Via;
 use crate::server::check_name;
 use crate::transport::Transport;
 use crate::worker::Shared;
@@ -88,7 +88,7 @@ impl Control {
         config.inherited = kept.inherited.clone();
         config.clock = kept.clock.clone();
         keep_transport(&mut config.transport, &kept.transport);
-        let via = via_of(&config.name)?;
+        let via = Via::of(&config.name)?;
         running.vault.set_rules(&config.rules);
         if config.hints_by_use != kept.hints_by_use {
             running.vault.by_use.switch(config.hints_by_use, running.vault.store());
@@ -127,9 +127,4 @@ fn keep_transport(new: &mut Transport, kept: &Transport) {
     new.authorities.clone_from(&kept.authorities);
     new.requests_per_origin_max = kept.requests_per_origin_max;
     new.checks.clone_from(&kept.checks);
-}
-
-/// Value of `Via` for a cache of this name.
-pub(crate) fn via_of(name: &str) -> Result<HeaderValue, ProxyError> {
-    HeaderValue::try_from(format!("1.1 {name}")).map_err(|_| ProxyError::Name(name.to_owned()))
 }

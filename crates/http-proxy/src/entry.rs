@@ -14,7 +14,7 @@
 use bytes::{BufMut, Bytes};
 use damelo::GroupId;
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
 use crate::rules::Policy;
 use crate::rules::parts::Part;
@@ -28,7 +28,10 @@ const FLAG_NEVER_STALE: u8 = 2;
 const FLAG_APART: u8 = 4;
 const FLAG_IMMUTABLE: u8 = 8;
 const FLAG_PART: u8 = 16;
-const FLAGS: u8 = 31;
+/// Received over HTTP/2, or in HTTP/1.0; without either, in HTTP/1.1.
+const FLAG_HTTP2: u8 = 32;
+const FLAG_HTTP1_0: u8 = 64;
+const FLAGS: u8 = 127;
 /// Groups besides its home that one response may be in: what rules read at most.
 const GROUPS_MAX: usize = 64;
 
@@ -64,6 +67,8 @@ pub(crate) enum Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredResponse {
     pub(crate) status: StatusCode,
+    /// In which it was received; versions that are not told apart here count as HTTP/1.1.
+    pub(crate) version: Version,
     /// What a hit needs to know, computed when the response was stored.
     pub(crate) policy: Policy,
     /// Where the body is, if not beside this.
@@ -83,8 +88,14 @@ pub(crate) struct VaryMarker {
 
 impl StoredResponse {
     /// A whole response whose body lies beside it.
-    pub(crate) fn new(status: StatusCode, policy: Policy, headers: HeaderMap) -> StoredResponse {
-        StoredResponse { status, policy, apart: None, part: None, groups: Vec::new(), headers }
+    pub(crate) fn new(
+        status: StatusCode,
+        version: Version,
+        policy: Policy,
+        headers: HeaderMap,
+    ) -> StoredResponse {
+        let groups = Vec::new();
+        StoredResponse { status, version, policy, apart: None, part: None, groups, headers }
     }
 
     fn flags(&self) -> u8 {
@@ -94,6 +105,8 @@ impl StoredResponse {
             | flag(self.policy.immutable, FLAG_IMMUTABLE)
             | flag(self.apart.is_some(), FLAG_APART)
             | flag(self.part.is_some(), FLAG_PART)
+            | flag(self.version == Version::HTTP_2, FLAG_HTTP2)
+            | flag(self.version == Version::HTTP_10, FLAG_HTTP1_0)
     }
 
     /// The blob; `None` if it would be larger than [`METADATA_BYTES_MAX`].
@@ -182,6 +195,12 @@ fn decode_response(cursor: &mut Cursor<'_>) -> Option<StoredResponse> {
     if flags & !FLAGS != 0 {
         return None;
     }
+    let version = match (flags & FLAG_HTTP2 != 0, flags & FLAG_HTTP1_0 != 0) {
+        (false, false) => Version::HTTP_11,
+        (true, false) => Version::HTTP_2,
+        (false, true) => Version::HTTP_10,
+        (true, true) => return None,
+    };
     let policy = Policy {
         lifetime_s: cursor.u64()?,
         initial_age_s: cursor.u64()?,
@@ -209,7 +228,7 @@ fn decode_response(cursor: &mut Cursor<'_>) -> Option<StoredResponse> {
         let value = HeaderValue::from_maybe_shared(cursor.take_shared(value_length)?).ok()?;
         headers.try_append(name, value).ok()?;
     }
-    Some(StoredResponse { status, policy, apart, part, groups, headers })
+    Some(StoredResponse { status, version, policy, apart, part, groups, headers })
 }
 
 fn decode_part(cursor: &mut Cursor<'_>) -> Option<Part> {
@@ -305,12 +324,13 @@ mod tests {
             never_stale: true,
             immutable: false,
         };
-        StoredResponse::new(StatusCode::OK, policy, headers)
+        StoredResponse::new(StatusCode::OK, Version::HTTP_11, policy, headers)
     }
 
     /// With everything a response may have.
     fn rich() -> StoredResponse {
         let mut rich = response();
+        rich.version = Version::HTTP_2;
         rich.apart = Some(Apart { generation: 7, length_bytes: 1 << 40 });
         rich.part = Some(Part { start: 5, end: 9, complete_bytes: 10 });
         rich.policy.immutable = true;
@@ -329,6 +349,9 @@ mod tests {
         assert_eq!(decoded, Some(Entry::Response(response())));
         let decoded = Entry::decode(&rich().encode().unwrap().into());
         assert_eq!(decoded, Some(Entry::Response(rich())));
+        let older = StoredResponse { version: Version::HTTP_10, ..response() };
+        let decoded = Entry::decode(&older.encode().unwrap().into());
+        assert_eq!(decoded, Some(Entry::Response(older)));
         let decoded = Entry::decode(&marker().encode().into());
         assert_eq!(decoded, Some(Entry::Marker(marker())));
     }

@@ -30,6 +30,7 @@ use crate::deposit::Deposit;
 use crate::entry::StoredResponse;
 use crate::error::FetchError;
 use crate::fill::{Fill, Storing};
+use crate::passing;
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{self, Arrived, Failure};
@@ -258,9 +259,11 @@ impl<'a> Fetching<'a> {
                 self.forget_outdated(worker, parts.status);
                 self.end_lead(Outcome::NotStored);
                 let mut headers = parts.headers;
-                storing::remove_hop_by_hop(&mut headers);
+                passing::remove_hop_by_hop(self.ask, &mut headers);
                 let body = ProxyBody::timed(timed);
-                (answer::with_headers(parts.status, headers, body), self.status)
+                let mut response = answer::with_headers(parts.status, headers, body);
+                *response.version_mut() = parts.version;
+                (response, self.status)
             }
         }
     }
@@ -335,7 +338,7 @@ impl<'a> Fetching<'a> {
             part = Part::of(&parts.headers);
             headers.remove(http::header::CONTENT_RANGE);
         }
-        let mut stored = StoredResponse::new(parts.status, policy, headers);
+        let mut stored = StoredResponse::new(parts.status, parts.version, policy, headers);
         // All of it is no part.
         if part.is_some_and(|part| part.is_whole()) {
             stored.status = StatusCode::OK;
@@ -386,12 +389,13 @@ impl<'a> Fetching<'a> {
             None => self.stream(worker, &parts, body, deposit, policy, wanted).await,
         };
         let mut headers = parts.headers;
-        storing::remove_hop_by_hop(&mut headers);
-        let response = match condition {
+        passing::remove_hop_by_hop(self.ask, &mut headers);
+        let mut response = match condition {
             Condition::NotModified => answer::not_modified(worker, headers),
             Condition::Failed => answer::precondition_failed(worker, &headers),
             Condition::Proceed => answer::with_headers(parts.status, headers, body),
         };
+        *response.version_mut() = parts.version;
         (response, self.status)
     }
 

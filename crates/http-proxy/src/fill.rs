@@ -3,7 +3,8 @@
 //! What does not end at once goes on as a task of its own, so that it can outlive its client, and
 //! others may read along (see `along`). Invariants: a client's body ends cleanly only if the origin's
 //! did; a body the origin broke off is never committed; the last bytes reach clients after the commit,
-//! so that whoever has seen the end of a stored answer finds it in the store. Backpressure: at most
+//! so that whoever has seen the end of a stored answer finds it in the store; trailers reach clients
+//! only. Backpressure: at most
 //! [`CHUNKS_WAITING_MAX`] chunks wait for the client. One that is slower is left behind, to go on from
 //! the store at its own pace; if that cannot be, the fill waits for it, and when it takes nothing for
 //! `body_idle_timeout` it counts as gone.
@@ -12,14 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body_util::BodyExt as _;
-use hyper::body::Body as _;
+use hyper::body::{Body as _, Frame};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::timeout;
 
 use crate::along::Along;
-use crate::body::{BodyError, FillReceiver, Timed};
+use crate::body::{BodyError, Chunk, FillReceiver, Timed};
 use crate::collapse::{Lead, Outcome};
 use crate::config::ProxyConfig;
 use crate::deposit::Deposit;
@@ -145,12 +147,14 @@ pub(crate) struct Fill {
     client: Client,
     received: u64,
     expected: Option<u64>,
+    /// What followed the body: passed on, not stored.
+    trailers: Option<Box<HeaderMap>>,
 }
 
 /// Who gets the bytes besides the store.
 enum Client {
     /// Reads along.
-    There(mpsc::Sender<Result<Bytes, BodyError>>),
+    There(mpsc::Sender<Result<Chunk, BodyError>>),
     /// Was answered with 304, the fill is for others.
     NotNeeded,
     /// Was left behind, or went away: whoever is there reads along.
@@ -174,7 +178,9 @@ impl Fill {
         let (sender, receiver) = mpsc::channel(CHUNKS_WAITING_MAX);
         let expected = body.size_hint().exact();
         let client = if with_client { Client::There(sender) } else { Client::NotNeeded };
-        (Fill { storing, body, along, client, received: 0, expected }, receiver)
+        let trailers = None;
+        let fill = Fill { storing, body, along, client, received: 0, expected, trailers };
+        (fill, receiver)
     }
 
     /// Runs to the end, whatever it is.
@@ -185,11 +191,12 @@ impl Fill {
                 self.storing.finish().await;
                 if !last.is_empty() {
                     self.show(&last);
-                    let _ = self.send(Ok(last)).await;
+                    let _ = self.send(Ok(Chunk::Bytes(last))).await;
                 }
-                self.end_along(Ok(()));
-                // An empty chunk says that the body is complete.
-                let _ = self.send(Ok(Bytes::new())).await;
+                self.wait_for_trailers().await;
+                let trailers = self.trailers.take();
+                self.end_along(Ok(trailers.clone()));
+                let _ = self.send(Ok(Chunk::End(trailers))).await;
             }
             Err(Stop::Origin(error)) => {
                 self.give_up(NotStoredReason::Truncated);
@@ -203,8 +210,7 @@ impl Fill {
     /// Moves all but the last chunk of a body of known length; returns that chunk.
     async fn pump(&mut self) -> Result<Bytes, Stop> {
         while let Some(frame) = self.body.frame().await {
-            // Trailers are neither stored nor passed on.
-            let Ok(bytes) = frame.map_err(Stop::Origin)?.into_data() else { continue };
+            let Some(bytes) = self.data_of(frame.map_err(Stop::Origin)?) else { continue };
             if bytes.is_empty() {
                 continue;
             }
@@ -214,7 +220,7 @@ impl Fill {
                 return Ok(bytes);
             }
             self.show(&bytes);
-            if self.send(Ok(bytes)).await.is_err() {
+            if self.send(Ok(Chunk::Bytes(bytes))).await.is_err() {
                 self.client = Client::Gone;
             }
             if !self.goes_on() {
@@ -227,18 +233,45 @@ impl Fill {
         }
     }
 
+    /// The bytes of a frame; trailers are put aside.
+    fn data_of(&mut self, frame: Frame<Bytes>) -> Option<Bytes> {
+        let not_data = match frame.into_data() {
+            Ok(bytes) => return Some(bytes),
+            Err(not_data) => not_data,
+        };
+        if let Ok(fields) = not_data.into_trailers() {
+            self.trailers = (!fields.is_empty()).then(|| Box::new(fields));
+        }
+        None
+    }
+
+    /// Behind a body of known length, which is complete without them, whatever comes of it.
+    async fn wait_for_trailers(&mut self) {
+        while self.is_read() && !self.body.is_end_stream() {
+            let Some(Ok(frame)) = self.body.frame().await else { return };
+            self.data_of(frame);
+        }
+    }
+
     /// Whether anybody, or the store, still gains by it.
     fn goes_on(&self) -> bool {
         match self.client {
             Client::There(_) => true,
             Client::NotNeeded => self.storing.deposit.is_some(),
             Client::Gone => {
-                let read = self.along.as_ref().is_some_and(|along| along.readers() > 0);
                 let limits = &self.storing.limits;
                 let worth = || limits.worth_finishing(self.received, self.expected);
-                self.storing.deposit.is_some() && (read || worth())
+                self.storing.deposit.is_some() && (self.is_read_along() || worth())
             }
         }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.client, Client::There(_)) || self.is_read_along()
+    }
+
+    fn is_read_along(&self) -> bool {
+        self.along.as_ref().is_some_and(|along| along.readers() > 0)
     }
 
     /// Lets those who read along have these bytes.
@@ -251,7 +284,7 @@ impl Fill {
         along.push(bytes.clone());
     }
 
-    fn end_along(&self, end: Result<(), BodyError>) {
+    fn end_along(&self, end: Result<Option<Box<HeaderMap>>, BodyError>) {
         if let Some(along) = &self.along {
             along.end(end);
         }
@@ -274,13 +307,12 @@ impl Fill {
     /// Whether a client that is slower than the fill can go on from the store: all of the body will
     /// be there.
     fn may_leave_behind(&self) -> bool {
-        let fits =
-            self.expected.is_some_and(|expected| expected <= self.storing.limits.body_bytes_max);
-        fits && self.along.as_ref().is_some_and(|along| along.readers() > 0)
+        let limit_bytes = self.storing.limits.body_bytes_max;
+        self.expected.is_some_and(|expected| expected <= limit_bytes) && self.is_read_along()
     }
 
     /// Hands a chunk to the client, if there is one; an error if it is gone or left behind.
-    async fn send(&mut self, chunk: Result<Bytes, BodyError>) -> Result<(), ()> {
+    async fn send(&mut self, chunk: Result<Chunk, BodyError>) -> Result<(), ()> {
         let Client::There(client) = &self.client else { return Ok(()) };
         let chunk = match client.try_send(chunk) {
             Ok(()) => return Ok(()),

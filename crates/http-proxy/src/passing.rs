@@ -4,6 +4,7 @@
 //! Invariants: what a request changed is invalidated before its client has the answer; the answer to
 //! a POST is stored only if nothing else changed the resource meanwhile. Threads: as `serve`.
 
+use http::header::TRAILER;
 use http::{HeaderMap, Response, StatusCode, response};
 use hyper::body::{Body as _, Incoming};
 
@@ -43,7 +44,7 @@ pub(crate) async fn pass(
                 invalidate(worker, ask, parts.status, &parts.headers);
             }
             status.forward_status = Some(parts.status);
-            (pass_on(worker, parts, body), status)
+            (pass_on(worker, ask, parts, body), status)
         }
     }
 }
@@ -103,10 +104,26 @@ fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderM
 /// The origin's response as it is, less what belonged to its connection.
 pub(crate) fn pass_on(
     worker: &Worker,
+    ask: &Ask,
     mut parts: response::Parts,
     body: FetchedBody,
 ) -> Response<ProxyBody> {
-    storing::remove_hop_by_hop(&mut parts.headers);
+    remove_hop_by_hop(ask, &mut parts.headers);
     let body = ProxyBody::passing(body, worker.idle_limit());
-    answer::with_headers(parts.status, parts.headers, body)
+    let mut response = answer::with_headers(parts.status, parts.headers, body);
+    *response.version_mut() = parts.version;
+    response
+}
+
+/// Takes what belonged to the origin's connection out of an answer that goes on as it comes. What is
+/// said of trailers stays if they can follow.
+pub(crate) fn remove_hop_by_hop(ask: &Ask, headers: &mut HeaderMap) {
+    let mut announced = Vec::new();
+    if headers.contains_key(TRAILER) && ask.gets_trailers(headers) {
+        announced.extend(headers.get_all(TRAILER).iter().cloned());
+    }
+    storing::remove_hop_by_hop(headers);
+    for line in announced {
+        headers.append(TRAILER, line);
+    }
 }

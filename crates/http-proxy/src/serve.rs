@@ -60,7 +60,9 @@ pub(crate) async fn handle(
     let (mut response, status) = front::answer(worker, request, peer, start).await;
     observe::answered(worker, &response, &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);
-    response.headers_mut().append(VIA, worker.shared.via.clone());
+    // The version that its origin spoke; towards the client it is the connection's own.
+    let received = std::mem::take(response.version_mut());
+    response.headers_mut().append(VIA, worker.shared.via.received(received));
     match record {
         None => response,
         Some(mut record) => {

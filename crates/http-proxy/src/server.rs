@@ -26,6 +26,7 @@ use crate::config::{ProxyConfig, Target};
 use crate::control::Control;
 use crate::error::ProxyError;
 use crate::forward::{Forward, ForwardConfig};
+use crate::forwarded::Via;
 use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
 use crate::metrics::Counters;
@@ -34,7 +35,7 @@ use crate::transport::{HealthChecks, ListenAddress, Listener};
 use crate::upstream::{Fetcher, Origin, PoolSettings, check_all};
 use crate::vault::Vault;
 use crate::worker::{Shared, Worker};
-use crate::{admin, control, demo};
+use crate::{admin, demo};
 
 /// Workers at most.
 const WORKERS_MAX: usize = 1024;
@@ -245,7 +246,7 @@ fn shared(
     let started = AccessLog::start(&config.log_target)
         .map_err(|source| ProxyError::Log { target: config.log_target.to_string(), source })?;
     let (log, log_thread) = started.unzip();
-    let via = control::via_of(&config.name)?;
+    let via = Via::of(&config.name)?;
     let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
     let vault = Arc::new(Vault::new(store, ledger, &config));
     let collapse = Collapse::new();

@@ -157,7 +157,7 @@ async fn take_slice(
     effects.adjust(&mut policy);
     let mut headers = storing::stored_headers(&head.headers, &directives, rules, response_time_s);
     headers.remove(CONTENT_RANGE);
-    let mut stored = StoredResponse::new(head.status, policy, headers);
+    let mut stored = StoredResponse::new(head.status, head.version, policy, headers);
     stored.part = Some(part);
     let timed = Timed::new(body, worker.idle_limit());
     let bytes = collect(timed, part.length_bytes()).await?;

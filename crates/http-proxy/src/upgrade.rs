@@ -99,7 +99,7 @@ impl Upgrade {
             return serve::own_answer(worker, StatusCode::BAD_GATEWAY, status, text);
         }
         if parts.status != StatusCode::SWITCHING_PROTOCOLS {
-            return (passing::pass_on(worker, parts, body), status);
+            return (passing::pass_on(worker, ask, parts, body), status);
         }
         let agreed = parts.headers.get(UPGRADE).cloned();
         tunnel_between(worker, ask, self.client, origin);
@@ -108,9 +108,12 @@ impl Upgrade {
             parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
             // Of a 101 it means nothing; of this answer it would be broken by the first byte.
             parts.headers.remove(CONTENT_LENGTH);
-            return (passing::pass_on(worker, parts, body).map(|_| ProxyBody::empty()), status);
+            return (
+                passing::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty()),
+                status,
+            );
         }
-        let mut response = passing::pass_on(worker, parts, body).map(|_| ProxyBody::empty());
+        let mut response = passing::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty());
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(agreed) = agreed {

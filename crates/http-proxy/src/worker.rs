@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
 use tokio::sync::mpsc;
 
 use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
 use crate::fill::FillLimits;
 use crate::forward::Forward;
+use crate::forwarded::Via;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::upstream::{Fetcher, Origin};
@@ -26,8 +26,8 @@ pub(crate) struct Shared {
     pub(crate) vault: Arc<Vault>,
     pub(crate) collapse: Arc<Collapse>,
     pub(crate) log: Option<AccessLog>,
-    /// Value of `Via`.
-    pub(crate) via: HeaderValue,
+    /// Values of `Via`.
+    pub(crate) via: Via,
 }
 
 /// One worker.

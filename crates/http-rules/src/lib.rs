@@ -36,6 +36,7 @@ pub mod reuse;
 pub mod storing;
 pub mod surrogate;
 mod targeted;
+pub mod trailers;
 pub mod validation;
 pub mod vary;
 

@@ -8,7 +8,7 @@
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName,
-    HeaderValue, TRANSFER_ENCODING,
+    HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 
@@ -123,7 +123,8 @@ fn connection(headers: &mut HeaderMap) -> Result<(), Refusal> {
             let text = "Connection names a field that is not the connection's.";
             return Err(refusal(StatusCode::BAD_REQUEST, "bad-connection", text));
         }
-        if name != http::header::UPGRADE && name != CONNECTION {
+        // What the connection may become and whether it takes trailers is asked for later.
+        if ![UPGRADE, TE, CONNECTION].contains(&name) {
             headers.remove(name);
         }
     }

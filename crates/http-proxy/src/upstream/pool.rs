@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use http::header::{HOST, TRANSFER_ENCODING};
+use http::header::{CONNECTION, HOST, TE, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::body::{Body as _, Incoming, SizeHint};
@@ -381,6 +381,7 @@ impl SendError {
 fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Request<OriginBody> {
     // Fields of a connection have no place in HTTP/2 (§8.2.2).
     request.headers_mut().remove(TRANSFER_ENCODING);
+    request.headers_mut().remove(CONNECTION);
     let host = request.headers_mut().remove(HOST);
     let mut parts = std::mem::take(request.uri_mut()).into_parts();
     parts.scheme = Some(scheme);
@@ -396,6 +397,10 @@ fn as_http1(mut request: Request<OriginBody>) -> Request<OriginBody> {
     if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
         // Unless told so, hyper leaves out the body of a GET whose length it does not know.
         request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    if request.headers().contains_key(TE) {
+        // What is said by `TE` is said to the next one only (RFC 9110 §10.1.4).
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("te"));
     }
     if request.version() != Version::HTTP_2 {
         return request;

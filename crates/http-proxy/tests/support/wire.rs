@@ -88,6 +88,7 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    pub(crate) trailers: HeaderMap,
     /// What ALPN agreed on.
     pub(crate) protocol: String,
 }
@@ -130,8 +131,10 @@ pub(crate) async fn ask_http2(sender: &mut Sender, request: Request<Full<Bytes>>
 
 async fn finish(response: http::Response<hyper::body::Incoming>, protocol: String) -> Answer {
     let (parts, body) = response.into_parts();
-    let body = body.collect().await.expect("a whole body").to_bytes();
-    Answer { status: parts.status, headers: parts.headers, body, protocol }
+    let body = body.collect().await.expect("a whole body");
+    let trailers = body.trailers().cloned().unwrap_or_default();
+    let body = body.to_bytes();
+    Answer { status: parts.status, headers: parts.headers, body, trailers, protocol }
 }
 
 /// A GET over TLS with what ALPN agrees on; an error if the certificate is not good for `name`.
@@ -183,7 +186,8 @@ pub(crate) async fn get_tls_on(
     Ok(finish(response, protocol).await)
 }
 
-/// An origin that speaks HTTP/2 only and answers with what it saw: `authority path`.
+/// An origin that speaks HTTP/2 only and answers with what it saw: `authority path`, and `Via` in
+/// `seen-via`. What is at `/kept` may be stored; trailers follow.
 pub(crate) struct Http2Origin {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
@@ -252,10 +256,25 @@ async fn speak_http2(
     count.fetch_add(1, Ordering::SeqCst);
     let service = service_fn(async |request: Request<hyper::body::Incoming>| {
         let seen = format!("{} {}", request.uri(), request.headers().contains_key("host"));
+        let via = request.headers().get("via").cloned();
+        let kept = request.uri().path() == "/kept";
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let echo = request.into_body().collect().await.expect("a body").to_bytes();
         let body = [seen.as_bytes(), &echo].concat();
-        Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from(body))))
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-sum", http::HeaderValue::from_static("1"));
+        trailers.insert("vary", http::HeaderValue::from_static("*"));
+        let body = Full::new(Bytes::from(body));
+        let body = body.with_trailers(std::future::ready(Some(Ok::<_, Infallible>(trailers))));
+        let mut response = http::Response::new(body);
+        if let Some(via) = via {
+            response.headers_mut().insert("seen-via", via);
+        }
+        if kept {
+            let fresh = http::HeaderValue::from_static("max-age=60");
+            response.headers_mut().insert("cache-control", fresh);
+        }
+        Ok::<_, Infallible>(response)
     });
     let _ = server_http2::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)

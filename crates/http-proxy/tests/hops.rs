@@ -1,0 +1,132 @@
+//! What a proxy owes each message that it passes on, by the protocols on both sides of it: `Via`,
+//! and what follows its body.
+
+mod support;
+
+use std::io::Read as _;
+
+use bytes::Bytes;
+use damelo_http_proxy::Target;
+use http::{Method, Request};
+use http_body_util::Full;
+use support::wire::{Http2Origin, ask_http2, block_on, http2_to, raw};
+use support::{Home, Origin, Proxy, Reply, ask_at, reply, send_to};
+
+fn http2_request(method: Method, path: &str) -> Request<Full<Bytes>> {
+    let request = Request::builder().method(method).uri(format!("http://a{path}"));
+    request.body(Full::default()).expect("request")
+}
+
+#[test]
+fn via_names_the_protocol_that_each_message_came_in() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", "x"));
+    let proxy = Proxy::start(&origin);
+    // The same for what is passed and what is looked up; a hit has the version of its origin, too.
+    for (method, path) in [(Method::POST, "/"), (Method::GET, "/a"), (Method::GET, "/a")] {
+        let answer = block_on(async {
+            let mut sender = http2_to(proxy.info.address).await;
+            ask_http2(&mut sender, http2_request(method, path)).await
+        });
+        assert_eq!(answer.headers["via"], "1.1 damelo", "{answer:?}");
+        assert_eq!(origin.last().header("via"), "2.0 damelo");
+    }
+    assert_eq!(origin.count(), 2, "the last came from the store");
+
+    let asked = b"GET /old HTTP/1.0\r\nVia: 1.1 before\r\n\r\n";
+    let answer = raw(proxy.info.address, asked);
+    assert!(answer.contains("via: 1.1 damelo\r\n"), "{answer}");
+    assert_eq!(origin.last().header("via"), "1.1 before, 1.0 damelo");
+}
+
+#[test]
+fn via_of_an_origin_that_speaks_http2_is_kept_with_what_is_stored() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let url = format!("http://{}", origin.address);
+    let proxy = || {
+        Proxy::start_in(&home, Target::Url(url.clone()), |config| {
+            config.transport.upstream.http2_clear_text = true;
+        })
+    };
+    let first = proxy();
+    for (path, result, headers) in [
+        ("/passed", "fwd=uri-miss", ""),
+        ("/kept", "stored", ""),
+        ("/kept", "; hit", ""),
+        ("/kept", "; hit", "Range: bytes=1-2"),
+        ("/kept", "; hit", "If-None-Match: *"),
+    ] {
+        let answer = first.get_with(path, headers);
+        assert!(answer.cache().contains(result), "{}", answer.cache());
+        assert_eq!(answer.header("via"), "2.0 damelo", "{path} {headers}");
+        assert!(path != "/passed" || answer.header("seen-via") == "1.1 damelo", "{answer:?}");
+    }
+    first.stop();
+    let second = proxy();
+    let answer = second.get("/kept");
+    assert!(answer.cache().contains("; hit"), "{}", answer.cache());
+    assert_eq!(answer.header("via"), "2.0 damelo", "a restart later");
+    // Answers of our own were received by nobody.
+    assert_eq!(second.get_with("/", "Host: a\nHost: b").header("via"), "1.1 damelo");
+}
+
+/// What a client of HTTP/1.1 gets, to the end of the connection.
+fn text_of(proxy: &Proxy, method: &str, path: &str, headers: &str) -> String {
+    let mut text = String::new();
+    let mut stream = send_to(proxy.info.address, method, path, headers, b"");
+    stream.read_to_string(&mut text).expect("an answer");
+    text
+}
+
+const WANTED: &str = "TE: trailers\nConnection: TE, close";
+
+#[test]
+fn trailers_follow_a_live_answer_in_chunks_to_who_wants_them() {
+    let origin = Origin::start(|_| Reply {
+        chunked: true,
+        trailer: Some("X-Sum: 1\r\nCache-Control: no-store\r\nX-Odd: 2"),
+        ..reply(200, "Cache-Control: max-age=60\nTrailer: X-Sum, Cache-Control", "body")
+    });
+    let proxy = Proxy::start(&origin);
+    for (number, method) in ["POST", "GET"].into_iter().enumerate() {
+        let path = format!("/{number}");
+        let text = text_of(&proxy, method, &path, WANTED);
+        let head = text.split("\r\n\r\n").next().expect("a head");
+        assert!(head.contains("\r\ntrailer: X-Sum, Cache-Control"), "{method}: {text}");
+        assert!(!head.contains("x-sum"), "{method}: {text}");
+        // What was announced, and steers nothing.
+        assert!(text.ends_with("\r\n0\r\nx-sum: 1\r\n\r\n"), "{method}: {text}");
+        let asked = origin.last();
+        assert_eq!((&*asked.header("te"), &*asked.header("connection")), ("trailers", "te"));
+
+        let text = text_of(&proxy, method, &format!("{path}/unwanted"), "TE: gzip");
+        assert!(text.ends_with("\r\n0\r\n\r\n") && !text.contains("railer"), "{method}: {text}");
+        assert!(!origin.last().has("te"), "{method}");
+    }
+    let stored = ask_at(proxy.info.address, "GET", "/1", WANTED, b"");
+    assert!(stored.cache().contains("; hit") && stored.complete, "{stored:?}");
+    assert!(!stored.has("trailer") && !stored.has("x-sum"), "{stored:?}");
+}
+
+#[test]
+fn trailers_pass_between_http2_and_http2() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let url = format!("http://{}", origin.address);
+    let proxy = Proxy::start_in(&home, Target::Url(url), |config| {
+        config.transport.upstream.http2_clear_text = true;
+    });
+    block_on(async {
+        let mut sender = http2_to(proxy.info.address).await;
+        // With a length and without, stored and passed; a hit has none.
+        for (method, path, there) in [
+            (Method::GET, "/kept", true),
+            (Method::GET, "/kept", false),
+            (Method::GET, "/passed", true),
+            (Method::POST, "/kept", true),
+        ] {
+            let answer = ask_http2(&mut sender, http2_request(method, path)).await;
+            assert_eq!(answer.trailers.contains_key("x-sum"), there, "{path}: {answer:?}");
+            assert!(!answer.headers.contains_key("x-sum"), "{answer:?}");
+            assert!(!answer.trailers.contains_key("vary"), "{answer:?}");
+        }
+    });
+}

@@ -1,0 +1,91 @@
+//! Fields behind the body (RFC 9110 §6.5): who takes them, and which may be passed on.
+//!
+//! Invariant: what steers how a message is framed, routed, cached or understood counts only in front
+//! of its body; behind it, it is dropped, never merged (§6.5.1). Pure.
+
+use http::HeaderMap;
+use http::header::{
+    AGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, COOKIE, DATE, EXPECT, EXPIRES, HOST, HeaderName, LOCATION, MAX_FORWARDS, PRAGMA,
+    RANGE, RETRY_AFTER, SET_COOKIE, TE, VARY, WARNING, WWW_AUTHENTICATE,
+};
+
+use crate::list_members;
+use crate::storing::remove_hop_by_hop;
+
+/// Fields that mean something else, or too late, behind a body.
+const NEVER_BEHIND: [HeaderName; 21] = [
+    AGE,
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    COOKIE,
+    DATE,
+    EXPECT,
+    EXPIRES,
+    HOST,
+    LOCATION,
+    MAX_FORWARDS,
+    PRAGMA,
+    RANGE,
+    RETRY_AFTER,
+    SET_COOKIE,
+    VARY,
+    WARNING,
+    WWW_AUTHENTICATE,
+];
+
+/// Whether who sent this request will not drop trailers (§10.1.4).
+pub fn taken_by(request: &HeaderMap) -> bool {
+    list_members(request, &TE).any(|member| member.eq_ignore_ascii_case(b"trailers"))
+}
+
+/// Drops what may not be passed on behind a body.
+pub fn sift(trailers: &mut HeaderMap) {
+    remove_hop_by_hop(trailers);
+    for name in &NEVER_BEHIND {
+        trailers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_headers;
+
+    #[test]
+    fn who_takes_trailers() {
+        for (lines, takes) in [
+            (&[("te", "trailers")][..], true),
+            (&[("te", "gzip, Trailers")], true),
+            (&[("te", "deflate"), ("te", "trailers")], true),
+            (&[("te", "gzip")], false),
+            (&[("te", "trailers;q=0.5")], false),
+            (&[], false),
+        ] {
+            assert_eq!(taken_by(&test_headers(lines)), takes, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_follow_a_body() {
+        let mut trailers = test_headers(&[
+            ("server-timing", "db;dur=1"),
+            ("content-digest", "sha-256=:x:"),
+            ("x-mine", "1"),
+            ("connection", "x-mine"),
+            ("transfer-encoding", "chunked"),
+            ("trailer", "x"),
+            ("cache-control", "max-age=9"),
+            ("set-cookie", "a=b"),
+            ("content-length", "7"),
+            ("vary", "*"),
+        ]);
+        sift(&mut trailers);
+        let left: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(left, ["server-timing", "content-digest"]);
+    }
+}
