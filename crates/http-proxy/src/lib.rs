@@ -56,6 +56,7 @@ mod observe;
 mod passing;
 mod peer;
 mod purge;
+mod relay;
 mod ruleset;
 mod sections;
 mod serve;

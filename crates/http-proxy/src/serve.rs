@@ -244,7 +244,8 @@ impl Question {
 async fn plan(worker: &Worker, ask: &Ask) -> Plan {
     let want_body = answer::wants_body(&ask.method);
     let vault = &worker.shared.vault;
-    let looked = vault.look(&ask.target.primary, &ask.headers, want_body, &worker.counters).await;
+    let looking = vault.look(&ask.target.primary, &ask.headers, want_body, &worker.counters);
+    let looked = worker.relay.wait(looking).await;
     let found = match looked {
         Looked::Unkeyable => return Plan::Alone,
         Looked::Missed { key, reason } => return Plan::Ask(Question::missed(ask, key, reason)),

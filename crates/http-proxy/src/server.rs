@@ -31,6 +31,7 @@ use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
+use crate::relay::Relay;
 use crate::transport::{HealthChecks, ListenAddress, Listener};
 use crate::upstream::{Fetcher, Origin, PoolSettings, check_all};
 use crate::vault::Vault;
@@ -298,12 +299,16 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     // After all tasks that are ready now: what they ask of the disk, they ask together.
     let at_the_end = || drop(tokio::spawn(async { damelo::submit_deferred() }));
     let _deferral = damelo::Deferral::begin(at_the_end);
+    let relay = Arc::new(Relay::default());
+    // Ends with the event loop.
+    tokio::spawn(relay.clone().deliver());
     let (alive, mut ended) = mpsc::channel::<()>(1);
     let drain_timeout = {
         let mut reloads = start.shared;
         let make = |shared: Arc<Shared>| {
             let fetcher = Fetcher::new(&shared.origin, &shared.config, counters.clone());
-            Arc::new(Worker { shared, counters: counters.clone(), fetcher, alive: alive.clone() })
+            let (counters, relay, alive) = (counters.clone(), relay.clone(), alive.clone());
+            Arc::new(Worker { shared, counters, fetcher, relay, alive })
         };
         let first = make(reloads.borrow_and_update().clone());
         let worker = Arc::new(ArcSwap::new(first));

@@ -14,6 +14,7 @@ use crate::forward::Forward;
 use crate::forwarded::Via;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
+use crate::relay::Relay;
 use crate::upstream::{Fetcher, Origin};
 use crate::vault::Vault;
 
@@ -35,6 +36,8 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) fetcher: Fetcher,
+    /// Brings the wakes of those who wait for the disk.
+    pub(crate) relay: Arc<Relay>,
     /// Held by every task that must end before the worker may.
     pub(crate) alive: mpsc::Sender<()>,
 }
