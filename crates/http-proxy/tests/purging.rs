@@ -333,7 +333,7 @@ fn what_is_purged_while_it_comes_is_not_read_along() {
         assert!(read_some(&mut stream, 1000).1.iter().all(|byte| *byte == b'o'));
         readers.push(stream);
         purge(&proxy, &order);
-        assert_eq!(proxy.get(&path).text(), "new", "{order}");
+        assert!(proxy.get(&path).text() == "new", "{order}");
     }
     gate.open();
 }
