@@ -90,6 +90,18 @@ fn no_byte_is_wrong_however_often_the_proxy_is_killed() {
 }
 
 #[test]
+fn no_answer_is_older_than_it_may_be_however_often_the_proxy_is_killed() {
+    let all = objects(&["zipf", "--changing", "--kill-every", "0.8", "--seconds", "6"]);
+    let soak = &all[0];
+    assert!(soak["wrong"] == 0 && soak["hung"] == 0, "{soak}");
+    assert!(soak["kills"].as_u64() > Some(2) && soak["requests"].as_u64() > Some(100), "{soak}");
+    // All that could go wrong was tried.
+    for what in ["changes", "purges", "hits", "wholes", "parts", "not_modified", "permitted_old"] {
+        assert!(soak[what].as_u64() > Some(0), "{what}: {soak}");
+    }
+}
+
+#[test]
 fn an_earlier_run_can_be_asked_for_again() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -118,6 +130,8 @@ fn what_cannot_be_measured_is_said() {
         (&["zipf", "--tail", "0.5"], "--tail"),
         (&["hit", "--pid", "1,2,3"], "--pid"),
         (&["zipf", "--again", "7"], "--url"),
+        (&["zipf", "--changing"], "--kill-every"),
+        (&["hit", "--changing", "--kill-every", "1"], "--changing"),
         (&["fill", "--again", "7", "--url", "http://127.0.0.1:9"], "--again"),
         (&["hit", "--url", "http://127.0.0.1:9"], "127.0.0.1:9"),
         (&["hit", "--origin-listen", "203.0.113.1:80"], "--origin-listen"),

@@ -126,10 +126,11 @@ impl Along {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Whether this request may have the response as if it were stored and fresh.
+    /// Whether this request may have the response as if it were stored and fresh. A part is cut from
+    /// what is stored: who wants one waits for the end.
     pub(crate) fn is_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
-        let Some(subject) = self.subject.get() else { return false };
-        let Subject { epoch, response, request: brought, .. } = subject;
+        let Some(subject) = self.subject.get().filter(|_| !ask.wants_range()) else { return false };
+        let Subject { key, group, epoch, response, request: brought, .. } = subject;
         let same_variant = match vary::with_configured(&response.headers, rules) {
             Vary::Nothing => true,
             Vary::Star => false,
@@ -140,8 +141,14 @@ impl Along {
                 ours == theirs
             }
         };
+        // Purges by marks end no epoch: they cover what was fetched before them.
+        let stands = || {
+            let lies = vault.lies_now(*group, *epoch, response);
+            lies.is_some_and(|lies| vault.is_untouched(key, &lies))
+        };
         same_variant
             && vault.is_current(*epoch)
+            && stands()
             && response.part.is_none()
             && reuse::decide(&ask.wishes, &response.policy, rules, now_s) == reuse::Decision::Serve
     }

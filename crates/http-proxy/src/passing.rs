@@ -41,7 +41,7 @@ pub(crate) async fn pass(
             let length_bytes = body.size_hint().exact();
             steer::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if invalidation::invalidates(&ask.method, parts.status) {
-                invalidate(worker, ask, parts.status, &parts.headers);
+                invalidate(worker, ask, parts.status, &parts.headers).await;
             }
             status.forward_status = Some(parts.status);
             (pass_on(worker, ask, parts, body), status)
@@ -68,7 +68,7 @@ async fn keep_for_get(
     response: Response<FetchedBody>,
     asked_s: u64,
 ) -> Answer {
-    invalidate(worker, ask, response.status(), response.headers());
+    invalidate(worker, ask, response.status(), response.headers()).await;
     let as_get = ask.as_get();
     let key = ask.target.primary.clone();
     let mut fetching = Fetching::new(worker, &as_get, None, key, Forward::Method);
@@ -81,12 +81,12 @@ async fn keep_for_get(
 
 /// RFC 9111 §4.4, RFC 9875 §3: an unsafe method that succeeded changes the resource, and those and
 /// the groups that its answer names.
-fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
+async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
     let (scheme, rules) = (worker.shared.origin.scheme, &worker.shared.config.rules);
     let named = ask.keys_of_named(response, &rules.key, scheme);
     for key in named.into_iter().chain([ask.target.primary.clone()]) {
         worker.counters.invalidations.one();
-        worker.shared.vault.invalidate(&key);
+        worker.shared.vault.invalidate(&key).await;
         if worker.shared.config.ruleset.extends_keys() {
             // The URL may lie under other keys as well. Durable with the next purge, as soon as
             // the ledger is looked after.

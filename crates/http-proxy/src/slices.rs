@@ -3,7 +3,8 @@
 //!
 //! Invariants: slices of one answer share a strong validator; anything unexpected (no 206, `Vary`, a
 //! slice that may not be stored) ends in `None`, and the range is asked for as the client sent it;
-//! at most [`SLICES_MAX`] slices are in memory for one answer. Threads: as `serve`.
+//! at most [`SLICES_MAX`] slices are in memory for one answer; of several who miss a slice at once one
+//! asks for it. Threads: as `serve`.
 
 use bytes::{Bytes, BytesMut};
 use damelo::GroupId;
@@ -11,10 +12,12 @@ use http::header::{CONTENT_RANGE, HeaderValue, RANGE};
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
+use tokio::time::timeout;
 
 use crate::answer;
 use crate::ask::Ask;
 use crate::body::{OriginBody, Timed};
+use crate::collapse::{self, Outcome, Role};
 use crate::entry::StoredResponse;
 use crate::rules::parts::{self, Part, Slices};
 use crate::rules::ranges::{self, Spec};
@@ -25,7 +28,7 @@ use crate::rules::{CacheStatus, Forward, Policy, ResponseDirectives, validation}
 use crate::serve::{Answer, with_hit_status};
 use crate::steer;
 use crate::upstream::FetchedBody;
-use crate::vault::{Epoch, Found, FoundBody, Slice};
+use crate::vault::{Epoch, Found, FoundBody, Slice, slice_key};
 use crate::worker::Worker;
 
 /// Slices put together for one answer; longer ranges are asked for as they are.
@@ -55,10 +58,17 @@ pub(crate) async fn serve(worker: &Worker, ask: &Ask, reason: Forward) -> Option
             Some(slice) => slice,
             None if ask.wishes.only_if_cached => return None,
             None => {
-                status = CacheStatus::forwarded(reason);
-                status.forward_status = Some(StatusCode::PARTIAL_CONTENT);
-                status.stored = true;
-                fetch_slice(worker, ask, slices, index).await?
+                let (slice, followed) = fetch_once(worker, ask, slices, index).await?;
+                if status.hit {
+                    status = CacheStatus::forwarded(reason);
+                }
+                if followed {
+                    status.collapsed = true;
+                } else {
+                    status.forward_status = Some(StatusCode::PARTIAL_CONTENT);
+                    status.stored = true;
+                }
+                slice
             }
         };
         if have.is_empty() {
@@ -77,6 +87,9 @@ pub(crate) async fn serve(worker: &Worker, ask: &Ask, reason: Forward) -> Option
     if !answer::part_suffices(worker, ask, &found.response) {
         return None;
     }
+    if status.collapsed {
+        worker.counters.collapsed.one();
+    }
     if status.hit {
         worker.counters.hits.one();
         steer::on_hit(worker, ask, &found);
@@ -93,6 +106,47 @@ async fn stored_slice(worker: &Worker, ask: &Ask, slices: Slices, index: u64) ->
         Decision::Serve | Decision::ServeStale => Some(slice),
         Decision::ServeAndRevalidate | Decision::Validate(_) => None,
     }
+}
+
+/// A slice that the store lacks. Of all who want it at once one asks the origin; true for the others,
+/// who find it stored then. If it cannot be had, nobody gets it: they ask as their clients did.
+async fn fetch_once(
+    worker: &Worker,
+    ask: &Ask,
+    slices: Slices,
+    index: u64,
+) -> Option<(Slice, bool)> {
+    let shared = &worker.shared;
+    let key = slice_key(&ask.target.primary, slices, index);
+    match shared.collapse.join(&key) {
+        Role::Alone => {}
+        Role::Leader(lead) => {
+            // Another leader may have finished between our lookup and our lead.
+            if shared.vault.may_contain(&key)
+                && let Some(slice) = stored_slice(worker, ask, slices, index).await
+            {
+                lead.end(Outcome::Stored);
+                return Some((slice, true));
+            }
+            let slice = fetch_slice(worker, ask, slices, index).await?;
+            lead.end(Outcome::Stored);
+            return Some((slice, false));
+        }
+        Role::Follower(mut leader) => {
+            let _waiting = shared.collapse.wait();
+            let outcome = collapse::outcome(&mut leader);
+            match timeout(shared.config.collapse_wait, outcome).await {
+                Ok(Outcome::Stored) => {
+                    if let Some(slice) = stored_slice(worker, ask, slices, index).await {
+                        return Some((slice, true));
+                    }
+                }
+                Ok(_) => return None,
+                Err(_) => {}
+            }
+        }
+    }
+    Some((fetch_slice(worker, ask, slices, index).await?, false))
 }
 
 /// Asks the origin for one slice and stores it.

@@ -3,11 +3,15 @@
 
 mod support;
 
+use std::collections::HashSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use damelo_http_proxy::{ProxyConfig, Settings, Target, ask_admin};
 use serde_json::{Value, json};
-use support::{Home, Message, Origin, Proxy, Reply, ask_at, eventually, reply};
+use support::{
+    Gate, Home, Message, Origin, Proxy, Reply, ask_at, eventually, read_some, reply, send_to,
+};
 
 /// Fresh for an hour, tagged by its path, varying where the path says so.
 fn answer(request: &Message) -> Reply {
@@ -296,6 +300,42 @@ fn parts_and_slices_are_purged_too() {
             assert!(is_hit(), "{slice_bytes} {order}");
         }
     }
+}
+
+/// A purge reaches what is on its way, too: who asks after it does not read along.
+#[test]
+fn what_is_purged_while_it_comes_is_not_read_along() {
+    let (gate, seen) = (Gate::default(), Mutex::new(HashSet::new()));
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
+        let headers = "cache-control: max-age=3600\netag: \"1\"\nsurrogate-key: t";
+        if seen.lock().expect("not poisoned").insert(request.path().to_owned()) {
+            let hold = Some((65536, held.clone()));
+            return Reply { hold, ..reply(200, headers, vec![b'o'; 200_000]) };
+        }
+        reply(200, headers, "new")
+    });
+    let proxy = Proxy::start_with(&origin, |config| {
+        allow(config);
+        config.collapse_wait = Duration::from_millis(20);
+    });
+    let mut readers = Vec::new();
+    for order in [
+        json!({ "url": "/0" }),
+        json!({ "url": "/1", "soft": true }),
+        json!({ "tag": "t" }),
+        json!({ "tag": "t", "soft": true }),
+        json!({ "prefix": "/" }),
+        json!({ "all": true, "soft": true }),
+    ] {
+        let path = format!("/{}", readers.len());
+        let mut stream = send_to(proxy.info.address, "GET", &path, "", b"");
+        assert!(read_some(&mut stream, 1000).1.iter().all(|byte| *byte == b'o'));
+        readers.push(stream);
+        purge(&proxy, &order);
+        assert!(proxy.get(&path).text() == "new", "{order}");
+    }
+    gate.open();
 }
 
 /// What is purged is named as the configured keys name it.

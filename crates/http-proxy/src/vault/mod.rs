@@ -13,6 +13,7 @@
 //! Threads: shared by all workers;
 //! changes to one resource are ordered by a lock chosen by its primary key.
 
+mod forgetting;
 mod invalidated;
 mod markers;
 mod slices;
@@ -33,7 +34,6 @@ use crate::by_use::ByUse;
 use crate::config::ProxyConfig;
 use crate::deposit::Deposit;
 use crate::entry::{Apart, Entry, StoredResponse};
-use crate::groups::sentinel_key;
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::purge::marks::{Standing, Subject};
@@ -46,8 +46,7 @@ use crate::sections::Sections;
 use invalidated::Invalidated;
 pub(crate) use markers::Variant;
 use markers::variant_key;
-pub(crate) use slices::Slice;
-use slices::slices_group;
+pub(crate) use slices::{Slice, slice_key};
 
 /// Longest primary key; requests with longer targets go past the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
@@ -236,12 +235,6 @@ impl Vault {
         self.stripe_of(self.hasher.hash_one(primary)).lock.lock().await
     }
 
-    /// From now on no fill of this resource that has begun leaves anything behind.
-    fn end_epoch(&self, primary: &[u8]) {
-        let resource = self.hasher.hash_one(primary);
-        self.stripe_of(resource).invalidated.add(resource);
-    }
-
     /// Remembers the moment before a fetch.
     pub(crate) fn epoch(&self, primary: &[u8]) -> Epoch {
         let resource = self.hasher.hash_one(primary);
@@ -331,6 +324,11 @@ impl Vault {
             _ => FoundBody::Length(object.len() as u64),
         };
         Some(Probed { blob, entry, body, lies })
+    }
+
+    /// Whether no purge covers what lies so, or will.
+    pub(crate) fn is_untouched(&self, key: &[u8], lies: &Lies) -> bool {
+        self.standing(key, lies) == Standing::Untouched
     }
 
     /// How an entry stands with the purges.
@@ -465,34 +463,5 @@ impl Vault {
             Entry::Response(response) => Some((info.metadata, response)),
             Entry::Marker(_) => None,
         }
-    }
-
-    /// Forgets a resource for good, and says how many responses it had.
-    pub(crate) async fn purge_url(&self, primary: &[u8]) -> Result<u64, damelo::PurgeError> {
-        let variants = match self.read_marker(primary).await {
-            Some((_, variants)) => {
-                variants.iter().filter(|key| self.store.may_contain(key)).count() as u64
-            }
-            None => 1,
-        };
-        self.end_epoch(primary);
-        let was_there = self.store.remove(primary)?;
-        // All slices together count as one.
-        let had_slices = self.store.remove(&sentinel_key(slices_group(primary)))?;
-        Ok(if was_there { variants } else { 0 } + u64::from(had_slices))
-    }
-
-    /// Forgets one stored response.
-    pub(crate) fn forget(&self, key: &[u8]) {
-        // A store that cannot remove is closed or broken, and serves nothing either. A body that
-        // lay apart is unreachable now, and goes when the ring comes round.
-        let _ = self.store.remove(key);
-    }
-
-    /// Forgets a resource with all its variants and slices, and whatever is being fetched for it now.
-    pub(crate) fn invalidate(&self, primary: &[u8]) {
-        self.end_epoch(primary);
-        self.forget(primary);
-        self.forget_slices(primary);
     }
 }

@@ -8,7 +8,6 @@ use damelo::{CreateOptions, GroupId};
 
 use super::{Epoch, FoundBody, Lies, Probed, Target, Vault};
 use crate::entry::{Entry, StoredResponse};
-use crate::groups::sentinel_key;
 use crate::metrics::Counters;
 use crate::rules::NotStoredReason;
 use crate::rules::group::Groups;
@@ -22,11 +21,6 @@ pub(crate) struct Slice {
 }
 
 impl Vault {
-    /// Forgets all slices of a resource.
-    pub(crate) fn forget_slices(&self, primary: &[u8]) {
-        self.forget(&sentinel_key(slices_group(primary)));
-    }
-
     /// A slice of a resource, if it is stored.
     pub(crate) async fn slice(
         &self,
@@ -78,7 +72,8 @@ pub(super) fn slices_group(primary: &[u8]) -> GroupId {
     GroupId::of([b"slices\0", primary].concat())
 }
 
-fn slice_key(primary: &[u8], slices: Slices, index: u64) -> Vec<u8> {
+/// Where a slice lies.
+pub(crate) fn slice_key(primary: &[u8], slices: Slices, index: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(primary.len() + 17);
     key.extend_from_slice(primary);
     key.push(3);

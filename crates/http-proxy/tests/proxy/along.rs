@@ -114,6 +114,38 @@ fn an_origin_that_breaks_off_breaks_all_answers() {
 }
 
 #[test]
+fn who_wants_parts_of_what_is_being_renewed_gets_their_bytes() {
+    let (old, new) = (noise(16, LENGTH), noise(17, LENGTH));
+    let (gate, fresh) = (Gate::default(), "Cache-Control: max-age=60\nETag:");
+    let (held, renewed) = (gate.clone(), new.clone());
+    let origin = Origin::start(move |request| match request.has("if-none-match") {
+        false => reply(200, &format!("{fresh} \"old\""), old.clone()),
+        true => Reply {
+            hold: Some((HELD_AT, held.clone())),
+            ..reply(200, &format!("{fresh} \"new\""), renewed.clone())
+        },
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    proxy.pass_seconds(61);
+    let mut first = send_to(proxy.info.address, "GET", "/", "", b"");
+    read_some(&mut first, 1000);
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| proxy.get_with("/", "Range: bytes=100-199"));
+        let two = scope.spawn(|| proxy.get_with("/", "Range: bytes=5-9,3000000-3000009"));
+        eventually("both wait", || proxy.metric("damelo_proxy_collapsed_waiting") == 2);
+        gate.open();
+        let (one, two) = (one.join().expect("an answer"), two.join().expect("an answer"));
+        assert_eq!((one.status(), one.header("etag")), (206, "\"new\"".to_owned()));
+        assert!(one.complete && one.body == new[100..200]);
+        let holds = |part: &[u8]| two.body.windows(part.len()).any(|window| window == part);
+        assert!(two.status() == 206 && two.complete);
+        assert!(holds(&new[5..10]) && holds(&new[3_000_000..3_000_010]));
+    });
+    assert_eq!(origin.count(), 2);
+}
+
+#[test]
 fn only_who_may_have_it_reads_along() {
     let headers = "Cache-Control: max-age=60\nVary: Accept-Language\nETag: \"v\"";
     let (origin, gate) = held_origin(noise(15, LENGTH), HELD_AT, headers);

@@ -1,6 +1,6 @@
 //! Parts of resources: cut from what is stored whole, stored as they come, and joined.
 
-use crate::support::{Message, Origin, Proxy, Reply, eventually, noise, reply};
+use crate::support::{Gate, Message, Origin, Proxy, Reply, eventually, noise, reply};
 
 const DIGITS: &str = "0123456789";
 
@@ -213,6 +213,37 @@ fn only_the_slices_that_are_needed_are_fetched() {
     let whole = proxy.get("/");
     assert_eq!((whole.status(), whole.text().as_str()), (200, DIGITS));
     assert!(ask("2-7").cache().contains("; hit"), "cut from the whole");
+}
+
+#[test]
+fn a_slice_that_many_want_at_once_is_fetched_once() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
+        let mut answer = slice_of(request, DIGITS.as_bytes(), "ETag: \"v1\"");
+        answer.hold = Some((0, held.clone()));
+        answer
+    });
+    let proxy = sliced(&origin);
+    let proxy = &proxy;
+    std::thread::scope(|scope| {
+        // Different ranges of the one slice from 4 to 7.
+        let asking = ["4-4", "5-6", "4-7", "7-7"].map(|range| {
+            (range, scope.spawn(move || proxy.get_with("/", &format!("Range: bytes={range}"))))
+        });
+        eventually("all but one wait", || proxy.metric("damelo_proxy_collapsed_waiting") == 3);
+        gate.open();
+        let mut collapsed = 0;
+        for (range, answer) in asking {
+            let answer = answer.join().expect("an answer");
+            let (first, last) = range.split_once('-').expect("a range");
+            let (first, last): (usize, usize) =
+                (first.parse().expect("a number"), last.parse().expect("a number"));
+            assert_eq!((answer.status(), &*answer.text()), (206, &DIGITS[first..=last]));
+            collapsed += usize::from(answer.cache().contains("; collapsed"));
+        }
+        assert_eq!((origin.count(), collapsed), (1, 3));
+    });
 }
 
 #[test]

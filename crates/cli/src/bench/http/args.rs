@@ -17,6 +17,8 @@ Examples:
   damelo bench http zipf --restart                 kill -9 after the warm-up, then start again
   damelo bench http zipf --kill-every 2 --seconds 3600 --tail 1.3 --objects 300000 --memory 64MiB
                                                    a verified soak of an hour, disk turned over
+  damelo bench http zipf --kill-every 2 --changing --seconds 600 --objects 5000 --cache 256MiB
+                                                   the same while objects change and are purged
   damelo bench http zipf --origin-listen 127.0.0.1:8000 --against http://127.0.0.1:8081 \\
       --pid 0,$(cat nginx.pid) --rounds 5          beside nginx, which has that origin
 
@@ -105,6 +107,9 @@ pub(crate) struct Http {
     #[arg(long, value_name = "SECONDS",
           conflicts_with_all = ["url", "against", "requests", "rounds", "restart", "warmup", "first_round", "pid"])]
     pub(crate) kill_every: Option<f64>,
+    /// With --kill-every: the origin changes its objects all the time and has some purged; an answer that may not be served any more is wrong, too
+    #[arg(long, requires = "kill_every", conflicts_with_all = ["tail", "forward", "origin_listen"])]
+    pub(crate) changing: bool,
     /// Ask for the objects of an earlier run, as its JSON names it, and do not ask for all of them first
     #[arg(long, value_name = "RUN", requires = "url", conflicts_with = "restart")]
     pub(crate) again: Option<u64>,
@@ -152,6 +157,9 @@ impl Http {
                 "--restart and --kill-every need a workload that hits: hit, zipf or pages"
                     .to_owned(),
             );
+        }
+        if self.changing && self.workload != Kind::Zipf {
+            return usage("--changing has a workload of its own: zipf".to_owned());
         }
         if self.workload == Kind::Fill && self.again.is_some() {
             return usage("--again needs a workload that hits: hit, zipf or pages".to_owned());

@@ -6,6 +6,7 @@
 
 mod args;
 mod catalogue;
+mod changing;
 mod connection;
 mod demand;
 mod load;
@@ -77,7 +78,11 @@ pub(crate) fn run(args: &Http) -> Result<(), Failure> {
         memory: args.memory.bytes().to_string(),
         workers: args.workers,
         origin: bench.origin.address(),
+        set: Vec::new(),
     };
+    if let Some(every) = args.kill_every.filter(|_| args.changing) {
+        return changing::run(args, &proxy, Duration::from_secs_f64(every));
+    }
     if let Some(every) = args.kill_every {
         return soak::run(&bench, &proxy, Duration::from_secs_f64(every));
     }

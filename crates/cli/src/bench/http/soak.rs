@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::output::{Out, thousands};
 
 /// Least time between a start and a kill.
-const LIFE_MIN: Duration = Duration::from_millis(100);
+pub(crate) const LIFE_MIN: Duration = Duration::from_millis(100);
 /// The load ends by the kill; this is for one that does not come.
 const LOAD_MAX: Duration = Duration::from_secs(86_400);
 

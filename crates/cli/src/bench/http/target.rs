@@ -23,6 +23,8 @@ pub(crate) struct OwnProxy {
     pub(crate) workers: Option<u16>,
     /// The origin.
     pub(crate) origin: SocketAddr,
+    /// Settings, as `--set` takes them.
+    pub(crate) set: Vec<String>,
 }
 
 /// A proxy of our own that runs. Killed with SIGKILL on drop.
@@ -46,6 +48,9 @@ impl OwnProxy {
         command.args(["--cache", &self.cache, "--to", &format!("http://{}", self.origin)]);
         if let Some(workers) = self.workers {
             command.args(["--workers", &workers.to_string()]);
+        }
+        for setting in &self.set {
+            command.args(["--set", setting]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         // SAFETY: prctl only sets a flag of the child, and may be called between fork and exec.

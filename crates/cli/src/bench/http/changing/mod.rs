@@ -1,0 +1,215 @@
+//! `--changing`: the soak (see `soak`) with an origin whose objects change all the time. Some changes
+//! are followed by a purge, of a URL, a group or all below a path, hard or soft; others are left to
+//! freshness and validation. Every answer must be bytes of one version, and of one that might be
+//! served when it was asked for: none from before a purge that was acknowledged, none that had been
+//! superseded for longer than it was fresh, whatever was killed meanwhile.
+//!
+//! Threads: the clients, one that changes and purges, the origin's, and the main thread, which kills.
+
+mod client;
+mod origin;
+mod world;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use damelo_http_proxy::ask_admin;
+use fastrand::Rng;
+use serde_json::json;
+
+use self::client::{Client, Seen};
+use self::world::{FOLDERS, GROUPS, Kind, World};
+use super::soak::LIFE_MIN;
+use super::target::{OwnProxy, Running, resolve};
+use super::{Http, fail_if_wrong};
+use crate::bench::zipf::Zipf;
+use crate::failure::Failure;
+use crate::output::{Out, thousands};
+
+/// Time between two changes.
+const CHANGE_EVERY: Duration = Duration::from_millis(2);
+/// Slices, where they are on: small beside large objects.
+const SLICES: &str = "caching.slice_bytes=128KiB";
+
+/// What all lives came to.
+#[derive(Default)]
+struct Soaked {
+    kills: u64,
+    changes: u64,
+    /// Acknowledged ones.
+    purges: u64,
+    seen: Seen,
+}
+
+/// Loads, changes, purges, kills, starts again, until the time is over; prints; fails if anything was
+/// wrong.
+pub(crate) fn run(args: &Http, proxy: &OwnProxy, every: Duration) -> Result<(), Failure> {
+    let world = Arc::new(World::new(args.objects, args.size.bytes(), args.seed));
+    let origin = origin::start(Arc::clone(&world))?;
+    let zipf = Zipf::new(args.objects, args.alpha);
+    let mut rng = Rng::with_seed(args.seed);
+    let end = Instant::now() + Duration::from_secs(args.seconds.into());
+    let mut soaked = Soaked::default();
+    while soaked.seen.wrong == 0 && Instant::now() < end {
+        let left = end.saturating_duration_since(Instant::now());
+        let life = LIFE_MIN + every.mul_f64(2.0 * rng.f64()).min(left);
+        // Every other life fetches ranges in slices; what the others stored is there, too.
+        let sliced = soaked.kills % 2 == 1;
+        let set = if sliced { vec![SLICES.to_owned()] } else { Vec::new() };
+        let proxy = OwnProxy { origin, set, ..proxy.clone() };
+        live(args, (&proxy, life), (&world, &zipf), &mut rng, &mut soaked)?;
+        soaked.kills += 1;
+    }
+    print(&soaked, args.json)?;
+    if soaked.seen.answers == 0 {
+        return Err(Failure::Child("not one answer came to be checked".to_owned()));
+    }
+    if soaked.seen.hung > 0 {
+        return Err(Failure::Child(format!("{} requests got no answer", soaked.seen.hung)));
+    }
+    fail_if_wrong(soaked.seen.wrong)
+}
+
+/// One life: from start to kill under load.
+fn live(
+    args: &Http,
+    (proxy, life): (&OwnProxy, Duration),
+    (world, zipf): (&World, &Zipf),
+    rng: &mut Rng,
+    soaked: &mut Soaked,
+) -> Result<(), Failure> {
+    let running = proxy.start()?;
+    let (address, over) = (running.address, AtomicBool::new(false));
+    let mut changer = Changer { world, zipf, admin: admin_of(&running)?, rng: rng.fork() };
+    let clients: Vec<Rng> = (0..args.threads * args.connections).map(|_| rng.fork()).collect();
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = clients
+            .into_iter()
+            .map(|rng| {
+                let client = Client { world, zipf, proxy: address, rng, seen: Seen::default() };
+                scope.spawn(move || client.run())
+            })
+            .collect();
+        let changing = scope.spawn(|| changer.run(&over));
+        std::thread::sleep(life);
+        // Killed in any case: without that the load would not end.
+        let killed = running.kill();
+        over.store(true, Ordering::SeqCst);
+        let panicked = || Failure::Child("a thread of the soak panicked".to_owned());
+        for client in asking {
+            soaked.seen.merge(client.join().map_err(|_| panicked())?);
+        }
+        let (changes, purges) = changing.join().map_err(|_| panicked())?;
+        soaked.changes += changes;
+        soaked.purges += purges;
+        killed
+    })
+}
+
+/// The admin listener of a proxy that was started.
+fn admin_of(running: &Running) -> Result<SocketAddr, Failure> {
+    let metrics = running.metrics.as_deref().unwrap_or_default();
+    resolve(metrics.trim_end_matches("/metrics"))
+}
+
+/// Who changes objects and has them purged.
+struct Changer<'a> {
+    world: &'a World,
+    zipf: &'a Zipf,
+    admin: SocketAddr,
+    rng: Rng,
+}
+
+impl Changer<'_> {
+    /// Until the proxy is gone; how many changes there were, and purges that it acknowledged.
+    fn run(&mut self, over: &AtomicBool) -> (u64, u64) {
+        let (mut changes, mut purges) = (0, 0);
+        while !over.load(Ordering::SeqCst) {
+            let number = u64::from(self.zipf.draw(&mut self.rng));
+            self.world.change(number);
+            changes += 1;
+            let purged = match World::kind(number) {
+                Kind::Purged | Kind::Large => self.rng.u8(..) < 200,
+                Kind::Short(_) | Kind::Validated => self.rng.u8(..) < 20,
+            };
+            if purged && self.purge(number) {
+                purges += 1;
+            }
+            std::thread::sleep(CHANGE_EVERY);
+        }
+        (changes, purges)
+    }
+
+    /// Purges the object, perhaps with others; true if that was acknowledged.
+    fn purge(&mut self, number: u64) -> bool {
+        let (step, what) = match self.rng.u8(..) {
+            0..=9 => (FOLDERS, json!({ "prefix": format!("/v/{}/", number % FOLDERS) })),
+            10..=59 => (GROUPS, json!({ "tag": format!("g{}", number % GROUPS) })),
+            60..=79 => (GROUPS, json!({ "group": format!("g{}", number % GROUPS) })),
+            _ => (self.world.count(), json!({ "url": World::path(number) })),
+        };
+        let mut order = what;
+        order["soft"] = json!(self.rng.bool());
+        // What is current now is the oldest that may follow.
+        let covered = (number % step..self.world.count()).step_by(step as usize);
+        let since: Vec<(u64, u64)> = covered.map(|n| (n, self.world.current(n))).collect();
+        if ask_admin(self.admin, "/purge", None, Some(&order.to_string())).is_err() {
+            // Killed meanwhile, or not ready yet: nothing was promised.
+            return false;
+        }
+        for (number, version) in since {
+            self.world.forbid_before(number, version);
+        }
+        true
+    }
+}
+
+fn print(soaked: &Soaked, as_json: bool) -> Result<(), Failure> {
+    let mut out = Out::new();
+    let Soaked { kills, changes, purges, seen } = soaked;
+    if as_json {
+        out.json(&json!({
+            "soak": "damelo changing",
+            "kills": kills,
+            "changes": changes,
+            "purges": purges,
+            "requests": seen.answers,
+            "body_bytes": seen.body_bytes,
+            "hits": seen.hits,
+            "wholes": seen.wholes,
+            "parts": seen.parts,
+            "not_modified": seen.not_modified,
+            "permitted_old": seen.permitted_old,
+            "cut_off": seen.cut_off,
+            "errors": seen.errors,
+            "hung": seen.hung,
+            "wrong": seen.wrong,
+            "reports": seen.reports,
+        }))?;
+        return out.finish();
+    }
+    out.line(format_args!(
+        "{kills} kills; {} changes, {} purges acknowledged; {} answers checked ({:.1} GB): {} wholes, {} parts, \
+         {} not modified, {} of them hits, {} of an older version as they may be, {} WRONG; {} cut off, \
+         {} errors, {} without an answer",
+        thousands(*changes),
+        thousands(*purges),
+        thousands(seen.answers),
+        seen.body_bytes as f64 / 1e9,
+        thousands(seen.wholes),
+        thousands(seen.parts),
+        thousands(seen.not_modified),
+        thousands(seen.hits),
+        thousands(seen.permitted_old),
+        seen.wrong,
+        thousands(seen.cut_off),
+        seen.errors,
+        seen.hung,
+    ))?;
+    for report in &seen.reports {
+        out.line(format_args!("  {report}"))?;
+    }
+    out.finish()
+}
