@@ -7,7 +7,7 @@
 //! that delivers. Threads: one relay for each event loop; pushed to by any thread.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -71,8 +71,10 @@ impl Relay {
     }
 
     /// The outcome of `future`, woken through this relay. What needs no waiting costs nothing.
-    pub(crate) async fn wait<F: Future>(self: &Arc<Relay>, future: F) -> F::Output {
-        let mut future = pin!(future);
+    pub(crate) async fn wait<T>(
+        self: &Arc<Relay>,
+        mut future: Pin<&mut impl Future<Output = T>>,
+    ) -> T {
         let mut letter: Option<(Waker, Waker)> = None;
         poll_fn(|cx| {
             let known = letter.as_ref().filter(|(to, _)| to.will_wake(cx.waker()));
@@ -100,6 +102,7 @@ impl Relay {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::sync::oneshot;
@@ -124,9 +127,9 @@ mod tests {
         let mut at_requests = Context::from_waker(&at_requests);
         let mut delivering = pin!(relay.clone().deliver());
         assert!(delivering.as_mut().poll(&mut at_carrier).is_pending());
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
-        let mut waiting: Vec<_> =
-            receivers.into_iter().map(|receiver| Box::pin(relay.wait(receiver))).collect();
+        let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
+        let wait = |receiver| Box::pin(relay.wait(Pin::new(receiver)));
+        let mut waiting: Vec<_> = receivers.iter_mut().map(wait).collect();
         for one in &mut waiting {
             assert!(one.as_mut().poll(&mut at_requests).is_pending());
         }
@@ -145,7 +148,8 @@ mod tests {
     #[test]
     fn what_is_ready_is_answered_at_once() {
         let relay = Arc::new(Relay::default());
-        let mut waiting = pin!(relay.wait(std::future::ready(7)));
+        let seven = pin!(std::future::ready(7));
+        let mut waiting = pin!(relay.wait(seven));
         let polled = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(polled, Poll::Ready(7));
         assert_eq!(Arc::strong_count(&relay), 1);

@@ -14,6 +14,7 @@
 //! the store's or origin's time run as tasks of their own, on the same worker.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -244,7 +245,7 @@ impl Question {
 async fn plan(worker: &Worker, ask: &Ask) -> Plan {
     let want_body = answer::wants_body(&ask.method);
     let vault = &worker.shared.vault;
-    let looking = vault.look(&ask.target.primary, &ask.headers, want_body, &worker.counters);
+    let looking = pin!(vault.look(&ask.target.primary, &ask.headers, want_body, &worker.counters));
     let looked = worker.relay.wait(looking).await;
     let found = match looked {
         Looked::Unkeyable => return Plan::Alone,

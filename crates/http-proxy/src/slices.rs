@@ -132,9 +132,9 @@ async fn fetch_once(
             lead.end(Outcome::Stored);
             return Some((slice, false));
         }
-        Role::Follower(mut leader) => {
+        Role::Follower(leader) => {
             let _waiting = shared.collapse.wait();
-            let outcome = collapse::outcome(&mut leader);
+            let outcome = collapse::outcome(&leader);
             match timeout(shared.config.collapse_wait, outcome).await {
                 Ok(Outcome::Stored) => {
                     if let Some(slice) = stored_slice(worker, ask, slices, index).await {
