@@ -100,6 +100,7 @@ impl Control {
             forward: running.forward.clone(),
             vault: running.vault.clone(),
             collapse: running.collapse.clone(),
+            seen: running.seen.clone(),
             log: running.log.clone(),
         };
         self.current.send_replace(Arc::new(shared));

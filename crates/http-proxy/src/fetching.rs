@@ -257,7 +257,9 @@ impl<'a> Fetching<'a> {
                     self.status.detail = Some(reason.name());
                 }
                 self.forget_outdated(worker, parts.status);
-                self.end_lead(Outcome::NotStored);
+                // Whoever waits for it is the second who asks.
+                let first = reason == NotStoredReason::FirstRequest;
+                self.end_lead(if first { Outcome::Abandoned } else { Outcome::NotStored });
                 let mut headers = parts.headers;
                 passing::remove_hop_by_hop(self.ask, &mut headers);
                 let body = ProxyBody::timed(timed);
@@ -298,6 +300,9 @@ impl<'a> Fetching<'a> {
             selective: self.conditions == Conditions::Clients && ask.is_selective(),
         };
         effects.admit(storing::decide(exchange, rules), &parts.headers)?;
+        if self.found.is_none() {
+            effects.admit_new(&worker.shared, ask)?;
+        }
         let length = body.size_hint().exact();
         if length.is_some_and(|length| length > worker.fill_limits().body_bytes_max) {
             return Err(NotStoredReason::TooLarge);

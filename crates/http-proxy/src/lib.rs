@@ -59,6 +59,7 @@ mod purge;
 mod relay;
 mod ruleset;
 mod sections;
+mod seen;
 mod serve;
 mod server;
 mod settings;

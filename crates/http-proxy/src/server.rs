@@ -251,7 +251,10 @@ fn shared(
     let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
     let vault = Arc::new(Vault::new(store, ledger, &config));
     let collapse = Collapse::new();
-    Ok((Shared { config, origin, forward, vault, collapse, log, via }, log_thread))
+    Ok((
+        Shared { config, origin, forward, vault, collapse, seen: Arc::default(), log, via },
+        log_thread,
+    ))
 }
 
 /// A token of RFC 8941 that is also one of HTTP, without the rarer characters.

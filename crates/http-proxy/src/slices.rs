@@ -219,7 +219,11 @@ async fn take_slice(
     let groups = effects.groups_of(&worker.shared.config, ask, &head.headers);
     let slice = (slices, index);
     let vault = &worker.shared.vault;
-    match vault.store_slice(target, epoch, slice, stored.clone(), &groups, &bytes).await {
+    let kept = match effects.admit_new(&worker.shared, ask) {
+        Ok(()) => vault.store_slice(target, epoch, slice, stored.clone(), &groups, &bytes).await,
+        first => first,
+    };
+    match kept {
         Ok(()) => worker.counters.stored.one(),
         Err(reason) => worker.counters.not_stored(reason, &target.primary),
     }

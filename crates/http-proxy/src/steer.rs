@@ -13,7 +13,7 @@ use crate::by_use;
 use crate::config::{Grouping, ProxyConfig};
 use crate::rules::group::{self, Groups};
 use crate::rules::{NotStoredReason, Policy, RequestDirectives};
-use crate::ruleset::{self, Hint, RequestView, ResponseEffects};
+use crate::ruleset::{self, Admission, Hint, RequestView, ResponseEffects};
 use crate::vault::Found;
 use crate::worker::{Shared, Worker};
 
@@ -91,6 +91,15 @@ impl ResponseEffects<'_> {
             Err(NotStoredReason::NoStore) if forced => Ok(()),
             other => other,
         }
+    }
+
+    /// Whether what is not stored yet may be: not at the first request, if a rule says so.
+    pub(crate) fn admit_new(&self, shared: &Shared, ask: &Ask) -> Result<(), NotStoredReason> {
+        let waits = self.admission == Some(Admission::SecondHit);
+        if waits && !shared.seen.before(&ask.target.primary) {
+            return Err(NotStoredReason::FirstRequest);
+        }
+        Ok(())
     }
 
     /// The groups of a response: it lies in a rule's, else where the grouping says; invalidating

@@ -15,6 +15,7 @@ use crate::forwarded::Via;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::relay::Relay;
+use crate::seen::Seen;
 use crate::upstream::{Fetcher, Origin};
 use crate::vault::Vault;
 
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) forward: Option<Arc<Forward>>,
     pub(crate) vault: Arc<Vault>,
     pub(crate) collapse: Arc<Collapse>,
+    pub(crate) seen: Arc<Seen>,
     pub(crate) log: Option<AccessLog>,
     /// Values of `Via`.
     pub(crate) via: Via,

@@ -69,6 +69,34 @@ fn rules_pass_refuse_to_store_and_edit_headers() {
 }
 
 #[test]
+fn a_rule_stores_at_the_second_request() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60\netag: \"1\"", "x"));
+    let proxy = with_rules(
+        &origin,
+        "[[rule]]\nprefix = \"/once\"\nadmission = \"second-hit\"\n\
+         [[rule]]\npath = \"/once/but-not-this\"\nadmission = \"always\"\n",
+    );
+    for (path, answers) in [
+        ("/once/a", ["detail=first-request", "stored", "; hit"]),
+        ("/once/b", ["detail=first-request", "stored", "; hit"]),
+        ("/once/but-not-this", ["stored", "; hit", "; hit"]),
+        ("/other", ["stored", "; hit", "; hit"]),
+    ] {
+        for expected in answers {
+            let answer = proxy.get(path);
+            assert!(answer.cache().contains(expected), "{path}: {}", answer.cache());
+            assert_eq!(answer.text(), "x");
+        }
+    }
+    // What lies there is renewed, although this is the first request that says so.
+    proxy.pass_seconds(61);
+    assert!(proxy.get("/once/a").cache().contains("fwd=stale"));
+    assert!(proxy.get("/once/a").cache().contains("; hit"));
+    let name = "damelo_proxy_not_stored_total{reason=\"first-request\"}";
+    assert_eq!(proxy.metric(name), 2);
+}
+
+#[test]
 fn key_parts_keep_variants_apart() {
     let origin = Origin::start(|request| {
         reply(200, "cache-control: max-age=60", request.header("cookie") + &request.header("x-v"))

@@ -55,11 +55,13 @@ pub enum NotStoredReason {
     ClientGone,
     /// A rule of the operator says so.
     Rule,
+    /// A rule stores at the second request, and this is the first.
+    FirstRequest,
 }
 
 impl NotStoredReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [NotStoredReason; 18] = [
+    pub const ALL: [NotStoredReason; 19] = [
         NotStoredReason::Method,
         NotStoredReason::RequestNoStore,
         NotStoredReason::NoStore,
@@ -78,6 +80,7 @@ impl NotStoredReason {
         NotStoredReason::Truncated,
         NotStoredReason::ClientGone,
         NotStoredReason::Rule,
+        NotStoredReason::FirstRequest,
     ];
 
     /// Its name in `Cache-Status: detail=` and in metrics.
@@ -101,6 +104,7 @@ impl NotStoredReason {
             NotStoredReason::Truncated => "truncated",
             NotStoredReason::ClientGone => "client-gone",
             NotStoredReason::Rule => "rule",
+            NotStoredReason::FirstRequest => "first-request",
         }
     }
 }

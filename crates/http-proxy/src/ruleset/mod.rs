@@ -26,6 +26,13 @@ pub(crate) enum Hint {
     Neutral,
 }
 
+/// At which request something is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Always,
+    SecondHit,
+}
+
 /// What must hold for a rule to apply; an empty condition always holds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Conditions {
@@ -50,6 +57,7 @@ pub(crate) struct Actions {
     pub(crate) request_remove: Vec<HeaderName>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) store: Option<bool>,
+    pub(crate) admission: Option<Admission>,
     pub(crate) group: Option<String>,
     pub(crate) hint: Option<Hint>,
     pub(crate) response_set: Vec<(HeaderName, HeaderValue)>,
@@ -90,6 +98,7 @@ impl Rule {
         let early = early.iter().find(|(_, used)| *used).map(|(name, _)| *name);
         let late = then.ttl.is_some()
             || then.store.is_some()
+            || then.admission.is_some()
             || then.group.is_some()
             || then.hint.is_some()
             || !then.response_set.is_empty()
@@ -127,6 +136,7 @@ pub(crate) struct RequestEffects<'r> {
 pub(crate) struct ResponseEffects<'r> {
     pub(crate) ttl: Option<Duration>,
     pub(crate) store: Option<bool>,
+    pub(crate) admission: Option<Admission>,
     pub(crate) group: Option<&'r str>,
     pub(crate) hint: Option<Hint>,
     rules: Vec<&'r Rule>,
@@ -180,6 +190,7 @@ impl Ruleset {
         for rule in self.rules.iter().filter(matches) {
             effects.ttl = rule.then.ttl.or(effects.ttl);
             effects.store = rule.then.store.or(effects.store);
+            effects.admission = rule.then.admission.or(effects.admission);
             effects.hint = rule.then.hint.or(effects.hint);
             effects.group = rule.then.group.as_deref().or(effects.group);
             effects.rules.push(rule);

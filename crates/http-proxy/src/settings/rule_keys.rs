@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use http::{HeaderName, HeaderValue, Method};
 
 use super::kinds::{Flag, Kind, Size, Text, Time, Value};
-use crate::ruleset::{Glob, HeaderMatch, Hint, Rule, edits_allowed};
+use crate::ruleset::{Admission, Glob, HeaderMatch, Hint, Rule, edits_allowed};
 
 /// One key of a rule.
 pub(crate) struct RuleKey {
@@ -60,6 +60,8 @@ rule_keys! {
         |rule, value| put(&mut rule.then.ttl, Time::read(value).map(Some));
     "store" "true or false" "`false`: never store it. `true`: store it even if it says `no-store` or has no freshness; what is `private`, has `Vary: *` or answers `Authorization` is still not stored."
         |rule, value| put(&mut rule.then.store, Flag::read(value).map(Some));
+    "admission" "always or second-hit" "`second-hit`: store it when it is asked for the second time, as far as 65,536 resources are remembered; for what is mostly asked for once. A stored response is renewed in any case."
+        |rule, value| put(&mut rule.then.admission, admission(value).map(Some));
     "group" "text" "The group it lies in."
         |rule, value| put(&mut rule.then.group, Text::read(value).map(Some));
     "hint" "love, hate or neutral" "Keep its group in memory and on disk while anything else can go, or let it go first."
@@ -153,6 +155,14 @@ fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
         Ok(first..=last)
     } else {
         Err(wrong())
+    }
+}
+
+fn admission(value: &Value) -> Result<Admission, String> {
+    match <Text as Kind<String>>::read(value)?.as_str() {
+        "always" => Ok(Admission::Always),
+        "second-hit" => Ok(Admission::SecondHit),
+        other => Err(format!("\"{other}\" is not always or second-hit")),
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -32,8 +33,11 @@ pub(crate) struct Seen {
     pub(crate) not_modified: u64,
     /// Answers older than the origin's version, as they may be.
     pub(crate) permitted_old: u64,
-    /// Connections that ended before their answer did.
+    /// Connections that a kill ended before their answer had.
     pub(crate) cut_off: u64,
+    /// Those that ended so while the proxy lived, and one of them.
+    pub(crate) broken: u64,
+    pub(crate) broke: Option<String>,
     /// Statuses of 500 and more.
     pub(crate) errors: u64,
     pub(crate) wrong: u64,
@@ -52,6 +56,8 @@ impl Seen {
         self.not_modified += other.not_modified;
         self.permitted_old += other.permitted_old;
         self.cut_off += other.cut_off;
+        self.broken += other.broken;
+        self.broke = other.broke.or(self.broke.take());
         self.errors += other.errors;
         self.wrong += other.wrong;
         self.hung += other.hung;
@@ -89,6 +95,8 @@ pub(crate) struct Client<'a> {
     pub(crate) world: &'a World,
     pub(crate) zipf: &'a Zipf,
     pub(crate) proxy: SocketAddr,
+    /// Set before the proxy is killed.
+    pub(crate) over: &'a AtomicBool,
     pub(crate) rng: Rng,
     pub(crate) seen: Seen,
 }
@@ -100,7 +108,8 @@ impl Client<'_> {
             match self.converse(stream) {
                 Ok(()) => {}
                 Err(error) if timed_out(&error) => self.seen.hung += 1,
-                Err(_) => self.seen.cut_off += 1,
+                Err(_) if self.over.load(Ordering::SeqCst) => self.seen.cut_off += 1,
+                Err(_) => self.seen.broken += 1,
             }
         }
         self.seen
@@ -117,6 +126,12 @@ impl Client<'_> {
             let mut answer = read_head(&mut reader)?;
             let whole = read_body(&mut reader, &mut answer);
             self.judge(&question, &answer, whole.is_ok());
+            if whole.is_err() && !self.over.load(Ordering::SeqCst) {
+                let kind = World::kind(question.number);
+                let (got, said) = (answer.body.len(), &answer.cache_status);
+                self.seen.broke =
+                    Some(format!("{kind:?}, {} after {got} bytes, {said}", answer.status));
+            }
             whole?;
             if answer.close {
                 return Ok(());

@@ -81,22 +81,23 @@ fn live(
     soaked: &mut Soaked,
 ) -> Result<(), Failure> {
     let running = proxy.start()?;
-    let (address, over) = (running.address, AtomicBool::new(false));
+    let (address, over) = (running.address, &AtomicBool::new(false));
     let mut changer = Changer { world, zipf, admin: admin_of(&running)?, rng: rng.fork() };
     let clients: Vec<Rng> = (0..args.threads * args.connections).map(|_| rng.fork()).collect();
     std::thread::scope(|scope| {
         let asking: Vec<_> = clients
             .into_iter()
             .map(|rng| {
-                let client = Client { world, zipf, proxy: address, rng, seen: Seen::default() };
+                let seen = Seen::default();
+                let client = Client { world, zipf, proxy: address, over, rng, seen };
                 scope.spawn(move || client.run())
             })
             .collect();
-        let changing = scope.spawn(|| changer.run(&over));
+        let changing = scope.spawn(|| changer.run(over));
         std::thread::sleep(life);
+        over.store(true, Ordering::SeqCst);
         // Killed in any case: without that the load would not end.
         let killed = running.kill();
-        over.store(true, Ordering::SeqCst);
         let panicked = || Failure::Child("a thread of the soak panicked".to_owned());
         for client in asking {
             soaked.seen.merge(client.join().map_err(|_| panicked())?);
@@ -183,6 +184,8 @@ fn print(soaked: &Soaked, as_json: bool) -> Result<(), Failure> {
             "not_modified": seen.not_modified,
             "permitted_old": seen.permitted_old,
             "cut_off": seen.cut_off,
+            "broken": seen.broken,
+            "broke": seen.broke,
             "errors": seen.errors,
             "hung": seen.hung,
             "wrong": seen.wrong,
@@ -192,8 +195,8 @@ fn print(soaked: &Soaked, as_json: bool) -> Result<(), Failure> {
     }
     out.line(format_args!(
         "{kills} kills; {} changes, {} purges acknowledged; {} answers checked ({:.1} GB): {} wholes, {} parts, \
-         {} not modified, {} of them hits, {} of an older version as they may be, {} WRONG; {} cut off, \
-         {} errors, {} without an answer",
+         {} not modified, {} of them hits, {} of an older version as they may be, {} WRONG; {} cut off \
+         by kills, {} broken off by the proxy, {} errors, {} without an answer",
         thousands(*changes),
         thousands(*purges),
         thousands(seen.answers),
@@ -205,9 +208,13 @@ fn print(soaked: &Soaked, as_json: bool) -> Result<(), Failure> {
         thousands(seen.permitted_old),
         seen.wrong,
         thousands(seen.cut_off),
+        thousands(seen.broken),
         seen.errors,
         seen.hung,
     ))?;
+    if let Some(broke) = &seen.broke {
+        out.line(format_args!("  broken off: {broke}"))?;
+    }
     for report in &seen.reports {
         out.line(format_args!("  {report}"))?;
     }
