@@ -42,7 +42,8 @@ pub enum WhenMemoryFull {
 /// Which objects stay in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ResidencyPolicyKind {
-    /// What is asked for most often for the memory it takes, lately (default).
+    /// What is asked for most often for the memory it takes, lately, and what was asked for last, in shares
+    /// that follow the use (default).
     #[default]
     HitDensity,
     /// Scan-resistant queues over page frames, after S3-FIFO.

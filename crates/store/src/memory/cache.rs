@@ -103,6 +103,11 @@ impl Cache {
         self.policy.arrive(hint, arrival)
     }
 
+    /// An object was written for the first time, and is in memory.
+    pub(crate) fn written(&self, hash: u64) {
+        self.policy.written(hash);
+    }
+
     /// Stamp for an entry that is published now.
     pub(crate) fn epoch(&self) -> u8 {
         self.policy.epoch()
@@ -127,6 +132,7 @@ impl Cache {
     /// What came in with a page is what the page was read for.
     pub(crate) fn read_again(&self, hash: u64) {
         self.regret.asked(hash);
+        self.policy.read_with_page(hash);
     }
 
     /// Takes a run of `frames`, evicting as needed; `None` when nothing more can be freed now.
@@ -333,7 +339,8 @@ impl Cache {
             self.stays(entry, hash, queue);
             return;
         }
-        self.policy.take_hits(&leaving(entry, hash));
+        self.policy.take_hits(queue, &leaving(entry, hash));
+        self.policy.left(queue, &leaving(entry, hash));
         self.counters.prefetch_wasted.fetch_add(u64::from(entry.prefetched), Ordering::Relaxed);
         shard.map.remove(&hash);
         self.regret.leaves(hash, queue == Queue::Loved);
@@ -342,7 +349,7 @@ impl Cache {
 
     /// An object of `queue` stays in memory, with its hits counted.
     fn stays(&self, entry: &mut Entry, hash: u64, queue: Queue) {
-        self.policy.take_hits(&leaving(entry, hash));
+        self.policy.take_hits(queue, &leaving(entry, hash));
         entry.hits = self.policy.hits_after(queue, entry.hits);
         entry.epoch = self.policy.epoch();
     }

@@ -38,7 +38,7 @@ impl ResidencyPolicy for Told {
         self.fate
     }
 
-    fn take_hits(&self, object: &Leaving) {
+    fn take_hits(&self, _queue: Queue, object: &Leaving) {
         *lock(&self.taken).entry(object.hash).or_default() += u32::from(object.hits);
     }
 }

@@ -2,17 +2,20 @@
 //!
 //! An object's density is how often it was asked for lately, in memory or not, times what reading it
 //! again would cost, divided by its bytes (GreedyDual-Size-Frequency, Cherkasova 1998). The queues are
-//! S3-FIFO's. What leaves a queue stays if its density is at or above a threshold, and what is read
-//! from disk above it skips probation (as W-TinyLFU admits, Einziger 2017). The threshold follows the
-//! densities that it meets: it is where half of the protected bytes that are looked at stay. Counts
-//! are halved from time to time, and the threshold with them, so that old fame does not last.
+//! S3-FIFO's. What leaves a queue is protected if its density is at or above a threshold, and what is
+//! read from disk above it skips probation (as W-TinyLFU admits, Einziger 2017). What is less dense goes,
+//! but for what was hit in probation: that has another turn there. The threshold follows the densities
+//! that it meets: it is where half of the protected bytes that are looked at stay. Counts are halved
+//! from time to time, and the threshold with them, so that old fame does not last. Which share of memory
+//! probation has, `balance` finds out.
 //!
 //! Threads: any; atomics, of which lost updates only blur the picture.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::balance::Balance;
 use super::policy::{
-    Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, small_queue_first,
+    Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, probation_or_protected,
 };
 use super::sketch::Sketch;
 
@@ -32,6 +35,7 @@ pub(super) struct HitDensity {
     /// Protected bytes looked at since the threshold last moved, and those of them that stayed.
     looked: AtomicUsize,
     kept: AtomicUsize,
+    balance: Balance,
 }
 
 /// What `hits` over so many halvings count as now: all of them if they are recent, else as if they had
@@ -53,6 +57,7 @@ impl HitDensity {
             threshold: AtomicU64::new(THRESHOLD_MIN.to_bits()),
             looked: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
+            balance: Balance::new(memory_bytes),
         }
     }
 
@@ -76,6 +81,7 @@ impl ResidencyPolicy for HitDensity {
         let worthy = match arrival {
             Arrival::Asked { hash, bytes } => {
                 self.sketch.add(hash, 1);
+                self.balance.missed(hash);
                 density(self.sketch.estimate(hash), bytes) >= self.threshold()
             }
             Arrival::Hinted => true,
@@ -90,7 +96,9 @@ impl ResidencyPolicy for HitDensity {
     }
 
     fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue> {
-        small_queue_first(usage, requester)
+        let [_, probation, protected, _] = usage.frames;
+        let is_over = self.balance.probation_is_over(probation, protected);
+        probation_or_protected(usage, requester, is_over)
     }
 
     fn fate(&self, queue: Queue, object: &Leaving) -> Fate {
@@ -101,12 +109,20 @@ impl ResidencyPolicy for HitDensity {
             Queue::Loved if object.hits > 0 => Fate::CopyTo(Queue::Loved),
             Queue::Loved => Fate::Drop,
             _ if density(times, object.bytes) >= self.threshold() => Fate::CopyTo(Queue::Protected),
+            // Where use is recent rather than frequent, a hit says more than a count.
+            Queue::Probation if object.hits > 0 => Fate::CopyTo(Queue::Probation),
             _ => Fate::Drop,
         }
     }
 
-    fn take_hits(&self, object: &Leaving) {
+    fn take_hits(&self, queue: Queue, object: &Leaving) {
+        let before = density(self.sketch.estimate(object.hash), object.bytes);
+        self.balance.looked_at(queue, object, before / self.threshold());
         self.sketch.add(object.hash, self.hits_of(object));
+    }
+
+    fn left(&self, queue: Queue, object: &Leaving) {
+        self.balance.left(queue, object);
     }
 
     fn hits_after(&self, queue: Queue, hits: u8) -> u8 {
@@ -130,8 +146,18 @@ impl ResidencyPolicy for HitDensity {
         self.sketch.add(hash, 1);
     }
 
+    fn written(&self, hash: u64) {
+        // Whoever writes it has a use for it: a proxy was asked for it and did not have it.
+        self.sketch.add(hash, 1);
+    }
+
+    fn read_with_page(&self, hash: u64) {
+        self.balance.missed(hash);
+    }
+
     fn settle(&self, objects: usize) {
         self.sketch.set_objects(objects);
+        self.balance.set_objects(objects);
         if self.sketch.halve_if_due() {
             self.scale_threshold(0.5);
         }
@@ -142,7 +168,7 @@ impl ResidencyPolicy for HitDensity {
     }
 
     fn bytes(&self) -> usize {
-        self.sketch.bytes()
+        self.sketch.bytes() + self.balance.bytes()
     }
 }
 
@@ -182,12 +208,12 @@ mod tests {
         settled(&policy, density(2, 1000));
         let object = leaving(1 << 40, 1000, 1);
         for _ in 0..9 {
-            assert_eq!(policy.fate(Queue::Probation, &object), Fate::Drop);
+            assert_eq!(policy.fate(Queue::Protected, &object), Fate::Drop);
         }
-        policy.take_hits(&object);
-        assert_eq!(policy.fate(Queue::Probation, &object), Fate::Drop, "one and one");
-        policy.take_hits(&object);
-        let stays = policy.fate(Queue::Probation, &object);
+        policy.take_hits(Queue::Protected, &object);
+        assert_eq!(policy.fate(Queue::Protected, &object), Fate::Drop, "one and one");
+        policy.take_hits(Queue::Protected, &object);
+        let stays = policy.fate(Queue::Protected, &object);
         assert_eq!(stays, Fate::CopyTo(Queue::Protected), "two and one");
     }
 
@@ -200,6 +226,45 @@ mod tests {
         assert_eq!(queues[0], Queue::Probation);
         assert_eq!(queues[3], Queue::Protected);
         assert_eq!(policy.arrive(Hint::Hated, asked), Queue::Hated);
+    }
+
+    #[test]
+    fn what_was_hit_in_probation_has_another_turn_there_and_in_protected_has_not() {
+        let policy = HitDensity::new(1 << 20);
+        settled(&policy, density(9, 1000));
+        let another = Fate::CopyTo(Queue::Probation);
+        assert_eq!(policy.fate(Queue::Probation, &leaving(1 << 40, 1000, 1)), another);
+        assert_eq!(policy.fate(Queue::Probation, &leaving(2 << 40, 1000, 0)), Fate::Drop);
+        assert_eq!(policy.fate(Queue::Protected, &leaving(3 << 40, 1000, 1)), Fate::Drop);
+    }
+
+    #[test]
+    fn what_is_written_counts_as_asked_for() {
+        let policy = HitDensity::new(1 << 20);
+        settled(&policy, density(1, 1000));
+        policy.written(1 << 40);
+        let asked = |hash| policy.arrive(Hint::Neutral, Arrival::Asked { hash, bytes: 1000 });
+        assert_eq!(asked(1 << 40), Queue::Protected);
+        assert_eq!(asked(2 << 40), Queue::Probation);
+    }
+
+    #[test]
+    fn probation_is_given_room_while_what_left_it_is_read_again() {
+        let policy = HitDensity::new(1 << 20);
+        let usage = Usage { frames: [0, 12, 4, 0], total: 16 };
+        assert_eq!(policy.victim(&usage, Hint::Neutral), Some(Queue::Probation));
+        policy.settle(64);
+        for n in 0..64 {
+            policy.left(Queue::Probation, &leaving(n << 20, 1000, 0));
+            // With its page or by itself.
+            match n % 2 {
+                0 => policy.read_with_page(n << 20),
+                _ => drop(
+                    policy.arrive(Hint::Neutral, Arrival::Asked { hash: n << 20, bytes: 1000 }),
+                ),
+            }
+        }
+        assert_eq!(policy.victim(&usage, Hint::Neutral), Some(Queue::Protected));
     }
 
     #[test]

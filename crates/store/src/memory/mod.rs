@@ -1,7 +1,8 @@
 //! Memory: frames (`pool`), what is resident in them (`resident`), who gets them (`cache`, with the
-//! decisions in `policy` and `density`, which remembers by a `sketch`); what
+//! decisions in `policy` and `density`, which remembers by a `sketch` and divides by `balance`); what
 //! others lose by it (`regret`, by samples that `notes` holds).
 
+mod balance;
 pub(crate) mod cache;
 #[cfg(test)]
 mod cache_tests;

@@ -104,7 +104,10 @@ pub trait ResidencyPolicy: Send + Sync {
 
     /// An object's fate has been carried out: from now on its hits are the policy's to remember. Told
     /// once whenever its run was looked at.
-    fn take_hits(&self, _object: &Leaving) {}
+    fn take_hits(&self, _queue: Queue, _object: &Leaving) {}
+
+    /// An object of that queue has left memory, after its hits were taken.
+    fn left(&self, _queue: Queue, _object: &Leaving) {}
 
     /// Hits that an object goes on with that stayed in `queue` with so many.
     fn hits_after(&self, _queue: Queue, hits: u8) -> u8 {
@@ -116,6 +119,12 @@ pub trait ResidencyPolicy: Send + Sync {
 
     /// What came in with a page was asked for, for the first time.
     fn first_used(&self, _hash: u64) {}
+
+    /// An object came by being written, for the first time. Told beside the `arrive` of its run.
+    fn written(&self, _hash: u64) {}
+
+    /// What was not in memory was asked for, and came with its page.
+    fn read_with_page(&self, _hash: u64) {}
 
     /// So many objects are in memory. Told from time to time by a thread that nobody waits for: the
     /// moment for work that takes long.
@@ -144,11 +153,15 @@ const UNLOVED_FRAMES_MIN: usize = 2;
 /// S3-FIFO: share of unloved memory that probation may keep (Yang et al. 2023: 10%).
 const PROBATION_SHARE: usize = 10;
 
-/// S3-FIFO's choice between probation and protected, loved and hated objects apart.
-pub(super) fn small_queue_first(usage: &Usage, requester: Hint) -> Option<Queue> {
+/// The choice between probation, which has more than its share or not, and protected, loved and hated
+/// objects apart.
+pub(super) fn probation_or_protected(
+    usage: &Usage,
+    requester: Hint,
+    probation_is_over: bool,
+) -> Option<Queue> {
     let [_, probation, protected, _] = usage.frames;
-    let small_is_over = probation * PROBATION_SHARE > probation + protected;
-    let unloved = if protected == 0 || (probation > 0 && small_is_over) {
+    let unloved = if protected == 0 || (probation > 0 && probation_is_over) {
         Queue::Probation
     } else {
         Queue::Protected
@@ -180,7 +193,9 @@ struct S3Fifo;
 
 impl ResidencyPolicy for S3Fifo {
     fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue> {
-        small_queue_first(usage, requester)
+        let [_, probation, protected, _] = usage.frames;
+        let is_over = probation * PROBATION_SHARE > probation + protected;
+        probation_or_protected(usage, requester, is_over)
     }
 
     fn fate(&self, queue: Queue, object: &Leaving) -> Fate {

@@ -38,7 +38,7 @@ pub(super) fn publish_page(
         engine.index_insert_with(m.hash, location, class, m.freq);
         entry.body = entry.body - entry.offset + m.offset;
         entry.offset = m.offset;
-        entry.location = Some(location);
+        let is_new = entry.location.replace(location).is_none();
         if entry.is_object && !page.passing {
             entry.run = page.run.clone();
             hashes.push(m.hash);
@@ -47,6 +47,9 @@ pub(super) fn publish_page(
             shard.map.remove(&m.hash);
         }
         drop(shard);
+        if is_new {
+            engine.cache.written(m.hash);
+        }
         noted.insert(m.group, ());
     }
     for group in noted.keys() {
@@ -99,15 +102,19 @@ pub(super) fn publish_extent(
     } else {
         let mut shard = engine.cache.resident.shard(staged.hash);
         let entry = shard.map.get_mut(&staged.hash);
+        let mut is_new = false;
         if let Some(entry) = entry.filter(|e| e.is_at(staged.run.first(), staged.offset)) {
             let class = LengthClass::from_units(bytes / UNIT_BYTES);
             engine.index_insert_with(staged.hash, location, class, staged.freq);
-            entry.location = Some(location);
+            is_new = entry.location.replace(location).is_none();
             if !entry.is_object {
                 shard.map.remove(&staged.hash);
             }
         }
         drop(shard);
+        if is_new {
+            engine.cache.written(staged.hash);
+        }
         let hint = engine.groups.hint(group);
         engine.cache.track(
             staged.run,
