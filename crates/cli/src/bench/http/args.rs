@@ -108,7 +108,7 @@ pub(crate) struct Http {
           conflicts_with_all = ["url", "against", "requests", "rounds", "restart", "warmup", "first_round", "pid"])]
     pub(crate) kill_every: Option<f64>,
     /// With --kill-every: the origin changes its objects all the time and has some purged; an answer that may not be served any more is wrong, too
-    #[arg(long, requires = "kill_every", conflicts_with_all = ["tail", "forward", "origin_listen"])]
+    #[arg(long, conflicts_with_all = ["tail", "forward", "origin_listen"])]
     pub(crate) changing: bool,
     /// Ask for the objects of an earlier run, as its JSON names it, and do not ask for all of them first
     #[arg(long, value_name = "RUN", requires = "url", conflicts_with = "restart")]
@@ -157,6 +157,10 @@ impl Http {
                 "--restart and --kill-every need a workload that hits: hit, zipf or pages"
                     .to_owned(),
             );
+        }
+        // `requires` says nothing where what it requires conflicts with an argument that has a default.
+        if self.changing && self.kill_every.is_none() {
+            return usage("--changing needs --kill-every".to_owned());
         }
         if self.changing && self.workload != Kind::Zipf {
             return usage("--changing has a workload of its own: zipf".to_owned());
