@@ -59,7 +59,6 @@ mod purge;
 mod relay;
 mod ruleset;
 mod sections;
-mod seen;
 mod serve;
 mod server;
 mod settings;

@@ -96,7 +96,7 @@ impl ResponseEffects<'_> {
     /// Whether what is not stored yet may be: not at the first request, if a rule says so.
     pub(crate) fn admit_new(&self, shared: &Shared, ask: &Ask) -> Result<(), NotStoredReason> {
         let waits = self.admission == Some(Admission::SecondHit);
-        if waits && !shared.seen.before(&ask.target.primary) {
+        if waits && !shared.seen.before(GroupId::of(&ask.target.primary).get()) {
             return Err(NotStoredReason::FirstRequest);
         }
         Ok(())

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use damelo::policy::Seen;
 use tokio::sync::mpsc;
 
 use crate::collapse::Collapse;
@@ -15,7 +16,6 @@ use crate::forwarded::Via;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::relay::Relay;
-use crate::seen::Seen;
 use crate::upstream::{Fetcher, Origin};
 use crate::vault::Vault;
 

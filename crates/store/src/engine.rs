@@ -34,7 +34,7 @@ use crate::workers::Workers;
 use crate::write::gate::Gate;
 use crate::write::inline::InlineSlot;
 use crate::write::nursery::Nursery;
-use crate::{disk_policy::DiskPolicy, write::create::AdmissionState};
+use crate::{admission::AdmissionState, disk_policy::DiskPolicy};
 
 pub(crate) struct Engine {
     pub(crate) config: Config,

@@ -18,6 +18,7 @@
 //! Start at [`Store`]. What lies where is told by `ARCHITECTURE.md`, the bytes on disk by
 //! `docs/format.md`.
 
+mod admission;
 pub mod check;
 mod config;
 pub mod device;
@@ -53,6 +54,7 @@ mod write;
 /// What the store's policies decide, without the store: pure functions on counts, so that a simulator
 /// can drive the code that is shipped. Not needed to use a store, and free to change with it.
 pub mod policy {
+    pub use crate::admission::Seen;
     pub use crate::disk_policy::{Candidate, DiskPolicy, disk_policy};
     pub use crate::memory::policy::{
         Arrival, Fate, Hint, Leaving, QUEUES, Queue, ResidencyPolicy, Usage, residency_policy,

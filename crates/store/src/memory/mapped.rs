@@ -179,20 +179,4 @@ mod tests {
             unsafe { Mapped.deallocate(ptr, layout) };
         }
     }
-
-    /// What a table has left is the system's: a later one of the same size is not in the same heap
-    /// with holes, but where the system likes, and reads as zeros.
-    #[test]
-    fn what_is_given_back_is_gone() {
-        let layout = Layout::from_size_align(64 << 10, 16).unwrap();
-        for _ in 0..8 {
-            let ptr = Mapped.allocate(layout).unwrap().cast::<u8>();
-            // SAFETY: just allocated, and mappings begin as zeros.
-            let bytes = unsafe { std::slice::from_raw_parts_mut(ptr.as_ptr(), layout.size()) };
-            assert!(bytes.iter().all(|byte| *byte == 0));
-            bytes.fill(1);
-            // SAFETY: allocated above with this layout, and not used after.
-            unsafe { Mapped.deallocate(ptr, layout) };
-        }
-    }
 }

@@ -13,6 +13,7 @@ use crate::sync::{Arc, Condvar, Mutex};
 use std::path::PathBuf;
 
 use crate::ByteSize;
+use crate::admission::AdmissionState;
 use crate::config::{Config, IoEngine};
 use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop, bytes_anew};
 use crate::disk_policy::disk_policy;
@@ -38,7 +39,6 @@ use crate::space::Space;
 use crate::stats::Counters;
 use crate::types::{Clock, SystemClock};
 use crate::workers::Workers;
-use crate::write::create::AdmissionState;
 use crate::write::nursery::Nursery;
 
 const MEMORY_MIN: u64 = 4 << 20;
@@ -328,7 +328,7 @@ pub(crate) fn start(
         neighbours: Default::default(),
         touched: Touched::new(frames),
         disk_policy: disk_policy(&config),
-        admission: AdmissionState::new(config.admission),
+        admission: AdmissionState::default(),
         recovery: RecoveryState::default(),
         checkpoints: CheckpointState::new(generation),
         workers: Workers::default(),

@@ -4,7 +4,6 @@
 //! the journal says that what it replaces is dead before the create is acknowledged. Threads: any.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::gate::Inside;
@@ -61,63 +60,6 @@ enum Published {
     /// It was to move from `kept`, but has been replaced or removed since: with its new sequence
     /// number it would come back after a crash, so it must not be written either.
     Moved,
-}
-
-const GHOSTS: usize = 1 << 16;
-/// Window over which a write budget is averaged.
-const BUDGET_WINDOW: Duration = Duration::from_secs(10);
-
-/// What the admission rule remembers: fingerprints of refused keys, and recent bytes.
-pub(crate) struct AdmissionState {
-    ghosts: Box<[AtomicU32]>,
-    window_start_ms: AtomicU64,
-    window_bytes: AtomicU64,
-}
-
-impl AdmissionState {
-    pub(crate) fn new(rule: Admission) -> AdmissionState {
-        let ghosts = if rule == Admission::SecondHit { GHOSTS } else { 0 };
-        AdmissionState {
-            ghosts: (0..ghosts).map(|_| AtomicU32::new(0)).collect(),
-            window_start_ms: AtomicU64::new(0),
-            window_bytes: AtomicU64::new(0),
-        }
-    }
-
-    fn admits(
-        &self,
-        rule: Admission,
-        hash: u64,
-        bytes: u64,
-        now: Duration,
-    ) -> Result<(), &'static str> {
-        match rule {
-            Admission::Always => Ok(()),
-            Admission::SecondHit => {
-                let print = (hash >> 32) as u32 | 1;
-                let slot = &self.ghosts[hash as usize % GHOSTS];
-                if slot.swap(print, Ordering::Relaxed) == print {
-                    Ok(())
-                } else {
-                    Err("second_hit: first seen now")
-                }
-            }
-            Admission::WriteBudget { bytes_per_second } => {
-                let now_ms = now.as_millis() as u64;
-                let start = self.window_start_ms.load(Ordering::Relaxed);
-                if now_ms.saturating_sub(start) >= BUDGET_WINDOW.as_millis() as u64 {
-                    self.window_start_ms.store(now_ms, Ordering::Relaxed);
-                    self.window_bytes.store(0, Ordering::Relaxed);
-                }
-                let budget = bytes_per_second.saturating_mul(BUDGET_WINDOW.as_secs());
-                if self.window_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= budget {
-                    Ok(())
-                } else {
-                    Err("write_budget: spent for now")
-                }
-            }
-        }
-    }
 }
 
 impl Engine {
