@@ -38,8 +38,8 @@ def objects(settings):
 
 def slow_disk(args, settings, rivals, before):
     """Zipf over a catalogue that does not fit, reads held while it is measured."""
-    settings.memory_mib, settings.limit_mib, settings.fits = 64, 160, False
-    settings.reads_held, settings.objects = True, 49152
+    rows.limit(args, settings)
+    settings.reads_held = True
     seconds = str(max(args.seconds, SECONDS_MIN))
     samples, runs = {proxy.name: [] for proxy in rivals}, {}
     cgroups.with_reads("probe", settings.dir, 0)
@@ -68,7 +68,7 @@ def slow_disk(args, settings, rivals, before):
 def throttled(args, settings, rivals):
     samples = slow_disk(args, settings, rivals, lambda proxy: None)
     what = (
-        f"{rows.LIMITED}; reads of the disk held to {READS_PER_SECOND}/s for each proxy by blkio, "
+        f"{rows.limited(args)}; reads of the disk held to {READS_PER_SECOND}/s for each proxy by blkio, "
         "which counts those of nginx's and Squid's files before they are merged."
     )
     return rows.compared(what, samples, COLUMNS)

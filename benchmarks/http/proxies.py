@@ -13,7 +13,7 @@ import subprocess
 import time
 
 NGINX = """
-daemon off; worker_processes 1; pid {dir}/nginx.pid; error_log {dir}/error.log error;
+daemon off; worker_processes {workers}; pid {dir}/nginx.pid; error_log {dir}/error.log error;
 worker_rlimit_nofile 65536; {user}
 events {{ worker_connections 8192; }}
 http {{
@@ -54,7 +54,7 @@ cache_mem {memory_mib} MB
 maximum_object_size 64 MB
 maximum_object_size_in_memory 1 MB
 collapsed_forwarding on
-workers 1
+workers {workers}
 access_log none
 cache_log {dir}/cache.log
 cache_store_log none
@@ -73,7 +73,7 @@ RECORDS = {
     "proxy.config.ssl.server.private_key.path": "STRING {certificates}",
     "proxy.config.cache.min_average_object_size": "INT {average_bytes}",
     "proxy.config.exec_thread.autoconfig": "INT 0",
-    "proxy.config.exec_thread.limit": "INT 1",
+    "proxy.config.exec_thread.limit": "INT {workers}",
     "proxy.config.accept_threads": "INT 0",
     "proxy.config.task_threads": "INT 1",
     "proxy.config.admin.user_id": "STRING #-1",
@@ -143,7 +143,8 @@ class Proxy:
             tls=self.tls.format(**listening) if self.settings.tls else "",
             dir=self.dir, port=self.port, origin=self.settings.origin, host=host,
             origin_port=origin_port, disk_mib=self.settings.disk_mib, memory_mib=memory,
-            memory_bytes=memory << 20, user="user root;" if os.geteuid() == 0 else "",
+            memory_bytes=memory << 20, workers=self.settings.workers,
+            user="user root;" if os.geteuid() == 0 else "",
         )
 
     def write(self, name, template):
@@ -246,7 +247,7 @@ class Damelo(Proxy):
         v = self.values()
         return [
             self.settings.program, "proxy", "--json", "--from", f"127.0.0.1:{self.port}",
-            "--to", f"http://{v['origin']}", "--workers", "1", "--admin", "none",
+            "--to", f"http://{v['origin']}", "--workers", str(v["workers"]), "--admin", "none",
             "--cache", f"{self.dir}/store:{v['disk_mib']}MiB",
             "--memory", f"{v['memory_mib']}MiB", "--connections", "16000",
         ] + (["--listen", v["tls"], "--certificate", "{0}/chain.pem,{0}/key.pem".format(v["certificates"])]

@@ -44,6 +44,7 @@ class Settings:
         self.object_bytes = 8192
         self.reads_held = False
         self.tls = False
+        self.workers = args.workers
 
     def cgroups(self, name):
         """The groups that a proxy starts in."""
@@ -66,8 +67,12 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=3, help="of one measurement")
     parser.add_argument("--proxy-core", type=int, default=0, help="core of the proxy; -1: any")
     parser.add_argument("--load-core", type=int, default=1, help="core of load and origin; -1: any")
+    parser.add_argument("--workers", type=int, default=1,
+                        help="threads or processes of each proxy that serve; Varnish has threads as it likes")
     parser.add_argument("--trace", help="a trace as CSV with url and size_bytes, for the row trace")
     parser.add_argument("--lock", default="", help="command that each measurement runs below")
+    parser.add_argument("--full-size", action="store_true",
+                        help="zipf, pages, throttled and cold with 3 GiB of objects and 512 MiB of memory, not an eighth")
     parser.add_argument("--out", help="directory for run.json and table.md")
     args = parser.parse_args()
     unknown = [row for row in args.rows if row not in RUN]

@@ -104,26 +104,39 @@ def hit1000(args, settings, rivals):
 
 
 def larger_than_memory(args, settings, rivals, workload, *more):
-    settings.memory_mib, settings.limit_mib, settings.fits = 64, 160, False
-    objects = ["--objects", "49152", "--alpha", "0.8"]
+    limit(args, settings)
+    objects = ["--objects", str(settings.objects), "--alpha", "0.8"]
     return bench(args, settings, rivals, workload, *objects, *more)
 
 
 DISK_COLUMNS = ["req/s", "p99 us", "disk reads/req", "cpu us/req", "hit ratio", "failed"]
-LIMITED = (
-    "384 MiB of objects of 8 KiB, a cgroup of 160 MiB for each proxy, its page cache included; "
-    "damelo, Squid and Traffic Server are told to use 64 MiB. Zipf 0.8"
-)
+# A catalogue and the memory it does not fit into. What a program is told leaves room for the program itself.
+EIGHTH = dict(objects=49152, memory_mib=64, limit_mib=160, disk_mib=1024)
+FULL_SIZE = dict(objects=393216, memory_mib=416, limit_mib=512, disk_mib=4608)
+
+
+def limit(args, settings):
+    """A catalogue that is larger than the memory."""
+    vars(settings).update(FULL_SIZE if args.full_size else EIGHTH, fits=False)
+
+
+def limited(args):
+    """What `limit` makes of it, in words."""
+    size = FULL_SIZE if args.full_size else EIGHTH
+    return (
+        f"{size['objects'] // 128} MiB of objects of 8 KiB, a cgroup of {size['limit_mib']} MiB for each proxy, its page "
+        f"cache included; damelo, Squid and Traffic Server are told to use {size['memory_mib']} MiB. Zipf 0.8"
+    )
 
 
 def zipf(args, settings, rivals):
     samples = larger_than_memory(args, settings, rivals, "zipf", "--connections", "32")
-    return compared(LIMITED + ".", samples, DISK_COLUMNS)
+    return compared(limited(args) + ".", samples, DISK_COLUMNS)
 
 
 def pages(args, settings, rivals):
     samples = larger_than_memory(args, settings, rivals, "pages", "--embedded", "15")
-    what = LIMITED + " over pages: a document and its 15 objects in short succession."
+    what = limited(args) + " over pages: a document and its 15 objects in short succession."
     return compared(what, samples, DISK_COLUMNS)
 
 
