@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use damelo::{
-    ByteSize, Config, CreateOptions, Deferral, GroupId, IoEngine, Store, WriterOptions,
+    ByteSize, Config, CreateOptions, Deferral, GroupId, IoEngine, Read, Store, WriterOptions,
     submit_deferred,
 };
 use tempfile::TempDir;
@@ -101,6 +101,18 @@ impl Wake for Unpark {
     }
 }
 
+/// Polls what has not come yet, checks what comes, and returns how many are still to come.
+fn poll_all(reads: &mut [(u64, Option<Read>)], context: &mut Context<'_>) -> usize {
+    for (key, slot) in reads.iter_mut() {
+        let Some(read) = slot else { continue };
+        if let Poll::Ready(object) = Pin::new(read).poll(context) {
+            assert_eq!(&*object.expect("read").expect("there"), value(*key));
+            *slot = None;
+        }
+    }
+    reads.iter().filter(|(_, read)| read.is_some()).count()
+}
+
 #[test]
 fn reads_of_one_turn_go_together() {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -114,24 +126,46 @@ fn reads_of_one_turn_go_together() {
     for turn in 0..OBJECTS / 10 {
         // Neighbours on disk are far apart in time: single objects are read, not pages.
         let keys = (10 * turn..10 * turn + 10).map(|place| place * 1_237 % OBJECTS);
-        let mut reads: Vec<_> =
-            keys.map(|key| (key, Some(Box::pin(store.read(&name(key)))))).collect();
-        while reads.iter().any(|(_, read)| read.is_some()) {
-            for (key, slot) in &mut reads {
-                let Some(read) = slot else { continue };
-                if let Poll::Ready(object) = Pin::new(read).poll(&mut context) {
-                    assert_eq!(&*object.expect("read").expect("there"), value(*key));
-                    *slot = None;
-                }
-            }
+        let mut reads: Vec<_> = keys.map(|key| (key, Some(store.read(&name(key))))).collect();
+        while poll_all(&mut reads, &mut context) > 0 {
             submit_deferred();
-            if reads.iter().any(|(_, read)| read.is_some()) {
-                thread::park();
-            }
+            thread::park();
         }
     }
     let reads = store.stats().object_reads - before;
     assert!(reads >= OBJECTS / 4, "{reads} reads of the disk: not what is tested here");
     assert!(announced.get() > 0, "nothing was put off");
     assert!(announced.get() <= reads / 2, "{} turns for {reads} reads", announced.get());
+}
+
+#[test]
+fn neighbours_asked_for_in_one_turn_are_one_read_of_their_page() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let store = filled(&dir, IoEngine::Auto, 16);
+    let group = GroupId::new(OBJECTS);
+    store.love(group);
+    for key in OBJECTS..OBJECTS + 8 {
+        store.create(&name(key), group, &value(key)).wait().expect("created");
+    }
+    store.sync().expect("synced");
+    store.drop_memory();
+    let _deferral = Deferral::begin(|| {});
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let before = store.stats();
+    let mut reads: Vec<_> =
+        (OBJECTS..OBJECTS + 8).map(|key| (key, Some(store.read(&name(key))))).collect();
+    assert_eq!(poll_all(&mut reads, &mut context), 8, "nothing has been handed over");
+    submit_deferred();
+    while poll_all(&mut reads, &mut context) > 0 {
+        submit_deferred();
+        thread::park();
+    }
+    let after = store.stats();
+    let pages = after.page_reads - before.page_reads;
+    let alone = after.object_reads - before.object_reads;
+    let shared = after.shared_reads - before.shared_reads;
+    // Eight of 8,000 bytes lie on two pages, which they may share with other groups.
+    assert!(pages >= 1 && pages + alone <= 3, "{pages} pages and {alone} objects read");
+    assert!(shared >= 5, "{shared} of eight waited for another's read");
 }

@@ -22,6 +22,8 @@ use crate::ops::OneShot;
 use crate::stats::add;
 
 type Outcome = Result<Option<Object>, ReadError>;
+/// Where an asynchronous read puts what it found.
+pub(crate) type Promise = OneShot<Outcome>;
 
 /// What one candidate turned out to be.
 pub(crate) enum Found {
@@ -469,20 +471,26 @@ impl Engine {
         self: &Arc<Engine>,
         hash: u64,
         key: Arc<[u8]>,
-        promise: Arc<OneShot<Outcome>>,
+        promise: Arc<Promise>,
         fallback: impl FnOnce() + Send + 'static,
     ) {
         let candidates = self.ordered_candidates(hash);
         let [candidate] = candidates[..] else { return fallback() };
         let bytes = candidate.length_class.units() * UNIT_BYTES;
-        if bytes > self.page_record_max() || self.wants_page(hash, &candidate) {
+        if bytes > self.page_record_max() {
             return fallback();
         }
+        if self.wants_page(hash, &candidate) {
+            return self.submit_page_read(hash, key, &candidate, promise, fallback);
+        }
+        let lead = match self.flights.join(candidate.location.units()) {
+            Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
+            Joined::Leader(lead) => lead,
+        };
         let (segment, start, len) = self.blocks_of(candidate.location, bytes);
-        let frames = self.frames_for(len);
         let hint = crate::memory::policy::Hint::Neutral;
-        let Some(run) = self.cache.take(frames, hint) else { return fallback() };
-        let Joined::Leader(lead) = self.flights.join(candidate.location.units()) else {
+        let Some(run) = self.cache.take(self.frames_for(len), hint) else {
+            self.flights.land(lead);
             return fallback();
         };
         self.index.bump_freq(hash, candidate.location, 1);

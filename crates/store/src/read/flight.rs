@@ -1,6 +1,7 @@
 //! Reads in flight: many callers that want the same bytes cause one I/O.
 //!
-//! The first caller of a place leads; the others wait until it is done and look again. Threads: any.
+//! The first caller of a place leads; the others wait until it is done, or leave word what to do then, and
+//! look again. Threads: any; what was left is done by the leader's thread, without any lock held.
 
 use crate::sync::{Arc, Mutex};
 use std::collections::HashMap;
@@ -11,8 +12,15 @@ use crate::signal::Signal;
 
 #[derive(Default)]
 pub(crate) struct Flight {
-    done: Mutex<bool>,
+    state: Mutex<State>,
     landed: Signal,
+}
+
+#[derive(Default)]
+struct State {
+    done: bool,
+    /// What followers left to be done.
+    then: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 const SHARDS: usize = 16;
@@ -52,12 +60,17 @@ impl Flights {
         Joined::Leader(Lead { place, flight, landed: false })
     }
 
-    /// Ends a flight and wakes its followers.
+    /// Ends a flight, wakes its followers and does what they left.
     pub(crate) fn land(&self, mut lead: Lead) {
         lock(self.shard(lead.place)).remove(&lead.place);
-        *lock(&lead.flight.done) = true;
+        let then = {
+            let mut state = lock(&lead.flight.state);
+            state.done = true;
+            std::mem::take(&mut state.then)
+        };
         lead.flight.landed.notify_all();
         lead.landed = true;
+        then.into_iter().for_each(|next| next());
     }
 }
 
@@ -69,13 +82,59 @@ impl Drop for Lead {
 
 impl Flight {
     pub(crate) fn wait(&self) {
-        let mut done = lock(&self.done);
-        while !*done {
-            let (guard, notified) = self.landed.wait_for(done, WAIT_MAX);
-            done = guard;
+        let mut state = lock(&self.state);
+        while !state.done {
+            let (guard, notified) = self.landed.wait_for(state, WAIT_MAX);
+            state = guard;
             if !notified {
                 return;
             }
         }
+    }
+
+    /// Does this once the flight has landed: now, or on the leader's thread, which may be one that does
+    /// I/O. It must neither read nor wait.
+    pub(crate) fn then(&self, next: impl FnOnce() + Send + 'static) {
+        let mut state = lock(&self.state);
+        if !state.done {
+            state.then.push(Box::new(next));
+            return;
+        }
+        drop(state);
+        next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn what_followers_leave_is_done_once_when_the_flight_lands_or_at_once_after() {
+        let (flights, count) = (Flights::default(), Arc::new(AtomicU32::new(0)));
+        let Joined::Leader(lead) = flights.join(7) else { panic!("nobody flies there yet") };
+        let follow = || match flights.join(7) {
+            Joined::Follower(flight) => flight,
+            Joined::Leader(_) => panic!("somebody leads"),
+        };
+        let flight = follow();
+        for follower in [follow(), follow()] {
+            let count = Arc::clone(&count);
+            follower.then(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 0, "it has not landed");
+        flights.land(lead);
+        assert_eq!(count.load(Ordering::Relaxed), 2);
+        let late = Arc::clone(&count);
+        flight.then(move || {
+            late.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 3, "who comes late does not wait");
+        flight.wait();
+        let Joined::Leader(next) = flights.join(7) else { panic!("that flight is over") };
+        flights.land(next);
     }
 }

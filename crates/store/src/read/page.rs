@@ -5,9 +5,10 @@
 use crate::sync::mpsc::channel;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::disk::Found;
-use super::flight::{Joined, Lead};
+use super::disk::{Found, Promise};
+use super::flight::{Flight, Joined, Lead};
 use super::neighbours::Before;
 use super::page_choice::{Question, page_pays};
 use crate::device::{IoOp, submit_deferred};
@@ -189,23 +190,37 @@ impl Engine {
 
     /// Reads consecutive pages in one I/O and makes their objects resident. `None`: not possible.
     fn read_pages(self: &Arc<Engine>, segment: SegmentId, pages: Vec<(u64, Lead)>) -> Option<()> {
-        let mut runs = Vec::with_capacity(pages.len());
-        for index in 0..pages.len() {
-            let run = if index == 0 {
-                self.take_waiting(1, Hint::Loved)
-            } else {
-                self.cache.take(1, Hint::Loved)
-            };
-            match run {
+        let first = self.take_waiting(1, Hint::Loved);
+        let runs = self.runs_for(first, pages.len());
+        let started = self.clock.monotonic();
+        let done = !runs.is_empty() && self.transfer(segment, pages[0].0, &runs);
+        self.pages_read(segment, pages, done.then_some(runs), started);
+        done.then_some(())
+    }
+
+    /// The first frame and as many more as are to be had without waiting; none without the first.
+    fn runs_for(&self, first: Option<Run>, pages: usize) -> Vec<Run> {
+        let mut runs = Vec::with_capacity(pages);
+        runs.extend(first);
+        while !runs.is_empty() && runs.len() < pages {
+            match self.cache.take(1, Hint::Loved) {
                 Some(run) => runs.push(run),
                 None => break,
             }
         }
-        let (first, count) = (pages[0].0, runs.len());
-        let started = self.clock.monotonic();
-        let done = count > 0 && self.transfer(segment, first, &runs);
-        if done {
-            let time = self.clock.monotonic().saturating_sub(started);
+        runs
+    }
+
+    /// The I/O has ended, well if there are runs: counts it, admits what it brought, and lands.
+    fn pages_read(
+        self: &Arc<Engine>,
+        segment: SegmentId,
+        pages: Vec<(u64, Lead)>,
+        runs: Option<Vec<Run>>,
+        started: Duration,
+    ) {
+        if let Some(runs) = runs {
+            let (time, count) = (self.clock.monotonic().saturating_sub(started), runs.len());
             self.costs.note(true, time / count as u32);
             self.counters.read_latency.record(time);
             add(&self.counters.page_reads, 1);
@@ -218,7 +233,64 @@ impl Engine {
         for (_, lead) in pages {
             self.flights.land(lead);
         }
-        done.then_some(())
+    }
+
+    /// The asynchronous road to the object on a page that is to be read whole; what it cannot do goes to
+    /// `fallback`.
+    pub(crate) fn submit_page_read(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: Arc<[u8]>,
+        candidate: &Candidate,
+        promise: Arc<Promise>,
+        fallback: impl FnOnce() + Send + 'static,
+    ) {
+        let (segment, offset) = self.space.split(candidate.location);
+        let page = offset / self.space.page_bytes;
+        let lead = match self.flights.join(self.page_place(segment, page)) {
+            Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
+            Joined::Leader(lead) => lead,
+        };
+        let mut pages = vec![(page, lead)];
+        let group = self.page_group(candidate.location).unwrap_or(0);
+        self.add_read_ahead(segment, group, &mut pages);
+        let started = self.clock.monotonic();
+        let runs = self.runs_for(self.cache.take(1, Hint::Loved), pages.len());
+        if runs.is_empty() {
+            self.pages_read(segment, pages, None, started);
+            return fallback();
+        }
+        self.index.bump_freq(hash, candidate.location, 1);
+        let page_bytes = self.space.page_bytes;
+        let (this, held) = (Arc::clone(self), runs.clone());
+        let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page_bytes as usize)).collect();
+        self.space.submit(IoOp::Read, segment, page * page_bytes, &pieces, move |outcome| {
+            this.pages_read(segment, pages, outcome.is_ok().then_some(held), started);
+            match this.lookup_fresh(hash, &key) {
+                Some(object) => {
+                    add(&this.counters.hits_disk, 1);
+                    promise.put(Ok(Some(object)));
+                }
+                None => fallback(),
+            }
+        });
+    }
+
+    /// Someone else's read will bring it: looks again then, without a thread that waits.
+    pub(crate) fn follow(
+        self: &Arc<Engine>,
+        flight: &Flight,
+        hash: u64,
+        key: Arc<[u8]>,
+        promise: Arc<Promise>,
+        fallback: impl FnOnce() + Send + 'static,
+    ) {
+        add(&self.counters.shared_reads, 1);
+        let this = Arc::clone(self);
+        flight.then(move || match this.lookup_memory(hash, &key) {
+            Some(object) => promise.put(Ok(Some(object))),
+            None => fallback(),
+        });
     }
 
     fn transfer(&self, segment: SegmentId, first: u64, runs: &[Run]) -> bool {
