@@ -137,7 +137,7 @@ fn sim_counts_exactly_in_either_order_of_arguments() {
     assert_eq!((&cache["miss_bytes"], &cache["bytes"]), (&4500.into(), &5500.into()));
     let one = ["sim", "access.log", "auto", "lru", "1", "--ignore-obj-size", "1", "--csv"];
     let csv = bed.ok(&one);
-    assert!(csv.lines().nth(1).unwrap().ends_with(",lru,1,,4,4,4,4,1,1"), "{csv}");
+    assert!(csv.lines().nth(2).unwrap().ends_with(",lru,1,,4,4,4,4,1,1"), "{csv}");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn the_same_command_gives_the_same_bytes_and_synthetic_ones_say_so() {
     assert_eq!(text, with(&["--num-thread", "1"]));
     let csv = with(&["--csv"]);
     assert_eq!(csv, with(&["--csv"]));
-    assert!(csv.lines().skip(1).all(|line| line.starts_with(&format!("{trace},true,"))), "{csv}");
+    assert!(csv.lines().skip(2).all(|line| line.starts_with(&format!("{trace},true,"))), "{csv}");
     let json: Value = serde_json::from_str(&with(&["--json"])).unwrap();
     assert_eq!(json["manifest"]["trace"]["synthetic"], true);
     with(&["--html", "r.html"]);
@@ -317,6 +317,10 @@ fn bench_prints_a_rate_for_each_form_and_policy() {
     let forms: Vec<&str> = rows.iter().map(|row| row["form"].as_str().unwrap()).collect();
     assert_eq!(forms, ["oracleGeneral", "oracleGeneral", "csv", "csv"]);
     assert!(rows.iter().all(|row| row["requests_per_s"].as_f64().unwrap() > 0.0));
+    let manifest = &report["manifest"];
+    assert_eq!(manifest["command"][2], "bench");
+    assert_eq!(manifest["trace"]["name"], "gen:zipf?requests=20000&objects=5000&alpha=0.8");
+    assert_eq!(manifest["trace"]["seed"], 1);
 }
 
 #[test]
@@ -383,6 +387,45 @@ fn designs_run_on_a_file_one_after_the_other() {
     assert!(code == 4 && words.contains("nowhere"), "{words}");
 }
 
+/// What the first line of a CSV file says of its run, to those who do not skip it as a comment.
+fn manifest_of_csv(csv: &str) -> Value {
+    let line = csv.lines().next().and_then(|line| line.strip_prefix("# manifest "));
+    serde_json::from_str(line.expect("a manifest")).unwrap()
+}
+
+/// A table and a count say what they were made of and with, and can be made again from that alone.
+#[test]
+fn csv_and_counts_are_run_again_from_their_manifests() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    let digest = |manifest: &Value| manifest["trace"]["digest"].as_str().unwrap().to_owned();
+    let table = bed.ok(&["sim", "access.log", "lru,fifo", "1KiB,1MiB", "--csv"]);
+    let manifest = manifest_of_csv(&table);
+    assert!(digest(&manifest).starts_with("xxh3:"), "{manifest}");
+    assert_eq!(manifest["command"][2], "sim");
+    let stat = bed.ok(&["trace", "stat", "access.log", "--json"]);
+    let counted: Value = serde_json::from_str(&stat).unwrap();
+    assert_eq!(digest(&counted["manifest"]), digest(&manifest));
+    let disks = bed.ok(&["designs", "access.log", "cfs", "--csv"]);
+    std::fs::create_dir(bed.path("d")).unwrap();
+    let real = bed.ok(&["designs", "access.log", "cfs", "--csv", "--real", "d"]);
+    assert_eq!(digest(&manifest_of_csv(&real)), digest(&manifest));
+    for (name, text) in [("t.csv", &table), ("s.json", &stat), ("d.csv", &disks)] {
+        bed.file(name, text);
+        assert!(bed.ok(&["rerun", name]).contains("the same results"), "{name}");
+    }
+    let changed = table.replacen("\naccess.log,false,fifo", "\naccess.log,false,life", 1);
+    assert_ne!(changed, table);
+    bed.file("changed.csv", &changed);
+    let (code, said) = bed.fails(&["rerun", "changed.csv"]);
+    assert!(code == 1 && said.contains("life"), "{said}");
+    bed.file("real.csv", &real);
+    assert!(bed.fails(&["rerun", "real.csv"]).1.contains("real disks"));
+    let bench = "# manifest {\"command\":[\"damelo\",\"lab\",\"bench\"],\"version\":\"0\",\"trace\":{\"name\":\"\",\"format\":\"\",\"synthetic\":true,\"file_bytes\":0,\"digest\":\"\"},\"machine\":{\"processor\":\"\",\"processors\":1,\"memory_bytes\":0,\"system\":\"\"}}\na\n";
+    bed.file("bench.csv", bench);
+    assert!(bed.fails(&["rerun", "bench.csv"]).1.contains("never the same"));
+}
+
 /// What a report says of the runs, without the command that made it.
 fn results(page: &str) -> &str {
     let body = page.split("<body>").nth(1).expect("a body");
@@ -414,7 +457,9 @@ fn designs_are_swept_over_pages_and_reported() {
     with(&["--html", "s.html"]);
     let of = |name: &str| std::fs::read_to_string(bed.path(name)).unwrap();
     assert_eq!(results(&of("r.html")), results(&of("s.html")));
-    assert!(with(&["--csv"]).starts_with("design,memory,page,group,hit %"));
+    let csv = with(&["--csv"]);
+    assert_eq!(manifest_of_csv(&csv)["trace"]["seed"], 1);
+    assert!(csv.lines().nth(1).unwrap().starts_with("design,memory,page,group,hit %"), "{csv}");
     let (code, said) = bed.fails(&["designs", trace, "squid", "--page", "16KiB"]);
     assert!(code == 2 && said.contains("change nothing"), "{said}");
     let (code, said) = bed.fails(&["designs", trace, "--page", "17KiB"]);

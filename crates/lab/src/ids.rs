@@ -69,22 +69,20 @@ impl IdTable {
         self.names[id as usize]
     }
 
-    /// Brings the bucket of a name nearer. The result means nothing; let it be used by somebody, so
-    /// that the read is not optimised away. Reads of a whole batch overlap in the processor.
+    /// Begins to fetch the bucket of a name.
     #[inline]
-    pub(crate) fn touch_bucket(&self, mixed: Mixed) -> u64 {
-        u64::from(self.buckets[self.home(mixed)].tags[0])
+    pub(crate) fn fetch_bucket(&self, mixed: Mixed) {
+        near::fetch(&self.buckets, self.home(mixed));
     }
 
-    /// Brings the name that the bucket points at nearer; the bucket should be near already.
+    /// Begins to fetch the name that the bucket points at; the bucket should be near already.
     #[inline]
-    pub(crate) fn touch_name(&self, mixed: Mixed) -> u64 {
+    pub(crate) fn fetch_name(&self, mixed: Mixed) {
         let bucket = &self.buckets[self.home(mixed)];
         let matches = matches(bucket, tag(mixed));
-        if matches == 0 {
-            return 0;
+        if matches != 0 {
+            near::fetch(&self.names, bucket.ids[first_slot(matches)] as usize);
         }
-        self.names[bucket.ids[first_slot(matches)] as usize]
     }
 
     /// Id of a name, new or known; `None` when ids have run out.

@@ -10,8 +10,11 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use clap::Args;
+use damelo_lab::output::TraceIdentity;
+use damelo_lab::trace::{ReadOptions, Trace};
 use serde_json::json;
 
+use super::manifest::manifest;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 
@@ -43,7 +46,7 @@ pub(crate) struct Bench {
     /// Where the traces lie while it runs
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     dir: std::path::PathBuf,
-    /// Print as JSON
+    /// Print as JSON, with the manifest of the run
     #[arg(long)]
     json: bool,
 }
@@ -65,7 +68,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     )?;
     let tiny = dir.path().join("tiny.oracleGeneral");
     make(&tiny, TINY_REQUESTS, args.objects, "oracleGeneral")?;
-    let base_bytes = simulate(&tiny, &args.policies[0], "--csv")?.bytes_max;
+    let base_bytes = simulate(&tiny, &args.policies[0], &[])?.bytes_max;
     let mut rows = Vec::new();
     let mut objects = 0;
     for (form, name, format) in
@@ -95,7 +98,7 @@ fn measure(
     let (mut best_s, mut bytes_max) = (f64::INFINITY, 0);
     for _ in 0..args.rounds {
         let start = Instant::now();
-        let run = simulate(path, policy, "--csv")?;
+        let run = simulate(path, policy, &[])?;
         best_s = best_s.min(start.elapsed().as_secs_f64());
         bytes_max = run.bytes_max.max(bytes_max);
     }
@@ -108,9 +111,13 @@ fn measure(
 }
 
 fn make(path: &Path, requests: u64, objects: u64, format: &str) -> Result<(), Failure> {
-    let name = format!("gen:zipf?requests={requests}&objects={objects}&alpha={ZIPF_ALPHA}");
+    let name = generator(requests, objects);
     let path = path.to_string_lossy();
     run_self(&["lab", "trace", "convert", &name, &path, "--to", format]).map(|_| ())
+}
+
+fn generator(requests: u64, objects: u64) -> String {
+    format!("gen:zipf?requests={requests}&objects={objects}&alpha={ZIPF_ALPHA}")
 }
 
 /// Size of the simulated cache. Room for some tens of thousands of objects of `gen:zipf`, so that all of
@@ -120,14 +127,15 @@ const CACHE_BYTES: &str = "1GiB";
 /// Distinct objects of a trace.
 fn objects_in(path: &Path, policy: &str) -> Result<u64, Failure> {
     let report: serde_json::Value =
-        serde_json::from_slice(&simulate(path, policy, "--json")?.output)?;
+        serde_json::from_slice(&simulate(path, policy, &["--json"])?.output)?;
     Ok(report["objects"].as_u64().unwrap_or(0))
 }
 
 /// Runs one simulation on one core.
-fn simulate(path: &Path, policy: &str, form: &str) -> Result<Run, Failure> {
+fn simulate(path: &Path, policy: &str, form: &[&str]) -> Result<Run, Failure> {
     let path = path.to_string_lossy();
-    run_self(&["lab", "sim", &path, policy, CACHE_BYTES, "--num-thread", "1", form])
+    let args = ["lab", "sim", &path, policy, CACHE_BYTES, "--num-thread", "1"];
+    run_self(&[&args[..], form].concat())
 }
 
 /// What a child printed, and its memory at most.
@@ -193,7 +201,9 @@ fn print(args: &Bench, objects: u64, rows: &[Row]) -> Result<(), Failure> {
                 })
             })
             .collect();
+        let trace = Trace::open(&generator(args.requests, args.objects), &ReadOptions::default())?;
         out.json(&json!({
+            "manifest": manifest(TraceIdentity::of(&trace), true)?,
             "requests": args.requests,
             "objects": objects,
             "synthetic": true,

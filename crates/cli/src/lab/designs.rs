@@ -81,15 +81,22 @@ pub(crate) struct Designs {
     #[arg(long, value_name = "DIR|DEVICE",
           conflicts_with_all = ["drive", "scheduler", "clients", "at_trace_pace", "warmup_req", "html"])]
     pub(super) real: Option<PathBuf>,
-    /// Print one JSON object a run
+    /// Print one JSON object a run, each with the manifest
     #[arg(long, conflicts_with = "csv")]
     pub(super) json: bool,
-    /// Print as CSV
+    /// Print as CSV, the manifest before it as a comment
     #[arg(long)]
     pub(super) csv: bool,
     /// Write a report with charts to this file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+}
+
+impl Designs {
+    /// What is printed may be looked at later, and says how it came about.
+    fn is_kept(&self) -> bool {
+        self.json || self.csv || self.html.is_some()
+    }
 }
 
 fn after_long_help() -> String {
@@ -248,7 +255,7 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         }
         None => cache_bytes(args, drive.size_bytes(), &format!("the drive {}", args.drive))?,
     };
-    let manifest = manifest(loaded.identity.clone(), args.json || args.html.is_some())?;
+    let manifest = manifest(loaded.identity.clone(), args.is_kept())?;
     let played = Played { args, loaded: &loaded, cache_bytes, manifest };
     if let Some(place) = place {
         let runs = specs
@@ -269,6 +276,7 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         }
     }
     if args.csv {
+        out.bytes(played.manifest.csv_comment().as_bytes())?;
         out.bytes(table(&all, true).csv().as_bytes())?;
     } else if !args.json {
         out.bytes(table(&all, false).text().as_bytes())?;

@@ -42,6 +42,7 @@ pub(super) fn run<'a>(
         all.push(done);
     }
     if args.csv {
+        out.bytes(played.manifest.csv_comment().as_bytes())?;
         out.bytes(table(&all, true).csv().as_bytes())?;
     } else if !args.json {
         out.bytes(table(&all, false).text().as_bytes())?;

@@ -20,8 +20,9 @@ Examples:
   damelo lab sim access.log lru,s3-fifo auto --html report.html
   damelo lab rerun report.html
 
-REPORT is what --html of lab sim, designs and paper wrote, or what their --json printed. Compared are all bytes of
-a page's results, of JSON all values, numbers to their last digit; not the manifest. Run it where the
+REPORT is what --html of lab sim, designs and paper wrote, or what their --json or --csv printed, or --json of lab
+trace stat. Compared are all bytes of a page's results and of a table's rows, of JSON all values, numbers to their
+last digit; not the manifest. Run it where the
 report's command was run if that names its trace by a relative path. A trace that is no longer the same is an
 error; another version of damelo is a warning. Exit code 1: the results differ.";
 
@@ -29,7 +30,7 @@ error; another version of damelo is a warning. Exit code 1: the results differ."
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Rerun {
-    /// A report of the lab, HTML or JSON
+    /// A report of the lab: HTML, JSON or CSV
     #[arg(value_name = "REPORT")]
     report: PathBuf,
 }
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
         (trace, _) => trace.unwrap_or_else(|| "synthetic requests".to_owned()),
     };
     let how = match then.form {
-        Form::Html => "byte for byte",
+        Form::Html | Form::Csv => "byte for byte",
         Form::Json => "value for value",
     };
     let mut out = Out::new();
@@ -110,6 +111,10 @@ impl Command {
             Which::Sim(args) => (args.what.into_iter().next(), args.html, None),
             Which::Designs(args) => (Some(args.trace), args.html, args.real),
             Which::Paper(args) => (args.trace, args.html, args.real),
+            Which::Trace(args) => {
+                (Some(args.counted().ok_or_else(|| refused("it writes no report"))?), None, None)
+            }
+            Which::Bench(_) => return Err(refused("it measures times, which are never the same")),
             _ => return Err(refused("it writes no report")),
         };
         if real.is_some() {
@@ -179,7 +184,7 @@ fn again(words: &[String], form: Form) -> Result<Written, Failure> {
     }
     match form {
         Form::Html => read(&page),
-        Form::Json => Written::parse(&String::from_utf8_lossy(&ended.stdout))
+        Form::Json | Form::Csv => Written::parse(&String::from_utf8_lossy(&ended.stdout))
             .map_err(|source| Failure::Report { path: "standard output".into(), source }),
     }
 }
@@ -224,6 +229,7 @@ mod tests {
             ("sim -- --html lru auto", "sim -- --html lru auto|--html"),
             ("paper cfs --trace t", "paper cfs --trace t|t"),
             ("paper cfs", "paper cfs|"),
+            ("trace stat t --json", "trace stat t --json|t"),
         ] {
             let expected = Ok(format!("lab {kept}"));
             assert_eq!(parsed(&format!("damelo lab {line}")), expected, "{line}");
@@ -235,6 +241,8 @@ mod tests {
             ("damelo", "too short"),
             ("damelo lab trace convert a b.csv", "writes no report"),
             ("damelo lab rerun r.html", "writes no report"),
+            ("damelo lab trace stat t", "writes no report"),
+            ("damelo lab bench --json", "never the same"),
             ("damelo lab sim gen:web lru auto --new-option", "does not understand"),
             ("damelo lab designs gen:web store --real /dev/sda", "could be lost"),
             ("damelo lab paper cfs --real=/dev/sda --html a", "could be lost"),

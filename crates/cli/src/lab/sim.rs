@@ -59,7 +59,7 @@ pub(crate) struct Sim {
     /// Print as JSON, with the manifest of the run
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print as CSV
+    /// Print as CSV, the manifest of the run before it as a comment
     #[arg(long)]
     csv: bool,
     /// Write a report with curves to this file
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(passes);
-    let is_kept = args.json || args.html.is_some();
+    let is_kept = args.json || args.csv || args.html.is_some();
     let manifest = manifest(TraceIdentity::of(&open()?), is_kept)?;
     print(args, &report, &manifest)?;
     if let Some(path) = &args.html {
@@ -175,6 +175,7 @@ fn print(args: &Sim, report: &SimReport, manifest: &Manifest) -> Result<(), Fail
             "caches": report.caches.iter().map(cache_json).collect::<Vec<_>>(),
         }))?;
     } else if args.csv {
+        out.bytes(manifest.csv_comment().as_bytes())?;
         out.bytes(exact_table(report, &manifest.trace).csv().as_bytes())?;
     } else {
         for line in facts(args, report, manifest) {

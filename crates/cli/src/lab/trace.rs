@@ -1,12 +1,14 @@
 //! `damelo lab trace`: look at a trace, or make another one of it.
 
 use clap::{Args, Subcommand, ValueEnum};
+use damelo_lab::output::TraceIdentity;
 use damelo_lab::trace::{
     FILTERS, Filter, Quantiles, Record, RecordSource, SampleBy, Sampler, Trace as Requests,
     TraceStat, TraceWriter, WriteFormat, trace_stat,
 };
 use serde_json::json;
 
+use super::manifest::manifest;
 use super::reading::{ReadArgs, Reading, remarks};
 use crate::failure::Failure;
 use crate::output::{Out, say, thousands};
@@ -42,9 +44,19 @@ struct Stat {
     trace: String,
     #[command(flatten)]
     read: ReadArgs,
-    /// Print as JSON
+    /// Print as JSON, with the manifest of the run
     #[arg(long)]
     json: bool,
+}
+
+impl Trace {
+    /// The trace that is counted and printed as JSON, if that is what these arguments do.
+    pub(super) fn counted(self) -> Option<String> {
+        match self.which {
+            Which::Stat(stat) if stat.json => Some(stat.trace),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -215,6 +227,7 @@ fn stat(args: &Stat) -> Result<(), Failure> {
     let mut out = Out::new();
     if args.json {
         out.json(&json!({
+            "manifest": manifest(TraceIdentity::of(&trace), true)?,
             "trace": trace.name(),
             "format": trace.form(),
             "synthetic": trace.is_synthetic(),

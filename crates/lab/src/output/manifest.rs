@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 const READ_BYTES: usize = 1 << 20;
+/// What a CSV file with a manifest begins with. What reads CSV knows `#` as the mark of a comment, or can be told.
+pub(super) const CSV_MANIFEST: &str = "# manifest ";
 
 /// Which trace it was.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +146,13 @@ impl Manifest {
 }
 
 impl Manifest {
+    /// The manifest as the first line of a CSV file: a comment for those who read it, JSON for those who run it
+    /// again.
+    #[must_use]
+    pub fn csv_comment(&self) -> String {
+        format!("{CSV_MANIFEST}{}\n", self.json())
+    }
+
     /// The manifest in one line, for programs.
     pub(super) fn json(&self) -> String {
         serde_json::to_string(self).expect("text and numbers can always be written as JSON")

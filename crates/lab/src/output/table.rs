@@ -57,7 +57,7 @@ impl Table {
         text
     }
 
-    /// CSV after RFC 4180, with the head as first line and `\n` line ends.
+    /// CSV after RFC 4180, with the head as first line and `\n` line ends; a `#` is within quotes.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut text = String::new();
@@ -92,7 +92,8 @@ impl Table {
 }
 
 fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) {
+    // Unquoted, a `#` would begin a comment, of which a file of ours has one.
+    if cell.contains([',', '"', '\n', '\r', '#']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {
         cell.to_owned()
@@ -110,6 +111,9 @@ mod tests {
         table.row(vec!["a<b".to_owned(), "7".to_owned()]);
         assert_eq!(table.text(), "policy   size\nlru     1,024\na<b         7\n");
         assert_eq!(table.csv(), "policy,size\nlru,\"1,024\"\na<b,7\n");
+        let mut table_of_hash = Table::new(&["trace"]);
+        table_of_hash.row(vec!["a#b".to_owned()]);
+        assert_eq!(table_of_hash.csv(), "trace\n\"a#b\"\n", "no comment begins there");
         assert!(table.html().contains("<td>a&lt;b</td><td class=\"n\">7</td>"));
     }
 }

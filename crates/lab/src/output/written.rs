@@ -1,13 +1,13 @@
-//! A report that lies on disk, an HTML page or what `--json` printed: its manifest apart from its
+//! A report that lies on disk, an HTML page or what `--json` or `--csv` printed: its manifest apart from its
 //! results, so that the results of two runs can be compared when command line or machine differ. Pure.
 //!
-//! Invariant: what a page shows is compared byte by byte. Of JSON the values are, numbers with a point to their
+//! Invariant: what a page or a CSV file shows is compared byte by byte. Of JSON the values are, numbers with a point to their
 //! last digit; layout and order of members say nothing.
 
 use serde_json::Value;
 
 use super::html::{MANIFEST_META, MANIFEST_SECTION, unescaped};
-use super::manifest::Manifest;
+use super::manifest::{CSV_MANIFEST, Manifest};
 
 /// How a report is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Form {
     Html,
     /// What `--json` prints: one object, or one in each line.
     Json,
+    /// What `--csv` prints.
+    Csv,
 }
 
 /// A report that was read.
@@ -34,7 +36,9 @@ pub struct Written {
 #[non_exhaustive]
 pub enum ReportError {
     /// It has none.
-    #[error("it has no manifest; `--html` and `--json` of lab sim, designs and paper write one")]
+    #[error(
+        "it has no manifest; --html, --json and --csv of lab sim, designs and paper write one, and --json of lab trace stat"
+    )]
     NoManifest,
     /// It has one that this version does not understand.
     #[error("its manifest cannot be read")]
@@ -50,10 +54,23 @@ impl Written {
     /// # Errors
     /// When it is none.
     pub fn parse(text: &str) -> Result<Written, ReportError> {
+        if let Some(rest) = text.strip_prefix(CSV_MANIFEST) {
+            return Written::of_csv(rest);
+        }
         match text.trim_start().starts_with('{') {
             true => Written::of_json(text),
             false => Written::of_page(text),
         }
+    }
+
+    /// `text`: what comes behind the mark of the first line.
+    fn of_csv(text: &str) -> Result<Written, ReportError> {
+        let (json, results) = text.split_once('\n').unwrap_or((text, ""));
+        let manifest = serde_json::from_str(json).map_err(ReportError::Manifest)?;
+        if results.is_empty() {
+            return Err(ReportError::NoResults);
+        }
+        Ok(Written { manifest, form: Form::Csv, results: results.to_owned() })
     }
 
     fn of_json(text: &str) -> Result<Written, ReportError> {
@@ -165,6 +182,20 @@ mod tests {
     }
 
     #[test]
+    fn csv_gives_back_its_manifest_and_differs_by_its_rows() {
+        // A word of the command with a line end in it must not end the comment.
+        let csv = |path: &str, rows: &str| {
+            let text = format!("{}policy,size\n{rows}", manifest(path).csv_comment());
+            Written::parse(&text).expect("a table of ours")
+        };
+        let one = csv("a\nb", "lru,1\n");
+        assert_eq!((&one.manifest, one.form), (&manifest("a\nb"), Form::Csv));
+        assert_eq!(one.difference(&csv("y", "lru,1\n")), None, "another command");
+        let other = csv("a\nb", "lru,2\n");
+        assert_eq!(one.difference(&other), Some((2, "lru,1", "lru,2")));
+    }
+
+    #[test]
     fn what_is_no_report_says_why() {
         let why = |text: &str| Written::parse(text).map(|_| ()).unwrap_err().to_string();
         for none in ["", "{", "{\"requests\":1}", "<!doctype html>", "time_s,client\n"] {
@@ -173,6 +204,8 @@ mod tests {
         assert!(why("{\"a\":1,\"manifest\":{\"command\":7}}").contains("cannot be read"));
         let bare = format!("{{\"manifest\":{}}}", manifest("x").json());
         assert!(why(&bare).contains("no results"));
+        assert!(why(&manifest("x").csv_comment()).contains("no results"));
+        assert!(why("# manifest {\nlru,1\n").contains("cannot be read"));
         let cut = format!("{MANIFEST_META}{}\">\n<p>", super::super::html::escaped("{\"a\":1}"));
         assert!(why(&cut).contains("cannot be read"));
     }

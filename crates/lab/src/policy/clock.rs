@@ -2,6 +2,7 @@
 //! loses it and goes to the head, the first without leaves. Corbató 1968.
 
 use super::one_queue::{Objects, Rule};
+use super::rings::Ring;
 
 pub(crate) struct Clock {
     /// Greatest count: 2^bits - 1, libCacheSim's `n-bit-counter`.
@@ -15,13 +16,15 @@ impl Clock {
 }
 
 impl Rule for Clock {
+    type Queue = Ring;
+
     #[inline]
-    fn hit(&mut self, objects: &mut Objects, key: u32) {
+    fn hit(&mut self, objects: &mut Objects<Ring>, key: u32) {
         let count = objects.nodes.count(key) + 1;
         objects.nodes.set_count(key, count.min(self.count_max));
     }
 
-    fn evict(&mut self, objects: &mut Objects) {
+    fn evict(&mut self, objects: &mut Objects<Ring>) {
         while let Some(key) = objects.pop() {
             let count = objects.nodes.count(key);
             if count == 0 {

@@ -7,7 +7,7 @@
 //! does not say what happens when all objects are to be skipped; here, after one whole round, the one
 //! at the pointer goes.
 
-use super::lists::{COUNT_MAX, NONE};
+use super::lists::{COUNT_MAX, NONE, Queue};
 use super::one_queue::{Objects, Rule};
 
 /// The queue is the cycle, cut open at its end: the tail is its first place.
@@ -25,13 +25,13 @@ impl Fbc {
         Fbc { target: NONE, count_max, mean_max, count_sum: 0 }
     }
 
-    fn take_out(&mut self, objects: &mut Objects, key: u32) {
+    fn take_out(&mut self, objects: &mut Objects<Queue>, key: u32) {
         self.target = objects.nodes.newer(key);
         self.count_sum -= u64::from(objects.nodes.count(key));
         objects.remove(key);
     }
 
-    fn age(&mut self, objects: &mut Objects) {
+    fn age(&mut self, objects: &mut Objects<Queue>) {
         let mut key = objects.queue.tail();
         self.count_sum = 0;
         while key != NONE {
@@ -44,8 +44,10 @@ impl Fbc {
 }
 
 impl Rule for Fbc {
+    type Queue = Queue;
+
     #[inline]
-    fn hit(&mut self, objects: &mut Objects, key: u32) {
+    fn hit(&mut self, objects: &mut Objects<Queue>, key: u32) {
         let count = objects.nodes.count(key);
         if count == COUNT_MAX {
             return;
@@ -57,7 +59,7 @@ impl Rule for Fbc {
         }
     }
 
-    fn evict(&mut self, objects: &mut Objects) {
+    fn evict(&mut self, objects: &mut Objects<Queue>) {
         let first = objects.queue.tail();
         let mut key = if self.target == NONE { first } else { self.target };
         for _ in 0..objects.queue.len() {
@@ -71,7 +73,7 @@ impl Rule for Fbc {
     }
 
     /// It takes the freed place, just before the target; while there is room, the next free one.
-    fn arrive(&mut self, objects: &mut Objects, key: u32, evicted: bool) {
+    fn arrive(&mut self, objects: &mut Objects<Queue>, key: u32, evicted: bool) {
         if evicted && self.target != NONE {
             objects.queue.push_ahead(&mut objects.nodes, key, self.target);
         } else {
@@ -80,7 +82,7 @@ impl Rule for Fbc {
         self.hit(objects, key);
     }
 
-    fn delete(&mut self, objects: &mut Objects, key: u32) {
+    fn delete(&mut self, objects: &mut Objects<Queue>, key: u32) {
         let target = self.target;
         self.take_out(objects, key);
         if target != key {

@@ -116,12 +116,12 @@ impl Policy for LfuAging {
     }
 
     #[inline]
-    fn touch(&self, key: u32) -> u32 {
-        self.nodes.touch(key)
+    fn fetch(&self, key: u32) {
+        self.nodes.fetch(key);
     }
 
     #[inline]
-    fn touch_more(&self, key: u32) -> u32 {
-        self.nodes.touch_neighbours(key)
+    fn fetch_more(&self, key: u32) {
+        self.nodes.fetch_neighbours(key);
     }
 }

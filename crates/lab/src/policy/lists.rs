@@ -1,9 +1,11 @@
-//! Objects of a policy-only cache and the queues they wait in: one array of 16-byte nodes by dense key,
-//! linked by keys, so a cache of millions of objects needs no allocation for each and its state lies
-//! in one cache line. An object waits in at most one queue at a time. One thread at a time.
+//! Objects of a policy-only cache and the queues they wait in: one array of nodes by dense key, so a cache of
+//! millions of objects needs no allocation for each and its state lies in one cache line. Here queues are
+//! linked by keys, 16 bytes an object; `rings.rs` has those that nobody enters but at the head. An object
+//! waits in at most one queue at a time. One thread at a time.
 
 use std::collections::HashMap;
 
+use super::one_queue::ObjectQueue;
 pub(crate) use crate::linked::NONE;
 use crate::linked::{Link, Linked, List};
 use crate::near;
@@ -11,39 +13,60 @@ use crate::near;
 /// Written where the size does not fit 32 bits; it is then in `Nodes::large`.
 const LARGE: u32 = u32::MAX;
 
+/// `P`: what says where in its queue an object is. A link has newer: towards the head, where objects arrive,
+/// and older: towards the tail, where they leave.
 #[derive(Debug, Clone, Copy)]
-struct Node {
-    /// Newer: towards the head, where objects arrive. Older: towards the tail, where they leave.
-    link: Link,
+struct Node<P> {
+    place: P,
     size: u32,
     /// Which queue (0: none), and a count that the policy gives a meaning.
     queue: u8,
     count: [u8; 3],
 }
 
-const _: () = assert!(size_of::<Node>() == 16);
+const _: () = assert!(size_of::<Node<Link>>() == 16 && size_of::<Node<u32>>() == 12);
+
+/// The place of an object that is in no queue.
+pub(crate) trait Place: Copy {
+    const NOWHERE: Self;
+}
+
+impl Place for Link {
+    const NOWHERE: Link = Link::NOWHERE;
+}
+
+impl Place for u32 {
+    const NOWHERE: u32 = 0;
+}
 
 /// Objects at the tail of a queue whose state is on its way from memory before they leave.
 const LEAVE_AHEAD: usize = 3;
 
-const ABSENT: Node = Node { link: Link::NOWHERE, size: 0, queue: 0, count: [0; 3] };
 /// Greatest count; counts stop there.
 pub(crate) const COUNT_MAX: u32 = 0x00ff_ffff;
 
 /// All objects that a policy has ever seen.
-#[derive(Debug, Default)]
-pub(crate) struct Nodes {
-    nodes: Vec<Node>,
+#[derive(Debug)]
+pub(crate) struct Nodes<P = Link> {
+    nodes: Vec<Node<P>>,
     /// Sizes of 4 GiB and more.
     large: HashMap<u32, u64>,
 }
 
-impl Nodes {
+impl<P> Default for Nodes<P> {
+    fn default() -> Nodes<P> {
+        Nodes { nodes: Vec::new(), large: HashMap::new() }
+    }
+}
+
+impl<P: Place> Nodes<P> {
     /// Makes room for a key.
     #[inline]
     pub(crate) fn reach(&mut self, key: u32) {
-        if key as usize >= self.nodes.len() {
-            self.nodes.resize(key as usize + 1, ABSENT);
+        let len = key as usize + 1;
+        if len > self.nodes.len() {
+            let absent = Node { place: P::NOWHERE, size: 0, queue: 0, count: [0; 3] };
+            self.nodes.resize(len, absent);
         }
     }
 
@@ -87,31 +110,45 @@ impl Nodes {
     }
 
     /// Notes where an object is for a policy that keeps it in no [`Queue`].
+    #[inline]
     pub(crate) fn set_queue(&mut self, key: u32, queue: u8) {
         self.nodes[key as usize].queue = queue;
     }
 
-    /// The neighbour that arrived after this one.
+    /// Where in its queue an object is; of no meaning for one that is in none.
     #[inline]
-    pub(crate) fn newer(&self, key: u32) -> u32 {
-        self.nodes[key as usize].link.newer
+    pub(crate) fn place(&self, key: u32) -> P {
+        self.nodes[key as usize].place
     }
 
-    /// Reads a node so that it is near when it is needed; the sum of results must be used.
     #[inline]
-    pub(crate) fn touch(&self, key: u32) -> u32 {
-        self.nodes.get(key as usize).map_or(0, |node| node.link.older)
+    pub(crate) fn set_place(&mut self, key: u32, place: P) {
+        self.nodes[key as usize].place = place;
     }
 
-    /// The same for its neighbours.
+    /// Begins to fetch a node.
     #[inline]
-    pub(crate) fn touch_neighbours(&self, key: u32) -> u32 {
-        let Some(node) = self.nodes.get(key as usize) else { return 0 };
-        self.touch(node.link.newer) ^ self.touch(node.link.older)
+    pub(crate) fn fetch(&self, key: u32) {
+        near::fetch(&self.nodes, key as usize);
     }
 }
 
 impl Nodes {
+    /// The neighbour that arrived after this one.
+    #[inline]
+    pub(crate) fn newer(&self, key: u32) -> u32 {
+        self.nodes[key as usize].place.newer
+    }
+
+    /// Begins to fetch the neighbours of a node, which should be near already.
+    #[inline]
+    pub(crate) fn fetch_neighbours(&self, key: u32) {
+        if let Some(node) = self.nodes.get(key as usize) {
+            self.fetch(node.place.newer);
+            self.fetch(node.place.older);
+        }
+    }
+
     /// Begins to fetch the one that leaves some places behind the tail. Those before it were fetched by the
     /// last calls, so that nobody waits for them here.
     #[inline]
@@ -119,7 +156,7 @@ impl Nodes {
         let mut at = tail;
         for _ in 0..LEAVE_AHEAD {
             let Some(node) = self.nodes.get(at as usize) else { return };
-            at = node.link.newer;
+            at = node.place.newer;
         }
         near::fetch(&self.nodes, at as usize);
     }
@@ -128,12 +165,12 @@ impl Nodes {
 impl Linked for Nodes {
     #[inline]
     fn link(&self, at: u32) -> Link {
-        self.nodes[at as usize].link
+        self.nodes[at as usize].place
     }
 
     #[inline]
     fn link_mut(&mut self, at: u32) -> &mut Link {
-        &mut self.nodes[at as usize].link
+        &mut self.nodes[at as usize].place
     }
 }
 
@@ -223,6 +260,44 @@ impl Queue {
     }
 }
 
+impl ObjectQueue for Queue {
+    type Place = Link;
+
+    fn new(id: u8) -> Queue {
+        Queue::new(id)
+    }
+
+    #[inline]
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline]
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    #[inline]
+    fn push(&mut self, nodes: &mut Nodes, key: u32) {
+        Queue::push(self, nodes, key);
+    }
+
+    #[inline]
+    fn pop(&mut self, nodes: &mut Nodes) -> Option<u32> {
+        Queue::pop(self, nodes)
+    }
+
+    #[inline]
+    fn remove(&mut self, nodes: &mut Nodes, key: u32) {
+        Queue::remove(self, nodes, key);
+    }
+
+    #[inline]
+    fn renew(&mut self, nodes: &mut Nodes, key: u32) {
+        Queue::renew(self, nodes, key);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +337,7 @@ mod tests {
 
     #[test]
     fn counts_stop_at_their_greatest() {
-        let mut nodes = Nodes::default();
+        let mut nodes: Nodes = Nodes::default();
         nodes.reach(0);
         nodes.set_count(0, u32::MAX);
         assert_eq!(nodes.count(0), COUNT_MAX);

@@ -15,6 +15,7 @@ mod lists;
 mod naive_tests;
 mod one_queue;
 mod registry;
+mod rings;
 mod s3_fifo;
 mod sieve;
 mod store_disk;
@@ -27,9 +28,8 @@ pub use registry::{POLICIES, PolicyInfo, PolicySpec};
 pub const NEVER: u32 = u32::MAX;
 /// Written as size of a step that deletes.
 const DELETES: u64 = u64::MAX;
-/// State of so many objects is fetched at once. Enough to keep the memory busy, few enough for the
-/// first-level cache.
-const NEAR: usize = 32;
+/// State of an object is fetched while those so many before it are looked up: as long as memory takes.
+const AHEAD: usize = 12;
 
 /// One request as policies see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,35 +127,32 @@ pub trait Policy: Send {
     /// Objects that are there.
     fn objects(&self) -> u64;
 
-    /// Reads state of an object ahead of its request. What it returns means nothing.
-    fn touch(&self, _key: u32) -> u32 {
-        0
-    }
+    /// Begins to fetch state of an object ahead of its request.
+    fn fetch(&self, _key: u32) {}
 
-    /// The same for state that is found through what `touch` has read.
-    fn touch_more(&self, _key: u32) -> u32 {
-        0
-    }
+    /// The same for state that is found through what `fetch` has brought.
+    fn fetch_more(&self, _key: u32) {}
 
-    /// Runs a batch. Compiled for each policy, so that only batches cost an indirect call. Reads go
-    /// ahead of requests in groups: memory answers many reads in the time of one.
+    /// Runs a batch. Compiled for each policy, so that only batches cost an indirect call. Memory is asked
+    /// ahead of requests: it answers many reads in the time of one.
     fn run(&mut self, steps: &[Step], tally: &mut Tally) {
-        for group in steps.chunks(NEAR) {
-            let touched = group.iter().fold(0, |sum, step| sum ^ self.touch(step.key));
-            let more = group.iter().fold(touched, |sum, step| sum ^ self.touch_more(step.key));
-            std::hint::black_box(more);
-            for step in group {
-                if step.is_delete() {
-                    self.delete(step.key);
-                    continue;
-                }
-                let hit = self.get(step);
-                tally.requests += 1;
-                tally.bytes += step.size_bytes;
-                if !hit {
-                    tally.misses += 1;
-                    tally.miss_bytes += step.size_bytes;
-                }
+        for (at, step) in steps.iter().enumerate() {
+            if let Some(later) = steps.get(at + 2 * AHEAD) {
+                self.fetch(later.key);
+            }
+            if let Some(later) = steps.get(at + AHEAD) {
+                self.fetch_more(later.key);
+            }
+            if step.is_delete() {
+                self.delete(step.key);
+                continue;
+            }
+            let hit = self.get(step);
+            tally.requests += 1;
+            tally.bytes += step.size_bytes;
+            if !hit {
+                tally.misses += 1;
+                tally.miss_bytes += step.size_bytes;
             }
         }
     }

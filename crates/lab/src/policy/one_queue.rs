@@ -4,17 +4,32 @@
 //! room is made before a new one goes in. A [`Rule`] has the rest. Invariants: an object that is in
 //! the cache is in the queue, and the queue holds at most the capacity.
 
-use super::lists::{Nodes, Queue};
+use super::lists::{Nodes, Place};
+use super::rings::Ring;
 use super::{Policy, Step};
+
+/// A queue of objects: linked, or a log.
+pub(crate) trait ObjectQueue: Send {
+    /// What nodes have for it.
+    type Place: Place + Send;
+
+    fn new(id: u8) -> Self;
+    fn bytes(&self) -> u64;
+    fn len(&self) -> u64;
+    fn push(&mut self, nodes: &mut Nodes<Self::Place>, key: u32);
+    fn pop(&mut self, nodes: &mut Nodes<Self::Place>) -> Option<u32>;
+    fn remove(&mut self, nodes: &mut Nodes<Self::Place>, key: u32);
+    fn renew(&mut self, nodes: &mut Nodes<Self::Place>, key: u32);
+}
 
 /// The objects and their queue.
 #[derive(Debug)]
-pub(crate) struct Objects {
-    pub(crate) nodes: Nodes,
-    pub(crate) queue: Queue,
+pub(crate) struct Objects<Q: ObjectQueue> {
+    pub(crate) nodes: Nodes<Q::Place>,
+    pub(crate) queue: Q,
 }
 
-impl Objects {
+impl<Q: ObjectQueue> Objects<Q> {
     /// The object that waits longest leaves.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u32> {
@@ -36,39 +51,39 @@ impl Objects {
 
 /// What a policy makes of one queue.
 pub(crate) trait Rule: Send {
-    /// State that a hit needs lies beside the neighbours in the queue, too.
-    const USES_NEIGHBOURS: bool = false;
+    /// A log unless it needs neighbours in the queue.
+    type Queue: ObjectQueue;
 
     /// An object of the queue was asked for.
-    fn hit(&mut self, objects: &mut Objects, key: u32);
+    fn hit(&mut self, objects: &mut Objects<Self::Queue>, key: u32);
 
     /// One object is to leave. The queue is not empty.
-    fn evict(&mut self, objects: &mut Objects);
+    fn evict(&mut self, objects: &mut Objects<Self::Queue>);
 
     /// A new object goes in, its count being 0; `evicted`: others had to leave for it.
     #[inline]
-    fn arrive(&mut self, objects: &mut Objects, key: u32, evicted: bool) {
+    fn arrive(&mut self, objects: &mut Objects<Self::Queue>, key: u32, evicted: bool) {
         let _ = evicted;
         objects.push(key);
     }
 
     /// An object of the queue is deleted.
     #[inline]
-    fn delete(&mut self, objects: &mut Objects, key: u32) {
+    fn delete(&mut self, objects: &mut Objects<Self::Queue>, key: u32) {
         objects.remove(key);
     }
 }
 
 /// A cache of one queue.
-pub(crate) struct OneQueue<R> {
-    objects: Objects,
+pub(crate) struct OneQueue<R: Rule> {
+    objects: Objects<R::Queue>,
     rule: R,
     capacity_bytes: u64,
 }
 
 impl<R: Rule> OneQueue<R> {
     pub(crate) fn new(capacity_bytes: u64, rule: R) -> OneQueue<R> {
-        let objects = Objects { nodes: Nodes::default(), queue: Queue::new(1) };
+        let objects = Objects { nodes: Nodes::default(), queue: R::Queue::new(1) };
         OneQueue { objects, rule, capacity_bytes }
     }
 }
@@ -112,13 +127,8 @@ impl<R: Rule> Policy for OneQueue<R> {
     }
 
     #[inline]
-    fn touch(&self, key: u32) -> u32 {
-        self.objects.nodes.touch(key)
-    }
-
-    #[inline]
-    fn touch_more(&self, key: u32) -> u32 {
-        if R::USES_NEIGHBOURS { self.objects.nodes.touch_neighbours(key) } else { 0 }
+    fn fetch(&self, key: u32) {
+        self.objects.nodes.fetch(key);
     }
 }
 
@@ -126,11 +136,13 @@ impl<R: Rule> Policy for OneQueue<R> {
 pub(crate) struct Fifo;
 
 impl Rule for Fifo {
-    #[inline]
-    fn hit(&mut self, _: &mut Objects, _: u32) {}
+    type Queue = Ring;
 
     #[inline]
-    fn evict(&mut self, objects: &mut Objects) {
+    fn hit(&mut self, _: &mut Objects<Self::Queue>, _: u32) {}
+
+    #[inline]
+    fn evict(&mut self, objects: &mut Objects<Self::Queue>) {
         objects.pop();
     }
 }
@@ -139,15 +151,15 @@ impl Rule for Fifo {
 pub(crate) struct Lru;
 
 impl Rule for Lru {
-    const USES_NEIGHBOURS: bool = true;
+    type Queue = Ring;
 
     #[inline]
-    fn hit(&mut self, objects: &mut Objects, key: u32) {
+    fn hit(&mut self, objects: &mut Objects<Self::Queue>, key: u32) {
         objects.queue.renew(&mut objects.nodes, key);
     }
 
     #[inline]
-    fn evict(&mut self, objects: &mut Objects) {
+    fn evict(&mut self, objects: &mut Objects<Self::Queue>) {
         objects.pop();
     }
 }

@@ -5,7 +5,9 @@
 //! evicted for the first time, objects that find the small queue full go into the main one; an object
 //! as large as the whole small queue is not taken, unless its key is in the ghost queue.
 
-use super::lists::{Nodes, Queue};
+use super::lists::Nodes;
+use super::one_queue::ObjectQueue;
+use super::rings::Ring;
 use super::{Policy, Step};
 
 const SMALL: u8 = 1;
@@ -26,10 +28,10 @@ pub(crate) struct Parameters {
 }
 
 pub(crate) struct S3Fifo {
-    nodes: Nodes,
-    small: Queue,
-    main: Queue,
-    ghost: Queue,
+    nodes: Nodes<u32>,
+    small: Ring,
+    main: Ring,
+    ghost: Ring,
     capacity_bytes: u64,
     small_bytes: u64,
     main_bytes: u64,
@@ -44,9 +46,9 @@ impl S3Fifo {
         let small_bytes = share(parameters.small).min(capacity_bytes);
         S3Fifo {
             nodes: Nodes::default(),
-            small: Queue::new(SMALL),
-            main: Queue::new(MAIN),
-            ghost: Queue::new(GHOST),
+            small: Ring::new(SMALL),
+            main: Ring::new(MAIN),
+            ghost: Ring::new(GHOST),
             capacity_bytes,
             small_bytes,
             main_bytes: capacity_bytes - small_bytes,
@@ -152,7 +154,7 @@ impl Policy for S3Fifo {
     }
 
     #[inline]
-    fn touch(&self, key: u32) -> u32 {
-        self.nodes.touch(key)
+    fn fetch(&self, key: u32) {
+        self.nodes.fetch(key);
     }
 }

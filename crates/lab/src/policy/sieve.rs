@@ -1,7 +1,7 @@
 //! SIEVE (Zhang et al., NSDI 2024): objects arrive at the head and stay where they are; a hand moves
 //! from tail to head, takes marks away, and lets go the first object without one.
 
-use super::lists::NONE;
+use super::lists::{NONE, Queue};
 use super::one_queue::{Objects, Rule};
 
 pub(crate) struct Sieve {
@@ -16,12 +16,14 @@ impl Sieve {
 }
 
 impl Rule for Sieve {
+    type Queue = Queue;
+
     #[inline]
-    fn hit(&mut self, objects: &mut Objects, key: u32) {
+    fn hit(&mut self, objects: &mut Objects<Queue>, key: u32) {
         objects.nodes.set_count(key, 1);
     }
 
-    fn evict(&mut self, objects: &mut Objects) {
+    fn evict(&mut self, objects: &mut Objects<Queue>) {
         let or_tail = |key: u32, tail: u32| if key == NONE { tail } else { key };
         let mut key = or_tail(self.hand, objects.queue.tail());
         while objects.nodes.count(key) > 0 {
@@ -32,7 +34,7 @@ impl Rule for Sieve {
         objects.remove(key);
     }
 
-    fn delete(&mut self, objects: &mut Objects, key: u32) {
+    fn delete(&mut self, objects: &mut Objects<Queue>, key: u32) {
         if self.hand == key {
             self.hand = objects.nodes.newer(key);
         }

@@ -128,8 +128,8 @@ impl Policy for StoreMemory {
     }
 
     #[inline]
-    fn touch(&self, key: u32) -> u32 {
-        self.nodes.touch(key)
+    fn fetch(&self, key: u32) {
+        self.nodes.fetch(key);
     }
 }
 

@@ -8,9 +8,11 @@ use crate::policy::{NEVER, Step};
 use crate::request::Op;
 use crate::trace::{RawRequest, RecordSource, Trace};
 
-/// Requests read before their names are looked up: the lines of the table that they touch fit the
-/// second-level cache.
+/// Requests read at once.
 const BATCH: usize = 1 << 10;
+/// The line of the table and then the name of a request are fetched while those so many before it are
+/// looked up: as long as memory takes.
+const AHEAD: usize = 12;
 
 /// A trace as steps.
 pub(crate) struct Feed {
@@ -58,10 +60,13 @@ impl Feed {
         self.read()?;
         self.mixed.clear();
         self.mixed.extend(self.raw.iter().map(|raw| mix(raw.object)));
-        let buckets = self.mixed.iter().fold(0, |sum, mixed| sum ^ self.ids.touch_bucket(*mixed));
-        let names = self.mixed.iter().fold(buckets, |sum, mixed| sum ^ self.ids.touch_name(*mixed));
-        std::hint::black_box(names);
-        for (raw, mixed) in self.raw.iter().zip(&self.mixed) {
+        for (at, (raw, mixed)) in self.raw.iter().zip(&self.mixed).enumerate() {
+            if let Some(later) = self.mixed.get(at + 2 * AHEAD) {
+                self.ids.fetch_bucket(*later);
+            }
+            if let Some(later) = self.mixed.get(at + AHEAD) {
+                self.ids.fetch_name(*later);
+            }
             let key = self.ids.intern(raw.object, *mixed);
             let key =
                 key.ok_or(TraceError::TooMany { what: "objects", max: u64::from(u32::MAX) })?;
