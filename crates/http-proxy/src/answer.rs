@@ -4,6 +4,7 @@
 //! answer from the store carries `Age`; bytes leave the store without copy. Threads: as `serve`.
 
 use std::ops::Range;
+use std::pin::pin;
 
 use bytes::Bytes;
 use http::header::{
@@ -64,6 +65,38 @@ pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse)
         Answer::Unsatisfiable => true,
         Answer::Whole => false,
     }
+}
+
+/// Reads what a streamed answer to this request begins with, before its headers promise it. False: the
+/// store has let go of it since it was found, and it counts as a miss.
+pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool {
+    let Some(start) = streams_from(worker, ask, found) else { return true };
+    let FoundBody::Large(sections) = &mut found.body else { return true };
+    let reading = pin!(sections.read_ahead(start));
+    worker.relay.wait(reading).await.is_ok()
+}
+
+/// Where in the stored body the answer to this request begins, if it is one that is streamed.
+fn streams_from(worker: &Worker, ask: &Ask, found: &Found) -> Option<u64> {
+    let (FoundBody::Large(sections), stored) = (&found.body, &found.response) else { return None };
+    let (method, headers) = (&ask.method, &ask.headers);
+    let arrived_s = stored.policy.response_time_s;
+    let outcome =
+        preconditions::evaluate(method, headers, stored.status, &stored.headers, arrived_s);
+    if outcome != Outcome::Proceed {
+        return None;
+    }
+    let (length_bytes, start) = match stored.part {
+        Some(part) => (part.complete_bytes, part.start),
+        None => (sections.length_bytes(), 0),
+    };
+    let first = match wanted(worker, ask, stored, length_bytes) {
+        Answer::Whole => start,
+        Answer::One(range) => range.start,
+        Answer::Several(ranges) => ranges.first()?.start,
+        Answer::Unsatisfiable => return None,
+    };
+    Some(first.saturating_sub(start))
 }
 
 /// A stored response as an answer to this request.

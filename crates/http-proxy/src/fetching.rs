@@ -114,7 +114,7 @@ impl<'a> Fetching<'a> {
         };
         let response = match worker.fetcher.send(request).await {
             Ok(response) => response,
-            Err(error) => return self.failed(worker, error),
+            Err(error) => return Box::pin(self.failed(worker, error)).await,
         };
         self.response_time_s = worker.now_s();
         let status = response.status();
@@ -127,9 +127,11 @@ impl<'a> Fetching<'a> {
                 None => Box::pin(self.fetch_again(worker)).await,
             };
         }
-        if self.may_stand_in(worker, Failure::Status(status)) {
-            self.status.forward_status = Some(status);
-            return self.serve_in_place(worker, "stale-if-error");
+        let failure = Failure::Status(status);
+        if self.found.is_some()
+            && let Some(answer) = Box::pin(self.stand_in(worker, failure, "stale-if-error")).await
+        {
+            return answer;
         }
         if self.ask.method == Method::HEAD {
             Box::pin(self.learn_from_head(worker, &response)).await;
@@ -141,31 +143,44 @@ impl<'a> Fetching<'a> {
         &worker.shared.config.rules
     }
 
-    fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
+    async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
         // What one client may not reach, or broke off itself, says nothing to others.
         let shared = error.is_origins_fault() || error == FetchError::Busy;
         self.end_lead(if shared { Outcome::Failed(error) } else { Outcome::Abandoned });
-        if shared && self.may_stand_in(worker, Failure::Disconnected) {
-            return self.serve_in_place(worker, error.name());
+        if shared
+            && let Some(answer) = self.stand_in(worker, Failure::Disconnected, error.name()).await
+        {
+            return answer;
         }
         origin_failed(worker, error, self.status)
     }
 
-    /// Whether what is stored may be served in place of this failure.
-    fn may_stand_in(&self, worker: &Worker, failure: Failure) -> bool {
-        let Some(found) = &self.found else { return false };
-        let (rules, policy) = (self.rules(worker), &found.response.policy);
-        answer::part_suffices(worker, self.ask, &found.response)
-            && reuse::may_serve_on_error(&self.ask.wishes, policy, failure, rules, worker.now_s())
-    }
-
-    fn serve_in_place(mut self, worker: &Worker, detail: &'static str) -> Answer {
-        let Some(found) = self.found.take() else {
-            return origin_failed(worker, FetchError::Broken, self.status);
-        };
+    /// What is stored, if it may be served in place of this failure and is still there.
+    async fn stand_in(
+        &mut self,
+        worker: &Worker,
+        failure: Failure,
+        detail: &'static str,
+    ) -> Option<Answer> {
+        let (ask, rules, found) = (self.ask, self.rules(worker), self.found.as_mut()?);
+        let may = answer::part_suffices(worker, ask, &found.response)
+            && reuse::may_serve_on_error(
+                &ask.wishes,
+                &found.response.policy,
+                failure,
+                rules,
+                worker.now_s(),
+            );
+        if !may || !answer::begin(worker, ask, found).await {
+            return None;
+        }
+        if let Failure::Status(status) = failure {
+            self.status.forward_status = Some(status);
+        }
         worker.counters.stale_on_error.one();
         self.status.detail = Some(detail);
-        reused(worker, self.ask, *found, self.status)
+        let found = self.found.take()?;
+        Some(reused(worker, ask, *found, std::mem::take(&mut self.status)))
     }
 
     pub(crate) fn end_lead(&mut self, outcome: Outcome) {
@@ -229,7 +244,7 @@ impl<'a> Fetching<'a> {
                 self.response_time_s = worker.now_s();
                 self.received(worker, response).await
             }
-            Err(error) => self.failed(worker, error),
+            Err(error) => self.failed(worker, error).await,
         }
     }
 

@@ -40,7 +40,7 @@ use crate::rules::reuse::{self, Decision, Failure};
 use crate::rules::{CacheStatus, Forward, preconditions};
 use crate::slices;
 use crate::steer;
-use crate::vault::{Found, Looked, PRIMARY_KEY_BYTES_MAX};
+use crate::vault::{Found, FoundBody, Looked, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 
 /// Times a request waits for others before it goes alone.
@@ -265,8 +265,20 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
             let (key, conditions) = (found.key(primary).to_vec(), Conditions::Ours);
             Plan::Ask(Question { found: Some(found), key, reason, conditions })
         }
+        decision if matches!(found.body, FoundBody::Large(_)) => {
+            Box::pin(begun(worker, ask, found, decision)).await
+        }
         decision => Plan::Serve(found, decision),
     }
+}
+
+/// Serves what is large if it is still there when it is begun with.
+async fn begun(worker: &Worker, ask: &Ask, mut found: Box<Found>, decision: Decision) -> Plan {
+    if answer::begin(worker, ask, &mut found).await {
+        return Plan::Serve(found, decision);
+    }
+    let key = found.key(&ask.target.primary).to_vec();
+    Plan::Ask(Question::missed(ask, key, Forward::UriMiss))
 }
 
 /// Every connection has room for what this awaits, and every request moves it: all that asks the
@@ -393,9 +405,11 @@ async fn share_failure(
     let (rules, now_s) = (&worker.shared.config.rules, worker.now_s());
     match plan(worker, ask).await {
         Plan::Serve(found, _) => return serve_hit(worker, ask, *found, true),
-        Plan::Ask(Question { found: Some(found), conditions: Conditions::Ours, .. }) => {
+        Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
             let (policy, failure) = (&found.response.policy, Failure::Disconnected);
-            if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_s) {
+            if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_s)
+                && answer::begin(worker, ask, &mut found).await
+            {
                 worker.counters.stale_on_error.one();
                 status.detail = Some(error.name());
                 return reused(worker, ask, *found, status);

@@ -33,7 +33,7 @@ use crate::along::Along;
 use crate::by_use::ByUse;
 use crate::config::ProxyConfig;
 use crate::deposit::Deposit;
-use crate::entry::{Apart, Entry, StoredResponse};
+use crate::entry::{Entry, StoredResponse};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::purge::marks::{Standing, Subject};
@@ -315,7 +315,7 @@ impl Vault {
         }
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
-                self.open_body(key, apart).await?
+                FoundBody::Large(Box::new(Sections::complete(&self.store, key, apart)?))
             }
             Entry::Response(StoredResponse { apart: Some(apart), .. }) => {
                 FoundBody::Length(apart.length_bytes)
@@ -339,12 +339,6 @@ impl Vault {
         let (stamp, url) = (&lies.stamp, url_of_key(key));
         let group = lies.group.get();
         self.ledger.judge(&Subject { stamp, url, url_hash: url_hash(url), group })
-    }
-
-    /// A body that lies apart; a miss if the store has let it go.
-    async fn open_body(&self, key: &[u8], apart: &Apart) -> Option<FoundBody> {
-        let sections = Sections::complete(&self.store, key, apart).await?;
-        Some(FoundBody::Large(Box::new(sections)))
     }
 
     /// Begins to store a response fetched since `epoch`.
@@ -444,6 +438,9 @@ impl Vault {
     /// True if a whole response lies there that a part must not replace.
     async fn holds_whole(&self, key: &[u8]) -> bool {
         match self.standing_response(key).await {
+            Some((_, StoredResponse { part: None, apart: Some(apart), .. })) => {
+                Sections::complete(&self.store, key, &apart).is_some()
+            }
             Some((_, stored)) => stored.part.is_none(),
             None => false,
         }

@@ -97,6 +97,58 @@ fn ranges_of_a_large_stored_body() {
     assert_eq!(origin.count(), asked);
 }
 
+/// Puts something else where the sections of large bodies lie, from the second on: they seem to be
+/// there until they are read, as when they go just then.
+fn take_later_sections(proxy: &Proxy) {
+    proxy.store.sync().expect("synced");
+    let keys = proxy.store.entries().map(|entry| entry.expect("an entry").key);
+    let later: Vec<Vec<u8>> = keys.filter(|key| is_later_section(key)).collect();
+    assert!(!later.is_empty(), "there are sections");
+    for key in later {
+        proxy.store.create(&key, damelo::GroupId::new(1), b"x").wait().expect("stored");
+    }
+}
+
+fn is_later_section(key: &[u8]) -> bool {
+    let Some((before, number)) = key.split_last_chunk::<8>() else { return false };
+    before.len() > 9
+        && before[before.len() - 9] == 1
+        && (1..9).contains(&u64::from_be_bytes(*number))
+}
+
+#[test]
+fn what_is_gone_when_it_is_begun_with_is_a_miss() {
+    const LENGTH: usize = 3 << 20;
+    let body = noise(12, LENGTH);
+    let sent = body.clone();
+    let origin = Origin::start(move |request| match request.header("if-none-match").as_str() {
+        "\"v1\"" => reply(304, "ETag: \"v1\"\nCache-Control: max-age=60", ""),
+        _ => reply(200, "ETag: \"v1\"\nCache-Control: max-age=60", sent.clone()),
+    });
+    let proxy = Proxy::start(&origin);
+    let from = LENGTH - 100;
+    let ask = || proxy.get_with("/", &format!("Range: bytes={from}-{}", LENGTH - 1));
+    let fill = || {
+        assert_eq!(proxy.get("/").body.len(), LENGTH);
+        eventually("the fill is done", || ask().cache().contains("; hit"));
+    };
+    fill();
+    take_later_sections(&proxy);
+    let asked = origin.count();
+    let answer = ask();
+    assert!(answer.complete, "an answer that is begun is given to its end: {answer:?}");
+    assert!(answer.cache().contains("fwd="), "{}", answer.cache());
+    assert!(answer.body.ends_with(&body[from..]));
+    assert!(origin.count() > asked);
+    fill();
+    take_later_sections(&proxy);
+    proxy.pass_seconds(61);
+    let asked = origin.count();
+    let answer = ask();
+    assert!(answer.complete && answer.body.ends_with(&body[from..]), "{answer:?}");
+    assert_eq!(origin.count(), asked + 2, "validated, and fetched because it was gone");
+}
+
 #[test]
 fn if_range_decides_between_part_and_whole() {
     let origin = digits("ETag: \"v1\"");
