@@ -17,6 +17,7 @@ use crate::along::AlongReader;
 use crate::ask::Ask;
 use crate::body::{Piece, ProxyBody};
 use crate::entry::StoredResponse;
+use crate::reader::Reader;
 use crate::rules::preconditions::{self, Outcome};
 use crate::rules::ranges::{self, Answer, Multipart};
 use crate::rules::validation;
@@ -170,11 +171,9 @@ fn whole(found: Found) -> Response<ProxyBody> {
     }
     let body = match body {
         FoundBody::Whole(bytes) => ProxyBody::whole(bytes),
-        FoundBody::Large(reader) => {
-            ProxyBody::streamed(Some(*reader), vec![Piece::Stored(0..length_bytes)])
-        }
         FoundBody::Along(along) => ProxyBody::along(AlongReader::new(along)),
         FoundBody::Length(_) => ProxyBody::empty(),
+        streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(0..length_bytes)]),
     };
     with_headers(status, headers, body)
 }
@@ -188,9 +187,8 @@ fn one_part(found: Found, range: Range<u64>, complete_bytes: u64) -> Response<Pr
     let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
     let body = match found.body {
         FoundBody::Whole(bytes) => ProxyBody::whole(slice(&bytes, &held)),
-        FoundBody::Large(reader) => ProxyBody::streamed(Some(*reader), vec![Piece::Stored(held)]),
-        // Who wants a range does not read along.
-        FoundBody::Along(_) | FoundBody::Length(_) => ProxyBody::empty(),
+        FoundBody::Length(_) => ProxyBody::empty(),
+        streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(held)]),
     };
     with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
 }
@@ -213,11 +211,18 @@ fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Re
         });
     }
     pieces.push(Piece::Bytes(frame.tail.into()));
-    let reader = match found.body {
-        FoundBody::Large(reader) => Some(*reader),
-        _ => None,
-    };
-    with_headers(StatusCode::PARTIAL_CONTENT, headers, ProxyBody::streamed(reader, pieces))
+    let body = ProxyBody::streamed(reader_of(found.body), pieces);
+    with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
+}
+
+/// What a body that is not there in one piece is read from.
+fn reader_of(body: FoundBody) -> Option<Reader> {
+    match body {
+        FoundBody::Large(sections) => Some(Reader::Sections(*sections)),
+        FoundBody::Sliced(slices) => Some(Reader::Slices(*slices)),
+        FoundBody::Along(along) => Some(Reader::Along(AlongReader::new(along))),
+        FoundBody::Whole(_) | FoundBody::Length(_) => None,
+    }
 }
 
 /// A range of stored bytes, without copy.

@@ -26,19 +26,19 @@ use crate::answer;
 use crate::ask::Ask;
 use crate::body::{Filling, OriginBody, ProxyBody, Timed};
 use crate::collapse::{Lead, Outcome};
+use crate::cutting::Cut;
 use crate::deposit::Deposit;
 use crate::entry::StoredResponse;
-use crate::error::FetchError;
 use crate::fill::{Fill, Storing};
 use crate::passing;
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::{self, Outcome as Condition};
-use crate::rules::reuse::{self, Arrived, Failure};
+use crate::rules::reuse::{Arrived, Failure};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation;
 use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
 use crate::ruleset::ResponseEffects;
-use crate::serve::{Answer, origin_failed, reused};
+use crate::serve::Answer;
 use crate::steer;
 use crate::upstream::FetchedBody;
 use crate::vault::{Epoch, Found, FoundBody, Variant};
@@ -141,46 +141,6 @@ impl<'a> Fetching<'a> {
 
     pub(crate) fn rules<'w>(&self, worker: &'w Worker) -> &'w Rules {
         &worker.shared.config.rules
-    }
-
-    async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
-        // What one client may not reach, or broke off itself, says nothing to others.
-        let shared = error.is_origins_fault() || error == FetchError::Busy;
-        self.end_lead(if shared { Outcome::Failed(error) } else { Outcome::Abandoned });
-        if shared
-            && let Some(answer) = self.stand_in(worker, Failure::Disconnected, error.name()).await
-        {
-            return answer;
-        }
-        origin_failed(worker, error, self.status)
-    }
-
-    /// What is stored, if it may be served in place of this failure and is still there.
-    async fn stand_in(
-        &mut self,
-        worker: &Worker,
-        failure: Failure,
-        detail: &'static str,
-    ) -> Option<Answer> {
-        let (ask, rules, found) = (self.ask, self.rules(worker), self.found.as_mut()?);
-        let may = answer::part_suffices(worker, ask, &found.response)
-            && reuse::may_serve_on_error(
-                &ask.wishes,
-                &found.response.policy,
-                failure,
-                rules,
-                worker.now_s(),
-            );
-        if !may || !answer::begin(worker, ask, found).await {
-            return None;
-        }
-        if let Failure::Status(status) = failure {
-            self.status.forward_status = Some(status);
-        }
-        worker.counters.stale_on_error.one();
-        self.status.detail = Some(detail);
-        let found = self.found.take()?;
-        Some(reused(worker, ask, *found, std::mem::take(&mut self.status)))
     }
 
     pub(crate) fn end_lead(&mut self, outcome: Outcome) {
@@ -387,7 +347,7 @@ impl<'a> Fetching<'a> {
         worker: &Worker,
         parts: response::Parts,
         mut body: Timed,
-        deposit: Box<Deposit>,
+        mut deposit: Box<Deposit>,
         policy: Policy,
     ) -> Answer {
         let condition = self.condition(&parts);
@@ -396,6 +356,13 @@ impl<'a> Fetching<'a> {
             lead.leads_also(&deposit.key);
         }
         worker.shared.collapse.remember(&self.key, true);
+        let cut = self.conditions == Conditions::Ours && self.ask.wants_range();
+        if cut && wanted && parts.status == StatusCode::OK {
+            match Box::pin(self.fill_and_cut(worker, &parts, body, deposit, policy)).await {
+                Cut::Answered(answer) => return answer,
+                Cut::Not(fetching, timed, kept) => (self, body, deposit) = (*fetching, timed, kept),
+            }
+        }
         let whole = match body.size_hint().exact() {
             Some(length_bytes) => body.take_whole(length_bytes).await,
             None => None,
@@ -421,7 +388,12 @@ impl<'a> Fetching<'a> {
 
     /// Stores a small body that came with its headers, which needs no task of its own and leaves in one
     /// write with the answer's headers.
-    async fn store_whole(&mut self, worker: &Worker, deposit: Box<Deposit>, bytes: Bytes) {
+    pub(crate) async fn store_whole(
+        &mut self,
+        worker: &Worker,
+        deposit: Box<Deposit>,
+        bytes: Bytes,
+    ) {
         let primary = self.ask.target.primary.clone();
         let storing = Storing::new(worker, primary, deposit, self.lead.take());
         let mut storing = Box::pin(storing.store_whole(bytes));
@@ -485,7 +457,7 @@ impl<'a> Fetching<'a> {
     }
 
     /// The response as those get it who read along.
-    fn shared_response(
+    pub(crate) fn shared_response(
         &self,
         worker: &Worker,
         parts: &response::Parts,
