@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,15 +16,19 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use damelo::{GroupId, ReadError, Store};
-use http::HeaderMap;
+use http::header::ACCEPT_RANGES;
+use http::{HeaderMap, StatusCode};
 
 use crate::ask::Ask;
 use crate::body::{BodyError, Chunk};
 use crate::entry::StoredResponse;
 use crate::rules::vary::{self, Vary};
-use crate::rules::{Rules, reuse};
+use crate::rules::{Rules, ranges, reuse};
 use crate::sections::Sections;
 use crate::vault::{Epoch, Found, FoundBody, Vault};
+
+/// A range that begins so far ahead of a fill is waited for.
+const NEAR_BYTES: u64 = 8 << 20;
 
 /// What the response is that is being stored, and for whom.
 pub(crate) struct Subject {
@@ -126,10 +130,32 @@ impl Along {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Whether this request may have the response as if it were stored and fresh. A part is cut from
-    /// what is stored: who wants one waits for the end.
+    /// Whether this request may read the response along as if it were stored and fresh: all of it, or
+    /// a range that the fill comes to.
     pub(crate) fn is_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
-        let Some(subject) = self.subject.get().filter(|_| !ask.wants_range()) else { return false };
+        let Some(subject) = self.subject.get() else { return false };
+        let cut = subject.length_bytes.is_some() && subject.response.status == StatusCode::OK;
+        subject.response.part.is_none()
+            && (cut || !ask.wants_range())
+            && self.stands_for(ask, vault, rules, now_s)
+    }
+
+    /// Whether a range is so far from where the fill has come to that its origin, which can send
+    /// ranges, had better be asked for it.
+    pub(crate) fn is_far(&self, ask: &Ask) -> bool {
+        let Some(subject) = self.subject.get().filter(|_| ask.wants_range()) else { return false };
+        let ranged = subject.response.headers.get(ACCEPT_RANGES);
+        let specs = ranges::parse(&ask.headers).unwrap_or_default();
+        let length_bytes = subject.length_bytes.unwrap_or(u64::MAX);
+        let begins = specs.iter().map(|spec| spec.within(length_bytes).start).min().unwrap_or(0);
+        ranged.is_some_and(|unit| unit.as_bytes().eq_ignore_ascii_case(b"bytes"))
+            && begins > self.state().shown_bytes.saturating_add(NEAR_BYTES)
+    }
+
+    /// Whether this request may have the response, or what it is a part of, as if it were stored and
+    /// fresh.
+    pub(crate) fn stands_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
+        let Some(subject) = self.subject.get() else { return false };
         let Subject { key, group, epoch, response, request: brought, .. } = subject;
         let same_variant = match vary::with_configured(&response.headers, rules) {
             Vary::Nothing => true,
@@ -149,7 +175,6 @@ impl Along {
         same_variant
             && vault.is_current(*epoch)
             && stands()
-            && response.part.is_none()
             && reuse::decide(&ask.wishes, &response.policy, rules, now_s) == reuse::Decision::Serve
     }
 
@@ -226,6 +251,19 @@ impl AlongReader {
             sections: None,
             reading: None,
             ended: false,
+        }
+    }
+
+    /// Goes on from here.
+    pub(crate) fn seek(&mut self, offset: u64) {
+        self.offset = offset;
+    }
+
+    /// The next piece; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match poll_fn(|cx| self.poll_chunk(cx)).await? {
+            Chunk::Bytes(bytes) => Ok(Some(bytes)),
+            Chunk::End(_) => Ok(None),
         }
     }
 

@@ -4,6 +4,7 @@
 //! answer from the store carries `Age`; bytes leave the store without copy. Threads: as `serve`.
 
 use std::ops::Range;
+use std::pin::pin;
 
 use bytes::Bytes;
 use http::header::{
@@ -16,6 +17,7 @@ use crate::along::AlongReader;
 use crate::ask::Ask;
 use crate::body::{Piece, ProxyBody};
 use crate::entry::StoredResponse;
+use crate::reader::Reader;
 use crate::rules::preconditions::{self, Outcome};
 use crate::rules::ranges::{self, Answer, Multipart};
 use crate::rules::validation;
@@ -64,6 +66,38 @@ pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse)
         Answer::Unsatisfiable => true,
         Answer::Whole => false,
     }
+}
+
+/// Reads what a streamed answer to this request begins with, before its headers promise it. False: the
+/// store has let go of it since it was found, and it counts as a miss.
+pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool {
+    let Some(start) = streams_from(worker, ask, found) else { return true };
+    let FoundBody::Large(sections) = &mut found.body else { return true };
+    let reading = pin!(sections.read_ahead(start));
+    worker.relay.wait(reading).await.is_ok()
+}
+
+/// Where in the stored body the answer to this request begins, if it is one that is streamed.
+fn streams_from(worker: &Worker, ask: &Ask, found: &Found) -> Option<u64> {
+    let (FoundBody::Large(sections), stored) = (&found.body, &found.response) else { return None };
+    let (method, headers) = (&ask.method, &ask.headers);
+    let arrived_s = stored.policy.response_time_s;
+    let outcome =
+        preconditions::evaluate(method, headers, stored.status, &stored.headers, arrived_s);
+    if outcome != Outcome::Proceed {
+        return None;
+    }
+    let (length_bytes, start) = match stored.part {
+        Some(part) => (part.complete_bytes, part.start),
+        None => (sections.length_bytes(), 0),
+    };
+    let first = match wanted(worker, ask, stored, length_bytes) {
+        Answer::Whole => start,
+        Answer::One(range) => range.start,
+        Answer::Several(ranges) => ranges.first()?.start,
+        Answer::Unsatisfiable => return None,
+    };
+    Some(first.saturating_sub(start))
 }
 
 /// A stored response as an answer to this request.
@@ -137,11 +171,9 @@ fn whole(found: Found) -> Response<ProxyBody> {
     }
     let body = match body {
         FoundBody::Whole(bytes) => ProxyBody::whole(bytes),
-        FoundBody::Large(reader) => {
-            ProxyBody::streamed(Some(*reader), vec![Piece::Stored(0..length_bytes)])
-        }
         FoundBody::Along(along) => ProxyBody::along(AlongReader::new(along)),
         FoundBody::Length(_) => ProxyBody::empty(),
+        streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(0..length_bytes)]),
     };
     with_headers(status, headers, body)
 }
@@ -155,9 +187,8 @@ fn one_part(found: Found, range: Range<u64>, complete_bytes: u64) -> Response<Pr
     let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
     let body = match found.body {
         FoundBody::Whole(bytes) => ProxyBody::whole(slice(&bytes, &held)),
-        FoundBody::Large(reader) => ProxyBody::streamed(Some(*reader), vec![Piece::Stored(held)]),
-        // Who wants a range does not read along.
-        FoundBody::Along(_) | FoundBody::Length(_) => ProxyBody::empty(),
+        FoundBody::Length(_) => ProxyBody::empty(),
+        streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(held)]),
     };
     with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
 }
@@ -180,11 +211,18 @@ fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Re
         });
     }
     pieces.push(Piece::Bytes(frame.tail.into()));
-    let reader = match found.body {
-        FoundBody::Large(reader) => Some(*reader),
-        _ => None,
-    };
-    with_headers(StatusCode::PARTIAL_CONTENT, headers, ProxyBody::streamed(reader, pieces))
+    let body = ProxyBody::streamed(reader_of(found.body), pieces);
+    with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
+}
+
+/// What a body that is not there in one piece is read from.
+fn reader_of(body: FoundBody) -> Option<Reader> {
+    match body {
+        FoundBody::Large(sections) => Some(Reader::Sections(*sections)),
+        FoundBody::Sliced(slices) => Some(Reader::Slices(*slices)),
+        FoundBody::Along(along) => Some(Reader::Along(AlongReader::new(along))),
+        FoundBody::Whole(_) | FoundBody::Length(_) => None,
+    }
 }
 
 /// A range of stored bytes, without copy.

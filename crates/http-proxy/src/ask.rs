@@ -178,6 +178,14 @@ impl Ask {
         ask.peer.hints = None;
         ask
     }
+
+    /// The same request for slices that its client's answer is put together from.
+    pub(crate) fn for_slices(&self) -> Ask {
+        let mut ask = self.clone();
+        validation::remove_conditions(&mut ask.headers);
+        ask.peer.hints = None;
+        ask
+    }
 }
 
 /// Leaves of `TE` what goes on to the origin, so that nothing is keyed by the rest.

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use damelo::ReadError;
 use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::mpsc;
@@ -22,8 +21,8 @@ use crate::along::AlongReader;
 use crate::deadline::poll_deadline;
 use crate::frames::{PolledFrame, body};
 use crate::log::LogRecord;
+use crate::reader::Reader;
 use crate::rules::trailers;
-use crate::sections::Sections;
 use crate::upstream::FetchedBody;
 
 /// Why a body broke off.
@@ -37,6 +36,8 @@ pub(crate) enum BodyError {
     Deadline,
     #[error("the stored body could not be read to its end")]
     Store,
+    #[error("the resource has changed on the way")]
+    Changed,
 }
 
 /// A body that comes in, from either side.
@@ -206,7 +207,7 @@ impl OriginBody {
 
 body!(OriginBody);
 
-type NextChunk = Pin<Box<dyn Future<Output = (Sections, Result<Option<Bytes>, ReadError>)> + Send>>;
+type NextChunk = Pin<Box<dyn Future<Output = (Reader, Result<Option<Bytes>, BodyError>)> + Send>>;
 
 /// What a streamed body consists of, in order.
 pub(crate) enum Piece {
@@ -219,7 +220,7 @@ pub(crate) enum Piece {
 pub(crate) struct Streamed {
     pieces: VecDeque<Piece>,
     /// Reads the object; here while it is not reading.
-    reader: Option<Sections>,
+    reader: Option<Reader>,
     reading: Option<NextChunk>,
     /// Of the piece being read.
     piece_left_bytes: u64,
@@ -228,7 +229,7 @@ pub(crate) struct Streamed {
 
 impl Streamed {
     /// The pieces one after the other; those of the store from `reader`.
-    pub(crate) fn new(reader: Option<Sections>, pieces: Vec<Piece>) -> Streamed {
+    pub(crate) fn new(reader: Option<Reader>, pieces: Vec<Piece>) -> Streamed {
         let length = |piece: &Piece| match piece {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Stored(range) => range.end.saturating_sub(range.start),
@@ -256,8 +257,8 @@ impl Streamed {
                     let Some(mut reader) = self.reader.take() else {
                         return Poll::Ready(Some(Err(BodyError::Store)));
                     };
-                    reader.seek(range.start);
                     self.piece_left_bytes = range.end - range.start;
+                    reader.seek(range);
                     self.reading = Some(next_chunk(reader));
                 }
             }
@@ -267,10 +268,10 @@ impl Streamed {
     /// Accounts for a chunk that was read, and reads on if its piece goes on.
     fn took(
         &mut self,
-        reader: Sections,
-        chunk: Result<Option<Bytes>, ReadError>,
+        reader: Reader,
+        chunk: Result<Option<Bytes>, BodyError>,
     ) -> Result<Bytes, BodyError> {
-        let Ok(Some(mut bytes)) = chunk else { return Err(BodyError::Store) };
+        let mut bytes = chunk?.ok_or(BodyError::Store)?;
         if bytes.is_empty() {
             return Err(BodyError::Store);
         }
@@ -288,7 +289,7 @@ impl Streamed {
     }
 }
 
-fn next_chunk(mut reader: Sections) -> NextChunk {
+fn next_chunk(mut reader: Reader) -> NextChunk {
     Box::pin(async move {
         let chunk = reader.next().await;
         (reader, chunk)
@@ -393,7 +394,7 @@ impl ProxyBody {
         ProxyBody::new(Kind::Whole((!bytes.is_empty()).then_some(bytes)))
     }
 
-    pub(crate) fn streamed(reader: Option<Sections>, pieces: Vec<Piece>) -> ProxyBody {
+    pub(crate) fn streamed(reader: Option<Reader>, pieces: Vec<Piece>) -> ProxyBody {
         ProxyBody::new(Kind::Streamed(Box::new(Streamed::new(reader, pieces))))
     }
 

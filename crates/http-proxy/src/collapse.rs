@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::along::Along;
 use crate::error::FetchError;
+use crate::unsliced::Notes;
 
 /// Places to remember uncacheable resources in; a collision only forgets one of them.
 const UNCACHEABLE_SLOTS: usize = 4096;
@@ -32,6 +33,8 @@ pub(crate) enum Outcome {
     Filling(Arc<Along>),
     /// In the store: look again.
     Stored,
+    /// It can be had in slices: look again.
+    Sliced,
     /// Answered, but not for sharing: everyone goes alone.
     NotStored,
     /// The origin gave no response; it need not be asked by everyone.
@@ -73,6 +76,8 @@ pub(crate) struct Collapse {
     uncacheable: Box<[AtomicU64]>,
     hasher: std::hash::RandomState,
     waiting: AtomicU64,
+    /// Resources that are not asked for in slices.
+    pub(crate) unsliced: Notes,
 }
 
 /// A request that waits for another's.
@@ -106,6 +111,7 @@ impl Collapse {
             uncacheable: (0..UNCACHEABLE_SLOTS).map(|_| AtomicU64::new(0)).collect(),
             hasher: std::hash::RandomState::new(),
             waiting: AtomicU64::new(0),
+            unsliced: Notes::new(),
         })
     }
 

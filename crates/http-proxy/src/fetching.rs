@@ -26,19 +26,19 @@ use crate::answer;
 use crate::ask::Ask;
 use crate::body::{Filling, OriginBody, ProxyBody, Timed};
 use crate::collapse::{Lead, Outcome};
+use crate::cutting::Cut;
 use crate::deposit::Deposit;
 use crate::entry::StoredResponse;
-use crate::error::FetchError;
 use crate::fill::{Fill, Storing};
 use crate::passing;
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::{self, Outcome as Condition};
-use crate::rules::reuse::{self, Arrived, Failure};
+use crate::rules::reuse::{Arrived, Failure};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation;
 use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
 use crate::ruleset::ResponseEffects;
-use crate::serve::{Answer, origin_failed, reused};
+use crate::serve::Answer;
 use crate::steer;
 use crate::upstream::FetchedBody;
 use crate::vault::{Epoch, Found, FoundBody, Variant};
@@ -114,7 +114,7 @@ impl<'a> Fetching<'a> {
         };
         let response = match worker.fetcher.send(request).await {
             Ok(response) => response,
-            Err(error) => return self.failed(worker, error),
+            Err(error) => return Box::pin(self.failed(worker, error)).await,
         };
         self.response_time_s = worker.now_s();
         let status = response.status();
@@ -127,9 +127,11 @@ impl<'a> Fetching<'a> {
                 None => Box::pin(self.fetch_again(worker)).await,
             };
         }
-        if self.may_stand_in(worker, Failure::Status(status)) {
-            self.status.forward_status = Some(status);
-            return self.serve_in_place(worker, "stale-if-error");
+        let failure = Failure::Status(status);
+        if self.found.is_some()
+            && let Some(answer) = Box::pin(self.stand_in(worker, failure, "stale-if-error")).await
+        {
+            return answer;
         }
         if self.ask.method == Method::HEAD {
             Box::pin(self.learn_from_head(worker, &response)).await;
@@ -139,33 +141,6 @@ impl<'a> Fetching<'a> {
 
     pub(crate) fn rules<'w>(&self, worker: &'w Worker) -> &'w Rules {
         &worker.shared.config.rules
-    }
-
-    fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
-        // What one client may not reach, or broke off itself, says nothing to others.
-        let shared = error.is_origins_fault() || error == FetchError::Busy;
-        self.end_lead(if shared { Outcome::Failed(error) } else { Outcome::Abandoned });
-        if shared && self.may_stand_in(worker, Failure::Disconnected) {
-            return self.serve_in_place(worker, error.name());
-        }
-        origin_failed(worker, error, self.status)
-    }
-
-    /// Whether what is stored may be served in place of this failure.
-    fn may_stand_in(&self, worker: &Worker, failure: Failure) -> bool {
-        let Some(found) = &self.found else { return false };
-        let (rules, policy) = (self.rules(worker), &found.response.policy);
-        answer::part_suffices(worker, self.ask, &found.response)
-            && reuse::may_serve_on_error(&self.ask.wishes, policy, failure, rules, worker.now_s())
-    }
-
-    fn serve_in_place(mut self, worker: &Worker, detail: &'static str) -> Answer {
-        let Some(found) = self.found.take() else {
-            return origin_failed(worker, FetchError::Broken, self.status);
-        };
-        worker.counters.stale_on_error.one();
-        self.status.detail = Some(detail);
-        reused(worker, self.ask, *found, self.status)
     }
 
     pub(crate) fn end_lead(&mut self, outcome: Outcome) {
@@ -229,7 +204,7 @@ impl<'a> Fetching<'a> {
                 self.response_time_s = worker.now_s();
                 self.received(worker, response).await
             }
-            Err(error) => self.failed(worker, error),
+            Err(error) => self.failed(worker, error).await,
         }
     }
 
@@ -372,7 +347,7 @@ impl<'a> Fetching<'a> {
         worker: &Worker,
         parts: response::Parts,
         mut body: Timed,
-        deposit: Box<Deposit>,
+        mut deposit: Box<Deposit>,
         policy: Policy,
     ) -> Answer {
         let condition = self.condition(&parts);
@@ -381,6 +356,13 @@ impl<'a> Fetching<'a> {
             lead.leads_also(&deposit.key);
         }
         worker.shared.collapse.remember(&self.key, true);
+        let cut = self.conditions == Conditions::Ours && self.ask.wants_range();
+        if cut && wanted && parts.status == StatusCode::OK {
+            match Box::pin(self.fill_and_cut(worker, &parts, body, deposit, policy)).await {
+                Cut::Answered(answer) => return answer,
+                Cut::Not(fetching, timed, kept) => (self, body, deposit) = (*fetching, timed, kept),
+            }
+        }
         let whole = match body.size_hint().exact() {
             Some(length_bytes) => body.take_whole(length_bytes).await,
             None => None,
@@ -406,7 +388,12 @@ impl<'a> Fetching<'a> {
 
     /// Stores a small body that came with its headers, which needs no task of its own and leaves in one
     /// write with the answer's headers.
-    async fn store_whole(&mut self, worker: &Worker, deposit: Box<Deposit>, bytes: Bytes) {
+    pub(crate) async fn store_whole(
+        &mut self,
+        worker: &Worker,
+        deposit: Box<Deposit>,
+        bytes: Bytes,
+    ) {
         let primary = self.ask.target.primary.clone();
         let storing = Storing::new(worker, primary, deposit, self.lead.take());
         let mut storing = Box::pin(storing.store_whole(bytes));
@@ -470,7 +457,7 @@ impl<'a> Fetching<'a> {
     }
 
     /// The response as those get it who read along.
-    fn shared_response(
+    pub(crate) fn shared_response(
         &self,
         worker: &Worker,
         parts: &response::Parts,

@@ -183,6 +183,18 @@ impl Fill {
         (fill, receiver)
     }
 
+    /// A fill that goes on whoever reads along.
+    pub(crate) fn without_client(storing: Storing, body: Timed, along: Arc<Along>) -> Fill {
+        Fill::new(storing, body, Some(along), false).0
+    }
+
+    /// A fill whose client is one of those who read along.
+    pub(crate) fn for_readers(storing: Storing, body: Timed, along: Arc<Along>) -> Fill {
+        let mut fill = Fill::without_client(storing, body, along);
+        fill.client = Client::Gone;
+        fill
+    }
+
     /// Runs to the end, whatever it is.
     pub(crate) async fn run(mut self) {
         let stopped = self.pump().await;

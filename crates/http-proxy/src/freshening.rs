@@ -6,9 +6,10 @@
 
 use http::{Method, Response, StatusCode};
 
+use crate::answer;
 use crate::collapse::Outcome;
 use crate::entry::StoredResponse;
-use crate::fetching::Fetching;
+use crate::fetching::{Audience, Fetching};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::vary;
@@ -54,7 +55,12 @@ impl Fetching<'_> {
         worker: &Worker,
         merged: StoredResponse,
     ) -> Answer {
+        let ask = self.ask;
         let Some(mut found) = self.found.take() else { return self.fetch_again(worker).await };
+        if self.audience == Audience::Client && !answer::begin(worker, ask, &mut found).await {
+            self.found = Some(found);
+            return self.fetch_again(worker).await;
+        }
         worker.counters.revalidated.one();
         let kept = self.keep_freshened(worker, &found, &merged).await;
         self.settle(worker, kept, Outcome::NotStored);

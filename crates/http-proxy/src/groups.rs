@@ -30,7 +30,7 @@ impl Vault {
         true
     }
 
-    async fn generation_of(&self, group: GroupId) -> Option<u64> {
+    pub(crate) async fn generation_of(&self, group: GroupId) -> Option<u64> {
         let object = self.store.read(&sentinel_key(group)).await.ok()??;
         Some(u64::from_le_bytes(object.get(..)?.try_into().ok()?))
     }

@@ -40,25 +40,24 @@ pub(crate) struct Sections {
     offset: u64,
     /// The section that was read last.
     open: Option<(u64, Reader)>,
+    /// A piece that was read before it was asked for, and where it begins.
+    ahead: Option<(u64, Bytes)>,
 }
 
 impl Sections {
     /// A body that may still grow, of which `length_bytes` are there.
     pub(crate) fn growing(store: &Store, key: &[u8], generation: u64, length_bytes: u64) -> Self {
         let (store, key) = (store.clone(), key.to_vec());
-        Sections { store, key, generation, length_bytes, offset: 0, open: None }
+        Sections { store, key, generation, length_bytes, offset: 0, open: None, ahead: None }
     }
 
-    /// A complete body; `None` if the store has let go of any of it.
-    pub(crate) async fn complete(store: &Store, key: &[u8], apart: &Apart) -> Option<Sections> {
-        let mut sections = Sections::growing(store, key, apart.generation, apart.length_bytes);
+    /// A complete body; `None` if the store has let go of any of it. Costs no I/O: that all of it can
+    /// be read is known only when it was.
+    pub(crate) fn complete(store: &Store, key: &[u8], apart: &Apart) -> Option<Sections> {
+        let sections = Sections::growing(store, key, apart.generation, apart.length_bytes);
         let count = apart.length_bytes.div_ceil(SECTION_BYTES);
         let there = |n| store.may_contain(&section_key(key, apart.generation, n));
-        if !(1..count).all(there) {
-            return None;
-        }
-        sections.open_section(0).await.ok()?;
-        Some(sections)
+        (0..count).all(there).then_some(sections)
     }
 
     pub(crate) fn length_bytes(&self) -> u64 {
@@ -75,8 +74,24 @@ impl Sections {
         self.offset = offset.min(self.length_bytes);
     }
 
+    /// Reads the piece at `offset`, which [`Sections::next`] will give then: what cannot be read shows
+    /// while it can still be fetched instead.
+    pub(crate) async fn read_ahead(&mut self, offset: u64) -> Result<(), ReadError> {
+        self.seek(offset);
+        let piece = self.next().await?;
+        self.seek(offset);
+        self.ahead = piece.map(|piece| (self.offset, piece));
+        Ok(())
+    }
+
     /// The next piece, or `None` at the end of what is there.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ReadError> {
+        if let Some((offset, piece)) = self.ahead.take()
+            && offset == self.offset
+        {
+            self.offset += piece.len() as u64;
+            return Ok(Some(piece));
+        }
         if self.offset >= self.length_bytes {
             return Ok(None);
         }

@@ -21,15 +21,14 @@ use std::time::Instant;
 use http::header::{CONTENT_TYPE, HOST, HeaderValue, REFERER, USER_AGENT, VIA};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use tokio::time::timeout;
 
-use crate::along::Along;
 use crate::answer;
 use crate::ask::{Ask, BadRequest, announces_body};
 use crate::body::ProxyBody;
-use crate::collapse::{self, Lead, News, Outcome, Role};
+use crate::collapse::{Lead, Outcome, Role};
 use crate::error::FetchError;
 use crate::fetching::{Audience, Conditions, Fetching};
+use crate::following::{Following, follow};
 use crate::front;
 use crate::log::LogRecord;
 use crate::observe;
@@ -38,9 +37,9 @@ use crate::peer::Peer;
 use crate::purge::{self, url_of_key};
 use crate::rules::reuse::{self, Decision, Failure};
 use crate::rules::{CacheStatus, Forward, preconditions};
-use crate::slices;
+use crate::slices::{self, Course, Want};
 use crate::steer;
-use crate::vault::{Found, Looked, PRIMARY_KEY_BYTES_MAX};
+use crate::vault::{Found, FoundBody, Looked, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 
 /// Times a request waits for others before it goes alone.
@@ -234,11 +233,20 @@ impl Question {
         Question { found: None, key, reason, conditions }
     }
 
-    async fn put(self, worker: &Worker, ask: &Ask, lead: Option<Lead>) -> Answer {
+    /// The whole is wanted, for whatever part of it.
+    fn for_whole(self) -> Question {
+        Question { found: None, conditions: Conditions::Ours, ..self }
+    }
+
+    fn fetching<'a>(self, worker: &Worker, ask: &'a Ask, lead: Option<Lead>) -> Fetching<'a> {
         let mut fetching = Fetching::new(worker, ask, self.found, self.key, self.reason);
         fetching.conditions = self.conditions;
         fetching.lead = lead;
-        fetching.run(worker).await
+        fetching
+    }
+
+    async fn put(self, worker: &Worker, ask: &Ask, lead: Option<Lead>) -> Answer {
+        self.fetching(worker, ask, lead).run(worker).await
     }
 }
 
@@ -265,8 +273,20 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
             let (key, conditions) = (found.key(primary).to_vec(), Conditions::Ours);
             Plan::Ask(Question { found: Some(found), key, reason, conditions })
         }
+        decision if matches!(found.body, FoundBody::Large(_)) => {
+            Box::pin(begun(worker, ask, found, decision)).await
+        }
         decision => Plan::Serve(found, decision),
     }
+}
+
+/// Serves what is large if it is still there when it is begun with.
+async fn begun(worker: &Worker, ask: &Ask, mut found: Box<Found>, decision: Decision) -> Plan {
+    if answer::begin(worker, ask, &mut found).await {
+        return Plan::Serve(found, decision);
+    }
+    let key = found.key(&ask.target.primary).to_vec();
+    Plan::Ask(Question::missed(ask, key, Forward::UriMiss))
 }
 
 /// Every connection has room for what this awaits, and every request moves it: all that asks the
@@ -294,11 +314,15 @@ fn serve_planned(
 
 /// Asks the origin, or waits for somebody who does.
 async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
+    let mut in_slices = false;
     for _ in 0..ROUNDS_MAX {
-        if question.conditions == Conditions::Clients
-            && let Some(answer) = Box::pin(slices::serve(worker, ask, question.reason)).await
-        {
-            return answer;
+        let (reason, conditions) = (question.reason, question.conditions);
+        let mut probing = None;
+        match slices::course(worker, ask, reason, conditions, in_slices).await {
+            Course::Answered(answer) => return *answer,
+            Course::AsAsked => {}
+            Course::Whole => question = question.for_whole(),
+            Course::Probe(want) => (question, probing) = (question.for_whole(), Some(want)),
         }
         if ask.wishes.only_if_cached {
             return only_if_cached(worker);
@@ -319,13 +343,14 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
                 }
                 return question.put(worker, ask, None).await;
             }
-            Role::Leader(lead) => return lead_fetch(worker, ask, question, lead).await,
+            Role::Leader(lead) => return lead_fetch(worker, ask, question, lead, probing).await,
             Role::Follower(leader) => {
                 // What was found may pin memory, and is looked up again anyway.
                 drop(question.found.take());
                 match follow(worker, ask, &leader).await {
                     Following::Along(answer) => return *answer,
-                    Following::Ended(Outcome::Stored | Outcome::Abandoned) => {}
+                    Following::Far => in_slices = true,
+                    Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
                     Following::Ended(Outcome::Failed(error)) => {
                         return share_failure(worker, ask, error, question.reason).await;
                     }
@@ -344,43 +369,6 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
     go_alone(worker, ask).await
 }
 
-/// What came of waiting for a leader.
-enum Following {
-    /// The answer comes as the leader's does.
-    Along(Box<Answer>),
-    Ended(Outcome),
-    TooSlow,
-}
-
-/// Waits for a leader, and reads along if its answer is one for this request, too.
-async fn follow(worker: &Worker, ask: &Ask, leader: &News) -> Following {
-    let wait = worker.shared.config.collapse_wait;
-    let _waiting = worker.shared.collapse.wait();
-    match timeout(wait, collapse::news(leader)).await {
-        Err(_) => return Following::TooSlow,
-        Ok(Outcome::Filling(along)) => {
-            if let Some(answer) = read_along(worker, ask, &along) {
-                return Following::Along(Box::new(answer));
-            }
-        }
-        Ok(outcome) => return Following::Ended(outcome),
-    }
-    match timeout(wait, collapse::outcome(leader)).await {
-        Ok(outcome) => Following::Ended(outcome),
-        Err(_) => Following::TooSlow,
-    }
-}
-
-fn read_along(worker: &Worker, ask: &Ask, along: &Arc<Along>) -> Option<Answer> {
-    let shared = &worker.shared;
-    if !along.is_for(ask, &shared.vault, &shared.config.rules, worker.now_s()) {
-        return None;
-    }
-    let found = along.found(&shared.vault)?;
-    worker.counters.read_along.one();
-    Some(serve_hit(worker, ask, found, true))
-}
-
 /// The leader got no response: what is stale may do, for each by its own wishes.
 async fn share_failure(
     worker: &Arc<Worker>,
@@ -393,9 +381,11 @@ async fn share_failure(
     let (rules, now_s) = (&worker.shared.config.rules, worker.now_s());
     match plan(worker, ask).await {
         Plan::Serve(found, _) => return serve_hit(worker, ask, *found, true),
-        Plan::Ask(Question { found: Some(found), conditions: Conditions::Ours, .. }) => {
+        Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
             let (policy, failure) = (&found.response.policy, Failure::Disconnected);
-            if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_s) {
+            if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_s)
+                && answer::begin(worker, ask, &mut found).await
+            {
                 worker.counters.stale_on_error.one();
                 status.detail = Some(error.name());
                 return reused(worker, ask, *found, status);
@@ -441,7 +431,13 @@ async fn go_alone(worker: &Worker, ask: &Ask) -> Answer {
     }
 }
 
-async fn lead_fetch(worker: &Worker, ask: &Ask, mut question: Question, lead: Lead) -> Answer {
+async fn lead_fetch(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    mut question: Question,
+    lead: Lead,
+    probing: Option<Want>,
+) -> Answer {
     // Another leader may have finished between our lookup and our lead.
     if worker.shared.vault.may_contain(&question.key) {
         match plan(worker, ask).await {
@@ -449,15 +445,23 @@ async fn lead_fetch(worker: &Worker, ask: &Ask, mut question: Question, lead: Le
                 lead.end(Outcome::Stored);
                 return serve_hit(worker, ask, *found, true);
             }
-            Plan::Ask(newer) => question = newer,
+            Plan::Ask(newer) if newer.conditions == Conditions::Clients => {
+                question = newer.for_whole();
+            }
+            Plan::Ask(newer) => return newer.put(worker, ask, Some(lead)).await,
             Plan::Alone => {}
         }
     }
-    question.put(worker, ask, Some(lead)).await
+    let reason = question.reason;
+    let fetching = question.fetching(worker, ask, Some(lead));
+    match probing {
+        Some(want) => slices::probe(worker, fetching, reason, want).await,
+        None => fetching.run(worker).await,
+    }
 }
 
 /// An answer from the store that the origin was not asked for by this request.
-fn serve_hit(worker: &Worker, ask: &Ask, found: Found, collapsed: bool) -> Answer {
+pub(crate) fn serve_hit(worker: &Worker, ask: &Ask, found: Found, collapsed: bool) -> Answer {
     let mut status = CacheStatus { hit: true, ..CacheStatus::default() };
     if collapsed {
         worker.counters.collapsed.one();

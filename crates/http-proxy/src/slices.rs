@@ -1,92 +1,245 @@
 //! Ranges of large resources from aligned slices: only the slices that a range touches are fetched,
-//! and each is stored by itself (if `Rules::slice_bytes` says so).
+//! each is stored by itself, and they are sent one after the other as they come.
 //!
-//! Invariants: slices of one answer share a strong validator; anything unexpected (no 206, `Vary`, a
-//! slice that may not be stored) ends in `None`, and the range is asked for as the client sent it;
-//! at most [`SLICES_MAX`] slices are in memory for one answer; of several who miss a slice at once one
-//! asks for it. Threads: as `serve`.
+//! ```text
+//! course ─► known to come in slices ─► serve
+//!        ├► not known yet ─► whoever leads asks for one slice (probe); the others wait for its head
+//!        │                     ├─► a slice ─► serve, and so do they
+//!        │                     ├─► the whole ─► stored as such, all are cut from it as it comes
+//!        │                     └─► else ─► as it was asked for
+//!        └► cannot be sliced, or slices are off ─► as it was asked for
+//! ```
+//!
+//! Invariants: slices of one answer share a strong validator; memory holds one slice of an answer and
+//! what is fetched of the next; a whole is put together from slices only if at least half of it is
+//! there. Threads: as `serve`.
 
-use bytes::{Bytes, BytesMut};
-use damelo::GroupId;
-use http::header::{CONTENT_RANGE, HeaderValue, RANGE};
-use http::{Method, Response, StatusCode};
-use http_body_util::BodyExt as _;
-use hyper::body::Body as _;
-use tokio::time::timeout;
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::IF_RANGE;
 
 use crate::answer;
 use crate::ask::Ask;
-use crate::body::{OriginBody, Timed};
-use crate::collapse::{self, Outcome, Role};
-use crate::entry::StoredResponse;
-use crate::rules::parts::{self, Part, Slices};
+use crate::collapse::{Outcome, Role};
+use crate::fetching::{Conditions, Fetching};
+use crate::rules::parts::{Part, Slices};
 use crate::rules::ranges::{self, Spec};
-use crate::rules::reuse::{self, Arrived, Decision};
-use crate::rules::storing::{self, Exchange};
-use crate::rules::vary::{self, Vary};
-use crate::rules::{CacheStatus, Forward, Policy, ResponseDirectives, validation};
+use crate::rules::{CacheStatus, Forward};
 use crate::serve::{Answer, with_hit_status};
+use crate::slice::{self, Asked, Got, How};
+use crate::slice_reader::SliceReader;
 use crate::steer;
-use crate::upstream::FetchedBody;
-use crate::vault::{Epoch, Found, FoundBody, Slice, slice_key};
+use crate::unsliced::Unsliced;
+use crate::vault::{Found, FoundBody, slice_key};
 use crate::worker::Worker;
 
-/// Slices put together for one answer; longer ranges are asked for as they are.
-const SLICES_MAX: u64 = 16;
 /// Largest slice: it is in memory while it is fetched.
 const SLICE_BYTES_MAX: u64 = 16 << 20;
+/// Slices of one answer that are looked for before it is called a hit: no more than so much time.
+const LOOKED_FOR_MAX: u64 = 16 << 10;
 
-/// Answers a range from slices; `None` if that is not configured, not possible or did not work.
-pub(crate) async fn serve(worker: &Worker, ask: &Ask, reason: Forward) -> Option<Answer> {
+/// The range that is wanted, and in which slices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Want {
+    slices: Slices,
+    first: u64,
+    /// The last byte; the largest number if it is the end.
+    last: u64,
+}
+
+impl Want {
+    fn index(&self) -> u64 {
+        self.first / self.slices.slice_bytes
+    }
+
+    fn spec(&self) -> Spec {
+        Spec::From { first: self.first, last: Some(self.last) }
+    }
+}
+
+/// What slices come to for a request that nothing stored answers.
+pub(crate) enum Course {
+    Answered(Box<Answer>),
+    /// Nothing.
+    AsAsked,
+    /// The whole is fetched, and what is wanted is cut from it.
+    Whole,
+    /// Who leads finds out.
+    Probe(Want),
+}
+
+/// The slices of this configuration, if they are on and may serve this request.
+fn slices_for(worker: &Worker, ask: &Ask, reason: Forward) -> Option<Slices> {
     let rules = &worker.shared.config.rules;
-    let slices = Slices { slice_bytes: rules.slice_bytes.min(SLICE_BYTES_MAX) };
-    if slices.slice_bytes == 0 || !ask.wants_range() || !rules.key.selects_nothing() {
-        return None;
-    }
-    let [Spec::From { first, last: Some(last) }] = ranges::parse(&ask.headers)?[..] else {
-        return None;
-    };
+    let slice_bytes = rules.slice_bytes.min(SLICE_BYTES_MAX);
     let primary = &ask.target.primary;
-    if worker.shared.collapse.is_uncacheable(primary) {
-        return None;
-    }
-    let mut status = CacheStatus { hit: true, ..CacheStatus::default() };
-    let mut wanted = slices.covering(first, first, SLICES_MAX)?;
-    let mut have: Vec<Slice> = Vec::new();
-    while let Some(index) = wanted.next() {
-        let slice = match stored_slice(worker, ask, slices, index).await {
-            Some(slice) => slice,
-            None if ask.wishes.only_if_cached => return None,
-            None => {
-                let (slice, followed) = fetch_once(worker, ask, slices, index).await?;
-                if status.hit {
-                    status = CacheStatus::forwarded(reason);
-                }
-                if followed {
-                    status.collapsed = true;
-                } else {
-                    status.forward_status = Some(StatusCode::PARTIAL_CONTENT);
-                    status.stored = true;
-                }
-                slice
-            }
-        };
-        if have.is_empty() {
-            // Only now is it known where the resource ends, and so how many slices are needed.
-            let end = slice.response.part?.complete_bytes.checked_sub(1)?;
-            wanted = slices.covering(first, last.min(end), SLICES_MAX)?;
-            wanted.next();
+    let fits = slice_bytes > 0
+        && rules.key.selects_nothing()
+        && reason != Forward::VaryMiss
+        && !worker.shared.collapse.is_uncacheable(primary);
+    fits.then_some(Slices { slice_bytes })
+}
+
+/// What becomes of a request that nothing stored answers. `known`: its origin has said that it can
+/// send ranges.
+pub(crate) async fn course(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    reason: Forward,
+    conditions: Conditions,
+    known: bool,
+) -> Course {
+    let Some(slices) = slices_for(worker, ask, reason) else { return Course::AsAsked };
+    if conditions != Conditions::Clients {
+        let plain = reason == Forward::UriMiss && answer::wants_body(&ask.method);
+        if !plain || ask.wants_range() || !worker.shared.vault.has_slices(&ask.target.primary) {
+            return Course::AsAsked;
         }
-        have.push(slice);
+        return match Box::pin(whole(worker, ask, slices, reason)).await {
+            Some(answer) => Course::Answered(Box::new(answer)),
+            None => Course::AsAsked,
+        };
     }
-    let Some(found) = joined(have) else {
-        // The resource has changed between them: all are fetched anew next time.
-        worker.shared.vault.forget_slices(primary);
+    let Some(want) = want(ask, slices) else { return Course::AsAsked };
+    let (shared, primary) = (&worker.shared, &ask.target.primary);
+    let noted = || shared.collapse.unsliced.of(primary, worker.now_s());
+    if noted().is_none() {
+        let probing = !known && reason != Forward::Request && !shared.vault.has_slices(primary);
+        if probing && !ask.wishes.only_if_cached {
+            return Course::Probe(want);
+        }
+        if let Some(answer) = Box::pin(serve(worker, ask, reason, want)).await {
+            return Course::Answered(Box::new(answer));
+        }
+    }
+    match noted() {
+        Some(Unsliced::NoRanges) if reason != Forward::Request => Course::Whole,
+        _ => Course::AsAsked,
+    }
+}
+
+/// The one range that a request is for.
+fn want(ask: &Ask, slices: Slices) -> Option<Want> {
+    if !ask.wants_range() {
         return None;
+    }
+    let [Spec::From { first, last }] = ranges::parse(&ask.headers)?[..] else { return None };
+    Some(Want { slices, first, last: last.unwrap_or(u64::MAX) })
+}
+
+async fn serve(worker: &Arc<Worker>, ask: &Ask, reason: Forward, want: Want) -> Option<Answer> {
+    let first = slice::get(worker, ask, want.slices, want.index()).await?;
+    answer_with(worker, ask, reason, want, first).await
+}
+
+/// The answer that begins within this slice; `None` if the range has to be asked for as it is.
+async fn answer_with(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    reason: Forward,
+    want: Want,
+    first: Got,
+) -> Option<Answer> {
+    let mut status = status_of(first.how, reason);
+    let found = match first.response.part {
+        Some(part) if want.last.min(part.complete_bytes - 1) >= part.end => {
+            let end = want.last.min(part.complete_bytes - 1);
+            let more = want.index() + 1..end / want.slices.slice_bytes + 1;
+            if status.hit && !are_there(worker, ask, want.slices, more.clone()).await {
+                if ask.wishes.only_if_cached {
+                    return None;
+                }
+                status = CacheStatus::forwarded(Forward::Partial);
+            }
+            several(worker, ask, want, first, more.end - more.start).await?
+        }
+        _ => Found::assembled(first.response, first.body, first.lies),
     };
     if !answer::part_suffices(worker, ask, &found.response) {
         return None;
     }
+    Some(counted(worker, ask, found, status))
+}
+
+/// What many slices are served as, `more` of them after the first.
+async fn several(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    want: Want,
+    first: Got,
+    more: u64,
+) -> Option<Found> {
+    let reader = SliceReader::new(worker, ask, want.slices, want.index(), &first);
+    let Some(reader) = reader else {
+        let (unsliced, now_s) = (&worker.shared.collapse.unsliced, worker.now_s());
+        unsliced.note(&ask.target.primary, Unsliced::AsAsked, now_s);
+        return None;
+    };
+    // Of two it is known before the answer begins that they go together. Of more it shows on the way.
+    if more == 1 {
+        let second = slice::get(worker, ask, want.slices, want.index() + 1).await?;
+        if !reader.accepts(&second) {
+            return None;
+        }
+    }
+    let mut response = first.response;
+    let complete_bytes = reader.complete_bytes();
+    response.part = Some(Part { start: 0, end: complete_bytes, complete_bytes });
+    Some(Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.lies))
+}
+
+/// A whole of which at least half is there in slices, and nothing else.
+async fn whole(worker: &Arc<Worker>, ask: &Ask, slices: Slices, reason: Forward) -> Option<Answer> {
+    let vault = &worker.shared.vault;
+    let primary = &ask.target.primary;
+    let first = slice::stored(worker, ask, slices, 0, How::Stored).await?;
+    let count = first.response.part?.complete_bytes.div_ceil(slices.slice_bytes);
+    if count > LOOKED_FOR_MAX {
+        return None;
+    }
+    let generation = vault.slices_generation(primary).await?;
+    let there = |index: &u64| vault.may_have_slice(primary, slices, generation, *index);
+    let there = (0..count).filter(there).count() as u64;
+    if there * 2 < count || (there < count && ask.wishes.only_if_cached) {
+        return None;
+    }
+    let status = match there == count {
+        true => status_of(How::Stored, reason),
+        false => CacheStatus::forwarded(Forward::Partial),
+    };
+    let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
+    let mut response = first.response;
+    (response.part, response.status) = (None, StatusCode::OK);
+    let found = Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.lies);
+    Some(counted(worker, ask, found, status))
+}
+
+async fn are_there(
+    worker: &Worker,
+    ask: &Ask,
+    slices: Slices,
+    mut indices: std::ops::Range<u64>,
+) -> bool {
+    indices.end = indices.end.min(indices.start.saturating_add(LOOKED_FOR_MAX));
+    let (vault, primary) = (&worker.shared.vault, &ask.target.primary);
+    let Some(generation) = vault.slices_generation(primary).await else { return false };
+    indices.all(|index| vault.may_have_slice(primary, slices, generation, index))
+}
+
+fn status_of(how: How, reason: Forward) -> CacheStatus {
+    let forwarded = CacheStatus::forwarded(reason);
+    match how {
+        How::Stored => CacheStatus { hit: true, ..CacheStatus::default() },
+        How::Followed => CacheStatus { collapsed: true, ..forwarded },
+        How::Fetched => {
+            let forward_status = Some(StatusCode::PARTIAL_CONTENT);
+            CacheStatus { forward_status, stored: true, ..forwarded }
+        }
+    }
+}
+
+fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Answer {
     if status.collapsed {
         worker.counters.collapsed.one();
     }
@@ -94,182 +247,64 @@ pub(crate) async fn serve(worker: &Worker, ask: &Ask, reason: Forward) -> Option
         worker.counters.hits.one();
         steer::on_hit(worker, ask, &found);
     }
-    Some(with_hit_status(worker, ask, found, status))
+    with_hit_status(worker, ask, found, status)
 }
 
-/// A slice from the store, if it may be served as it is.
-async fn stored_slice(worker: &Worker, ask: &Ask, slices: Slices, index: u64) -> Option<Slice> {
-    let vault = &worker.shared.vault;
-    let slice = vault.slice(&ask.target.primary, slices, index, &worker.counters).await?;
-    let rules = &worker.shared.config.rules;
-    match reuse::decide(&ask.wishes, &slice.response.policy, rules, worker.now_s()) {
-        Decision::Serve | Decision::ServeStale => Some(slice),
-        Decision::ServeAndRevalidate | Decision::Validate(_) => None,
-    }
-}
-
-/// A slice that the store lacks. Of all who want it at once one asks the origin; true for the others,
-/// who find it stored then. If it cannot be had, nobody gets it: they ask as their clients did.
-async fn fetch_once(
-    worker: &Worker,
-    ask: &Ask,
-    slices: Slices,
-    index: u64,
-) -> Option<(Slice, bool)> {
-    let shared = &worker.shared;
-    let key = slice_key(&ask.target.primary, slices, index);
-    match shared.collapse.join(&key) {
-        Role::Alone => {}
-        Role::Leader(lead) => {
-            // Another leader may have finished between our lookup and our lead.
-            if shared.vault.may_contain(&key)
-                && let Some(slice) = stored_slice(worker, ask, slices, index).await
-            {
-                lead.end(Outcome::Stored);
-                return Some((slice, true));
+/// Asks for the first slice of what is wanted, for all who wait to know how the resource is to be had.
+pub(crate) async fn probe(
+    worker: &Arc<Worker>,
+    mut fetching: Fetching<'_>,
+    reason: Forward,
+    want: Want,
+) -> Answer {
+    let (ask, slices, index) = (fetching.ask, want.slices, want.index());
+    let asked = match slice::ask_origin(worker, ask, slices, index).await {
+        Ok(asked) => asked,
+        Err(error) => return fetching.failed(worker, error).await,
+    };
+    (fetching.epoch, fetching.request_time_s) = (asked.epoch, asked.request_time_s);
+    fetching.response_time_s = asked.response_time_s;
+    let collapse = &worker.shared.collapse;
+    let lead = &mut fetching.lead;
+    let begun = slice::begin(worker, ask, asked, |is_whole| {
+        let lead = lead.take()?;
+        if is_whole {
+            return Some(lead);
+        }
+        let key = slice_key(&ask.target.primary, slices, index);
+        let of_slice = match collapse.join(&key) {
+            Role::Leader(of_slice) => Some(of_slice),
+            Role::Follower(_) | Role::Alone => None,
+        };
+        lead.end(Outcome::Sliced);
+        of_slice
+    });
+    let asked = match begun.await {
+        Ok(got) => match answer_with(worker, ask, reason, want, got).await {
+            Some(answer) => return answer,
+            None => {
+                fetching.end_lead(Outcome::Abandoned);
+                fetching.conditions = Conditions::Clients;
+                return fetching.run(worker).await;
             }
-            let slice = fetch_slice(worker, ask, slices, index).await?;
-            lead.end(Outcome::Stored);
-            return Some((slice, false));
-        }
-        Role::Follower(leader) => {
-            let _waiting = shared.collapse.wait();
-            let outcome = collapse::outcome(&leader);
-            match timeout(shared.config.collapse_wait, outcome).await {
-                Ok(Outcome::Stored) => {
-                    if let Some(slice) = stored_slice(worker, ask, slices, index).await {
-                        return Some((slice, true));
-                    }
-                }
-                Ok(_) => return None,
-                Err(_) => {}
-            }
-        }
+        },
+        Err(asked) => asked,
+    };
+    if asked.response.status() == StatusCode::OK {
+        return fetching.received(worker, asked.response).await;
     }
-    Some((fetch_slice(worker, ask, slices, index).await?, false))
+    fetching.end_lead(Outcome::Abandoned);
+    fetching.conditions = Conditions::Clients;
+    if asked.response.status() == StatusCode::PARTIAL_CONTENT && !is_answer(ask, &want, &asked) {
+        drop(asked);
+        return fetching.run(worker).await;
+    }
+    fetching.received(worker, asked.response).await
 }
 
-/// Asks the origin for one slice and stores it.
-async fn fetch_slice(worker: &Worker, ask: &Ask, slices: Slices, index: u64) -> Option<Slice> {
-    let epoch = worker.shared.vault.epoch(&ask.target.primary);
-    let request_time_s = worker.now_s();
-    let mut request = ask.forward(&worker.shared, OriginBody::Empty);
-    validation::remove_conditions(request.headers_mut());
-    let (first, last) = slices.bounds(index);
-    let range = HeaderValue::try_from(format!("bytes={first}-{last}")).ok()?;
-    request.headers_mut().insert(RANGE, range);
-    let response = worker.fetcher.send(request).await.ok()?;
-    let times = (request_time_s, worker.now_s());
-    let understood = response.status().is_success();
-    let slice = take_slice(worker, ask, (slices, index), times, epoch, response).await;
-    if slice.is_none() && understood {
-        // It cannot be sliced: the next range of this resource is not asked for twice.
-        worker.shared.collapse.remember(&ask.target.primary, false);
-    }
-    slice
-}
-
-async fn take_slice(
-    worker: &Worker,
-    ask: &Ask,
-    (slices, index): (Slices, u64),
-    (request_time_s, response_time_s): (u64, u64),
-    epoch: Epoch,
-    response: Response<FetchedBody>,
-) -> Option<Slice> {
-    let (mut head, body) = response.into_parts();
-    let length_bytes = body.size_hint().exact();
-    let (status, headers) = (head.status, &mut head.headers);
-    let effects = steer::on_response(&worker.shared, ask, status, headers, length_bytes);
-    let rules = &worker.shared.config.rules;
-    let directives = ResponseDirectives::of(&head.headers, rules);
-    let part = Part::of(&head.headers).filter(|part| slices.is_slice(index, part))?;
-    let exchange = Exchange {
-        method: &Method::GET,
-        request: &ask.headers,
-        wishes: &ask.wishes,
-        status: head.status,
-        response: &head.headers,
-        directives: &directives,
-        response_time_s,
-        selective: true,
-    };
-    let partial = head.status == StatusCode::PARTIAL_CONTENT;
-    if !partial || vary::of(&head.headers) != Vary::Nothing {
-        return None;
-    }
-    effects.admit(storing::decide(exchange, rules), &head.headers).ok()?;
-    let arrived = Arrived {
-        status: head.status,
-        headers: &head.headers,
-        received: &head.headers,
-        directives: &directives,
-        request_time_s,
-        response_time_s,
-    };
-    let mut policy = Policy::of(arrived, rules);
-    effects.adjust(&mut policy);
-    let mut headers = storing::stored_headers(&head.headers, &directives, rules, response_time_s);
-    headers.remove(CONTENT_RANGE);
-    let mut stored = StoredResponse::new(head.status, head.version, policy, headers);
-    stored.part = Some(part);
-    let timed = Timed::new(body, worker.idle_limit());
-    let bytes = collect(timed, part.length_bytes()).await?;
-    let target = &ask.target;
-    let groups = effects.groups_of(&worker.shared.config, ask, &head.headers);
-    let slice = (slices, index);
-    let vault = &worker.shared.vault;
-    let kept = match effects.admit_new(&worker.shared, ask) {
-        Ok(()) => vault.store_slice(target, epoch, slice, stored.clone(), &groups, &bytes).await,
-        first => first,
-    };
-    match kept {
-        Ok(()) => worker.counters.stored.one(),
-        Err(reason) => worker.counters.not_stored(reason, &target.primary),
-    }
-    let lies = vault.lies_now(GroupId::of(&groups.home), epoch, &stored)?;
-    Some(Slice { response: stored, bytes, lies })
-}
-
-/// A body of exactly this length; `None` if it is another.
-async fn collect(mut body: Timed, length_bytes: u64) -> Option<Bytes> {
-    let length = usize::try_from(length_bytes).ok()?;
-    let mut bytes = BytesMut::with_capacity(length);
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.ok()?.into_data() else { continue };
-        if data.len() > length - bytes.len() {
-            return None;
-        }
-        bytes.extend_from_slice(&data);
-    }
-    (bytes.len() == length).then(|| bytes.freeze())
-}
-
-/// Slices that follow each other as one part; `None` if they are of different versions. The oldest
-/// lends its headers, so that none is taken for fresher than it is.
-fn joined(have: Vec<Slice>) -> Option<Found> {
-    let oldest = have.iter().max_by_key(|slice| {
-        let policy = &slice.response.policy;
-        // Who was older at the same moment is older at every moment.
-        i128::from(policy.initial_age_s) - i128::from(policy.response_time_s)
-    })?;
-    let (mut response, lies) = (oldest.response.clone(), oldest.lies.clone());
-    let arrived_s = response.policy.response_time_s;
-    let mut part = have.first()?.response.part?;
-    let mut all = BytesMut::new();
-    for Slice { response: stored, bytes, .. } in &have {
-        if have.len() > 1 && !parts::may_combine(&response.headers, &stored.headers, arrived_s) {
-            return None;
-        }
-        part = part.joined(&stored.part?)?;
-        if have.len() > 1 {
-            all.extend_from_slice(bytes);
-        }
-    }
-    response.part = Some(part);
-    let body = match <[Slice; 1]>::try_from(have) {
-        Ok([slice]) => slice.bytes,
-        Err(_) => all.freeze(),
-    };
-    Some(Found::assembled(response, FoundBody::Whole(body), lies))
+/// Whether the part that came is, by chance, what the client asked for.
+fn is_answer(ask: &Ask, want: &Want, asked: &Asked) -> bool {
+    let Some(part) = Part::of(asked.response.headers()) else { return false };
+    let wanted = want.spec().within(part.complete_bytes);
+    !ask.headers.contains_key(IF_RANGE) && wanted == (part.start..part.end)
 }

@@ -8,6 +8,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 
+use crate::answer;
 use crate::collapse::Outcome;
 use crate::entry::StoredResponse;
 use crate::fetching::Fetching;
@@ -58,6 +59,9 @@ impl Fetching<'_> {
         let Some(mut found) = vault.open(&self.variants[*first], &worker.counters).await else {
             return self.fetch_again(worker).await;
         };
+        if !answer::begin(worker, self.ask, &mut found).await {
+            return self.fetch_again(worker).await;
+        }
         for index in meant {
             let variant = &self.variants[index];
             let merged = self.merged(worker, &variant.response, response.headers());

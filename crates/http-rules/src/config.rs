@@ -86,7 +86,7 @@ impl Default for Rules {
             accept_language: Normaliser::Equivalent,
             variants_max: 32,
             ranges_max: 16,
-            slice_bytes: 0,
+            slice_bytes: 1 << 20,
             key: KeyRules::default(),
             show_key: false,
         }

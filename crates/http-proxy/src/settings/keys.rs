@@ -114,7 +114,7 @@ keys! {
     "caching.targeted" live Headers [proxy.rules.targeted: Vec<http::HeaderName>] "Fields that go before `Cache-Control`, in this order (RFC 9213).";
     "caching.surrogate" live Flag [proxy.rules.surrogate: bool] "Obey `Surrogate-Control` where none of these is there, and announce it to the origin. Off for a forward proxy unless said.";
     "caching.answer_precondition_failed" live Flag [proxy.rules.answer_precondition_failed: bool] "Answer `If-Match` and `If-Unmodified-Since` from the cache; otherwise such requests go to the origin.";
-    "caching.slice_bytes" live Size [proxy.rules.slice_bytes: u64] "Length of the aligned slices in which a range of something large is fetched and stored; 0: as the client asks.";
+    "caching.slice_bytes" live Size [proxy.rules.slice_bytes: u64] "Length of the aligned slices in which ranges of what is not stored whole are fetched, stored and sent, at most 16MiB; 0: as the client asks.";
     "caching.heuristic_percent" live Percent [proxy.rules.heuristic_percent: u8] "Share of the time since `Last-Modified` that counts as fresh where the origin says nothing.";
     "caching.heuristic_max" live Time [proxy.rules.heuristic_lifetime_max_s: u64] "Longest lifetime found so.";
     "caching.stale_while_revalidate" live Time [proxy.rules.stale_while_revalidate_s: u64] "`stale-while-revalidate` of responses that say nothing.";

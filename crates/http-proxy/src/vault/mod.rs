@@ -6,7 +6,8 @@
 //! An invalidation removes the primary key only: variants of a removed marker are unreachable,
 //! because the next marker has another generation. A body larger than `whole_body_bytes_max` lies
 //! under keys of its own (`sections` has them) and is streamed; all others lie beside their metadata, so that a hit is one read and a lookup never drags a large body in. Slices
-//! of a resource lie under primary key, 0x03, their size and their number.
+//! of a resource lie under primary key, 0x03, their size, their number, and the generation of their
+//! sentinel.
 //!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
 //! metadata is written only beside the body that it was made from; a part never replaces a whole.
@@ -33,7 +34,7 @@ use crate::along::Along;
 use crate::by_use::ByUse;
 use crate::config::ProxyConfig;
 use crate::deposit::Deposit;
-use crate::entry::{Apart, Entry, StoredResponse};
+use crate::entry::{Entry, StoredResponse};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::purge::marks::{Standing, Subject};
@@ -43,10 +44,11 @@ use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
 use crate::sections::Sections;
+use crate::slice_reader::SliceReader;
 use invalidated::Invalidated;
 pub(crate) use markers::Variant;
 use markers::variant_key;
-pub(crate) use slices::{Slice, slice_key};
+pub(crate) use slices::slice_key;
 
 /// Longest primary key; requests with longer targets go past the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
@@ -92,6 +94,8 @@ impl Found {
 pub(crate) enum FoundBody {
     Whole(Bytes),
     Large(Box<Sections>),
+    /// In slices, which are fetched as they are needed.
+    Sliced(Box<SliceReader>),
     /// On its way, and read along.
     Along(Arc<Along>),
     /// Not asked for; its length.
@@ -108,6 +112,7 @@ impl FoundBody {
         match self {
             FoundBody::Whole(bytes) => bytes.len() as u64,
             FoundBody::Large(sections) => sections.length_bytes(),
+            FoundBody::Sliced(slices) => slices.complete_bytes(),
             FoundBody::Along(along) => along.length_bytes().unwrap_or(0),
             FoundBody::Length(length) => *length,
         }
@@ -315,7 +320,7 @@ impl Vault {
         }
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
-                self.open_body(key, apart).await?
+                FoundBody::Large(Box::new(Sections::complete(&self.store, key, apart)?))
             }
             Entry::Response(StoredResponse { apart: Some(apart), .. }) => {
                 FoundBody::Length(apart.length_bytes)
@@ -339,12 +344,6 @@ impl Vault {
         let (stamp, url) = (&lies.stamp, url_of_key(key));
         let group = lies.group.get();
         self.ledger.judge(&Subject { stamp, url, url_hash: url_hash(url), group })
-    }
-
-    /// A body that lies apart; a miss if the store has let it go.
-    async fn open_body(&self, key: &[u8], apart: &Apart) -> Option<FoundBody> {
-        let sections = Sections::complete(&self.store, key, apart).await?;
-        Some(FoundBody::Large(Box::new(sections)))
     }
 
     /// Begins to store a response fetched since `epoch`.
@@ -422,7 +421,12 @@ impl Vault {
         if deposit.response.part.is_some() && self.holds_whole(&key).await {
             return Err(NotStoredReason::Partial);
         }
+        let is_whole = deposit.response.part.is_none();
         deposit.commit(&self.store).await?;
+        if is_whole && self.has_slices(primary) {
+            // They are older than what is stored now, and would outlive it.
+            self.forget_slices(primary);
+        }
         if !self.is_current(epoch) {
             // Invalidated while it was committed: take it out again.
             self.forget(&key);
@@ -444,6 +448,9 @@ impl Vault {
     /// True if a whole response lies there that a part must not replace.
     async fn holds_whole(&self, key: &[u8]) -> bool {
         match self.standing_response(key).await {
+            Some((_, StoredResponse { part: None, apart: Some(apart), .. })) => {
+                Sections::complete(&self.store, key, &apart).is_some()
+            }
             Some((_, stored)) => stored.part.is_none(),
             None => false,
         }

@@ -4,10 +4,12 @@
 //! one forgets them all. Threads: as the vault.
 
 use bytes::{BufMut, Bytes};
-use damelo::{CreateOptions, GroupId};
+use damelo::GroupId;
 
 use super::{Epoch, FoundBody, Lies, Probed, Target, Vault};
+use crate::deposit::Deposit;
 use crate::entry::{Entry, StoredResponse};
+use crate::groups::sentinel_key;
 use crate::metrics::Counters;
 use crate::rules::NotStoredReason;
 use crate::rules::group::Groups;
@@ -29,7 +31,8 @@ impl Vault {
         index: u64,
         counters: &Counters,
     ) -> Option<Slice> {
-        let key = slice_key(primary, slices, index);
+        let generation = self.slices_generation(primary).await?;
+        let key = key_in(primary, slices, generation, index);
         let Probed {
             entry: Entry::Response(response), body: FoundBody::Whole(bytes), lies, ..
         } = self.probe(&key, true, counters).await?
@@ -39,31 +42,50 @@ impl Vault {
         Some(Slice { response, bytes, lies })
     }
 
-    /// Stores a slice fetched since `epoch`.
-    pub(crate) async fn store_slice(
+    /// True if slices of a resource were stored, and not forgotten since; each may be gone by now. Costs
+    /// no I/O.
+    pub(crate) fn has_slices(&self, primary: &[u8]) -> bool {
+        self.may_contain(&sentinel_key(slices_group(primary)))
+    }
+
+    /// What the keys of a resource's slices have in common until they are forgotten.
+    pub(crate) async fn slices_generation(&self, primary: &[u8]) -> Option<u64> {
+        self.has_slices(primary).then_some(())?;
+        self.generation_of(slices_group(primary)).await
+    }
+
+    /// False: certainly this slice is not stored. Costs no I/O.
+    pub(crate) fn may_have_slice(
+        &self,
+        primary: &[u8],
+        slices: Slices,
+        generation: u64,
+        index: u64,
+    ) -> bool {
+        self.may_contain(&key_in(primary, slices, generation, index))
+    }
+
+    /// Begins to store a slice fetched since `epoch`.
+    pub(crate) async fn begin_slice(
         &self,
         target: &Target,
         epoch: Epoch,
         slice: (Slices, u64),
         mut response: StoredResponse,
         groups: &Groups,
-        bytes: &Bytes,
-    ) -> Result<(), NotStoredReason> {
+    ) -> Result<Box<Deposit>, NotStoredReason> {
         let primary = &target.primary;
         response.groups = self.join_groups(&groups.others).await?;
-        response.groups.push(self.join_group(slices_group(primary)).await?);
-        let mut metadata = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let together = self.join_group(slices_group(primary)).await?;
+        response.groups.push(together);
+        let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let stamp = epoch.stamp(&response).ok_or(NotStoredReason::HeadersTooLarge)?;
-        stamp.append(&mut metadata);
-        let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
-        let key = slice_key(primary, slice.0, slice.1);
-        let _ordered = self.lock(primary).await;
-        if !self.is_current(epoch) {
-            return Err(NotStoredReason::Invalidated);
-        }
+        let key = key_in(primary, slice.0, together.generation, slice.1);
         let group = GroupId::of(&groups.home);
-        let made = self.store.create_with(&key, group, bytes, options).await;
-        made.map_err(|_| NotStoredReason::Store)
+        // Whatever its length: a slice is one object.
+        let mut deposit = Deposit::new(key, epoch, group, response, stamp, u64::MAX);
+        deposit.encoded = Some(encoded);
+        Ok(deposit)
     }
 }
 
@@ -72,9 +94,16 @@ pub(super) fn slices_group(primary: &[u8]) -> GroupId {
     GroupId::of([b"slices\0", primary].concat())
 }
 
-/// Where a slice lies.
+/// Where a slice lies, of slices that were not forgotten since their sentinel had this generation.
+fn key_in(primary: &[u8], slices: Slices, generation: u64, index: u64) -> Vec<u8> {
+    let mut key = slice_key(primary, slices, index);
+    key.put_u64(generation);
+    key
+}
+
+/// What a slice is called, whenever it was stored.
 pub(crate) fn slice_key(primary: &[u8], slices: Slices, index: u64) -> Vec<u8> {
-    let mut key = Vec::with_capacity(primary.len() + 17);
+    let mut key = Vec::with_capacity(primary.len() + 25);
     key.extend_from_slice(primary);
     key.push(3);
     key.put_u64(slices.slice_bytes);

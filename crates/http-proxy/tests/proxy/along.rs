@@ -133,7 +133,7 @@ fn who_wants_parts_of_what_is_being_renewed_gets_their_bytes() {
     std::thread::scope(|scope| {
         let one = scope.spawn(|| proxy.get_with("/", "Range: bytes=100-199"));
         let two = scope.spawn(|| proxy.get_with("/", "Range: bytes=5-9,3000000-3000009"));
-        eventually("both wait", || proxy.metric("damelo_proxy_collapsed_waiting") == 2);
+        eventually("both read along", || proxy.metric("damelo_proxy_collapsed_total") == 2);
         gate.open();
         let (one, two) = (one.join().expect("an answer"), two.join().expect("an answer"));
         assert_eq!((one.status(), one.header("etag")), (206, "\"new\"".to_owned()));

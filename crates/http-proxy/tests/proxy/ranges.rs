@@ -1,6 +1,11 @@
 //! Parts of resources: cut from what is stored whole, stored as they come, and joined.
 
-use crate::support::{Gate, Message, Origin, Proxy, Reply, eventually, noise, reply};
+use std::io::Read as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::{
+    Gate, Message, Origin, Proxy, Reply, eventually, noise, read_some, reply, send_to,
+};
 
 const DIGITS: &str = "0123456789";
 
@@ -23,6 +28,7 @@ fn slice_of(request: &Message, all: &[u8], extra: &str) -> Reply {
     }) else {
         return reply(200, &headers, all);
     };
+    let last = last.min(all.len() - 1);
     let range = format!("{headers}\nContent-Range: bytes {first}-{last}/{}", all.len());
     reply(206, &range, &all[first..=last])
 }
@@ -97,6 +103,58 @@ fn ranges_of_a_large_stored_body() {
     assert_eq!(origin.count(), asked);
 }
 
+/// Puts something else where the sections of large bodies lie, from the second on: they seem to be
+/// there until they are read, as when they go just then.
+fn take_later_sections(proxy: &Proxy) {
+    proxy.store.sync().expect("synced");
+    let keys = proxy.store.entries().map(|entry| entry.expect("an entry").key);
+    let later: Vec<Vec<u8>> = keys.filter(|key| is_later_section(key)).collect();
+    assert!(!later.is_empty(), "there are sections");
+    for key in later {
+        proxy.store.create(&key, damelo::GroupId::new(1), b"x").wait().expect("stored");
+    }
+}
+
+fn is_later_section(key: &[u8]) -> bool {
+    let Some((before, number)) = key.split_last_chunk::<8>() else { return false };
+    before.len() > 9
+        && before[before.len() - 9] == 1
+        && (1..9).contains(&u64::from_be_bytes(*number))
+}
+
+#[test]
+fn what_is_gone_when_it_is_begun_with_is_a_miss() {
+    const LENGTH: usize = 3 << 20;
+    let body = noise(12, LENGTH);
+    let sent = body.clone();
+    let origin = Origin::start(move |request| match request.header("if-none-match").as_str() {
+        "\"v1\"" => reply(304, "ETag: \"v1\"\nCache-Control: max-age=60", ""),
+        _ => reply(200, "ETag: \"v1\"\nCache-Control: max-age=60", sent.clone()),
+    });
+    let proxy = Proxy::start(&origin);
+    let from = LENGTH - 100;
+    let ask = || proxy.get_with("/", &format!("Range: bytes={from}-{}", LENGTH - 1));
+    let fill = || {
+        assert_eq!(proxy.get("/").body.len(), LENGTH);
+        eventually("the fill is done", || ask().cache().contains("; hit"));
+    };
+    fill();
+    take_later_sections(&proxy);
+    let asked = origin.count();
+    let answer = ask();
+    assert!(answer.complete, "an answer that is begun is given to its end: {answer:?}");
+    assert!(answer.cache().contains("fwd="), "{}", answer.cache());
+    assert!(answer.body.ends_with(&body[from..]));
+    assert!(origin.count() > asked);
+    fill();
+    take_later_sections(&proxy);
+    proxy.pass_seconds(61);
+    let asked = origin.count();
+    let answer = ask();
+    assert!(answer.complete && answer.body.ends_with(&body[from..]), "{answer:?}");
+    assert_eq!(origin.count(), asked + 2, "validated, and fetched because it was gone");
+}
+
 #[test]
 fn if_range_decides_between_part_and_whole() {
     let origin = digits("ETag: \"v1\"");
@@ -111,7 +169,7 @@ fn if_range_decides_between_part_and_whole() {
 #[test]
 fn a_part_is_stored_and_answers_for_its_bytes() {
     let origin = slicing("ETag: \"v1\"");
-    let proxy = Proxy::start(&origin);
+    let proxy = sliced_by(&origin, 0);
     let miss = proxy.get_with("/", "Range: bytes=2-6");
     assert_eq!((miss.status(), miss.text().as_str()), (206, "23456"));
     assert_eq!(origin.last().header("range"), "bytes=2-6", "asked for as it is");
@@ -133,7 +191,7 @@ fn a_part_is_stored_and_answers_for_its_bytes() {
 #[test]
 fn parts_are_joined_until_they_are_whole() {
     let origin = slicing("ETag: \"v1\"");
-    let proxy = Proxy::start(&origin);
+    let proxy = sliced_by(&origin, 0);
     for range in ["0-3", "3-5", "6-9"] {
         let part = proxy.get_with("/", &format!("Range: bytes={range}"));
         assert!(part.cache().contains("; stored"), "{}", part.cache());
@@ -155,33 +213,29 @@ fn parts_of_different_versions_are_never_joined() {
             let tag = if request.header("range") == "bytes=0-4" { tags[0] } else { tags[1] };
             slice_of(request, DIGITS.as_bytes(), &format!("ETag: {tag}"))
         });
-        let proxy = Proxy::start(&origin);
+        let proxy = sliced_by(&origin, 0);
         proxy.get_with("/", "Range: bytes=0-4");
         proxy.get_with("/", "Range: bytes=5-9");
         assert!(proxy.get("/").cache().contains("fwd=partial"), "{tags:?}");
     }
 }
 
-/// Starts a proxy that fetches ranges in slices of four bytes.
-fn sliced(origin: &Origin) -> Proxy {
+/// Starts a proxy that fetches ranges in slices of so many bytes; as they are asked for, if 0.
+fn sliced_by(origin: &Origin, slice_bytes: u64) -> Proxy {
     Proxy::start_with(origin, |config| {
         let mut rules = damelo_http_proxy::Rules::default();
-        rules.slice_bytes = 4;
+        rules.slice_bytes = slice_bytes;
         config.rules = rules;
     })
 }
 
-/// An origin that clips ranges to what there is, as they do.
+fn sliced(origin: &Origin) -> Proxy {
+    sliced_by(origin, 4)
+}
+
+/// An origin of all digits that can send ranges.
 fn clipping(tag: impl Fn() -> String + Send + Sync + 'static) -> Origin {
-    Origin::start(move |request| {
-        let mut clipped = request.clone();
-        for (name, value) in &mut clipped.headers {
-            if name.eq_ignore_ascii_case("range") {
-                *value = value.replace("-11", "-9");
-            }
-        }
-        slice_of(&clipped, DIGITS.as_bytes(), &format!("ETag: {}", tag()))
-    })
+    Origin::start(move |request| slice_of(request, DIGITS.as_bytes(), &format!("ETag: {}", tag())))
 }
 
 #[test]
@@ -231,7 +285,7 @@ fn a_slice_that_many_want_at_once_is_fetched_once() {
         let asking = ["4-4", "5-6", "4-7", "7-7"].map(|range| {
             (range, scope.spawn(move || proxy.get_with("/", &format!("Range: bytes={range}"))))
         });
-        eventually("all but one wait", || proxy.metric("damelo_proxy_collapsed_waiting") == 3);
+        eventually("all but one read along", || proxy.metric("damelo_proxy_collapsed_total") == 3);
         gate.open();
         let mut collapsed = 0;
         for (range, answer) in asking {
@@ -262,15 +316,120 @@ fn slices_of_different_versions_are_never_joined() {
 
 #[test]
 fn what_cannot_be_sliced_is_asked_for_as_it_is() {
-    let origin = digits("Vary: Accept");
+    let origin = slicing("Vary: Accept");
     let proxy = sliced(&origin);
-    assert_eq!(
-        proxy.get_with("/", "Range: bytes=0-1").text(),
-        DIGITS,
-        "the origin knows no ranges"
-    );
+    for range in ["bytes=0-1", "bytes=5-8"] {
+        let answer = proxy.get_with("/", &format!("Range: {range}"));
+        assert_eq!((answer.status(), origin.last().header("range").as_str()), (206, range));
+    }
+    assert_eq!(origin.count(), 3, "it was asked for a slice once");
+}
+
+/// Several pieces of an origin's answer.
+const LONG: usize = 300_000;
+
+#[test]
+fn an_origin_without_ranges_is_asked_once() {
+    let (body, gate) = (noise(13, LONG), Gate::default());
+    let (sent, held) = (body.clone(), gate.clone());
+    let origin = Origin::start(move |_| Reply {
+        hold: Some((131_072, held.clone())),
+        ..reply(200, "Cache-Control: max-age=60", sent.clone())
+    });
+    let proxy = &sliced_by(&origin, 65536);
+    std::thread::scope(|scope| {
+        let ends = [LONG - 100, 200_000, 70_000, 0, LONG - 1];
+        let asking = ends.map(|from| {
+            let range = format!("Range: bytes={from}-");
+            (from, scope.spawn(move || proxy.get_with("/", &range)))
+        });
+        eventually("all but one read along", || proxy.metric("damelo_proxy_collapsed_total") == 4);
+        gate.open();
+        for (from, answer) in asking {
+            let answer = answer.join().expect("an answer");
+            assert_eq!(answer.status(), 206);
+            assert!(answer.complete && answer.body == body[from..], "from {from}");
+            let expected = format!("bytes {from}-{}/{LONG}", LONG - 1);
+            assert_eq!(answer.header("content-range"), expected);
+        }
+    });
+    assert_eq!(origin.count(), 1);
     eventually("it is stored", || proxy.get("/").cache().contains("; hit"));
-    assert_eq!(proxy.get_with("/", "Range: bytes=0-1").text(), "01");
+    assert_eq!(origin.count(), 1, "as a whole");
+}
+
+#[test]
+fn a_slice_is_sent_as_it_comes() {
+    let (body, gate) = (noise(14, LONG), Gate::default());
+    let (sent, held) = (body.clone(), gate.clone());
+    let origin = Origin::start(move |request| Reply {
+        hold: Some((65536, held.clone())),
+        ..slice_of(request, &sent, "ETag: \"v1\"")
+    });
+    let proxy = sliced_by(&origin, 131_072);
+    let mut stream = send_to(proxy.info.address, "GET", "/", "Range: bytes=1000-", b"");
+    let (head, mut got) = read_some(&mut stream, 60_000);
+    assert_eq!(head.header("content-length"), (LONG - 1000).to_string());
+    gate.open();
+    stream.read_to_end(&mut got).expect("the rest");
+    assert!(got == body[1000..], "byte for byte");
+    let hit = proxy.get_with("/", "Range: bytes=1000-");
+    assert!(hit.cache().contains("; hit") && hit.body == body[1000..], "{}", hit.cache());
+    assert_eq!(origin.count(), 3, "in slices");
+}
+
+#[test]
+fn a_change_between_slices_breaks_the_answer_off() {
+    let versions = [noise(15, LONG), noise(16, LONG)];
+    let (sent, changed) = (versions.clone(), std::sync::Arc::new(AtomicBool::new(false)));
+    let change = changed.clone();
+    let origin = Origin::start(move |request| {
+        let late = request.header("range").contains("=196608-");
+        let version = usize::from(late || change.load(Ordering::SeqCst));
+        change.fetch_or(late, Ordering::SeqCst);
+        slice_of(request, &sent[version], &format!("ETag: \"v{version}\""))
+    });
+    let proxy = sliced_by(&origin, 65536);
+    let broken = proxy.get_with("/", "Range: bytes=0-");
+    assert!(!broken.complete && versions[0].starts_with(&broken.body), "no byte of another");
+    let whole = proxy.get_with("/", "Range: bytes=0-");
+    assert!(whole.complete && whole.body == versions[1], "all slices were forgotten");
+    assert!(changed.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_whole_is_put_together_where_half_of_it_is_there() {
+    let body = noise(17, LONG);
+    let sent = body.clone();
+    let origin = Origin::start(move |request| slice_of(request, &sent, "ETag: \"v1\""));
+    let proxy = sliced_by(&origin, 65536);
+    proxy.get_with("/", "Range: bytes=0-140000");
+    eventually("the slices are stored", || {
+        proxy.get_with("/", "Range: bytes=0-140000").cache().contains("; hit")
+    });
+    let asked = origin.count();
+    let whole = proxy.get("/");
+    assert_eq!((whole.status(), whole.header("content-length")), (200, LONG.to_string()));
+    assert!(whole.complete && whole.body == body && !whole.has("content-range"));
+    assert!(whole.cache().contains("fwd=partial"), "{}", whole.cache());
+    let news: Vec<_> = origin.asked()[asked..].iter().map(|m| m.header("range")).collect();
+    assert_eq!(news, ["bytes=196608-262143", "bytes=262144-327679"]);
+    assert!(proxy.get("/").cache().contains("; hit"));
+    proxy.ask_with_body("POST", "/", "", b"x");
+    proxy.get_with("/", "Range: bytes=0-100");
+    proxy.get("/");
+    assert!(!origin.last().has("range"), "one of five slices is not worth it");
+}
+
+#[test]
+fn a_range_of_what_is_small_brings_all_of_it() {
+    let origin = clipping(|| "\"v1\"".to_owned());
+    let proxy = Proxy::start(&origin);
+    let part = proxy.get_with("/", "Range: bytes=3-4");
+    assert_eq!((part.status(), &*part.text()), (206, "34"));
+    assert_eq!(part.header("content-range"), "bytes 3-4/10");
+    eventually("it is stored", || proxy.get("/").cache().contains("; hit"));
+    assert_eq!((proxy.get("/").text().as_str(), origin.count()), (DIGITS, 1));
 }
 
 #[test]

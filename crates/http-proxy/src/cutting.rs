@@ -1,0 +1,71 @@
+//! A whole that is stored for all, while who asked for it wants a part: its client reads along, as
+//! everyone else does.
+//!
+//! Invariant: nothing of the part is promised before it is known that the whole is being stored.
+//! Threads: as `serve`.
+
+use http::response;
+use hyper::body::Body as _;
+
+use crate::along::{Along, Subject};
+use crate::answer;
+use crate::body::Timed;
+use crate::deposit::Deposit;
+use crate::fetching::Fetching;
+use crate::fill::{Fill, Storing};
+use crate::rules::Policy;
+use crate::serve::Answer;
+use crate::vault::{Found, FoundBody};
+use crate::worker::Worker;
+
+/// What cannot be cut goes on as it came.
+pub(crate) enum Cut<'a> {
+    Answered(Answer),
+    Not(Box<Fetching<'a>>, Timed, Box<Deposit>),
+}
+
+impl<'a> Fetching<'a> {
+    /// Stores a whole of known length, and cuts what the client wants from it as it comes.
+    pub(crate) async fn fill_and_cut(
+        mut self,
+        worker: &Worker,
+        parts: &response::Parts,
+        mut body: Timed,
+        deposit: Box<Deposit>,
+        policy: Policy,
+    ) -> Cut<'a> {
+        let (vault, ask) = (&worker.shared.vault, self.ask);
+        let response = self.shared_response(worker, parts, policy);
+        let lies = vault.lies_now(deposit.group, self.epoch, &response);
+        let (Some(length_bytes), Some(lies)) = (body.size_hint().exact(), lies) else {
+            return Cut::Not(Box::new(self), body, deposit);
+        };
+        let age_s = policy.age_s(worker.now_s());
+        if let Some(bytes) = body.take_whole(length_bytes).await {
+            drop(body);
+            self.store_whole(worker, deposit, bytes.clone()).await;
+            let found = Found::assembled(response, FoundBody::Whole(bytes), lies);
+            return Cut::Answered((answer::from_store(worker, ask, found, age_s), self.status));
+        }
+        let along = Along::new(vault.store());
+        let (key, group, epoch) = (deposit.key.clone(), deposit.group, self.epoch);
+        let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
+        let shown = response.clone();
+        along.announce(Subject { key, group, epoch, response, length_bytes, request });
+        let found = Found::assembled(shown, FoundBody::Along(along.clone()), lies);
+        // Reads along from now on, or the fill would find that nobody does.
+        let answer = answer::from_store(worker, ask, found, age_s);
+        if let Some(lead) = &self.lead {
+            lead.herald().filling(&along);
+        }
+        let primary = ask.target.primary.clone();
+        let storing = Storing::new(worker, primary, deposit, self.lead.take());
+        let fill = Fill::for_readers(storing, body, along);
+        let alive = worker.alive.clone();
+        tokio::spawn(async move {
+            fill.run().await;
+            drop(alive);
+        });
+        Cut::Answered((answer, self.status))
+    }
+}
