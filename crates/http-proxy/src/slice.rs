@@ -28,7 +28,7 @@ use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
 use crate::steer;
 use crate::unsliced::Unsliced;
 use crate::upstream::FetchedBody;
-use crate::vault::{Epoch, FoundBody, Lies, slice_key};
+use crate::vault::{Epoch, FoundBody, Lies, Stretch, slice_key};
 use crate::worker::Worker;
 
 /// Times a slice is waited for before it is given up.
@@ -43,9 +43,9 @@ pub(crate) enum How {
     Fetched,
 }
 
-/// A slice, as far as it is there.
+/// A slice as far as it is there, or what is wanted of it.
 pub(crate) struct Got {
-    /// Without a part if it is all of the resource.
+    /// Its part is what is held; without one it is all of the resource.
     pub(crate) response: StoredResponse,
     pub(crate) body: FoundBody,
     pub(crate) lies: Lies,
@@ -62,16 +62,12 @@ pub(crate) struct Asked {
     pub(crate) response: Response<FetchedBody>,
 }
 
-/// A slice of a resource; `None` if it cannot be had as one.
-pub(crate) async fn get(
-    worker: &Arc<Worker>,
-    ask: &Ask,
-    slices: Slices,
-    index: u64,
-) -> Option<Got> {
+/// At least this stretch of a slice; `None` if it cannot be had as one.
+pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Option<Got> {
+    let Stretch { slices, index, .. } = stretch;
     let shared = &worker.shared;
     let primary = &ask.target.primary;
-    if let Some(got) = stored(worker, ask, slices, index, How::Stored).await {
+    if let Some(got) = stored(worker, ask, stretch, How::Stored).await {
         return Some(got);
     }
     if ask.wishes.only_if_cached {
@@ -86,13 +82,13 @@ pub(crate) async fn get(
             Role::Alone => break,
             Role::Leader(lead) => {
                 // Another leader may have finished between our lookup and our lead.
-                if let Some(got) = stored(worker, ask, slices, index, How::Followed).await {
+                if let Some(got) = stored(worker, ask, stretch, How::Followed).await {
                     lead.end(Outcome::Stored);
                     return Some(got);
                 }
                 return fetch(worker, ask, slices, index, Some(lead)).await;
             }
-            Role::Follower(leader) => match follow(worker, ask, slices, index, &leader).await {
+            Role::Follower(leader) => match follow(worker, ask, stretch, &leader).await {
                 Followed::Got(got) => return Some(*got),
                 Followed::Gone => return None,
                 Followed::Again => {}
@@ -103,16 +99,10 @@ pub(crate) async fn get(
     fetch(worker, ask, slices, index, None).await
 }
 
-/// A slice from the store, if it may be served as it is.
-pub(crate) async fn stored(
-    worker: &Worker,
-    ask: &Ask,
-    slices: Slices,
-    index: u64,
-    how: How,
-) -> Option<Got> {
+/// At least this stretch of a slice from the store, if it may be served as it is.
+pub(crate) async fn stored(worker: &Worker, ask: &Ask, stretch: Stretch, how: How) -> Option<Got> {
     let vault = &worker.shared.vault;
-    let slice = vault.slice(&ask.target.primary, slices, index, &worker.counters).await?;
+    let slice = vault.slice(&ask.target.primary, stretch, &worker.counters).await?;
     let rules = &worker.shared.config.rules;
     match reuse::decide(&ask.wishes, &slice.response.policy, rules, worker.now_s()) {
         Decision::Serve | Decision::ServeStale => Some(Got {
@@ -134,7 +124,7 @@ enum Followed {
     TooSlow,
 }
 
-async fn follow(worker: &Worker, ask: &Ask, slices: Slices, index: u64, leader: &News) -> Followed {
+async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> Followed {
     let shared = &worker.shared;
     let _waiting = shared.collapse.wait();
     match timeout(shared.config.collapse_wait, collapse::news(leader)).await {
@@ -152,7 +142,7 @@ async fn follow(worker: &Worker, ask: &Ask, slices: Slices, index: u64, leader: 
                 None => Followed::TooSlow,
             }
         }
-        Ok(Outcome::Stored) => match stored(worker, ask, slices, index, How::Followed).await {
+        Ok(Outcome::Stored) => match stored(worker, ask, stretch, How::Followed).await {
             Some(got) => Followed::Got(Box::new(got)),
             None => Followed::Again,
         },

@@ -1,6 +1,7 @@
 //! The slices of a resource one after the other, from the store or as they come from the origin.
 //!
-//! Invariants: one slice is held at a time, and the next one is asked for while it is read; every
+//! Invariants: one slice is held at a time, or what is wanted of it, and the next one is asked for while
+//! it is read (of two, the little that was read of the second is held as well); every
 //! slice is of the version that the first one was, or the body breaks off and all slices are
 //! forgotten. Threads: as the body that it feeds; what is asked for ahead is a task of its worker.
 
@@ -15,7 +16,7 @@ use crate::ask::Ask;
 use crate::body::BodyError;
 use crate::rules::parts::{self, Slices};
 use crate::slice::{self, Got};
-use crate::vault::FoundBody;
+use crate::vault::{FoundBody, Stretch};
 use crate::worker::Worker;
 
 pub(crate) struct SliceReader {
@@ -24,6 +25,8 @@ pub(crate) struct SliceReader {
     offset: u64,
     end: u64,
     open: Option<(u64, Source)>,
+    /// A part of a slice that was read before it was its turn.
+    kept: Option<(u64, Source)>,
     /// The slice that was asked for ahead.
     ahead: u64,
 }
@@ -39,7 +42,8 @@ struct Job {
 }
 
 enum Source {
-    Stored(Bytes),
+    /// What is held of a slice, and where within the slice it begins.
+    Stored(Bytes, u64),
     /// Never locked: what is found may be looked at across a wait, for which it has to be `Sync`.
     Along(Box<Mutex<AlongReader>>),
 }
@@ -61,8 +65,9 @@ impl SliceReader {
         }
         let (worker, ask) = (worker.clone(), ask.for_slices());
         let job = Arc::new(Job { worker, ask, slices, version, arrived_s });
-        let open = Some((index, source_of(&first.body)?));
-        Some(SliceReader { job, complete_bytes, offset: 0, end: 0, open, ahead: 0 })
+        let open = Some((index, source_of(first, slices, index)?));
+        let (offset, end, kept, ahead) = (0, 0, None, 0);
+        Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead })
     }
 
     pub(crate) fn complete_bytes(&self) -> u64 {
@@ -72,6 +77,14 @@ impl SliceReader {
     /// Goes on with this range.
     pub(crate) fn seek(&mut self, range: Range<u64>) {
         (self.offset, self.end) = (range.start, range.end);
+    }
+
+    /// Keeps what was read of a slice in part until it is its turn: it would be read again.
+    pub(crate) fn keep(&mut self, index: u64, got: &Got) {
+        let slices = self.job.slices;
+        if got.response.part.is_some_and(|part| !slices.is_slice(index, &part)) {
+            self.kept = source_of(got, slices, index).map(|source| (index, source));
+        }
     }
 
     /// Whether a slice that was got is of the same version; if not, all are forgotten.
@@ -92,26 +105,21 @@ impl SliceReader {
         }
         let slice_bytes = self.job.slices.slice_bytes;
         let index = self.offset / slice_bytes;
-        if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
-            self.open = None;
-            let job = &self.job;
-            let got = slice::get(&job.worker, &job.ask, job.slices, index).await;
-            let got = got.ok_or(BodyError::Store)?;
-            if !self.accepts(&got) {
-                return Err(BodyError::Changed);
+        let within = self.offset % slice_bytes;
+        if !holds(self.open.as_ref(), index, within) {
+            self.open = self.kept.take().filter(|kept| holds(Some(kept), index, within));
+            if self.open.is_none() {
+                self.open(index).await?;
             }
-            let source = source_of(&got.body).ok_or(BodyError::Store)?;
-            self.open = Some((index, source));
         }
         if self.ahead != index + 1 {
             self.ahead = index + 1;
             self.ask_ahead(self.ahead);
         }
-        let within = self.offset % slice_bytes;
         let mut piece = match &mut self.open {
-            Some((_, Source::Stored(bytes))) => {
-                let start = usize::try_from(within).unwrap_or(usize::MAX).min(bytes.len());
-                bytes.slice(start..)
+            Some((_, Source::Stored(bytes, start))) => {
+                let at = within.saturating_sub(*start);
+                bytes.slice(usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len())..)
             }
             Some((_, Source::Along(reader))) => {
                 let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -128,6 +136,20 @@ impl SliceReader {
         Ok(Some(piece))
     }
 
+    /// Gets what is wanted of a slice.
+    async fn open(&mut self, index: u64) -> Result<(), BodyError> {
+        let job = &self.job;
+        let stretch = Stretch::of(job.slices, index, self.offset, self.end);
+        let got = slice::get(&job.worker, &job.ask, stretch).await;
+        let got = got.ok_or(BodyError::Store)?;
+        if !self.accepts(&got) {
+            return Err(BodyError::Changed);
+        }
+        let source = source_of(&got, self.job.slices, index).ok_or(BodyError::Store)?;
+        self.open = Some((index, source));
+        Ok(())
+    }
+
     /// Has the slice fetched or read that is wanted next, if it is not in memory.
     fn ask_ahead(&self, index: u64) {
         let job = &self.job;
@@ -136,16 +158,42 @@ impl SliceReader {
             return;
         }
         let job = job.clone();
+        let stretch = Stretch::of(job.slices, index, self.offset, self.end);
         tokio::spawn(async move {
-            // What came of it shows when it is read.
-            drop(slice::get(&job.worker, &job.ask, job.slices, index).await);
+            if !(stretch.is_small() && job.may_be_stored(index).await) {
+                // What came of it shows when it is read.
+                drop(slice::get(&job.worker, &job.ask, stretch).await);
+            }
         });
     }
 }
 
-fn source_of(body: &FoundBody) -> Option<Source> {
-    match body {
-        FoundBody::Whole(bytes) => Some(Source::Stored(bytes.clone())),
+impl Job {
+    /// Then a small stretch of it would be read twice: it does not stay in memory.
+    async fn may_be_stored(&self, index: u64) -> bool {
+        let (vault, primary) = (&self.worker.shared.vault, &self.ask.target.primary);
+        let generation = vault.slices_generation(primary).await;
+        generation.is_some_and(|it| vault.may_have_slice(primary, self.slices, it, index))
+    }
+}
+
+/// Whether what is held begins or goes on at `within` a slice.
+fn holds(held: Option<&(u64, Source)>, index: u64, within: u64) -> bool {
+    match held {
+        Some((open, Source::Stored(bytes, start))) => {
+            *open == index && (*start..start + bytes.len() as u64).contains(&within)
+        }
+        Some((open, Source::Along(_))) => *open == index,
+        None => false,
+    }
+}
+
+fn source_of(got: &Got, slices: Slices, index: u64) -> Option<Source> {
+    match &got.body {
+        FoundBody::Whole(bytes) => {
+            let start = got.response.part?.start.checked_sub(slices.bounds(index).0)?;
+            Some(Source::Stored(bytes.clone(), start))
+        }
         FoundBody::Along(along) => {
             Some(Source::Along(Box::new(Mutex::new(AlongReader::new(along.clone())))))
         }

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Invariants: slices of one answer share a strong validator; memory holds one slice of an answer and
-//! what is fetched of the next; a whole is put together from slices only if at least half of it is
+//! what is fetched of the next, or only what is wanted of both; a whole is put together from slices only if at least half of it is
 //! there. Threads: as `serve`.
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::slice::{self, Asked, Got, How};
 use crate::slice_reader::SliceReader;
 use crate::steer;
 use crate::unsliced::Unsliced;
-use crate::vault::{Found, FoundBody, slice_key};
+use crate::vault::{Found, FoundBody, Stretch, slice_key};
 use crate::worker::Worker;
 
 /// Largest slice: it is in memory while it is fetched.
@@ -51,6 +51,11 @@ pub(crate) struct Want {
 impl Want {
     fn index(&self) -> u64 {
         self.first / self.slices.slice_bytes
+    }
+
+    /// What is wanted of a slice.
+    fn stretch(&self, index: u64) -> Stretch {
+        Stretch::of(self.slices, index, self.first, self.last.saturating_add(1))
     }
 
     fn spec(&self) -> Spec {
@@ -129,7 +134,7 @@ fn want(ask: &Ask, slices: Slices) -> Option<Want> {
 }
 
 async fn serve(worker: &Arc<Worker>, ask: &Ask, reason: Forward, want: Want) -> Option<Answer> {
-    let first = slice::get(worker, ask, want.slices, want.index()).await?;
+    let first = slice::get(worker, ask, want.stretch(want.index())).await?;
     answer_with(worker, ask, reason, want, first).await
 }
 
@@ -171,17 +176,19 @@ async fn several(
     more: u64,
 ) -> Option<Found> {
     let reader = SliceReader::new(worker, ask, want.slices, want.index(), &first);
-    let Some(reader) = reader else {
+    let Some(mut reader) = reader else {
         let (unsliced, now_s) = (&worker.shared.collapse.unsliced, worker.now_s());
         unsliced.note(&ask.target.primary, Unsliced::AsAsked, now_s);
         return None;
     };
     // Of two it is known before the answer begins that they go together. Of more it shows on the way.
     if more == 1 {
-        let second = slice::get(worker, ask, want.slices, want.index() + 1).await?;
+        let index = want.index() + 1;
+        let second = slice::get(worker, ask, want.stretch(index)).await?;
         if !reader.accepts(&second) {
             return None;
         }
+        reader.keep(index, &second);
     }
     let mut response = first.response;
     let complete_bytes = reader.complete_bytes();
@@ -193,7 +200,7 @@ async fn several(
 async fn whole(worker: &Arc<Worker>, ask: &Ask, slices: Slices, reason: Forward) -> Option<Answer> {
     let vault = &worker.shared.vault;
     let primary = &ask.target.primary;
-    let first = slice::stored(worker, ask, slices, 0, How::Stored).await?;
+    let first = slice::stored(worker, ask, Stretch::whole(slices, 0), How::Stored).await?;
     let count = first.response.part?.complete_bytes.div_ceil(slices.slice_bytes);
     if count > LOOKED_FOR_MAX {
         return None;

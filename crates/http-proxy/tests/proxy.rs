@@ -12,6 +12,8 @@ mod conformance;
 mod fills;
 #[path = "proxy/ranges.rs"]
 mod ranges;
+#[path = "proxy/slice_parts.rs"]
+mod slice_parts;
 #[path = "proxy/stale.rs"]
 mod stale;
 mod support;

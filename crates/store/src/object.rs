@@ -112,6 +112,7 @@ pub struct ObjectRange {
     pub(crate) len: usize,
     pub(crate) offset: u64,
     pub(crate) object_length: u64,
+    pub(crate) group: GroupId,
     pub(crate) metadata: Bytes,
 }
 
@@ -125,6 +126,7 @@ impl ObjectRange {
             len: to.saturating_sub(from) as usize,
             offset: from,
             object_length: length,
+            group: object.group(),
             metadata: Bytes::copy_from_slice(object.metadata()),
             run: Some(object.run),
         }
@@ -138,6 +140,11 @@ impl ObjectRange {
     /// Length of the whole object in bytes.
     pub fn object_length_bytes(&self) -> u64 {
         self.object_length
+    }
+
+    /// The group the object was created in.
+    pub fn group(&self) -> GroupId {
+        self.group
     }
 
     /// The metadata beside the value.

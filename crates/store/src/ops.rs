@@ -84,6 +84,11 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
     }
 
     #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.0, State::Ready(_))
+    }
+
+    #[inline]
     pub(crate) fn wait(self) -> T {
         match self.0 {
             State::Ready(value) => value,
@@ -129,6 +134,13 @@ macro_rules! operations {
         pub struct $name(pub(crate) Deferred<'static, $output>);
 
         impl $name {
+            /// True if the outcome is there already: nothing is left to do or to wait for. Of a read: what
+            /// is in memory, or certainly nowhere.
+            #[inline]
+            pub fn is_ready(&self) -> bool {
+                self.0.is_ready()
+            }
+
             /// Does it on this thread and returns the outcome.
             #[inline]
             pub fn wait(self) -> $output {

@@ -169,3 +169,26 @@ fn neighbours_asked_for_in_one_turn_are_one_read_of_their_page() {
     assert!(pages >= 1 && pages + alone <= 3, "{pages} pages and {alone} objects read");
     assert!(shared >= 5, "{shared} of eight waited for another's read");
 }
+
+/// Whether there is something to wait for shows before anything is begun; a part knows its object.
+#[test]
+fn what_is_in_memory_or_nowhere_is_ready() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let store = filled(&dir, IoEngine::Auto, 16);
+    store.drop_memory();
+    let before = store.stats().disk_read_bytes;
+    assert!(!store.read(&name(21)).is_ready());
+    assert_eq!(store.stats().disk_read_bytes, before, "what is dropped unpolled is not begun");
+    let part = store.read_range(&name(21), 5..9).wait().expect("read").expect("there");
+    assert_eq!((part.group(), part.offset()), (GroupId::new(21 % 16), 5));
+    assert!(store.read(&name(21)).is_ready(), "small ones are read whole");
+    assert!(store.read(b"nothing").is_ready());
+    let large = vec![7; 600_000];
+    store.create(b"large", GroupId::new(77), &large).wait().expect("created");
+    store.sync().expect("synced");
+    assert!(store.read(b"large").is_ready());
+    store.drop_memory();
+    let part = store.read_range(b"large", 300_000..300_009).wait().expect("read").expect("there");
+    assert_eq!((part.group(), &*part), (GroupId::new(77), &large[..9]));
+    assert!(!store.read(b"large").is_ready(), "a part does not stay");
+}

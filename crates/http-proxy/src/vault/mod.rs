@@ -17,7 +17,9 @@
 mod forgetting;
 mod invalidated;
 mod markers;
+mod part_reads;
 mod slices;
+mod standing;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -37,9 +39,8 @@ use crate::deposit::Deposit;
 use crate::entry::{Entry, StoredResponse};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
-use crate::purge::marks::{Standing, Subject};
+use crate::purge::marks::Standing;
 use crate::purge::stamp::{self, Moment, Stamp};
-use crate::purge::{url_hash, url_of_key};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
@@ -48,7 +49,8 @@ use crate::slice_reader::SliceReader;
 use invalidated::Invalidated;
 pub(crate) use markers::Variant;
 use markers::variant_key;
-pub(crate) use slices::slice_key;
+use part_reads::PartReads;
+pub(crate) use slices::{Stretch, slice_key};
 
 /// Longest primary key; requests with longer targets go past the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
@@ -196,6 +198,8 @@ pub(crate) struct Vault {
     whole_body_bytes_max: u64,
     /// Those of the running configuration.
     rules: ArcSwap<Rules>,
+    /// What was read of slices without reading them whole.
+    part_reads: PartReads,
     stripes: Box<[Stripe]>,
     /// Invalidations of groups so far.
     pub(crate) group_epoch: AtomicU64,
@@ -214,6 +218,7 @@ impl Vault {
             rules: ArcSwap::from_pointee(config.rules.clone()),
             group_epoch: AtomicU64::new(0),
             by_use: ByUse::new(config.hints_by_use),
+            part_reads: PartReads::new(),
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
         }
@@ -292,7 +297,18 @@ impl Vault {
     }
 
     async fn probe(&self, key: &[u8], want_body: bool, counters: &Counters) -> Option<Probed> {
-        let object = match self.store.read(key).await {
+        self.probe_by(self.store.read(key), key, want_body, counters).await
+    }
+
+    /// As [`Vault::probe`], by a read of this key that was prepared.
+    async fn probe_by(
+        &self,
+        read: damelo::Read,
+        key: &[u8],
+        want_body: bool,
+        counters: &Counters,
+    ) -> Option<Probed> {
+        let object = match read.await {
             Ok(object) => object?,
             Err(_) => {
                 counters.store_errors.one();
@@ -300,24 +316,8 @@ impl Vault {
             }
         };
         let blob = Bytes::copy_from_slice(object.metadata());
-        let Some((mut entry, stamp)) = decode(&blob) else {
-            counters.damaged_entries.one();
-            return None;
-        };
-        let lies = Lies { group: object.group(), in_memory: object.from_memory(), stamp };
-        match self.standing(key, &lies) {
-            Standing::Untouched => {}
-            Standing::Stale { since_unix_s } => entry.end_freshness(since_unix_s),
-            Standing::Gone => {
-                counters.purged_misses.one();
-                return None;
-            }
-        }
-        if let Entry::Response(response) = &entry
-            && !self.all_groups_stand(&response.groups).await
-        {
-            return None;
-        }
+        let place = (object.group(), object.from_memory());
+        let (entry, lies) = self.judge(key, &blob, place, counters).await?;
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
                 FoundBody::Large(Box::new(Sections::complete(&self.store, key, apart)?))
@@ -329,21 +329,6 @@ impl Vault {
             _ => FoundBody::Length(object.len() as u64),
         };
         Some(Probed { blob, entry, body, lies })
-    }
-
-    /// Whether no purge covers what lies so, or will.
-    pub(crate) fn is_untouched(&self, key: &[u8], lies: &Lies) -> bool {
-        self.standing(key, lies) == Standing::Untouched
-    }
-
-    /// How an entry stands with the purges.
-    fn standing(&self, key: &[u8], lies: &Lies) -> Standing {
-        if self.ledger.is_clear(lies.stamp.moment) {
-            return Standing::Untouched;
-        }
-        let (stamp, url) = (&lies.stamp, url_of_key(key));
-        let group = lies.group.get();
-        self.ledger.judge(&Subject { stamp, url, url_hash: url_hash(url), group })
     }
 
     /// Begins to store a response fetched since `epoch`.

@@ -6,6 +6,7 @@
 use bytes::{BufMut, Bytes};
 use damelo::GroupId;
 
+use super::part_reads::cost_of_part;
 use super::{Epoch, FoundBody, Lies, Probed, Target, Vault};
 use crate::deposit::Deposit;
 use crate::entry::{Entry, StoredResponse};
@@ -15,7 +16,41 @@ use crate::rules::NotStoredReason;
 use crate::rules::group::Groups;
 use crate::rules::parts::Slices;
 
-/// A slice of a resource.
+/// A slice of a resource, and what of it is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stretch {
+    pub(crate) slices: Slices,
+    pub(crate) index: u64,
+    /// Where within the slice it begins.
+    start: u64,
+    /// The byte after its last; that of the slice, at most.
+    end: u64,
+}
+
+impl Stretch {
+    /// What bytes `first` to before `end` of the resource take of a slice.
+    pub(crate) fn of(slices: Slices, index: u64, first: u64, end: u64) -> Stretch {
+        let before = slices.bounds(index).0;
+        let within = |offset: u64| offset.saturating_sub(before).min(slices.slice_bytes);
+        Stretch { slices, index, start: within(first), end: within(end) }
+    }
+
+    pub(crate) fn whole(slices: Slices, index: u64) -> Stretch {
+        Stretch { slices, index, start: 0, end: slices.slice_bytes }
+    }
+
+    /// What reading only this costs; `None` if all of the slice is read for it.
+    fn cost_bytes(&self) -> Option<u64> {
+        cost_of_part(self.start, self.end, self.slices.slice_bytes)
+    }
+
+    /// True if it may be read without the rest of its slice, and does not stay in memory then.
+    pub(crate) fn is_small(&self) -> bool {
+        self.cost_bytes().is_some()
+    }
+}
+
+/// A slice of a resource, or the stretch of it that its response's part says.
 pub(crate) struct Slice {
     pub(crate) response: StoredResponse,
     pub(crate) bytes: Bytes,
@@ -23,23 +58,55 @@ pub(crate) struct Slice {
 }
 
 impl Vault {
-    /// A slice of a resource, if it is stored.
+    /// A slice of a resource, if it is stored: at least what is wanted of it.
     pub(crate) async fn slice(
         &self,
         primary: &[u8],
-        slices: Slices,
-        index: u64,
+        stretch: Stretch,
         counters: &Counters,
     ) -> Option<Slice> {
         let generation = self.slices_generation(primary).await?;
-        let key = key_in(primary, slices, generation, index);
+        let key = key_in(primary, stretch.slices, generation, stretch.index);
+        let read = self.store.read(&key);
+        if !read.is_ready() && self.suffices_in_part(&key, stretch) {
+            return self.part_of_slice(&key, stretch, counters).await;
+        }
         let Probed {
             entry: Entry::Response(response), body: FoundBody::Whole(bytes), lies, ..
-        } = self.probe(&key, true, counters).await?
+        } = self.probe_by(read, &key, true, counters).await?
         else {
             return None;
         };
         Some(Slice { response, bytes, lies })
+    }
+
+    /// Whether a slice that is not in memory is read only as far as it is wanted: unless it was wanted so
+    /// often that it should be there.
+    fn suffices_in_part(&self, key: &[u8], stretch: Stretch) -> bool {
+        let Some(cost_bytes) = stretch.cost_bytes() else { return false };
+        self.part_reads.count(key, cost_bytes, stretch.slices.slice_bytes)
+    }
+
+    async fn part_of_slice(
+        &self,
+        key: &[u8],
+        stretch: Stretch,
+        counters: &Counters,
+    ) -> Option<Slice> {
+        let range = match self.store.read_range(key, stretch.start..stretch.end).await {
+            Ok(range) => range?,
+            Err(_) => {
+                counters.store_errors.one();
+                return None;
+            }
+        };
+        let blob = Bytes::copy_from_slice(range.metadata());
+        let (entry, lies) = self.judge(key, &blob, (range.group(), false), counters).await?;
+        let Entry::Response(mut response) = entry else { return None };
+        let part = response.part.as_mut()?;
+        part.start += range.offset();
+        part.end = part.start + range.len() as u64;
+        Some(Slice { response, bytes: range.into(), lies })
     }
 
     /// True if slices of a resource were stored, and not forgotten since; each may be gone by now. Costs

@@ -20,7 +20,7 @@ fn slicing(extra: &'static str) -> Origin {
     Origin::start(move |request| slice_of(request, DIGITS.as_bytes(), extra))
 }
 
-fn slice_of(request: &Message, all: &[u8], extra: &str) -> Reply {
+pub(crate) fn slice_of(request: &Message, all: &[u8], extra: &str) -> Reply {
     let headers = format!("Cache-Control: max-age=60\nContent-Type: a/b\n{extra}");
     let Some((first, last)) = request.header("range").strip_prefix("bytes=").and_then(|spec| {
         let (first, last) = spec.split_once('-')?;
@@ -221,7 +221,7 @@ fn parts_of_different_versions_are_never_joined() {
 }
 
 /// Starts a proxy that fetches ranges in slices of so many bytes; as they are asked for, if 0.
-fn sliced_by(origin: &Origin, slice_bytes: u64) -> Proxy {
+pub(crate) fn sliced_by(origin: &Origin, slice_bytes: u64) -> Proxy {
     Proxy::start_with(origin, |config| {
         let mut rules = damelo_http_proxy::Rules::default();
         rules.slice_bytes = slice_bytes;

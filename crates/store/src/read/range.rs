@@ -368,6 +368,7 @@ impl LargeObject {
             len,
             offset: range.start,
             object_length: self.info.length_bytes,
+            group: self.info.group,
             metadata: self.info.metadata.clone(),
         };
         if len == 0 {

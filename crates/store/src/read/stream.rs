@@ -66,6 +66,7 @@ impl Reader {
         Err(Deferred::blocking(&self.engine, move || {
             let Source::Disk(large) = &*source else { return Err(ReadError::Gone) };
             let piece = large.read_piece(&engine, range.clone())?.ok_or(ReadError::Gone)?;
+            let group = large.info.group;
             let (run, start, len) = piece;
             Ok(Bytes::from(ObjectRange {
                 run: Some(run),
@@ -73,6 +74,7 @@ impl Reader {
                 len,
                 offset: range.start,
                 object_length: length,
+                group,
                 metadata: Bytes::new(),
             }))
         }))
