@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Invariants: slices of one answer share a strong validator; memory holds one slice of an answer and
-//! what is fetched of the next, or only what is wanted of both; a whole is put together from slices only if at least half of it is
-//! there. Threads: as `serve`.
+//! what is fetched of the next, or only what is wanted of both; a whole is put together from slices
+//! only if at least half of it is there. Threads: as `serve`.
 
 use std::sync::Arc;
 
@@ -75,14 +75,10 @@ pub(crate) enum Course {
 }
 
 /// The slices of this configuration, if they are on and may serve this request.
-fn slices_for(worker: &Worker, ask: &Ask, reason: Forward) -> Option<Slices> {
+fn slices_for(worker: &Worker, reason: Forward) -> Option<Slices> {
     let rules = &worker.shared.config.rules;
     let slice_bytes = rules.slice_bytes.min(SLICE_BYTES_MAX);
-    let primary = &ask.target.primary;
-    let fits = slice_bytes > 0
-        && rules.key.selects_nothing()
-        && reason != Forward::VaryMiss
-        && !worker.shared.collapse.is_uncacheable(primary);
+    let fits = slice_bytes > 0 && rules.key.selects_nothing() && reason != Forward::VaryMiss;
     fits.then_some(Slices { slice_bytes })
 }
 
@@ -95,7 +91,7 @@ pub(crate) async fn course(
     conditions: Conditions,
     known: bool,
 ) -> Course {
-    let Some(slices) = slices_for(worker, ask, reason) else { return Course::AsAsked };
+    let Some(slices) = slices_for(worker, reason) else { return Course::AsAsked };
     if conditions != Conditions::Clients {
         let plain = reason == Forward::UriMiss && answer::wants_body(&ask.method);
         if !plain || ask.wants_range() || !worker.shared.vault.has_slices(&ask.target.primary) {
@@ -108,6 +104,9 @@ pub(crate) async fn course(
     }
     let Some(want) = want(ask, slices) else { return Course::AsAsked };
     let (shared, primary) = (&worker.shared, &ask.target.primary);
+    if shared.collapse.is_uncacheable(primary) {
+        return Course::AsAsked;
+    }
     let noted = || shared.collapse.unsliced.of(primary, worker.now_s());
     if noted().is_none() {
         let probing = !known && reason != Forward::Request && !shared.vault.has_slices(primary);

@@ -19,8 +19,8 @@ const RATIO_PERCENT_START: u64 = 200;
 const RATIO_PERCENT_MAX: u64 = 1600;
 /// What flash could transfer in the time that a read as such costs, the device's and the processor's
 /// together. The device alone: 12 KiB (86,000 reads of 4 KiB in a second against 17,500 of 64 KiB, on the
-/// virtual disk that we develop on); but then it is as busy with 32 KiB, with a sixth fewer reads
-/// (`docs/decisions/0005`).
+/// virtual disk that we develop on); but with 32 KiB a modelled drive is a little less busy, too, with an
+/// eighth fewer reads (`docs/decisions/0005`).
 const FLASH_READ_BYTES: u64 = 32 << 10;
 
 impl ReadCosts {
