@@ -41,7 +41,7 @@ class Settings:
         self.limit_mib = None
         self.fits = True
         self.objects = 100_000
-        self.object_bytes = 8192
+        self.object_bytes = args.object_bytes
         self.reads_held = False
         self.tls = False
         self.workers = args.workers
@@ -71,6 +71,10 @@ def arguments():
                         help="threads or processes of each proxy that serve; Varnish has threads as it likes")
     parser.add_argument("--trace", help="a trace as CSV with url and size_bytes, for the row trace")
     parser.add_argument("--lock", default="", help="command that each measurement runs below")
+    parser.add_argument("--object-bytes", type=int, default=8192,
+                        help="length of a body, or its mean, in the rows hit, hit1000, zipf, pages and fill")
+    parser.add_argument("--tail", type=float,
+                        help="lengths by a Pareto law with this exponent in these rows, not all alike")
     parser.add_argument("--full-size", action="store_true",
                         help="zipf, pages, throttled and cold with 3 GiB of objects and 512 MiB of memory, not an eighth")
     parser.add_argument("--out", help="directory for run.json and table.md")

@@ -89,23 +89,35 @@ def compared(what, samples, columns, better="more"):
     return {"what": what, "columns": columns, "better": better, "samples": samples}
 
 
+def lengths(args):
+    """The lengths of bodies, for `damelo bench http`."""
+    tail = ["--tail", str(args.tail)] if args.tail else []
+    return ["--size", str(args.object_bytes), *tail]
+
+
+def told(args):
+    """The lengths in words."""
+    length = f"{args.object_bytes / 1024:g} KiB"
+    return f"{length} on average (Pareto {args.tail:g})" if args.tail else length
+
+
 COLUMNS = ["req/s", "p99 us", "cpu us/req", "hit ratio", "failed"]
 
 
 def hit(args, settings, rivals):
-    samples = bench(args, settings, rivals, "hit", "--hot", "100", "--connections", "32")
-    what = "100 objects of 8 KiB in memory, 32 connections that stay, one core each."
+    samples = bench(args, settings, rivals, "hit", "--hot", "100", "--connections", "32", *lengths(args))
+    what = f"100 objects of {told(args)} in memory, 32 connections that stay."
     return compared(what, samples, COLUMNS)
 
 
 def hit1000(args, settings, rivals):
-    samples = bench(args, settings, rivals, "hit", "--hot", "100", "--connections", "1000")
+    samples = bench(args, settings, rivals, "hit", "--hot", "100", "--connections", "1000", *lengths(args))
     return compared("The same with 1,000 connections.", samples, COLUMNS)
 
 
 def larger_than_memory(args, settings, rivals, workload, *more):
     limit(args, settings)
-    objects = ["--objects", str(settings.objects), "--alpha", "0.8"]
+    objects = ["--objects", str(settings.objects), "--alpha", "0.8", *lengths(args)]
     return bench(args, settings, rivals, workload, *objects, *more)
 
 
@@ -118,13 +130,14 @@ FULL_SIZE = dict(objects=393216, memory_mib=416, limit_mib=512, disk_mib=4608)
 def limit(args, settings):
     """A catalogue that is larger than the memory."""
     vars(settings).update(FULL_SIZE if args.full_size else EIGHTH, fits=False)
+    settings.objects = max(settings.objects * 8192 // args.object_bytes, 1)
 
 
 def limited(args):
     """What `limit` makes of it, in words."""
     size = FULL_SIZE if args.full_size else EIGHTH
     return (
-        f"{size['objects'] // 128} MiB of objects of 8 KiB, a cgroup of {size['limit_mib']} MiB for each proxy, its page "
+        f"{size['objects'] // 128} MiB of objects of {told(args)}, a cgroup of {size['limit_mib']} MiB for each proxy, its page "
         f"cache included; damelo, Squid and Traffic Server are told to use {size['memory_mib']} MiB. Zipf 0.8"
     )
 
@@ -141,8 +154,8 @@ def pages(args, settings, rivals):
 
 
 def fill(args, settings, rivals):
-    samples = bench(args, settings, rivals, "fill", "--connections", "32")
-    what = "Every request a miss that is stored, 8 KiB; the origin shares the load's core."
+    samples = bench(args, settings, rivals, "fill", "--connections", "32", *lengths(args))
+    what = f"Every request a miss that is stored, {told(args)}; the origin shares the load's core."
     return compared(what, samples, COLUMNS)
 
 

@@ -198,30 +198,32 @@ impl Deposit {
             return Err(NotStoredReason::Partial);
         }
         let encoded = self.encoded.take_if(|_| self.older.is_none());
-        let (value, encoded) = match self.body {
+        let (chunks, encoded) = match self.body {
             DepositBody::Large { writer, apart } => {
                 if writer.written_bytes() > 0 {
                     writer.commit().await.map_err(failed)?;
                 }
                 self.response.apart = Some(apart);
-                (Bytes::new(), None)
+                (Vec::new(), None)
             }
-            DepositBody::Small { chunks, .. } => {
-                (self.response.joined(joined(chunks), self.older), encoded)
-            }
+            DepositBody::Small { chunks, .. } => match self.older {
+                Some(older) => (vec![self.response.joined(chunks.concat().into(), older)], encoded),
+                None => (chunks, encoded),
+            },
         };
         let encoded = encoded.or_else(|| self.response.encode());
         let mut metadata = encoded.ok_or(NotStoredReason::HeadersTooLarge)?;
         self.stamp.append(&mut metadata);
         let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
-        store.create_with(&self.key, self.group, &value, options).await.map_err(failed)
+        let pieces: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+        store.create_pieces(&self.key, self.group, &pieces, options).await.map_err(failed)
     }
 }
 
 impl StoredResponse {
     /// Joins the bytes of a part with those of an older one; what comes out may be the whole.
-    fn joined(&mut self, bytes: Bytes, older: Option<(Part, Bytes)>) -> Bytes {
-        let (Some(part), Some((older, older_bytes))) = (self.part, older) else { return bytes };
+    fn joined(&mut self, bytes: Bytes, (older, older_bytes): (Part, Bytes)) -> Bytes {
+        let Some(part) = self.part else { return bytes };
         let all = parts::joined_bytes((&older, &older_bytes), (&part, &bytes));
         let (Some(all), Some(joined)) = (all, older.joined(&part)) else { return bytes };
         self.part = (!joined.is_whole()).then_some(joined);
@@ -229,14 +231,5 @@ impl StoredResponse {
             self.status = StatusCode::OK;
         }
         all.into()
-    }
-}
-
-/// The chunks as one; without copy if there is only one.
-fn joined(mut chunks: Vec<Bytes>) -> Bytes {
-    match chunks.len() {
-        0 => Bytes::new(),
-        1 => chunks.swap_remove(0),
-        _ => chunks.concat().into(),
     }
 }

@@ -30,6 +30,7 @@ use crate::space::SegmentId;
 use crate::stats::Stats;
 use crate::types::{Clock, SystemClock};
 use crate::write::create::NewObject;
+use crate::write::value::Value;
 use crate::write::writer::{Writer, WriterOptions, create_operation, expires_s};
 use crate::{ByteSize, GroupId};
 
@@ -166,6 +167,39 @@ impl Store {
         key: &[u8],
         group: GroupId,
         value: &[u8],
+        options: CreateOptions<'_>,
+    ) -> Create {
+        self.create_value(key, group, Value::Whole(value), options)
+    }
+
+    /// As [`Store::create_with`], with a value in several pieces, as they came from a network. They are
+    /// put together in the memory where the object will lie: one copy fewer.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut config = damelo::Config::new(dir.path().join("cache"), "64MiB".parse()?);
+    /// # config.memory = "8MiB".parse()?;
+    /// # let store = damelo::Store::open(config)?;
+    /// let pieces: [&[u8]; 2] = [b"a body ", b"in two pieces"];
+    /// store.create_pieces(b"key", damelo::GroupId::of("site"), &pieces, Default::default()).wait()?;
+    /// assert_eq!(&*store.read(b"key").wait()?.unwrap(), b"a body in two pieces");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create_pieces(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        pieces: &[&[u8]],
+        options: CreateOptions<'_>,
+    ) -> Create {
+        self.create_value(key, group, Value::Pieces(pieces), options)
+    }
+
+    fn create_value(
+        &self,
+        key: &[u8],
+        group: GroupId,
+        value: Value<'_>,
         options: CreateOptions<'_>,
     ) -> Create {
         let engine = self.engine();

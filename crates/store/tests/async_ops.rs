@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use damelo::{ByteSize, Config, GroupId, Store};
+use damelo::{ByteSize, Config, CreateOptions, GroupId, Store};
 
 struct Unpark(Thread);
 
@@ -60,5 +60,36 @@ fn everything_can_be_awaited() {
         assert_eq!(store.length(b"w").await.unwrap(), Some(3_000_000));
         let report = store.prefetch(GroupId::new(1)).await.unwrap();
         assert!(report.pages > 0);
+    });
+}
+
+/// Lengths on both sides of what pages, single runs, submitted reads and single records can take.
+#[test]
+fn pieces_come_back_as_one_however_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(128 << 20));
+    config.memory = ByteSize::new(32 << 20);
+    let store = Store::open(config).unwrap();
+    let lengths = [0, 1, 30_000, 40_000, 65_536, 66_000, 200_000, 300_000, 1_000_000, 3_000_000];
+    let value = |length: usize| -> Vec<u8> { (0..length).map(|at| (at % 251) as u8).collect() };
+    block_on(async {
+        for length in lengths {
+            let whole = value(length);
+            let pieces: Vec<&[u8]> = whole.chunks(9_973).collect();
+            let key = length.to_le_bytes();
+            let options = CreateOptions { metadata: b"head", ..CreateOptions::default() };
+            store.create_pieces(&key, GroupId::new(1), &pieces, options).await.unwrap();
+        }
+        for on_disk in [false, true] {
+            if on_disk {
+                store.sync().unwrap();
+                store.drop_memory();
+            }
+            for length in lengths {
+                let object = store.read(&length.to_le_bytes()).await.unwrap().unwrap();
+                assert!(*object == value(length), "{length} bytes, from disk: {on_disk}");
+                assert_eq!(object.metadata(), b"head");
+            }
+        }
     });
 }

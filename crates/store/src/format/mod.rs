@@ -47,8 +47,8 @@ pub use page::{PAGE_HEADER_BYTES, PageHeader};
 pub use patch::{PATCH_BYTES, Patch};
 pub use record::{
     CHUNK_BYTES, ChunkCrcs, KEY_MAX_BYTES, META_MAX_BYTES, RECORD_HEADER_BYTES, RecordError,
-    RecordFields, RecordHeader, RecordKind, VALUE_MAX_BYTES, encode_head_into, encode_record_into,
-    verify_body, verify_chunks, verify_head,
+    RecordFields, RecordHeader, RecordKind, VALUE_MAX_BYTES, encode_around_value, encode_head_into,
+    encode_record_into, verify_body, verify_chunks, verify_head,
 };
 pub use record_walk::RecordWalk;
 pub use segment::{

@@ -357,18 +357,34 @@ pub fn encode_record_into(
     meta: &[u8],
     value: &[u8],
 ) -> Result<usize, RecordError> {
-    let mut header = fields.header(key.len(), meta.len(), value.len() as u64)?;
+    let header = fields.header(key.len(), meta.len(), value.len() as u64)?;
+    let record = prefix_mut(buf, header.stored_bytes())?;
+    put(record, header.value_range().start, value);
+    encode_around_value(record, fields, key, meta, value.len() as u64)
+}
+
+/// Writes everything of a record but its value, which lies where it belongs already, in `buf`. Returns the
+/// stored bytes of the whole record.
+///
+/// # Errors
+/// A length out of its limits, or a buffer too short for the record.
+pub fn encode_around_value(
+    buf: &mut [u8],
+    fields: &RecordFields,
+    key: &[u8],
+    meta: &[u8],
+    value_len: u64,
+) -> Result<usize, RecordError> {
+    let mut header = fields.header(key.len(), meta.len(), value_len)?;
     let record = prefix_mut(buf, header.stored_bytes())?;
     let stored = record.len();
-    let value_range = header.value_range();
-    put(record, value_range.start, value);
-    if let Some(gap) = record.get_mut(value_range.end..) {
-        gap.fill(0);
-    }
+    let (body, gap) = record.split_at_mut(header.value_range().end);
+    gap.fill(0);
+    let value = &body[header.value_range().start..];
     if header.chunked {
         let mut crcs = ChunkCrcs::new();
         crcs.update(value);
-        encode_head_into(record, fields, key, meta, value.len() as u64, &crcs.finish())?;
+        encode_head_into(record, fields, key, meta, value_len, &crcs.finish())?;
         return Ok(stored);
     }
     header.body_crc = crc32c_append(crc32c_append(crc32c(key), meta), value);

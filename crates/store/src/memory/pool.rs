@@ -7,6 +7,7 @@
 
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -34,14 +35,17 @@ struct FreeState {
     /// Frames that have been handed out before and so occupy memory.
     touched: Vec<bool>,
     touched_count: usize,
-    /// Free frames that occupy memory, the latest last: handed out first, so that memory is touched
+    /// All free frames that occupy memory, the latest last: handed out first, so that memory is touched
     /// no wider than needed. May name frames that have been taken since; `free` decides.
-    warm: Vec<u32>,
+    warm: VecDeque<u32>,
     /// Where the next search starts.
     next: usize,
     /// Frames that may be in use at once; lowered as tables grow.
     limit: usize,
 }
+
+/// Places at which [`FreeState::warm_run`] looks.
+const WARM_LOOKS_MAX: usize = 32;
 
 pub(crate) struct Pool {
     base: NonNull<u8>,
@@ -70,7 +74,7 @@ impl Pool {
             free_count: frames,
             touched: vec![false; frames],
             touched_count: 0,
-            warm: Vec::new(),
+            warm: VecDeque::new(),
             next: 0,
             limit: frames,
         };
@@ -109,17 +113,19 @@ impl Pool {
         self.trim(&mut state);
     }
 
-    /// Gives free but touched frames back to the system while more are touched than allowed.
+    /// Gives free but touched frames back to the system while more are touched than allowed, those
+    /// first that have been free for longest.
     fn trim(&self, state: &mut FreeState) {
-        let mut index = 0;
-        while state.touched_count > state.limit && index < state.free.len() {
-            if state.free[index] && state.touched[index] {
+        while state.touched_count > state.limit
+            && let Some(index) = state.warm.pop_front()
+        {
+            let index = index as usize;
+            if state.is_warm(index) {
                 // SAFETY: a free frame of our own mapping, in which nobody has anything any more.
                 unsafe { mapped::release(self.frame_ptr(index), self.frame_bytes) };
                 state.touched[index] = false;
                 state.touched_count -= 1;
             }
-            index += 1;
         }
     }
 
@@ -136,8 +142,7 @@ impl Pool {
         if frames == 0 || used + frames > state.limit {
             return None;
         }
-        let warm = if frames == 1 { state.pop_warm() } else { None };
-        let first = match warm {
+        let first = match state.warm_run(frames) {
             Some(first) => first,
             None => {
                 let first = find_run(&state, frames)?;
@@ -204,7 +209,7 @@ impl Pool {
         let mut state = lock(&self.state);
         for index in first..first + frames {
             state.free[index] = true;
-            state.warm.push(index as u32);
+            state.warm.push_back(index as u32);
         }
         state.free_count += frames;
         if state.warm.len() > 2 * state.free.len() {
@@ -235,21 +240,24 @@ impl Drop for Pool {
 }
 
 impl FreeState {
-    /// A free frame that occupies memory already.
-    fn pop_warm(&mut self) -> Option<usize> {
-        while let Some(index) = self.warm.pop() {
-            let index = index as usize;
-            if self.free[index] && self.touched[index] {
-                return Some(index);
-            }
+    fn is_warm(&self, index: usize) -> bool {
+        self.free[index] && self.touched[index]
+    }
+
+    /// Start of a run of free frames that occupy memory already, among those that came free last: pages
+    /// that the system took back must be cleared by it, which costs more than what is written to them.
+    fn warm_run(&mut self, frames: usize) -> Option<usize> {
+        while self.warm.back().is_some_and(|&index| !self.is_warm(index as usize)) {
+            self.warm.pop_back();
         }
-        None
+        let ends = self.warm.iter().rev().take(WARM_LOOKS_MAX);
+        let starts = ends.filter_map(|&end| (end as usize + 1).checked_sub(frames));
+        starts.into_iter().find(|&first| (first..first + frames).all(|i| self.is_warm(i)))
     }
 
     /// Drops stale and double names.
     fn rebuild_warm(&mut self) {
-        let is_warm = |i: &usize| self.free[*i] && self.touched[*i];
-        self.warm = (0..self.free.len()).filter(is_warm).map(|i| i as u32).collect();
+        self.warm = (0..self.free.len()).filter(|&i| self.is_warm(i)).map(|i| i as u32).collect();
     }
 }
 
@@ -372,6 +380,36 @@ mod tests {
         drop(again);
         assert!(pool.try_take(3).is_some());
         assert_eq!(pool.used(), 5);
+    }
+
+    #[test]
+    fn what_occupies_memory_is_taken_again_rather_than_other_frames() {
+        let pool = Pool::new(64, 4096).unwrap();
+        pool.set_limit(16);
+        let mut runs = [3, 5, 2, 1].map(|frames| pool.try_take(frames));
+        for which in [0, 3, 2, 1, 2, 0, 1, 3] {
+            let frames = runs[which].take().unwrap().len_bytes() / 4096;
+            runs[which] = pool.try_take(frames);
+        }
+        assert_eq!(lock(&pool.state).touched_count, 3 + 5 + 2 + 1);
+        // What several left behind serves fewer, too.
+        let [three, five, ..] = &mut runs;
+        drop((three.take(), five.take()));
+        let small = [pool.try_take(2), pool.try_take(2), pool.try_take(3)];
+        assert!(small.iter().all(Option::is_some));
+        assert_eq!(lock(&pool.state).touched_count, 3 + 5 + 2 + 1);
+    }
+
+    #[test]
+    fn what_has_been_free_for_longest_is_given_back_first() {
+        let pool = Pool::new(8, 4096).unwrap();
+        let (old, new) = (pool.try_take(2).unwrap(), pool.try_take(2).unwrap());
+        let (old_at, new_at) = (old.first() as usize, new.first() as usize);
+        drop(old);
+        drop(new);
+        pool.set_limit(2);
+        let touched = lock(&pool.state).touched.clone();
+        assert_eq!((touched[old_at], touched[new_at]), (false, true));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) mod page_choice;
 pub(crate) mod prefetch;
 pub(crate) mod range;
 pub(crate) mod stream;
+mod submit;
 
 use std::sync::Arc;
 

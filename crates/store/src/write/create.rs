@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use super::gate::Inside;
 use super::nursery::{Staged, StagedExtent};
+use super::value::Value;
 use crate::config::{Admission, WhenMemoryFull};
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
-    BLOCK_BYTES, ChunkCrcs, JournalOp, KEY_MAX_BYTES, RecordFields, RecordHeader, RecordKind,
-    encode_head_into, encode_record_into,
+    BLOCK_BYTES, JournalOp, KEY_MAX_BYTES, RecordFields, RecordHeader, RecordKind,
+    encode_around_value,
 };
 use crate::index::Location;
 use crate::memory::policy::Hint;
-use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::stats::{Waiting, add};
 
@@ -28,7 +28,7 @@ pub(crate) struct NewObject<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) group: u64,
     pub(crate) metadata: &'a [u8],
-    pub(crate) value: &'a [u8],
+    pub(crate) value: Value<'a>,
     pub(crate) expires_s: u32,
     /// Kept from a reused segment, or written anew by the store itself: no admission, not counted.
     pub(crate) internal: bool,
@@ -191,9 +191,8 @@ impl Engine {
         let fields = fields_of(self, new, hash, seq, false);
         // SAFETY: the range was reserved for this create and is published below.
         let record = unsafe { run.bytes_mut(offset, stored) };
-        encode_record_into(record, &fields, new.key, new.metadata, new.value)
-            .expect("room for the record was reserved");
         let header = header_of(&fields, new);
+        encode(record, &fields, new, &header);
         match self.publish_new(hash, Entry::of(run.clone(), offset, &header), seq, new.kept) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
@@ -229,7 +228,11 @@ impl Engine {
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);
         let header = header_of(&fields, new);
-        encode_extent(&run, &fields, new, &header);
+        let end = stored.next_multiple_of(BLOCK_BYTES) as usize;
+        // SAFETY: the run is fresh and not published yet.
+        let bytes = unsafe { run.bytes_mut(0, end.min(run.len_bytes())) };
+        encode(bytes, &fields, new, &header);
+        bytes[stored as usize..].fill(0);
         match self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
@@ -336,23 +339,9 @@ pub(crate) fn fields_of(
     }
 }
 
-/// Lays a large record out at the start of a run, zeros up to the next block.
-fn encode_extent(run: &Run, fields: &RecordFields, new: &NewObject<'_>, header: &RecordHeader) {
-    let end = (header.stored_bytes().next_multiple_of(BLOCK_BYTES)) as usize;
-    // SAFETY: the run is fresh and not published yet.
-    let bytes = unsafe { run.bytes_mut(0, end.min(run.len_bytes())) };
-    if !fields.chunked {
-        bytes.fill(0);
-        encode_record_into(bytes, fields, new.key, new.metadata, new.value)
-            .expect("the run was taken for the record");
-        return;
-    }
-    let mut crcs = ChunkCrcs::new();
-    crcs.update(new.value);
-    let crcs = crcs.finish();
-    encode_head_into(bytes, fields, new.key, new.metadata, new.value.len() as u64, &crcs)
-        .expect("the run was taken for the record, and every chunk has its checksum");
-    let value = header.value_range();
-    bytes[value.clone()].copy_from_slice(new.value);
-    bytes[value.end..].fill(0);
+/// Lays a record out at the start of `room`.
+fn encode(room: &mut [u8], fields: &RecordFields, new: &NewObject<'_>, header: &RecordHeader) {
+    new.value.copy_to(&mut room[header.value_range()]);
+    encode_around_value(room, fields, new.key, new.metadata, header.value_len)
+        .expect("key and metadata were checked, and the room was taken for the record");
 }

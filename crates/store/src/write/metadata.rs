@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::create::NewObject;
+use super::value::Value;
 use super::writer::{create_operation, expires_s};
 use crate::engine::Engine;
 use crate::error::{CreateError, ReadError};
@@ -38,7 +39,7 @@ fn replacement<'a>(
         key,
         group: info.group.get(),
         metadata,
-        value,
+        value: Value::Whole(value),
         expires_s: expires_s(info.expires_unix_s),
         internal: true,
         kept: None,

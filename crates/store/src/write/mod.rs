@@ -15,4 +15,5 @@ mod publish;
 pub(crate) mod reclaim;
 mod remove;
 pub(crate) mod segment;
+pub(crate) mod value;
 pub(crate) mod writer;

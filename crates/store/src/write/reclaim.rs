@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::create::NewObject;
+use super::value::Value;
 use crate::disk_policy::Candidate;
 use crate::engine::Engine;
 use crate::format::{
@@ -152,7 +153,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
         key: &record[header.key_range()],
         group: header.group,
         metadata: &record[header.meta_range()],
-        value: &record[header.value_range()],
+        value: Value::Whole(&record[header.value_range()]),
         expires_s: header.expires_s,
         internal: true,
         kept: Some(keeper.location),

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::create::{NewObject, NotNow};
 use super::nursery::{Staged, StagedExtent};
+use super::value::Value;
 use crate::GroupId;
 use crate::device::submit_deferred;
 use crate::engine::Engine;
@@ -292,7 +293,7 @@ impl Writer {
             key: &self.key,
             group: self.group,
             metadata: &self.metadata,
-            value,
+            value: Value::Whole(value),
             expires_s: self.expires_s,
             internal: false,
             kept: None,
@@ -425,7 +426,7 @@ pub(crate) fn create_operation(
                     key: &key,
                     group,
                     metadata: &metadata,
-                    value: &value,
+                    value: Value::Whole(&value),
                     expires_s,
                     internal: false,
                     kept: None,

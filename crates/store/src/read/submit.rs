@@ -1,0 +1,96 @@
+//! The asynchronous road to an object on disk: one read that is submitted, with no thread waiting for it.
+//!
+//! Owns nothing. Whatever takes more than one plain read is left to `disk`, on a worker thread.
+//! Threads: any submits; what was read is checked on the I/O thread that it came to, which never
+//! reads or waits for it.
+
+use std::sync::Arc;
+
+use super::disk::{Found, Promise, RawRecord};
+use super::flight::Joined;
+use crate::device::IoOp;
+use crate::engine::Engine;
+use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
+use crate::index::Candidate;
+use crate::memory::policy::Hint;
+use crate::stats::add;
+
+/// Longer records go to a worker thread: checking them would keep the I/O thread from others, for more
+/// than some tens of microseconds.
+const SUBMITTED_BYTES_MAX: u64 = 256 << 10;
+
+impl Engine {
+    /// The asynchronous road for one plain candidate; anything else goes to `fallback`.
+    pub(crate) fn submit_object_read(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: Arc<[u8]>,
+        promise: Arc<Promise>,
+        fallback: impl FnOnce() + Send + 'static,
+    ) {
+        let candidates = self.ordered_candidates(hash);
+        let [candidate] = candidates[..] else { return fallback() };
+        let bytes = candidate.length_class.units() * UNIT_BYTES;
+        if bytes > SUBMITTED_BYTES_MAX {
+            return fallback();
+        }
+        if self.wants_page(hash, &candidate) {
+            return self.submit_page_read(hash, key, &candidate, promise, fallback);
+        }
+        let lead = match self.flights.join(candidate.location.units()) {
+            Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
+            Joined::Leader(lead) => lead,
+        };
+        let (segment, start, len) = self.blocks_of(candidate.location, bytes);
+        let Some(run) = self.cache.take(self.frames_for(len), Hint::Neutral) else {
+            self.flights.land(lead);
+            return fallback();
+        };
+        self.index.bump_freq(hash, candidate.location, 1);
+        self.note_alone(hash, &candidate);
+        let started = self.clock.monotonic();
+        let this = Arc::clone(self);
+        let held = run.clone();
+        self.space.submit(IoOp::Read, segment, start, &[(&run, len as usize)], move |outcome| {
+            let (_, offset) = this.space.split(candidate.location);
+            let raw = RawRecord { run: held, start: (offset - start) as usize, len: len as usize };
+            let found = if outcome.is_ok() {
+                this.note_object_read(&raw, started);
+                this.accept_plain(hash, &key, &candidate, raw)
+            } else {
+                Some(this.unreadable(hash, candidate.location))
+            };
+            this.flights.land(lead);
+            match found {
+                Some(Found::Object(object)) => {
+                    add(&this.counters.hits_disk, 1);
+                    promise.put(Ok(Some(object)));
+                }
+                Some(Found::Gone) => promise.put(Ok(None)),
+                Some(Found::OtherKey) => {
+                    add(&this.counters.misses_collision, 1);
+                    promise.put(Ok(None));
+                }
+                Some(Found::LookAgain) | None => fallback(),
+            }
+        });
+    }
+
+    /// `accept` for an I/O thread, which must not read or wait: `None` if that would be needed.
+    fn accept_plain(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        candidate: &Candidate,
+        raw: RawRecord,
+    ) -> Option<Found> {
+        let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
+        if let Ok(header) = RecordHeader::decode(bytes, self.space.nonce)
+            && header.hash == hash
+            && (header.kind != RecordKind::Object || header.stored_bytes() > bytes.len() as u64)
+        {
+            return None;
+        }
+        self.accept(hash, key, candidate, raw).ok()
+    }
+}
