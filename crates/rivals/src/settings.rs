@@ -32,9 +32,12 @@ pub struct Settings {
     /// Rounds; every figure is the median over them.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// Objects, of 1 byte to 16 KiB each.
+    /// Objects, of 1 byte to 16 KiB each unless `--object-bytes` says otherwise.
     #[arg(long, default_value_t = 131_072)]
     pub objects: u64,
+    /// Bytes of every object, instead of 1 byte to 16 KiB.
+    #[arg(long)]
+    pub object_bytes: Option<usize>,
     /// Groups that they are dealt to.
     #[arg(long, default_value_t = 16)]
     pub groups: u64,
@@ -84,7 +87,7 @@ impl Settings {
             groups: self.groups,
             ordering,
             seed: self.seed,
-            fixed_bytes: None,
+            fixed_bytes: self.object_bytes,
         }
     }
 
