@@ -141,16 +141,12 @@ impl Engine {
         (self.extent_max() / 2).min(u64::from(crate::format::META_MAX_BYTES)) as usize
     }
 
-    pub(crate) fn frames_for(&self, bytes: u64) -> usize {
-        bytes.div_ceil(self.space.page_bytes) as usize
-    }
-
-    /// Takes memory, waiting for readers as configured. `None`: refused.
-    pub(crate) fn take_waiting(&self, frames: usize, requester: Hint) -> Option<Run> {
+    /// Takes memory for so many bytes, waiting for readers as configured. `None`: refused.
+    pub(crate) fn take_waiting(&self, bytes: usize, requester: Hint) -> Option<Run> {
         let mut waiting = Waiting::default();
         loop {
             let idle = self.nursery.bytes() == 0;
-            if let Some(run) = self.cache.take(frames, requester) {
+            if let Some(run) = self.cache.take(bytes, requester) {
                 return Some(run);
             }
             let refuse = self.config.when_memory_full == WhenMemoryFull::Refuse && idle;
@@ -192,8 +188,7 @@ impl Engine {
         stats.index_objects = self.index.len();
         stats.index_slots = self.index.slots();
         stats.index_bytes = self.index.memory_bytes();
-        let page = self.space.page_bytes;
-        stats.memory_used_bytes = self.cache.pool.used() as u64 * page;
+        stats.memory_used_bytes = self.cache.pool.used_bytes() as u64;
         stats.memory_bytes = self.config.memory.bytes();
         stats.nursery_bytes = self.nursery.bytes();
         stats.groups_tracked = self.groups.tracked() as u64;

@@ -56,7 +56,7 @@ fn shuttle_a_run_is_free_only_when_nobody_refers_to_it() {
                 let pool = Arc::clone(&pool);
                 thread::spawn(move || {
                     for round in 0..3 {
-                        let Some(run) = pool.try_take(1) else {
+                        let Some(run) = pool.try_take_frame() else {
                             pool.wait_freed(Duration::from_millis(1));
                             continue;
                         };
@@ -81,9 +81,9 @@ fn shuttle_a_run_is_free_only_when_nobody_refers_to_it() {
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(pool.used(), 0);
+        assert_eq!(pool.used_bytes(), 0);
         // One by one, since taking a frame asserts that no count is left on it, or below nothing.
-        let all = [pool.try_take(1), pool.try_take(1)];
+        let all = [pool.try_take_frame(), pool.try_take_frame()];
         assert!(all.iter().all(Option::is_some), "everything came back");
     });
 }
@@ -190,7 +190,7 @@ fn shuttle_a_drain_ends_when_what_came_before_is_written() {
     explore(2_000, || {
         let nursery = Arc::new(Nursery::new(4 * PAGE));
         let written = Arc::new(Mutex::new(Vec::new()));
-        let run = Pool::new(1, PAGE as usize).unwrap().try_take(1).unwrap();
+        let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
         let flusher = {
             let (nursery, written) = (Arc::clone(&nursery), Arc::clone(&written));
             thread::spawn(move || flush(&nursery, &written))

@@ -22,6 +22,9 @@ use logs::{OpenLog, open_logs_max};
 const RESERVE_FRAMES: usize = 2;
 /// At most this share of a run is copied on when it is taken apart, so that eviction always gains.
 const KEEP_PERCENT_MAX: usize = 90;
+/// An object that fills the run it has to itself by so much stays there: a run over half a frame is as long
+/// as it must be, up to 4 KiB.
+const FILLS_PERCENT_MIN: usize = 85;
 /// Runs of which a caller who waits for memory keeps anything; from there on all goes.
 const SPARING_RUNS_MAX: u32 = 24;
 
@@ -36,8 +39,9 @@ struct Slot {
 #[derive(Default)]
 struct Queues {
     waiting: [VecDeque<(u32, u32)>; 4],
-    /// Signed: a run may be evicted before the one who tracked or moved it has counted it.
-    frames: [isize; 4],
+    /// What the runs of each have. Signed: a run may be evicted before the one who tracked or moved it
+    /// has counted it.
+    bytes: [isize; 4],
 }
 
 fn leaving(entry: &Entry, hash: u64) -> Leaving {
@@ -82,7 +86,7 @@ impl Cache {
             })
         };
         Cache {
-            slots: (0..pool.frames()).map(|_| slot()).collect(),
+            slots: (0..pool.places()).map(|_| slot()).collect(),
             open_logs_max: open_logs_max(pool.frames()),
             pool,
             resident: Resident::new(),
@@ -135,37 +139,41 @@ impl Cache {
         self.policy.read_with_page(hash);
     }
 
-    /// Takes a run of `frames`, evicting as needed; `None` when nothing more can be freed now.
-    pub(crate) fn take(&self, frames: usize, requester: Hint) -> Option<Run> {
+    /// Takes a run for `bytes`, evicting as needed; `None` when nothing more can be freed now.
+    pub(crate) fn take(&self, bytes: usize, requester: Hint) -> Option<Run> {
         let mut sparing = SPARING_RUNS_MAX;
+        let room = self.pool.run_bytes_for(bytes) + RESERVE_FRAMES * self.pool.frame_bytes();
         // A run pinned by a guard frees nothing; give up after one round of everything.
-        for _ in 0..self.pool.frames() + 1 {
-            if self.pool.available() >= frames + RESERVE_FRAMES {
-                if let Some(run) = self.pool.try_take(frames) {
+        for _ in 0..self.pool.places() + 1 {
+            if self.pool.available_bytes() >= room {
+                if let Some(run) = self.pool.try_take(bytes) {
                     return Some(run);
                 }
-                if frames > 1 {
-                    return self.take_window(frames);
-                }
+                return self.take_window(bytes);
             }
             if !self.evict_one(requester, &mut sparing) {
                 break;
             }
         }
         // The reserve is for copies, but refusing a caller would be worse.
-        self.pool.try_take(frames).or_else(|| self.take_window(frames))
+        self.pool.try_take(bytes).or_else(|| self.take_window(bytes))
     }
 
-    /// Frees consecutive frames by evicting exactly the runs that lie in the way.
-    fn take_window(&self, frames: usize) -> Option<Run> {
-        if frames < 2 {
+    /// Takes a run of one frame, as [`Cache::take`] does.
+    pub(crate) fn take_frame(&self, requester: Hint) -> Option<Run> {
+        self.take(self.pool.frame_bytes(), requester)
+    }
+
+    /// Frees consecutive places by evicting exactly the runs that lie in the way.
+    fn take_window(&self, bytes: usize) -> Option<Run> {
+        if bytes <= self.pool.frame_bytes() {
             return None;
         }
-        let window = self.pool.window(frames, |first| self.is_unpinned(first))?;
+        let window = self.pool.window(bytes, |first| self.is_unpinned(first))?;
         for first in window {
             self.evict_run(first as u32, false);
         }
-        self.pool.try_take(frames)
+        self.pool.try_take(bytes)
     }
 
     fn is_unpinned(&self, first: usize) -> bool {
@@ -189,8 +197,7 @@ impl Cache {
     }
 
     fn enqueue(&self, run: Run, queue: Queue, hashes: Vec<u64>) {
-        let first = run.first();
-        let frames = run.len_bytes() / self.pool.frame_bytes();
+        let (first, bytes) = (run.first(), run.len_bytes());
         let generation = {
             let mut slot = lock(&self.slots[first as usize]);
             assert!(slot.run.is_none(), "a run is tracked once");
@@ -202,15 +209,16 @@ impl Cache {
         };
         let mut queues = lock(&self.queues);
         queues.waiting[queue as usize].push_back((first, generation));
-        queues.frames[queue as usize] += frames as isize;
+        queues.bytes[queue as usize] += bytes as isize;
     }
 
     fn usage(&self) -> Usage {
-        let frames = lock(&self.queues).frames.map(|n| n.max(0) as usize);
+        let bytes = lock(&self.queues).bytes.map(|n| n.max(0) as usize);
+        let frames = bytes.map(|n| n.div_ceil(self.pool.frame_bytes()));
         Usage { frames, total: self.pool.frames() }
     }
 
-    /// Frames held by each queue, for statistics.
+    /// Frames' worth of memory held by each queue, begun ones counted as whole.
     pub(crate) fn queue_frames(&self) -> [usize; 4] {
         self.usage().frames
     }
@@ -278,7 +286,7 @@ impl Cache {
             let Some(entry) = shard.map.get_mut(&hash).filter(|e| e.run.first() == first) else {
                 return false;
             };
-            let fills = entry.stored_bytes as usize > bytes * KEEP_PERCENT_MAX / 100;
+            let fills = entry.stored_bytes as usize > bytes * FILLS_PERCENT_MIN / 100;
             if bytes <= self.pool.frame_bytes() && !fills {
                 return false;
             }
@@ -307,16 +315,16 @@ impl Cache {
             slot.generation = slot.generation.wrapping_add(1);
             (run, slot.queue, std::mem::take(&mut slot.hashes))
         };
-        let frames = run.len_bytes() / self.pool.frame_bytes();
-        lock(&self.queues).frames[queue as usize] -= frames as isize;
-        let keep_max =
-            if may_keep && frames == 1 { run.len_bytes() * KEEP_PERCENT_MAX / 100 } else { 0 };
+        let bytes = run.len_bytes();
+        lock(&self.queues).bytes[queue as usize] -= bytes as isize;
+        let is_large = bytes > self.pool.frame_bytes();
+        let keep_max = if may_keep && !is_large { bytes * KEEP_PERCENT_MAX / 100 } else { 0 };
         let mut keep_left = keep_max;
         for hash in hashes {
             self.evict_object(hash, first, queue, &mut keep_left);
         }
         if may_keep {
-            self.policy.looked_at(queue, run.len_bytes(), keep_max - keep_left);
+            self.policy.looked_at(queue, bytes, keep_max - keep_left);
         }
     }
 
@@ -396,7 +404,7 @@ impl Cache {
     /// Forgets everything that is also on disk.
     pub(crate) fn drop_all(&self) {
         self.close_some_log();
-        for first in 0..self.pool.frames() {
+        for first in 0..self.pool.places() {
             self.evict_run(first as u32, false);
         }
         let mut queues = lock(&self.queues);
@@ -410,7 +418,7 @@ impl Cache {
 
     /// Moves every tracked run of a group's objects to the queue that fits its new hint.
     pub(crate) fn requeue(&self, is_member: impl Fn(u64) -> bool, hint: Hint) {
-        for first in 0..self.pool.frames() as u32 {
+        for first in 0..self.pool.places() as u32 {
             let hash = {
                 let slot = lock(&self.slots[first as usize]);
                 if slot.run.is_none() {
@@ -430,21 +438,21 @@ impl Cache {
     }
 
     fn move_run(&self, first: u32, target: Queue) {
-        let (generation, from, frames) = {
+        let (generation, from, bytes) = {
             let mut slot = lock(&self.slots[first as usize]);
             let Some(run) = &slot.run else { return };
             if slot.queue == target {
                 return;
             }
-            let frames = run.len_bytes() / self.pool.frame_bytes();
+            let bytes = run.len_bytes();
             let from = slot.queue;
             slot.queue = target;
             slot.generation = slot.generation.wrapping_add(1);
-            (slot.generation, from, frames)
+            (slot.generation, from, bytes)
         };
         let mut queues = lock(&self.queues);
-        queues.frames[from as usize] -= frames as isize;
-        queues.frames[target as usize] += frames as isize;
+        queues.bytes[from as usize] -= bytes as isize;
+        queues.bytes[target as usize] += bytes as isize;
         queues.waiting[target as usize].push_back((first, generation));
     }
 
@@ -458,8 +466,8 @@ impl Cache {
         // Records of 64 bytes cost twice that in the table: less than a quarter is never left to data.
         let taken = (bytes / self.pool.frame_bytes()).min(frames / 4 * 3);
         self.pool.set_limit(frames - taken);
-        let (mut rounds, mut sparing) = (frames, SPARING_RUNS_MAX);
-        while self.pool.used() > frames - taken
+        let (mut rounds, mut sparing) = (self.pool.places(), SPARING_RUNS_MAX);
+        while self.pool.used_bytes() > (frames - taken) * self.pool.frame_bytes()
             && rounds > 0
             && self.evict_one(Hint::Neutral, &mut sparing)
         {

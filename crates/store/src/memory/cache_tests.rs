@@ -65,8 +65,7 @@ fn with_object(policy: Box<dyn ResidencyPolicy>, value_len: u64) -> (Cache, Arc<
     let pool = Pool::new(FRAMES, FRAME_BYTES).unwrap();
     let cache = Cache::new(pool, policy, Arc::clone(&index));
     let header = header(value_len);
-    let frames = (header.stored_bytes() as usize).div_ceil(FRAME_BYTES);
-    let run = cache.pool.try_take(frames).unwrap();
+    let run = cache.pool.try_take(header.stored_bytes() as usize).unwrap();
     let mut entry = Entry::of(run.clone(), 0, &header);
     entry.location = Some(location);
     entry.hits = 1;
@@ -82,7 +81,7 @@ fn is_there(cache: &Cache) -> bool {
 /// Takes all memory that can be had, one frame at a time.
 fn squeeze(cache: &Cache) {
     let mut held = Vec::new();
-    while let Some(run) = cache.take(1, Hint::Neutral) {
+    while let Some(run) = cache.take_frame(Hint::Neutral) {
         held.push(run);
     }
 }

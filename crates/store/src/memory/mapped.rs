@@ -40,6 +40,18 @@ pub(super) fn map(bytes: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(ptr.cast()).ok_or_else(|| io::Error::other("mmap returned null"))
 }
 
+/// A new mapping of zeros of which as much occupies memory as is touched, in pages of the smallest size:
+/// larger ones, where the system has them for everyone, would let parts count that nobody touched.
+pub(super) fn map_small_pages(bytes: usize) -> io::Result<NonNull<u8>> {
+    let start = map(bytes)?;
+    // SAFETY: the mapping is new and ours. A system without larger pages refuses, and that is as well.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE)
+    };
+    Ok(start)
+}
+
 /// Ends a mapping.
 ///
 /// # Safety

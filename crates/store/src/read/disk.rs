@@ -240,7 +240,7 @@ impl Engine {
         if len > self.piece_max() + 2 * self.space.page_bytes {
             return Err(ReadError::TooLargeForMemory { length: bytes, max: self.piece_max() });
         }
-        let run = self.take_for_read(self.frames_for(len))?;
+        let run = self.take_for_read(len as usize)?;
         // SAFETY: the run is fresh and known to this thread only.
         let buf = unsafe { run.bytes_mut(0, len as usize) };
         if self.space.read(segment, start, buf).is_err() {
@@ -250,8 +250,8 @@ impl Engine {
         Ok(Some(RawRecord { run, start: (offset - start) as usize, len: len as usize }))
     }
 
-    pub(crate) fn take_for_read(&self, frames: usize) -> Result<Run, ReadError> {
-        self.take_waiting(frames, crate::memory::policy::Hint::Neutral).ok_or_else(|| {
+    pub(crate) fn take_for_read(&self, bytes: usize) -> Result<Run, ReadError> {
+        self.take_waiting(bytes, crate::memory::policy::Hint::Neutral).ok_or_else(|| {
             add(&self.counters.reads_refused, 1);
             ReadError::MemoryFull
         })
@@ -440,7 +440,7 @@ impl Engine {
         pieces: &[&[u8]],
     ) -> Result<Object, ReadError> {
         let total: usize = pieces.iter().map(|p| p.len()).sum();
-        let run = self.take_for_read(self.frames_for(total as u64 + 64))?;
+        let run = self.take_for_read(total + 64)?;
         let mut at = 64;
         for piece in pieces {
             // SAFETY: the run is fresh and known to this thread only.

@@ -47,9 +47,10 @@ impl Engine {
         let state = self.groups.entry(group);
         let loved = state.hint() == Hint::Loved;
         let frames = self.cache.queue_frames();
-        let spare = self.cache.pool.available() > self.cache.pool.frames() / 64 + 4;
+        let pool = &self.cache.pool;
+        let spare = pool.available_bytes() / pool.frame_bytes() > pool.frames() / 64 + 4;
         let unloved = frames[0] + frames[1] + frames[2];
-        let memory_free = spare || (loved && unloved > self.cache.pool.frames() / 64 + 4);
+        let memory_free = spare || (loved && unloved > pool.frames() / 64 + 4);
         page_pays(&Question {
             neighbours: self.neighbours_of(candidate),
             wanted_percent: state
@@ -190,8 +191,8 @@ impl Engine {
 
     /// Reads consecutive pages in one I/O and makes their objects resident. `None`: not possible.
     fn read_pages(self: &Arc<Engine>, segment: SegmentId, pages: Vec<(u64, Lead)>) -> Option<()> {
-        let first = self.take_waiting(1, Hint::Loved);
-        let runs = self.runs_for(first, pages.len());
+        // Who finds no memory for a page waits for what an object takes, not for both.
+        let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
         let started = self.clock.monotonic();
         let done = !runs.is_empty() && self.transfer(segment, pages[0].0, &runs);
         self.pages_read(segment, pages, done.then_some(runs), started);
@@ -203,7 +204,7 @@ impl Engine {
         let mut runs = Vec::with_capacity(pages);
         runs.extend(first);
         while !runs.is_empty() && runs.len() < pages {
-            match self.cache.take(1, Hint::Loved) {
+            match self.cache.take_frame(Hint::Loved) {
                 Some(run) => runs.push(run),
                 None => break,
             }
@@ -255,7 +256,7 @@ impl Engine {
         let group = self.page_group(candidate.location).unwrap_or(0);
         self.add_read_ahead(segment, group, &mut pages);
         let started = self.clock.monotonic();
-        let runs = self.runs_for(self.cache.take(1, Hint::Loved), pages.len());
+        let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
         if runs.is_empty() {
             self.pages_read(segment, pages, None, started);
             return fallback();

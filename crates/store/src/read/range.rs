@@ -381,7 +381,7 @@ impl LargeObject {
             return Ok(Some(whole(Some(first), start, len)));
         }
         // It goes over several parts: gather them in one run.
-        let run = engine.take_for_read(engine.frames_for(len as u64))?;
+        let run = engine.take_for_read(len)?;
         let mut at = 0;
         let (mut piece, mut from, mut got) = (first, start, got);
         loop {
@@ -419,7 +419,7 @@ impl LargeObject {
         let aligned = at - at % block;
         let len = (at + (chunk_end - chunk_start)).next_multiple_of(block) - aligned;
         let len = len.min(engine.space.segment_bytes - aligned);
-        let run = engine.take_for_read(engine.frames_for(len))?;
+        let run = engine.take_for_read(len as usize)?;
         // SAFETY: the run is fresh and known to this thread only.
         let buf = unsafe { run.bytes_mut(0, len as usize) };
         add(&engine.counters.range_reads, 1);

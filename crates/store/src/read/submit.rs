@@ -42,7 +42,7 @@ impl Engine {
             Joined::Leader(lead) => lead,
         };
         let (segment, start, len) = self.blocks_of(candidate.location, bytes);
-        let Some(run) = self.cache.take(self.frames_for(len), Hint::Neutral) else {
+        let Some(run) = self.cache.take(len as usize, Hint::Neutral) else {
             self.flights.land(lead);
             return fallback();
         };

@@ -183,7 +183,7 @@ impl Engine {
             if let Some(place) = self.nursery.reserve(stored) {
                 break place;
             }
-            let fresh = self.cache.take(1, Hint::Loved).ok_or(NotNow::MustWait)?;
+            let fresh = self.cache.take_frame(Hint::Loved).ok_or(NotNow::MustWait)?;
             self.nursery.refill(fresh);
         };
         let _inside = self.enter(new, hash);
@@ -223,7 +223,7 @@ impl Engine {
             return Err(self.too_large(stored, self.extent_max()).into());
         }
         let hint = self.groups.hint(new.group);
-        let run = self.cache.take(self.frames_for(stored), hint).ok_or(NotNow::MustWait)?;
+        let run = self.cache.take(stored as usize, hint).ok_or(NotNow::MustWait)?;
         let _inside = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);

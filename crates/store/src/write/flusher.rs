@@ -71,7 +71,7 @@ pub(super) enum Step {
 
 impl Flusher {
     pub(crate) fn new(engine: &Engine) -> Flusher {
-        let spare = engine.cache.pool.try_take(1);
+        let spare = engine.cache.pool.try_take_frame();
         Flusher { pages: None, extents: None, batch: Vec::new(), spare }
     }
 
@@ -478,7 +478,7 @@ impl Engine {
     fn take_for_flush(&self, has_spare: bool) -> Option<Run> {
         let begun = Instant::now();
         loop {
-            if let Some(run) = self.cache.take(1, Hint::Loved) {
+            if let Some(run) = self.cache.take_frame(Hint::Loved) {
                 return Some(run);
             }
             if has_spare && begun.elapsed() >= FRAME_WAIT {

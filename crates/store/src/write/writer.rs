@@ -192,8 +192,8 @@ impl Writer {
     }
 
     fn new_buffer(&mut self) -> Option<Run> {
-        let bytes = (self.value_at() + self.part_bytes) as u64 + BLOCK_BYTES;
-        let run = self.engine.cache.take(self.engine.frames_for(bytes), Hint::Loved)?;
+        let bytes = self.value_at() + self.part_bytes + BLOCK_BYTES as usize;
+        let run = self.engine.cache.take(bytes, Hint::Loved)?;
         self.buffer = Some(run.clone());
         self.filled = 0;
         Some(run)

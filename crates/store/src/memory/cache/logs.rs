@@ -59,7 +59,7 @@ impl Cache {
             return Some(placed);
         }
         let hint = if queue == Queue::Loved { Hint::Loved } else { Hint::Neutral };
-        let fresh = if may_evict { self.take(1, hint) } else { self.pool.try_take(1) }?;
+        let fresh = if may_evict { self.take_frame(hint) } else { self.pool.try_take_frame() }?;
         let full = {
             let mut logs = lock(&self.logs[queue as usize]);
             logs.push(OpenLog { run: fresh, used: 0, hashes: Vec::new() });

@@ -21,7 +21,7 @@ fn object(run: &Run, due: u64) -> Staged {
 
 #[test]
 fn what_is_put_back_keeps_its_time() {
-    let run = Pool::new(1, PAGE as usize).unwrap().try_take(1).unwrap();
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(4 * PAGE);
     for due in 10..15 {
         nursery.push(7, object(&run, due));
@@ -39,7 +39,7 @@ fn what_is_put_back_keeps_its_time() {
 
 #[test]
 fn what_lists_took_stays_charged() {
-    let run = Pool::new(1, PAGE as usize).unwrap().try_take(1).unwrap();
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(1 << 20);
     assert_eq!(nursery.table_bytes(), 0);
     (0..10).for_each(|due| nursery.push(7, object(&run, due)));
