@@ -256,6 +256,66 @@ fn a_report_is_run_again_and_compared() {
     assert!(code == 4 && said.contains("no.html"), "{said}");
 }
 
+/// A trace that was written has its manifest beside it, can be made again from that, and stays synthetic if it was.
+#[test]
+fn a_trace_that_was_written_says_how_and_is_made_again() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    bed.ok(&["trace", "convert", "access.log", "t.csv"]);
+    let manifest = || std::fs::read_to_string(bed.path("t.csv.manifest.json")).unwrap();
+    let beside: Value = serde_json::from_str(&manifest()).unwrap();
+    let (how, what) = (&beside["manifest"], &beside["written"]);
+    let command = ["damelo", "lab", "trace", "convert", "access.log", "t.csv"];
+    assert_eq!(how["command"], serde_json::json!(command));
+    assert!(how["trace"]["digest"].as_str().unwrap().starts_with("xxh3:"), "{how}");
+    assert_eq!((&what["requests"], &what["synthetic"]), (&4.into(), &false.into()), "{what}");
+    for report in ["t.csv", "t.csv.manifest.json"] {
+        let said = bed.ok(&["rerun", report]);
+        assert!(said.starts_with("t.csv.manifest.json: the same results, value"), "{said}");
+    }
+
+    let web = "gen:web?requests=900&seed=5";
+    bed.ok(&["trace", "sample", web, "s.oracleGeneral.zst", "--share=0.3", "--seed", "9"]);
+    bed.ok(&["rerun", "s.oracleGeneral.zst"]);
+    bed.ok(&["trace", "convert", "s.oracleGeneral.zst", "--to", "txt", "--", "s2.gz"]);
+    bed.ok(&["rerun", "s2.gz"]);
+    let output = bed.run(&["sim", "s2.gz", "lru", "10", "--csv"]);
+    let (csv, said) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    assert!(csv.unwrap().contains("\ns2.gz,true,lru"), "it was made");
+    assert!(said.unwrap().contains("s2.gz: synthetic, no one made these requests"));
+    bed.ok(&["sim", "s2.gz", "lru", "10", "--html", "r.html"]);
+    bed.ok(&["rerun", "r.html"]);
+
+    bed.file("t.csv.manifest.json", &manifest().replace("\"requests\": 4", "\"requests\": 5"));
+    let (code, said) = bed.fails(&["rerun", "t.csv"]);
+    assert!(code == 1 && said.contains("\"requests\": 5,`, is `"), "{said}");
+    bed.ok(&["trace", "convert", "access.log", "t.csv"]);
+    bed.file("t.csv", "another");
+    let (code, said) = bed.fails(&["rerun", "t.csv"]);
+    assert!(code == 1 && said.contains("its digest was xxh3:"), "{said}");
+    assert_eq!(std::fs::read_to_string(bed.path("t.csv")).unwrap(), "another");
+}
+
+/// What cannot be written does not cost what was there, least of all the trace that is read.
+#[test]
+fn a_trace_is_not_lost_by_writing_one() {
+    let bed = Bed::new();
+    bed.file("access.csv", "time,obj_id,obj_size\n1,a,10\n2,b,x\n");
+    bed.file("old.csv", "old");
+    std::os::unix::fs::symlink("access.csv", bed.path("link.csv")).unwrap();
+    let before = std::fs::read(bed.path("access.csv")).unwrap();
+    for output in ["access.csv", "./access.csv", "link.csv"] {
+        let args = ["trace", "sample", "access.csv", output, "--share", "0.5", "--skip-bad"];
+        let (code, said) = bed.fails(&args);
+        assert!(code == 2 && said.contains("is the trace that is read"), "{said}");
+    }
+    let (_, said) = bed.fails(&["trace", "convert", "access.csv", "old.csv"]);
+    assert!(said.contains("line 3: size is `x`"), "{said}");
+    assert_eq!(std::fs::read(bed.path("access.csv")).unwrap(), before);
+    assert_eq!(std::fs::read_to_string(bed.path("old.csv")).unwrap(), "old");
+    assert_eq!(std::fs::read_dir(bed.path("")).unwrap().count(), 3, "nothing half written");
+}
+
 /// An option that would change nothing is refused, with its name.
 #[test]
 fn what_would_do_nothing_is_refused() {

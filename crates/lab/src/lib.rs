@@ -18,6 +18,7 @@ mod linked;
 mod lru;
 pub mod machine;
 mod near;
+mod new_file;
 mod number_index;
 pub mod output;
 pub mod paper;
@@ -31,5 +32,6 @@ pub mod workload;
 
 pub use error::{BadRecord, Place, SimError, TraceError};
 pub use histogram::Histogram;
+pub use new_file::NewFile;
 pub use request::{Catalogue, Op, Request};
 pub use stack_distance::StackDistance;

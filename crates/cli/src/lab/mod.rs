@@ -11,6 +11,7 @@ mod paper;
 mod paper_report;
 mod reading;
 mod rerun;
+mod rewrite;
 mod sim;
 mod trace;
 mod watched;
