@@ -1,7 +1,10 @@
 //! The manifest of a run of the lab, and writing the report that ends with it.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
+use damelo_lab::NewFile;
 use damelo_lab::output::{Machine, Manifest, TraceIdentity};
 
 use crate::failure::Failure;
@@ -21,8 +24,28 @@ pub(super) fn manifest(trace: TraceIdentity, is_kept: bool) -> Result<Manifest, 
     })
 }
 
-/// Writes a finished report.
-pub(super) fn write_page(path: &Path, page: String) -> Result<(), Failure> {
-    std::fs::write(path, page)
-        .map_err(|source| Failure::io(format!("write `{}`", path.display()), source))
+/// A report to be: begun before what may run for long, so that a name at which nothing can be written is known
+/// before and not after it.
+pub(super) struct NewPage {
+    doing: String,
+    file: File,
+    new: NewFile,
+}
+
+impl NewPage {
+    /// Begins the report that `--html` asks for.
+    pub(super) fn begin(path: Option<&Path>) -> Result<Option<NewPage>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        let doing = format!("write `{}`", path.display());
+        match NewFile::begin(path) {
+            Ok((file, new)) => Ok(Some(NewPage { doing, file, new })),
+            Err(source) => Err(Failure::io(doing, source)),
+        }
+    }
+
+    /// Writes it.
+    pub(super) fn write(mut self, page: &str) -> Result<(), Failure> {
+        let written = self.file.write_all(page.as_bytes()).and_then(|()| self.new.keep());
+        written.map_err(|source| Failure::io(self.doing, source))
+    }
 }

@@ -13,6 +13,7 @@ mod reading;
 mod rerun;
 mod rewrite;
 mod sim;
+mod system_args;
 mod trace;
 mod watched;
 
@@ -53,7 +54,7 @@ enum Which {
     Sim(sim::Sim),
     Policies(sim::Policies),
     Generators(sim::Generators),
-    Designs(designs::Designs),
+    Designs(Box<designs::Designs>),
     Paper(paper::PaperArgs),
     Rerun(rerun::Rerun),
     Bench(bench::Bench),

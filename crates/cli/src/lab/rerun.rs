@@ -127,7 +127,10 @@ impl Command {
         let mut product = Product::Report;
         let (trace, html, real) = match line.lab.which {
             Which::Sim(args) => (args.what.into_iter().next(), args.html, None),
-            Which::Designs(args) => (Some(args.trace), args.html, args.real),
+            Which::Designs(args) => {
+                let args = *args;
+                (Some(args.trace), args.html, args.real)
+            }
             Which::Paper(args) => (args.trace, args.html, args.real),
             Which::Trace(args) => {
                 let trace;
