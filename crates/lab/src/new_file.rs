@@ -42,6 +42,18 @@ impl NewFile {
         Ok((file, NewFile(Some((partial, target)))))
     }
 
+    /// That a file can be begun at `path`; what is no regular file is not touched for that.
+    ///
+    /// # Errors
+    /// As of [`NewFile::begin`].
+    pub fn check(path: &Path) -> io::Result<()> {
+        let is_special = |kind: std::fs::FileType| !kind.is_file() && !kind.is_dir();
+        if path.metadata().is_ok_and(|there| is_special(there.file_type())) {
+            return Ok(());
+        }
+        NewFile::begin(path).map(|_| ())
+    }
+
     /// Gives the file its name.
     ///
     /// # Errors
@@ -86,7 +98,9 @@ mod tests {
     #[test]
     fn what_cannot_be_written_says_why_and_names_no_other_file() {
         let dir = tempfile::tempdir().expect("a directory");
-        let why = |path: &Path| NewFile::begin(path).map(|_| ()).expect_err("no file").to_string();
+        let why = |path: &Path| NewFile::check(path).expect_err("no file").to_string();
+        assert!(NewFile::check(&dir.path().join("t")).is_ok() && names(dir.path()).is_empty());
+        assert!(NewFile::check(Path::new("/dev/null")).is_ok());
         assert_eq!(why(&dir.path().join("no/t")), "No such file or directory (os error 2)");
         assert!(why(dir.path()).contains("Is a directory"));
         let (mut null, new) = NewFile::begin(Path::new("/dev/null")).expect("a device");

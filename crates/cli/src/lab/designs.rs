@@ -237,32 +237,39 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     };
     let manifest = manifest(loaded.identity.clone(), args.is_kept())?;
     let played = Played { args, loaded: &loaded, cache_bytes, manifest };
-    if let Some(place) = place {
-        let runs = specs
-            .iter()
-            .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)));
-        return real::run(&played, runs, &place, &drive, new_page);
+    let runs = specs
+        .iter()
+        .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)));
+    match place {
+        Some(place) => real::run(&played, runs, &place, &drive, new_page),
+        None => run_modelled(&played, runs, &args.system.machine(drive), new_page),
     }
-    let config = args.system.machine(drive);
+}
+
+fn run_modelled<'a>(
+    played: &Played<'_>,
+    runs: impl Iterator<Item = (&'a DesignSpec, Option<Setting>)>,
+    config: &MachineConfig,
+    new_page: Option<NewPage<'_>>,
+) -> Result<(), Failure> {
+    let args = played.args;
     let mut out = Out::new();
     let mut all = Vec::new();
-    for spec in &specs {
-        for setting in settings(args, spec) {
-            let done = run_one(&played, spec, setting, &config)?;
-            if args.json {
-                out.json(&json_of(&played, &done))?;
-            }
-            all.push(done);
+    for (spec, setting) in runs {
+        let done = run_one(played, spec, setting, config)?;
+        if args.json {
+            out.json(&json_of(played, &done))?;
         }
+        all.push(done);
     }
     if args.csv {
         out.bytes(played.manifest.csv_comment().as_bytes())?;
-        out.bytes(exact_table(&played, &all).csv().as_bytes())?;
+        out.bytes(exact_table(played, &all).csv().as_bytes())?;
     } else if !args.json {
         out.bytes(table(&all).text().as_bytes())?;
     }
     if let Some(new_page) = new_page {
-        new_page.write(&page(&played, &all).finish(&played.manifest))?;
+        new_page.write(&page(played, &all).finish(&played.manifest))?;
     }
     out.finish()
 }

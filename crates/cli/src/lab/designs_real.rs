@@ -56,7 +56,7 @@ pub(super) fn run<'a>(
     runs: impl Iterator<Item = (&'a DesignSpec, Option<Setting>)>,
     place: &RealPlace,
     drive: &Drive,
-    new_page: Option<NewPage>,
+    new_page: Option<NewPage<'_>>,
 ) -> Result<(), Failure> {
     let args = played.args;
     let mut out = Out::new();

@@ -1,7 +1,6 @@
 //! The manifest of a run of the lab, and writing the report that ends with it.
 
-use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use damelo_lab::NewFile;
@@ -24,28 +23,30 @@ pub(super) fn manifest(trace: TraceIdentity, is_kept: bool) -> Result<Manifest, 
     })
 }
 
-/// A report to be: begun before what may run for long, so that a name at which nothing can be written is known
-/// before and not after it.
-pub(super) struct NewPage {
-    doing: String,
-    file: File,
-    new: NewFile,
+/// A report to be. That it can be written is found out before what may run for long, not after it.
+pub(super) struct NewPage<'a> {
+    path: &'a Path,
 }
 
-impl NewPage {
-    /// Begins the report that `--html` asks for.
-    pub(super) fn begin(path: Option<&Path>) -> Result<Option<NewPage>, Failure> {
+impl NewPage<'_> {
+    /// Begins the report that `--html` asks for. Until it is written nothing of it is there.
+    pub(super) fn begin(path: Option<&Path>) -> Result<Option<NewPage<'_>>, Failure> {
         let Some(path) = path else { return Ok(None) };
-        let doing = format!("write `{}`", path.display());
-        match NewFile::begin(path) {
-            Ok((file, new)) => Ok(Some(NewPage { doing, file, new })),
-            Err(source) => Err(Failure::io(doing, source)),
-        }
+        let page = NewPage { path };
+        NewFile::check(path).map_err(|source| page.failure(source))?;
+        Ok(Some(page))
     }
 
     /// Writes it.
-    pub(super) fn write(mut self, page: &str) -> Result<(), Failure> {
-        let written = self.file.write_all(page.as_bytes()).and_then(|()| self.new.keep());
-        written.map_err(|source| Failure::io(self.doing, source))
+    pub(super) fn write(self, text: &str) -> Result<(), Failure> {
+        let written = NewFile::begin(self.path).and_then(|(mut file, new)| {
+            file.write_all(text.as_bytes())?;
+            new.keep()
+        });
+        written.map_err(|source| self.failure(source))
+    }
+
+    fn failure(&self, source: io::Error) -> Failure {
+        Failure::io(format!("write `{}`", self.path.display()), source)
     }
 }

@@ -129,7 +129,6 @@ pub(super) fn rewrite(
     if output.is_stdout() || !path.is_file() {
         return Ok(());
     }
-    let reading = |source| Failure::io(format!("read `{}`", path.display()), source);
     let written = WrittenTrace {
         file: output.file(),
         format: format.name().to_owned(),
@@ -137,24 +136,27 @@ pub(super) fn rewrite(
         requests_read,
         seed,
         synthetic: trace.is_synthetic(),
-        file_bytes: path.metadata().map_err(reading)?.len(),
-        digest: file_digest(&path).map_err(reading)?,
+        ..WrittenTrace::default()
     };
     write_manifest(&path, &trace, &written)?;
-    if output.instead_in.is_some() {
-        return Ok(());
+    if output.instead_in.is_none() {
+        say(format_args!(
+            "damelo: {} of {} requests written to {}, how to {}",
+            thousands(requests),
+            thousands(requests_read),
+            output.output,
+            manifest_path(&path).display()
+        ));
     }
-    say(format_args!(
-        "damelo: {} of {} requests written to {}, how to {}",
-        thousands(requests),
-        thousands(requests_read),
-        output.output,
-        manifest_path(Path::new(&output.output)).display()
-    ));
     Ok(())
 }
 
+/// Adds to what is known of the trace at `path` its length and digest, and writes that beside it.
 fn write_manifest(path: &Path, trace: &Requests, written: &WrittenTrace) -> Result<(), Failure> {
+    let reading = |source| Failure::io(format!("read `{}`", path.display()), source);
+    let file_bytes = path.metadata().map_err(reading)?.len();
+    let digest = file_digest(path).map_err(reading)?;
+    let written = WrittenTrace { file_bytes, digest, ..written.clone() };
     let manifest = manifest(TraceIdentity::of(trace), true)?;
     let text = serde_json::to_string_pretty(&json!({ "manifest": manifest, "written": written }))?;
     let path = manifest_path(path);

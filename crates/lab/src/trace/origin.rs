@@ -20,7 +20,7 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 const MANIFEST_END: &str = ".manifest.json";
 
 /// A trace that was written, as its manifest has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenTrace {
     /// Its name, without directories.
     pub file: String,
