@@ -159,7 +159,10 @@ fn wrong_policies_sizes_and_generators_say_what_would_be_right() {
     let bed = Bed::new();
     for (args, words) in [
         (["sim", "gen:web", "arc", "auto"], "there is no policy `arc`; there are fifo, lru,"),
-        (["sim", "gen:web", "lru", "much"], "write bytes (64MiB), a share of the working set"),
+        (
+            ["sim", "gen:web", "lru", "much"],
+            "write bytes (64MiB; at most 8000000TiB), a share of the working set",
+        ),
         (["sim", "gen:nothing", "lru", "auto"], "there are thesis, web, polygraph, files, build"),
         (["sim", "gen:web?x=1", "lru", "auto"], "there is no `x`; by default seed=1"),
     ] {
@@ -181,6 +184,14 @@ fn the_same_command_gives_the_same_bytes_and_synthetic_ones_say_so() {
     assert_eq!(text, with(&["--num-thread", "1"]));
     let csv = with(&["--csv"]);
     assert_eq!(csv, with(&["--csv"]));
+    // Rows of intervals add up to that of their cache, which comes first.
+    let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0][11], "interval_end_s", "{csv}");
+    let first: Vec<&Vec<&str>> = rows.iter().filter(|row| row[2..4] == rows[1][2..4]).collect();
+    assert!(first.len() > 2 && first[0][11].is_empty(), "{first:?}");
+    let requests = |row: &Vec<&str>| row[5].parse::<u64>().unwrap();
+    let parts: u64 = first[1..].iter().map(|row| requests(row)).sum();
+    assert_eq!(parts, requests(first[0]), "{first:?}");
     assert!(csv.lines().skip(2).all(|line| line.starts_with(&format!("{trace},true,"))), "{csv}");
     let json: Value = serde_json::from_str(&with(&["--json"])).unwrap();
     assert_eq!(json["manifest"]["trace"]["synthetic"], true);
@@ -204,6 +215,7 @@ fn a_report_is_run_again_and_compared() {
     let designs = ["designs", web, "squid,store", "--cache", "8MiB"];
     bed.ok(&[&designs[..], &["--html=d.html"]].concat());
     bed.file("d.json", &bed.ok(&[&designs[..], &["--json"]].concat()));
+    bed.file("p.csv", &bed.ok(&["paper", "ucfs", "--scale-down", "50", "--csv"]));
     bed.file("p.json", &bed.ok(&["paper", "cfs", "--scale-down", "50", "--seed", "3", "--json"]));
     // Behind `--` everything is a name, and an option must come before it.
     bed.ok(&["sim", "--html", "e.html", "--", "access.log", "lru", "2000"]);
@@ -211,6 +223,7 @@ fn a_report_is_run_again_and_compared() {
         ("r.json", "value for value"),
         ("d.json", "value for value"),
         ("p.json", "value for value"),
+        ("p.csv", "byte for byte"),
         ("r.html", "byte for byte"),
         ("d.html", "byte for byte"),
         ("e.html", "byte for byte"),
@@ -256,6 +269,66 @@ fn a_report_is_run_again_and_compared() {
     assert!(code == 4 && said.contains("no.html"), "{said}");
 }
 
+/// A trace that was written has its manifest beside it, can be made again from that, and stays synthetic if it was.
+#[test]
+fn a_trace_that_was_written_says_how_and_is_made_again() {
+    let bed = Bed::new();
+    bed.file("access.log", SQUID);
+    bed.ok(&["trace", "convert", "access.log", "t.csv"]);
+    let manifest = || std::fs::read_to_string(bed.path("t.csv.manifest.json")).unwrap();
+    let beside: Value = serde_json::from_str(&manifest()).unwrap();
+    let (how, what) = (&beside["manifest"], &beside["written"]);
+    let command = ["damelo", "lab", "trace", "convert", "access.log", "t.csv"];
+    assert_eq!(how["command"], serde_json::json!(command));
+    assert!(how["trace"]["digest"].as_str().unwrap().starts_with("xxh3:"), "{how}");
+    assert_eq!((&what["requests"], &what["synthetic"]), (&4.into(), &false.into()), "{what}");
+    for report in ["t.csv", "t.csv.manifest.json"] {
+        let said = bed.ok(&["rerun", report]);
+        assert!(said.starts_with("t.csv.manifest.json: the same results, value"), "{said}");
+    }
+
+    let web = "gen:web?requests=900&seed=5";
+    bed.ok(&["trace", "sample", web, "s.oracleGeneral.zst", "--share=0.3", "--seed", "9"]);
+    bed.ok(&["rerun", "s.oracleGeneral.zst"]);
+    bed.ok(&["trace", "convert", "s.oracleGeneral.zst", "--to", "txt", "--", "s2.gz"]);
+    bed.ok(&["rerun", "s2.gz"]);
+    let output = bed.run(&["sim", "s2.gz", "lru", "10", "--csv"]);
+    let (csv, said) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    assert!(csv.unwrap().contains("\ns2.gz,true,lru"), "it was made");
+    assert!(said.unwrap().contains("s2.gz: synthetic, no one made these requests"));
+    bed.ok(&["sim", "s2.gz", "lru", "10", "--html", "r.html"]);
+    bed.ok(&["rerun", "r.html"]);
+
+    bed.file("t.csv.manifest.json", &manifest().replace("\"requests\": 4", "\"requests\": 5"));
+    let (code, said) = bed.fails(&["rerun", "t.csv"]);
+    assert!(code == 1 && said.contains("\"requests\": 5,`, is `"), "{said}");
+    bed.ok(&["trace", "convert", "access.log", "t.csv"]);
+    bed.file("t.csv", "another");
+    let (code, said) = bed.fails(&["rerun", "t.csv"]);
+    assert!(code == 1 && said.contains("its digest was xxh3:"), "{said}");
+    assert_eq!(std::fs::read_to_string(bed.path("t.csv")).unwrap(), "another");
+}
+
+/// What cannot be written does not cost what was there, least of all the trace that is read.
+#[test]
+fn a_trace_is_not_lost_by_writing_one() {
+    let bed = Bed::new();
+    bed.file("access.csv", "time,obj_id,obj_size\n1,a,10\n2,b,x\n");
+    bed.file("old.csv", "old");
+    std::os::unix::fs::symlink("access.csv", bed.path("link.csv")).unwrap();
+    let before = std::fs::read(bed.path("access.csv")).unwrap();
+    for output in ["access.csv", "./access.csv", "link.csv"] {
+        let args = ["trace", "sample", "access.csv", output, "--share", "0.5", "--skip-bad"];
+        let (code, said) = bed.fails(&args);
+        assert!(code == 2 && said.contains("is the trace that is read"), "{said}");
+    }
+    let (_, said) = bed.fails(&["trace", "convert", "access.csv", "old.csv"]);
+    assert!(said.contains("line 3: size is `x`"), "{said}");
+    assert_eq!(std::fs::read(bed.path("access.csv")).unwrap(), before);
+    assert_eq!(std::fs::read_to_string(bed.path("old.csv")).unwrap(), "old");
+    assert_eq!(std::fs::read_dir(bed.path("")).unwrap().count(), 3, "nothing half written");
+}
+
 /// An option that would change nothing is refused, with its name.
 #[test]
 fn what_would_do_nothing_is_refused() {
@@ -271,6 +344,20 @@ fn what_would_do_nothing_is_refused() {
         (&["paper", "ucfs", "--trace", "access.log", "--seed", "2"], "--seed changes nothing"),
         (&["paper", "squid", "--trace", "access.log", "--scale-down", "2"], "--scale-down changes"),
         (&["sim", "gen:web", "lru", "auto", "--report-interval", "0"], "0 is not in 1.."),
+        (
+            &["sim", "gen:web", "lru", "auto", "--warmup-req", "999999"],
+            "nothing is left to measure",
+        ),
+        (
+            &["designs", "gen:web", "store", "--files", "ext2-4k"],
+            "--files or --mapped changes nothing",
+        ),
+        (
+            &["designs", "gen:web", "ucfs", "--system-memory", "1MiB"],
+            "--system-memory changes nothing",
+        ),
+        (&["sim", "gen:web", "lrru", "auto"], "there is no policy `lrru`; do you mean `lru`?"),
+        (&["designs", "gen:web", "store", "--drive", "hdd18tb"], "do you mean `hdd-18tb`?"),
     ] {
         let (code, said) = bed.fails(args);
         assert!(code == 2 && said.contains(words), "{args:?}: {said}");
@@ -359,6 +446,12 @@ fn designs_run_in_a_directory_as_on_a_modelled_disk() {
     let real = bed.ok(&[&args[..], &["--real", "d"]].concat());
     assert_eq!(hits(&real), hits(&bed.ok(&args)));
     assert!(real.contains("\"read_calls\"") && real.contains("\"real\":\"d\""), "{real}");
+    bed.ok(&[&args[..], &["--real", "d", "--html", "real.html"]].concat());
+    let page = std::fs::read_to_string(bed.path("real.html")).unwrap();
+    for part in ["on a real disk", "Megabytes to and from disks", "answered within", "--real"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(bed.fails(&["rerun", "real.html"]).1.contains("real disks"));
     assert_eq!(std::fs::read_dir(bed.path("d")).unwrap().count(), 0, "nothing is left");
     let (code, words) = bed.fails(&[&args[..], &["--real", "nowhere/at/all"]].concat());
     assert!(code == 4 && words.contains("nowhere/at/all"), "{words}");
@@ -459,11 +552,45 @@ fn designs_are_swept_over_pages_and_reported() {
     assert_eq!(results(&of("r.html")), results(&of("s.html")));
     let csv = with(&["--csv"]);
     assert_eq!(manifest_of_csv(&csv)["trace"]["seed"], 1);
-    assert!(csv.lines().nth(1).unwrap().starts_with("design,memory,page,group,hit %"), "{csv}");
+    // Nothing is rounded for programs.
+    let head: Vec<&str> = csv.lines().nth(1).unwrap().split(',').collect();
+    assert_eq!(csv.lines().count(), 2 + runs.len(), "{csv}");
+    let row: Vec<&str> = csv.lines().nth(2).unwrap().split(',').collect();
+    for name in ["memory", "page", "disk_writes", "write_bytes", "response_ms_mean", "disk_seconds"]
+    {
+        let at = head.iter().position(|column| *column == name).unwrap();
+        assert_eq!(row[at], runs[0][name].to_string(), "{name}");
+    }
+    let (code, said) = bed.fails(&["designs", trace, "squid", "--html", "no/r.html"]);
+    assert!(code == 4 && said.starts_with("damelo: cannot write `no/r.html`"), "{said}");
     let (code, said) = bed.fails(&["designs", trace, "squid", "--page", "16KiB"]);
     assert!(code == 2 && said.contains("change nothing"), "{said}");
     let (code, said) = bed.fails(&["designs", trace, "--page", "17KiB"]);
     assert!(code == 2 && said.contains("power of two"), "{said}");
+}
+
+/// The system under the designs: what is not written at once is written less often; less memory is read more often.
+#[test]
+fn designs_run_on_the_system_that_is_asked_for() {
+    let bed = Bed::new();
+    let run = |designs: &str, more: &[&str]| -> Value {
+        let args = ["designs", "gen:web?requests=4000", designs, "--cache=64MiB", "--json"];
+        serde_json::from_str(&bed.ok(&[&args[..], more].concat())).unwrap()
+    };
+    let writes = |run: &Value| run["disk_writes"].as_u64().unwrap();
+    let reads = |run: &Value| run["disk_reads"].as_u64().unwrap();
+    let plain = run("squid", &[]);
+    assert_eq!((&plain["files"], &plain["system_memory"]), (&"ufs-8k".into(), &Value::Null));
+    let lazy = run("squid", &["--files", "ufs-8k:metadata=async"]);
+    assert!(writes(&lazy) < writes(&plain), "{} {}", writes(&lazy), writes(&plain));
+    let tight = run("squid", &["--system-memory", "1MiB"]);
+    assert!(reads(&tight) > reads(&plain), "{} {}", reads(&tight), reads(&plain));
+    assert_eq!(tight["hit_percent"], plain["hit_percent"]);
+    let small = ["--system-memory", "256KiB", "--mapped"];
+    let pages = |page: &str| run("mmap-lru", &[&small[..], &[page]].concat());
+    let (of_4k, of_64k) = (pages("page=4KiB"), pages("page=64KiB"));
+    let bytes = |run: &Value| run["write_bytes"].as_u64().unwrap();
+    assert!(bytes(&of_4k) < bytes(&of_64k), "{} {}", bytes(&of_4k), bytes(&of_64k));
 }
 
 #[test]

@@ -44,11 +44,11 @@ pub enum TraceError {
         reason: String,
     },
     /// A name of a format that does not exist.
-    #[error("there is no trace format `{given}`; there are {known}")]
+    #[error("there is no trace format `{given}`; {known}")]
     FormatName {
         /// As given.
         given: String,
-        /// All names.
+        /// All names, and the nearest.
         known: String,
     },
     /// Column options that make no sense.
@@ -209,11 +209,11 @@ impl BadRecord {
 #[non_exhaustive]
 pub enum SimError {
     /// A policy that does not exist.
-    #[error("there is no policy `{given}`; there are {known}")]
+    #[error("there is no policy `{given}`; {known}")]
     Policy {
         /// As given.
         given: String,
-        /// All names.
+        /// All names, and the nearest.
         known: String,
     },
     /// A parameter that the policy does not have, or with a value out of range.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use damelo::ByteSize;
 use damelo_lab::disk::Direction;
-use damelo_lab::machine::{IoCounts, KINDS, Kind, MAP_PARTS, Report};
+use damelo_lab::machine::{Histogram, IoCounts, KINDS, Kind, MAP_PARTS, Report};
 use damelo_lab::output::{BarChart, LineChart, Report as Page, Series, StripChart, Table};
 use serde_json::{Value, json};
 
@@ -28,12 +28,17 @@ fn virtual_s(report: &Report) -> f64 {
     report.elapsed_ns as f64 / 1e9
 }
 
+/// How long the disks were busy, also after the last client was served.
+fn disk_s(report: &Report) -> f64 {
+    report.disk_total_ns() as f64 / 1e9
+}
+
 fn byte_hit_percent(report: &Report) -> f64 {
     100.0 * report.hit_bytes as f64 / report.read_bytes.max(1) as f64
 }
 
-/// One row a run; `exact` for programs.
-pub(super) fn table(all: &[Done], exact: bool) -> Table {
+/// One row a run, for people.
+pub(super) fn table(all: &[Done]) -> Table {
     let mut table = Table::new(&[
         "design",
         "memory",
@@ -47,9 +52,9 @@ pub(super) fn table(all: &[Done], exact: bool) -> Table {
         "MB written",
         "mean ms",
         "p99 ms",
+        "disk s",
         "virtual s",
     ]);
-    let count = |n: u64| if exact { n.to_string() } else { thousands(n) };
     for done in all {
         let report = &done.report;
         let mut row = vec![done.design.clone()];
@@ -57,15 +62,67 @@ pub(super) fn table(all: &[Done], exact: bool) -> Table {
         row.push(format!("{:.2}", report.hit_percent()));
         row.push(format!("{:.2}", byte_hit_percent(report)));
         for direction in [Direction::Read, Direction::Write] {
-            row.push(count(report.io.requests_of(direction)));
+            row.push(thousands(report.io.requests_of(direction)));
         }
         for direction in [Direction::Read, Direction::Write] {
             row.push(format!("{:.1}", report.io.bytes_of(direction) as f64 / 1e6));
         }
         row.push(format!("{:.3}", report.responses.mean_ms()));
         row.push(format!("{:.1}", report.responses.quantile_ms(0.99)));
+        row.push(format!("{:.1}", disk_s(report)));
         row.push(format!("{:.1}", virtual_s(report)));
         table.row(row);
+    }
+    table
+}
+
+/// What of a run's JSON is in CSV: all but lists and the manifest, which comes before the rows.
+const EXACT_COLUMNS: [&str; 28] = [
+    "trace",
+    "synthetic",
+    "design",
+    "cache",
+    "memory",
+    "page",
+    "group",
+    "drive",
+    "files",
+    "mapped",
+    "system_memory",
+    "scheduler",
+    "clients",
+    "pace",
+    "warmup_requests",
+    "requests",
+    "hit_percent",
+    "byte_hit_percent",
+    "disk_reads",
+    "disk_writes",
+    "read_bytes",
+    "write_bytes",
+    "response_ms_mean",
+    "response_ms_p50",
+    "response_ms_p99",
+    "response_ms_max",
+    "disk_seconds",
+    "virtual_seconds",
+];
+
+/// One row a run, for programs: nothing rounded.
+pub(super) fn exact_table(played: &Played<'_>, all: &[Done]) -> Table {
+    columns_of(&EXACT_COLUMNS, all.iter().map(|done| json_of(played, done)))
+}
+
+/// Members of JSON objects as a table.
+pub(super) fn columns_of(columns: &[&str], rows: impl Iterator<Item = Value>) -> Table {
+    let mut table = Table::new(columns);
+    for row in rows {
+        let cell = |column: &&str| match &row[*column] {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
+        table.row(columns.iter().map(cell).collect());
     }
     table
 }
@@ -73,6 +130,7 @@ pub(super) fn table(all: &[Done], exact: bool) -> Table {
 /// One run for programs.
 pub(super) fn json_of(played: &Played<'_>, done: &Done) -> Value {
     let (loaded, report) = (played.loaded, &done.report);
+    let system = &played.args.system;
     let facts: BTreeMap<_, _> = report.facts.iter().map(|(name, n)| (*name, *n)).collect();
     json!({
         "manifest": played.manifest,
@@ -81,8 +139,11 @@ pub(super) fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "page": done.setting.map(|s| s.page_bytes),
         "group": done.setting.map(|s| s.group),
         "cache": played.cache_bytes,
-        "drive": played.args.drive,
-        "scheduler": played.scheduler(),
+        "drive": system.drive,
+        "files": system.files(),
+        "mapped": system.mapped(),
+        "system_memory": system.memory_bytes(),
+        "scheduler": system.scheduler(),
         "clients": played.clients(),
         "pace": played.pace(),
         "trace": loaded.identity.name,
@@ -93,13 +154,15 @@ pub(super) fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "byte_hit_percent": byte_hit_percent(report),
         "disk_reads": report.io.requests_of(Direction::Read),
         "disk_writes": report.io.requests_of(Direction::Write),
+        "read_bytes": report.io.bytes_of(Direction::Read),
+        "write_bytes": report.io.bytes_of(Direction::Write),
         "response_ms_mean": report.responses.mean_ms(),
         "response_ms_p50": report.responses.quantile_ms(0.5),
         "response_ms_p99": report.responses.quantile_ms(0.99),
         "response_ms_max": report.responses.max_ms(),
         "io": io_json(&report.io),
         "facts": facts,
-        "disk_seconds": report.disk_total_ns() as f64 / 1e9,
+        "disk_seconds": disk_s(report),
         "virtual_seconds": virtual_s(report),
     })
 }
@@ -122,12 +185,12 @@ pub(super) fn page(played: &Played<'_>, all: &[Done]) -> Page {
     let trace = &played.loaded.identity;
     let mut page = Page::new(&format!("Designs: {}", trace.name), trace.synthetic);
     page.paragraph(&how(played));
-    page.table(&table(all, false));
+    page.table(&table(all));
     page.section("Disk requests by kind");
     page.bars(&by_kind(all, Direction::Read, "Reads"));
     page.bars(&by_kind(all, Direction::Write, "Writes"));
     page.section("Response times");
-    page.chart(&responses(all));
+    page.chart(&responses(all.iter().map(|done| (name(done, all), &done.report.responses))));
     page.chart(&over_time(all));
     sweeps(&mut page, all);
     page.section("Where on the disk");
@@ -150,11 +213,18 @@ fn how(played: &Played<'_>) -> String {
         0 => String::new(),
         first => format!(" The first {} warm up and are not counted.", thousands(first as u64)),
     };
+    let system = &played.args.system;
+    let (files, mapped) = (system.files(), system.mapped());
+    let memory = match system.memory_bytes() {
+        Some(bytes) => format!("{} of the system's memory for each", ByteSize::new(bytes)),
+        None => "the system's usual memory for both".to_owned(),
+    };
     format!(
-        "{} requests on the modelled drive {} (order {}) with {} of cache, {clients} {pace}.{warmup}",
+        "{} requests on the modelled drive {} (order {}) with {} of cache, {clients} {pace}.{warmup} Files on {files}, \
+         mapped ones with {mapped}, {memory}.",
         thousands(played.loaded.requests.len() as u64),
-        played.args.drive,
-        played.scheduler(),
+        system.drive,
+        system.scheduler(),
         ByteSize::new(played.cache_bytes),
     )
 }
@@ -180,11 +250,12 @@ const STEPS: i32 = 12;
 /// Hundredths of a millisecond up to ten seconds.
 const TENFOLDS: i32 = 6;
 
-fn responses(all: &[Done]) -> LineChart {
-    let shares = |done: &Done| {
+/// How long requests took, of several runs with their names.
+pub(super) fn responses<'a>(runs: impl Iterator<Item = (String, &'a Histogram)>) -> LineChart {
+    let shares = |responses: &Histogram| {
         let within = |n: i32| {
             let us = 10f64.powf(1.0 + f64::from(n) / f64::from(STEPS));
-            (us / 1e3, done.report.responses.percent_within_us(us as u64))
+            (us / 1e3, responses.percent_within_us(us as u64))
         };
         let until_all = (0..=STEPS * TENFOLDS).map(within);
         let mut is_whole = false;
@@ -198,7 +269,7 @@ fn responses(all: &[Done]) -> LineChart {
         y_label: "percent of requests".to_owned(),
         log_x: true,
         log_y: false,
-        series: lines(all, shares),
+        series: runs.map(|(name, of)| Series { name, points: shares(of) }).collect(),
     }
 }
 

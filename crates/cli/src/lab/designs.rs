@@ -10,17 +10,18 @@ use damelo_lab::design::{
     Context, DesignOptions, DesignSpec, GROUP_RULES, GroupRule, REGISTRY, Values, parse_choice,
     parse_size,
 };
-use damelo_lab::disk::{Drive, Scheduler, drive_names};
+use damelo_lab::disk::Drive;
 use damelo_lab::machine::{
     Machine, MachineConfig, Pace, RealPlace, Report, RunOptions, run as play,
 };
 use damelo_lab::output::Manifest;
 
-use super::design_report::{json_of, page, table};
+use super::design_report::{exact_table, json_of, page, table};
 use super::designs_real as real;
 use super::load::{Loaded, load};
-use super::manifest::{manifest, write_page};
+use super::manifest::{NewPage, manifest};
 use super::reading::ReadArgs;
+use super::system_args::SystemArgs;
 use super::watched::Watched;
 use crate::failure::Failure;
 use crate::output::{Out, say, thousands};
@@ -34,8 +35,8 @@ Examples:
   damelo lab designs 'gen:web?requests=50000' squid,squidml --html report.html
   damelo lab designs access.log store,squid --real /var/tmp --cache 1GiB
 
-Disk reads and writes are requests to the modelled disk; virtual time is its time, clients asking
-as fast as they are served. With --real one client asks, time is the wall clock's, and bytes are those that
+Disk reads and writes are requests to the modelled disk, disk s is how long it was busy with them. Virtual time is until
+the last client was served, clients asking as fast as they are: nobody waits for what is written later. With --real one client asks, time is the wall clock's, and bytes are those that
 the system counted (/proc/self/io). docs/lab/designs.md in the source tells what each design is.";
 
 const CACHE_DEFAULT_BYTES: u64 = 4 << 30;
@@ -51,8 +52,8 @@ pub(crate) struct Designs {
     designs: Vec<String>,
     #[command(flatten)]
     read: ReadArgs,
-    #[arg(long, value_name = "NAME|FILE", default_value = "atlas-10k-tripled", help = drive_help())]
-    pub(super) drive: String,
+    #[command(flatten)]
+    pub(super) system: SystemArgs,
     /// Room for objects on disk
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::new(CACHE_DEFAULT_BYTES))]
     pub(super) cache: ByteSize,
@@ -64,9 +65,6 @@ pub(crate) struct Designs {
     page: Vec<u32>,
     #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule, help = rule_help())]
     group: Vec<NamedRule>,
-    /// In which order each disk serves what waits: fcfs, one-way or two-way
-    #[arg(long, value_name = "ORDER", default_value = "one-way", value_parser = scheduler)]
-    scheduler: Scheduler,
     /// Clients that each have one request at a time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     clients: u32,
@@ -79,7 +77,7 @@ pub(crate) struct Designs {
     /// Run them on a real disk instead of a modelled one: in a directory or, those that need no files, on a
     /// file or device whose contents are lost
     #[arg(long, value_name = "DIR|DEVICE",
-          conflicts_with_all = ["drive", "scheduler", "clients", "at_trace_pace", "warmup_req", "html"])]
+          conflicts_with_all = ["drive", "files", "mapped", "system_memory", "scheduler", "clients", "at_trace_pace", "warmup_req"])]
     pub(super) real: Option<PathBuf>,
     /// Print one JSON object a run, each with the manifest
     #[arg(long, conflicts_with = "csv")]
@@ -113,21 +111,6 @@ fn after_long_help() -> String {
         }
     }
     text
-}
-
-const SCHEDULERS: [(&str, Scheduler); 3] = [
-    ("fcfs", Scheduler::Fcfs),
-    ("one-way", Scheduler::OneWayElevator),
-    ("two-way", Scheduler::TwoWayElevator),
-];
-
-fn scheduler(given: &str) -> Result<Scheduler, String> {
-    parse_choice(given, &SCHEDULERS)
-}
-
-fn drive_help() -> String {
-    let names = drive_names().collect::<Vec<_>>().join(", ");
-    format!("Drive: {names}, or a .json file of parameters as in crates/lab/drives")
 }
 
 fn rule_help() -> String {
@@ -199,11 +182,6 @@ pub(super) struct Played<'a> {
 }
 
 impl Played<'_> {
-    pub(super) fn scheduler(&self) -> &'static str {
-        let named = SCHEDULERS.iter().find(|(_, order)| *order == self.args.scheduler);
-        named.map_or("", |(name, _)| name)
-    }
-
     pub(super) fn clients(&self) -> u32 {
         self.args.clients
     }
@@ -235,11 +213,13 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
             "--memory, --page and --group change nothing for these designs: leave them out".into(),
         ));
     }
+    args.system.check(&specs)?;
     // Before the trace is read, which may take long.
     let place = args.real.as_deref().map(RealPlace::of).transpose()?;
     if let Some(place) = &place {
         specs.iter().try_for_each(|spec| place.check(spec.entry))?;
     }
+    let new_page = NewPage::begin(args.html.as_deref())?;
     let loaded = load(&args.trace, &args.read)?;
     if args.warmup_req >= loaded.requests.len() {
         let count = loaded.requests.len();
@@ -248,41 +228,48 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
             args.warmup_req
         )));
     }
-    let drive = Drive::open(&args.drive)?;
+    let drive = Drive::open(&args.system.drive)?;
     let cache_bytes = match &place {
         Some(place) => {
             cache_bytes(args, place.space_bytes()?, &place.path().display().to_string())?
         }
-        None => cache_bytes(args, drive.size_bytes(), &format!("the drive {}", args.drive))?,
+        None => cache_bytes(args, drive.size_bytes(), &format!("the drive {}", args.system.drive))?,
     };
     let manifest = manifest(loaded.identity.clone(), args.is_kept())?;
     let played = Played { args, loaded: &loaded, cache_bytes, manifest };
-    if let Some(place) = place {
-        let runs = specs
-            .iter()
-            .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)));
-        return real::run(&played, runs, &place, &drive);
+    let runs = specs
+        .iter()
+        .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)));
+    match place {
+        Some(place) => real::run(&played, runs, &place, &drive, new_page),
+        None => run_modelled(&played, runs, &args.system.machine(drive), new_page),
     }
-    let config = MachineConfig { scheduler: args.scheduler, ..MachineConfig::new(drive) };
+}
+
+fn run_modelled<'a>(
+    played: &Played<'_>,
+    runs: impl Iterator<Item = (&'a DesignSpec, Option<Setting>)>,
+    config: &MachineConfig,
+    new_page: Option<NewPage<'_>>,
+) -> Result<(), Failure> {
+    let args = played.args;
     let mut out = Out::new();
     let mut all = Vec::new();
-    for spec in &specs {
-        for setting in settings(args, spec) {
-            let done = run_one(&played, spec, setting, &config)?;
-            if args.json {
-                out.json(&json_of(&played, &done))?;
-            }
-            all.push(done);
+    for (spec, setting) in runs {
+        let done = run_one(played, spec, setting, config)?;
+        if args.json {
+            out.json(&json_of(played, &done))?;
         }
+        all.push(done);
     }
     if args.csv {
         out.bytes(played.manifest.csv_comment().as_bytes())?;
-        out.bytes(table(&all, true).csv().as_bytes())?;
+        out.bytes(exact_table(played, &all).csv().as_bytes())?;
     } else if !args.json {
-        out.bytes(table(&all, false).text().as_bytes())?;
+        out.bytes(table(&all).text().as_bytes())?;
     }
-    if let Some(path) = &args.html {
-        write_page(path, page(&played, &all).finish(&played.manifest))?;
+    if let Some(new_page) = new_page {
+        new_page.write(&page(played, &all).finish(&played.manifest))?;
     }
     out.finish()
 }

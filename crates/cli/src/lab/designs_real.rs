@@ -3,19 +3,46 @@
 
 use std::collections::BTreeMap;
 
+use damelo::ByteSize;
 use damelo_lab::design::{Context, DesignOptions, DesignSpec};
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{RealConfig, RealMachine, RealPlace, RealReport, run_real};
-use damelo_lab::output::Table;
+use damelo_lab::output::{BarChart, Report as Page, Table};
 use serde_json::{Value, json};
 
+use super::design_report::{columns_of, responses};
 use super::designs::{Played, Setting};
+use super::manifest::NewPage;
 use super::watched::Watched;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 
 /// Mapped files and files of blocks are sparse, so that room to spare costs nothing.
 const FILE_BYTES_MIN: u64 = 1 << 30;
+
+/// What of a run's JSON is in CSV.
+const EXACT_COLUMNS: [&str; 20] = [
+    "trace",
+    "synthetic",
+    "design",
+    "real",
+    "cache",
+    "memory",
+    "page",
+    "group",
+    "requests",
+    "hit_percent",
+    "read_bytes",
+    "write_bytes",
+    "read_calls",
+    "write_calls",
+    "response_ms_mean",
+    "response_ms_p50",
+    "response_ms_p99",
+    "response_ms_max",
+    "direct",
+    "seconds",
+];
 
 struct Done {
     design: String,
@@ -29,6 +56,7 @@ pub(super) fn run<'a>(
     runs: impl Iterator<Item = (&'a DesignSpec, Option<Setting>)>,
     place: &RealPlace,
     drive: &Drive,
+    new_page: Option<NewPage<'_>>,
 ) -> Result<(), Failure> {
     let args = played.args;
     let mut out = Out::new();
@@ -43,11 +71,46 @@ pub(super) fn run<'a>(
     }
     if args.csv {
         out.bytes(played.manifest.csv_comment().as_bytes())?;
-        out.bytes(table(&all, true).csv().as_bytes())?;
+        let rows = all.iter().map(|done| json_of(played, done));
+        out.bytes(columns_of(&EXACT_COLUMNS, rows).csv().as_bytes())?;
     } else if !args.json {
-        out.bytes(table(&all, false).text().as_bytes())?;
+        out.bytes(table(&all).text().as_bytes())?;
+    }
+    if let Some(new_page) = new_page {
+        new_page.write(&page(played, &all).finish(&played.manifest))?;
     }
     out.finish()
+}
+
+/// A report as of modelled disks, with what a real one tells.
+fn page(played: &Played<'_>, all: &[Done]) -> Page {
+    let trace = &played.loaded.identity;
+    let mut page = Page::new(&format!("Designs on a real disk: {}", trace.name), trace.synthetic);
+    page.paragraph(&format!(
+        "{} requests, one after the other, with {} of cache. Time is the wall clock's, until everything is on the disk; \
+         bytes and calls are those that the system counted for the process. No run of this command takes the same time \
+         again.",
+        thousands(played.loaded.requests.len() as u64),
+        ByteSize::new(played.cache_bytes),
+    ));
+    page.table(&table(all));
+    let name = |done: &Done| match done.setting {
+        Some(setting) => format!("{} {}", done.design, Setting::cells(Some(setting)).join(" ")),
+        None => done.design.clone(),
+    };
+    let megabytes = |done: &Done| {
+        let system = &done.report.system;
+        vec![system.read_bytes as f64 / 1e6, system.write_bytes as f64 / 1e6]
+    };
+    page.section("Megabytes to and from disks");
+    page.bars(&BarChart {
+        title: "Megabytes, counted by the system".to_owned(),
+        parts: vec!["read".to_owned(), "written".to_owned()],
+        bars: all.iter().map(|done| (name(done), megabytes(done))).collect(),
+    });
+    page.section("Response times");
+    page.chart(&responses(all.iter().map(|done| (name(done), &done.report.responses))));
+    page
 }
 
 fn run_one(
@@ -75,7 +138,8 @@ fn hit_percent(report: &RealReport) -> f64 {
     100.0 * report.hits as f64 / report.reads.max(1) as f64
 }
 
-fn table(all: &[Done], exact: bool) -> Table {
+/// For people.
+fn table(all: &[Done]) -> Table {
     let mut table = Table::new(&[
         "design",
         "memory",
@@ -90,7 +154,6 @@ fn table(all: &[Done], exact: bool) -> Table {
         "p99 ms",
         "seconds",
     ]);
-    let count = |n: u64| if exact { n.to_string() } else { thousands(n) };
     for done in all {
         let (report, system) = (&done.report, &done.report.system);
         let mut row = vec![done.design.clone()];
@@ -98,7 +161,7 @@ fn table(all: &[Done], exact: bool) -> Table {
         row.push(format!("{:.2}", hit_percent(report)));
         row.push(format!("{:.1}", system.read_bytes as f64 / 1e6));
         row.push(format!("{:.1}", system.write_bytes as f64 / 1e6));
-        row.extend([count(system.read_calls), count(system.write_calls)]);
+        row.extend([system.read_calls, system.write_calls].map(thousands));
         row.push(format!("{:.3}", report.responses.mean_ms()));
         row.push(format!("{:.3}", report.responses.quantile_ms(0.99)));
         row.push(format!("{:.2}", report.elapsed_ns as f64 / 1e9));

@@ -1,7 +1,9 @@
 //! The manifest of a run of the lab, and writing the report that ends with it.
 
+use std::io::{self, Write};
 use std::path::Path;
 
+use damelo_lab::NewFile;
 use damelo_lab::output::{Machine, Manifest, TraceIdentity};
 
 use crate::failure::Failure;
@@ -21,8 +23,30 @@ pub(super) fn manifest(trace: TraceIdentity, is_kept: bool) -> Result<Manifest, 
     })
 }
 
-/// Writes a finished report.
-pub(super) fn write_page(path: &Path, page: String) -> Result<(), Failure> {
-    std::fs::write(path, page)
-        .map_err(|source| Failure::io(format!("write `{}`", path.display()), source))
+/// A report to be. That it can be written is found out before what may run for long, not after it.
+pub(super) struct NewPage<'a> {
+    path: &'a Path,
+}
+
+impl NewPage<'_> {
+    /// Begins the report that `--html` asks for. Until it is written nothing of it is there.
+    pub(super) fn begin(path: Option<&Path>) -> Result<Option<NewPage<'_>>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        let page = NewPage { path };
+        NewFile::check(path).map_err(|source| page.failure(source))?;
+        Ok(Some(page))
+    }
+
+    /// Writes it.
+    pub(super) fn write(self, text: &str) -> Result<(), Failure> {
+        let written = NewFile::begin(self.path).and_then(|(mut file, new)| {
+            file.write_all(text.as_bytes())?;
+            new.keep()
+        });
+        written.map_err(|source| self.failure(source))
+    }
+
+    fn failure(&self, source: io::Error) -> Failure {
+        Failure::io(format!("write `{}`", self.path.display()), source)
+    }
 }

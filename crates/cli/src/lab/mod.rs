@@ -11,7 +11,9 @@ mod paper;
 mod paper_report;
 mod reading;
 mod rerun;
+mod rewrite;
 mod sim;
+mod system_args;
 mod trace;
 mod watched;
 
@@ -52,7 +54,7 @@ enum Which {
     Sim(sim::Sim),
     Policies(sim::Policies),
     Generators(sim::Generators),
-    Designs(designs::Designs),
+    Designs(Box<designs::Designs>),
     Paper(paper::PaperArgs),
     Rerun(rerun::Rerun),
     Bench(bench::Bench),

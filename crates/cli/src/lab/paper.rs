@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo_lab::machine::RealPlace;
-use damelo_lab::output::{Manifest, TraceIdentity};
+use damelo_lab::output::{Manifest, Table, TraceIdentity};
 use damelo_lab::paper::{Exhibit, PAPERS, Paper, PaperOptions, Published, Trace, run as measure};
 use serde_json::{Value, json};
 
 use super::load::{Loaded, load};
-use super::manifest::{manifest, write_page};
+use super::manifest::{NewPage, manifest};
 use super::paper_report::page;
 use super::reading::ReadArgs;
 use crate::failure::Failure;
@@ -48,8 +48,11 @@ pub(crate) struct PaperArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     scale_down: Option<u32>,
     /// Print one JSON object a table
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     json: bool,
+    /// Print the rows of all tables as CSV, the manifest before it as a comment
+    #[arg(long)]
+    csv: bool,
     /// Write a report with charts to this file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
@@ -100,6 +103,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     check(args)?;
     // Not only after everything else was measured.
     args.real.as_deref().map(RealPlace::of).transpose()?;
+    let new_page = NewPage::begin(args.html.as_deref())?;
     let loaded = args.trace.as_deref().map(|name| load(name, &args.read)).transpose()?;
     let trace = loaded.as_ref().map(|l| Trace {
         name: &l.identity.name,
@@ -114,7 +118,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         Which::One(name, paper) => vec![(name, paper)],
     };
     let own = wanted.iter().any(|(_, paper)| !paper.takes_trace());
-    let is_kept = args.json || args.html.is_some();
+    let is_kept = args.json || args.csv || args.html.is_some();
     let manifest = manifest(identity(args, loaded.as_ref(), own), is_kept)?;
     let mut out = Out::new();
     let mut all = Vec::new();
@@ -126,7 +130,7 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         for table in &tables {
             if args.json {
                 out.json(&json_of(name, table, &manifest))?;
-            } else {
+            } else if !args.csv {
                 out.line(format_args!("{name} {table}"))?;
             }
         }
@@ -134,10 +138,14 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
         say(format_args!("damelo: {name} took {:.1} s", begun.elapsed().as_secs_f64()));
         all.push((name, tables));
     }
-    if let Some(path) = &args.html {
+    if args.csv {
+        out.bytes(manifest.csv_comment().as_bytes())?;
+        out.bytes(exact_table(&all).csv().as_bytes())?;
+    }
+    if let Some(new_page) = new_page {
         let synthetic = loaded.as_ref().is_none_or(|loaded| loaded.identity.synthetic) || own;
         let words = requests_of(args, loaded.as_ref(), own);
-        write_page(path, page(&all, &words, synthetic).finish(&manifest))?;
+        new_page.write(&page(&all, &words, synthetic).finish(&manifest))?;
     }
     out.finish()
 }
@@ -172,6 +180,29 @@ fn identity(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> TraceIdenti
             ..TraceIdentity::default()
         },
     }
+}
+
+/// For programs: nothing rounded. Published numbers are a range, of which both ends are the same for most; neither is
+/// there for what is ours alone, or in a picture only.
+fn exact_table(papers: &[(&str, Vec<Exhibit>)]) -> Table {
+    let columns =
+        ["paper", "what", "label", "unit", "published_from", "published_to", "measured", "ratio"];
+    let mut table = Table::new(&columns);
+    let text = |number: Option<f64>| number.map_or_else(String::new, |number| number.to_string());
+    for (paper, exhibits) in papers {
+        for (exhibit, row) in exhibits.iter().flat_map(|e| e.rows.iter().map(move |row| (e, row))) {
+            let (from, to) = match row.published {
+                Published::Value(value) => (Some(value), Some(value)),
+                Published::Range(low, high) => (Some(low), Some(high)),
+                Published::Picture | Published::Ours => (None, None),
+            };
+            let mut cells =
+                [*paper, &exhibit.what, &row.label, row.unit].map(str::to_owned).to_vec();
+            cells.extend([from, to, Some(row.measured), row.ratio()].map(text));
+            table.row(cells);
+        }
+    }
+    table
 }
 
 fn json_of(paper: &str, table: &Exhibit, manifest: &Manifest) -> Value {

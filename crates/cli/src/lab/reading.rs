@@ -70,10 +70,9 @@ pub(crate) struct Reading {
 
 impl Reading {
     pub(crate) fn of(trace: &Trace) -> Reading {
-        let progress = if trace.is_synthetic() {
-            Progress::count("requests")
-        } else {
-            Progress::bytes("trace")
+        let progress = match trace.file_bytes() {
+            0 => Progress::count("requests"),
+            _ => Progress::bytes("trace"),
         };
         Reading { progress, position: trace.position(), file_bytes: trace.file_bytes() }
     }

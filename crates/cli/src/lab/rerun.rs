@@ -4,13 +4,16 @@
 //! but a temporary one. Which trace that is comes from the command, and is a regular file; nothing of the report is
 //! printed that could steer a terminal. Threads: the main one; the run is a process of its own.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::{Args, Parser};
 use damelo_lab::output::{Form, TraceIdentity, Written};
-use damelo_lab::trace::is_generator;
+use damelo_lab::trace::{WrittenTrace, file_digest, is_generator, manifest_path, manifested_path};
+use tempfile::TempDir;
 
+use super::trace::Product;
 use super::{Lab, Which};
 use crate::failure::Failure;
 use crate::output::{Out, say};
@@ -21,8 +24,8 @@ Examples:
   damelo lab rerun report.html
 
 REPORT is what --html of lab sim, designs and paper wrote, or what their --json or --csv printed, or --json of lab
-trace stat. Compared are all bytes of a page's results and of a table's rows, of JSON all values, numbers to their
-last digit; not the manifest. Run it where the
+trace stat; or a trace that lab trace convert, sample or filter wrote, which has its manifest beside it. Compared are all bytes of a page's results and of a table's rows, of JSON all values, numbers to their
+last digit, of a trace its length and digest; not the manifest. Run it where the
 report's command was run if that names its trace by a relative path. A trace that is no longer the same is an
 error; another version of damelo is a warning. Exit code 1: the results differ.";
 
@@ -30,7 +33,7 @@ error; another version of damelo is a warning. Exit code 1: the results differ."
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Rerun {
-    /// A report of the lab: HTML, JSON or CSV
+    /// A report of the lab, HTML, JSON or CSV, or a trace that it wrote
     #[arg(value_name = "REPORT")]
     report: PathBuf,
 }
@@ -45,10 +48,11 @@ struct Line {
 
 /// Runs and compares.
 pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
-    let name = args.report.display().to_string();
-    let then = read(&args.report)?;
+    let report = report_of(&args.report);
+    let name = report.display().to_string();
+    let then = read(&report)?;
     let manifest = &then.manifest;
-    let Command { words, trace } = Command::of(&manifest.command)?;
+    let Command { words, trace, product } = Command::of(&manifest.command)?;
     let digest = trace.as_deref().map(|trace| check_trace(trace, &manifest.trace)).transpose()?;
     let version = env!("CARGO_PKG_VERSION");
     if manifest.version != version {
@@ -57,10 +61,16 @@ pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
             shown(&manifest.version)
         ));
     }
-    let now = again(&words, then.form)?;
+    let now = match product {
+        Product::Report => again(&words, then.form)?,
+        Product::Trace => written_again(&words)?,
+    };
     if let Some((line, before, after)) = then.difference(&now) {
         let difference = format!("line {line} was `{}`, is `{}`", cut(before), cut(after));
         return Err(Failure::NotTheSame { report: name, difference });
+    }
+    if matches!(product, Product::Trace) {
+        check_written(&report)?;
     }
     let trace = match (trace, digest) {
         (Some(trace), Some(digest)) if !digest.is_empty() => format!("{trace}, {digest}"),
@@ -73,6 +83,12 @@ pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
     let mut out = Out::new();
     out.line(format_args!("{name}: the same results, {how} (damelo {version}; {trace})"))?;
     out.finish()
+}
+
+/// The manifest beside a trace that the lab wrote, if it is that which is named.
+fn report_of(given: &Path) -> PathBuf {
+    let beside = manifest_path(given);
+    if beside.is_file() { beside } else { given.to_owned() }
 }
 
 fn read(path: &Path) -> Result<Written, Failure> {
@@ -88,6 +104,7 @@ struct Command {
     words: Vec<String>,
     /// The trace that it reads; none for a paper with its own requests.
     trace: Option<String>,
+    product: Product,
 }
 
 impl Command {
@@ -107,12 +124,18 @@ impl Command {
         let names = std::iter::once("damelo lab").chain(words.iter().map(String::as_str));
         let line = Line::try_parse_from(names)
             .map_err(|_| refused("this version does not understand it"))?;
+        let mut product = Product::Report;
         let (trace, html, real) = match line.lab.which {
             Which::Sim(args) => (args.what.into_iter().next(), args.html, None),
-            Which::Designs(args) => (Some(args.trace), args.html, args.real),
+            Which::Designs(args) => {
+                let args = *args;
+                (Some(args.trace), args.html, args.real)
+            }
             Which::Paper(args) => (args.trace, args.html, args.real),
             Which::Trace(args) => {
-                (Some(args.counted().ok_or_else(|| refused("it writes no report"))?), None, None)
+                let trace;
+                (trace, product) = args.product().map_err(refused)?;
+                (Some(trace), None, None)
             }
             Which::Bench(_) => return Err(refused("it measures times, which are never the same")),
             _ => return Err(refused("it writes no report")),
@@ -125,7 +148,8 @@ impl Command {
         if html.is_some() {
             return Err(refused("it would overwrite a report"));
         }
-        Ok(Command { words: std::iter::once("lab".to_owned()).chain(words).collect(), trace })
+        let words = std::iter::once("lab".to_owned()).chain(words).collect();
+        Ok(Command { words, trace, product })
     }
 }
 
@@ -164,28 +188,69 @@ fn check_trace(name: &str, then: &TraceIdentity) -> Result<String, Failure> {
     Err(Failure::TraceChanged { name, before, after: now.digest })
 }
 
+fn temporary() -> Result<TempDir, Failure> {
+    tempfile::tempdir().map_err(|source| Failure::io("make a temporary directory", source))
+}
+
 /// Runs the command in a process of its own and takes its report.
 fn again(words: &[String], form: Form) -> Result<Written, Failure> {
-    let program = std::env::current_exe().map_err(|source| Failure::io("find myself", source))?;
-    let dir =
-        tempfile::tempdir().map_err(|source| Failure::io("make a temporary directory", source))?;
+    let dir = temporary()?;
     let page = dir.path().join("again.html");
-    let mut child = std::process::Command::new(program);
-    // Behind the subcommand, since the words may end with what is no option any more.
-    let (subcommand, arguments) = words.split_at(words.len().min(2));
-    child.args(subcommand);
-    if form == Form::Html {
-        child.arg("--html").arg(&page);
-    }
-    child.args(arguments).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let ended = child.output().map_err(|source| Failure::io("run the report's command", source))?;
-    if !ended.status.success() {
-        return Err(Failure::RunFailed { status: ended.status });
-    }
+    let html: &[&OsStr] = match form {
+        Form::Html => &["--html".as_ref(), page.as_ref()],
+        Form::Json | Form::Csv => &[],
+    };
+    let printed = printed_again(words, 2, html)?;
     match form {
         Form::Html => read(&page),
-        Form::Json | Form::Csv => Written::parse(&String::from_utf8_lossy(&ended.stdout))
+        Form::Json | Form::Csv => Written::parse(&String::from_utf8_lossy(&printed))
             .map_err(|source| Failure::Report { path: "standard output".into(), source }),
+    }
+}
+
+/// Runs the command once more, the trace that it writes in a temporary directory, and takes the manifest that then
+/// lies beside that.
+fn written_again(words: &[String]) -> Result<Written, Failure> {
+    let dir = temporary()?;
+    printed_again(words, 3, &["--instead-in".as_ref(), dir.path().as_ref()])?;
+    let doing = || format!("read `{}`", dir.path().display());
+    let entries = std::fs::read_dir(dir.path()).map_err(|source| Failure::io(doing(), source))?;
+    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let manifest = paths.find(|path| manifested_path(path).is_some_and(|trace| trace.is_file()));
+    let none = || Failure::io(doing(), std::io::ErrorKind::NotFound.into());
+    read(&manifest.ok_or_else(none)?)
+}
+
+/// What the command prints with options put in behind its subcommand, which has so many words: the rest may end with
+/// what is no option any more.
+fn printed_again(words: &[String], behind: usize, options: &[&OsStr]) -> Result<Vec<u8>, Failure> {
+    let program = std::env::current_exe().map_err(|source| Failure::io("find myself", source))?;
+    let (subcommand, arguments) = words.split_at(words.len().min(behind));
+    let mut child = std::process::Command::new(program);
+    child.args(subcommand).args(options).args(arguments);
+    child.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let ended = child.output().map_err(|source| Failure::io("run the report's command", source))?;
+    match ended.status.success() {
+        true => Ok(ended.stdout),
+        false => Err(Failure::RunFailed { status: ended.status }),
+    }
+}
+
+/// That the trace beside its manifest, if it is still there, is what was written then.
+fn check_written(manifest: &Path) -> Result<(), Failure> {
+    let Some(trace) = manifested_path(manifest).filter(|trace| trace.is_file()) else {
+        return Ok(());
+    };
+    let doing = |path: &Path| format!("read `{}`", path.display());
+    let text =
+        std::fs::read_to_string(manifest).map_err(|source| Failure::io(doing(manifest), source))?;
+    let now = file_digest(&trace).map_err(|source| Failure::io(doing(&trace), source))?;
+    match WrittenTrace::of_manifest(&text) {
+        Some(written) if written.digest != now => Err(Failure::NotTheSame {
+            report: trace.display().to_string(),
+            difference: format!("its digest was {}, is {now}", shown(&written.digest)),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -230,6 +295,7 @@ mod tests {
             ("paper cfs --trace t", "paper cfs --trace t|t"),
             ("paper cfs", "paper cfs|"),
             ("trace stat t --json", "trace stat t --json|t"),
+            ("trace sample t s.csv --share 0.1", "trace sample t s.csv --share 0.1|t"),
         ] {
             let expected = Ok(format!("lab {kept}"));
             assert_eq!(parsed(&format!("damelo lab {line}")), expected, "{line}");
@@ -239,7 +305,9 @@ mod tests {
             ("damelo format cache --force", "none of the lab"),
             ("rm lab -r", "none of the lab"),
             ("damelo", "too short"),
-            ("damelo lab trace convert a b.csv", "writes no report"),
+            ("damelo lab trace convert a -", "writes no report"),
+            ("damelo lab trace convert a b.csv --instead-in /etc", "of its own choice"),
+            ("damelo lab trace print a", "writes no report"),
             ("damelo lab rerun r.html", "writes no report"),
             ("damelo lab trace stat t", "writes no report"),
             ("damelo lab bench --json", "never the same"),

@@ -8,13 +8,13 @@ use std::time::Instant;
 use clap::Args;
 use damelo::ByteSize;
 use damelo_lab::output::{LineChart, Manifest, Report, Series, Table, TraceIdentity};
-use damelo_lab::policy::{POLICIES, PolicySpec};
+use damelo_lab::policy::{POLICIES, PolicySpec, Tally};
 use damelo_lab::sim::{CacheResult, SimOptions, SimReport, SizeSpec, Warmup, simulate};
 use damelo_lab::trace::Trace;
 use damelo_lab::workload::GENERATORS;
 use serde_json::json;
 
-use super::manifest::{manifest, write_page};
+use super::manifest::{NewPage, manifest};
 use super::reading::{ReadArgs, Reading, remarks_of};
 use crate::failure::Failure;
 use crate::output::{Out, say, thousands};
@@ -112,6 +112,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     };
     let read = args.read.options(trace_type)?;
     let options = options(args, policies, sizes)?;
+    let new_page = NewPage::begin(args.html.as_deref())?;
     let open = || Trace::open(name, &read);
     let mut passes: BTreeMap<u32, Reading> = BTreeMap::new();
     let start = Instant::now();
@@ -120,12 +121,17 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(passes);
+    if report.requests > 0 && report.warmup_requests == report.requests {
+        let count = thousands(report.requests);
+        return Err(Failure::Usage(format!(
+            "nothing is left to measure: all {count} requests are warm-up"
+        )));
+    }
     let is_kept = args.json || args.csv || args.html.is_some();
     let manifest = manifest(TraceIdentity::of(&open()?), is_kept)?;
     print(args, &report, &manifest)?;
-    if let Some(path) = &args.html {
-        let page = page(args, &report, &manifest);
-        write_page(path, page)?;
+    if let Some(new_page) = new_page {
+        new_page.write(&page(args, &report, &manifest))?;
     }
     remarks_of(name, &report.skipped, manifest.trace.synthetic);
     for warning in warnings(&options, &report) {
@@ -176,7 +182,7 @@ fn print(args: &Sim, report: &SimReport, manifest: &Manifest) -> Result<(), Fail
         }))?;
     } else if args.csv {
         out.bytes(manifest.csv_comment().as_bytes())?;
-        out.bytes(exact_table(report, &manifest.trace).csv().as_bytes())?;
+        out.bytes(exact_table(args, report, &manifest.trace).csv().as_bytes())?;
     } else {
         for line in facts(args, report, manifest) {
             out.line(format_args!("{line}"))?;
@@ -280,30 +286,43 @@ fn interval_table(args: &Sim, report: &SimReport) -> Table {
     table
 }
 
-/// For programs: nothing rounded; every row says what it was measured on.
-fn exact_table(report: &SimReport, trace: &TraceIdentity) -> Table {
-    let mut table = Table::new(&[
-        "trace",
-        "synthetic",
-        "policy",
-        "size",
-        "size_share",
-        "requests",
-        "misses",
-        "bytes",
-        "miss_bytes",
-        "miss_ratio",
-        "byte_miss_ratio",
-    ]);
+const EXACT_COLUMNS: [&str; 11] = [
+    "trace",
+    "synthetic",
+    "policy",
+    "size",
+    "size_share",
+    "requests",
+    "misses",
+    "bytes",
+    "miss_bytes",
+    "miss_ratio",
+    "byte_miss_ratio",
+];
+/// Seconds since the first request at which an interval ends; empty where a row is of the whole run.
+const INTERVAL_COLUMN: &str = "interval_end_s";
+
+/// For programs: nothing rounded; every row says what it was measured on. Rows of intervals, if they were asked for,
+/// come after that of their cache.
+fn exact_table(args: &Sim, report: &SimReport, trace: &TraceIdentity) -> Table {
+    let has_intervals = args.report_interval.is_some();
+    let mut columns = EXACT_COLUMNS.to_vec();
+    columns.extend(has_intervals.then_some(INTERVAL_COLUMN));
+    let mut table = Table::new(&columns);
     for cache in &report.caches {
-        let tally = &cache.tally;
-        let mut row = vec![trace.name.clone(), trace.synthetic.to_string(), cache.policy.clone()];
-        let share = cache.size_share.map_or(String::new(), |share| share.to_string());
-        row.extend([cache.size_bytes.to_string(), share]);
-        let counts = [tally.requests, tally.misses, tally.bytes, tally.miss_bytes];
-        row.extend(counts.map(|count| count.to_string()));
-        row.extend([tally.miss_ratio().to_string(), tally.byte_miss_ratio().to_string()]);
-        table.row(row);
+        let mut add = |tally: &Tally, end_s: Option<u64>| {
+            let (synthetic, policy) = (trace.synthetic.to_string(), cache.policy.clone());
+            let mut row = vec![trace.name.clone(), synthetic, policy];
+            let share = cache.size_share.map_or(String::new(), |share| share.to_string());
+            row.extend([cache.size_bytes.to_string(), share]);
+            let counts = [tally.requests, tally.misses, tally.bytes, tally.miss_bytes];
+            row.extend(counts.map(|count| count.to_string()));
+            row.extend([tally.miss_ratio().to_string(), tally.byte_miss_ratio().to_string()]);
+            row.extend(has_intervals.then(|| end_s.map_or(String::new(), |s| s.to_string())));
+            table.row(row);
+        };
+        add(&cache.tally, None);
+        cache.intervals.iter().for_each(|part| add(&part.tally, Some(part.end_s)));
     }
     table
 }

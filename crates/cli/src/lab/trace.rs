@@ -3,17 +3,16 @@
 use clap::{Args, Subcommand, ValueEnum};
 use damelo_lab::output::TraceIdentity;
 use damelo_lab::trace::{
-    FILTERS, Filter, Quantiles, Record, RecordSource, SampleBy, Sampler, Trace as Requests,
-    TraceStat, TraceWriter, WriteFormat, trace_stat,
+    FILTERS, Filter, Quantiles, SampleBy, Sampler, Trace as Requests, TraceStat, trace_stat,
 };
 use serde_json::json;
 
 use super::manifest::manifest;
 use super::reading::{ReadArgs, Reading, remarks};
+use super::rewrite::{Output, rewrite};
 use crate::failure::Failure;
-use crate::output::{Out, say, thousands};
+use crate::output::{Out, thousands};
 
-const STDOUT: &str = "-";
 const US_PER_DAY: f64 = 86_400e6;
 
 /// Look at a trace, or make another one of it.
@@ -49,12 +48,30 @@ struct Stat {
     json: bool,
 }
 
+/// What there is to compare when a command is run again.
+pub(super) enum Product {
+    /// What it prints.
+    Report,
+    /// What it writes, and the manifest beside that.
+    Trace,
+}
+
 impl Trace {
-    /// The trace that is counted and printed as JSON, if that is what these arguments do.
-    pub(super) fn counted(self) -> Option<String> {
-        match self.which {
-            Which::Stat(stat) if stat.json => Some(stat.trace),
-            _ => None,
+    /// The trace that is read, and what comes of it that can be compared with another run; why nothing does.
+    pub(super) fn product(self) -> Result<(String, Product), &'static str> {
+        let (trace, output) = match self.which {
+            Which::Stat(stat) if stat.json => return Ok((stat.trace, Product::Report)),
+            Which::Convert(args) => (args.trace, args.output),
+            Which::Sample(args) => (args.trace, args.output),
+            Which::Filter(args) => (args.trace, args.output),
+            Which::Stat(_) | Which::Print(_) => return Err("it writes no report"),
+        };
+        match output {
+            output if output.is_stdout() => Err("it writes no report"),
+            output if output.instead_in.is_some() => {
+                Err("it would write into a directory of its own choice")
+            }
+            _ => Ok((trace, Product::Trace)),
         }
     }
 }
@@ -65,16 +82,6 @@ struct Print {
     trace: String,
     #[command(flatten)]
     read: ReadArgs,
-}
-
-#[derive(Debug, Args)]
-struct Output {
-    /// File to write, compressed if it ends in .gz or .zst; - for standard output
-    output: String,
-    /// Form to write: damelo, oracleGeneral, csv (time,obj_id,obj_size) or txt; from the file's name
-    /// if not given
-    #[arg(long, value_name = "FORMAT")]
-    to: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -139,13 +146,10 @@ fn rule(given: &str) -> Result<Filter, String> {
 pub(crate) fn run(args: &Trace) -> Result<(), Failure> {
     match &args.which {
         Which::Stat(args) => stat(args),
-        Which::Print(args) => {
-            let output = Output { output: STDOUT.to_owned(), to: Some("damelo".to_owned()) };
-            copy(&args.trace, &args.read, &output, |_| true)
-        }
-        Which::Convert(args) => copy(&args.trace, &args.read, &args.output, |_| true),
+        Which::Print(args) => rewrite(&args.trace, &args.read, &Output::shown(), None, |_| true),
+        Which::Convert(args) => rewrite(&args.trace, &args.read, &args.output, None, |_| true),
         Which::Sample(args) => sample(args),
-        Which::Filter(args) => copy(&args.trace, &args.read, &args.output, |record| {
+        Which::Filter(args) => rewrite(&args.trace, &args.read, &args.output, None, |record| {
             args.rule.iter().all(|rule| rule.keeps(record))
         }),
     }
@@ -161,62 +165,7 @@ fn sample(args: &Sample) -> Result<(), Failure> {
     let mut sampler = Sampler::new(by, args.share, args.seed).ok_or_else(|| {
         Failure::Usage(format!("--share {}: write a share above 0, at most 1", args.share))
     })?;
-    copy(&args.trace, &args.read, &args.output, |record| sampler.keeps(record))
-}
-
-fn copy(
-    name: &str,
-    read: &ReadArgs,
-    output: &Output,
-    mut keeps: impl FnMut(&Record<'_>) -> bool,
-) -> Result<(), Failure> {
-    let mut trace = Requests::open(name, &read.options(None)?)?;
-    let mut writer = writer(output)?;
-    let mut reading = Reading::of(&trace);
-    let (mut requests, mut written) = (0u64, 0u64);
-    while trace.advance()? {
-        let record = trace.record();
-        requests += 1;
-        if keeps(&record) {
-            writer.write(&record)?;
-            written += 1;
-        }
-        if requests.is_multiple_of(1 << 16) {
-            reading.set(requests);
-        }
-    }
-    writer.finish()?;
-    drop(reading);
-    remarks(&trace);
-    if output.output != STDOUT {
-        say(format_args!(
-            "damelo: {} of {} requests written to {}",
-            thousands(written),
-            thousands(requests),
-            output.output
-        ));
-    }
-    Ok(())
-}
-
-fn writer(output: &Output) -> Result<TraceWriter, Failure> {
-    let format = match &output.to {
-        Some(name) => WriteFormat::by_name(name).ok_or_else(|| {
-            Failure::Usage(format!("--to {name}: write damelo, oracleGeneral, csv or txt"))
-        })?,
-        None if output.output == STDOUT => WriteFormat::Damelo,
-        None => WriteFormat::of_file(&output.output).ok_or_else(|| {
-            Failure::Usage(format!(
-                "the name {} does not say in which form to write: add --to FORMAT",
-                output.output
-            ))
-        })?,
-    };
-    Ok(if output.output == STDOUT {
-        TraceWriter::to(STDOUT, Box::new(std::io::stdout()), format)?
-    } else {
-        TraceWriter::create(&output.output, format)?
-    })
+    rewrite(&args.trace, &args.read, &args.output, Some(args.seed), |record| sampler.keeps(record))
 }
 
 fn stat(args: &Stat) -> Result<(), Failure> {

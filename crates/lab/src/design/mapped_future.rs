@@ -6,7 +6,8 @@
 //! (first to last reference) does not overlap. Invariant: two objects share a segment only if
 //! their lifetimes are disjoint. Threads: one user.
 //!
-//! Deviation: the third step looks for the most popular object that can be replaced among the 64
+//! Deviations: an object whose size changes, of which the paper says nothing, has a segment for the largest of its
+//! sizes up to 8 KB, and those above it are refused as in the other mapped designs; the third step looks for the most popular object that can be replaced among the 64
 //! most popular segments of the class, not among all, since most popular objects live as long as
 //! the trace and looking through all of them takes hours.
 
@@ -14,13 +15,14 @@ use super::segments::{CLASSES, SMALL_BYTES_MAX, Segments, class_of, segment_byte
 use super::{Cache, Context, Design, Served};
 use crate::lru::NumberMap;
 use crate::machine::Action;
-use crate::request::{Catalogue, Request};
+use crate::request::{Catalogue, Op, Request};
 
 const CANDIDATES: usize = 64;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Life {
     references: u64,
+    /// Largest size that is kept.
     bytes: u64,
     first: usize,
     last: usize,
@@ -29,6 +31,9 @@ struct Life {
 #[derive(Debug, Clone, Copy)]
 struct Placed {
     offset: u64,
+    /// Of the segment.
+    class: usize,
+    /// Of the object that lies there.
     bytes: u64,
     present: bool,
 }
@@ -55,13 +60,17 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
 fn lives(requests: &[Request]) -> Vec<(u64, Life)> {
     let mut lives: NumberMap<u64, Life> = NumberMap::default();
     for (at, request) in requests.iter().enumerate() {
+        let bytes = request.size_bytes.max(1);
+        if bytes > SMALL_BYTES_MAX || request.op == Op::Delete {
+            continue;
+        }
         let life = lives.entry(request.key).or_insert(Life { first: at, ..Life::default() });
         life.references += 1;
-        life.bytes = request.size_bytes.max(1);
+        life.bytes = life.bytes.max(bytes);
         life.last = at;
     }
-    let small = |(_, life): &(u64, Life)| life.references > 1 && life.bytes <= SMALL_BYTES_MAX;
-    let mut lives: Vec<(u64, Life)> = lives.into_iter().filter(small).collect();
+    let again = |(_, life): &(u64, Life)| life.references > 1;
+    let mut lives: Vec<(u64, Life)> = lives.into_iter().filter(again).collect();
     lives.sort_unstable_by(|a, b| b.1.references.cmp(&a.1.references).then(a.0.cmp(&b.0)));
     lives
 }
@@ -88,7 +97,7 @@ fn place_all(requests: &[Request], limit: u64) -> (NumberMap<u64, Placed>, u64) 
             }),
         };
         if let Some(offset) = offset {
-            table.insert(key, Placed { offset, bytes: life.bytes, present: false });
+            table.insert(key, Placed { offset, class, bytes: life.bytes, present: false });
         }
     }
     (table, segments.end_bytes())
@@ -108,7 +117,7 @@ impl Cache for Future {
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
         let Some(placed) = self.table.get_mut(&request.key) else { return false };
         let bytes = request.size_bytes.max(1);
-        if class_of(bytes) != class_of(placed.bytes) || bytes > SMALL_BYTES_MAX {
+        if bytes > SMALL_BYTES_MAX || class_of(bytes) > placed.class {
             return false;
         }
         placed.present = true;

@@ -14,7 +14,7 @@ mod hades;
 mod mapped;
 mod mapped_future;
 mod segments;
-mod spec;
+pub(crate) mod spec;
 mod squid;
 mod squid_family;
 mod squidl;

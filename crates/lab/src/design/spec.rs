@@ -7,12 +7,14 @@ use damelo::ByteSize;
 
 use super::{Context, Design, DesignOptions, Entry, REGISTRY};
 
+use crate::nearest::there_are;
+
 /// Why a design cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesignError {
     /// A design that does not exist.
-    #[error("there is no design `{given}`; there are {known}")]
+    #[error("there is no design `{given}`; {known}")]
     Unknown {
         /// As given.
         given: String,
@@ -91,14 +93,14 @@ impl DesignSpec {
     pub fn parse(given: &str) -> Result<DesignSpec, DesignError> {
         let mut parts = given.trim().split(':');
         let name = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
-        let known = || REGISTRY.map(|entry| entry.name).join(", ");
+        let known = || there_are(&name, REGISTRY.map(|entry| entry.name));
         let entry = REGISTRY
             .iter()
             .find(|entry| entry.name == name)
             .ok_or_else(|| DesignError::Unknown { given: given.to_owned(), known: known() })?;
         let mut spec = DesignSpec::plain(entry);
         for part in parts {
-            spec.add(part.trim().to_ascii_lowercase())?;
+            spec.add(part.trim())?;
         }
         Ok(spec)
     }
@@ -113,9 +115,10 @@ impl DesignSpec {
         &self.label
     }
 
-    fn add(&mut self, part: String) -> Result<(), DesignError> {
+    fn add(&mut self, given: &str) -> Result<(), DesignError> {
         let design = self.entry.name;
-        let bad = |reason| DesignError::Parameter { design, given: part.clone(), reason };
+        let bad = |reason| DesignError::Parameter { design, given: given.to_owned(), reason };
+        let part = given.to_ascii_lowercase();
         let (name, value) =
             part.split_once('=').ok_or_else(|| bad("write name=value".to_owned()))?;
         let parameters = self.entry.parameters;
@@ -123,7 +126,7 @@ impl DesignSpec {
             let names: Vec<&str> = parameters.iter().map(|p| p.name).collect();
             return Err(bad(match names.is_empty() {
                 true => "it has no parameters".to_owned(),
-                false => format!("there are {}", names.join(", ")),
+                false => there_are(name.trim(), names),
             }));
         };
         (parameter.set)(&mut DesignOptions::default(), value.trim()).map_err(bad)?;
@@ -153,7 +156,7 @@ impl DesignSpec {
     }
 }
 
-pub(super) fn number<T>(text: &str, range: RangeInclusive<u64>) -> Result<T, String>
+pub(crate) fn number<T>(text: &str, range: RangeInclusive<u64>) -> Result<T, String>
 where
     T: TryFrom<u64>,
 {
@@ -199,9 +202,9 @@ pub(super) fn memory_check(options: &DesignOptions, needed_bytes: u64) -> Result
     Ok(())
 }
 
-pub(super) use {parse_choice as choice, parse_size as size};
+pub(crate) use {parse_choice as choice, parse_size as size};
 
-pub(super) const YES_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
+pub(crate) const YES_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
 #[cfg(test)]
 mod tests {
@@ -246,10 +249,10 @@ mod tests {
     #[test]
     fn errors_say_what_would_be_right() {
         for (given, reason) in [
-            ("stor", "there is no design `stor`; there are cern, squid,"),
+            ("stor", "there is no design `stor`; do you mean `store`? there are cern, squid,"),
             ("squid:x=1", "design `squid`: parameter `x=1`: it has no parameters"),
             ("store:disk", "design `store`: parameter `disk`: write name=value"),
-            ("store:disc=lru", "parameter `disc=lru`: there are disk, "),
+            ("store:disc=lru", "parameter `disc=lru`: do you mean `disk`? there are disk, "),
             ("store:disk=arc", "write one of fbc, lfu-aging, lru, fifo"),
             ("store:reinsert=91", "write a whole number from 0 to 90"),
             ("store:segment=3mib", "write a power of two from 256KiB to 64MiB"),

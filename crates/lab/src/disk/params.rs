@@ -12,6 +12,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::SECTOR_BYTES;
 
+use crate::nearest::there_are;
+
 /// Limits of what a file may say, such that no sum or product of the models overflows.
 const ZONES_MAX: u32 = 1 << 10;
 const CYLINDERS_MAX: u32 = 1 << 21;
@@ -274,7 +276,7 @@ pub enum Drive {
 #[non_exhaustive]
 pub enum DriveError {
     /// Neither a drive that the lab brings nor a file of parameters.
-    #[error("there is no drive `{given}`; there are {known}, or write the name of a .json file")]
+    #[error("there is no drive `{given}`; {known}; or write the name of a .json file")]
     Unknown {
         /// As given.
         given: String,
@@ -347,7 +349,7 @@ impl Drive {
             return Ok(drive);
         }
         if Path::new(given).extension().is_none_or(|end| end != "json") {
-            let known = drive_names().collect::<Vec<_>>().join(", ");
+            let known = there_are(given, drive_names());
             return Err(DriveError::Unknown { given: given.to_owned(), known });
         }
         // A pipe or device has no end.

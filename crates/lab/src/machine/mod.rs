@@ -97,6 +97,15 @@ impl MachineConfig {
             buffered: BufferedParams::linux_2_2(128 << 20),
         }
     }
+
+    /// Gives the system so much memory for each of what it keeps: blocks of files, mapped pages, blocks of a device.
+    #[must_use]
+    pub fn with_system_memory(mut self, bytes: u64) -> MachineConfig {
+        self.files.buffer_cache_bytes = bytes;
+        self.mapped.memory_bytes = bytes;
+        self.buffered.memory_bytes = bytes;
+        self
+    }
 }
 
 /// A file system takes at most so much of its disk: the tables of all its groups are in memory.

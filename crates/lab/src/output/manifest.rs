@@ -1,14 +1,13 @@
 //! What one needs to run a run again and get the same: command, versions, trace with its digest. The
 //! machine is told too, though no result but times depends on it.
 
-use std::fs::File;
-use std::hash::Hasher;
-use std::io::{self, Read};
+use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use twox_hash::XxHash3_64;
 
-const READ_BYTES: usize = 1 << 20;
+use crate::trace::file_digest;
+
 /// What a CSV file with a manifest begins with. What reads CSV knows `#` as the mark of a comment, or can be told.
 pub(super) const CSV_MANIFEST: &str = "# manifest ";
 
@@ -19,7 +18,8 @@ pub struct TraceIdentity {
     pub name: String,
     /// Its format.
     pub format: String,
-    /// True if a generator made it; its name then says everything, the seed among it.
+    /// True if nobody made its requests: of a generator, whose name then says everything, the seed among it, and of
+    /// a file that was written from one.
     pub synthetic: bool,
     /// Size of the file, as it lies on disk.
     pub file_bytes: u64,
@@ -44,31 +44,20 @@ impl TraceIdentity {
         }
     }
 
+    /// True if there is no file: a generator, or a paper's own workload.
+    fn is_made(&self) -> bool {
+        self.synthetic && self.file_bytes == 0
+    }
+
     /// Reads the trace's file once more for its digest.
     ///
     /// # Errors
     /// When it cannot be read.
     pub fn with_digest(mut self) -> io::Result<TraceIdentity> {
-        if !self.synthetic {
-            self.digest = digest(&self.name)?;
+        if !self.is_made() {
+            self.digest = file_digest(Path::new(&self.name))?;
         }
         Ok(self)
-    }
-}
-
-fn digest(path: &str) -> io::Result<String> {
-    // A pipe or device has no end.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut file = File::open(path)?;
-    let mut hash = XxHash3_64::new();
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(format!("xxh3:{:016x}", hash.finish())),
-            bytes => hash.write(&buffer[..bytes]),
-        }
     }
 }
 
@@ -124,10 +113,13 @@ impl Manifest {
     pub fn text(&self) -> String {
         let command: Vec<String> = self.command.iter().map(|word| shell_word(word)).collect();
         let trace = &self.trace;
-        let mut digest = match trace.synthetic {
+        let mut digest = match trace.is_made() {
             true => "synthetic, made anew from its name".to_owned(),
             false => format!("{}, {} bytes, {}", trace.format, trace.file_bytes, trace.digest),
         };
+        if trace.synthetic && !trace.is_made() {
+            digest.push_str(", synthetic");
+        }
         if let Some(seed) = trace.seed {
             digest.push_str(&format!(", seed {seed}"));
         }
@@ -179,15 +171,5 @@ mod tests {
         assert_eq!(shell_word("gen:web?seed=1&n=2"), "'gen:web?seed=1&n=2'");
         assert_eq!(shell_word("it's"), "'it'\\''s'");
         assert_eq!(shell_word(""), "''");
-    }
-
-    #[test]
-    fn a_file_has_the_same_digest_whenever_it_is_read() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("t");
-        std::fs::write(&path, b"12\n").expect("written");
-        let path = path.display().to_string();
-        let expected = format!("xxh3:{:016x}", XxHash3_64::oneshot(b"12\n"));
-        assert_eq!(digest(&path).expect("read"), expected);
     }
 }

@@ -37,7 +37,8 @@ pub struct Written {
 pub enum ReportError {
     /// It has none.
     #[error(
-        "it has no manifest; --html, --json and --csv of lab sim, designs and paper write one, and --json of lab trace stat"
+        "it has no manifest; --html, --json and --csv of lab sim, designs and paper write one, --json of lab trace stat, and \
+         lab trace convert, sample and filter beside the trace"
     )]
     NoManifest,
     /// It has one that this version does not understand.

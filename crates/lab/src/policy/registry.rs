@@ -14,6 +14,7 @@ use super::store_disk::StoreDisk;
 use super::store_memory::StoreMemory;
 use super::w_tinylfu::WTinyLfu;
 use crate::error::SimError;
+use crate::nearest::there_are;
 use damelo::{ByteSize, Config, DiskPolicyKind, ResidencyPolicyKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,7 +211,7 @@ impl PolicySpec {
     pub fn parse(given: &str) -> Result<PolicySpec, SimError> {
         let mut parts = given.trim().split(':');
         let name = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
-        let known = || POLICIES.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
+        let known = || there_are(&name, POLICIES.iter().map(|info| info.name));
         let info = POLICIES
             .iter()
             .find(|info| info.name == name || info.aliases.contains(&name.as_str()))
@@ -296,7 +297,7 @@ fn parse_parameter(info: &'static PolicyInfo, part: &str) -> Result<(usize, f64)
         let names: Vec<&str> = info.parameters.iter().map(|parameter| parameter.name).collect();
         return Err(bad(match names.is_empty() {
             true => "it has no parameters".to_owned(),
-            false => format!("there are {}", names.join(", ")),
+            false => there_are(&name, names),
         }));
     };
     let parameter = &info.parameters[at];

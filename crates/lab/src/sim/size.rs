@@ -50,7 +50,9 @@ impl SizeSpec {
             Some(_) => Err(bad("a share of the working set is a number above 0")),
             None => {
                 let size: ByteSize = text.parse().map_err(|_| {
-                    bad("write bytes (64MiB), a share of the working set (0.1, 10%) or auto")
+                    bad(
+                        "write bytes (64MiB; at most 8000000TiB), a share of the working set (0.1, 10%) or auto",
+                    )
                 })?;
                 Ok(SizeSpec::Absolute(size.bytes()))
             }

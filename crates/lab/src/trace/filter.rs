@@ -52,6 +52,8 @@ const UCFS_RESULTS: [&[u8]; 8] = [
     b"TCP_IMS_MISS",
 ];
 const CACHEABLE_STATUS: [u16; 8] = [0, 200, 203, 206, 300, 301, 304, 410];
+/// What a proxy logs as methods and is no HTTP to it: tunnels, and what its neighbours ask.
+const NOT_HTTP: [&[u8]; 4] = [b"CONNECT", b"ICP_QUERY", b"HTCP_TST", b"NONE"];
 /// Page size of the Alpha of the paper.
 const SMALL_BYTES_MAX: u64 = 8 << 10;
 
@@ -77,7 +79,7 @@ impl Filter {
         };
         match self {
             Filter::SquidDiskIo => {
-                let http = !has_other_scheme(url);
+                let http = !has_other_scheme(url) && !NOT_HTTP.contains(&record.method);
                 http && matches!(record.status, 0 | 200) && !is_dynamic(url)
             }
             Filter::SquidDiskIoSmall => {
@@ -147,7 +149,10 @@ mod tests {
     fn methods_and_sizes_are_looked_at() {
         let post = Record { method: b"POST", size_bytes: 0, ..record("http://a/", 200, "") };
         assert!(!Filter::Ucfs.keeps(&post) && !Filter::Get.keeps(&post));
-        assert!(!Filter::Sized.keeps(&post));
+        assert!(!Filter::Sized.keeps(&post) && Filter::SquidDiskIo.keeps(&post));
+        // A tunnel has no scheme in Squid's log, but that is not for want of logging.
+        let tunnel = Record { method: b"CONNECT", ..record("a.example:443", 200, "TCP_TUNNEL") };
+        assert!(!Filter::SquidDiskIo.keeps(&tunnel));
     }
 
     #[test]

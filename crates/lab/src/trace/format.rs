@@ -6,6 +6,7 @@ use super::columns::{ColumnOptions, Columns};
 use super::record::Parsed;
 use super::{damelo_csv, oracle_general, squid};
 use crate::error::{BadRecord, TraceError};
+use crate::nearest::there_are;
 
 /// A form of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +52,19 @@ impl Format {
             Some((_, format)) => Ok(Some(*format)),
             None => Err(TraceError::FormatName {
                 given: given.to_owned(),
-                known: "auto, damelo, squid, common, combined, oracleGeneral, csv, txt".to_owned(),
+                known: there_are(
+                    given,
+                    [
+                        "auto",
+                        "damelo",
+                        "squid",
+                        "common",
+                        "combined",
+                        "oracleGeneral",
+                        "csv",
+                        "txt",
+                    ],
+                ),
             }),
         }
     }

@@ -11,6 +11,7 @@ mod input;
 #[cfg(test)]
 mod malformed_tests;
 mod oracle_general;
+mod origin;
 mod reader;
 mod record;
 mod sample;
@@ -23,6 +24,7 @@ pub use columns::ColumnOptions;
 pub use filter::{FILTERS, Filter};
 pub use format::Format;
 pub use input::ReadPosition;
+pub use origin::{WrittenTrace, file_digest, manifest_path, manifested_path};
 pub use reader::{RawRequest, ReadOptions, RecordSource, Skipped};
 pub use record::{ObjectName, Record, host_of};
 pub use sample::{SampleBy, Sampler};

@@ -1,9 +1,12 @@
 //! Opening whatever stands where a trace is expected (a path or `gen:NAME?...`), and turning its
 //! records into requests with dense ids. One thread at a time.
 
+use std::path::Path;
+
 use twox_hash::XxHash3_64;
 
 use super::input::ReadPosition;
+use super::origin::is_declared_synthetic;
 use super::reader::{RawRequest, ReadOptions, RecordSource, Skipped, TraceReader};
 use super::record::{ObjectName, Record};
 use crate::error::TraceError;
@@ -58,7 +61,8 @@ impl Trace {
             let (reader, bytes) = TraceReader::open(name, options, position)?;
             trace.form = reader.format().name().to_owned();
             trace.source = Box::new(reader);
-            (trace.synthetic, trace.file_bytes) = (false, bytes);
+            trace.synthetic = is_declared_synthetic(Path::new(name), bytes);
+            trace.file_bytes = bytes;
         }
         Ok(trace)
     }

@@ -3,8 +3,8 @@
 //! end, 24 bytes a request. One thread.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use super::damelo_csv::HEADER;
 use super::fields::US_PER_S;
@@ -12,6 +12,7 @@ use super::oracle_general::{NEVER, OracleRecord};
 use super::record::{ObjectName, Record};
 use super::source::object_name;
 use crate::error::{Place, TraceError};
+use crate::new_file::NewFile;
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// zstd's default: a good half of what the slowest levels gain, at disk speed.
@@ -61,7 +62,9 @@ impl WriteFormat {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             WriteFormat::Damelo => "damelo",
             WriteFormat::OracleGeneral => "oracleGeneral",
@@ -99,6 +102,8 @@ impl Sink {
 pub struct TraceWriter {
     path: String,
     sink: Sink,
+    /// Moves a file to its name at the end.
+    new: Option<NewFile>,
     format: WriteFormat,
     requests: u64,
     line: Vec<u8>,
@@ -107,14 +112,15 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Makes a file, or replaces what is there.
+    /// Makes a file, or replaces what is there, at the end and if all went well.
     ///
     /// # Errors
     /// When the system does not let it.
     pub fn create(path: &str, format: WriteFormat) -> Result<TraceWriter, TraceError> {
         let failed = |source| TraceError::Write { path: path.to_owned(), source };
-        let file = File::create(path).map_err(failed)?;
-        TraceWriter::to(path, Box::new(file), format)
+        let (file, new) = NewFile::begin(Path::new(path)).map_err(failed)?;
+        let writer = TraceWriter::to(path, Box::new(file), format)?;
+        Ok(TraceWriter { new: Some(new), ..writer })
     }
 
     /// Writes to something else than a file; `path` is for errors, and its end says how to compress.
@@ -140,6 +146,7 @@ impl TraceWriter {
         let mut writer = TraceWriter {
             path: path.to_owned(),
             sink,
+            new: None,
             format,
             requests: 0,
             line: Vec::new(),
@@ -221,7 +228,9 @@ impl TraceWriter {
             self.put(&record.encode())?;
         }
         let path = self.path.clone();
-        self.sink.finish().map_err(|source| TraceError::Write { path, source })?;
+        let new = self.new.take();
+        let ended = self.sink.finish().and_then(|()| new.map_or(Ok(()), NewFile::keep));
+        ended.map_err(|source| TraceError::Write { path, source })?;
         Ok(self.requests)
     }
 }

@@ -10,6 +10,7 @@ mod web;
 mod zipf;
 
 use crate::error::TraceError;
+use crate::nearest::there_are;
 use crate::trace::{ObjectName, Record, RecordSource};
 use parameters::Parameters;
 
@@ -78,8 +79,8 @@ pub(crate) fn generator(given: &str) -> Result<Box<dyn RecordSource>, TraceError
     let (name, query) = given.split_once('?').unwrap_or((given, ""));
     let (name, _, defaults) =
         GENERATORS.into_iter().find(|(known, ..)| *known == name).ok_or_else(|| {
-            let known = GENERATORS.map(|(name, ..)| name).join(", ");
-            bad(format!("there is none of that name; there are {known}"))
+            let known = there_are(name, GENERATORS.map(|(name, ..)| name));
+            bad(format!("there is none of that name; {known}"))
         })?;
     let mut p = Parameters::parse(defaults, query).map_err(bad)?;
     let source: Result<Box<dyn RecordSource>, String> = match name {

@@ -12,8 +12,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::notes::{Note, Notes};
+use super::notes::Note;
 use super::policy::{Leaving, Queue};
+use super::sample::Sample;
 
 /// Share of probation at first and its bounds. More at first helps where use is recent, and costs where
 /// popularity stands still (`docs/decisions/0017`).
@@ -43,10 +44,8 @@ pub(super) struct Balance {
     /// Bits of an `f64`: probation's share of both queues.
     share: AtomicU64,
     /// When followed objects left probation, by `left_bytes`.
-    left: Notes,
+    left: Sample,
     left_bytes: AtomicU64,
-    /// One object in so many is followed.
-    followed_share: AtomicU64,
     objects: AtomicU64,
     /// Bytes looked at lately in probation and protected, and those of protected near the threshold.
     looked: [AtomicU64; 2],
@@ -64,9 +63,8 @@ impl Balance {
         Balance {
             memory_bytes,
             share: AtomicU64::new(SHARE_START.to_bits()),
-            left: Notes::new((memory_bytes / BYTES_PER_NOTE) as usize),
+            left: Sample::new((memory_bytes / BYTES_PER_NOTE) as usize, 1),
             left_bytes: AtomicU64::new(0),
-            followed_share: AtomicU64::new(1),
             objects: AtomicU64::new(OBJECTS_MIN),
             looked: Default::default(),
             near: AtomicU64::new(0),
@@ -92,9 +90,7 @@ impl Balance {
 
     /// So many objects are in memory: with many small ones fewer are followed.
     pub(super) fn set_objects(&self, objects: usize) {
-        let notes = objects as f64 * MARGIN * NOTES_PER_LEAVING;
-        let share = (notes / self.left.slots() as f64).ceil() as u64;
-        self.followed_share.store(share.max(1).next_power_of_two(), Ordering::Relaxed);
+        self.left.set_wanted((objects as f64 * MARGIN * NOTES_PER_LEAVING).ceil() as u64);
         self.objects.store((objects as u64).max(OBJECTS_MIN), Ordering::Relaxed);
     }
 
@@ -145,10 +141,6 @@ impl Balance {
         saved * MARGIN * (probation + protected) / (protected * near_share)
     }
 
-    fn is_followed(&self, hash: u64) -> bool {
-        hash.is_multiple_of(self.followed_share.load(Ordering::Relaxed))
-    }
-
     /// An object has left memory.
     pub(super) fn left(&self, queue: Queue, object: &Leaving) {
         if queue != Queue::Probation {
@@ -156,21 +148,16 @@ impl Balance {
         }
         let bytes = u64::from(object.bytes);
         let now = self.left_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if self.is_followed(object.hash) {
-            self.left.put(object.hash, Note { said: 0, when: (now >> TICK_SHIFT) as u32 });
-        }
+        self.left.leaves(object.hash, || Note { said: 0, when: (now >> TICK_SHIFT) as u32 });
     }
 
     /// An object that is not in memory is read.
     pub(super) fn missed(&self, hash: u64) {
-        if !self.is_followed(hash) {
-            return;
-        }
-        let Some(note) = self.left.take(hash) else { return };
+        let Some(note) = self.left.asked(hash) else { return };
         let now = (self.left_bytes.load(Ordering::Relaxed) >> TICK_SHIFT) as u32;
         let since_bytes = u64::from(now.wrapping_sub(note.when)) << TICK_SHIFT;
         if since_bytes <= (self.memory_bytes as f64 * MARGIN) as u64 {
-            self.move_by(self.followed_share.load(Ordering::Relaxed) as f64);
+            self.move_by(self.left.one_in() as f64);
         }
     }
 }
@@ -257,7 +244,7 @@ mod tests {
     fn many_small_objects_are_followed_in_samples_that_stand_for_all() {
         let balance = balance();
         balance.set_objects(1 << 16);
-        let followed = balance.followed_share.load(Ordering::Relaxed);
+        let followed = balance.left.one_in();
         assert!(followed >= 64, "{followed}");
         balance.left(Queue::Probation, &leaving(1, 0));
         balance.missed(1 << 20);

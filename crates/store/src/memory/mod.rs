@@ -1,6 +1,6 @@
 //! Memory: frames (`pool`), what is resident in them (`resident`), who gets them (`cache`, with the
 //! decisions in `policy` and `density`, which remembers by a `sketch` and divides by `balance`); what
-//! others lose by it (`regret`, by samples that `notes` holds).
+//! others lose by it (`regret`). The last two follow a `sample` of what leaves, by `notes`.
 
 mod balance;
 pub(crate) mod cache;
@@ -13,4 +13,5 @@ pub(crate) mod policy;
 pub(crate) mod pool;
 mod regret;
 pub(crate) mod resident;
+mod sample;
 mod sketch;

@@ -7,11 +7,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::notes::{Note, Notes};
+use super::notes::Note;
+use super::sample::Sample;
 
-/// Objects that are followed, in powers of two: one in eight at most, fewer where more would leave in
-/// what counts as soon than there are notes for.
-const FOLLOWED_SHARE_MIN: u64 = 8;
+/// One object in so many is followed at most.
+const FOLLOWED_ONE_IN_MIN: u64 = 8;
 const NOTES_PER_FRAME: usize = 2;
 /// Notes for each object that is followed and leaves within what counts as soon, so that few are lost.
 const NOTES_PER_LEAVING: u64 = 4;
@@ -22,8 +22,7 @@ const COUNT_MAX: u64 = 512;
 
 pub(super) struct Regret {
     /// When followed objects left, and of which class they were.
-    gone: Notes,
-    followed_share: AtomicU64,
+    gone: Sample,
     /// Bytes that came to stay so far: the clock, read in frames.
     filled_bytes: AtomicU64,
     frame_bytes: u64,
@@ -36,8 +35,7 @@ pub(super) struct Regret {
 impl Regret {
     pub(super) fn new(frames: usize, frame_bytes: usize) -> Regret {
         Regret {
-            gone: Notes::new(frames * NOTES_PER_FRAME),
-            followed_share: AtomicU64::new(FOLLOWED_SHARE_MIN),
+            gone: Sample::new(frames * NOTES_PER_FRAME, FOLLOWED_ONE_IN_MIN),
             filled_bytes: AtomicU64::new(0),
             frame_bytes: frame_bytes as u64,
             soon: (frames as u64 / SOON_SHARE).max(1),
@@ -49,9 +47,7 @@ impl Regret {
     /// So many objects are in memory: with many small ones fewer are followed.
     pub(super) fn set_objects(&self, objects: usize) {
         let leave_soon = objects as u64 / SOON_SHARE;
-        let share = (leave_soon * NOTES_PER_LEAVING).div_ceil(self.gone.slots() as u64);
-        let share = share.next_power_of_two().max(FOLLOWED_SHARE_MIN);
-        self.followed_share.store(share, Ordering::Relaxed);
+        self.gone.set_wanted(leave_soon * NOTES_PER_LEAVING);
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -72,15 +68,10 @@ impl Regret {
         u64::from(self.now().wrapping_sub(then)) <= self.soon
     }
 
-    fn is_followed(&self, hash: u64) -> bool {
-        hash.is_multiple_of(self.followed_share.load(Ordering::Relaxed))
-    }
-
     pub(super) fn leaves(&self, hash: u64, loved: bool) {
-        if !self.is_followed(hash) {
+        if !self.gone.leaves(hash, || Note { said: u8::from(loved), when: self.now() }) {
             return;
         }
-        self.gone.put(hash, Note { said: u8::from(loved), when: self.now() });
         let class = usize::from(loved);
         if self.left[class].fetch_add(1, Ordering::Relaxed) > COUNT_MAX {
             for count in [&self.left[class], &self.missed[class]] {
@@ -91,8 +82,7 @@ impl Regret {
 
     /// It is not in memory, and asked for.
     pub(super) fn asked(&self, hash: u64) {
-        if self.is_followed(hash)
-            && let Some(note) = self.gone.take(hash)
+        if let Some(note) = self.gone.asked(hash)
             && self.is_recent(note.when)
         {
             self.missed[usize::from(note.said == 1)].fetch_add(1, Ordering::Relaxed);

@@ -205,6 +205,19 @@ fn mmap_future_shares_what_does_not_overlap() {
     assert_eq!(report.io.bytes(W, Kind::Page), 8 << 10);
 }
 
+/// Sizes change within 8 KB and beyond: what is known ahead must not make it worse than knowing nothing, where there is
+/// room for all. 1 is hit when its size is that of the time before, twice; 2 was large in between, and at the end.
+#[test]
+fn mmap_future_keeps_what_changes() {
+    let sizes = [100, 100, 5_000, 5_000, 100, 700, 9_000, 700, 700, 9_000];
+    let keys = [1, 1, 1, 1, 1, 2, 2, 2, 2, 2];
+    let requests: Vec<Request> = keys.iter().zip(sizes).map(|(&k, s)| read(k, s)).collect();
+    for name in ["mmap-future", "mmap-infinite", "mmap-lru"] {
+        let report = run_named(name, &DesignOptions::default(), &requests);
+        assert_eq!((report.hits, report.refused), (3, 2), "{name}");
+    }
+}
+
 /// Without a limit everything but large objects is kept: one segment of 512 bytes, whose page is written
 /// at the end.
 #[test]

@@ -1,0 +1,167 @@
+//! Making a trace of another one: converted, sampled or filtered, and beside it the manifest that says how. The file
+//! appears when it is whole; its manifest comes after it, since it has the file's digest. Threads: the main one.
+
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use damelo_lab::NewFile;
+use damelo_lab::output::TraceIdentity;
+use damelo_lab::trace::{
+    Record, RecordSource, Trace as Requests, TraceWriter, WriteFormat, WrittenTrace, file_digest,
+    manifest_path,
+};
+use serde_json::json;
+
+use super::manifest::manifest;
+use super::reading::{ReadArgs, Reading, remarks};
+use crate::failure::Failure;
+use crate::output::{say, thousands};
+
+const STDOUT: &str = "-";
+
+/// Where a trace goes.
+#[derive(Debug, Args)]
+pub(super) struct Output {
+    /// File to write, compressed if it ends in .gz or .zst; - for standard output
+    output: String,
+    /// Form to write: damelo, oracleGeneral, csv (time,obj_id,obj_size) or txt; from the file's name
+    /// if not given
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<String>,
+    /// Write into this directory what else would replace the file: `lab rerun` compares the two
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(super) instead_in: Option<PathBuf>,
+}
+
+impl Output {
+    /// Our own form on standard output.
+    pub(super) fn shown() -> Output {
+        let (output, to) = (STDOUT.to_owned(), Some("damelo".to_owned()));
+        Output { output, to, instead_in: None }
+    }
+
+    pub(super) fn is_stdout(&self) -> bool {
+        self.output == STDOUT
+    }
+
+    /// The file's name without directories.
+    fn file(&self) -> String {
+        let name = Path::new(&self.output).file_name();
+        name.map_or_else(|| self.output.clone(), |name| name.to_string_lossy().into_owned())
+    }
+
+    fn path(&self) -> PathBuf {
+        match &self.instead_in {
+            Some(dir) => dir.join(self.file()),
+            None => PathBuf::from(&self.output),
+        }
+    }
+
+    fn format(&self) -> Result<WriteFormat, Failure> {
+        match &self.to {
+            Some(name) => WriteFormat::by_name(name).ok_or_else(|| {
+                Failure::Usage(format!("--to {name}: write damelo, oracleGeneral, csv or txt"))
+            }),
+            None if self.is_stdout() => Ok(WriteFormat::Damelo),
+            None => WriteFormat::of_file(&self.output).ok_or_else(|| {
+                Failure::Usage(format!(
+                    "the name {} does not say in which form to write: add --to FORMAT",
+                    self.output
+                ))
+            }),
+        }
+    }
+
+    fn writer(&self, format: WriteFormat) -> Result<TraceWriter, Failure> {
+        Ok(if self.is_stdout() {
+            TraceWriter::to(STDOUT, Box::new(std::io::stdout()), format)?
+        } else {
+            TraceWriter::create(&self.path().to_string_lossy(), format)?
+        })
+    }
+
+    /// That no trace is lost by being written over with a part of itself: whatever is left of it cannot be made
+    /// again then.
+    fn check_is_not(&self, trace: &str) -> Result<(), Failure> {
+        let id = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+        let there = id(&self.path());
+        if self.is_stdout() || there.is_none() || there != id(Path::new(trace)) {
+            return Ok(());
+        }
+        let output = &self.output;
+        Err(Failure::Usage(format!(
+            "{output} is the trace that is read, and would be lost: write to another file"
+        )))
+    }
+}
+
+/// Writes what `keeps` lets through; `seed` is that of what it draws.
+pub(super) fn rewrite(
+    name: &str,
+    read: &ReadArgs,
+    output: &Output,
+    seed: Option<u64>,
+    mut keeps: impl FnMut(&Record<'_>) -> bool,
+) -> Result<(), Failure> {
+    output.check_is_not(name)?;
+    let mut trace = Requests::open(name, &read.options(None)?)?;
+    let format = output.format()?;
+    let mut writer = output.writer(format)?;
+    let mut reading = Reading::of(&trace);
+    let mut requests_read = 0u64;
+    while trace.advance()? {
+        let record = trace.record();
+        requests_read += 1;
+        if keeps(&record) {
+            writer.write(&record)?;
+        }
+        if requests_read.is_multiple_of(1 << 16) {
+            reading.set(requests_read);
+        }
+    }
+    let requests = writer.finish()?;
+    drop(reading);
+    remarks(&trace);
+    let path = output.path();
+    // Pipes and devices keep nothing that a manifest could lie beside.
+    if output.is_stdout() || !path.is_file() {
+        return Ok(());
+    }
+    let written = WrittenTrace {
+        file: output.file(),
+        format: format.name().to_owned(),
+        requests,
+        requests_read,
+        seed,
+        synthetic: trace.is_synthetic(),
+        ..WrittenTrace::default()
+    };
+    write_manifest(&path, &trace, &written)?;
+    if output.instead_in.is_none() {
+        say(format_args!(
+            "damelo: {} of {} requests written to {}, how to {}",
+            thousands(requests),
+            thousands(requests_read),
+            output.output,
+            manifest_path(&path).display()
+        ));
+    }
+    Ok(())
+}
+
+/// Adds to what is known of the trace at `path` its length and digest, and writes that beside it.
+fn write_manifest(path: &Path, trace: &Requests, written: &WrittenTrace) -> Result<(), Failure> {
+    let reading = |source| Failure::io(format!("read `{}`", path.display()), source);
+    let file_bytes = path.metadata().map_err(reading)?.len();
+    let digest = file_digest(path).map_err(reading)?;
+    let written = WrittenTrace { file_bytes, digest, ..written.clone() };
+    let manifest = manifest(TraceIdentity::of(trace), true)?;
+    let text = serde_json::to_string_pretty(&json!({ "manifest": manifest, "written": written }))?;
+    let path = manifest_path(path);
+    let writing = |source| Failure::io(format!("write `{}`", path.display()), source);
+    let (mut file, new) = NewFile::begin(&path).map_err(writing)?;
+    writeln!(file, "{text}").map_err(writing)?;
+    new.keep().map_err(writing)
+}
