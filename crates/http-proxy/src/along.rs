@@ -152,11 +152,22 @@ impl Along {
             && begins > self.state().shown_bytes.saturating_add(NEAR_BYTES)
     }
 
+    /// As [`Subject::stands_for`].
+    pub(crate) fn stands_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
+        self.subject.get().is_some_and(|subject| subject.stands_for(ask, vault, rules, now_s))
+    }
+
+    /// The response as if it were stored, its body read along from byte 0.
+    pub(crate) fn found(self: &Arc<Along>, vault: &Vault) -> Option<Found> {
+        self.subject.get()?.found(vault, FoundBody::Along(self.clone()))
+    }
+}
+
+impl Subject {
     /// Whether this request may have the response, or what it is a part of, as if it were stored and
     /// fresh.
     pub(crate) fn stands_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
-        let Some(subject) = self.subject.get() else { return false };
-        let Subject { key, group, epoch, response, request: brought, .. } = subject;
+        let Subject { key, group, epoch, response, request: brought, .. } = self;
         let same_variant = match vary::with_configured(&response.headers, rules) {
             Vary::Nothing => true,
             Vary::Star => false,
@@ -178,11 +189,17 @@ impl Along {
             && reuse::decide(&ask.wishes, &response.policy, rules, now_s) == reuse::Decision::Serve
     }
 
-    /// The response as if it were stored, its body read along from byte 0.
-    pub(crate) fn found(self: &Arc<Along>, vault: &Vault) -> Option<Found> {
-        let Subject { group, epoch, response, .. } = self.subject.get()?;
+    /// The response as if it were stored with this body.
+    pub(crate) fn found(&self, vault: &Vault, body: FoundBody) -> Option<Found> {
+        let Subject { group, epoch, response, .. } = self;
         let lies = vault.lies_now(*group, *epoch, response)?;
-        Some(Found::assembled(response.clone(), FoundBody::Along(self.clone()), lies))
+        Some(Found::assembled(response.clone(), body, lies))
+    }
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject").field("status", &self.response.status).finish_non_exhaustive()
     }
 }
 

@@ -49,6 +49,7 @@ mod frames;
 mod freshening;
 mod front;
 mod groups;
+mod heads;
 mod histogram;
 mod hot;
 mod listen;
