@@ -99,9 +99,12 @@ impl Along {
         self.readers.load(Ordering::SeqCst)
     }
 
-    /// The next bytes of the body.
+    /// The next bytes of the body; behind its end nobody reads them, and they would stay in memory.
     pub(crate) fn push(&self, bytes: Bytes) {
         self.change(|state| {
+            if state.end.is_some() {
+                return;
+            }
             state.shown_bytes += bytes.len() as u64;
             state.tail.push_back(bytes);
             state.let_go();
@@ -120,6 +123,11 @@ impl Along {
         self.change(|state| {
             state.end.get_or_insert(end);
         });
+    }
+
+    /// Whether those who read along get no more of it.
+    pub(crate) fn has_broken_off(&self) -> bool {
+        matches!(self.state().end, Some(Err(_)))
     }
 
     fn change(&self, how: impl FnOnce(&mut State)) {
@@ -351,5 +359,29 @@ impl Drop for AlongReader {
     fn drop(&mut self) {
         self.along.readers.fetch_sub(1, Ordering::SeqCst);
         self.along.state().waiting.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use damelo::{ByteSize, Config};
+
+    use super::*;
+
+    #[test]
+    fn what_comes_after_its_end_is_not_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let size = ByteSize::new(64 << 20);
+        let mut config = Config::new(directory.path().join("store"), size);
+        config.memory = ByteSize::new(8 << 20);
+        let along = Along::new(&Store::open(config).unwrap());
+        along.push(Bytes::from_static(b"read along"));
+        // The store has given it up; its own client goes on.
+        along.end(Err(BodyError::Broken));
+        for _ in 0..100 {
+            along.push(Bytes::from_static(b"for that one alone"));
+        }
+        let state = along.state();
+        assert_eq!((state.tail.len(), state.shown_bytes), (1, 10));
     }
 }
