@@ -55,6 +55,7 @@ mod hot;
 mod listen;
 mod log;
 mod metrics;
+mod moved;
 mod observe;
 mod passing;
 mod peer;
