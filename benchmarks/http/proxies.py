@@ -27,13 +27,17 @@ http {{
     listen 127.0.0.1:{port} backlog=4096;{tls}
     location / {{
       proxy_pass http://o; proxy_http_version 1.1; proxy_set_header Connection "";
-      proxy_set_header Host $http_host; proxy_cache z; proxy_cache_key $request_uri;
-      proxy_cache_lock on; proxy_cache_valid 200 1d;
+      proxy_set_header Host $http_host; proxy_cache z; proxy_cache_key $request_uri{slice_key};
+      proxy_cache_lock on; proxy_cache_valid 200 206 1d;{slices}
       add_header X-Cache $upstream_cache_status;
     }}
   }}
 }}
 """
+
+# Its own answer to ranges of what is large: each slice is an object of its cache.
+NGINX_SLICES = """
+      slice 1m; proxy_set_header Range $slice_range;"""
 
 VCL = """
 vcl 4.1;
@@ -66,6 +70,11 @@ shutdown_lifetime 1 seconds
 max_filedescriptors 16384
 visible_hostname bench
 """
+
+# Two plugins that come with Traffic Server: one cuts ranges into blocks, the other stores those.
+SLICE_PLUGINS = (
+    " @plugin=slice.so @pparam=--blockbytes=1048576 @plugin=cache_range_requests.so")
+SLICE_PLUGIN = "/usr/lib/trafficserver/modules/slice.so"
 
 RECORDS = {
     "proxy.config.http.server_ports": "STRING 127.0.0.1:{port}{tls}",
@@ -145,6 +154,8 @@ class Proxy:
             origin_port=origin_port, disk_mib=self.settings.disk_mib, memory_mib=memory,
             memory_bytes=memory << 20, workers=self.settings.workers,
             user="user root;" if os.geteuid() == 0 else "",
+            slice_key="$slice_range" if self.settings.ranges else "",
+            slices=NGINX_SLICES if self.settings.ranges else "",
         )
 
     def write(self, name, template):
@@ -318,7 +329,8 @@ class TrafficServer(Proxy):
         self.write("runroot.yaml", RUNROOT)
         lines = [f"CONFIG {key} {value}\n" for key, value in RECORDS.items()]
         self.write("etc/records.config", "".join(lines))
-        self.write("etc/remap.config", "map / http://{origin}/\n")
+        plugins = SLICE_PLUGINS if self.settings.ranges and os.path.exists(SLICE_PLUGIN) else ""
+        self.write("etc/remap.config", "map / http://{origin}/" + plugins + "\n")
         self.write("etc/storage.config", "{dir}/cache {disk_mib}M\n")
         self.write("etc/plugin.config", "")
         if self.settings.tls:

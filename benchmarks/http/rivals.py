@@ -44,6 +44,7 @@ class Settings:
         self.object_bytes = args.object_bytes
         self.reads_held = False
         self.tls = False
+        self.ranges = False
         self.workers = args.workers
 
     def cgroups(self, name):

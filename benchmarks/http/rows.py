@@ -11,6 +11,8 @@ import threading
 import time
 from email.utils import formatdate
 
+import proxies
+
 MIB = 1 << 20
 
 
@@ -54,6 +56,7 @@ def sample_of(m):
     """The columns of a measurement that `damelo bench http` printed."""
     return {
         "req/s": m["requests_per_second"], "p99 us": m["p99_us"],
+        "MB/s": m["body_bytes_per_second"] / 1e6,
         "hit ratio": m["hit_ratio_origin"],
         "disk reads/req": m["machine_disk_reads_per_request"],
         "cpu us/req": m["cpu_us_per_request"], "failed": m["failed"],
@@ -157,6 +160,45 @@ def fill(args, settings, rivals):
     samples = bench(args, settings, rivals, "fill", "--connections", "32", *lengths(args))
     what = f"Every request a miss that is stored, {told(args)}; the origin shares the load's core."
     return compared(what, samples, COLUMNS)
+
+
+RANGE_COLUMNS = ["req/s", "MB/s", "p99 us", "cpu us/req", "disk reads/req", "hit ratio", "failed"]
+
+
+def parts(args, settings, rivals, **memory):
+    settings.ranges, settings.disk_mib = True, 2048
+    rivals = [proxy for proxy in rivals if proxy.name != "squid"]
+    vars(settings).update(memory)
+    return bench(args, settings, rivals, "ranges", "--objects", "30", "--size", "20MiB", "--alpha", "0",
+                 "--range", "64KiB", "--embedded", "0", "--connections", "32", "--verify")
+
+
+def how_ranges():
+    """What each of them does with a range, in words."""
+    blocks = os.path.exists(proxies.SLICE_PLUGIN)
+    traffic_server = (
+        "Traffic Server has blocks of 1 MiB (its plugins slice and cache_range_requests)" if blocks else
+        "Traffic Server, as it comes without the plugin slice, passes them on")
+    return (
+        "All was asked for once before, range after range. damelo as it comes; nginx with `slice 1m`; "
+        f"{traffic_server}; Varnish fetches the whole. Squid is left out: as it comes it passes ranges on and "
+        "keeps none of them.")
+
+
+def ranges(args, settings, rivals):
+    samples = parts(args, settings, rivals, memory_mib=1024)
+    what = (
+        "64 KiB from anywhere in one of 30 objects of 20 MiB, 32 connections that stay, one core each, "
+        f"every byte checked, 1 GiB of memory for data. {how_ranges()}")
+    return compared(what, samples, RANGE_COLUMNS)
+
+
+def ranges512(args, settings, rivals):
+    samples = parts(args, settings, rivals, memory_mib=416, limit_mib=512, fits=False)
+    what = (
+        "The same in a cgroup of 512 MiB for each proxy, its page cache included; damelo and Traffic "
+        "Server are told to use 416 MiB.")
+    return compared(what, samples, RANGE_COLUMNS)
 
 
 class Origin:
@@ -411,5 +453,5 @@ def wrk(args, origin, proxy, lua, url=None):
 
 RUN = {
     "hit": hit, "hit1000": hit1000, "zipf": zipf, "pages": pages, "fill": fill, "trace": trace,
-    "storm": storm, "restart": restart, "memory": memory,
+    "storm": storm, "restart": restart, "memory": memory, "ranges": ranges, "ranges512": ranges512,
 }

@@ -46,6 +46,8 @@ fn what_was_warmed_is_hit_and_every_byte_is_right() {
         &["hit", "--requests", "500"][..],
         &["zipf", "--requests", "500", "--tail", "1.5", "--threads", "2"],
         &["pages", "--requests", "500", "--embedded", "4", "--forward"],
+        &["ranges", "--requests", "500", "--range", "1KiB"],
+        &["ranges", "--requests", "500", "--size", "100KiB", "--range", "9KiB"],
     ] {
         let all = objects(args);
         let m = &all[0];

@@ -99,9 +99,12 @@ impl Along {
         self.readers.load(Ordering::SeqCst)
     }
 
-    /// The next bytes of the body.
+    /// The next bytes of the body; behind its end nobody reads them, and they would stay in memory.
     pub(crate) fn push(&self, bytes: Bytes) {
         self.change(|state| {
+            if state.end.is_some() {
+                return;
+            }
             state.shown_bytes += bytes.len() as u64;
             state.tail.push_back(bytes);
             state.let_go();
@@ -120,6 +123,11 @@ impl Along {
         self.change(|state| {
             state.end.get_or_insert(end);
         });
+    }
+
+    /// Whether those who read along get no more of it.
+    pub(crate) fn has_broken_off(&self) -> bool {
+        matches!(self.state().end, Some(Err(_)))
     }
 
     fn change(&self, how: impl FnOnce(&mut State)) {
@@ -152,11 +160,22 @@ impl Along {
             && begins > self.state().shown_bytes.saturating_add(NEAR_BYTES)
     }
 
+    /// As [`Subject::stands_for`].
+    pub(crate) fn stands_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
+        self.subject.get().is_some_and(|subject| subject.stands_for(ask, vault, rules, now_s))
+    }
+
+    /// The response as if it were stored, its body read along from byte 0.
+    pub(crate) fn found(self: &Arc<Along>, vault: &Vault) -> Option<Found> {
+        self.subject.get()?.found(vault, FoundBody::Along(self.clone()))
+    }
+}
+
+impl Subject {
     /// Whether this request may have the response, or what it is a part of, as if it were stored and
     /// fresh.
     pub(crate) fn stands_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
-        let Some(subject) = self.subject.get() else { return false };
-        let Subject { key, group, epoch, response, request: brought, .. } = subject;
+        let Subject { key, group, epoch, response, request: brought, .. } = self;
         let same_variant = match vary::with_configured(&response.headers, rules) {
             Vary::Nothing => true,
             Vary::Star => false,
@@ -178,11 +197,17 @@ impl Along {
             && reuse::decide(&ask.wishes, &response.policy, rules, now_s) == reuse::Decision::Serve
     }
 
-    /// The response as if it were stored, its body read along from byte 0.
-    pub(crate) fn found(self: &Arc<Along>, vault: &Vault) -> Option<Found> {
-        let Subject { group, epoch, response, .. } = self.subject.get()?;
+    /// The response as if it were stored with this body.
+    pub(crate) fn found(&self, vault: &Vault, body: FoundBody) -> Option<Found> {
+        let Subject { group, epoch, response, .. } = self;
         let lies = vault.lies_now(*group, *epoch, response)?;
-        Some(Found::assembled(response.clone(), FoundBody::Along(self.clone()), lies))
+        Some(Found::assembled(response.clone(), body, lies))
+    }
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject").field("status", &self.response.status).finish_non_exhaustive()
     }
 }
 
@@ -334,5 +359,29 @@ impl Drop for AlongReader {
     fn drop(&mut self) {
         self.along.readers.fetch_sub(1, Ordering::SeqCst);
         self.along.state().waiting.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use damelo::{ByteSize, Config};
+
+    use super::*;
+
+    #[test]
+    fn what_comes_after_its_end_is_not_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let size = ByteSize::new(64 << 20);
+        let mut config = Config::new(directory.path().join("store"), size);
+        config.memory = ByteSize::new(8 << 20);
+        let along = Along::new(&Store::open(config).unwrap());
+        along.push(Bytes::from_static(b"read along"));
+        // The store has given it up; its own client goes on.
+        along.end(Err(BodyError::Broken));
+        for _ in 0..100 {
+            along.push(Bytes::from_static(b"for that one alone"));
+        }
+        let state = along.state();
+        assert_eq!((state.tail.len(), state.shown_bytes), (1, 10));
     }
 }

@@ -12,6 +12,7 @@ use http::header::{
     HeaderName, HeaderValue, LAST_MODIFIED, VARY,
 };
 use http::{HeaderMap, Method, Response, StatusCode};
+use hyper::body::Body as _;
 
 use crate::along::AlongReader;
 use crate::ask::Ask;
@@ -34,6 +35,18 @@ pub(crate) fn with_headers(
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
+}
+
+/// What of an answer is for a HEAD: over HTTP/2 nobody below us leaves the body out.
+pub(crate) fn headers_only(mut response: Response<ProxyBody>) -> Response<ProxyBody> {
+    if response.body().is_end_stream() {
+        return response;
+    }
+    if let Some(length_bytes) = response.body().size_hint().exact() {
+        let length = response.headers_mut().entry(CONTENT_LENGTH);
+        length.or_insert(HeaderValue::from(length_bytes));
+    }
+    response.map(|_| ProxyBody::empty())
 }
 
 /// A short text of our own.
@@ -172,7 +185,7 @@ fn whole(found: Found) -> Response<ProxyBody> {
     let body = match body {
         FoundBody::Whole(bytes) => ProxyBody::whole(bytes),
         FoundBody::Along(along) => ProxyBody::along(AlongReader::new(along)),
-        FoundBody::Length(_) => ProxyBody::empty(),
+        FoundBody::Length(_) | FoundBody::Unmeasured => ProxyBody::empty(),
         streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(0..length_bytes)]),
     };
     with_headers(status, headers, body)
@@ -187,7 +200,7 @@ fn one_part(found: Found, range: Range<u64>, complete_bytes: u64) -> Response<Pr
     let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
     let body = match found.body {
         FoundBody::Whole(bytes) => ProxyBody::whole(slice(&bytes, &held)),
-        FoundBody::Length(_) => ProxyBody::empty(),
+        FoundBody::Length(_) | FoundBody::Unmeasured => ProxyBody::empty(),
         streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(held)]),
     };
     with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
@@ -221,7 +234,7 @@ fn reader_of(body: FoundBody) -> Option<Reader> {
         FoundBody::Large(sections) => Some(Reader::Sections(*sections)),
         FoundBody::Sliced(slices) => Some(Reader::Slices(*slices)),
         FoundBody::Along(along) => Some(Reader::Along(AlongReader::new(along))),
-        FoundBody::Whole(_) | FoundBody::Length(_) => None,
+        FoundBody::Whole(_) | FoundBody::Length(_) | FoundBody::Unmeasured => None,
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::along::AlongReader;
 use crate::deadline::poll_deadline;
 use crate::frames::{PolledFrame, body};
 use crate::log::LogRecord;
+use crate::moved::Moved;
 use crate::reader::Reader;
 use crate::rules::trailers;
 use crate::upstream::FetchedBody;
@@ -170,7 +172,27 @@ body!(Timed);
 #[derive(Debug)]
 pub(crate) enum OriginBody {
     Empty,
-    Stream(Box<Timed>),
+    Stream(Box<Upload>),
+}
+
+/// A body on its way to the origin.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    body: Timed,
+    /// When the origin's connection took something of it last.
+    moved: Arc<Moved>,
+}
+
+impl Upload {
+    fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        let polled = self.body.next_frame(cx);
+        match polled {
+            Poll::Ready(_) => self.moved.now(),
+            // The client is waited for, which is the limit of `Timed`.
+            Poll::Pending => self.moved.excuse(),
+        }
+        polled
+    }
 }
 
 impl OriginBody {
@@ -179,28 +201,37 @@ impl OriginBody {
         if body.is_end_stream() {
             OriginBody::Empty
         } else {
-            OriginBody::Stream(Box::new(Timed::new(body, limit)))
+            let (body, moved) = (Timed::new(body, limit), Arc::new(Moved::new()));
+            OriginBody::Stream(Box::new(Upload { body, moved }))
+        }
+    }
+
+    /// What says how long nothing of it has moved.
+    pub(crate) fn moved(&self) -> Option<Arc<Moved>> {
+        match self {
+            OriginBody::Empty => None,
+            OriginBody::Stream(upload) => Some(upload.moved.clone()),
         }
     }
 
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         match self {
             OriginBody::Empty => Poll::Ready(None),
-            OriginBody::Stream(body) => body.next_frame(cx),
+            OriginBody::Stream(upload) => upload.next_frame(cx),
         }
     }
 
     fn has_ended(&self) -> bool {
         match self {
             OriginBody::Empty => true,
-            OriginBody::Stream(body) => body.has_ended(),
+            OriginBody::Stream(upload) => upload.body.has_ended(),
         }
     }
 
     fn length(&self) -> SizeHint {
         match self {
             OriginBody::Empty => SizeHint::with_exact(0),
-            OriginBody::Stream(body) => body.length(),
+            OriginBody::Stream(upload) => upload.body.length(),
         }
     }
 }

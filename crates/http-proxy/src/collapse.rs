@@ -3,7 +3,8 @@
 //! The first to [`Collapse::join`] a key leads; the others wait for what became of it. Invariants:
 //! a leader that goes away in any manner, panics included, tells its followers by dropping its
 //! [`Lead`]; nobody waits without a deadline; a key is in the table exactly while its `Lead` lives.
-//! A lead for a resource that turns out to vary is one for the variant, too.
+//! A lead for a resource that turns out to vary is one for the variant, too. HEADs have leads of their
+//! own, under keys of their own, and follow a GET's while there is one.
 //! Resources that proved uncacheable are remembered, so that requests for them do not queue.
 //!
 //! Threads: shared by all workers; the lock is held for a table operation, never across a wait.
@@ -17,12 +18,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::along::Along;
+use crate::along::{Along, Subject};
 use crate::error::FetchError;
 use crate::unsliced::Notes;
 
 /// Places to remember uncacheable resources in; a collision only forgets one of them.
 const UNCACHEABLE_SLOTS: usize = 4096;
+
+/// Ends the keys under which HEADs lead: no other key ends so, as no header field may hold it.
+const HEAD: u8 = 0x04;
 
 /// What became of a leader's request.
 #[derive(Debug, Clone)]
@@ -35,6 +39,8 @@ pub(crate) enum Outcome {
     Stored,
     /// It can be had in slices: look again.
     Sliced,
+    /// To a HEAD, whose headers others may have.
+    Head(Arc<Subject>),
     /// Answered, but not for sharing: everyone goes alone.
     NotStored,
     /// The origin gave no response; it need not be asked by everyone.
@@ -144,6 +150,19 @@ impl Collapse {
         }
     }
 
+    /// The same for the headers alone: a GET under way brings them, too.
+    pub(crate) fn join_for_head(self: &Arc<Collapse>, key: &[u8]) -> Role {
+        let leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        let lead = leads.get(key).cloned();
+        drop(leads);
+        lead.map_or_else(|| self.join(&head_key(key)), Role::Follower)
+    }
+
+    /// Remembers that headers of what lies under `key` can be shared.
+    pub(crate) fn remember_head(&self, key: &[u8]) {
+        self.remember(&head_key(key), true);
+    }
+
     /// True if responses under `key` are remembered as uncacheable.
     pub(crate) fn is_uncacheable(&self, key: &[u8]) -> bool {
         let (slot, hash) = self.slot(key);
@@ -164,6 +183,10 @@ impl Collapse {
         let hash = self.hasher.hash_one(key) | 1;
         (&self.uncacheable[(hash >> 32) as usize % UNCACHEABLE_SLOTS], hash)
     }
+}
+
+fn head_key(key: &[u8]) -> Vec<u8> {
+    [key, &[HEAD]].concat()
 }
 
 /// The right to fetch for all who wait. Dropping it lets them go.
@@ -273,6 +296,21 @@ mod tests {
         drop(lead);
         assert!(matches!(collapse.join(b"k variant"), Role::Leader(_)));
         assert!(matches!(*follower.outcome(), Outcome::Abandoned));
+    }
+
+    #[test]
+    fn heads_follow_a_get_and_lead_only_each_other() {
+        let collapse = Collapse::new();
+        let Role::Leader(head) = collapse.join_for_head(b"k") else { panic!("nobody leads") };
+        let Role::Leader(get) = collapse.join(b"k") else { panic!("a GET follows no HEAD") };
+        let Role::Follower(follower) = collapse.join_for_head(b"k") else { panic!("a GET leads") };
+        get.end(Outcome::Stored);
+        assert!(matches!(*follower.outcome(), Outcome::Stored));
+        assert!(matches!(collapse.join_for_head(b"k"), Role::Follower(_)));
+        head.end(Outcome::NotStored);
+        assert!(matches!(collapse.join_for_head(b"k"), Role::Alone));
+        collapse.remember_head(b"k");
+        assert!(matches!(collapse.join_for_head(b"k"), Role::Leader(_)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The built-in demo origin behind `--to demo`: a page, images, a slow answer and a big file.
 //!
-//! Everything is made by code and the same at every start, so that ETags hold across restarts.
+//! The page's script shows what the cache in between said of each part of it. Everything is made by
+//! code and the same at every start, so that ETags hold across restarts.
 //! Threads: one, its own event loop.
 
 use std::convert::Infallible;
@@ -25,6 +26,8 @@ const SLOW: Duration = Duration::from_secs(1);
 /// Size of `/big`.
 const BIG_BYTES: usize = 8 << 20;
 const IMAGES: u32 = 6;
+/// Shows in a table what the cache did.
+const SCRIPT: &str = include_str!("demo.js");
 const MODIFIED: &str = "Sat, 01 Nov 2025 12:00:00 GMT";
 
 type Page = (StatusCode, &'static [(HeaderName, &'static str)], Bytes);
@@ -92,6 +95,7 @@ fn page(path: &str) -> Page {
     match path {
         "/" => html(),
         "/style.css" => css(),
+        "/demo.js" => script(),
         "/slow" => slow(),
         "/api/time" => time(),
         "/hello" => hello(),
@@ -107,7 +111,7 @@ fn page(path: &str) -> Page {
 fn html() -> Page {
     let mut text = String::from(
         "<!doctype html><html lang=en><meta charset=utf-8><title>damelo demo</title>\
-         <link rel=stylesheet href=/style.css><h1>damelo demo</h1>\
+         <link rel=stylesheet href=/style.css><script src=/demo.js defer></script><h1>damelo demo</h1>\
          <p>This page and its images form one group: they lie together on disk and come into \
          memory with one read. <a href=/slow>/slow</a> takes a second the first time, \
          <a href=/api/time>/api/time</a> is never stored, <a href=/big>/big</a> is 8 MiB.</p><p>",
@@ -116,12 +120,15 @@ fn html() -> Page {
         // Writing to a String cannot fail.
         let _ = write!(text, "<img src=/img/{number}.svg alt='' width=120 height=120>");
     }
-    text.push_str("</p></html>\n");
+    text.push_str(
+        "</p><table><caption>What the cache did when this browser last asked</caption>\
+         <thead><tr><th>path<th>Cache-Status<th>Age</thead><tbody></tbody></table></html>\n",
+    );
     let headers = const {
         &[
             (CONTENT_TYPE, "text/html; charset=utf-8"),
             (CACHE_CONTROL, "max-age=60"),
-            (ETAG, "\"page-1\""),
+            (ETAG, "\"page-2\""),
             (LAST_MODIFIED, MODIFIED),
         ]
     };
@@ -133,12 +140,24 @@ fn css() -> Page {
         &[
             (CONTENT_TYPE, "text/css"),
             (CACHE_CONTROL, "public, max-age=3600"),
-            (ETAG, "\"style-1\""),
+            (ETAG, "\"style-2\""),
         ]
     };
     let text = "body{font:16px/1.5 sans-serif;max-width:50rem;margin:3rem auto;padding:0 1rem}\
-                img{margin:.3rem;border-radius:1rem}\n";
+                img{margin:.3rem;border-radius:1rem}\
+                caption,th,td{padding:.1rem 1rem .1rem 0;text-align:left}\n";
     (StatusCode::OK, headers, Bytes::from_static(text.as_bytes()))
+}
+
+fn script() -> Page {
+    let headers = const {
+        &[
+            (CONTENT_TYPE, "text/javascript; charset=utf-8"),
+            (CACHE_CONTROL, "public, max-age=3600"),
+            (ETAG, "\"script-1\""),
+        ]
+    };
+    (StatusCode::OK, headers, Bytes::from_static(SCRIPT.as_bytes()))
 }
 
 fn image(number: u32) -> Page {

@@ -3,7 +3,7 @@
 //! ```text
 //! fetch ─► 304 that we asked for ─► freshen, serve        (see `freshening`)
 //!      ├► 304 about another variant ─► adopt it (see `variants`)
-//!      ├► 200 to a HEAD ─► freshen or make stale, pass on
+//!      ├► 200 to a HEAD ─► freshen or make stale, pass on  (see `heads`)
 //!      ├► an error, or none ─► serve what is stale, if that is permitted
 //!      ├► storable ─► fill: to the client and into the store at once
 //!      └► else ─► pass on
@@ -232,6 +232,9 @@ impl<'a> Fetching<'a> {
                     self.status.detail = Some(reason.name());
                 }
                 self.forget_outdated(worker, parts.status);
+                if self.ask.method == Method::HEAD {
+                    return self.head_received(worker, parts, timed, &effects);
+                }
                 // Whoever waits for it is the second who asks.
                 let first = reason == NotStoredReason::FirstRequest;
                 self.end_lead(if first { Outcome::Abandoned } else { Outcome::NotStored });
@@ -304,7 +307,7 @@ impl<'a> Fetching<'a> {
         Ok((deposit, policy))
     }
 
-    fn to_store(
+    pub(crate) fn to_store(
         &self,
         rules: &Rules,
         parts: &response::Parts,
@@ -445,7 +448,7 @@ impl<'a> Fetching<'a> {
     }
 
     /// What the client's conditions come to, if the origin was not to evaluate them.
-    fn condition(&self, parts: &response::Parts) -> Condition {
+    pub(crate) fn condition(&self, parts: &response::Parts) -> Condition {
         let (method, request) = (&self.ask.method, &self.ask.headers);
         let (status, headers) = (parts.status, &parts.headers);
         match self.conditions {

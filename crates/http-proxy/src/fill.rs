@@ -317,10 +317,12 @@ impl Fill {
     }
 
     /// Whether a client that is slower than the fill can go on from the store: all of the body will
-    /// be there.
+    /// be there, unless the store has given it up.
     fn may_leave_behind(&self) -> bool {
         let limit_bytes = self.storing.limits.body_bytes_max;
-        self.expected.is_some_and(|expected| expected <= limit_bytes) && self.is_read_along()
+        self.expected.is_some_and(|expected| expected <= limit_bytes)
+            && self.is_read_along()
+            && self.along.as_ref().is_some_and(|along| !along.has_broken_off())
     }
 
     /// Hands a chunk to the client, if there is one; an error if it is gone or left behind.

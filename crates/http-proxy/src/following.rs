@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use tokio::time::timeout;
 
 use crate::along::Along;
 use crate::ask::Ask;
 use crate::collapse::{self, News, Outcome};
+use crate::heads;
 use crate::serve::{Answer, serve_hit};
 use crate::worker::Worker;
 
@@ -36,6 +38,17 @@ pub(crate) async fn follow(worker: &Worker, ask: &Ask, leader: &News) -> Followi
             if let Some(answer) = read_along(worker, ask, &along) {
                 return Following::Along(Box::new(answer));
             }
+            if ask.method == Method::HEAD {
+                // Its headers are soon there; the body of another variant may take long.
+                return Following::TooSlow;
+            }
+        }
+        Ok(Outcome::Head(subject)) => {
+            return match heads::shared(worker, ask, &subject) {
+                Some(answer) => Following::Along(Box::new(answer)),
+                // Those of another variant: one who wants this one leads next.
+                None => Following::Ended(Outcome::Abandoned),
+            };
         }
         Ok(outcome) => return Following::Ended(outcome),
     }

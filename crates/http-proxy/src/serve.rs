@@ -57,7 +57,11 @@ pub(crate) async fn handle(
     worker.counters.requests.one();
     let start = Instant::now();
     let record = begin_record(worker, &request, peer.ip, start);
+    let is_head = request.method() == Method::HEAD;
     let (mut response, status) = front::answer(worker, request, peer, start).await;
+    if is_head {
+        response = answer::headers_only(response);
+    }
     observe::answered(worker, &response, &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);
     // The version that its origin spoke; towards the client it is the connection's own.
@@ -327,15 +331,16 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         if ask.wishes.only_if_cached {
             return only_if_cached(worker);
         }
-        // A HEAD or a part brings nothing others could use; whoever demands the origin shall have
-        // it.
-        let alone = ask.method == Method::HEAD
-            || question.reason == Forward::Request
-            || question.conditions == Conditions::Clients;
-        if alone {
+        // A part brings nothing others could use; whoever demands the origin shall have it.
+        if question.reason == Forward::Request || question.conditions == Conditions::Clients {
             return question.put(worker, ask, None).await;
         }
-        match worker.shared.collapse.join(&question.key) {
+        let (collapse, is_head) = (&worker.shared.collapse, ask.method == Method::HEAD);
+        let role = match is_head {
+            true => collapse.join_for_head(&question.key),
+            false => collapse.join(&question.key),
+        };
+        match role {
             Role::Alone => {
                 if question.found.is_none() {
                     // Nothing will be stored, most likely: the client's conditions save the body.
@@ -354,6 +359,8 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
                     Following::Ended(Outcome::Failed(error)) => {
                         return share_failure(worker, ask, error, question.reason).await;
                     }
+                    // A body that is not stored may have headers that can be shared.
+                    Following::Ended(Outcome::NotStored) if is_head => {}
                     Following::Ended(_) | Following::TooSlow => break,
                 }
             }

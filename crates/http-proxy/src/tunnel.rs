@@ -5,40 +5,15 @@
 //! one task on the worker of the client's connection.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
-use tokio::time::{Instant, sleep_until};
 
 use crate::metrics::{Counter, Counters};
+use crate::moved::Moved;
 
 /// Buffer of one direction.
 const BUFFER_BYTES: usize = 16 << 10;
-
-/// When something moved last.
-struct Moved {
-    begun: Instant,
-    last_ms: AtomicU64,
-}
-
-impl Moved {
-    fn now(&self) {
-        let ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_ms.store(ms, Relaxed);
-    }
-
-    /// Waits until nothing has moved for `limit`.
-    async fn ceased(&self, limit: Duration) {
-        loop {
-            let deadline = self.begun + Duration::from_millis(self.last_ms.load(Relaxed)) + limit;
-            if deadline <= Instant::now() {
-                return;
-            }
-            sleep_until(deadline).await;
-        }
-    }
-}
 
 /// Copies both ways until both sides have ended, one breaks, or nothing moves for `idle`.
 pub(crate) async fn join(
@@ -48,7 +23,7 @@ pub(crate) async fn join(
     counters: &Counters,
 ) {
     counters.tunnels.one();
-    let moved = Moved { begun: Instant::now(), last_ms: AtomicU64::new(0) };
+    let moved = Moved::new();
     let (from_client, to_client) = split(client);
     let (from_origin, to_origin) = split(origin);
     let up = pump(from_client, to_origin, &moved, &counters.tunnel_client_bytes);
@@ -81,9 +56,8 @@ async fn pump(
         to.write_all(&buffer[..length]).await?;
         moved.now();
         bytes.add(length as u64);
-        if length < BUFFER_BYTES {
-            to.flush().await?;
-        }
+        // TLS keeps what its connection had no room for, and the next bytes may wait for these.
+        to.flush().await?;
     }
 }
 
@@ -91,6 +65,7 @@ async fn pump(
 mod tests {
     use super::*;
     use tokio::io::duplex;
+    use tokio::time::Instant;
 
     #[tokio::test]
     async fn bytes_and_ends_pass_both_ways() {
@@ -113,6 +88,22 @@ mod tests {
         let tunnel = join(near, far, Duration::from_secs(10), &counters);
         let (answer, asked, ()) = tokio::join!(script, answering, tunnel);
         assert_eq!((asked, answer), (vec![1; 1000], vec![2; 2000]));
+    }
+
+    #[tokio::test]
+    async fn what_fills_the_buffer_does_not_wait_for_more() {
+        let counters = Counters::default();
+        let ((mut client, near), (far, mut origin)) = (duplex(1 << 20), duplex(1 << 20));
+        // As TLS does where its connection is full.
+        let holding_back = tokio::io::BufWriter::with_capacity(1 << 20, far);
+        let script = async {
+            client.write_all(&[1; BUFFER_BYTES]).await.unwrap();
+            origin.read_exact(&mut [0; BUFFER_BYTES]).await.unwrap();
+            drop((client, origin));
+        };
+        let tunnel = join(near, holding_back, Duration::from_secs(10), &counters);
+        let both = async { tokio::join!(script, tunnel) };
+        tokio::time::timeout(Duration::from_secs(5), both).await.expect("all has arrived");
     }
 
     #[tokio::test(start_paused = true)]

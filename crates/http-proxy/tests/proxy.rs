@@ -10,6 +10,8 @@ mod conditions;
 mod conformance;
 #[path = "proxy/fills.rs"]
 mod fills;
+#[path = "proxy/heads.rs"]
+mod heads;
 #[path = "proxy/ranges.rs"]
 mod ranges;
 #[path = "proxy/slice_parts.rs"]

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use damelo_http_proxy::{Choice, HealthChecks, ProxyConfig, Target};
 use support::wire::{Authority, Http2Origin};
-use support::{Gate, Home, Message, Nobody, Origin, Proxy, eventually, read_some, reply, send_to};
+use support::{
+    Gate, Home, Message, Nobody, Origin, Proxy, eventually, read_message, read_some, reply, send_to,
+};
 
 fn no_store() -> Origin {
     Origin::start(|_| reply(200, "Cache-Control: no-store", "x"))
@@ -363,4 +365,30 @@ fn early_hints_are_not_taken_for_the_answer() {
         assert_eq!((answer.status(), &*body), (200, &b"hi"[..]));
         assert!(answer.cache().contains(expected) && !answer.has("link"), "{answer:?}");
     }
+}
+
+#[test]
+fn a_slow_upload_is_not_the_origins_silence() {
+    let origin = Origin::start(|request| reply(200, "", request.body.len().to_string()));
+    let proxy =
+        Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_millis(500));
+    let mut stream = send_to(proxy.info.address, "POST", "/", "Content-Length: 10", b"");
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(150));
+        stream.get_mut().write_all(b"x").expect("write");
+    }
+    let answer = read_message(&mut stream, false).expect("an answer");
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "10"), "{}", answer.cache());
+    // An origin that takes nothing more is silent.
+    let deaf = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let home = Home::new();
+    let url = format!("http://{}", deaf.local_addr().expect("address"));
+    let proxy = proxy_to(&home, url, |config| config.header_timeout = Duration::from_millis(500));
+    let address = proxy.info.address;
+    let mut stuck = send_to(address, "POST", "/", "Content-Length: 100000000", b"");
+    let mut writing = stuck.get_ref().try_clone().expect("clone");
+    // It breaks when the answer is there.
+    std::thread::spawn(move || writing.write_all(&vec![b'x'; 100_000_000]));
+    let answer = read_message(&mut stuck, false).expect("an answer");
+    assert_eq!(answer.status(), 504, "{}", answer.cache());
 }

@@ -25,6 +25,7 @@ use crate::config::ProxyConfig;
 use crate::error::FetchError;
 use crate::frames::PolledFrame;
 use crate::metrics::Counters;
+use crate::moved::Moved;
 use crate::upstream::endpoint::{Endpoint, Permit, Purpose};
 
 /// Fewest bytes hyper accepts as a buffer limit.
@@ -310,21 +311,38 @@ impl Pool {
     ) -> Result<Response<Leased>, SendError> {
         let limit = self.inner.settings.header_timeout;
         let late = SendError { error: FetchError::HeaderTimeout, unsent: None };
+        let moved = request.body().moved();
         match connection {
             Connection::Http2(mut sender) => {
                 let sending =
                     sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
-                let response = timeout(limit, sending).await.map_err(|_| late)?;
+                let response = within(limit, moved, sending).await.ok_or(late)?;
                 Ok(response.map_err(SendError::of)?.map(Leased::from))
             }
             Connection::Http1(mut connection) => {
                 let sending = connection.sender.try_send_request(as_http1(*request));
-                let result = timeout(limit, sending).await.map_err(|_| late)?;
+                let result = within(limit, moved, sending).await.ok_or(late)?;
                 let response = result.map_err(SendError::of)?;
                 let lease = Lease { pool: self.clone(), connection };
                 Ok(response.map(|incoming| Leased::new(incoming, lease)))
             }
         }
+    }
+}
+
+/// What comes of a request; `None` if nothing does for so long after its end, or after what of it the
+/// origin took last.
+async fn within<T>(
+    limit: Duration,
+    moved: Option<Arc<Moved>>,
+    sending: impl Future<Output = T>,
+) -> Option<T> {
+    let Some(moved) = moved else { return timeout(limit, sending).await.ok() };
+    moved.now();
+    tokio::select! {
+        biased;
+        sent = sending => Some(sent),
+        () = moved.ceased(limit) => None,
     }
 }
 

@@ -102,12 +102,18 @@ pub(crate) enum FoundBody {
     Along(Arc<Along>),
     /// Not asked for; its length.
     Length(u64),
+    /// Not asked for, and the origin did not say how long it is.
+    Unmeasured,
 }
 
 impl FoundBody {
-    /// Not of one that is on its way and did not say.
+    /// Not of one that is on its way, or was not asked for, where the origin did not say.
     pub(crate) fn has_known_length(&self) -> bool {
-        !matches!(self, FoundBody::Along(along) if along.length_bytes().is_none())
+        match self {
+            FoundBody::Along(along) => along.length_bytes().is_some(),
+            FoundBody::Unmeasured => false,
+            _ => true,
+        }
     }
 
     pub(crate) fn length_bytes(&self) -> u64 {
@@ -117,6 +123,7 @@ impl FoundBody {
             FoundBody::Sliced(slices) => slices.complete_bytes(),
             FoundBody::Along(along) => along.length_bytes().unwrap_or(0),
             FoundBody::Length(length) => *length,
+            FoundBody::Unmeasured => 0,
         }
     }
 }

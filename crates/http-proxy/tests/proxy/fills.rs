@@ -1,6 +1,6 @@
 //! Fills: bodies that are large, break off, are wanted by many at once, or by nobody any more.
 
-use std::io::{BufReader, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -236,4 +236,24 @@ fn an_origin_that_fails_at_any_byte_never_looks_whole() {
             assert_eq!(stored, whole, "after {sent} bytes");
         }
     }
+}
+
+#[test]
+fn a_store_that_fails_midway_costs_a_slow_client_nothing() {
+    let body = noise(5, 24 << 20);
+    let (gate, sent) = (Gate::default(), body.clone());
+    let held = gate.clone();
+    let origin = Origin::start(move |_| Reply {
+        hold: Some((2 << 20, held.clone())),
+        ..reply(200, "Cache-Control: max-age=60", sent.clone())
+    });
+    let proxy = Proxy::start(&origin);
+    let mut stream = send_to(proxy.info.address, "GET", "/", "", b"");
+    let (_, mut read) = read_some(&mut stream, 1 << 20);
+    proxy.store.clone().close().expect("closed");
+    gate.open();
+    // Meanwhile more comes than sockets and the proxy hold for it.
+    std::thread::sleep(Duration::from_millis(500));
+    stream.read_to_end(&mut read).expect("the rest");
+    assert!(read == body, "{} of {} bytes", read.len(), body.len());
 }

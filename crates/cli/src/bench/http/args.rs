@@ -14,6 +14,7 @@ Examples:
   damelo bench http zipf --memory 512MiB --cache 8GiB --objects 393216
   damelo bench http pages --embedded 15 --verify
   damelo bench http fill --threads 2 --seconds 20
+  damelo bench http ranges --objects 30 --size 20MiB --range 64KiB --verify
   damelo bench http zipf --restart                 kill -9 after the warm-up, then start again
   damelo bench http zipf --kill-every 2 --seconds 3600 --tail 1.3 --objects 300000 --memory 64MiB
                                                    a verified soak of an hour, disk turned over
@@ -69,6 +70,9 @@ pub(crate) struct Http {
     #[arg(long, value_name = "COUNT", default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) hot: u32,
+    /// Length of what the ranges workload asks for at once
+    #[arg(long, value_name = "SIZE", default_value = "64KiB")]
+    pub(crate) range: ByteSize,
     /// Threads of the load generator
     #[arg(long, value_name = "COUNT", default_value = "1",
           value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -152,9 +156,12 @@ impl Http {
         if !(1..=1 << 30).contains(&self.size.bytes()) {
             return usage("--size must be from 1 byte to 1GiB".to_owned());
         }
+        if self.range.bytes() == 0 {
+            return usage("--range must be at least 1 byte".to_owned());
+        }
         if self.workload == Kind::Fill && (self.restart || self.kill_every.is_some()) {
             return usage(
-                "--restart and --kill-every need a workload that hits: hit, zipf or pages"
+                "--restart and --kill-every need a workload that hits: hit, zipf, pages or ranges"
                     .to_owned(),
             );
         }
@@ -166,7 +173,9 @@ impl Http {
             return usage("--changing has a workload of its own: zipf".to_owned());
         }
         if self.workload == Kind::Fill && self.again.is_some() {
-            return usage("--again needs a workload that hits: hit, zipf or pages".to_owned());
+            return usage(
+                "--again needs a workload that hits: hit, zipf, pages or ranges".to_owned(),
+            );
         }
         if self.kill_every.is_some_and(|every| !(0.05..=86_400.0).contains(&every)) {
             return usage("--kill-every must be from 0.05 to 86400 seconds".to_owned());
@@ -182,7 +191,7 @@ impl Http {
     pub(crate) fn drawn_from(&self) -> u32 {
         match self.workload {
             Kind::Hit => self.hot,
-            Kind::Zipf => self.objects,
+            Kind::Zipf | Kind::Ranges => self.objects,
             Kind::Pages => (self.objects / (self.embedded + 1)).max(1),
             Kind::Fill => 1,
         }

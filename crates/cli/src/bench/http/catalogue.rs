@@ -5,6 +5,7 @@
 //! `/c/RUN/PAGE/ITEM`, item 0 being the document. Immutable once made; shared by all threads.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use fastrand::Rng;
 
@@ -91,13 +92,27 @@ impl Catalogue {
 
     /// Appends the whole body.
     pub(crate) fn push_body(&self, object: ObjectRef, bytes: &mut Vec<u8>) {
-        let start = bytes.len();
-        let length = self.length_bytes(object) as usize;
-        while bytes.len() - start < length {
-            bytes.extend_from_slice(self.piece(object, (bytes.len() - start) as u64));
+        self.push_range(object, 0..self.length_bytes(object), bytes);
+    }
+
+    /// Appends this range of the body, as far as it goes.
+    pub(crate) fn push_range(&self, object: ObjectRef, range: Range<u64>, bytes: &mut Vec<u8>) {
+        let mut offset = range.start;
+        let stamped = range.end.min(STAMP_BYTES as u64).min(self.length_bytes(object));
+        if offset < stamped {
+            let stamp = Catalogue::stamp(object);
+            bytes.extend_from_slice(&stamp[offset as usize..stamped as usize]);
+            offset = stamped;
         }
-        let stamped = length.min(STAMP_BYTES);
-        bytes[start..start + stamped].copy_from_slice(&Catalogue::stamp(object)[..stamped]);
+        while offset < range.end {
+            let piece = self.piece(object, offset);
+            let length = piece.len().min(usize::try_from(range.end - offset).unwrap_or(usize::MAX));
+            if length == 0 {
+                return;
+            }
+            bytes.extend_from_slice(&piece[..length]);
+            offset += length as u64;
+        }
     }
 
     /// Whether `bytes` are what the body has at `offset`.
@@ -146,6 +161,11 @@ mod tests {
             let mut body = Vec::new();
             catalogue.push_body(object, &mut body);
             assert_eq!(body.len() as u64, catalogue.length_bytes(object));
+            for start in [0, 5, 16, 17, body.len() / 2] {
+                let mut part = Vec::new();
+                catalogue.push_range(object, start as u64..body.len() as u64 + 9, &mut part);
+                assert!(part == body[start.min(body.len())..], "from {start} of {}", body.len());
+            }
             let mut at = 0;
             for piece in body.chunks(7777) {
                 assert!(catalogue.matches(object, at, piece));

@@ -5,6 +5,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream as BlockingStream};
+use std::ops::Range;
 use std::time::Duration;
 
 use mio::net::TcpStream;
@@ -31,10 +32,18 @@ pub(crate) struct Destination {
     pub(crate) verify: bool,
 }
 
+/// What a request is for: an object, or a range of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) object: ObjectRef,
+    /// Not empty.
+    pub(crate) range: Option<Range<u64>>,
+}
+
 /// What became of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// 200 and whole.
+    /// 200 to a request for the whole, 206 with the range that was asked for.
     pub(crate) good: bool,
     /// The bytes are not the object's.
     pub(crate) wrong: bool,
@@ -56,7 +65,7 @@ pub(crate) struct Connection {
     output: Vec<u8>,
     written: usize,
     input: Vec<u8>,
-    object: ObjectRef,
+    wanted: Wanted,
     response: Option<Response>,
     path: String,
     closing: bool,
@@ -73,7 +82,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             input: Vec::new(),
-            object: ObjectRef { run: 0, number: 0 },
+            wanted: Wanted { object: ObjectRef { run: 0, number: 0 }, range: None },
             response: None,
             path: String::new(),
             closing: false,
@@ -90,9 +99,9 @@ impl Connection {
         &mut self,
         to: &Destination,
         catalogue: &Catalogue,
-        object: ObjectRef,
+        wanted: Wanted,
     ) -> io::Result<()> {
-        self.object = object;
+        let object = wanted.object;
         self.path.clear();
         catalogue.push_path(object, &mut self.path);
         self.output.clear();
@@ -105,6 +114,10 @@ impl Connection {
             let (page, _) = path.rsplit_once('/').unwrap_or((path, ""));
             write!(self.output, "Referer: http://{host}{page}/0\r\n")?;
         }
+        if let Some(range) = &wanted.range {
+            write!(self.output, "Range: bytes={}-{}\r\n", range.start, range.end - 1)?;
+        }
+        self.wanted = wanted;
         self.output.extend_from_slice(b"\r\n");
         self.flush()
     }
@@ -152,7 +165,8 @@ impl Connection {
     fn take(&mut self, bytes: &[u8], verify: bool, of: &Catalogue) -> io::Result<Option<Answer>> {
         if self.response.is_none() {
             self.input.extend_from_slice(bytes);
-            let Some((head_bytes, response)) = parse(&self.input)? else { return Ok(None) };
+            let range = self.wanted.range.as_ref();
+            let Some((head_bytes, response)) = parse(&self.input, range)? else { return Ok(None) };
             let input = std::mem::take(&mut self.input);
             self.response = Some(response);
             let answer = self.body(&input[head_bytes..], verify, of);
@@ -167,8 +181,10 @@ impl Connection {
         let Some(response) = &mut self.response else { return Ok(None) };
         let answer = &mut response.answer;
         if verify && answer.good && !answer.wrong {
-            answer.wrong = response.length_bytes != of.length_bytes(self.object)
-                || !of.matches(self.object, answer.body_bytes, bytes);
+            let object = self.wanted.object;
+            let range = self.wanted.range.clone().unwrap_or(0..of.length_bytes(object));
+            answer.wrong = response.length_bytes != range.end - range.start
+                || !of.matches(object, range.start + answer.body_bytes, bytes);
         }
         answer.body_bytes += bytes.len() as u64;
         if answer.body_bytes > response.length_bytes {
@@ -185,7 +201,7 @@ impl Connection {
 }
 
 /// The head of a response and its length, if it is there as a whole.
-fn parse(input: &[u8]) -> io::Result<Option<(usize, Response)>> {
+fn parse(input: &[u8], range: Option<&Range<u64>>) -> io::Result<Option<(usize, Response)>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
     let invalid = |error| io::Error::other(format!("not an HTTP/1.1 response: {error}"));
@@ -193,6 +209,7 @@ fn parse(input: &[u8]) -> io::Result<Option<(usize, Response)>> {
         return Ok(None);
     };
     let (mut length_bytes, mut close, mut hit) = (None, head.version == Some(0), None);
+    let mut good = head.code == Some(if range.is_some() { 206 } else { 200 });
     for header in head.headers.iter() {
         let value = String::from_utf8_lossy(header.value);
         match header.name {
@@ -201,6 +218,9 @@ fn parse(input: &[u8]) -> io::Result<Option<(usize, Response)>> {
             }
             name if name.eq_ignore_ascii_case("connection") => {
                 close = value.eq_ignore_ascii_case("close");
+            }
+            name if name.eq_ignore_ascii_case("content-range") => {
+                good &= range.is_none_or(|range| is_range(&value, range));
             }
             name if name.eq_ignore_ascii_case("cache-status") => hit = Some(is_hit(&value)),
             name if name.eq_ignore_ascii_case("x-cache") && hit.is_none() => {
@@ -211,8 +231,14 @@ fn parse(input: &[u8]) -> io::Result<Option<(usize, Response)>> {
     }
     let no_length = || io::Error::other("a response without Content-Length cannot be measured");
     let length_bytes = length_bytes.ok_or_else(no_length)?;
-    let answer = Answer { good: head.code == Some(200), wrong: false, hit, body_bytes: 0 };
+    let answer = Answer { good, wrong: false, hit, body_bytes: 0 };
     Ok(Some((head_bytes, Response { answer, length_bytes, close })))
+}
+
+/// Whether `Content-Range` names this range.
+fn is_range(content_range: &str, range: &Range<u64>) -> bool {
+    let said = content_range.trim().strip_prefix("bytes ").and_then(|said| said.split_once('/'));
+    said.is_some_and(|(said, _)| said == format!("{}-{}", range.start, range.end - 1))
 }
 
 /// Whether the cache nearest to the client, the last in the list, had a hit (RFC 9211 §2.1).
@@ -229,14 +255,27 @@ mod tests {
     fn heads_are_understood_once_they_are_whole() {
         let head =
             b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nCache-Status: a; fwd=miss, b; hit\r\n\r\n";
-        assert!(parse(&head[..40]).unwrap().is_none());
-        let (head_bytes, response) = parse(head).unwrap().unwrap();
+        assert!(parse(&head[..40], None).unwrap().is_none());
+        let (head_bytes, response) = parse(head, None).unwrap().unwrap();
         assert_eq!((head_bytes, response.length_bytes, response.close), (head.len(), 12, false));
         assert_eq!((response.answer.good, response.answer.hit), (true, Some(true)));
-        let (_, old) = parse(b"HTTP/1.0 500 No\r\nContent-Length: 0\r\n\r\n").unwrap().unwrap();
+        let (_, old) =
+            parse(b"HTTP/1.0 500 No\r\nContent-Length: 0\r\n\r\n", None).unwrap().unwrap();
         assert_eq!((old.close, old.answer.good, old.answer.hit), (true, false, None));
-        assert!(parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
-        assert!(parse(b"SSH-2.0\r\n\r\n").is_err());
+        assert!(parse(b"HTTP/1.1 200 OK\r\n\r\n", None).is_err());
+        assert!(parse(b"SSH-2.0\r\n\r\n", None).is_err());
         assert!(!is_hit("a; hit, b; fwd=uri-miss; detail=hit-for-miss"));
+    }
+
+    #[test]
+    fn only_the_range_that_was_asked_for_is_good() {
+        let good = |code: u16, range: &str, wanted: Option<Range<u64>>| {
+            let head =
+                format!("HTTP/1.1 {code} X\r\nContent-Length: 5\r\nContent-Range: {range}\r\n\r\n");
+            parse(head.as_bytes(), wanted.as_ref()).unwrap().unwrap().1.answer.good
+        };
+        assert!(good(206, "bytes 5-9/20", Some(5..10)));
+        assert!(!good(206, "bytes 5-10/20", Some(5..10)) && !good(206, "bytes */20", Some(5..10)));
+        assert!(!good(200, "bytes 5-9/20", Some(5..10)) && !good(206, "bytes 5-9/20", None));
     }
 }

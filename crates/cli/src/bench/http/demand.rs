@@ -2,6 +2,7 @@
 //! of its own, so a run does not depend on how threads are scheduled, except for `fill`, whose
 //! connections share one counter so that no object is asked for twice.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,6 +23,8 @@ pub(crate) enum Kind {
     Pages,
     /// Every request another object: all misses, all stored
     Fill,
+    /// Parts (--range) of objects of the catalogue, which are zipf-distributed, anywhere in them
+    Ranges,
 }
 
 impl Kind {
@@ -32,6 +35,7 @@ impl Kind {
             Kind::Zipf => "zipf",
             Kind::Pages => "pages",
             Kind::Fill => "fill",
+            Kind::Ranges => "ranges",
         }
     }
 }
@@ -41,7 +45,7 @@ pub(crate) struct Demand {
     kind: Kind,
     run: u64,
     page_objects: u64,
-    /// Of objects for `zipf`, of pages for `pages`, of hot objects for `hit`.
+    /// Of objects for `zipf` and `ranges`, of pages for `pages`, of hot objects for `hit`.
     zipf: Zipf,
     by_rank: Vec<u32>,
     next: AtomicU64,
@@ -79,7 +83,7 @@ impl Demand {
                 .flat_map(|page| (0..self.page_objects).map(move |item| (page, item)))
                 .map(|(page, item)| object(page * self.page_objects + item))
                 .collect(),
-            Kind::Hit | Kind::Zipf => ranks.map(object).collect(),
+            Kind::Hit | Kind::Zipf | Kind::Ranges => ranks.map(object).collect(),
         }
     }
 
@@ -103,7 +107,7 @@ impl Draws {
         let demand = &self.demand;
         let number = match demand.kind {
             Kind::Fill => demand.next.fetch_add(1, Ordering::Relaxed),
-            Kind::Hit | Kind::Zipf => self.ranked(),
+            Kind::Hit | Kind::Zipf | Kind::Ranges => self.ranked(),
             Kind::Pages => {
                 let page_objects = demand.page_objects;
                 if self.item >= page_objects {
@@ -115,6 +119,13 @@ impl Draws {
             }
         };
         ObjectRef { run: self.demand.run, number }
+    }
+
+    /// A range of this length anywhere in a body; all of a shorter one.
+    pub(crate) fn range(&mut self, range_bytes: u64, length_bytes: u64) -> Range<u64> {
+        let range_bytes = range_bytes.min(length_bytes);
+        let start = self.rng.u64(0..=length_bytes - range_bytes);
+        start..start + range_bytes
     }
 
     fn ranked(&mut self) -> u64 {
@@ -139,6 +150,15 @@ mod tests {
         let mut both = [demand.draws(1), demand.draws(2)];
         let numbers: HashSet<u64> = (0..100).map(|i| both[i % 2].draw().number).collect();
         assert_eq!(numbers.len(), 100);
+    }
+
+    #[test]
+    fn ranges_lie_within_the_body_and_reach_both_ends() {
+        let mut draws = demand(Kind::Ranges, 3).draws(1);
+        let all: Vec<_> = (0..300).map(|_| draws.range(10, 20)).collect();
+        assert!(all.iter().all(|range| range.end - range.start == 10 && range.end <= 20));
+        assert!(all.iter().any(|range| range.start == 0) && all.iter().any(|r| r.end == 20));
+        assert_eq!(draws.range(10, 4), 0..4);
     }
 
     #[test]

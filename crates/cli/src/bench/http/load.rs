@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 
 use super::catalogue::{Catalogue, ObjectRef};
-use super::connection::{Answer, BLOCK_BYTES, Connection, Destination};
+use super::connection::{Answer, BLOCK_BYTES, Connection, Destination, Wanted};
 use super::demand::{Demand, Draws};
 use crate::bench::latency::Latencies;
 use crate::failure::Failure;
@@ -25,6 +25,8 @@ pub(crate) struct Clients {
     pub(crate) to: Destination,
     /// What there is.
     pub(crate) catalogue: Arc<Catalogue>,
+    /// Length of the ranges that are asked for instead of wholes.
+    pub(crate) range_bytes: Option<u64>,
     /// Threads.
     pub(crate) threads: u16,
     /// Connections of each thread.
@@ -44,7 +46,7 @@ pub(crate) enum Until {
 
 /// What was seen.
 pub(crate) struct Seen {
-    /// Whole answers with status 200.
+    /// Whole answers with status 200, or 206 to a range.
     pub(crate) requests: u64,
     /// Bytes of their bodies.
     pub(crate) body_bytes: u64,
@@ -75,7 +77,7 @@ impl Seen {
     fn count(&mut self, answer: Answer, took: Duration) {
         if !answer.good {
             self.failed += 1;
-            self.why = Some("a status other than 200".to_owned());
+            self.why = Some("not 200, nor 206 with the range that was asked for".to_owned());
             return;
         }
         self.requests += 1;
@@ -104,15 +106,20 @@ impl Seen {
 enum Source {
     /// Without end.
     Draws(Draws),
-    /// Each once.
-    List(Vec<ObjectRef>),
+    /// Each once, the last first.
+    List(Vec<Wanted>),
 }
 
 impl Source {
-    fn next(&mut self) -> Option<ObjectRef> {
+    fn next(&mut self, clients: &Clients) -> Option<Wanted> {
         match self {
-            Source::Draws(draws) => Some(draws.draw()),
-            Source::List(objects) => objects.pop(),
+            Source::Draws(draws) => {
+                let object = draws.draw();
+                let length_bytes = clients.catalogue.length_bytes(object);
+                let range = clients.range_bytes.map(|range| draws.range(range, length_bytes));
+                Some(Wanted { object, range })
+            }
+            Source::List(wanted) => wanted.pop(),
         }
     }
 }
@@ -129,14 +136,27 @@ impl Clients {
         self.drive(source, until)
     }
 
-    /// Each of these once, spread over the connections.
+    /// Each of these once, spread over the connections; where ranges are asked for, range after range.
     pub(crate) fn run_each(&self, objects: &[ObjectRef]) -> Result<Seen, Failure> {
-        let all = u64::from(self.threads) * u64::from(self.connections);
+        let all = usize::from(self.threads) * usize::from(self.connections);
         let source = |index: u64| {
-            let mine = objects.iter().skip(index as usize).step_by(all as usize);
-            Source::List(mine.rev().copied().collect())
+            let mine = objects.iter().skip(index as usize).step_by(all);
+            let mut wanted: Vec<Wanted> = mine.flat_map(|&object| self.wholly(object)).collect();
+            wanted.reverse();
+            Source::List(wanted)
         };
         self.drive(source, Until::RequestsPerThread(u64::MAX))
+    }
+
+    /// What brings all of an object.
+    fn wholly(&self, object: ObjectRef) -> Vec<Wanted> {
+        let Some(range_bytes) = self.range_bytes else {
+            return vec![Wanted { object, range: None }];
+        };
+        let length_bytes = self.catalogue.length_bytes(object);
+        let starts = (0..length_bytes).step_by(usize::try_from(range_bytes).unwrap_or(usize::MAX));
+        let range = |start: u64| start..start.saturating_add(range_bytes).min(length_bytes);
+        starts.map(|start| Wanted { object, range: Some(range(start)) }).collect()
     }
 
     fn drive(&self, source: impl Fn(u64) -> Source, until: Until) -> Result<Seen, Failure> {
@@ -278,14 +298,15 @@ impl Driver<'_> {
         if lane.done {
             return Ok(());
         }
-        let object = if self.issued < self.issued_max { lane.source.next() } else { None };
-        let Some(object) = object else {
+        let wanted =
+            if self.issued < self.issued_max { lane.source.next(self.clients) } else { None };
+        let Some(wanted) = wanted else {
             lane.done = true;
             return Ok(());
         };
         self.issued += 1;
         lane.asked = now;
-        match lane.connection.ask(&self.clients.to, &self.clients.catalogue, object) {
+        match lane.connection.ask(&self.clients.to, &self.clients.catalogue, wanted) {
             Ok(()) => Ok(()),
             Err(error) => self.broken(index, &error),
         }

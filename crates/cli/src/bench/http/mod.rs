@@ -127,7 +127,8 @@ impl Bench<'_> {
         let to = Destination { address, host, forward: args.forward, verify: args.verify };
         let catalogue = Arc::clone(&self.catalogue);
         let (threads, connections) = (args.threads, args.connections);
-        Clients { to, catalogue, threads, connections, mortal: false }
+        let range_bytes = (args.workload == Kind::Ranges).then_some(args.range.bytes());
+        Clients { to, catalogue, range_bytes, threads, connections, mortal: false }
     }
 
     /// The workload; `fill` gets objects that nobody has asked for yet.

@@ -228,6 +228,9 @@ struct Asked {
     head_only: bool,
     object: Option<ObjectRef>,
     if_none_match: Option<String>,
+    /// First and last byte, if it is one range that says where it begins.
+    range: Option<(u64, Option<u64>)>,
+    if_range: Option<String>,
 }
 
 /// The next request, if it is there as a whole.
@@ -243,14 +246,25 @@ fn parse(input: &[u8], catalogue: &Catalogue) -> io::Result<Option<Asked>> {
         Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
         None => target,
     };
-    let tag = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case("if-none-match"));
+    let value = |name: &str| {
+        let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+        header.map(|header| String::from_utf8_lossy(header.value).into_owned())
+    };
     let method = request.method.unwrap_or_default();
     Ok(Some(Asked {
         head_bytes,
         head_only: method == "HEAD",
         object: catalogue.find(path).filter(|_| matches!(method, "GET" | "HEAD")),
-        if_none_match: tag.map(|header| String::from_utf8_lossy(header.value).into_owned()),
+        if_none_match: value("if-none-match"),
+        range: value("range").and_then(|range| range_of(&range)),
+        if_range: value("if-range"),
     }))
+}
+
+fn range_of(range: &str) -> Option<(u64, Option<u64>)> {
+    let (first, last) = range.trim().strip_prefix("bytes=")?.split_once('-')?;
+    let last = if last.is_empty() { None } else { Some(last.parse().ok()?) };
+    Some((first.parse().ok()?, last))
 }
 
 fn answer(
@@ -269,12 +283,27 @@ fn answer(
         return write!(output, "HTTP/1.1 304 Not Modified\r\n{fresh}\r\n");
     }
     let length = catalogue.length_bytes(object);
-    write!(
-        output,
-        "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {length}\r\n{fresh}\r\n"
-    )?;
-    if !asked.head_only {
-        catalogue.push_body(object, output);
+    let same = asked.if_range.as_ref().is_none_or(|named| *named == tag);
+    let range = asked.range.filter(|_| same && !asked.head_only).map(|(first, last)| {
+        let end = last.map_or(length, |last| last.saturating_add(1)).min(length);
+        first..end
+    });
+    let kind = "Content-Type: application/octet-stream\r\nAccept-Ranges: bytes\r\n";
+    let Some(range) = range else {
+        write!(output, "HTTP/1.1 200 OK\r\n{kind}Content-Length: {length}\r\n{fresh}\r\n")?;
+        if !asked.head_only {
+            catalogue.push_body(object, output);
+        }
+        return Ok(());
+    };
+    if range.is_empty() {
+        let of = format!("Content-Range: bytes */{length}\r\nContent-Length: 0\r\n");
+        return write!(output, "HTTP/1.1 416 Range Not Satisfiable\r\n{of}\r\n");
     }
+    let of = format!("Content-Range: bytes {}-{}/{length}\r\n", range.start, range.end - 1);
+    let bytes = range.end - range.start;
+    let lengths = format!("{of}Content-Length: {bytes}\r\n");
+    write!(output, "HTTP/1.1 206 Partial Content\r\n{kind}{lengths}{fresh}\r\n")?;
+    catalogue.push_range(object, range, output);
     Ok(())
 }

@@ -1,0 +1,195 @@
+//! Many HEADs at once for what is not stored.
+
+use std::io::{BufReader, Read as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http_body_util::Full;
+
+use crate::support::wire::{Answer, ask_http2, block_on, http2_to};
+use crate::support::{
+    Gate, Message, Origin, Proxy, Reply, eventually, read_message, read_some, reply, send_to,
+};
+
+type Asked = BufReader<TcpStream>;
+
+/// An origin whose answers are numbered in `X-Number` and wait for the gate.
+fn gated(headers: &'static str, chunked: bool) -> (Origin, Gate) {
+    let (gate, count) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
+    let held = gate.clone();
+    let origin = Origin::start(move |request| {
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        held.wait();
+        let language = request.header("accept-language");
+        let headers = format!("{headers}\nX-Number: {number}\nX-Language: {language}");
+        Reply { chunked, ..reply(200, &headers, "four") }
+    });
+    (origin, gate)
+}
+
+fn head(proxy: &Proxy, headers: &str) -> Asked {
+    send_to(proxy.info.address, "HEAD", "/", headers, b"")
+}
+
+/// A HEAD over HTTP/2, with `Host` if it is not empty.
+fn head_over_http2(address: SocketAddr, path: &str, host: &str) -> Answer {
+    let mut request = http::Request::head(format!("http://{address}{path}"));
+    if !host.is_empty() {
+        request = request.header("host", host);
+    }
+    let request = request.body(Full::default()).expect("a request");
+    block_on(async { ask_http2(&mut http2_to(address).await, request).await })
+}
+
+fn answers(asked: Vec<Asked>) -> Vec<Message> {
+    asked
+        .into_iter()
+        .map(|mut stream| read_message(&mut stream, true).expect("an answer"))
+        .collect()
+}
+
+/// Opens the gate once so many requests wait in the proxy or at the origin.
+fn open_when(gate: &Gate, proxy: &Proxy, origin: &Origin, count: u64) {
+    eventually("all are there", || {
+        let waiting = proxy.metric("damelo_proxy_collapsed_waiting");
+        waiting + origin.count() as u64 == count
+    });
+    gate.open();
+}
+
+#[test]
+fn many_heads_of_a_cold_object_are_one_request() {
+    let (origin, gate) = gated("Cache-Control: max-age=60\nETag: \"h\"\nX-Kept: yes", false);
+    let proxy = Proxy::start(&origin);
+    let mut asked: Vec<Asked> = (0..200).map(|_| head(&proxy, "")).collect();
+    asked.push(head(&proxy, "If-None-Match: \"h\""));
+    open_when(&gate, &proxy, &origin, 201);
+    let mut answers = answers(asked);
+    assert_eq!(answers.pop().unwrap().status(), 304, "its client has it");
+    for answer in &answers {
+        assert_eq!((answer.status(), answer.header("x-kept").as_str()), (200, "yes"));
+        assert_eq!(answer.header("content-length"), "4", "{:?}", answer.headers);
+        assert_eq!(answer.header("etag"), "\"h\"");
+    }
+    let collapsed = answers.iter().filter(|answer| answer.cache().contains("collapsed")).count();
+    assert_eq!((collapsed, origin.count()), (199, 1));
+    assert_eq!(proxy.ask("HEAD", "/", "").header("x-number"), "1", "nothing is kept");
+    assert_eq!(proxy.ask("HEAD", "/", "If-None-Match: \"h\"").status(), 304);
+}
+
+#[test]
+fn heads_that_are_for_one_client_are_not_shared() {
+    for (index, headers) in [
+        "Cache-Control: private, max-age=60",
+        "Cache-Control: no-store",
+        "Cache-Control: max-age=0",
+        "Cache-Control: no-cache",
+        "Cache-Control: max-age=60\nVary: *",
+        "X-Says: nothing",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (origin, gate) = gated(headers, false);
+        let proxy = Proxy::start(&origin);
+        let asked = (0..8).map(|_| head(&proxy, "")).collect();
+        open_when(&gate, &proxy, &origin, 8);
+        let mut numbers: Vec<_> =
+            answers(asked).iter().map(|answer| answer.header("x-number")).collect();
+        numbers.sort();
+        numbers.dedup();
+        assert_eq!((numbers.len(), origin.count()), (8, 8), "{index}: {headers}");
+    }
+    let (origin, gate) = gated("Cache-Control: max-age=60", false);
+    let proxy = Proxy::start(&origin);
+    let asked = (0..8).map(|_| head(&proxy, "Authorization: Basic YTpi")).collect();
+    open_when(&gate, &proxy, &origin, 8);
+    assert!(answers(asked).iter().all(|answer| !answer.cache().contains("collapsed")));
+    assert_eq!(origin.count(), 8);
+}
+
+#[test]
+fn heads_of_another_variant_ask_again() {
+    let (origin, gate) = gated("Cache-Control: max-age=60\nVary: Accept-Language", false);
+    let proxy = Proxy::start(&origin);
+    let languages = ["en", "de"];
+    let ask = |number: usize| head(&proxy, &format!("Accept-Language: {}", languages[number % 2]));
+    let asked = (0..40).map(ask).collect();
+    open_when(&gate, &proxy, &origin, 40);
+    for (number, answer) in answers(asked).iter().enumerate() {
+        assert_eq!(answer.header("x-language"), languages[number % 2]);
+    }
+    assert_eq!(origin.count(), 2);
+}
+
+#[test]
+fn heads_fetched_before_a_change_are_not_shared_after_it() {
+    let (origin, gate) = gated("Cache-Control: max-age=60", false);
+    let proxy = Proxy::start_with(&origin, |config| config.purge_method = true);
+    let asked = (0..10).map(|_| head(&proxy, "")).collect();
+    eventually("they wait", || proxy.metric("damelo_proxy_collapsed_waiting") == 9);
+    assert_eq!(proxy.ask("PURGE", "/", "").status(), 200);
+    gate.open();
+    let shared = |answer: &&Message| answer.header("x-number") == "0";
+    assert_eq!(answers(asked).iter().filter(shared).count(), 1, "the one that began before it");
+}
+
+#[test]
+fn a_head_of_unknown_length_says_none() {
+    let (origin, gate) = gated("Cache-Control: max-age=60", true);
+    let proxy = Proxy::start(&origin);
+    let asked = (0..5).map(|_| head(&proxy, "")).collect();
+    let address = proxy.info.address;
+    let over_http2 = std::thread::spawn(move || head_over_http2(address, "/", ""));
+    open_when(&gate, &proxy, &origin, 6);
+    for answer in answers(asked) {
+        assert!(!answer.has("content-length"), "{:?}", answer.headers);
+    }
+    let answer = over_http2.join().unwrap();
+    assert!(!answer.headers.contains_key("content-length"), "{:?}", answer.headers);
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
+fn a_head_follows_a_get_under_way() {
+    let body = vec![7; 1 << 20];
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |_| Reply {
+        hold: Some((65536, held.clone())),
+        ..reply(200, "Cache-Control: max-age=60", body.clone())
+    });
+    let proxy = Proxy::start(&origin);
+    let mut get = send_to(proxy.info.address, "GET", "/", "", b"");
+    read_some(&mut get, 1000);
+    for _ in 0..3 {
+        let head = proxy.ask("HEAD", "/", "");
+        assert!(head.cache().contains("collapsed"), "{}", head.cache());
+        assert_eq!(head.header("content-length"), (1 << 20).to_string());
+    }
+    let head = head_over_http2(proxy.info.address, "/", "");
+    assert_eq!((head.body.len(), head.cache().contains("collapsed")), (0, true));
+    gate.open();
+    let mut rest = Vec::new();
+    get.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len(), (1 << 20) - 1000);
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
+fn a_head_over_http2_brings_no_body_whoever_answers() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 1 << 20]));
+    let proxy = Proxy::start(&origin);
+    let address = proxy.info.address;
+    let own = head_over_http2(address, "/", "another");
+    assert_eq!((own.status.as_u16(), own.body.len()), (400, 0), "our own text");
+    assert!(own.headers.contains_key("content-length"));
+    for cache in ["fwd-status=200", "hit"] {
+        let answer = head_over_http2(address, "/large", "");
+        assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 0));
+        assert_eq!(answer.headers["content-length"], (1 << 20).to_string());
+        assert!(answer.cache().contains(cache), "{}", answer.cache());
+        proxy.get("/large");
+    }
+}
