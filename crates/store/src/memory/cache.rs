@@ -149,7 +149,10 @@ impl Cache {
                 if let Some(run) = self.pool.try_take(bytes) {
                     return Some(run);
                 }
-                return self.take_window(bytes);
+                // One place is always free: another thread was faster.
+                if bytes > self.pool.frame_bytes() {
+                    return self.take_window(bytes);
+                }
             }
             if !self.evict_one(requester, &mut sparing) {
                 break;
