@@ -80,6 +80,8 @@ def arguments():
                         help="zipf, pages, throttled and cold with 3 GiB of objects and 512 MiB of memory, not an eighth")
     parser.add_argument("--out", help="directory for run.json and table.md")
     args = parser.parse_args()
+    if args.object_bytes < 1:
+        parser.error("--object-bytes must be at least 1")
     unknown = [row for row in args.rows if row not in RUN]
     if unknown:
         parser.error(f"no row {unknown[0]}: there are {', '.join(RUN)}")

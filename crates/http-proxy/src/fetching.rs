@@ -258,6 +258,25 @@ impl<'a> Fetching<'a> {
         }
     }
 
+    /// What decides whether the answer may be stored, were it one to a request by `method`.
+    pub(crate) fn exchange<'x>(
+        &'x self,
+        method: &'x Method,
+        parts: &'x response::Parts,
+        directives: &'x ResponseDirectives,
+    ) -> Exchange<'x> {
+        Exchange {
+            method,
+            request: &self.ask.headers,
+            wishes: &self.ask.wishes,
+            status: parts.status,
+            response: &parts.headers,
+            directives,
+            response_time_s: self.response_time_s,
+            selective: self.conditions == Conditions::Clients && self.ask.is_selective(),
+        }
+    }
+
     async fn deposit(
         &self,
         worker: &Worker,
@@ -267,16 +286,7 @@ impl<'a> Fetching<'a> {
     ) -> Result<(Box<Deposit>, Policy), NotStoredReason> {
         let (ask, rules) = (self.ask, self.rules(worker));
         let directives = ResponseDirectives::of(&parts.headers, rules);
-        let exchange = Exchange {
-            method: &ask.method,
-            request: &ask.headers,
-            wishes: &ask.wishes,
-            status: parts.status,
-            response: &parts.headers,
-            directives: &directives,
-            response_time_s: self.response_time_s,
-            selective: self.conditions == Conditions::Clients && ask.is_selective(),
-        };
+        let exchange = self.exchange(&ask.method, parts, &directives);
         effects.admit(storing::decide(exchange, rules), &parts.headers)?;
         if self.found.is_none() {
             effects.admit_new(&worker.shared, ask)?;

@@ -16,11 +16,11 @@ use crate::answer;
 use crate::ask::Ask;
 use crate::body::{ProxyBody, Timed};
 use crate::collapse::Outcome;
-use crate::fetching::{Conditions, Fetching};
+use crate::fetching::Fetching;
 use crate::passing;
 use crate::rules::preconditions::Outcome as Condition;
 use crate::rules::reuse::{self, Decision};
-use crate::rules::storing::{self, Exchange};
+use crate::rules::storing;
 use crate::rules::{RequestDirectives, ResponseDirectives};
 use crate::ruleset::ResponseEffects;
 use crate::serve::{Answer, serve_hit};
@@ -77,16 +77,7 @@ impl Fetching<'_> {
     ) -> Option<Subject> {
         let (ask, rules) = (self.ask, self.rules(worker));
         let directives = ResponseDirectives::of(&parts.headers, rules);
-        let exchange = Exchange {
-            method: &Method::GET,
-            request: &ask.headers,
-            wishes: &ask.wishes,
-            status: parts.status,
-            response: &parts.headers,
-            directives: &directives,
-            response_time_s: self.response_time_s,
-            selective: self.conditions == Conditions::Clients && ask.is_selective(),
-        };
+        let exchange = self.exchange(&Method::GET, parts, &directives);
         effects.admit(storing::decide(exchange, rules), &parts.headers).ok()?;
         let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
         effects.adjust(&mut policy);

@@ -36,8 +36,8 @@ pub struct Settings {
     #[arg(long, default_value_t = 131_072)]
     pub objects: u64,
     /// Bytes of every object, instead of 1 byte to 16 KiB.
-    #[arg(long)]
-    pub object_bytes: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub object_bytes: Option<u32>,
     /// Groups that they are dealt to.
     #[arg(long, default_value_t = 16)]
     pub groups: u64,
@@ -87,7 +87,7 @@ impl Settings {
             groups: self.groups,
             ordering,
             seed: self.seed,
-            fixed_bytes: self.object_bytes,
+            fixed_bytes: self.object_bytes.map(|bytes| bytes as usize),
         }
     }
 

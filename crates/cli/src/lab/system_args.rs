@@ -103,8 +103,8 @@ impl SystemArgs {
             let least = ByteSize::new(MEMORY_BYTES_MIN);
             return Err(Failure::Usage(format!("--system-memory: write at least {least}")));
         }
-        // Of those that touch nothing but blocks one does so through the system.
-        let has_buffers = !on_blocks || specs.iter().any(|spec| spec.entry.name == "cfs");
+        // What has memory of its own goes past the system's.
+        let has_buffers = specs.iter().any(|spec| !spec.entry.has_pages);
         if self.system_memory.is_some() && !has_buffers {
             return no("--system-memory");
         }
