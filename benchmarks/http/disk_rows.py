@@ -24,20 +24,21 @@ def drop_caches():
         file.write("3")
 
 
-def filled(args, settings, proxy):
+def filled(args, settings, proxy, workload="zipf"):
     """Asks once for every object, the popular ones last; the run to ask for again."""
-    m, = rows.measured(args, settings, [proxy], "zipf", "--origin-listen", settings.origin,
-                       "--requests", "1", *objects(settings))
+    m, = rows.measured(args, settings, [proxy], workload, "--origin-listen", settings.origin,
+                       "--requests", "1", *objects(settings, workload))
     return m["run"]
 
 
-def objects(settings):
-    return ["--objects", str(settings.objects), "--alpha", "0.8", "--embedded", "0",
+def objects(settings, workload):
+    embedded = "15" if workload == "pages" else "0"
+    return ["--objects", str(settings.objects), "--alpha", "0.8", "--embedded", embedded,
             "--size", str(settings.object_bytes)]
 
 
-def slow_disk(args, settings, rivals, before):
-    """Zipf over a catalogue that does not fit, reads held while it is measured."""
+def slow_disk(args, settings, rivals, before, workload):
+    """Over a catalogue that does not fit, reads held while it is measured."""
     rows.limit(args, settings)
     settings.reads_held = True
     seconds = str(max(args.seconds, SECONDS_MIN))
@@ -46,7 +47,7 @@ def slow_disk(args, settings, rivals, before):
     cgroups.remove("probe")
     rows.start_all(rivals)
     for proxy in rivals:
-        runs[proxy.name] = filled(args, settings, proxy)
+        runs[proxy.name] = filled(args, settings, proxy, workload)
     time.sleep(5)  # What is still to be written.
     for number in range(args.rounds):
         for turn in range(len(rivals)):
@@ -56,25 +57,30 @@ def slow_disk(args, settings, rivals, before):
             hold(settings, proxy, READS_PER_SECOND)
             try:
                 m, = rows.measured(
-                    args, settings, [proxy], "zipf", "--origin-listen", settings.origin,
+                    args, settings, [proxy], workload, "--origin-listen", settings.origin,
                     "--again", str(runs[proxy.name]), "--seconds", seconds, "--connections", "32",
-                    "--first-round", str(number + 2), "--pid", pids, *objects(settings))
+                    "--first-round", str(number + 2), "--pid", pids, *objects(settings, workload))
             finally:
                 hold(settings, proxy, 0)
             samples[proxy.name].append(rows.sample_of(m))
     return samples
 
 
-def throttled(args, settings, rivals):
-    samples = slow_disk(args, settings, rivals, lambda proxy: None)
+def throttled(args, settings, rivals, workload="zipf"):
+    samples = slow_disk(args, settings, rivals, lambda proxy: None, workload)
+    over = " over pages of 16 objects" if workload == "pages" else ""
     what = (
-        f"{rows.limited(args)}; reads of the disk held to {READS_PER_SECOND}/s for each proxy by blkio, "
+        f"{rows.limited(args)}{over}; reads of the disk held to {READS_PER_SECOND}/s for each proxy by blkio, "
         "which counts those of nginx's and Squid's files before they are merged."
     )
     return rows.compared(what, samples, COLUMNS)
 
 
-def cold(args, settings, rivals):
+def throttled_pages(args, settings, rivals):
+    return throttled(args, settings, rivals, "pages")
+
+
+def cold(args, settings, rivals, workload="zipf"):
     rivals = [proxy for proxy in rivals if not proxy.forgets]
 
     def again(proxy):
@@ -84,12 +90,16 @@ def cold(args, settings, rivals):
         time.sleep(1)
         drop_caches()
 
-    samples = slow_disk(args, settings, rivals, again)
+    samples = slow_disk(args, settings, rivals, again, workload)
     what = (
-        "The same right after kill -9 and a start, the kernel's caches emptied, too. "
+        f"The same as throttled{'-pages' if workload == 'pages' else ''} right after kill -9 and a start, the kernel's caches emptied, too. "
         "Varnish is left out: its cache does not outlive it."
     )
     return rows.compared(what, samples, COLUMNS)
+
+
+def cold_pages(args, settings, rivals):
+    return cold(args, settings, rivals, "pages")
 
 
 COLUMNS = ["req/s", "p99 us", "disk reads/req", "hit ratio", "failed"]
@@ -127,4 +137,7 @@ def restart1m(args, settings, rivals):
     return rows.compared(what, samples, ["seconds to first hit", "kept"], "less")
 
 
-RUN = {"throttled": throttled, "cold": cold, "restart1m": restart1m}
+RUN = {
+    "throttled": throttled, "throttled-pages": throttled_pages, "cold": cold, "cold-pages": cold_pages,
+    "restart1m": restart1m,
+}
