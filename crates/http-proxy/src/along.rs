@@ -20,8 +20,9 @@ use http::header::ACCEPT_RANGES;
 use http::{HeaderMap, StatusCode};
 
 use crate::ask::Ask;
-use crate::body::{BodyError, Chunk};
+use crate::body::Chunk;
 use crate::entry::StoredResponse;
+use crate::error::BodyError;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Rules, ranges, reuse};
 use crate::sections::Sections;

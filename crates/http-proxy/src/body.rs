@@ -19,28 +19,14 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use crate::along::AlongReader;
-use crate::deadline::poll_deadline;
-use crate::frames::{PolledFrame, body};
+use crate::error::BodyError;
+use crate::io::body::{PolledFrame, body};
+use crate::io::deadline::poll_deadline;
+use crate::io::idle::IdleTimer;
 use crate::log::LogRecord;
-use crate::moved::Moved;
 use crate::reader::Reader;
 use crate::rules::trailers;
 use crate::upstream::FetchedBody;
-
-/// Why a body broke off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BodyError {
-    #[error("the sender broke off")]
-    Broken,
-    #[error("the sender was silent for too long")]
-    Idle,
-    #[error("the exchange took longer than it may")]
-    Deadline,
-    #[error("the stored body could not be read to its end")]
-    Store,
-    #[error("the resource has changed on the way")]
-    Changed,
-}
 
 /// A body that comes in, from either side.
 #[derive(Debug)]
@@ -180,16 +166,16 @@ pub(crate) enum OriginBody {
 pub(crate) struct Upload {
     body: Timed,
     /// When the origin's connection took something of it last.
-    moved: Arc<Moved>,
+    idle: Arc<IdleTimer>,
 }
 
 impl Upload {
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let polled = self.body.next_frame(cx);
         match polled {
-            Poll::Ready(_) => self.moved.now(),
+            Poll::Ready(_) => self.idle.touch(),
             // The client is waited for, which is the limit of `Timed`.
-            Poll::Pending => self.moved.excuse(),
+            Poll::Pending => self.idle.pause(),
         }
         polled
     }
@@ -201,16 +187,16 @@ impl OriginBody {
         if body.is_end_stream() {
             OriginBody::Empty
         } else {
-            let (body, moved) = (Timed::new(body, limit), Arc::new(Moved::new()));
-            OriginBody::Stream(Box::new(Upload { body, moved }))
+            let (body, idle) = (Timed::new(body, limit), Arc::new(IdleTimer::new()));
+            OriginBody::Stream(Box::new(Upload { body, idle }))
         }
     }
 
     /// What says how long nothing of it has moved.
-    pub(crate) fn moved(&self) -> Option<Arc<Moved>> {
+    pub(crate) fn idle(&self) -> Option<Arc<IdleTimer>> {
         match self {
             OriginBody::Empty => None,
-            OriginBody::Stream(upload) => Some(upload.moved.clone()),
+            OriginBody::Stream(upload) => Some(upload.idle.clone()),
         }
     }
 

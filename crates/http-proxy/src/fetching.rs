@@ -35,8 +35,9 @@ use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{Arrived, Failure};
 use crate::rules::storing::{self, Exchange};
-use crate::rules::validation;
-use crate::rules::{CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules};
+use crate::rules::{
+    CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules, validation,
+};
 use crate::ruleset::ResponseEffects;
 use crate::serve::Answer;
 use crate::steer;

@@ -21,10 +21,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::timeout;
 
 use crate::along::Along;
-use crate::body::{BodyError, Chunk, FillReceiver, Timed};
+use crate::body::{Chunk, FillReceiver, Timed};
 use crate::collapse::{Lead, Outcome};
 use crate::config::ProxyConfig;
 use crate::deposit::Deposit;
+use crate::error::BodyError;
 use crate::metrics::Counters;
 use crate::rules::NotStoredReason;
 use crate::vault::Vault;

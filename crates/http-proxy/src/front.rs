@@ -12,8 +12,9 @@ use hyper::body::Incoming;
 use hyper::ext::Protocol;
 
 use crate::ask::Ask;
+use crate::error::Refusal;
 use crate::forward;
-use crate::listen::screen::{Refusal, screen};
+use crate::listen::screen::screen;
 use crate::observe;
 use crate::peer::Peer;
 use crate::rules::CacheStatus;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::along::AlongReader;
-use crate::body::BodyError;
+use crate::error::BodyError;
 use crate::sections::Sections;
 use crate::slice_reader::SliceReader;
 

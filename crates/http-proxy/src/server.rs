@@ -21,22 +21,23 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
+use crate::admin;
 use crate::collapse::Collapse;
 use crate::config::{ProxyConfig, Target};
 use crate::control::Control;
+use crate::demo;
 use crate::error::ProxyError;
 use crate::forward::{Forward, ForwardConfig};
 use crate::forwarded::Via;
+use crate::io::wake_relay::WakeRelay;
 use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
-use crate::relay::Relay;
 use crate::transport::{HealthChecks, ListenAddress, Listener};
 use crate::upstream::{Fetcher, Origin, PoolSettings, check_all};
 use crate::vault::Vault;
 use crate::worker::{Shared, Worker};
-use crate::{admin, demo};
 
 /// Workers at most.
 const WORKERS_MAX: usize = 1024;
@@ -302,7 +303,7 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     // After all tasks that are ready now: what they ask of the disk, they ask together.
     let at_the_end = || drop(tokio::spawn(async { damelo::submit_deferred() }));
     let _deferral = damelo::Deferral::begin(at_the_end);
-    let relay = Arc::new(Relay::default());
+    let relay = Arc::new(WakeRelay::default());
     // Ends with the event loop.
     tokio::spawn(relay.clone().deliver());
     let (alive, mut ended) = mpsc::channel::<()>(1);

@@ -13,7 +13,7 @@ use http::HeaderMap;
 
 use crate::along::AlongReader;
 use crate::ask::Ask;
-use crate::body::BodyError;
+use crate::error::BodyError;
 use crate::rules::parts::{self, Slices};
 use crate::slice::{self, Got};
 use crate::vault::{FoundBody, Stretch};

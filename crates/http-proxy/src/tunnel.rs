@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 
+use crate::io::idle::IdleTimer;
 use crate::metrics::{Counter, Counters};
-use crate::moved::Moved;
 
 /// Buffer of one direction.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -23,14 +23,14 @@ pub(crate) async fn join(
     counters: &Counters,
 ) {
     counters.tunnels.one();
-    let moved = Moved::new();
+    let silence = IdleTimer::new();
     let (from_client, to_client) = split(client);
     let (from_origin, to_origin) = split(origin);
-    let up = pump(from_client, to_origin, &moved, &counters.tunnel_client_bytes);
-    let down = pump(from_origin, to_client, &moved, &counters.tunnel_origin_bytes);
+    let up = pump(from_client, to_origin, &silence, &counters.tunnel_client_bytes);
+    let down = pump(from_origin, to_client, &silence, &counters.tunnel_origin_bytes);
     // Counted before the streams are dropped: whoever sees the end finds the reason.
     let cut = async {
-        moved.ceased(idle).await;
+        silence.expired(idle).await;
         counters.tunnel_timeouts.one();
     };
     tokio::select! {
@@ -43,18 +43,18 @@ pub(crate) async fn join(
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    moved: &Moved,
+    silence: &IdleTimer,
     bytes: &Counter,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let length = from.read(&mut buffer).await?;
-        moved.now();
+        silence.touch();
         if length == 0 {
             return to.shutdown().await;
         }
         to.write_all(&buffer[..length]).await?;
-        moved.now();
+        silence.touch();
         bytes.add(length as u64);
         // TLS keeps what its connection had no room for, and the next bytes may wait for these.
         to.flush().await?;

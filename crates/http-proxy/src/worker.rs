@@ -13,9 +13,9 @@ use crate::config::ProxyConfig;
 use crate::fill::FillLimits;
 use crate::forward::Forward;
 use crate::forwarded::Via;
+use crate::io::wake_relay::WakeRelay;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
-use crate::relay::Relay;
 use crate::upstream::{Fetcher, Origin};
 use crate::vault::Vault;
 
@@ -39,7 +39,7 @@ pub(crate) struct Worker {
     pub(crate) counters: Arc<Counters>,
     pub(crate) fetcher: Fetcher,
     /// Brings the wakes of those who wait for the disk.
-    pub(crate) relay: Arc<Relay>,
+    pub(crate) relay: Arc<WakeRelay>,
     /// Held by every task that must end before the worker may.
     pub(crate) alive: mpsc::Sender<()>,
 }

@@ -26,11 +26,10 @@ use tokio::time::timeout;
 
 use crate::body::ProxyBody;
 use crate::config::{ProxyConfig, Target};
-use crate::error::{FetchError, ProxyError};
+use crate::error::{FetchError, ProxyError, Refusal, refusal};
 use crate::forward::access::{Access, AccessRule, Asked, Verdict};
 use crate::forward::auth::Auth;
 use crate::forward::resolve::Resolver;
-use crate::listen::screen::{Refusal, refusal};
 use crate::peer::Peer;
 use crate::rules::{CacheStatus, Forward as ForwardReason};
 use crate::serve::{self, Answer};

@@ -13,8 +13,9 @@ use hyper::body::{Body, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
 
-use crate::body::{BodyError, ProxyBody};
-use crate::frames::{PolledFrame, body};
+use crate::body::ProxyBody;
+use crate::error::BodyError;
+use crate::io::body::{PolledFrame, body};
 use crate::listen::limits::Counted;
 
 /// State of one connection.

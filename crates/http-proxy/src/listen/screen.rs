@@ -12,24 +12,9 @@ use http::header::{
 };
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 
+use crate::error::{Refusal, refusal};
 use crate::rules::list_members;
 use crate::transport::ClientLimits;
-
-/// A refusal: the status, a token for `Cache-Status`, and words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) status: StatusCode,
-    pub(crate) detail: &'static str,
-    pub(crate) text: &'static str,
-}
-
-pub(crate) const fn refusal(
-    status: StatusCode,
-    detail: &'static str,
-    text: &'static str,
-) -> Refusal {
-    Refusal { status, detail, text }
-}
 
 /// Checks a request and takes out of it what is not for others.
 pub(crate) fn screen<B>(request: &mut Request<B>, limits: &ClientLimits) -> Result<(), Refusal> {

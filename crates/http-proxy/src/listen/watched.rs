@@ -14,11 +14,11 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Instant, Sleep};
 
-use crate::deadline::poll_deadline;
+use crate::io::deadline::poll_deadline;
+use crate::io::stream::{PolledRead, reads};
 use crate::listen::activity::Activity;
 use crate::listen::interim::Interim;
 use crate::metrics::Counters;
-use crate::streams::{PolledRead, reads};
 
 /// Sent where no request is under way, so that nothing else can be in between.
 pub(crate) const REQUEST_TIMEOUT: &[u8] =

@@ -13,8 +13,8 @@ use hyper::body::{Body, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::body::BodyError;
-use crate::frames::{PolledFrame, body};
+use crate::error::BodyError;
+use crate::io::body::{PolledFrame, body};
 use crate::upstream::pool::Leased;
 
 /// Counts one request under way.

@@ -12,8 +12,7 @@ use super::{Found, Probed, Vault, decode};
 use crate::entry::{Entry, StoredResponse, VaryMarker};
 use crate::metrics::Counters;
 use crate::purge::stamp::Stamp;
-use crate::rules::vary;
-use crate::rules::{NotStoredReason, Rules};
+use crate::rules::{NotStoredReason, Rules, vary};
 
 /// Longest values of varying headers in a key; requests with more are not cached.
 const SECONDARY_KEY_BYTES_MAX: usize = 8 << 10;

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// Wakes on their way to one event loop.
 #[derive(Debug, Default)]
-pub(crate) struct Relay {
+pub(crate) struct WakeRelay {
     post: Mutex<Post>,
 }
 
@@ -27,7 +27,7 @@ struct Post {
 /// Stands for `to` with those who wake it.
 #[derive(Debug)]
 struct Letter {
-    relay: Arc<Relay>,
+    relay: Arc<WakeRelay>,
     to: Waker,
 }
 
@@ -41,7 +41,7 @@ impl Wake for Letter {
     }
 }
 
-impl Relay {
+impl WakeRelay {
     fn post(&self) -> MutexGuard<'_, Post> {
         self.post.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,7 +57,7 @@ impl Relay {
     }
 
     /// Delivers for as long as it is polled: a task of the event loop.
-    pub(crate) async fn deliver(self: Arc<Relay>) {
+    pub(crate) async fn deliver(self: Arc<WakeRelay>) {
         let mut letters = Vec::new();
         poll_fn(|cx| {
             let mut post = self.post();
@@ -72,7 +72,7 @@ impl Relay {
 
     /// The outcome of `future`, woken through this relay. What needs no waiting costs nothing.
     pub(crate) async fn wait<T>(
-        self: &Arc<Relay>,
+        self: &Arc<WakeRelay>,
         mut future: Pin<&mut impl Future<Output = T>>,
     ) -> T {
         let mut letter: Option<(Waker, Waker)> = None;
@@ -94,7 +94,7 @@ impl Relay {
         .await
     }
 
-    fn letter_to(self: &Arc<Relay>, to: &Waker) -> (Waker, Waker) {
+    fn letter_to(self: &Arc<WakeRelay>, to: &Waker) -> (Waker, Waker) {
         let letter = Letter { relay: self.clone(), to: to.clone() };
         (to.clone(), Arc::new(letter).into())
     }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn several_wakes_cost_the_loop_one() {
-        let relay = Arc::new(Relay::default());
+        let relay = Arc::new(WakeRelay::default());
         let (carrier, requests) = (Arc::new(Wakes::default()), Arc::new(Wakes::default()));
         let (at_carrier, at_requests) = (carrier.clone().into(), requests.clone().into());
         let mut at_carrier = Context::from_waker(&at_carrier);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_ready_is_answered_at_once() {
-        let relay = Arc::new(Relay::default());
+        let relay = Arc::new(WakeRelay::default());
         let seven = pin!(std::future::ready(7));
         let mut waiting = pin!(relay.wait(seven));
         let polled = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -1,4 +1,4 @@
-//! When bytes moved last, for limits that count silence alone.
+//! A timer for silence: when bytes moved last, for limits that count nothing else.
 //!
 //! Threads: any; two atomic words.
 
@@ -9,35 +9,35 @@ use tokio::time::{Instant, sleep_until};
 
 /// When something moved last.
 #[derive(Debug)]
-pub(crate) struct Moved {
+pub(crate) struct IdleTimer {
     begun: Instant,
     last_ms: AtomicU64,
     /// The silence is somebody else's, who has a limit of his own.
-    excused: AtomicBool,
+    paused: AtomicBool,
 }
 
-impl Moved {
-    pub(crate) fn new() -> Moved {
-        let (last_ms, excused) = (AtomicU64::new(0), AtomicBool::new(false));
-        Moved { begun: Instant::now(), last_ms, excused }
+impl IdleTimer {
+    pub(crate) fn new() -> IdleTimer {
+        let (last_ms, paused) = (AtomicU64::new(0), AtomicBool::new(false));
+        IdleTimer { begun: Instant::now(), last_ms, paused }
     }
 
-    pub(crate) fn now(&self) {
+    pub(crate) fn touch(&self) {
         let ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(ms, Relaxed);
-        self.excused.store(false, Relaxed);
+        self.paused.store(false, Relaxed);
     }
 
     /// Nothing counts as silence until something moves again.
-    pub(crate) fn excuse(&self) {
-        self.excused.store(true, Relaxed);
+    pub(crate) fn pause(&self) {
+        self.paused.store(true, Relaxed);
     }
 
     /// Waits until nothing has moved for `limit`.
-    pub(crate) async fn ceased(&self, limit: Duration) {
+    pub(crate) async fn expired(&self, limit: Duration) {
         loop {
             let mut last = self.begun + Duration::from_millis(self.last_ms.load(Relaxed));
-            if self.excused.load(Relaxed) {
+            if self.paused.load(Relaxed) {
                 last = Instant::now();
             }
             let deadline = last + limit;

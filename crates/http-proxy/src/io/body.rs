@@ -7,7 +7,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use hyper::body::Frame;
 
-use crate::body::BodyError;
+use crate::error::BodyError;
 
 /// The next frame of a body, its end, or why it broke off.
 pub(crate) type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
