@@ -113,7 +113,8 @@ impl Ask {
         } else {
             headers.insert(HOST, shared.origin.host_header.clone());
         }
-        forwarded::add(&mut headers, shared, &self.peer, self.version, host);
+        let ours = (&shared.config, &shared.via);
+        forwarded::add(&mut headers, ours, &self.peer, self.version, host);
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         // A target that parsed once parses again.

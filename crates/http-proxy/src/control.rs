@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 use crate::config::ProxyConfig;
+use crate::config::name::{Via, check_name};
+use crate::config::transport::Transport;
 use crate::error::ProxyError;
-use crate::forwarded::Via;
-use crate::server::check_name;
-use crate::transport::Transport;
 use crate::worker::Shared;
 
 /// A handle on a running proxy. Cheap to clone; using it after the proxy ended does nothing.

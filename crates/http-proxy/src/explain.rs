@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 
 use crate::entry::{Entry, StoredResponse};
-use crate::histogram::Snapshot;
-use crate::hot::{Row, merged};
+use crate::metrics::heavy_hitters::{Row, merged};
+use crate::metrics::histogram::Snapshot;
 use crate::metrics::{self, Counters};
 use crate::purge::marks::{Cover, Marks, Standing, Subject};
 use crate::purge::{self, PurgeFailure, url_hash, url_of_key};

@@ -8,57 +8,29 @@ use std::net::IpAddr;
 use http::header::{FORWARDED, HeaderName, HeaderValue, VIA};
 use http::{HeaderMap, Version};
 
-use crate::error::ProxyError;
+use crate::config::ProxyConfig;
+use crate::config::name::Via;
 use crate::peer::Peer;
 use crate::rules::surrogate;
-use crate::worker::Shared;
 
 const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Values of `Via`, by the protocol in which a message was received (RFC 9110 §7.6.3).
-pub(crate) struct Via {
-    http1_0: HeaderValue,
-    http1_1: HeaderValue,
-    http2: HeaderValue,
-}
-
-impl Via {
-    /// Those of a cache of this name.
-    pub(crate) fn of(name: &str) -> Result<Via, ProxyError> {
-        let value = |protocol: &str| {
-            HeaderValue::try_from(format!("{protocol} {name}"))
-                .map_err(|_| ProxyError::Name(name.to_owned()))
-        };
-        Ok(Via { http1_0: value("1.0")?, http1_1: value("1.1")?, http2: value("2.0")? })
-    }
-
-    /// That of a message received in this version.
-    pub(crate) fn received(&self, version: Version) -> HeaderValue {
-        match version {
-            Version::HTTP_09 | Version::HTTP_10 => self.http1_0.clone(),
-            Version::HTTP_2 => self.http2.clone(),
-            // hyper speaks nothing newer.
-            _ => self.http1_1.clone(),
-        }
-    }
-}
-
 /// Adds to the headers of a request to the origin. `host`: the one the client asked, in `version`.
 pub(crate) fn add(
     headers: &mut HeaderMap,
-    shared: &Shared,
+    (config, via): (&ProxyConfig, &Via),
     peer: &Peer,
     version: Version,
     host: Option<HeaderValue>,
 ) {
-    let options = shared.config.transport.forwarding;
+    let options = config.transport.forwarding;
     if options.via {
-        headers.append(VIA, shared.via.received(version));
+        headers.append(VIA, via.received(version));
     }
-    if shared.config.rules.surrogate {
+    if config.rules.surrogate {
         headers.append(SURROGATE_CAPABILITY, HeaderValue::from_static(surrogate::CAPABILITY));
     }
     if !options.trust_client {

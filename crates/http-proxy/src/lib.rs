@@ -48,8 +48,6 @@ mod freshening;
 mod front;
 mod groups;
 mod heads;
-mod histogram;
-mod hot;
 mod io;
 mod listen;
 mod log;
@@ -69,7 +67,6 @@ mod slice_reader;
 mod slices;
 mod standing_in;
 mod steer;
-mod transport;
 mod tunnel;
 mod unsliced;
 mod upgrade;
@@ -81,6 +78,10 @@ mod worker;
 use damelo_http_rules as rules;
 
 pub use admin_client::{AdminError, ask_admin};
+pub use config::transport::{
+    CertificateFiles, Choice, ClientLimits, Ejection, Forwarding, HealthChecks, ListenAddress,
+    Listener, ParseChoiceError, ParseListenerError, Transport, Upstream,
+};
 pub use config::{Grouping, LogFormat, LogTarget, ProxyConfig, Target};
 pub use control::Control;
 pub use damelo_http_rules::Rules;
@@ -91,7 +92,3 @@ pub use forward::auth::hash_credentials;
 pub use ruleset::Ruleset;
 pub use server::{RunningInfo, run, run_forward};
 pub use settings::{Settings, SettingsError, reference as settings_reference};
-pub use transport::{
-    CertificateFiles, Choice, ClientLimits, Ejection, Forwarding, HealthChecks, ListenAddress,
-    Listener, ParseChoiceError, ParseListenerError, Transport, Upstream,
-};

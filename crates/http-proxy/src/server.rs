@@ -23,18 +23,18 @@ use tokio::time::timeout;
 
 use crate::admin;
 use crate::collapse::Collapse;
+use crate::config::name::{Via, check_name};
+use crate::config::transport::{HealthChecks, ListenAddress, Listener};
 use crate::config::{ProxyConfig, Target};
 use crate::control::Control;
 use crate::demo;
 use crate::error::ProxyError;
 use crate::forward::{Forward, ForwardConfig};
-use crate::forwarded::Via;
 use crate::io::wake_relay::WakeRelay;
 use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
-use crate::transport::{HealthChecks, ListenAddress, Listener};
 use crate::upstream::{Fetcher, Origin, PoolSettings, check_all};
 use crate::vault::Vault;
 use crate::worker::{Shared, Worker};
@@ -256,13 +256,6 @@ fn shared(
         Shared { config, origin, forward, vault, collapse, seen: Arc::default(), log, via },
         log_thread,
     ))
-}
-
-/// A token of RFC 8941 that is also one of HTTP, without the rarer characters.
-pub(crate) fn check_name(name: &str) -> Result<(), ProxyError> {
-    let good = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    if good { Ok(()) } else { Err(ProxyError::Name(name.to_owned())) }
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ProxyError> {

@@ -10,9 +10,9 @@ use tokio::sync::mpsc;
 
 use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
+use crate::config::name::Via;
 use crate::fill::FillLimits;
 use crate::forward::Forward;
-use crate::forwarded::Via;
 use crate::io::wake_relay::WakeRelay;
 use crate::log::AccessLog;
 use crate::metrics::Counters;

@@ -25,6 +25,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use crate::body::ProxyBody;
+use crate::config::transport::ListenAddress;
 use crate::config::{ProxyConfig, Target};
 use crate::error::{FetchError, ProxyError, Refusal, refusal};
 use crate::forward::access::{Access, AccessRule, Asked, Verdict};
@@ -33,7 +34,6 @@ use crate::forward::resolve::Resolver;
 use crate::peer::Peer;
 use crate::rules::{CacheStatus, Forward as ForwardReason};
 use crate::serve::{self, Answer};
-use crate::transport::ListenAddress;
 use crate::tunnel;
 use crate::upstream::{Permit, dial_tcp};
 use crate::worker::Worker;

@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::config::transport::ClientLimits;
 use crate::listen::activity::{Activity, ClientBody};
 use crate::listen::limits::Counted;
 use crate::listen::proxy_protocol::{self, Parsed};
@@ -29,7 +30,6 @@ use crate::listen::watched::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::{Gate, Kind, stopped};
 use crate::peer::Peer;
 use crate::serve;
-use crate::transport::ClientLimits;
 use crate::upgrade;
 use crate::worker::Worker;
 

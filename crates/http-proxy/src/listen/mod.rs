@@ -29,13 +29,13 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
+use crate::config::transport::{ListenAddress, Listener, Transport};
 use crate::error::ProxyError;
 pub(crate) use crate::listen::activity::Activity;
 use crate::listen::connection::Accepted;
 pub(crate) use crate::listen::interim::Hints;
 use crate::listen::limits::ClientTable;
 use crate::listen::tls::Certificates;
-use crate::transport::{ListenAddress, Listener, Transport};
 use crate::worker::Worker;
 
 /// Connections the kernel holds for us to accept.

@@ -12,9 +12,9 @@ use http::header::{
 };
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 
+use crate::config::transport::ClientLimits;
 use crate::error::{Refusal, refusal};
 use crate::rules::list_members;
-use crate::transport::ClientLimits;
 
 /// Checks a request and takes out of it what is not for others.
 pub(crate) fn screen<B>(request: &mut Request<B>, limits: &ClientLimits) -> Result<(), Refusal> {

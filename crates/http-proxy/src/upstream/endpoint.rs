@@ -20,8 +20,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use crate::config::transport::Upstream;
 use crate::error::{FetchError, ProxyError};
-use crate::transport::Upstream;
 use crate::upstream::balance;
 use crate::upstream::health::Health;
 use crate::upstream::stream::{Stream, Wire};

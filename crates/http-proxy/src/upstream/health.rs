@@ -17,8 +17,8 @@ use http::{HeaderValue, Request};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::body::OriginBody;
+use crate::config::transport::{Ejection, HealthChecks};
 use crate::metrics::Counters;
-use crate::transport::{Ejection, HealthChecks};
 use crate::upstream::endpoint::Origin;
 use crate::upstream::pool::{Pool, PoolSettings};
 

@@ -28,10 +28,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::body::OriginBody;
 use crate::config::ProxyConfig;
+use crate::config::transport::{Choice, Ejection};
 use crate::error::FetchError;
 use crate::forward::Route;
 use crate::metrics::Counters;
-use crate::transport::{Choice, Ejection};
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
 use crate::upstream::body::{Hold, Load};

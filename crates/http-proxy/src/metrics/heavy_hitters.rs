@@ -104,7 +104,7 @@ pub(crate) struct Busiest {
 
 /// What one worker is asked for most.
 #[derive(Debug)]
-pub(crate) struct Hot {
+pub(crate) struct HeavyHitters {
     urls: Sketch,
     hosts: Sketch,
     random: fastrand::Rng,
@@ -112,9 +112,9 @@ pub(crate) struct Hot {
     last: Busiest,
 }
 
-impl Default for Hot {
-    fn default() -> Hot {
-        Hot {
+impl Default for HeavyHitters {
+    fn default() -> HeavyHitters {
+        HeavyHitters {
             urls: Sketch::new(URL_SLOTS),
             hosts: Sketch::new(HOST_SLOTS),
             random: fastrand::Rng::new(),
@@ -124,7 +124,7 @@ impl Default for Hot {
     }
 }
 
-impl Hot {
+impl HeavyHitters {
     /// Counts a request for a URL.
     pub(crate) fn record(&mut self, url: &[u8], hit: bool, took: Duration, now: Instant) {
         self.turn(now);
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn windows_end_and_old_ones_are_not_shown() {
-        let mut hot = Hot::default();
+        let mut hot = HeavyHitters::default();
         let start = Instant::now();
         let at = |s| start + Duration::from_secs(s);
         hot.record(b"http://h:1/a", true, Duration::from_millis(1), at(0));

@@ -1,5 +1,8 @@
 //! What a proxy is started with: plain data with defaults that suit most, every limit named.
 
+pub(crate) mod name;
+pub(crate) mod transport;
+
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -15,7 +18,7 @@ use crate::error::ProxyError;
 use crate::ruleset::Ruleset;
 use crate::upstream::Origin;
 
-use crate::transport::Transport;
+use crate::config::transport::Transport;
 
 /// The origin that the proxy stands before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,7 +277,7 @@ impl ProxyConfig {
     /// # Errors
     /// The origin or the cache's name cannot be used.
     pub fn check(&self) -> Result<(), ProxyError> {
-        crate::server::check_name(&self.name)?;
+        name::check_name(&self.name)?;
         match &self.to {
             Target::Demo => Ok(()),
             Target::Url(url) => Origin::new(url, &self.transport.upstream).map(drop),

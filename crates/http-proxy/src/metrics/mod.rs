@@ -2,6 +2,9 @@
 //!
 //! Threads: written by one worker (and its fills), read by the admin listener; all relaxed.
 
+pub(crate) mod heavy_hitters;
+pub(crate) mod histogram;
+
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +13,8 @@ use std::time::Instant;
 
 use http::StatusCode;
 
-use crate::histogram::{Histogram, Snapshot};
-use crate::hot::Hot;
+use crate::metrics::heavy_hitters::HeavyHitters;
+use crate::metrics::histogram::{Histogram, Snapshot};
 use crate::purge::url_of_key;
 use crate::rules::NotStoredReason;
 
@@ -59,7 +62,7 @@ macro_rules! counters {
             /// The latest responses that were not stored.
             pub(crate) refusals: Mutex<VecDeque<Refusal>>,
             /// What is asked for most.
-            pub(crate) hot: Mutex<Hot>,
+            pub(crate) hot: Mutex<HeavyHitters>,
             /// Time from a request's headers to those of its answer: served from the store.
             pub(crate) hit_latency: Histogram,
             /// The same where the origin was asked.
