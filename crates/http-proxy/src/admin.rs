@@ -23,8 +23,8 @@ use tokio::time::timeout;
 
 use crate::control::Control;
 use crate::explain;
+use crate::handler::purge::{self, PurgeFailure};
 use crate::metrics::{self, Counters};
-use crate::purge::{self, PurgeFailure};
 use crate::worker::Shared;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -21,11 +21,11 @@ use http::{HeaderMap, StatusCode};
 
 use crate::ask::Ask;
 use crate::body::Chunk;
-use crate::entry::StoredResponse;
 use crate::error::BodyError;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Rules, ranges, reuse};
-use crate::sections::Sections;
+use crate::vault::entry::StoredResponse;
+use crate::vault::sections::Sections;
 use crate::vault::{Epoch, Found, FoundBody, Vault};
 
 /// A range that begins so far ahead of a fill is waited for.

@@ -17,11 +17,11 @@ use hyper::body::Body as _;
 use crate::along::AlongReader;
 use crate::ask::Ask;
 use crate::body::{Piece, ProxyBody};
-use crate::entry::StoredResponse;
 use crate::reader::Reader;
 use crate::rules::preconditions::{self, Outcome};
 use crate::rules::ranges::{self, Answer, Multipart};
 use crate::rules::validation;
+use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 

@@ -90,7 +90,7 @@ impl Control {
         let via = Via::of(&config.name)?;
         running.vault.set_rules(&config.rules);
         if config.hints_by_use != kept.hints_by_use {
-            running.vault.by_use.switch(config.hints_by_use, running.vault.store());
+            running.vault.group_hints.switch(config.hints_by_use, running.vault.store());
         }
         let shared = Shared {
             config,

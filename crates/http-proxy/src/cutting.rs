@@ -10,18 +10,18 @@ use hyper::body::Body as _;
 use crate::along::{Along, Subject};
 use crate::answer;
 use crate::body::Timed;
-use crate::deposit::Deposit;
 use crate::fetching::Fetching;
 use crate::fill::{Fill, Storing};
 use crate::rules::Policy;
 use crate::serve::Answer;
+use crate::vault::insertion::Insertion;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 
 /// What cannot be cut goes on as it came.
 pub(crate) enum Cut<'a> {
     Answered(Answer),
-    Not(Box<Fetching<'a>>, Timed, Box<Deposit>),
+    Not(Box<Fetching<'a>>, Timed, Box<Insertion>),
 }
 
 impl<'a> Fetching<'a> {
@@ -31,24 +31,24 @@ impl<'a> Fetching<'a> {
         worker: &Worker,
         parts: &response::Parts,
         mut body: Timed,
-        deposit: Box<Deposit>,
+        insertion: Box<Insertion>,
         policy: Policy,
     ) -> Cut<'a> {
         let (vault, ask) = (&worker.shared.vault, self.ask);
         let response = self.shared_response(worker, parts, policy);
-        let lies = vault.lies_now(deposit.group, self.epoch, &response);
+        let lies = vault.lies_now(insertion.group, self.epoch, &response);
         let (Some(length_bytes), Some(lies)) = (body.size_hint().exact(), lies) else {
-            return Cut::Not(Box::new(self), body, deposit);
+            return Cut::Not(Box::new(self), body, insertion);
         };
         let age_s = policy.age_s(worker.now_s());
         if let Some(bytes) = body.take_whole(length_bytes).await {
             drop(body);
-            self.store_whole(worker, deposit, bytes.clone()).await;
+            self.store_whole(worker, insertion, bytes.clone()).await;
             let found = Found::assembled(response, FoundBody::Whole(bytes), lies);
             return Cut::Answered((answer::from_store(worker, ask, found, age_s), self.status));
         }
         let along = Along::new(vault.store());
-        let (key, group, epoch) = (deposit.key.clone(), deposit.group, self.epoch);
+        let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
         let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
         let shown = response.clone();
         along.announce(Subject { key, group, epoch, response, length_bytes, request });
@@ -59,7 +59,7 @@ impl<'a> Fetching<'a> {
             lead.herald().filling(&along);
         }
         let primary = ask.target.primary.clone();
-        let storing = Storing::new(worker, primary, deposit, self.lead.take());
+        let storing = Storing::new(worker, primary, insertion, self.lead.take());
         let fill = Fill::for_readers(storing, body, along);
         let alive = worker.alive.clone();
         tokio::spawn(async move {

@@ -10,13 +10,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 
-use crate::entry::{Entry, StoredResponse};
+use crate::handler::purge::{self, PurgeFailure};
 use crate::metrics::heavy_hitters::{Row, merged};
 use crate::metrics::histogram::Snapshot;
 use crate::metrics::{self, Counters};
 use crate::purge::marks::{Cover, Marks, Standing, Subject};
-use crate::purge::{self, PurgeFailure, url_hash, url_of_key};
+use crate::purge::{url_hash, url_of_key};
 use crate::ruleset::RequestView;
+use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::{self, Lies};
 use crate::worker::Shared;
 

@@ -27,8 +27,6 @@ use crate::ask::Ask;
 use crate::body::{Filling, OriginBody, ProxyBody, Timed};
 use crate::collapse::{Lead, Outcome};
 use crate::cutting::Cut;
-use crate::deposit::Deposit;
-use crate::entry::StoredResponse;
 use crate::fill::{Fill, Storing};
 use crate::passing;
 use crate::rules::parts::{self, Part};
@@ -42,6 +40,8 @@ use crate::ruleset::ResponseEffects;
 use crate::serve::Answer;
 use crate::steer;
 use crate::upstream::FetchedBody;
+use crate::vault::entry::StoredResponse;
+use crate::vault::insertion::Insertion;
 use crate::vault::{Epoch, Found, FoundBody, Variant};
 use crate::worker::Worker;
 
@@ -221,11 +221,11 @@ impl<'a> Fetching<'a> {
         let effects = steer::on_response(&worker.shared, self.ask, status, headers, length_bytes);
         self.status.forward_status = Some(parts.status);
         let timed = Timed::new(body, worker.idle_limit());
-        match self.deposit(worker, &parts, &timed, &effects).await {
-            Ok((deposit, policy)) => {
+        match self.insert(worker, &parts, &timed, &effects).await {
+            Ok((insertion, policy)) => {
                 self.status.stored = true;
                 self.status.ttl_s = Some(policy.ttl_s(worker.now_s()));
-                self.fill(worker, parts, timed, deposit, policy).await
+                self.fill(worker, parts, timed, insertion, policy).await
             }
             Err(reason) => {
                 worker.counters.not_stored(reason, &self.ask.target.primary);
@@ -278,13 +278,13 @@ impl<'a> Fetching<'a> {
         }
     }
 
-    async fn deposit(
+    async fn insert(
         &self,
         worker: &Worker,
         parts: &response::Parts,
         body: &Timed,
         effects: &ResponseEffects<'_>,
-    ) -> Result<(Box<Deposit>, Policy), NotStoredReason> {
+    ) -> Result<(Box<Insertion>, Policy), NotStoredReason> {
         let (ask, rules) = (self.ask, self.rules(worker));
         let directives = ResponseDirectives::of(&parts.headers, rules);
         let exchange = self.exchange(&ask.method, parts, &directives);
@@ -309,13 +309,13 @@ impl<'a> Fetching<'a> {
         let vault = &worker.shared.vault;
         let older = self.older_part(&stored);
         let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
-        let mut deposit = begun?;
+        let mut insertion = begun?;
         steer::on_store(worker, GroupId::of(&groups.home), effects.hint);
-        deposit.expect(announced);
+        insertion.expect(announced);
         if let Some((older, bytes)) = older {
-            deposit.join_with(older, bytes);
+            insertion.join_with(older, bytes);
         }
-        Ok((deposit, policy))
+        Ok((insertion, policy))
     }
 
     pub(crate) fn to_store(
@@ -361,20 +361,22 @@ impl<'a> Fetching<'a> {
         worker: &Worker,
         parts: response::Parts,
         mut body: Timed,
-        mut deposit: Box<Deposit>,
+        mut insertion: Box<Insertion>,
         policy: Policy,
     ) -> Answer {
         let condition = self.condition(&parts);
         let wanted = condition == Condition::Proceed && self.audience == Audience::Client;
         if let Some(lead) = &mut self.lead {
-            lead.leads_also(&deposit.key);
+            lead.leads_also(&insertion.key);
         }
         worker.shared.collapse.remember(&self.key, true);
         let cut = self.conditions == Conditions::Ours && self.ask.wants_range();
         if cut && wanted && parts.status == StatusCode::OK {
-            match Box::pin(self.fill_and_cut(worker, &parts, body, deposit, policy)).await {
+            match Box::pin(self.fill_and_cut(worker, &parts, body, insertion, policy)).await {
                 Cut::Answered(answer) => return answer,
-                Cut::Not(fetching, timed, kept) => (self, body, deposit) = (*fetching, timed, kept),
+                Cut::Not(fetching, timed, kept) => {
+                    (self, body, insertion) = (*fetching, timed, kept)
+                }
             }
         }
         let whole = match body.size_hint().exact() {
@@ -384,10 +386,10 @@ impl<'a> Fetching<'a> {
         let body = match whole {
             Some(bytes) => {
                 drop(body);
-                self.store_whole(worker, deposit, bytes.clone()).await;
+                self.store_whole(worker, insertion, bytes.clone()).await;
                 ProxyBody::whole(bytes)
             }
-            None => self.stream(worker, &parts, body, deposit, policy, wanted).await,
+            None => self.stream(worker, &parts, body, insertion, policy, wanted).await,
         };
         let mut headers = parts.headers;
         passing::remove_hop_by_hop(self.ask, &mut headers);
@@ -405,11 +407,11 @@ impl<'a> Fetching<'a> {
     pub(crate) async fn store_whole(
         &mut self,
         worker: &Worker,
-        deposit: Box<Deposit>,
+        insertion: Box<Insertion>,
         bytes: Bytes,
     ) {
         let primary = self.ask.target.primary.clone();
-        let storing = Storing::new(worker, primary, deposit, self.lead.take());
+        let storing = Storing::new(worker, primary, insertion, self.lead.take());
         let mut storing = Box::pin(storing.store_whole(bytes));
         if !is_done_at_once(storing.as_mut()).await {
             // The store makes room first: that goes on without the client, too.
@@ -428,16 +430,16 @@ impl<'a> Fetching<'a> {
         worker: &Worker,
         parts: &response::Parts,
         body: Timed,
-        deposit: Box<Deposit>,
+        insertion: Box<Insertion>,
         policy: Policy,
         wanted: bool,
     ) -> ProxyBody {
         let length_bytes = body.size_hint().exact();
-        let (key, group) = (deposit.key.clone(), deposit.group);
+        let (key, group) = (insertion.key.clone(), insertion.group);
         let herald = self.lead.as_ref().map(Lead::herald);
         let along = herald.as_ref().map(|_| Along::new(worker.shared.vault.store()));
         let primary = self.ask.target.primary.clone();
-        let storing = Storing::new(worker, primary, deposit, self.lead.take());
+        let storing = Storing::new(worker, primary, insertion, self.lead.take());
         let (fill, chunks) = Fill::new(storing, body, along.clone(), wanted);
         let mut filling = Box::pin(fill.run());
         let mut reader = None;

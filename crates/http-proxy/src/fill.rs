@@ -24,11 +24,11 @@ use crate::along::Along;
 use crate::body::{Chunk, FillReceiver, Timed};
 use crate::collapse::{Lead, Outcome};
 use crate::config::ProxyConfig;
-use crate::deposit::Deposit;
 use crate::error::BodyError;
 use crate::metrics::Counters;
 use crate::rules::NotStoredReason;
 use crate::vault::Vault;
+use crate::vault::insertion::Insertion;
 use crate::worker::Worker;
 
 /// Chunks read from the origin ahead of the client.
@@ -68,7 +68,7 @@ pub(crate) struct Storing {
     counters: Arc<Counters>,
     primary: Vec<u8>,
     limits: FillLimits,
-    deposit: Option<Box<Deposit>>,
+    insertion: Option<Box<Insertion>>,
     lead: Option<Lead>,
 }
 
@@ -76,7 +76,7 @@ impl Storing {
     pub(crate) fn new(
         worker: &Worker,
         primary: Vec<u8>,
-        deposit: Box<Deposit>,
+        insertion: Box<Insertion>,
         lead: Option<Lead>,
     ) -> Storing {
         Storing {
@@ -84,7 +84,7 @@ impl Storing {
             counters: worker.counters.clone(),
             primary,
             limits: worker.fill_limits(),
-            deposit: Some(deposit),
+            insertion: Some(insertion),
             lead,
         }
     }
@@ -99,16 +99,16 @@ impl Storing {
 
     /// Adds bytes with which `received` have come.
     async fn write(&mut self, bytes: &Bytes, received: u64) -> Result<(), NotStoredReason> {
-        let Some(deposit) = &mut self.deposit else { return Ok(()) };
+        let Some(insertion) = &mut self.insertion else { return Ok(()) };
         if received > self.limits.body_bytes_max {
             return Err(NotStoredReason::TooLarge);
         }
-        self.vault.write(deposit, bytes, self.limits.idle).await
+        self.vault.write(insertion, bytes, self.limits.idle).await
     }
 
     async fn finish(&mut self) {
-        let Some(deposit) = self.deposit.take() else { return };
-        match self.vault.commit(&self.primary, deposit).await {
+        let Some(insertion) = self.insertion.take() else { return };
+        match self.vault.commit(&self.primary, insertion).await {
             Ok(()) => {
                 self.counters.stored.one();
                 if let Some(lead) = self.lead.take() {
@@ -120,8 +120,8 @@ impl Storing {
     }
 
     fn give_up(&mut self, reason: NotStoredReason) {
-        if let Some(deposit) = self.deposit.take() {
-            deposit.discard(self.vault.store());
+        if let Some(insertion) = self.insertion.take() {
+            insertion.discard(self.vault.store());
             self.not_stored(reason);
         }
     }
@@ -270,11 +270,11 @@ impl Fill {
     fn goes_on(&self) -> bool {
         match self.client {
             Client::There(_) => true,
-            Client::NotNeeded => self.storing.deposit.is_some(),
+            Client::NotNeeded => self.storing.insertion.is_some(),
             Client::Gone => {
                 let limits = &self.storing.limits;
                 let worth = || limits.worth_finishing(self.received, self.expected);
-                self.storing.deposit.is_some() && (self.is_read_along() || worth())
+                self.storing.insertion.is_some() && (self.is_read_along() || worth())
             }
         }
     }
@@ -290,8 +290,10 @@ impl Fill {
     /// Lets those who read along have these bytes.
     fn show(&self, bytes: &Bytes) {
         let Some(along) = &self.along else { return };
-        let deposit = self.storing.deposit.as_ref();
-        if let Some((generation, stored_bytes)) = deposit.and_then(|deposit| deposit.readable()) {
+        let insertion = self.storing.insertion.as_ref();
+        if let Some((generation, stored_bytes)) =
+            insertion.and_then(|insertion| insertion.readable())
+        {
             along.stored(generation, stored_bytes);
         }
         along.push(bytes.clone());
@@ -311,7 +313,7 @@ impl Fill {
     }
 
     fn give_up(&mut self, reason: NotStoredReason) {
-        if self.storing.deposit.is_some() {
+        if self.storing.insertion.is_some() {
             self.end_along(Err(BodyError::Broken));
         }
         self.storing.give_up(reason);

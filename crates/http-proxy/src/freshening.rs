@@ -8,7 +8,6 @@ use http::{Method, Response, StatusCode};
 
 use crate::answer;
 use crate::collapse::Outcome;
-use crate::entry::StoredResponse;
 use crate::fetching::{Audience, Fetching};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, HeadEffect};
@@ -17,6 +16,7 @@ use crate::serve::{Answer, reused};
 use crate::steer;
 use crate::upstream::FetchedBody;
 use crate::vault::Found;
+use crate::vault::entry::StoredResponse;
 use crate::worker::Worker;
 
 impl Fetching<'_> {

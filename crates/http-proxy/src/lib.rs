@@ -22,21 +22,17 @@
 
 mod admin;
 mod admin_client;
-mod affection;
 mod along;
 mod answer;
 mod ask;
 mod body;
-mod by_use;
 mod collapse;
 mod config;
 mod control;
 mod cutting;
 mod demo;
-mod deposit;
 #[cfg(test)]
 mod documents;
-mod entry;
 mod error;
 mod explain;
 mod fetching;
@@ -46,7 +42,7 @@ mod forward;
 mod forwarded;
 mod freshening;
 mod front;
-mod groups;
+mod handler;
 mod heads;
 mod io;
 mod listen;
@@ -58,7 +54,6 @@ mod peer;
 mod purge;
 mod reader;
 mod ruleset;
-mod sections;
 mod serve;
 mod server;
 mod settings;

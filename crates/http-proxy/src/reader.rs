@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use crate::along::AlongReader;
 use crate::error::BodyError;
-use crate::sections::Sections;
 use crate::slice_reader::SliceReader;
+use crate::vault::sections::Sections;
 
 pub(crate) enum Reader {
     Sections(Sections),

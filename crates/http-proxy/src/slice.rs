@@ -15,8 +15,6 @@ use crate::along::{Along, Subject};
 use crate::ask::Ask;
 use crate::body::{OriginBody, Timed};
 use crate::collapse::{self, Lead, News, Outcome, Role};
-use crate::deposit::Deposit;
-use crate::entry::StoredResponse;
 use crate::error::FetchError;
 use crate::fill::{Fill, Storing};
 use crate::rules::group::Groups;
@@ -28,6 +26,8 @@ use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
 use crate::steer;
 use crate::unsliced::Unsliced;
 use crate::upstream::FetchedBody;
+use crate::vault::entry::StoredResponse;
+use crate::vault::insertion::Insertion;
 use crate::vault::{Epoch, FoundBody, Lies, Stretch, slice_key};
 use crate::worker::Worker;
 
@@ -209,18 +209,18 @@ pub(crate) async fn begin(
             return Err(asked);
         }
     };
-    let Ok(deposit) = deposit(worker, ask, &asked, stored.clone(), &groups).await else {
+    let Ok(insertion) = insert(worker, ask, &asked, stored.clone(), &groups).await else {
         return Err(asked);
     };
     let vault = &worker.shared.vault;
-    let Some(lies) = vault.lies_now(deposit.group, asked.epoch, &stored) else {
+    let Some(lies) = vault.lies_now(insertion.group, asked.epoch, &stored) else {
         return Err(asked);
     };
     let along = Along::new(vault.store());
     let length_bytes = asked.response.body().size_hint().exact();
     along.announce(Subject {
-        key: deposit.key.clone(),
-        group: deposit.group,
+        key: insertion.key.clone(),
+        group: insertion.group,
         epoch: asked.epoch,
         response: stored.clone(),
         length_bytes,
@@ -231,7 +231,7 @@ pub(crate) async fn begin(
         lead.herald().filling(&along);
     }
     let timed = Timed::new(asked.response.into_body(), worker.idle_limit());
-    let storing = Storing::new(worker, ask.target.primary.clone(), deposit, lead);
+    let storing = Storing::new(worker, ask.target.primary.clone(), insertion, lead);
     let fill = Fill::without_client(storing, timed, along.clone());
     let alive = worker.alive.clone();
     tokio::spawn(async move {
@@ -241,24 +241,24 @@ pub(crate) async fn begin(
     Ok(Got { response: stored, body: FoundBody::Along(along), lies, how: How::Fetched })
 }
 
-async fn deposit(
+async fn insert(
     worker: &Worker,
     ask: &Ask,
     asked: &Asked,
     stored: StoredResponse,
     groups: &Groups,
-) -> Result<Box<Deposit>, NotStoredReason> {
+) -> Result<Box<Insertion>, NotStoredReason> {
     let (vault, target, epoch) = (&worker.shared.vault, &ask.target, asked.epoch);
     let length_bytes = asked.response.body().size_hint().exact();
-    let mut deposit = match stored.part {
+    let mut insertion = match stored.part {
         Some(_) => {
             let slice = (asked.slices, asked.index);
             vault.begin_slice(target, epoch, slice, stored, groups).await?
         }
         None => vault.begin(target, epoch, &ask.headers, stored, length_bytes, groups).await?,
     };
-    deposit.expect(length_bytes);
-    Ok(deposit)
+    insertion.expect(length_bytes);
+    Ok(insertion)
 }
 
 /// What an answer will be stored as; what it says about the resource if it cannot be.

@@ -9,7 +9,6 @@ use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 
 use crate::ask::Ask;
-use crate::by_use;
 use crate::config::{Grouping, ProxyConfig};
 use crate::rules::group::{self, Groups};
 use crate::rules::{NotStoredReason, Policy, RequestDirectives};
@@ -136,9 +135,9 @@ impl ResponseEffects<'_> {
 /// next. From anywhere: a use counts, if no rule says what becomes of the group.
 pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
     let config = &worker.shared.config;
-    let (by_use, from_disk) = (&worker.shared.vault.by_use, !found.lies.in_memory);
+    let (hints, from_disk) = (&worker.shared.vault.group_hints, !found.lies.in_memory);
     let (response, group) = (&found.response, found.lies.group);
-    if !from_disk && !by_use.is_on() {
+    if !from_disk && !hints.is_on() {
         return;
     }
     let length_bytes = found.body.length_bytes();
@@ -149,9 +148,13 @@ pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
         config.ruleset.on_response(&ask.view(), &view).hint
     };
     match rule {
-        Some(hint) if from_disk => by_use.ruled(group, hint, worker.shared.vault.store()),
+        Some(hint) if from_disk => hints.ruled(group, hint, worker.shared.vault.store()),
         Some(_) => {}
-        None => by_use::used(worker, group, found.key(&ask.target.primary), length_bytes),
+        None => {
+            let used = (group, found.key(&ask.target.primary));
+            let vault = &worker.shared.vault;
+            vault.count_use(&worker.counters, &worker.alive, used, length_bytes);
+        }
     }
     if from_disk && config.prefetch_pages && group::is_document(&response.headers) {
         prefetch(worker, group);
@@ -177,8 +180,8 @@ pub(crate) fn rule_group(host: &str, name: &str) -> GroupId {
 pub(crate) fn on_store(worker: &Worker, group: GroupId, rule: Option<Hint>) {
     let vault = &worker.shared.vault;
     match rule {
-        Some(hint) => vault.by_use.ruled(group, hint, vault.store()),
-        None => by_use::stored(worker, group),
+        Some(hint) => vault.group_hints.ruled(group, hint, vault.store()),
+        None => vault.count_store(&worker.counters, &worker.alive, group),
     }
 }
 

@@ -10,7 +10,6 @@ use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::answer;
 use crate::collapse::Outcome;
-use crate::entry::StoredResponse;
 use crate::fetching::Fetching;
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, TAGS_SENT_MAX};
@@ -18,6 +17,7 @@ use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
 use crate::serve::{Answer, reused};
 use crate::steer;
 use crate::upstream::FetchedBody;
+use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 
@@ -102,9 +102,9 @@ impl Fetching<'_> {
         let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);
         let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));
         let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
-        let mut deposit = begun?;
+        let mut insertion = begun?;
         let bytes: Bytes = body.clone();
-        vault.write(&mut deposit, &bytes, worker.idle_limit()).await?;
-        vault.commit(&target.primary, deposit).await
+        vault.write(&mut insertion, &bytes, worker.idle_limit()).await?;
+        vault.commit(&target.primary, insertion).await
     }
 }

@@ -14,12 +14,17 @@
 //! Threads: shared by all workers;
 //! changes to one resource are ordered by a lock chosen by its primary key.
 
-mod forgetting;
-mod invalidated;
-mod markers;
+pub(crate) mod entry;
+mod groups;
+pub(crate) mod hints;
+pub(crate) mod insertion;
+mod invalidate;
 mod part_reads;
+mod recent_invalidations;
+pub(crate) mod sections;
 mod slices;
-mod standing;
+mod validity;
+mod variants;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -33,10 +38,7 @@ use http::HeaderMap;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::along::Along;
-use crate::by_use::ByUse;
 use crate::config::ProxyConfig;
-use crate::deposit::Deposit;
-use crate::entry::{Entry, StoredResponse};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::purge::marks::Standing;
@@ -44,13 +46,16 @@ use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
-use crate::sections::Sections;
 use crate::slice_reader::SliceReader;
-use invalidated::Invalidated;
-pub(crate) use markers::Variant;
-use markers::variant_key;
+use crate::vault::entry::{Entry, StoredResponse};
+use crate::vault::hints::GroupHints;
+use crate::vault::insertion::Insertion;
+use crate::vault::sections::Sections;
 use part_reads::PartReads;
+use recent_invalidations::RecentInvalidations;
 pub(crate) use slices::{Stretch, slice_key};
+pub(crate) use variants::Variant;
+use variants::variant_key;
 
 /// Longest primary key; requests with longer targets go past the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
@@ -195,7 +200,7 @@ impl Epoch {
 
 struct Stripe {
     lock: Mutex<()>,
-    invalidated: Invalidated,
+    invalidated: RecentInvalidations,
 }
 
 /// The store as HTTP sees it.
@@ -211,20 +216,21 @@ pub(crate) struct Vault {
     /// Invalidations of groups so far.
     pub(crate) group_epoch: AtomicU64,
     /// Which groups are loved and hated by how they are used.
-    pub(crate) by_use: ByUse,
+    pub(crate) group_hints: GroupHints,
     hasher: std::hash::RandomState,
 }
 
 impl Vault {
     pub(crate) fn new(store: Store, ledger: Arc<Ledger>, config: &ProxyConfig) -> Vault {
-        let stripe = |_| Stripe { lock: Mutex::new(()), invalidated: Invalidated::default() };
+        let stripe =
+            |_| Stripe { lock: Mutex::new(()), invalidated: RecentInvalidations::default() };
         Vault {
             store,
             ledger,
             whole_body_bytes_max: config.whole_body_bytes_max,
             rules: ArcSwap::from_pointee(config.rules.clone()),
             group_epoch: AtomicU64::new(0),
-            by_use: ByUse::new(config.hints_by_use),
+            group_hints: GroupHints::new(config.hints_by_use),
             part_reads: PartReads::new(),
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
@@ -347,7 +353,7 @@ impl Vault {
         mut response: StoredResponse,
         length_bytes: Option<u64>,
         groups: &Groups,
-    ) -> Result<Box<Deposit>, NotStoredReason> {
+    ) -> Result<Box<Insertion>, NotStoredReason> {
         let group = GroupId::of(&groups.home);
         response.groups = self.join_groups(&groups.others).await?;
         // Found out now rather than after the body.
@@ -360,21 +366,21 @@ impl Vault {
                 self.place_variant(&target.primary, names, request, group).await?
             }
         };
-        let mut deposit =
-            Deposit::new(key, epoch, group, response, stamp, self.whole_body_bytes_max);
-        deposit.encoded = Some(encoded);
-        deposit.announce(&self.store, length_bytes)?;
-        Ok(deposit)
+        let mut insertion =
+            Insertion::new(key, epoch, group, response, stamp, self.whole_body_bytes_max);
+        insertion.encoded = Some(encoded);
+        insertion.announce(&self.store, length_bytes)?;
+        Ok(insertion)
     }
 
     /// Adds bytes of the body, waiting at most `limit` for room.
     pub(crate) async fn write(
         &self,
-        deposit: &mut Deposit,
+        insertion: &mut Insertion,
         bytes: &Bytes,
         limit: Duration,
     ) -> Result<(), NotStoredReason> {
-        deposit.write(&self.store, bytes, limit).await
+        insertion.write(&self.store, bytes, limit).await
     }
 
     /// Replaces the metadata of a stored response, if it is still the one that was read. False: it
@@ -399,22 +405,22 @@ impl Vault {
         matches!(self.store.set_metadata(key, &metadata).await, Ok(true))
     }
 
-    /// Finishes a deposit: from now on it is served.
+    /// Finishes an insertion: from now on it is served.
     pub(crate) async fn commit(
         &self,
         primary: &[u8],
-        deposit: Box<Deposit>,
+        insertion: Box<Insertion>,
     ) -> Result<(), NotStoredReason> {
         let _ordered = self.lock(primary).await;
-        if !self.is_current(deposit.epoch) {
+        if !self.is_current(insertion.epoch) {
             return Err(NotStoredReason::Invalidated);
         }
-        let (key, epoch) = (deposit.key.clone(), deposit.epoch);
-        if deposit.response.part.is_some() && self.holds_whole(&key).await {
+        let (key, epoch) = (insertion.key.clone(), insertion.epoch);
+        if insertion.response.part.is_some() && self.holds_whole(&key).await {
             return Err(NotStoredReason::Partial);
         }
-        let is_whole = deposit.response.part.is_none();
-        deposit.commit(&self.store).await?;
+        let is_whole = insertion.response.part.is_none();
+        insertion.commit(&self.store).await?;
         if is_whole && self.has_slices(primary) {
             // They are older than what is stored now, and would outlive it.
             self.forget_slices(primary);

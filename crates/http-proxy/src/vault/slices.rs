@@ -8,13 +8,13 @@ use damelo::GroupId;
 
 use super::part_reads::cost_of_part;
 use super::{Epoch, FoundBody, Lies, Probed, Target, Vault};
-use crate::deposit::Deposit;
-use crate::entry::{Entry, StoredResponse};
-use crate::groups::sentinel_key;
 use crate::metrics::Counters;
 use crate::rules::NotStoredReason;
 use crate::rules::group::Groups;
 use crate::rules::parts::Slices;
+use crate::vault::entry::{Entry, StoredResponse};
+use crate::vault::groups::sentinel_key;
+use crate::vault::insertion::Insertion;
 
 /// A slice of a resource, and what of it is wanted.
 #[derive(Debug, Clone, Copy)]
@@ -140,7 +140,7 @@ impl Vault {
         slice: (Slices, u64),
         mut response: StoredResponse,
         groups: &Groups,
-    ) -> Result<Box<Deposit>, NotStoredReason> {
+    ) -> Result<Box<Insertion>, NotStoredReason> {
         let primary = &target.primary;
         response.groups = self.join_groups(&groups.others).await?;
         let together = self.join_group(slices_group(primary)).await?;
@@ -150,9 +150,9 @@ impl Vault {
         let key = key_in(primary, slice.0, together.generation, slice.1);
         let group = GroupId::of(&groups.home);
         // Whatever its length: a slice is one object.
-        let mut deposit = Deposit::new(key, epoch, group, response, stamp, u64::MAX);
-        deposit.encoded = Some(encoded);
-        Ok(deposit)
+        let mut insertion = Insertion::new(key, epoch, group, response, stamp, u64::MAX);
+        insertion.encoded = Some(encoded);
+        Ok(insertion)
     }
 }
 

@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 use bytes::BufMut as _;
 use damelo::GroupId;
 
-use crate::entry::Membership;
 use crate::rules::NotStoredReason;
 use crate::vault::Vault;
+use crate::vault::entry::Membership;
 
 /// What keys of sentinels begin with: no key of a resource does.
 const SENTINEL: &[u8] = b"\x02group";

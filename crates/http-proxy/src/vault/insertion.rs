@@ -1,6 +1,6 @@
 //! One response on its way into the store.
 //!
-//! Invariants: nothing is visible before [`Deposit::commit`]; a body that lies apart is written before
+//! Invariants: nothing is visible before [`Insertion::commit`]; a body that lies apart is written before
 //! what refers to it. Small bodies wait in memory until they are complete, larger ones are streamed.
 //! Threads: belongs to the fill that writes it.
 
@@ -10,15 +10,15 @@ use bytes::Bytes;
 use damelo::{CreateOptions, GroupId, Store, Writer, WriterOptions};
 use http::StatusCode;
 
-use crate::entry::{Apart, StoredResponse};
 use crate::purge::stamp::Stamp;
 use crate::rules::NotStoredReason;
 use crate::rules::parts::{self, Part};
-use crate::sections::{self, SECTION_BYTES, section_key};
 use crate::vault::Epoch;
+use crate::vault::entry::{Apart, StoredResponse};
+use crate::vault::sections::{self, SECTION_BYTES, section_key};
 
 /// A response on its way into the store. It is large, and handed on at every step: boxed.
-pub(crate) struct Deposit {
+pub(crate) struct Insertion {
     pub(crate) key: Vec<u8>,
     pub(crate) epoch: Epoch,
     pub(crate) group: GroupId,
@@ -31,18 +31,18 @@ pub(crate) struct Deposit {
     expected_bytes: Option<u64>,
     /// A stored part that this one is to be joined with.
     older: Option<(Part, Bytes)>,
-    body: DepositBody,
+    body: InsertionBody,
 }
 
-/// The body of a deposit so far.
-enum DepositBody {
+/// The body of an insertion so far.
+enum InsertionBody {
     /// Few bytes yet: it may turn out small.
     Small { chunks: Vec<Bytes>, length_bytes: u64 },
     /// Being written apart: the sections before the writer's are in the store.
     Large { writer: Box<Writer>, apart: Apart },
 }
 
-impl Deposit {
+impl Insertion {
     /// Nothing of the body is there yet.
     pub(crate) fn new(
         key: Vec<u8>,
@@ -51,9 +51,9 @@ impl Deposit {
         response: StoredResponse,
         stamp: Stamp,
         whole_body_bytes_max: u64,
-    ) -> Box<Deposit> {
-        let body = DepositBody::Small { chunks: Vec::new(), length_bytes: 0 };
-        Box::new(Deposit {
+    ) -> Box<Insertion> {
+        let body = InsertionBody::Small { chunks: Vec::new(), length_bytes: 0 };
+        Box::new(Insertion {
             key,
             epoch,
             group,
@@ -86,7 +86,7 @@ impl Deposit {
         bytes: &Bytes,
         limit: Duration,
     ) -> Result<(), NotStoredReason> {
-        if let DepositBody::Small { chunks, length_bytes } = &mut self.body {
+        if let InsertionBody::Small { chunks, length_bytes } = &mut self.body {
             chunks.push(bytes.clone());
             *length_bytes += bytes.len() as u64;
             if *length_bytes <= self.whole_body_bytes_max {
@@ -116,11 +116,11 @@ impl Deposit {
         &self,
         store: &Store,
         length: Option<u64>,
-    ) -> Result<DepositBody, NotStoredReason> {
+    ) -> Result<InsertionBody, NotStoredReason> {
         let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
         // With the length of all of it: what the store could never hold is refused here.
         let writer = self.section_writer(store, apart, length)?;
-        Ok(DepositBody::Large { writer, apart })
+        Ok(InsertionBody::Large { writer, apart })
     }
 
     /// Takes the section that begins where the body has come to.
@@ -144,7 +144,7 @@ impl Deposit {
         limit: Duration,
     ) -> Result<(), NotStoredReason> {
         while !bytes.is_empty() {
-            let DepositBody::Large { writer, apart } = &mut self.body else { return Ok(()) };
+            let InsertionBody::Large { writer, apart } = &mut self.body else { return Ok(()) };
             let room = SECTION_BYTES - writer.written_bytes();
             let take = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
             let (now, later) = bytes.split_at(take);
@@ -164,11 +164,11 @@ impl Deposit {
     /// Commits the section that is full. The next one is begun even if nothing follows; an empty
     /// one is not committed.
     async fn next_section(&mut self, store: &Store) -> Result<(), NotStoredReason> {
-        let DepositBody::Large { apart, .. } = &self.body else { return Ok(()) };
+        let InsertionBody::Large { apart, .. } = &self.body else { return Ok(()) };
         let apart = *apart;
         let next = self.section_writer(store, apart, None)?;
-        let body = DepositBody::Large { writer: next, apart };
-        if let DepositBody::Large { writer, .. } = std::mem::replace(&mut self.body, body) {
+        let body = InsertionBody::Large { writer: next, apart };
+        if let InsertionBody::Large { writer, .. } = std::mem::replace(&mut self.body, body) {
             writer.commit().await.map_err(|_| NotStoredReason::Store)?;
         }
         Ok(())
@@ -176,7 +176,7 @@ impl Deposit {
 
     /// Generation of the body that lies apart, and how much of it can be read.
     pub(crate) fn readable(&self) -> Option<(u64, u64)> {
-        let DepositBody::Large { writer, apart } = &self.body else { return None };
+        let InsertionBody::Large { writer, apart } = &self.body else { return None };
         Some((apart.generation, apart.length_bytes - writer.written_bytes()))
     }
 
@@ -191,22 +191,22 @@ impl Deposit {
     pub(crate) async fn commit(mut self: Box<Self>, store: &Store) -> Result<(), NotStoredReason> {
         let failed = |_| NotStoredReason::Store;
         let length_bytes = match &self.body {
-            DepositBody::Small { length_bytes, .. } => *length_bytes,
-            DepositBody::Large { apart, .. } => apart.length_bytes,
+            InsertionBody::Small { length_bytes, .. } => *length_bytes,
+            InsertionBody::Large { apart, .. } => apart.length_bytes,
         };
         if self.expected_bytes.is_some_and(|expected| expected != length_bytes) {
             return Err(NotStoredReason::Partial);
         }
         let encoded = self.encoded.take_if(|_| self.older.is_none());
         let (chunks, encoded) = match self.body {
-            DepositBody::Large { writer, apart } => {
+            InsertionBody::Large { writer, apart } => {
                 if writer.written_bytes() > 0 {
                     writer.commit().await.map_err(failed)?;
                 }
                 self.response.apart = Some(apart);
                 (Vec::new(), None)
             }
-            DepositBody::Small { chunks, .. } => match self.older {
+            InsertionBody::Small { chunks, .. } => match self.older {
                 Some(older) => (vec![self.response.joined(chunks.concat().into(), older)], encoded),
                 None => (chunks, encoded),
             },

@@ -2,9 +2,11 @@
 //!
 //! Invariants: the store is told outside of any request, because it looks through its memory for each
 //! group; a group whose hint somebody else has set is left alone, and only what was told is taken back;
-//! what the store knows in the end is what `affection` or a rule said last, since `told` is locked from
+//! what the store knows in the end is what `usage` or a rule said last, since `told` is locked from
 //! reading the one to telling the other. Threads: workers count, the runtime's blocking threads tell, a
 //! reload switches.
+
+mod usage;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,26 +15,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use damelo::{GroupId, Store};
 use tokio::sync::mpsc;
 
-use crate::affection::Affection;
 use crate::metrics::Counters;
 use crate::ruleset::Hint;
-use crate::worker::Worker;
+use crate::vault::Vault;
+use crate::vault::hints::usage::GroupUsage;
 
 /// One part in so many of the memory may be loved by use: what is loved is out of the reach of the
 /// policy that compares objects.
 const LOVED_SHARE: u64 = 4;
 
 #[derive(Default)]
-pub(crate) struct ByUse {
+pub(crate) struct GroupHints {
     on: AtomicBool,
-    affection: Mutex<Affection>,
+    usage: Mutex<GroupUsage>,
     /// The hints that the store has from here.
     told: Mutex<HashMap<GroupId, Hint>>,
 }
 
-impl ByUse {
-    pub(crate) fn new(on: bool) -> ByUse {
-        ByUse { on: AtomicBool::new(on), ..ByUse::default() }
+impl GroupHints {
+    pub(crate) fn new(on: bool) -> GroupHints {
+        GroupHints { on: AtomicBool::new(on), ..GroupHints::default() }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -43,10 +45,10 @@ impl ByUse {
     pub(crate) fn switch(&self, on: bool, store: &Store) {
         let mut told = locked(&self.told);
         // Under the lock that counting needs, so that nothing is counted after.
-        let mut affection = locked(&self.affection);
+        let mut usage = locked(&self.usage);
         self.on.store(on, Ordering::Relaxed);
         if !on {
-            *affection = Affection::default();
+            *usage = GroupUsage::default();
             told.drain().for_each(|(group, hint)| take_back(store, group, hint));
         }
     }
@@ -58,26 +60,26 @@ impl ByUse {
         }
         let mut told = locked(&self.told);
         told.remove(&group);
-        locked(&self.affection).leave(group);
+        locked(&self.usage).leave(group);
         tell(store, group, hint);
     }
 
     /// A sample is enough: no request waits for another's.
-    fn count<T>(&self, one: impl FnOnce(&mut Affection) -> T) -> Option<T> {
-        let mut affection = self.affection.try_lock().ok()?;
-        self.is_on().then(|| one(&mut affection))
+    fn count<T>(&self, one: impl FnOnce(&mut GroupUsage) -> T) -> Option<T> {
+        let mut usage = self.usage.try_lock().ok()?;
+        self.is_on().then(|| one(&mut usage))
     }
 
     /// Tells the store what it does not know of a group yet.
     fn settle(&self, group: GroupId, store: &Store, counters: &Counters) {
         let mut told = locked(&self.told);
-        let (before, wanted) = (told.get(&group).copied(), locked(&self.affection).hint(group));
+        let (before, wanted) = (told.get(&group).copied(), locked(&self.usage).hint(group));
         if before == wanted {
             return;
         }
         if known(store, group) != before.unwrap_or(Hint::Neutral) {
             told.remove(&group);
-            return locked(&self.affection).leave(group);
+            return locked(&self.usage).leave(group);
         }
         match wanted {
             Some(hint) => told.insert(group, hint),
@@ -92,49 +94,64 @@ impl ByUse {
     }
 }
 
-/// Something of a group was asked for and was there.
-pub(crate) fn used(worker: &Worker, group: GroupId, key: &[u8], length_bytes: u64) {
-    let by_use = &worker.shared.vault.by_use;
-    if !by_use.is_on() {
-        return;
+impl Vault {
+    /// Something of a group was asked for and was there. `alive` holds up the end of the store.
+    pub(crate) fn count_use(
+        self: &Arc<Vault>,
+        counters: &Arc<Counters>,
+        alive: &mpsc::Sender<()>,
+        (group, key): (GroupId, &[u8]),
+        length_bytes: u64,
+    ) {
+        if !self.group_hints.is_on() {
+            return;
+        }
+        let object = GroupId::of(key).get();
+        let counted = self.group_hints.count(|usage| {
+            let changed = usage.used(group, object, length_bytes);
+            (changed, usage.take_due())
+        });
+        let Some((changed, due)) = counted else { return };
+        if changed || due {
+            self.settle_hints(counters, alive, changed.then_some(group), due);
+        }
     }
-    let object = GroupId::of(key).get();
-    let counted = by_use.count(|affection| {
-        let changed = affection.used(group, object, length_bytes);
-        (changed, affection.take_due())
-    });
-    let Some((changed, due)) = counted else { return };
-    if changed || due {
-        change(worker, changed.then_some(group), due);
-    }
-}
 
-/// Something of a group was stored.
-pub(crate) fn stored(worker: &Worker, group: GroupId) {
-    let by_use = &worker.shared.vault.by_use;
-    if !by_use.is_on() {
-        return;
+    /// Something of a group was stored.
+    pub(crate) fn count_store(
+        self: &Arc<Vault>,
+        counters: &Arc<Counters>,
+        alive: &mpsc::Sender<()>,
+        group: GroupId,
+    ) {
+        let hints = &self.group_hints;
+        if hints.is_on() && hints.count(|usage| usage.stored(group)) == Some(true) {
+            self.settle_hints(counters, alive, Some(group), false);
+        }
     }
-    if by_use.count(|affection| affection.stored(group)) == Some(true) {
-        change(worker, Some(group), false);
-    }
-}
 
-/// Thinks love over if that is due, and tells the store, on another thread.
-fn change(worker: &Worker, one: Option<GroupId>, due: bool) {
-    let (vault, counters) = (Arc::clone(&worker.shared.vault), Arc::clone(&worker.counters));
-    // The store is not closed before this has ended.
-    let alive: mpsc::Sender<()> = worker.alive.clone();
-    tokio::task::spawn_blocking(move || {
-        let (by_use, store) = (&vault.by_use, vault.store());
-        let turn = || {
-            let room_bytes = store.stats().memory_bytes / LOVED_SHARE;
-            locked(&by_use.affection).turn(room_bytes)
-        };
-        let turned = if due { turn() } else { Vec::new() };
-        one.into_iter().chain(turned).for_each(|group| by_use.settle(group, store, &counters));
-        drop(alive);
-    });
+    /// Thinks love over if that is due, and tells the store, on another thread.
+    fn settle_hints(
+        self: &Arc<Vault>,
+        counters: &Arc<Counters>,
+        alive: &mpsc::Sender<()>,
+        one: Option<GroupId>,
+        due: bool,
+    ) {
+        let (vault, counters) = (Arc::clone(self), Arc::clone(counters));
+        // The store is not closed before this has ended.
+        let alive = alive.clone();
+        tokio::task::spawn_blocking(move || {
+            let (hints, store) = (&vault.group_hints, vault.store());
+            let turn = || {
+                let room_bytes = store.stats().memory_bytes / LOVED_SHARE;
+                locked(&hints.usage).turn(room_bytes)
+            };
+            let turned = if due { turn() } else { Vec::new() };
+            one.into_iter().chain(turned).for_each(|group| hints.settle(group, store, &counters));
+            drop(alive);
+        });
+    }
 }
 
 /// What the store has of a group.

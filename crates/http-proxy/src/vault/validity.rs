@@ -7,10 +7,10 @@ use bytes::Bytes;
 use damelo::GroupId;
 
 use super::{Lies, Vault, decode};
-use crate::entry::Entry;
 use crate::metrics::Counters;
 use crate::purge::marks::{Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
+use crate::vault::entry::Entry;
 
 impl Vault {
     /// What metadata that was read under a key stands for, as the purges and its groups leave it; its

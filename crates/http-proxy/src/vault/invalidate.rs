@@ -8,7 +8,7 @@ use std::hash::BuildHasher as _;
 
 use super::Vault;
 use super::slices::slices_group;
-use crate::groups::sentinel_key;
+use crate::vault::groups::sentinel_key;
 
 impl Vault {
     /// From now on no fill of this resource that has begun leaves anything behind.

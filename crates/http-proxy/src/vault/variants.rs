@@ -9,10 +9,10 @@ use http::HeaderMap;
 use http::header::HeaderName;
 
 use super::{Found, Probed, Vault, decode};
-use crate::entry::{Entry, StoredResponse, VaryMarker};
 use crate::metrics::Counters;
 use crate::purge::stamp::Stamp;
 use crate::rules::{NotStoredReason, Rules, vary};
+use crate::vault::entry::{Entry, StoredResponse, VaryMarker};
 
 /// Longest values of varying headers in a key; requests with more are not cached.
 const SECONDARY_KEY_BYTES_MAX: usize = 8 << 10;

@@ -14,14 +14,14 @@ const RECENT_MAX: usize = 64;
 
 /// The invalidations of one stripe.
 #[derive(Default)]
-pub(super) struct Invalidated {
+pub(super) struct RecentInvalidations {
     /// All so far. Written under the lock of `recent`.
     count: AtomicU64,
     /// Hashes of the last ones, the newest at the back.
     recent: Mutex<VecDeque<u64>>,
 }
 
-impl Invalidated {
+impl RecentInvalidations {
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::SeqCst)
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn only_what_was_meant_is_affected_until_too_much_is() {
-        let invalidated = Invalidated::default();
+        let invalidated = RecentInvalidations::default();
         invalidated.add(7);
         let begun = invalidated.count();
         assert!(!invalidated.has(7, begun), "it was before");

@@ -85,20 +85,20 @@ impl Slot {
 
 /// What was seen of groups lately, and the hints that came of it.
 #[derive(Debug)]
-pub(crate) struct Affection {
+pub(crate) struct GroupUsage {
     slots: Box<[Slot]>,
     uses: u32,
     given: HashMap<u64, Hint>,
 }
 
-impl Default for Affection {
-    fn default() -> Affection {
+impl Default for GroupUsage {
+    fn default() -> GroupUsage {
         let slots = vec![Slot::default(); SLOTS].into();
-        Affection { slots, uses: 0, given: HashMap::new() }
+        GroupUsage { slots, uses: 0, given: HashMap::new() }
     }
 }
 
-impl Affection {
+impl GroupUsage {
     /// Something of the group was asked for and was there. Whether the group's hint has changed by it.
     pub(crate) fn used(&mut self, group: GroupId, object: u64, length_bytes: u64) -> bool {
         self.uses += 1;
@@ -154,7 +154,7 @@ impl Affection {
         Some(slot)
     }
 
-    /// Whether it is time for [`Affection::turn`]; true once for each window, so that only one turns.
+    /// Whether it is time for [`GroupUsage::turn`]; true once for each window, so that only one turns.
     pub(crate) fn take_due(&mut self) -> bool {
         let due = self.uses >= WINDOW_USES;
         if due {
@@ -245,55 +245,55 @@ mod tests {
     }
 
     /// Half of all uses are of three groups, each of one object.
-    fn window(affection: &mut Affection, popular: u64) {
+    fn window(usage: &mut GroupUsage, popular: u64) {
         let mut random = fastrand::Rng::with_seed(popular);
-        while !affection.take_due() {
+        while !usage.take_due() {
             let group =
                 if random.bool() { popular + random.u64(..3) } else { random.u64(1000..2000) };
-            affection.used(GroupId::new(group), object(group), LENGTH_BYTES);
+            usage.used(GroupId::new(group), object(group), LENGTH_BYTES);
         }
     }
 
-    fn loved(affection: &Affection) -> Vec<u64> {
-        let mut loved: Vec<u64> = affection.given.keys().copied().collect();
+    fn loved(usage: &GroupUsage) -> Vec<u64> {
+        let mut loved: Vec<u64> = usage.given.keys().copied().collect();
         loved.sort_unstable();
-        assert!(affection.given.values().all(|hint| *hint == Hint::Love));
+        assert!(usage.given.values().all(|hint| *hint == Hint::Love));
         loved
     }
 
     #[test]
     fn what_is_dense_is_loved_within_the_room_and_let_go_later() {
-        let mut affection = Affection::default();
-        window(&mut affection, 10);
-        assert!(!affection.take_due(), "whoever took it turns, and nobody else");
-        let changed = affection.turn(5 * LENGTH_BYTES / 2);
-        let first = loved(&affection);
+        let mut usage = GroupUsage::default();
+        window(&mut usage, 10);
+        assert!(!usage.take_due(), "whoever took it turns, and nobody else");
+        let changed = usage.turn(5 * LENGTH_BYTES / 2);
+        let first = loved(&usage);
         assert_eq!((first.len(), changed.len()), (2, 2), "the third has no room");
         assert!(first.iter().all(|group| (10..13).contains(group)), "{first:?}");
         let mut changed = Vec::new();
         for _ in 0..6 {
-            window(&mut affection, 20);
-            changed.extend(affection.turn(5 * LENGTH_BYTES / 2));
+            window(&mut usage, 20);
+            changed.extend(usage.turn(5 * LENGTH_BYTES / 2));
         }
-        assert!(loved(&affection).iter().all(|group| (20..23).contains(group)));
+        assert!(loved(&usage).iter().all(|group| (20..23).contains(group)));
         assert!(first.iter().all(|group| changed.contains(&GroupId::new(*group))));
     }
 
     #[test]
     fn one_large_group_does_not_keep_smaller_ones_out() {
-        let mut affection = Affection::default();
-        while !affection.take_due() {
-            affection.used(GroupId::new(1), object(1), 1000);
-            affection.used(GroupId::new(1), object(1), 1000);
-            affection.used(GroupId::new(1), object(1), 1000);
-            affection.used(GroupId::new(2), object(2), 500);
+        let mut usage = GroupUsage::default();
+        while !usage.take_due() {
+            usage.used(GroupId::new(1), object(1), 1000);
+            usage.used(GroupId::new(1), object(1), 1000);
+            usage.used(GroupId::new(1), object(1), 1000);
+            usage.used(GroupId::new(2), object(2), 500);
             for rare in 0..10 {
-                let rare = 10 + (u64::from(affection.uses) + rare) % 3000;
-                affection.used(GroupId::new(rare), object(rare), 10_000);
+                let rare = 10 + (u64::from(usage.uses) + rare) % 3000;
+                usage.used(GroupId::new(rare), object(rare), 10_000);
             }
         }
-        affection.turn(600);
-        assert_eq!(loved(&affection), [2]);
+        usage.turn(600);
+        assert_eq!(loved(&usage), [2]);
     }
 
     #[test]
@@ -314,52 +314,52 @@ mod tests {
 
     #[test]
     fn equal_groups_are_not_loved() {
-        let mut affection = Affection::default();
-        while !affection.take_due() {
-            let group = u64::from(affection.uses % 500) + 1;
-            affection.used(GroupId::new(group), object(group), LENGTH_BYTES);
+        let mut usage = GroupUsage::default();
+        while !usage.take_due() {
+            let group = u64::from(usage.uses % 500) + 1;
+            usage.used(GroupId::new(group), object(group), LENGTH_BYTES);
         }
-        assert_eq!(affection.turn(1 << 30), []);
+        assert_eq!(usage.turn(1 << 30), []);
     }
 
     #[test]
     fn bulk_is_hated_until_it_is_used() {
-        let mut affection = Affection::default();
+        let mut usage = GroupUsage::default();
         let (bulk, page) = (GroupId::new(7), GroupId::new(9));
-        assert_eq!((0..100).filter(|_| affection.stored(bulk)).count(), 1);
-        assert_eq!(affection.hint(bulk), Some(Hint::Hate));
-        affection.used(page, 1, 1);
-        assert!(!(0..100).any(|_| affection.stored(page)));
-        assert!(affection.used(bulk, 1, 1) && affection.hint(bulk).is_none());
-        assert!(!affection.used(bulk, 1, 1));
+        assert_eq!((0..100).filter(|_| usage.stored(bulk)).count(), 1);
+        assert_eq!(usage.hint(bulk), Some(Hint::Hate));
+        usage.used(page, 1, 1);
+        assert!(!(0..100).any(|_| usage.stored(page)));
+        assert!(usage.used(bulk, 1, 1) && usage.hint(bulk).is_none());
+        assert!(!usage.used(bulk, 1, 1));
     }
 
     #[test]
     fn what_a_rule_took_over_is_not_taken_back() {
-        let mut affection = Affection::default();
+        let mut usage = GroupUsage::default();
         let bulk = GroupId::new(7);
-        while !affection.stored(bulk) {}
-        affection.leave(bulk);
-        assert!(!affection.used(bulk, 1, 1));
+        while !usage.stored(bulk) {}
+        usage.leave(bulk);
+        assert!(!usage.used(bulk, 1, 1));
         for _ in 0..10 {
-            assert_eq!(affection.turn(0), []);
+            assert_eq!(usage.turn(0), []);
         }
     }
 
     #[test]
     fn hate_ends_when_nothing_comes_in_any_more_and_never_exceeds_its_bound() {
-        let mut affection = Affection::default();
+        let mut usage = GroupUsage::default();
         for group in 0..4 * GIVEN_MAX as u64 {
             for _ in 0..BULK_STORES {
-                affection.stored(GroupId::new(100 + group));
+                usage.stored(GroupId::new(100 + group));
             }
         }
-        assert_eq!(affection.given.len(), GIVEN_MAX);
+        assert_eq!(usage.given.len(), GIVEN_MAX);
         let windows = BULK_STORES.ilog2() as usize + 2 + GIVEN_MAX / CHANGES_MAX;
         let let_go: usize = (0..windows)
-            .map(|_| affection.turn(0).len())
+            .map(|_| usage.turn(0).len())
             .inspect(|changes| assert!(*changes <= CHANGES_MAX))
             .sum();
-        assert_eq!((let_go, affection.given.len()), (GIVEN_MAX, 0));
+        assert_eq!((let_go, usage.given.len()), (GIVEN_MAX, 0));
     }
 }

@@ -8,7 +8,7 @@
 use bytes::{BufMut as _, Bytes};
 use damelo::{ReadError, Reader, Store};
 
-use crate::entry::Apart;
+use crate::vault::entry::Apart;
 
 /// Length of every section but the last.
 pub(crate) const SECTION_BYTES: u64 = 1 << 20;
