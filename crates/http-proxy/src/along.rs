@@ -19,8 +19,8 @@ use damelo::{GroupId, ReadError, Store};
 use http::header::ACCEPT_RANGES;
 use http::{HeaderMap, StatusCode};
 
+use crate::answer::body::Chunk;
 use crate::ask::Ask;
-use crate::body::Chunk;
 use crate::error::BodyError;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Rules, ranges, reuse};

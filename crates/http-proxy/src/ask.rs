@@ -9,13 +9,13 @@ use http::header::{
 };
 use http::{HeaderMap, Method, Request, Uri, Version};
 
-use crate::body::OriginBody;
 use crate::forwarded;
 use crate::peer::Peer;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
 use crate::steer;
+use crate::upstream::OriginBody;
 use crate::vault::Target;
 use crate::worker::Shared;
 

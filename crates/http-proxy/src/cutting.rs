@@ -9,11 +9,11 @@ use hyper::body::Body as _;
 
 use crate::along::{Along, Subject};
 use crate::answer;
-use crate::body::Timed;
 use crate::fetching::Fetching;
 use crate::fill::{Fill, Storing};
 use crate::rules::Policy;
 use crate::serve::Answer;
+use crate::upstream::Timed;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;

@@ -23,8 +23,8 @@ use hyper::body::Body as _;
 
 use crate::along::{Along, AlongReader, Subject};
 use crate::answer;
+use crate::answer::body::{Filling, ProxyBody};
 use crate::ask::Ask;
-use crate::body::{Filling, OriginBody, ProxyBody, Timed};
 use crate::collapse::{Lead, Outcome};
 use crate::cutting::Cut;
 use crate::fill::{Fill, Storing};
@@ -39,7 +39,7 @@ use crate::rules::{
 use crate::ruleset::ResponseEffects;
 use crate::serve::Answer;
 use crate::steer;
-use crate::upstream::FetchedBody;
+use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Epoch, Found, FoundBody, Variant};

@@ -21,12 +21,13 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::timeout;
 
 use crate::along::Along;
-use crate::body::{Chunk, FillReceiver, Timed};
+use crate::answer::body::{Chunk, FillReceiver};
 use crate::collapse::{Lead, Outcome};
 use crate::config::ProxyConfig;
 use crate::error::BodyError;
 use crate::metrics::Counters;
 use crate::rules::NotStoredReason;
+use crate::upstream::Timed;
 use crate::vault::Vault;
 use crate::vault::insertion::Insertion;
 use crate::worker::Worker;

@@ -13,8 +13,8 @@ use http::{HeaderMap, Method, response};
 
 use crate::along::Subject;
 use crate::answer;
+use crate::answer::body::ProxyBody;
 use crate::ask::Ask;
-use crate::body::{ProxyBody, Timed};
 use crate::collapse::Outcome;
 use crate::fetching::Fetching;
 use crate::passing;
@@ -23,6 +23,7 @@ use crate::rules::reuse::{self, Decision};
 use crate::rules::{RequestDirectives, ResponseDirectives, storing};
 use crate::ruleset::ResponseEffects;
 use crate::serve::{Answer, serve_hit};
+use crate::upstream::Timed;
 use crate::vault::FoundBody;
 use crate::worker::Worker;
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use http::Response;
 
+use crate::answer::body::ProxyBody;
 use crate::ask::Ask;
-use crate::body::ProxyBody;
 use crate::purge::url_of_key;
 use crate::rules::CacheStatus;
 use crate::worker::Worker;

@@ -9,8 +9,8 @@ use http::{HeaderMap, Response, StatusCode, response};
 use hyper::body::{Body as _, Incoming};
 
 use crate::answer;
+use crate::answer::body::ProxyBody;
 use crate::ask::Ask;
-use crate::body::{OriginBody, ProxyBody};
 use crate::fetching::{Conditions, Fetching};
 use crate::purge::marks::Scope;
 use crate::purge::{url_hash, url_of_key};
@@ -18,7 +18,7 @@ use crate::rules::group::{Rule, full_name};
 use crate::rules::{CacheStatus, Forward, cache_groups, invalidation, storing};
 use crate::serve::{Answer, origin_failed};
 use crate::steer;
-use crate::upstream::FetchedBody;
+use crate::upstream::{FetchedBody, OriginBody};
 use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
 

@@ -23,8 +23,8 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::answer;
+use crate::answer::body::ProxyBody;
 use crate::ask::{Ask, BadRequest, announces_body};
-use crate::body::ProxyBody;
 use crate::collapse::{Lead, Outcome, Role};
 use crate::error::FetchError;
 use crate::fetching::{Audience, Conditions, Fetching};

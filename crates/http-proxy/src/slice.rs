@@ -13,7 +13,6 @@ use tokio::time::timeout;
 
 use crate::along::{Along, Subject};
 use crate::ask::Ask;
-use crate::body::{OriginBody, Timed};
 use crate::collapse::{self, Lead, News, Outcome, Role};
 use crate::error::FetchError;
 use crate::fill::{Fill, Storing};
@@ -25,7 +24,7 @@ use crate::rules::vary::{self, Vary};
 use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
 use crate::steer;
 use crate::unsliced::Unsliced;
-use crate::upstream::FetchedBody;
+use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Epoch, FoundBody, Lies, Stretch, slice_key};

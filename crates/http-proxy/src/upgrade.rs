@@ -21,12 +21,13 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
+use crate::answer::body::ProxyBody;
 use crate::ask::{Ask, announces_body};
-use crate::body::{OriginBody, ProxyBody};
 use crate::passing;
 use crate::rules::{CacheStatus, Forward, list_members};
 use crate::serve::{self, Answer};
 use crate::tunnel;
+use crate::upstream::OriginBody;
 use crate::worker::Worker;
 
 /// The one protocol that HTTP/2 is left for.

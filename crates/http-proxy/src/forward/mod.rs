@@ -24,7 +24,7 @@ use http::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use crate::body::ProxyBody;
+use crate::answer::body::ProxyBody;
 use crate::config::transport::ListenAddress;
 use crate::config::{ProxyConfig, Target};
 use crate::error::{FetchError, ProxyError, Refusal, refusal};

@@ -12,6 +12,11 @@ use crate::error::BodyError;
 /// The next frame of a body, its end, or why it broke off.
 pub(crate) type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
+/// Bytes of data in a frame; none if it has trailers.
+pub(crate) fn data_bytes(frame: &Frame<Bytes>) -> u64 {
+    frame.data_ref().map_or(0, |data| data.len() as u64)
+}
+
 /// [`hyper::body::Body`] of a type by its methods `next_frame`, `has_ended` and `length`.
 macro_rules! body {
     ($name:ty) => {

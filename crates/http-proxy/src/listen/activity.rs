@@ -13,7 +13,7 @@ use hyper::body::{Body, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
 
-use crate::body::ProxyBody;
+use crate::answer::body::ProxyBody;
 use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body};
 use crate::listen::limits::Counted;

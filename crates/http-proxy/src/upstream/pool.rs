@@ -20,13 +20,13 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::timeout;
 
-use crate::body::{OriginBody, poll_incoming};
 use crate::config::ProxyConfig;
 use crate::error::FetchError;
 use crate::io::body::PolledFrame;
 use crate::io::idle::IdleTimer;
 use crate::metrics::Counters;
 use crate::upstream::endpoint::{Endpoint, Permit, Purpose};
+use crate::upstream::{OriginBody, poll_incoming};
 
 /// Fewest bytes hyper accepts as a buffer limit.
 const BUFFER_BYTES_MIN: usize = 8192;

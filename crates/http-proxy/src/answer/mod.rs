@@ -3,6 +3,9 @@
 //! Invariants: the client's conditions are evaluated before its ranges (RFC 9110 §13.2.2); every
 //! answer from the store carries `Age`; bytes leave the store without copy. Threads: as `serve`.
 
+pub(crate) mod body;
+pub(crate) mod reader;
+
 use std::ops::Range;
 use std::pin::pin;
 
@@ -15,9 +18,9 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Body as _;
 
 use crate::along::AlongReader;
+use crate::answer::body::{Piece, ProxyBody};
+use crate::answer::reader::Reader;
 use crate::ask::Ask;
-use crate::body::{Piece, ProxyBody};
-use crate::reader::Reader;
 use crate::rules::preconditions::{self, Outcome};
 use crate::rules::ranges::{self, Answer, Multipart};
 use crate::rules::validation;
