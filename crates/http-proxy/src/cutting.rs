@@ -7,13 +7,14 @@
 use http::response;
 use hyper::body::Body as _;
 
-use crate::along::{Along, Subject};
 use crate::answer;
+use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::fetching::Fetching;
 use crate::fill::{Fill, Storing};
 use crate::rules::Policy;
 use crate::serve::Answer;
 use crate::upstream::Timed;
+use crate::vault::inflight::InflightBody;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
@@ -47,20 +48,20 @@ impl<'a> Fetching<'a> {
             let found = Found::assembled(response, FoundBody::Whole(bytes), lies);
             return Cut::Answered((answer::from_store(worker, ask, found, age_s), self.status));
         }
-        let along = Along::new(vault.store());
         let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
+        let inflight = InflightBody::new(vault.store(), key.clone(), Some(length_bytes));
         let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
         let shown = response.clone();
-        along.announce(Subject { key, group, epoch, response, length_bytes, request });
-        let found = Found::assembled(shown, FoundBody::Along(along.clone()), lies);
+        let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
+        let found = Found::assembled(shown, FoundBody::Inflight(inflight.clone()), lies);
         // Reads along from now on, or the fill would find that nobody does.
         let answer = answer::from_store(worker, ask, found, age_s);
         if let Some(lead) = &self.lead {
-            lead.herald().filling(&along);
+            lead.herald().filling(SharedFill { shared, body: inflight.clone() });
         }
         let primary = ask.target.primary.clone();
         let storing = Storing::new(worker, primary, insertion, self.lead.take());
-        let fill = Fill::for_readers(storing, body, along);
+        let fill = Fill::for_readers(storing, body, inflight);
         let alive = worker.alive.clone();
         tokio::spawn(async move {
             fill.run().await;

@@ -21,10 +21,10 @@ use damelo::GroupId;
 use http::{Method, Response, StatusCode, response};
 use hyper::body::Body as _;
 
-use crate::along::{Along, AlongReader, Subject};
 use crate::answer;
 use crate::answer::body::{Filling, ProxyBody};
 use crate::ask::Ask;
+use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::{Lead, Outcome};
 use crate::cutting::Cut;
 use crate::fill::{Fill, Storing};
@@ -41,6 +41,7 @@ use crate::serve::Answer;
 use crate::steer;
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
+use crate::vault::inflight::{InflightBody, InflightReader};
 use crate::vault::insertion::Insertion;
 use crate::vault::{Epoch, Found, FoundBody, Variant};
 use crate::worker::Worker;
@@ -435,21 +436,24 @@ impl<'a> Fetching<'a> {
         wanted: bool,
     ) -> ProxyBody {
         let length_bytes = body.size_hint().exact();
-        let (key, group) = (insertion.key.clone(), insertion.group);
+        let group = insertion.group;
         let herald = self.lead.as_ref().map(Lead::herald);
-        let along = herald.as_ref().map(|_| Along::new(worker.shared.vault.store()));
+        let store = worker.shared.vault.store();
+        let inflight =
+            herald.as_ref().map(|_| InflightBody::new(store, insertion.key.clone(), length_bytes));
         let primary = self.ask.target.primary.clone();
         let storing = Storing::new(worker, primary, insertion, self.lead.take());
-        let (fill, chunks) = Fill::new(storing, body, along.clone(), wanted);
+        let (fill, chunks) = Fill::new(storing, body, inflight.clone(), wanted);
         let mut filling = Box::pin(fill.run());
         let mut reader = None;
         if !is_done_at_once(filling.as_mut()).await {
-            if let (Some(herald), Some(along)) = (herald, along) {
+            if let (Some(herald), Some(body)) = (herald, inflight) {
                 let response = self.shared_response(worker, parts, policy);
                 let (epoch, request) = (self.epoch, self.ask.headers.clone());
-                along.announce(Subject { key, group, epoch, response, length_bytes, request });
-                reader = wanted.then(|| AlongReader::new(along.clone()));
-                herald.filling(&along);
+                let key = body.key().to_vec();
+                let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
+                reader = wanted.then(|| InflightReader::new(body.clone()));
+                herald.filling(SharedFill { shared, body });
             }
             let alive = worker.alive.clone();
             tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! A response on its way from the origin to a client and into the store at once.
 //!
 //! What does not end at once goes on as a task of its own, so that it can outlive its client, and
-//! others may read along (see `along`). Invariants: a client's body ends cleanly only if the origin's
+//! others may read along (see `vault::inflight`). Invariants: a client's body ends cleanly only if the origin's
 //! did; a body the origin broke off is never committed; the last bytes reach clients after the commit,
 //! so that whoever has seen the end of a stored answer finds it in the store; trailers reach clients
 //! only. Backpressure: at most
@@ -20,8 +20,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::timeout;
 
-use crate::along::Along;
-use crate::answer::body::{Chunk, FillReceiver};
+use crate::answer::body::FillReceiver;
 use crate::collapse::{Lead, Outcome};
 use crate::config::ProxyConfig;
 use crate::error::BodyError;
@@ -29,6 +28,7 @@ use crate::metrics::Counters;
 use crate::rules::NotStoredReason;
 use crate::upstream::Timed;
 use crate::vault::Vault;
+use crate::vault::inflight::{Chunk, InflightBody};
 use crate::vault::insertion::Insertion;
 use crate::worker::Worker;
 
@@ -145,7 +145,7 @@ pub(crate) struct Fill {
     storing: Storing,
     body: Timed,
     /// Those who read along.
-    along: Option<Arc<Along>>,
+    inflight: Option<Arc<InflightBody>>,
     client: Client,
     received: u64,
     expected: Option<u64>,
@@ -174,25 +174,29 @@ impl Fill {
     pub(crate) fn new(
         storing: Storing,
         body: Timed,
-        along: Option<Arc<Along>>,
+        inflight: Option<Arc<InflightBody>>,
         with_client: bool,
     ) -> (Fill, FillReceiver) {
         let (sender, receiver) = mpsc::channel(CHUNKS_WAITING_MAX);
         let expected = body.size_hint().exact();
         let client = if with_client { Client::There(sender) } else { Client::NotNeeded };
         let trailers = None;
-        let fill = Fill { storing, body, along, client, received: 0, expected, trailers };
+        let fill = Fill { storing, body, inflight, client, received: 0, expected, trailers };
         (fill, receiver)
     }
 
     /// A fill that goes on whoever reads along.
-    pub(crate) fn without_client(storing: Storing, body: Timed, along: Arc<Along>) -> Fill {
-        Fill::new(storing, body, Some(along), false).0
+    pub(crate) fn without_client(
+        storing: Storing,
+        body: Timed,
+        inflight: Arc<InflightBody>,
+    ) -> Fill {
+        Fill::new(storing, body, Some(inflight), false).0
     }
 
     /// A fill whose client is one of those who read along.
-    pub(crate) fn for_readers(storing: Storing, body: Timed, along: Arc<Along>) -> Fill {
-        let mut fill = Fill::without_client(storing, body, along);
+    pub(crate) fn for_readers(storing: Storing, body: Timed, inflight: Arc<InflightBody>) -> Fill {
+        let mut fill = Fill::without_client(storing, body, inflight);
         fill.client = Client::Gone;
         fill
     }
@@ -285,24 +289,24 @@ impl Fill {
     }
 
     fn is_read_along(&self) -> bool {
-        self.along.as_ref().is_some_and(|along| along.readers() > 0)
+        self.inflight.as_ref().is_some_and(|inflight| inflight.readers() > 0)
     }
 
     /// Lets those who read along have these bytes.
     fn show(&self, bytes: &Bytes) {
-        let Some(along) = &self.along else { return };
+        let Some(inflight) = &self.inflight else { return };
         let insertion = self.storing.insertion.as_ref();
         if let Some((generation, stored_bytes)) =
             insertion.and_then(|insertion| insertion.readable())
         {
-            along.stored(generation, stored_bytes);
+            inflight.stored(generation, stored_bytes);
         }
-        along.push(bytes.clone());
+        inflight.push(bytes.clone());
     }
 
     fn end_along(&self, end: Result<Option<Box<HeaderMap>>, BodyError>) {
-        if let Some(along) = &self.along {
-            along.end(end);
+        if let Some(inflight) = &self.inflight {
+            inflight.end(end);
         }
     }
 
@@ -326,7 +330,7 @@ impl Fill {
         let limit_bytes = self.storing.limits.body_bytes_max;
         self.expected.is_some_and(|expected| expected <= limit_bytes)
             && self.is_read_along()
-            && self.along.as_ref().is_some_and(|along| !along.has_broken_off())
+            && self.inflight.as_ref().is_some_and(|inflight| !inflight.has_broken_off())
     }
 
     /// Hands a chunk to the client, if there is one; an error if it is gone or left behind.

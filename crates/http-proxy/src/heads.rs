@@ -11,11 +11,11 @@ use damelo::GroupId;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, response};
 
-use crate::along::Subject;
 use crate::answer;
 use crate::answer::body::ProxyBody;
 use crate::ask::Ask;
 use crate::collapse::Outcome;
+use crate::collapse::sharing::SharedResponse;
 use crate::fetching::Fetching;
 use crate::passing;
 use crate::rules::preconditions::Outcome as Condition;
@@ -28,9 +28,14 @@ use crate::vault::FoundBody;
 use crate::worker::Worker;
 
 /// The headers that another HEAD brought, if they are for this request, too.
-pub(crate) fn shared(worker: &Worker, ask: &Ask, subject: &Subject) -> Option<Answer> {
+pub(crate) fn shared(worker: &Worker, ask: &Ask, subject: &SharedResponse) -> Option<Answer> {
     let shared = &worker.shared;
-    if !subject.stands_for(ask, &shared.vault, &shared.config.rules, worker.now_s()) {
+    if !subject.stands_for(
+        (&ask.headers, &ask.wishes),
+        &shared.vault,
+        &shared.config.rules,
+        worker.now_s(),
+    ) {
         return None;
     }
     let body = subject.length_bytes.map_or(FoundBody::Unmeasured, FoundBody::Length);
@@ -74,7 +79,7 @@ impl Fetching<'_> {
         worker: &Worker,
         parts: &response::Parts,
         effects: &ResponseEffects<'_>,
-    ) -> Option<Subject> {
+    ) -> Option<SharedResponse> {
         let (ask, rules) = (self.ask, self.rules(worker));
         let directives = ResponseDirectives::of(&parts.headers, rules);
         let exchange = self.exchange(&Method::GET, parts, &directives);
@@ -87,7 +92,7 @@ impl Fetching<'_> {
         }
         let response = self.to_store(rules, parts, &directives, policy);
         let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
-        Some(Subject {
+        Some(SharedResponse {
             key: ask.target.primary.clone(),
             group: GroupId::of(&groups.home),
             epoch: self.epoch,

@@ -22,7 +22,6 @@
 
 mod admin;
 mod admin_client;
-mod along;
 mod answer;
 mod ask;
 mod collapse;
@@ -61,7 +60,6 @@ mod slices;
 mod standing_in;
 mod steer;
 mod tunnel;
-mod unsliced;
 mod upgrade;
 mod upstream;
 mod variants;

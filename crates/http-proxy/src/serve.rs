@@ -354,7 +354,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
                 // What was found may pin memory, and is looked up again anyway.
                 drop(question.found.take());
                 match follow(worker, ask, &leader).await {
-                    Following::Along(answer) => return *answer,
+                    Following::Answered(answer) => return *answer,
                     Following::Far => in_slices = true,
                     Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
                     Following::Ended(Outcome::Failed(error)) => {

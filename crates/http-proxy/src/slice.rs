@@ -11,8 +11,9 @@ use http::{Method, Response, StatusCode};
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
-use crate::along::{Along, Subject};
 use crate::ask::Ask;
+use crate::collapse::sharing::{SharedFill, SharedResponse};
+use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{self, Lead, News, Outcome, Role};
 use crate::error::FetchError;
 use crate::fill::{Fill, Storing};
@@ -23,9 +24,9 @@ use crate::rules::storing::{self, Exchange};
 use crate::rules::vary::{self, Vary};
 use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
 use crate::steer;
-use crate::unsliced::Unsliced;
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
+use crate::vault::inflight::InflightBody;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Epoch, FoundBody, Lies, Stretch, slice_key};
 use crate::worker::Worker;
@@ -74,7 +75,7 @@ pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Op
     }
     let key = slice_key(primary, slices, index);
     for _ in 0..ROUNDS_MAX {
-        if shared.collapse.unsliced.of(primary, worker.now_s()).is_some() {
+        if shared.collapse.unsliceable.of(primary, worker.now_s()).is_some() {
             return None;
         }
         match shared.collapse.join(&key) {
@@ -128,10 +129,11 @@ async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> 
     let _waiting = shared.collapse.wait();
     match timeout(shared.config.collapse_wait, collapse::news(leader)).await {
         Err(_) => Followed::TooSlow,
-        Ok(Outcome::Filling(along)) => {
+        Ok(Outcome::Filling(fill)) => {
             let (vault, rules) = (&shared.vault, &shared.config.rules);
-            let found = along.stands_for(ask, vault, rules, worker.now_s());
-            match found.then(|| along.found(vault)).flatten() {
+            let found =
+                fill.shared.stands_for((&ask.headers, &ask.wishes), vault, rules, worker.now_s());
+            match found.then(|| fill.found(vault)).flatten() {
                 Some(found) => Followed::Got(Box::new(Got {
                     response: found.response,
                     body: found.body,
@@ -198,7 +200,7 @@ pub(crate) async fn begin(
     asked: Asked,
     lead_for: impl FnOnce(bool) -> Option<Lead>,
 ) -> Result<Got, Asked> {
-    let unsliced = &worker.shared.collapse.unsliced;
+    let unsliced = &worker.shared.collapse.unsliceable;
     let (stored, groups) = match judge(worker, ask, &asked) {
         Ok(judged) => judged,
         Err(what) => {
@@ -215,29 +217,29 @@ pub(crate) async fn begin(
     let Some(lies) = vault.lies_now(insertion.group, asked.epoch, &stored) else {
         return Err(asked);
     };
-    let along = Along::new(vault.store());
     let length_bytes = asked.response.body().size_hint().exact();
-    along.announce(Subject {
-        key: insertion.key.clone(),
-        group: insertion.group,
-        epoch: asked.epoch,
-        response: stored.clone(),
-        length_bytes,
-        request: ask.headers.clone(),
-    });
+    let inflight = InflightBody::new(vault.store(), insertion.key.clone(), length_bytes);
     let lead = lead_for(stored.part.is_none());
     if let Some(lead) = &lead {
-        lead.herald().filling(&along);
+        let shared = SharedResponse {
+            key: insertion.key.clone(),
+            group: insertion.group,
+            epoch: asked.epoch,
+            response: stored.clone(),
+            length_bytes,
+            request: ask.headers.clone(),
+        };
+        lead.herald().filling(SharedFill { shared, body: inflight.clone() });
     }
     let timed = Timed::new(asked.response.into_body(), worker.idle_limit());
     let storing = Storing::new(worker, ask.target.primary.clone(), insertion, lead);
-    let fill = Fill::without_client(storing, timed, along.clone());
+    let fill = Fill::without_client(storing, timed, inflight.clone());
     let alive = worker.alive.clone();
     tokio::spawn(async move {
         fill.run().await;
         drop(alive);
     });
-    Ok(Got { response: stored, body: FoundBody::Along(along), lies, how: How::Fetched })
+    Ok(Got { response: stored, body: FoundBody::Inflight(inflight), lies, how: How::Fetched })
 }
 
 async fn insert(
@@ -265,12 +267,12 @@ fn judge(
     worker: &Worker,
     ask: &Ask,
     asked: &Asked,
-) -> Result<(StoredResponse, Groups), Option<Unsliced>> {
+) -> Result<(StoredResponse, Groups), Option<Unsliceable>> {
     let (shared, response) = (&worker.shared, &asked.response);
     let rules = &shared.config.rules;
     match response.status() {
         StatusCode::PARTIAL_CONTENT => {}
-        StatusCode::OK => return Err(Some(Unsliced::NoRanges)),
+        StatusCode::OK => return Err(Some(Unsliceable::NoRanges)),
         _ => return Err(None),
     }
     let mut headers = response.headers().clone();
@@ -280,7 +282,7 @@ fn judge(
         asked.slices.is_slice(asked.index, part) && length_bytes == Some(part.length_bytes())
     });
     let (Some(part), Vary::Nothing) = (part, vary::of(&headers)) else {
-        return Err(Some(Unsliced::AsAsked));
+        return Err(Some(Unsliceable::AsAsked));
     };
     let directives = ResponseDirectives::of(&headers, rules);
     let exchange = Exchange {
@@ -317,12 +319,12 @@ fn judge(
 }
 
 /// What a refusal to store a slice says about its resource: nothing, if it lies in the request.
-fn unsliced_by(reason: NotStoredReason) -> Option<Unsliced> {
+fn unsliced_by(reason: NotStoredReason) -> Option<Unsliceable> {
     let of_request = matches!(
         reason,
         NotStoredReason::RequestNoStore
             | NotStoredReason::Authorization
             | NotStoredReason::FirstRequest
     );
-    (!of_request).then_some(Unsliced::AsAsked)
+    (!of_request).then_some(Unsliceable::AsAsked)
 }

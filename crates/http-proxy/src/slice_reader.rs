@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use crate::along::AlongReader;
 use crate::ask::Ask;
 use crate::error::BodyError;
 use crate::rules::parts::{self, Slices};
 use crate::slice::{self, Got};
+use crate::vault::inflight::InflightReader;
 use crate::vault::{FoundBody, Stretch};
 use crate::worker::Worker;
 
@@ -45,7 +45,7 @@ enum Source {
     /// What is held of a slice, and where within the slice it begins.
     Stored(Bytes, u64),
     /// Never locked: what is found may be looked at across a wait, for which it has to be `Sync`.
-    Along(Box<Mutex<AlongReader>>),
+    Inflight(Box<Mutex<InflightReader>>),
 }
 
 impl SliceReader {
@@ -121,7 +121,7 @@ impl SliceReader {
                 let at = within.saturating_sub(*start);
                 bytes.slice(usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len())..)
             }
-            Some((_, Source::Along(reader))) => {
+            Some((_, Source::Inflight(reader))) => {
                 let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
                 reader.seek(within);
                 reader.next().await?.ok_or(BodyError::Broken)?
@@ -183,7 +183,7 @@ fn holds(held: Option<&(u64, Source)>, index: u64, within: u64) -> bool {
         Some((open, Source::Stored(bytes, start))) => {
             *open == index && (*start..start + bytes.len() as u64).contains(&within)
         }
-        Some((open, Source::Along(_))) => *open == index,
+        Some((open, Source::Inflight(_))) => *open == index,
         None => false,
     }
 }
@@ -194,8 +194,8 @@ fn source_of(got: &Got, slices: Slices, index: u64) -> Option<Source> {
             let start = got.response.part?.start.checked_sub(slices.bounds(index).0)?;
             Some(Source::Stored(bytes.clone(), start))
         }
-        FoundBody::Along(along) => {
-            Some(Source::Along(Box::new(Mutex::new(AlongReader::new(along.clone())))))
+        FoundBody::Inflight(body) => {
+            Some(Source::Inflight(Box::new(Mutex::new(InflightReader::new(body.clone())))))
         }
         _ => None,
     }

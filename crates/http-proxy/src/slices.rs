@@ -21,6 +21,7 @@ use http::header::IF_RANGE;
 
 use crate::answer;
 use crate::ask::Ask;
+use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{Outcome, Role};
 use crate::fetching::{Conditions, Fetching};
 use crate::rules::parts::{Part, Slices};
@@ -30,7 +31,6 @@ use crate::serve::{Answer, with_hit_status};
 use crate::slice::{self, Asked, Got, How};
 use crate::slice_reader::SliceReader;
 use crate::steer;
-use crate::unsliced::Unsliced;
 use crate::vault::{Found, FoundBody, Stretch, slice_key};
 use crate::worker::Worker;
 
@@ -107,7 +107,7 @@ pub(crate) async fn course(
     if shared.collapse.is_uncacheable(primary) {
         return Course::AsAsked;
     }
-    let noted = || shared.collapse.unsliced.of(primary, worker.now_s());
+    let noted = || shared.collapse.unsliceable.of(primary, worker.now_s());
     if noted().is_none() {
         let probing = !known && reason != Forward::Request && !shared.vault.has_slices(primary);
         if probing && !ask.wishes.only_if_cached {
@@ -118,7 +118,7 @@ pub(crate) async fn course(
         }
     }
     match noted() {
-        Some(Unsliced::NoRanges) if reason != Forward::Request => Course::Whole,
+        Some(Unsliceable::NoRanges) if reason != Forward::Request => Course::Whole,
         _ => Course::AsAsked,
     }
 }
@@ -176,8 +176,8 @@ async fn several(
 ) -> Option<Found> {
     let reader = SliceReader::new(worker, ask, want.slices, want.index(), &first);
     let Some(mut reader) = reader else {
-        let (unsliced, now_s) = (&worker.shared.collapse.unsliced, worker.now_s());
-        unsliced.note(&ask.target.primary, Unsliced::AsAsked, now_s);
+        let (unsliced, now_s) = (&worker.shared.collapse.unsliceable, worker.now_s());
+        unsliced.note(&ask.target.primary, Unsliceable::AsAsked, now_s);
         return None;
     };
     // Of two it is known before the answer begins that they go together. Of more it shows on the way.

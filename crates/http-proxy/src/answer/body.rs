@@ -13,16 +13,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use crate::along::AlongReader;
 use crate::answer::reader::Reader;
 use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::log::LogRecord;
 use crate::upstream::{FetchedBody, Timed};
+use crate::vault::inflight::{Chunk, InflightReader};
 
 type NextChunk = Pin<Box<dyn Future<Output = (Reader, Result<Option<Bytes>, BodyError>)> + Send>>;
 
@@ -113,24 +112,6 @@ fn next_chunk(mut reader: Reader) -> NextChunk {
     })
 }
 
-/// What comes of a body that many may read. Trailers are rare, and large beside a chunk.
-#[derive(Debug)]
-pub(crate) enum Chunk {
-    Bytes(Bytes),
-    /// It is complete; with what followed it.
-    End(Option<Box<HeaderMap>>),
-}
-
-impl Chunk {
-    /// As hyper wants it.
-    fn into_frame(self) -> Option<Frame<Bytes>> {
-        match self {
-            Chunk::Bytes(bytes) => Some(Frame::data(bytes)),
-            Chunk::End(trailers) => trailers.map(|fields| Frame::trailers(*fields)),
-        }
-    }
-}
-
 /// Chunks of a fill that is under way.
 pub(crate) type FillReceiver = mpsc::Receiver<Result<Chunk, BodyError>>;
 
@@ -139,14 +120,14 @@ pub(crate) struct Filling {
     chunks: FillReceiver,
     taken_bytes: u64,
     /// Where to go on if the fill does not wait for this client any more.
-    along: Option<AlongReader>,
+    inflight: Option<InflightReader>,
     left_behind: bool,
     ended: bool,
 }
 
 impl Filling {
-    pub(crate) fn new(chunks: FillReceiver, along: Option<AlongReader>) -> Filling {
-        Filling { chunks, taken_bytes: 0, along, left_behind: false, ended: false }
+    pub(crate) fn new(chunks: FillReceiver, inflight: Option<InflightReader>) -> Filling {
+        Filling { chunks, taken_bytes: 0, inflight, left_behind: false, ended: false }
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Chunk, BodyError>> {
@@ -165,12 +146,12 @@ impl Filling {
                 }
                 None => self.left_behind = true,
             }
-            if let Some(along) = &mut self.along {
-                along.skip(self.taken_bytes);
+            if let Some(inflight) = &mut self.inflight {
+                inflight.skip(self.taken_bytes);
             }
         }
-        match &mut self.along {
-            Some(along) => along.poll_chunk(cx),
+        match &mut self.inflight {
+            Some(inflight) => inflight.poll_chunk(cx),
             // The fill died without a word: this is not a clean end.
             None => Poll::Ready(Err(BodyError::Broken)),
         }
@@ -187,7 +168,7 @@ enum Kind {
     Whole(Option<Bytes>),
     Streamed(Box<Streamed>),
     Filling(Box<Filling>),
-    Along(Box<AlongReader>),
+    Inflight(Box<InflightReader>),
     Passing(Box<Timed>),
 }
 
@@ -219,8 +200,8 @@ impl ProxyBody {
         ProxyBody::new(Kind::Filling(Box::new(filling)))
     }
 
-    pub(crate) fn along(reader: AlongReader) -> ProxyBody {
-        ProxyBody::new(Kind::Along(Box::new(reader)))
+    pub(crate) fn inflight(reader: InflightReader) -> ProxyBody {
+        ProxyBody::new(Kind::Inflight(Box::new(reader)))
     }
 
     pub(crate) fn passing(body: FetchedBody, limit: Duration) -> ProxyBody {
@@ -243,7 +224,7 @@ impl ProxyBody {
             Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Kind::Streamed(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
             Kind::Filling(body) => ready!(as_frame(body.poll_chunk(cx))),
-            Kind::Along(body) => ready!(as_frame(body.poll_chunk(cx))),
+            Kind::Inflight(body) => ready!(as_frame(body.poll_chunk(cx))),
             Kind::Passing(body) => ready!(body.next_frame(cx)),
         };
         if let (Some(record), Some(Ok(frame))) = (&mut self.record, &frame) {
@@ -256,7 +237,9 @@ impl ProxyBody {
         match &self.kind {
             Kind::Empty | Kind::Whole(None) => true,
             Kind::Passing(body) => body.has_ended(),
-            Kind::Whole(Some(_)) | Kind::Streamed(_) | Kind::Filling(_) | Kind::Along(_) => false,
+            Kind::Whole(Some(_)) | Kind::Streamed(_) | Kind::Filling(_) | Kind::Inflight(_) => {
+                false
+            }
         }
     }
 
@@ -266,7 +249,7 @@ impl ProxyBody {
             Kind::Whole(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Streamed(body) => SizeHint::with_exact(body.left_bytes),
             Kind::Passing(body) => body.length(),
-            Kind::Filling(_) | Kind::Along(_) => SizeHint::default(),
+            Kind::Filling(_) | Kind::Inflight(_) => SizeHint::default(),
         }
     }
 }

@@ -17,7 +17,6 @@ use http::header::{
 use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Body as _;
 
-use crate::along::AlongReader;
 use crate::answer::body::{Piece, ProxyBody};
 use crate::answer::reader::Reader;
 use crate::ask::Ask;
@@ -25,6 +24,7 @@ use crate::rules::preconditions::{self, Outcome};
 use crate::rules::ranges::{self, Answer, Multipart};
 use crate::rules::validation;
 use crate::vault::entry::StoredResponse;
+use crate::vault::inflight::InflightReader;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 
@@ -187,7 +187,7 @@ fn whole(found: Found) -> Response<ProxyBody> {
     }
     let body = match body {
         FoundBody::Whole(bytes) => ProxyBody::whole(bytes),
-        FoundBody::Along(along) => ProxyBody::along(AlongReader::new(along)),
+        FoundBody::Inflight(inflight) => ProxyBody::inflight(InflightReader::new(inflight)),
         FoundBody::Length(_) | FoundBody::Unmeasured => ProxyBody::empty(),
         streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(0..length_bytes)]),
     };
@@ -236,7 +236,7 @@ fn reader_of(body: FoundBody) -> Option<Reader> {
     match body {
         FoundBody::Large(sections) => Some(Reader::Sections(*sections)),
         FoundBody::Sliced(slices) => Some(Reader::Slices(*slices)),
-        FoundBody::Along(along) => Some(Reader::Along(AlongReader::new(along))),
+        FoundBody::Inflight(inflight) => Some(Reader::Inflight(InflightReader::new(inflight))),
         FoundBody::Whole(_) | FoundBody::Length(_) | FoundBody::Unmeasured => None,
     }
 }

@@ -7,15 +7,15 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::along::AlongReader;
 use crate::error::BodyError;
 use crate::slice_reader::SliceReader;
+use crate::vault::inflight::InflightReader;
 use crate::vault::sections::Sections;
 
 pub(crate) enum Reader {
     Sections(Sections),
     Slices(SliceReader),
-    Along(AlongReader),
+    Inflight(InflightReader),
 }
 
 impl Reader {
@@ -24,7 +24,7 @@ impl Reader {
         match self {
             Reader::Sections(sections) => sections.seek(range.start),
             Reader::Slices(slices) => slices.seek(range),
-            Reader::Along(along) => along.seek(range.start),
+            Reader::Inflight(inflight) => inflight.seek(range.start),
         }
     }
 
@@ -33,7 +33,7 @@ impl Reader {
         match self {
             Reader::Sections(sections) => sections.next().await.map_err(|_| BodyError::Store),
             Reader::Slices(slices) => slices.next().await,
-            Reader::Along(along) => along.next().await,
+            Reader::Inflight(inflight) => inflight.next().await,
         }
     }
 }

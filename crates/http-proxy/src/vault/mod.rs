@@ -17,6 +17,7 @@
 pub(crate) mod entry;
 mod groups;
 pub(crate) mod hints;
+pub(crate) mod inflight;
 pub(crate) mod insertion;
 mod invalidate;
 mod part_reads;
@@ -37,7 +38,6 @@ use damelo::{GroupId, Store};
 use http::HeaderMap;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::along::Along;
 use crate::config::ProxyConfig;
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
@@ -49,6 +49,7 @@ use crate::rules::{Forward, NotStoredReason, Rules};
 use crate::slice_reader::SliceReader;
 use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::hints::GroupHints;
+use crate::vault::inflight::InflightBody;
 use crate::vault::insertion::Insertion;
 use crate::vault::sections::Sections;
 use part_reads::PartReads;
@@ -104,7 +105,7 @@ pub(crate) enum FoundBody {
     /// In slices, which are fetched as they are needed.
     Sliced(Box<SliceReader>),
     /// On its way, and read along.
-    Along(Arc<Along>),
+    Inflight(Arc<InflightBody>),
     /// Not asked for; its length.
     Length(u64),
     /// Not asked for, and the origin did not say how long it is.
@@ -115,7 +116,7 @@ impl FoundBody {
     /// Not of one that is on its way, or was not asked for, where the origin did not say.
     pub(crate) fn has_known_length(&self) -> bool {
         match self {
-            FoundBody::Along(along) => along.length_bytes().is_some(),
+            FoundBody::Inflight(body) => body.length_bytes().is_some(),
             FoundBody::Unmeasured => false,
             _ => true,
         }
@@ -126,7 +127,7 @@ impl FoundBody {
             FoundBody::Whole(bytes) => bytes.len() as u64,
             FoundBody::Large(sections) => sections.length_bytes(),
             FoundBody::Sliced(slices) => slices.complete_bytes(),
-            FoundBody::Along(along) => along.length_bytes().unwrap_or(0),
+            FoundBody::Inflight(body) => body.length_bytes().unwrap_or(0),
             FoundBody::Length(length) => *length,
             FoundBody::Unmeasured => 0,
         }

@@ -9,6 +9,9 @@
 //!
 //! Threads: shared by all workers; the lock is held for a table operation, never across a wait.
 
+pub(crate) mod sharing;
+pub(crate) mod unsliceable;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
@@ -18,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::along::{Along, Subject};
+use crate::collapse::sharing::{SharedFill, SharedResponse};
+use crate::collapse::unsliceable::Notes;
 use crate::error::FetchError;
-use crate::unsliced::Notes;
 
 /// Places to remember uncacheable resources in; a collision only forgets one of them.
 const UNCACHEABLE_SLOTS: usize = 4096;
@@ -34,13 +37,13 @@ pub(crate) enum Outcome {
     /// Not known yet.
     Pending,
     /// On its way into the store: others may read along.
-    Filling(Arc<Along>),
+    Filling(Arc<SharedFill>),
     /// In the store: look again.
     Stored,
     /// It can be had in slices: look again.
     Sliced,
     /// To a HEAD, whose headers others may have.
-    Head(Arc<Subject>),
+    Head(Arc<SharedResponse>),
     /// Answered, but not for sharing: everyone goes alone.
     NotStored,
     /// The origin gave no response; it need not be asked by everyone.
@@ -83,7 +86,7 @@ pub(crate) struct Collapse {
     hasher: std::hash::RandomState,
     waiting: AtomicU64,
     /// Resources that are not asked for in slices.
-    pub(crate) unsliced: Notes,
+    pub(crate) unsliceable: Notes,
 }
 
 /// A request that waits for another's.
@@ -117,7 +120,7 @@ impl Collapse {
             uncacheable: (0..UNCACHEABLE_SLOTS).map(|_| AtomicU64::new(0)).collect(),
             hasher: std::hash::RandomState::new(),
             waiting: AtomicU64::new(0),
-            unsliced: Notes::new(),
+            unsliceable: Notes::new(),
         })
     }
 
@@ -244,8 +247,8 @@ impl Drop for Lead {
 pub(crate) struct Herald(Arc<News>);
 
 impl Herald {
-    pub(crate) fn filling(&self, along: &Arc<Along>) {
-        let filling = Outcome::Filling(along.clone());
+    pub(crate) fn filling(&self, fill: SharedFill) {
+        let filling = Outcome::Filling(Arc::new(fill));
         self.0.replace(filling, |known| matches!(known, Outcome::Pending));
     }
 }

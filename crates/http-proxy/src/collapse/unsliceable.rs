@@ -14,7 +14,7 @@ const MINUTES_MASK: u64 = 0x3fff_ffff;
 
 /// Why a resource is not asked for in slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unsliced {
+pub(crate) enum Unsliceable {
     /// Its origin answers a range with the whole: fetched once, all ranges are cut from it.
     NoRanges,
     /// Its slices cannot be kept or joined: ranges are asked for as clients send them.
@@ -36,22 +36,22 @@ impl Notes {
     }
 
     /// What was noted of a resource.
-    pub(crate) fn of(&self, primary: &[u8], now_s: u64) -> Option<Unsliced> {
+    pub(crate) fn of(&self, primary: &[u8], now_s: u64) -> Option<Unsliceable> {
         let (slot, tag) = self.slot(primary);
         let word = slot.load(Ordering::Relaxed);
         let counts = word >> 32 == tag && (word >> 2) & MINUTES_MASK > now_s / 60;
         match word & 3 {
-            1 if counts => Some(Unsliced::NoRanges),
-            2 if counts => Some(Unsliced::AsAsked),
+            1 if counts => Some(Unsliceable::NoRanges),
+            2 if counts => Some(Unsliceable::AsAsked),
             _ => None,
         }
     }
 
-    pub(crate) fn note(&self, primary: &[u8], what: Unsliced, now_s: u64) {
+    pub(crate) fn note(&self, primary: &[u8], what: Unsliceable, now_s: u64) {
         let (slot, tag) = self.slot(primary);
         let kind = match what {
-            Unsliced::NoRanges => 1,
-            Unsliced::AsAsked => 2,
+            Unsliceable::NoRanges => 1,
+            Unsliceable::AsAsked => 2,
         };
         let end = (now_s / 60 + NOTE_MINUTES) & MINUTES_MASK;
         slot.store(tag << 32 | end << 2 | kind, Ordering::Relaxed);
@@ -71,11 +71,11 @@ mod tests {
     fn notes_count_for_a_while() {
         let notes = Notes::new();
         assert_eq!(notes.of(b"a", 6000), None);
-        notes.note(b"a", Unsliced::NoRanges, 6000);
-        assert_eq!(notes.of(b"a", 6599), Some(Unsliced::NoRanges));
+        notes.note(b"a", Unsliceable::NoRanges, 6000);
+        assert_eq!(notes.of(b"a", 6599), Some(Unsliceable::NoRanges));
         assert_eq!(notes.of(b"b", 6000), None);
         assert_eq!(notes.of(b"a", 6600), None);
-        notes.note(b"a", Unsliced::AsAsked, 6600);
-        assert_eq!(notes.of(b"a", 6600), Some(Unsliced::AsAsked));
+        notes.note(b"a", Unsliceable::AsAsked, 6600);
+        assert_eq!(notes.of(b"a", 6600), Some(Unsliceable::AsAsked));
     }
 }

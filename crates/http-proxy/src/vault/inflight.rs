@@ -1,4 +1,4 @@
-//! A body on its way into the store, read by any number of clients while it comes.
+//! A body on its way into the store, read by any number of clients while it comes (read-while-write).
 //!
 //! Each client reads from byte 0 at its own pace: what is in the store already from there, the rest
 //! from memory. Invariants: memory holds only what the store has not taken, less than a section and
@@ -11,43 +11,40 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use damelo::{GroupId, ReadError, Store};
-use http::header::ACCEPT_RANGES;
-use http::{HeaderMap, StatusCode};
+use damelo::{ReadError, Store};
+use http::HeaderMap;
+use hyper::body::Frame;
 
-use crate::answer::body::Chunk;
-use crate::ask::Ask;
 use crate::error::BodyError;
-use crate::rules::vary::{self, Vary};
-use crate::rules::{Rules, ranges, reuse};
-use crate::vault::entry::StoredResponse;
 use crate::vault::sections::Sections;
-use crate::vault::{Epoch, Found, FoundBody, Vault};
 
-/// A range that begins so far ahead of a fill is waited for.
-const NEAR_BYTES: u64 = 8 << 20;
+/// What comes of a body that many may read. Trailers are rare, and large beside a chunk.
+#[derive(Debug)]
+pub(crate) enum Chunk {
+    Bytes(Bytes),
+    /// It is complete; with what followed it.
+    End(Option<Box<HeaderMap>>),
+}
 
-/// What the response is that is being stored, and for whom.
-pub(crate) struct Subject {
-    /// Where it will lie.
-    pub(crate) key: Vec<u8>,
-    pub(crate) group: GroupId,
-    pub(crate) epoch: Epoch,
-    pub(crate) response: StoredResponse,
-    /// Length of its body, if that was announced.
-    pub(crate) length_bytes: Option<u64>,
-    /// Fields of the request that brought it.
-    pub(crate) request: HeaderMap,
+impl Chunk {
+    /// As hyper wants it.
+    pub(crate) fn into_frame(self) -> Option<Frame<Bytes>> {
+        match self {
+            Chunk::Bytes(bytes) => Some(Frame::data(bytes)),
+            Chunk::End(trailers) => trailers.map(|fields| Frame::trailers(*fields)),
+        }
+    }
 }
 
 /// A fill as those see it who read along.
-pub(crate) struct Along {
-    /// Set before there is a reader.
-    subject: OnceLock<Subject>,
+pub(crate) struct InflightBody {
+    /// Of the response.
+    key: Vec<u8>,
+    length_bytes: Option<u64>,
     store: Store,
     state: Mutex<State>,
     readers: AtomicUsize,
@@ -69,10 +66,12 @@ struct State {
     waiting: HashMap<u64, Waker>,
 }
 
-impl Along {
-    pub(crate) fn new(store: &Store) -> Arc<Along> {
-        Arc::new(Along {
-            subject: OnceLock::new(),
+impl InflightBody {
+    /// The body of the response under `key`, of this length if that was announced.
+    pub(crate) fn new(store: &Store, key: Vec<u8>, length_bytes: Option<u64>) -> Arc<InflightBody> {
+        Arc::new(InflightBody {
+            key,
+            length_bytes,
             store: store.clone(),
             state: Mutex::default(),
             readers: AtomicUsize::new(0),
@@ -80,15 +79,19 @@ impl Along {
         })
     }
 
-    /// Says what it is that can be read along.
-    pub(crate) fn announce(&self, subject: Subject) {
-        // There is one announcement for each fill.
-        let _ = self.subject.set(subject);
+    /// The key of the response.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
     }
 
     /// Length of the body, if that was announced.
     pub(crate) fn length_bytes(&self) -> Option<u64> {
-        self.subject.get()?.length_bytes
+        self.length_bytes
+    }
+
+    /// Bytes that may be read by now.
+    pub(crate) fn shown_bytes(&self) -> u64 {
+        self.state().shown_bytes
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -138,83 +141,11 @@ impl Along {
         drop(state);
         waiting.into_values().for_each(Waker::wake);
     }
-
-    /// Whether this request may read the response along as if it were stored and fresh: all of it, or
-    /// a range that the fill comes to.
-    pub(crate) fn is_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
-        let Some(subject) = self.subject.get() else { return false };
-        let cut = subject.length_bytes.is_some() && subject.response.status == StatusCode::OK;
-        subject.response.part.is_none()
-            && (cut || !ask.wants_range())
-            && self.stands_for(ask, vault, rules, now_s)
-    }
-
-    /// Whether a range is so far from where the fill has come to that its origin, which can send
-    /// ranges, had better be asked for it.
-    pub(crate) fn is_far(&self, ask: &Ask) -> bool {
-        let Some(subject) = self.subject.get().filter(|_| ask.wants_range()) else { return false };
-        let ranged = subject.response.headers.get(ACCEPT_RANGES);
-        let specs = ranges::parse(&ask.headers).unwrap_or_default();
-        let length_bytes = subject.length_bytes.unwrap_or(u64::MAX);
-        let begins = specs.iter().map(|spec| spec.within(length_bytes).start).min().unwrap_or(0);
-        ranged.is_some_and(|unit| unit.as_bytes().eq_ignore_ascii_case(b"bytes"))
-            && begins > self.state().shown_bytes.saturating_add(NEAR_BYTES)
-    }
-
-    /// As [`Subject::stands_for`].
-    pub(crate) fn stands_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
-        self.subject.get().is_some_and(|subject| subject.stands_for(ask, vault, rules, now_s))
-    }
-
-    /// The response as if it were stored, its body read along from byte 0.
-    pub(crate) fn found(self: &Arc<Along>, vault: &Vault) -> Option<Found> {
-        self.subject.get()?.found(vault, FoundBody::Along(self.clone()))
-    }
 }
 
-impl Subject {
-    /// Whether this request may have the response, or what it is a part of, as if it were stored and
-    /// fresh.
-    pub(crate) fn stands_for(&self, ask: &Ask, vault: &Vault, rules: &Rules, now_s: u64) -> bool {
-        let Subject { key, group, epoch, response, request: brought, .. } = self;
-        let same_variant = match vary::with_configured(&response.headers, rules) {
-            Vary::Nothing => true,
-            Vary::Star => false,
-            Vary::Names(names) => {
-                let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
-                vary::secondary_key(&names, brought, rules, &mut ours);
-                vary::secondary_key(&names, &ask.headers, rules, &mut theirs);
-                ours == theirs
-            }
-        };
-        // Purges by marks end no epoch: they cover what was fetched before them.
-        let stands = || {
-            let lies = vault.lies_now(*group, *epoch, response);
-            lies.is_some_and(|lies| vault.is_untouched(key, &lies))
-        };
-        same_variant
-            && vault.is_current(*epoch)
-            && stands()
-            && reuse::decide(&ask.wishes, &response.policy, rules, now_s) == reuse::Decision::Serve
-    }
-
-    /// The response as if it were stored with this body.
-    pub(crate) fn found(&self, vault: &Vault, body: FoundBody) -> Option<Found> {
-        let Subject { group, epoch, response, .. } = self;
-        let lies = vault.lies_now(*group, *epoch, response)?;
-        Some(Found::assembled(response.clone(), body, lies))
-    }
-}
-
-impl fmt::Debug for Subject {
+impl fmt::Debug for InflightBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject").field("status", &self.response.status).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Along {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Along").field("readers", &self.readers).finish_non_exhaustive()
+        f.debug_struct("InflightBody").field("readers", &self.readers).finish_non_exhaustive()
     }
 }
 
@@ -252,8 +183,8 @@ impl State {
 type Reading = Pin<Box<dyn Future<Output = (Sections, Result<Option<Bytes>, ReadError>)> + Send>>;
 
 /// One who reads along.
-pub(crate) struct AlongReader {
-    along: Arc<Along>,
+pub(crate) struct InflightReader {
+    body: Arc<InflightBody>,
     number: u64,
     offset: u64,
     /// What might be read when the last reading began.
@@ -265,12 +196,12 @@ pub(crate) struct AlongReader {
     ended: bool,
 }
 
-impl AlongReader {
-    pub(crate) fn new(along: Arc<Along>) -> AlongReader {
-        along.readers.fetch_add(1, Ordering::SeqCst);
-        let number = along.next_reader.fetch_add(1, Ordering::Relaxed);
-        AlongReader {
-            along,
+impl InflightReader {
+    pub(crate) fn new(body: Arc<InflightBody>) -> InflightReader {
+        body.readers.fetch_add(1, Ordering::SeqCst);
+        let number = body.next_reader.fetch_add(1, Ordering::Relaxed);
+        InflightReader {
+            body,
             number,
             offset: 0,
             shown_bytes: 0,
@@ -310,7 +241,7 @@ impl AlongReader {
                 piece.truncate(shown);
                 return Poll::Ready(Ok(self.took(piece)));
             }
-            let mut state = self.along.state();
+            let mut state = self.body.state();
             if self.offset >= state.shown_bytes {
                 match &state.end {
                     Some(Ok(_)) if self.ended => return Poll::Ready(Ok(Chunk::End(None))),
@@ -331,8 +262,8 @@ impl AlongReader {
             let (stored, shown_bytes) = (state.stored, state.shown_bytes);
             drop(state);
             self.shown_bytes = shown_bytes;
-            match stored.and_then(|(generation, stored)| self.read(generation, stored)) {
-                Some(reading) => self.reading = Some(reading),
+            match stored {
+                Some((generation, stored)) => self.reading = Some(self.read(generation, stored)),
                 None => return Poll::Ready(Err(BodyError::Store)),
             }
         }
@@ -343,23 +274,23 @@ impl AlongReader {
         Chunk::Bytes(bytes)
     }
 
-    fn read(&mut self, generation: u64, stored_bytes: u64) -> Option<Reading> {
-        let (store, key) = (&self.along.store, &self.along.subject.get()?.key);
+    fn read(&mut self, generation: u64, stored_bytes: u64) -> Reading {
+        let (store, key) = (&self.body.store, &self.body.key);
         let growing = || Sections::growing(store, key, generation, stored_bytes);
         let mut sections = self.sections.take().unwrap_or_else(growing);
         sections.grow(stored_bytes);
         sections.seek(self.offset);
-        Some(Box::pin(async move {
+        Box::pin(async move {
             let piece = sections.next().await;
             (sections, piece)
-        }))
+        })
     }
 }
 
-impl Drop for AlongReader {
+impl Drop for InflightReader {
     fn drop(&mut self) {
-        self.along.readers.fetch_sub(1, Ordering::SeqCst);
-        self.along.state().waiting.remove(&self.number);
+        self.body.readers.fetch_sub(1, Ordering::SeqCst);
+        self.body.state().waiting.remove(&self.number);
     }
 }
 
@@ -375,14 +306,14 @@ mod tests {
         let size = ByteSize::new(64 << 20);
         let mut config = Config::new(directory.path().join("store"), size);
         config.memory = ByteSize::new(8 << 20);
-        let along = Along::new(&Store::open(config).unwrap());
-        along.push(Bytes::from_static(b"read along"));
+        let body = InflightBody::new(&Store::open(config).unwrap(), b"k".to_vec(), None);
+        body.push(Bytes::from_static(b"read along"));
         // The store has given it up; its own client goes on.
-        along.end(Err(BodyError::Broken));
+        body.end(Err(BodyError::Broken));
         for _ in 0..100 {
-            along.push(Bytes::from_static(b"for that one alone"));
+            body.push(Bytes::from_static(b"for that one alone"));
         }
-        let state = along.state();
+        let state = body.state();
         assert_eq!((state.tail.len(), state.shown_bytes), (1, 10));
     }
 }
