@@ -16,7 +16,7 @@ use crate::error::BodyError;
 use crate::rules::parts::{self, Slices};
 use crate::slice::{self, Got};
 use crate::vault::inflight::InflightReader;
-use crate::vault::{FoundBody, Stretch};
+use crate::vault::{FoundBody, NextPiece, RangeReader, Stretch};
 use crate::worker::Worker;
 
 pub(crate) struct SliceReader {
@@ -29,6 +29,20 @@ pub(crate) struct SliceReader {
     kept: Option<(u64, Source)>,
     /// The slice that was asked for ahead.
     ahead: u64,
+}
+
+impl RangeReader for SliceReader {
+    fn complete_bytes(&self) -> u64 {
+        self.complete_bytes
+    }
+
+    fn seek(&mut self, range: Range<u64>) {
+        (self.offset, self.end) = (range.start, range.end);
+    }
+
+    fn next(&mut self) -> NextPiece<'_> {
+        Box::pin(self.next_piece())
+    }
 }
 
 /// What it takes to have slices of one version.
@@ -70,15 +84,6 @@ impl SliceReader {
         Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead })
     }
 
-    pub(crate) fn complete_bytes(&self) -> u64 {
-        self.complete_bytes
-    }
-
-    /// Goes on with this range.
-    pub(crate) fn seek(&mut self, range: Range<u64>) {
-        (self.offset, self.end) = (range.start, range.end);
-    }
-
     /// Keeps what was read of a slice in part until it is its turn: it would be read again.
     pub(crate) fn keep(&mut self, index: u64, got: &Got) {
         let slices = self.job.slices;
@@ -98,8 +103,7 @@ impl SliceReader {
         same
     }
 
-    /// The next piece of the range.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, BodyError> {
         if self.offset >= self.end {
             return Ok(None);
         }

@@ -31,7 +31,7 @@ use crate::serve::{Answer, with_hit_status};
 use crate::slice::{self, Asked, Got, How};
 use crate::slice_reader::SliceReader;
 use crate::steer;
-use crate::vault::{Found, FoundBody, Stretch, slice_key};
+use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
 
 /// Largest slice: it is in memory while it is fetched.

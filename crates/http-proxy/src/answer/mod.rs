@@ -235,7 +235,7 @@ fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Re
 fn reader_of(body: FoundBody) -> Option<Reader> {
     match body {
         FoundBody::Large(sections) => Some(Reader::Sections(*sections)),
-        FoundBody::Sliced(slices) => Some(Reader::Slices(*slices)),
+        FoundBody::Sliced(slices) => Some(Reader::Slices(slices)),
         FoundBody::Inflight(inflight) => Some(Reader::Inflight(InflightReader::new(inflight))),
         FoundBody::Whole(_) | FoundBody::Length(_) | FoundBody::Unmeasured => None,
     }

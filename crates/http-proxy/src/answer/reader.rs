@@ -8,13 +8,13 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::error::BodyError;
-use crate::slice_reader::SliceReader;
+use crate::vault::RangeReader;
 use crate::vault::inflight::InflightReader;
 use crate::vault::sections::Sections;
 
 pub(crate) enum Reader {
     Sections(Sections),
-    Slices(SliceReader),
+    Slices(Box<dyn RangeReader>),
     Inflight(InflightReader),
 }
 

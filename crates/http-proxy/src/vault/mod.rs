@@ -28,6 +28,8 @@ mod validity;
 mod variants;
 
 use std::hash::BuildHasher;
+use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,6 +41,7 @@ use http::HeaderMap;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::config::ProxyConfig;
+use crate::error::BodyError;
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::purge::marks::Standing;
@@ -46,7 +49,6 @@ use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
-use crate::slice_reader::SliceReader;
 use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::hints::GroupHints;
 use crate::vault::inflight::InflightBody;
@@ -98,12 +100,27 @@ impl Found {
     }
 }
 
+/// A body that is put together from what is stored and what is still to be fetched.
+pub(crate) trait RangeReader: Send + Sync {
+    fn complete_bytes(&self) -> u64;
+
+    /// Goes on with this range.
+    fn seek(&mut self, range: Range<u64>);
+
+    /// The next piece of the range.
+    fn next(&mut self) -> NextPiece<'_>;
+}
+
+/// A piece that is being read; `None` at the end.
+pub(crate) type NextPiece<'r> =
+    Pin<Box<dyn Future<Output = Result<Option<Bytes>, BodyError>> + Send + 'r>>;
+
 /// A stored body.
 pub(crate) enum FoundBody {
     Whole(Bytes),
     Large(Box<Sections>),
     /// In slices, which are fetched as they are needed.
-    Sliced(Box<SliceReader>),
+    Sliced(Box<dyn RangeReader>),
     /// On its way, and read along.
     Inflight(Arc<InflightBody>),
     /// Not asked for; its length.
