@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
 use crate::config::name::Via;
-use crate::fill::FillLimits;
+use crate::fetch::fill::FillLimits;
 use crate::forward::Forward;
 use crate::io::wake_relay::WakeRelay;
 use crate::log::AccessLog;

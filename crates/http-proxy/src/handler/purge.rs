@@ -9,18 +9,22 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use crate::answer::body::ProxyBody;
+use crate::answer::{Answer, own_answer};
 use crate::purge::ledger::LedgerError;
 use crate::purge::marks::{PREFIX_MAX, Scope};
 use crate::purge::stamp::{self, TagId};
-use crate::purge::url_hash;
+use crate::purge::{url_hash, url_of_key};
+use crate::request::Ask;
+use crate::request::grouping::rule_group;
+use crate::rules::CacheStatus;
 use crate::rules::key::normal_host;
-use crate::steer::rule_group;
-use crate::worker::Shared;
+use crate::worker::{Shared, Worker};
 
 /// Purges in one order.
 const ORDERS_MAX: usize = 1000;
@@ -172,6 +176,32 @@ pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, bool), PurgeFailu
         return Err(bad(format!("say 1 to {ORDERS_MAX} things to purge")));
     }
     Ok((what, soft))
+}
+
+/// The method PURGE: of the URL as this request would be stored under.
+pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
+    let shared = &worker.shared;
+    let (networks, token) = (&shared.config.purge_from, shared.config.purge_token.as_deref());
+    let url = String::from_utf8_lossy(url_of_key(&ask.target.primary)).into_owned();
+    let ordered = authorize(ask.peer().ip, &ask.headers, networks, token)
+        .and_then(|()| order_of_method(&url, &ask.headers));
+    let done = match ordered {
+        Ok((what, soft)) => carry_out(shared, what, soft).await,
+        Err(failure) => Err(failure),
+    };
+    match done {
+        Ok(done) => {
+            worker.counters.purges.one();
+            let mut response = Response::new(ProxyBody::whole(format!("{done}\n").into()));
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(CONTENT_TYPE, json);
+            (response, CacheStatus::own("purge"))
+        }
+        Err(failure) => {
+            let status = CacheStatus::own("purge-refused");
+            own_answer(worker, failure.status(), status, &failure.to_string())
+        }
+    }
 }
 
 /// Does it, and says what was done.

@@ -21,16 +21,16 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::client::Peer;
+use crate::client::activity::Activity;
+use crate::client::limits::Counted;
 use crate::config::transport::ClientLimits;
-use crate::listen::activity::{Activity, ClientBody};
-use crate::listen::limits::Counted;
+use crate::handler::{self, upgrade};
+use crate::listen::body::ClientBody;
+use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
-use crate::listen::watched::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::{Gate, Kind, stopped};
-use crate::peer::Peer;
-use crate::serve;
-use crate::upgrade;
 use crate::worker::Worker;
 
 /// What an HTTP/2 client sends first (RFC 9113 §3.4).
@@ -242,7 +242,7 @@ async fn speak_http1(
         let hints = (request.version() == Version::HTTP_11).then(|| interim.begin());
         let peer = Peer { hints: hints.clone(), ..peer.clone() };
         async move {
-            let response = serve::handle(&worker, request, peer).await;
+            let response = handler::handle(&worker, request, peer).await;
             if let Some(hints) = hints {
                 hints.end().await;
             }
@@ -284,7 +284,7 @@ async fn speak_http2(
         let (worker, active) = (worker.load_full(), peer.activity.begin());
         let peer = peer.clone();
         async move {
-            let response = serve::handle(&worker, request, peer).await;
+            let response = handler::handle(&worker, request, peer).await;
             Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, true)))
         }
     });

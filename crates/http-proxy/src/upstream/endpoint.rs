@@ -22,6 +22,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::config::transport::Upstream;
 use crate::error::{FetchError, ProxyError};
+use crate::forward::Permit;
 use crate::upstream::balance;
 use crate::upstream::health::Health;
 use crate::upstream::stream::{Stream, Wire};
@@ -62,11 +63,6 @@ struct Tls {
     any: TlsConnector,
     http1: TlsConnector,
     name: ServerName<'static>,
-}
-
-/// An address that may be connected to, as far as somebody's rules say.
-pub(crate) trait Permit: Send + Sync {
-    fn permits(&self, address: IpAddr) -> bool;
 }
 
 /// What a connection is wanted for.

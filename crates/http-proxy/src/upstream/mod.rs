@@ -38,7 +38,7 @@ use crate::upstream::balance::Candidate;
 use crate::upstream::pool::{Outgoing, Pool, SendError};
 use crate::upstream::response_body::{Hold, Load};
 
-pub(crate) use endpoint::{Origin, Permit, check_url, dial_tcp};
+pub(crate) use endpoint::{Origin, check_url, dial_tcp};
 pub(crate) use health::check_all;
 pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pool::PoolSettings;

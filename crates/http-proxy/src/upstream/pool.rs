@@ -22,10 +22,11 @@ use tokio::time::timeout;
 
 use crate::config::ProxyConfig;
 use crate::error::FetchError;
+use crate::forward::Permit;
 use crate::io::body::PolledFrame;
 use crate::io::idle::IdleTimer;
 use crate::metrics::Counters;
-use crate::upstream::endpoint::{Endpoint, Permit, Purpose};
+use crate::upstream::endpoint::{Endpoint, Purpose};
 use crate::upstream::{OriginBody, poll_incoming};
 
 /// Fewest bytes hyper accepts as a buffer limit.

@@ -14,10 +14,10 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Instant, Sleep};
 
+use crate::client::activity::Activity;
+use crate::client::interim::Interim;
 use crate::io::deadline::poll_deadline;
 use crate::io::stream::{PolledRead, reads};
-use crate::listen::activity::Activity;
-use crate::listen::interim::Interim;
 use crate::metrics::Counters;
 
 /// Sent where no request is under way, so that nothing else can be in between.

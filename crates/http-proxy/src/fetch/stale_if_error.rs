@@ -1,17 +1,16 @@
 //! What becomes of a request whose origin fails: what is stored may stand in (RFC 5861 §4, RFC 9111
 //! §4.2.4).
 //!
-//! Invariant: it does only if all that the answer begins with is still there. Threads: as `serve`.
+//! Invariant: it does only if all that the answer begins with is still there. Threads: the worker's.
 
-use crate::answer;
+use crate::answer::{self, Answer, origin_failed, reused};
 use crate::collapse::Outcome;
 use crate::error::FetchError;
-use crate::fetching::Fetching;
+use crate::fetch::Fetch;
 use crate::rules::reuse::{self, Failure};
-use crate::serve::{Answer, origin_failed, reused};
 use crate::worker::Worker;
 
-impl Fetching<'_> {
+impl Fetch<'_> {
     pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
         // What one client may not reach, or broke off itself, says nothing to others.
         let shared = error.is_origins_fault() || error == FetchError::Busy;

@@ -22,11 +22,10 @@ use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::answer::body::ProxyBody;
-use crate::ask::{Ask, announces_body};
-use crate::passing;
+use crate::answer::{self, Answer};
+use crate::handler::tunnel;
+use crate::request::{Ask, announces_body};
 use crate::rules::{CacheStatus, Forward, list_members};
-use crate::serve::{self, Answer};
-use crate::tunnel;
 use crate::upstream::OriginBody;
 use crate::worker::Worker;
 
@@ -89,7 +88,7 @@ impl Upgrade {
         status.detail = Some("upgrade");
         let mut response = match worker.fetcher.send_upgrade(self.request(worker, ask)).await {
             Ok(response) => response,
-            Err(error) => return serve::origin_failed(worker, error, status),
+            Err(error) => return answer::origin_failed(worker, error, status),
         };
         status.forward_status = Some(response.status());
         let origin = hyper::upgrade::on(&mut response);
@@ -97,10 +96,10 @@ impl Upgrade {
         if !self.may_be_told(&parts) {
             let text = "The origin did not answer the wish for another protocol as it must.";
             status.detail = Some("bad-handshake");
-            return serve::own_answer(worker, StatusCode::BAD_GATEWAY, status, text);
+            return answer::own_answer(worker, StatusCode::BAD_GATEWAY, status, text);
         }
         if parts.status != StatusCode::SWITCHING_PROTOCOLS {
-            return (passing::pass_on(worker, ask, parts, body), status);
+            return (answer::pass_on(worker, ask, parts, body), status);
         }
         let agreed = parts.headers.get(UPGRADE).cloned();
         tunnel_between(worker, ask, self.client, origin);
@@ -109,12 +108,9 @@ impl Upgrade {
             parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
             // Of a 101 it means nothing; of this answer it would be broken by the first byte.
             parts.headers.remove(CONTENT_LENGTH);
-            return (
-                passing::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty()),
-                status,
-            );
+            return (answer::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty()), status);
         }
-        let mut response = passing::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty());
+        let mut response = answer::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty());
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(agreed) = agreed {

@@ -1,10 +1,16 @@
-//! Who sent a request, as far as the connection tells. No threads.
+//! Who sent a request, as far as the connection tells, and what that connection is doing. What listens
+//! fills this in; what handles requests needs no more of a connection. No threads.
+
+pub(crate) mod activity;
+pub(crate) mod interim;
+pub(crate) mod limits;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::client::activity::Activity;
+use crate::client::interim::Hints;
 use crate::forward::Route;
-use crate::listen::{Activity, Hints};
 
 /// The client of a connection.
 #[derive(Debug, Clone)]

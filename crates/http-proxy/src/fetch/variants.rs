@@ -3,25 +3,24 @@
 //!
 //! Invariants: only strong tags are sent, and of encoded variants only those in codings the client
 //! names, so that a 304 cannot mean other bytes than those stored; every variant that a 304
-//! identifies is freshened. Threads: as `serve`.
+//! identifies is freshened. Threads: the worker's.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 
-use crate::answer;
+use crate::answer::{self, Answer, reused};
 use crate::collapse::Outcome;
-use crate::fetching::Fetching;
+use crate::fetch::Fetch;
+use crate::request::hooks;
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, TAGS_SENT_MAX};
 use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
-use crate::serve::{Answer, reused};
-use crate::steer;
 use crate::upstream::FetchedBody;
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 
-impl Fetching<'_> {
+impl Fetch<'_> {
     /// Replaces the client's conditions by the tags of stored variants, if there are any. False:
     /// the request is unconditional.
     pub(crate) async fn ask_about_variants(
@@ -96,7 +95,7 @@ impl Fetching<'_> {
             selective: false,
         };
         let mut edited = stored.headers.clone();
-        let effects = steer::on_response(&worker.shared, ask, stored.status, &mut edited, None);
+        let effects = hooks::on_response(&worker.shared, ask, stored.status, &mut edited, None);
         effects.admit(storing::decide(exchange, rules), &stored.headers)?;
         let target = &ask.target;
         let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);

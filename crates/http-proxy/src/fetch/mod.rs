@@ -10,7 +10,15 @@
 //! ```
 //!
 //! Invariants: a client's conditions reach the origin only if nothing stored is being validated and
-//! nothing is to be shared; what a 304 is about decides what it freshens. Threads: as `serve`.
+//! nothing is to be shared; what a 304 is about decides what it freshens. Threads: the worker's.
+
+pub(crate) mod fill;
+pub(crate) mod head;
+pub(crate) mod pass;
+mod range_of_fill;
+mod revalidate;
+mod stale_if_error;
+mod variants;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -21,14 +29,13 @@ use damelo::GroupId;
 use http::{Method, Response, StatusCode, response};
 use hyper::body::Body as _;
 
-use crate::answer;
 use crate::answer::body::{Filling, ProxyBody};
-use crate::ask::Ask;
+use crate::answer::{self, Answer};
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::{Lead, Outcome};
-use crate::cutting::Cut;
-use crate::fill::{Fill, Storing};
-use crate::passing;
+use crate::fetch::fill::{Fill, Storing};
+use crate::fetch::range_of_fill::Cut;
+use crate::request::{Ask, hooks};
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{Arrived, Failure};
@@ -37,8 +44,6 @@ use crate::rules::{
     CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules, validation,
 };
 use crate::ruleset::ResponseEffects;
-use crate::serve::Answer;
-use crate::steer;
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::{InflightBody, InflightReader};
@@ -64,7 +69,7 @@ pub(crate) enum Audience {
 }
 
 /// A fetch and what it began with.
-pub(crate) struct Fetching<'a> {
+pub(crate) struct Fetch<'a> {
     pub(crate) ask: &'a Ask,
     pub(crate) found: Option<Box<Found>>,
     /// What the answer will be stored under, if that is known.
@@ -80,15 +85,15 @@ pub(crate) struct Fetching<'a> {
     pub(crate) response_time_s: u64,
 }
 
-impl<'a> Fetching<'a> {
+impl<'a> Fetch<'a> {
     pub(crate) fn new(
         worker: &Worker,
         ask: &'a Ask,
         found: Option<Box<Found>>,
         key: Vec<u8>,
         reason: Forward,
-    ) -> Fetching<'a> {
-        Fetching {
+    ) -> Fetch<'a> {
+        Fetch {
             ask,
             found,
             key,
@@ -219,7 +224,7 @@ impl<'a> Fetching<'a> {
         let (mut parts, body) = response.into_parts();
         let length_bytes = body.size_hint().exact();
         let (status, headers) = (parts.status, &mut parts.headers);
-        let effects = steer::on_response(&worker.shared, self.ask, status, headers, length_bytes);
+        let effects = hooks::on_response(&worker.shared, self.ask, status, headers, length_bytes);
         self.status.forward_status = Some(parts.status);
         let timed = Timed::new(body, worker.idle_limit());
         match self.insert(worker, &parts, &timed, &effects).await {
@@ -241,7 +246,7 @@ impl<'a> Fetching<'a> {
                 let first = reason == NotStoredReason::FirstRequest;
                 self.end_lead(if first { Outcome::Abandoned } else { Outcome::NotStored });
                 let mut headers = parts.headers;
-                passing::remove_hop_by_hop(self.ask, &mut headers);
+                answer::remove_hop_by_hop(self.ask, &mut headers);
                 let body = ProxyBody::timed(timed);
                 let mut response = answer::with_headers(parts.status, headers, body);
                 *response.version_mut() = parts.version;
@@ -311,7 +316,7 @@ impl<'a> Fetching<'a> {
         let older = self.older_part(&stored);
         let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
         let mut insertion = begun?;
-        steer::on_store(worker, GroupId::of(&groups.home), effects.hint);
+        hooks::on_store(worker, GroupId::of(&groups.home), effects.hint);
         insertion.expect(announced);
         if let Some((older, bytes)) = older {
             insertion.join_with(older, bytes);
@@ -393,7 +398,7 @@ impl<'a> Fetching<'a> {
             None => self.stream(worker, &parts, body, insertion, policy, wanted).await,
         };
         let mut headers = parts.headers;
-        passing::remove_hop_by_hop(self.ask, &mut headers);
+        answer::remove_hop_by_hop(self.ask, &mut headers);
         let mut response = match condition {
             Condition::NotModified => answer::not_modified(worker, headers),
             Condition::Failed => answer::precondition_failed(worker, &headers),

@@ -1,18 +1,18 @@
 //! Waiting for another request that asks for the same, and reading along with it.
 //!
 //! Invariant: nobody waits longer than `collapse_wait` for the next that is known of a leader.
-//! Threads: as `serve`.
+//! Threads: the worker's.
 
 use http::header::ACCEPT_RANGES;
 use http::{Method, StatusCode};
 use tokio::time::timeout;
 
-use crate::ask::Ask;
+use crate::answer::{Answer, serve_hit};
 use crate::collapse::sharing::SharedFill;
 use crate::collapse::{self, News, Outcome};
-use crate::heads;
+use crate::fetch::head;
+use crate::request::Ask;
 use crate::rules::ranges;
-use crate::serve::{Answer, serve_hit};
 use crate::worker::Worker;
 
 /// A range that begins so far ahead of a fill is waited for.
@@ -47,7 +47,7 @@ pub(crate) async fn follow(worker: &Worker, ask: &Ask, leader: &News) -> Followi
             }
         }
         Ok(Outcome::Head(subject)) => {
-            return match heads::shared(worker, ask, &subject) {
+            return match head::shared(worker, ask, &subject) {
                 Some(answer) => Following::Answered(Box::new(answer)),
                 // Those of another variant: one who wants this one leads next.
                 None => Following::Ended(Outcome::Abandoned),

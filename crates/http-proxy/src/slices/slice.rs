@@ -2,7 +2,7 @@
 //!
 //! Invariants: of several who miss a slice at once one asks for it, and all read it as it comes; a
 //! slice that is fetched goes into the store, whoever leaves; a slice that is all of its resource is
-//! stored as the whole. Threads: as `serve`; a fill is a task of its worker.
+//! stored as the whole. Threads: the worker's; a fill is a task of its worker.
 
 use std::sync::Arc;
 
@@ -11,19 +11,18 @@ use http::{Method, Response, StatusCode};
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
-use crate::ask::Ask;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{self, Lead, News, Outcome, Role};
 use crate::error::FetchError;
-use crate::fill::{Fill, Storing};
+use crate::fetch::fill::{Fill, Storing};
+use crate::request::{Ask, hooks};
 use crate::rules::group::Groups;
 use crate::rules::parts::{Part, Slices};
 use crate::rules::reuse::{self, Arrived, Decision};
 use crate::rules::storing::{self, Exchange};
 use crate::rules::vary::{self, Vary};
 use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
-use crate::steer;
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightBody;
@@ -277,7 +276,7 @@ fn judge(
     }
     let mut headers = response.headers().clone();
     let length_bytes = response.body().size_hint().exact();
-    let effects = steer::on_response(shared, ask, response.status(), &mut headers, length_bytes);
+    let effects = hooks::on_response(shared, ask, response.status(), &mut headers, length_bytes);
     let part = Part::of(&headers).filter(|part| {
         asked.slices.is_slice(asked.index, part) && length_bytes == Some(part.length_bytes())
     });

@@ -2,17 +2,16 @@
 //! everyone else does.
 //!
 //! Invariant: nothing of the part is promised before it is known that the whole is being stored.
-//! Threads: as `serve`.
+//! Threads: the worker's.
 
 use http::response;
 use hyper::body::Body as _;
 
-use crate::answer;
+use crate::answer::{self, Answer};
 use crate::collapse::sharing::{SharedFill, SharedResponse};
-use crate::fetching::Fetching;
-use crate::fill::{Fill, Storing};
+use crate::fetch::Fetch;
+use crate::fetch::fill::{Fill, Storing};
 use crate::rules::Policy;
-use crate::serve::Answer;
 use crate::upstream::Timed;
 use crate::vault::inflight::InflightBody;
 use crate::vault::insertion::Insertion;
@@ -22,10 +21,10 @@ use crate::worker::Worker;
 /// What cannot be cut goes on as it came.
 pub(crate) enum Cut<'a> {
     Answered(Answer),
-    Not(Box<Fetching<'a>>, Timed, Box<Insertion>),
+    Not(Box<Fetch<'a>>, Timed, Box<Insertion>),
 }
 
-impl<'a> Fetching<'a> {
+impl<'a> Fetch<'a> {
     /// Stores a whole of known length, and cuts what the client wants from it as it comes.
     pub(crate) async fn fill_and_cut(
         mut self,

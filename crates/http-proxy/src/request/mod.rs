@@ -3,18 +3,20 @@
 //! Invariants: the key is made from what the origin will be asked, so that no header a client may
 //! choose freely (its `Host`, unless that is passed on) makes a key. No threads.
 
+mod forwarded;
+pub(crate) mod grouping;
+pub(crate) mod hooks;
+
 use http::header::{
     CONTENT_LENGTH, EXPECT, HOST, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
     IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, VIA,
 };
 use http::{HeaderMap, Method, Request, Uri, Version};
 
-use crate::forwarded;
-use crate::peer::Peer;
+use crate::client::Peer;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::key::{KeyRules, normal_host};
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
-use crate::steer;
 use crate::upstream::OriginBody;
 use crate::vault::Target;
 use crate::worker::Shared;
@@ -80,7 +82,7 @@ impl Ask {
             settle_te(&mut headers);
         }
         let mut ask = Ask { method, headers, target, wishes, pass: false, version, peer };
-        steer::on_request(shared, &mut ask);
+        hooks::on_request(shared, &mut ask);
         Ok((ask, body))
     }
 

@@ -2,22 +2,18 @@
 //! a request that may be stored.
 //!
 //! Invariants: what a request changed is invalidated before its client has the answer; the answer to
-//! a POST is stored only if nothing else changed the resource meanwhile. Threads: as `serve`.
+//! a POST is stored only if nothing else changed the resource meanwhile. Threads: the worker's.
 
-use http::header::TRAILER;
-use http::{HeaderMap, Response, StatusCode, response};
+use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 
-use crate::answer;
-use crate::answer::body::ProxyBody;
-use crate::ask::Ask;
-use crate::fetching::{Conditions, Fetching};
+use crate::answer::{Answer, origin_failed, pass_on};
+use crate::fetch::{Conditions, Fetch};
 use crate::purge::marks::Scope;
 use crate::purge::{url_hash, url_of_key};
+use crate::request::{Ask, hooks};
 use crate::rules::group::{Rule, full_name};
 use crate::rules::{CacheStatus, Forward, cache_groups, invalidation, storing};
-use crate::serve::{Answer, origin_failed};
-use crate::steer;
 use crate::upstream::{FetchedBody, OriginBody};
 use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
@@ -39,7 +35,7 @@ pub(crate) async fn pass(
         Ok(response) => {
             let (mut parts, body) = response.into_parts();
             let length_bytes = body.size_hint().exact();
-            steer::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
+            hooks::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
             if invalidation::invalidates(&ask.method, parts.status) {
                 invalidate(worker, ask, parts.status, &parts.headers).await;
             }
@@ -71,7 +67,7 @@ async fn keep_for_get(
     invalidate(worker, ask, response.status(), response.headers()).await;
     let as_get = ask.as_get();
     let key = ask.target.primary.clone();
-    let mut fetching = Fetching::new(worker, &as_get, None, key, Forward::Method);
+    let mut fetching = Fetch::new(worker, &as_get, None, key, Forward::Method);
     // Those of the POST have been met, and say nothing of what may be stored.
     fetching.conditions = Conditions::Clients;
     fetching.request_time_s = asked_s;
@@ -99,31 +95,4 @@ async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &H
     let groups: Vec<_> = groups.iter().map(full).collect();
     worker.counters.group_invalidations.add(groups.len() as u64);
     worker.shared.vault.invalidate_groups(&groups);
-}
-
-/// The origin's response as it is, less what belonged to its connection.
-pub(crate) fn pass_on(
-    worker: &Worker,
-    ask: &Ask,
-    mut parts: response::Parts,
-    body: FetchedBody,
-) -> Response<ProxyBody> {
-    remove_hop_by_hop(ask, &mut parts.headers);
-    let body = ProxyBody::passing(body, worker.idle_limit());
-    let mut response = answer::with_headers(parts.status, parts.headers, body);
-    *response.version_mut() = parts.version;
-    response
-}
-
-/// Takes what belonged to the origin's connection out of an answer that goes on as it comes. What is
-/// said of trailers stays if they can follow.
-pub(crate) fn remove_hop_by_hop(ask: &Ask, headers: &mut HeaderMap) {
-    let mut announced = Vec::new();
-    if headers.contains_key(TRAILER) && ask.gets_trailers(headers) {
-        announced.extend(headers.get_all(TRAILER).iter().cloned());
-    }
-    storing::remove_hop_by_hop(headers);
-    for line in announced {
-        headers.append(TRAILER, line);
-    }
 }

@@ -62,12 +62,12 @@ impl Interim {
     }
 
     /// Has the connection woken by what comes from now on.
-    pub(super) fn wake_by(&self, connection: &Waker) {
+    pub(crate) fn wake_by(&self, connection: &Waker) {
         self.out().connection = Some(connection.clone());
     }
 
     /// Writes what waits. The library has nothing to write when it calls this.
-    pub(super) fn poll_write(
+    pub(crate) fn poll_write(
         &self,
         stream: &mut (impl AsyncWrite + Unpin),
         cx: &mut Context<'_>,

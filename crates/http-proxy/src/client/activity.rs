@@ -3,20 +3,13 @@
 //! Invariant: `active` counts the requests from their headers to the last byte of the answer that
 //! hyper took. Threads: one connection's state, shared by the tasks of its worker.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use hyper::body::{Body, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
 
-use crate::answer::body::ProxyBody;
-use crate::error::BodyError;
-use crate::io::body::{PolledFrame, body};
-use crate::listen::limits::Counted;
+use crate::client::limits::Counted;
 
 /// State of one connection.
 #[derive(Debug)]
@@ -82,59 +75,24 @@ pub(crate) struct Active {
     activity: Arc<Activity>,
 }
 
+impl Active {
+    /// Something of the answer went out.
+    pub(crate) fn moved(&self) {
+        self.activity.moved();
+    }
+
+    /// The client takes nothing of what is ready of the answer, or does again; say it once.
+    pub(crate) fn set_stalled(&self, stalled: bool) {
+        let count = &self.activity.stalled;
+        match stalled {
+            true => count.fetch_add(1, Relaxed),
+            false => count.fetch_sub(1, Relaxed),
+        };
+    }
+}
+
 impl Drop for Active {
     fn drop(&mut self) {
         self.activity.active.fetch_sub(1, Relaxed);
     }
 }
-
-/// An answer's body, which is part of the request until its end.
-pub(crate) struct ClientBody {
-    body: ProxyBody,
-    active: Active,
-    /// On HTTP/2 a body is polled only when the client has room for more, so a body that gave
-    /// bytes and is not polled again is one whose client does not read.
-    watched: bool,
-    stalled: bool,
-}
-
-impl ClientBody {
-    pub(crate) fn new(body: ProxyBody, active: Active, watched: bool) -> ClientBody {
-        ClientBody { body, active, watched, stalled: false }
-    }
-
-    fn set_stalled(&mut self, stalled: bool) {
-        let count = &self.active.activity.stalled;
-        match (self.stalled, stalled) {
-            (false, true) => _ = count.fetch_add(1, Relaxed),
-            (true, false) => _ = count.fetch_sub(1, Relaxed),
-            _ => {}
-        }
-        self.stalled = stalled;
-    }
-
-    fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
-        let frame = self.body.next_frame(cx);
-        if self.watched {
-            self.active.activity.moved();
-            self.set_stalled(matches!(frame, Poll::Ready(Some(Ok(_)))));
-        }
-        frame
-    }
-
-    fn has_ended(&self) -> bool {
-        self.body.has_ended()
-    }
-
-    fn length(&self) -> SizeHint {
-        self.body.length()
-    }
-}
-
-impl Drop for ClientBody {
-    fn drop(&mut self) {
-        self.set_stalled(false);
-    }
-}
-
-body!(ClientBody);

@@ -2,24 +2,23 @@
 //! and what a HEAD shows about it.
 //!
 //! Invariant: metadata changes only beside the body that it was made from, and only if nothing
-//! invalidated the resource since the request. Threads: as `serve`.
+//! invalidated the resource since the request. Threads: the worker's.
 
 use http::{Method, Response, StatusCode};
 
-use crate::answer;
+use crate::answer::{self, Answer, reused};
 use crate::collapse::Outcome;
-use crate::fetching::{Audience, Fetching};
+use crate::fetch::{Audience, Fetch};
+use crate::request::hooks;
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::{NotStoredReason, ResponseDirectives, vary};
-use crate::serve::{Answer, reused};
-use crate::steer;
 use crate::upstream::FetchedBody;
 use crate::vault::Found;
 use crate::vault::entry::StoredResponse;
 use crate::worker::Worker;
 
-impl Fetching<'_> {
+impl Fetch<'_> {
     /// The stored response brought up to date by a 304; `None` if the 304 means another one.
     pub(crate) fn freshened(
         &self,
@@ -42,7 +41,7 @@ impl Fetching<'_> {
         let rules = self.rules(worker);
         let mut headers = validation::merge(&stored.headers, news, rules, self.response_time_s);
         let effects =
-            steer::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
+            hooks::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
         let mut policy = self.policy(worker, stored.status, &headers, news);
         effects.adjust(&mut policy);
         StoredResponse { policy, headers, ..stored.clone() }
@@ -90,7 +89,7 @@ impl Fetching<'_> {
         };
         let mut edited = merged.headers.clone();
         let effects =
-            steer::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
+            hooks::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
         let decision = storing::decide(exchange, rules);
         effects.admit(decision, &merged.headers).inspect_err(|reason| {
             // What only this request forbids does not touch what is stored.

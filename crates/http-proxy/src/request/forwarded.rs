@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use http::header::{FORWARDED, HeaderName, HeaderValue, VIA};
 use http::{HeaderMap, Version};
 
+use crate::client::Peer;
 use crate::config::ProxyConfig;
 use crate::config::name::Via;
-use crate::peer::Peer;
 use crate::rules::surrogate;
 
 const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
@@ -76,7 +76,7 @@ fn element(peer: &Peer, host: Option<&HeaderValue>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::Activity;
+    use crate::client::activity::Activity;
 
     #[test]
     fn elements_are_quoted_where_they_must_be() {

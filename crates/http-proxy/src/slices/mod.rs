@@ -12,25 +12,26 @@
 //!
 //! Invariants: slices of one answer share a strong validator; memory holds one slice of an answer and
 //! what is fetched of the next, or only what is wanted of both; a whole is put together from slices
-//! only if at least half of it is there. Threads: as `serve`.
+//! only if at least half of it is there. Threads: the worker's.
+
+mod reader;
+mod slice;
 
 use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::IF_RANGE;
 
-use crate::answer;
-use crate::ask::Ask;
+use crate::answer::{self, Answer, with_hit_status};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{Outcome, Role};
-use crate::fetching::{Conditions, Fetching};
+use crate::fetch::{Conditions, Fetch};
+use crate::request::{Ask, hooks};
 use crate::rules::parts::{Part, Slices};
 use crate::rules::ranges::{self, Spec};
 use crate::rules::{CacheStatus, Forward};
-use crate::serve::{Answer, with_hit_status};
-use crate::slice::{self, Asked, Got, How};
-use crate::slice_reader::SliceReader;
-use crate::steer;
+use crate::slices::reader::SliceReader;
+use crate::slices::slice::{Asked, Got, How};
 use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
 
@@ -251,7 +252,7 @@ fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Ans
     }
     if status.hit {
         worker.counters.hits.one();
-        steer::on_hit(worker, ask, &found);
+        hooks::on_hit(worker, ask, &found);
     }
     with_hit_status(worker, ask, found, status)
 }
@@ -259,7 +260,7 @@ fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Ans
 /// Asks for the first slice of what is wanted, for all who wait to know how the resource is to be had.
 pub(crate) async fn probe(
     worker: &Arc<Worker>,
-    mut fetching: Fetching<'_>,
+    mut fetching: Fetch<'_>,
     reason: Forward,
     want: Want,
 ) -> Answer {

@@ -3,7 +3,7 @@
 //!
 //! Invariants: headers are shared only if those of a GET might be stored and are fresh, and with
 //! whoever might be served them from the store; nothing is kept of them beyond those who wait.
-//! Threads: as `serve`.
+//! Threads: the worker's.
 
 use std::sync::Arc;
 
@@ -11,18 +11,16 @@ use damelo::GroupId;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, response};
 
-use crate::answer;
 use crate::answer::body::ProxyBody;
-use crate::ask::Ask;
+use crate::answer::{self, Answer, serve_hit};
 use crate::collapse::Outcome;
 use crate::collapse::sharing::SharedResponse;
-use crate::fetching::Fetching;
-use crate::passing;
+use crate::fetch::Fetch;
+use crate::request::Ask;
 use crate::rules::preconditions::Outcome as Condition;
 use crate::rules::reuse::{self, Decision};
 use crate::rules::{RequestDirectives, ResponseDirectives, storing};
 use crate::ruleset::ResponseEffects;
-use crate::serve::{Answer, serve_hit};
 use crate::upstream::Timed;
 use crate::vault::FoundBody;
 use crate::worker::Worker;
@@ -43,7 +41,7 @@ pub(crate) fn shared(worker: &Worker, ask: &Ask, subject: &SharedResponse) -> Op
     Some(serve_hit(worker, ask, found, true))
 }
 
-impl Fetching<'_> {
+impl Fetch<'_> {
     /// Gives the origin's answer to a HEAD to all who wait for it.
     pub(crate) fn head_received(
         mut self,
@@ -61,7 +59,7 @@ impl Fetching<'_> {
         }
         let condition = self.condition(&parts);
         let mut headers = parts.headers;
-        passing::remove_hop_by_hop(self.ask, &mut headers);
+        answer::remove_hop_by_hop(self.ask, &mut headers);
         let mut response = match condition {
             Condition::NotModified => answer::not_modified(worker, headers),
             Condition::Failed => answer::precondition_failed(worker, &headers),

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use crate::ask::Ask;
 use crate::error::BodyError;
+use crate::request::Ask;
 use crate::rules::parts::{self, Slices};
-use crate::slice::{self, Got};
+use crate::slices::slice::{self, Got};
 use crate::vault::inflight::InflightReader;
 use crate::vault::{FoundBody, NextPiece, RangeReader, Stretch};
 use crate::worker::Worker;
