@@ -21,18 +21,14 @@
 //! ```
 
 mod admin;
-mod admin_client;
 mod answer;
 mod cache;
 mod client;
 mod collapse;
 mod config;
-mod control;
-mod demo;
 #[cfg(test)]
 mod documents;
 mod error;
-mod explain;
 mod fetch;
 mod forward;
 mod handler;
@@ -52,13 +48,12 @@ mod worker;
 
 use damelo_http_rules as rules;
 
-pub use admin_client::{AdminError, ask_admin};
+pub use admin::client::{AdminError, ask_admin};
 pub use config::transport::{
     CertificateFiles, Choice, ClientLimits, Ejection, Forwarding, HealthChecks, ListenAddress,
     Listener, ParseChoiceError, ParseListenerError, Transport, Upstream,
 };
 pub use config::{Grouping, LogFormat, LogTarget, ProxyConfig, Target};
-pub use control::Control;
 pub use damelo_http_rules::Rules;
 pub use error::ProxyError;
 pub use forward::ForwardConfig;
@@ -67,3 +62,4 @@ pub use forward::auth::hash_credentials;
 pub use ruleset::Ruleset;
 pub use server::{RunningInfo, run, run_forward};
 pub use settings::{Settings, SettingsError, reference as settings_reference};
+pub use worker::control::Control;

@@ -14,9 +14,7 @@ use damelo_http_rules::Rules;
 use http::HeaderName;
 use ipnet::IpNet;
 
-use crate::error::ProxyError;
 use crate::ruleset::Ruleset;
-use crate::upstream::Origin;
 
 use crate::config::transport::Transport;
 
@@ -259,28 +257,6 @@ impl ProxyConfig {
             drain_timeout: Duration::from_secs(10),
             transport: Transport::default(),
             clock: Arc::new(SystemClock::new()),
-        }
-    }
-
-    /// Finds whether another program has the address, without keeping it: call it before a store
-    /// is made. [`crate::run`] looks again.
-    ///
-    /// # Errors
-    /// The address cannot be listened on.
-    pub fn check_address(&self) -> Result<(), ProxyError> {
-        if self.inherited.is_empty() { crate::listen::probe(self.from) } else { Ok(()) }
-    }
-
-    /// Finds what would keep [`crate::run`] from starting without touching anything: call it
-    /// before a store is made.
-    ///
-    /// # Errors
-    /// The origin or the cache's name cannot be used.
-    pub fn check(&self) -> Result<(), ProxyError> {
-        name::check_name(&self.name)?;
-        match &self.to {
-            Target::Demo => Ok(()),
-            Target::Url(url) => Origin::new(url, &self.transport.upstream).map(drop),
         }
     }
 }

@@ -84,7 +84,7 @@ impl Storing {
             vault: worker.shared.vault.clone(),
             counters: worker.counters.clone(),
             primary,
-            limits: worker.fill_limits(),
+            limits: FillLimits::of(&worker.shared.config),
             insertion: Some(insertion),
             lead,
         }

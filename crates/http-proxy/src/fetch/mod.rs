@@ -33,7 +33,7 @@ use crate::answer::body::{Filling, ProxyBody};
 use crate::answer::{self, Answer};
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::{Lead, Outcome};
-use crate::fetch::fill::{Fill, Storing};
+use crate::fetch::fill::{Fill, FillLimits, Storing};
 use crate::fetch::range_of_fill::Cut;
 use crate::request::{Ask, hooks};
 use crate::rules::parts::{self, Part};
@@ -299,7 +299,9 @@ impl<'a> Fetch<'a> {
             effects.admit_new(&worker.shared, ask)?;
         }
         let length = body.size_hint().exact();
-        if length.is_some_and(|length| length > worker.fill_limits().body_bytes_max) {
+        if length
+            .is_some_and(|length| length > FillLimits::of(&worker.shared.config).body_bytes_max)
+        {
             return Err(NotStoredReason::TooLarge);
         }
         let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);

@@ -4,6 +4,9 @@
 //! for them to read; everything else wants the admin token if there is one. What changes something is POST with a JSON body declared as such, which no page
 //! of another site can make a browser send unasked. Threads: one, its own event loop.
 
+pub(crate) mod client;
+mod explain;
+
 use std::convert::Infallible;
 use std::net::{IpAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -21,11 +24,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::control::Control;
-use crate::explain;
 use crate::handler::purge::{self, PurgeFailure};
 use crate::metrics::{self, Counters};
 use crate::worker::Shared;
+use crate::worker::control::Control;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";

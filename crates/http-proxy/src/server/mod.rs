@@ -9,6 +9,9 @@
 //! Invariants: `run` returns only after every worker has ended; answers and fills under way have
 //! `drain_timeout` to finish once shutdown was asked. Threads: the caller's waits for shutdown.
 
+mod check;
+mod demo;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,8 +29,6 @@ use crate::collapse::Collapse;
 use crate::config::name::{Via, check_name};
 use crate::config::transport::{HealthChecks, ListenAddress, Listener};
 use crate::config::{ProxyConfig, Target};
-use crate::control::Control;
-use crate::demo;
 use crate::error::ProxyError;
 use crate::forward::{Forward, ForwardConfig};
 use crate::io::wake_relay::WakeRelay;
@@ -37,6 +38,7 @@ use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::upstream::{Fetcher, Origin, PoolSettings, check_all};
 use crate::vault::Vault;
+use crate::worker::control::Control;
 use crate::worker::{Shared, Worker};
 
 /// Workers at most.

@@ -2,6 +2,8 @@
 //!
 //! Threads: `Shared` belongs to all; a `Worker` to one event loop, where all its tasks run.
 
+pub(crate) mod control;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +13,6 @@ use tokio::sync::mpsc;
 use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
 use crate::config::name::Via;
-use crate::fetch::fill::FillLimits;
 use crate::forward::Forward;
 use crate::io::wake_relay::WakeRelay;
 use crate::log::AccessLog;
@@ -51,9 +52,5 @@ impl Worker {
 
     pub(crate) fn idle_limit(&self) -> Duration {
         self.shared.config.body_idle_timeout
-    }
-
-    pub(crate) fn fill_limits(&self) -> FillLimits {
-        FillLimits::of(&self.shared.config)
     }
 }
