@@ -1,11 +1,11 @@
 //! Asking the origin for one resource, and what its answer does to what is stored.
 //!
 //! ```text
-//! fetch ─► 304 that we asked for ─► freshen, serve        (see `freshening`)
-//!      ├► 304 about another variant ─► adopt it (see `variants`)
-//!      ├► 200 to a HEAD ─► freshen or make stale, pass on  (see `heads`)
-//!      ├► an error, or none ─► serve what is stale, if that is permitted
-//!      ├► storable ─► fill: to the client and into the store at once
+//! fetch ─► 304 that we asked for ─► freshen, serve              (see `revalidate`)
+//!      ├► 304 about another variant ─► adopt it                 (see `variants`)
+//!      ├► 200 to a HEAD ─► freshen or make stale, pass on       (see `head`)
+//!      ├► an error, or none ─► serve what is stale, if it may  (see `stale_if_error`)
+//!      ├► storable ─► to the client and into the store at once  (see `fill`)
 //!      └► else ─► pass on
 //! ```
 //!
