@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::names::{key_bytes, key_text};
-use crate::opening::{self, StoreArgs};
 use crate::output::Out;
+use crate::store::opening::{self, StoreArgs};
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::names::{GroupName, hex, key_bytes, key_text};
-use crate::opening::{self, StoreArgs};
 use crate::output::Out;
 use crate::progress::Progress;
+use crate::store::opening::{self, StoreArgs};
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -12,9 +12,9 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::Out;
-use crate::serve_args::{self, ServeArgs};
-use crate::serving::{Mode, serve};
-use crate::transport_args::{flag, seconds, set_all, set_lists, time};
+use crate::proxy::serve_args::{self, ServeArgs};
+use crate::proxy::serving::{Mode, serve};
+use crate::proxy::transport_args::{flag, seconds, set_all, set_lists, time};
 
 /// Longest password that `--hash-password` reads.
 const PASSWORD_BYTES_MAX: u64 = 512;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::names::hex;
-use crate::opening::{self, StoreArgs};
 use crate::output::{Out, thousands};
+use crate::store::opening::{self, StoreArgs};
 
 const AFTER_HELP: &str = "\
 Examples:

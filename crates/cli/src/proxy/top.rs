@@ -13,9 +13,9 @@ use damelo::ByteSize;
 use damelo_http_proxy::ask_admin;
 use serde_json::Value;
 
-use crate::admin::AdminArgs;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
+use crate::proxy::admin::AdminArgs;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::names::{GroupName, key_bytes, key_text};
-use crate::opening::{self, StoreArgs};
 use crate::output::Out;
 use crate::progress::Progress;
+use crate::store::opening::{self, StoreArgs};
 
 /// Bytes read from the input at a time.
 const CHUNK_BYTES: usize = 256 << 10;

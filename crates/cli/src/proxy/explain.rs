@@ -6,9 +6,9 @@ use clap::Args;
 use damelo_http_proxy::ask_admin;
 use serde_json::{Value, json};
 
-use crate::admin::AdminArgs;
 use crate::failure::Failure;
 use crate::output::Out;
+use crate::proxy::admin::AdminArgs;
 
 const AFTER_HELP: &str = "\
 Examples:

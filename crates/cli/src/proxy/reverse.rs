@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
-use crate::serve_args::{self, ServeArgs};
-use crate::serving::{Mode, serve};
-use crate::transport_args::{OriginArgs, flag, set_all};
+use crate::proxy::serve_args::{self, ServeArgs};
+use crate::proxy::serving::{Mode, serve};
+use crate::proxy::transport_args::{OriginArgs, flag, set_all};
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -8,11 +8,11 @@ use damelo::ByteSize;
 use damelo_http_proxy::ask_admin;
 use serde_json::{Map, Value, json};
 
-use crate::admin::AdminArgs;
 use crate::failure::Failure;
 use crate::names::{GroupName, Volumes, key_bytes, key_text};
-use crate::opening::{self, StoreArgs};
 use crate::output::Out;
+use crate::proxy::admin::AdminArgs;
+use crate::store::opening::{self, StoreArgs};
 
 const AFTER_HELP: &str = "\
 Examples:

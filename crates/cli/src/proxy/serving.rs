@@ -17,9 +17,9 @@ use damelo_http_proxy::{Control, RunningInfo, Settings, Target};
 use crate::descriptors;
 use crate::failure::Failure;
 use crate::names::Volumes;
-use crate::opening::open_with;
+use crate::proxy::supervisor;
 use crate::signals::Stop;
-use crate::supervisor;
+use crate::store::opening::open_with;
 
 /// Size of a cache that is made without a declared size.
 const CACHE_BYTES: u64 = 1 << 30;

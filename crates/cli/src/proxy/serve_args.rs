@@ -8,11 +8,11 @@ use damelo::{ByteSize, Store};
 use damelo_http_proxy::{RunningInfo, Settings};
 use serde_json::{Map, Value, json};
 
-use crate::check_config;
 use crate::failure::Failure;
 use crate::output::Out;
-use crate::stat::volume_text;
-use crate::transport_args::{ListenArgs, set_all};
+use crate::proxy::check_config;
+use crate::proxy::transport_args::{ListenArgs, set_all};
+use crate::store::stat::volume_text;
 
 /// Settings, store, admin listener, log.
 #[derive(Debug, Clone, Args)]

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::names::{Volumes, hex};
-use crate::opening::open_with;
 use crate::output::{Out, thousands};
+use crate::store::opening::open_with;
 
 const AFTER_HELP: &str = "\
 Examples:
