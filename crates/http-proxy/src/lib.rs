@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Around it: how a proxy is started, told about and looked into.
+// How a proxy is started, set up and looked into.
 
 // The configuration file: TOML in, checked settings out.
 mod settings;

@@ -18,7 +18,7 @@ use crate::purge::marks::{Cover, Marks, Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
 use crate::ruleset::RequestView;
 use crate::vault::entry::{Entry, StoredResponse};
-use crate::vault::{self, Lies};
+use crate::vault::{self, Placement};
 use crate::worker::Shared;
 
 /// Rows of `top` of each kind.
@@ -28,7 +28,7 @@ const ROWS_MAX: usize = 50;
 struct Lying {
     key: Vec<u8>,
     entry: Entry,
-    lies: Lies,
+    placement: Placement,
     length_bytes: u64,
 }
 
@@ -100,15 +100,15 @@ async fn look(shared: &Shared, key: &[u8]) -> Option<Lying> {
     let info = shared.vault.store().lookup(key).await.ok()??;
     let blob = Bytes::copy_from_slice(&info.metadata);
     let (entry, stamp) = vault::decode(&blob)?;
-    let lies = Lies { group: info.group, in_memory: info.resident, stamp };
-    Some(Lying { key: key.to_vec(), entry, lies, length_bytes: info.length_bytes })
+    let placement = Placement { group: info.group, in_memory: info.resident, stamp };
+    Some(Lying { key: key.to_vec(), entry, placement, length_bytes: info.length_bytes })
 }
 
 /// One stored response in full.
 fn told(shared: &Shared, one: &Lying, marks: &Marks) -> Value {
     let Entry::Response(response) = &one.entry else { return Value::Null };
     let url = url_of_key(&one.key);
-    let (stamp, group) = (&one.lies.stamp, one.lies.group);
+    let (stamp, group) = (&one.placement.stamp, one.placement.group);
     let subject = Subject { stamp, url, url_hash: url_hash(url), group: group.get() };
     let mut purges = Vec::new();
     marks.covering(&subject, |cover, mark| {
@@ -131,7 +131,7 @@ fn told(shared: &Shared, one: &Lying, marks: &Marks) -> Value {
         "body_bytes": response.apart.map_or(one.length_bytes, |apart| apart.length_bytes),
         "body_apart": response.apart.is_some(),
         "part": response.part.map(|part| format!("{}-{}/{}", part.start, part.end - 1, part.complete_bytes)),
-        "lies": if one.lies.in_memory { "memory" } else { "disk" },
+        "lies": if one.placement.in_memory { "memory" } else { "disk" },
         "group": group.to_string(),
         "group_state": in_group.map(|group| json!({
             "objects_created": group.objects_created,

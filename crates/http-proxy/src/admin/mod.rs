@@ -1,8 +1,9 @@
 //! The admin listener: health, metrics, purging, `explain` and `top`. Not for the public.
 //!
 //! Only clients of the allowed networks are answered. `/healthz`, `/readyz` and `/metrics` are free
-//! for them to read; everything else wants the admin token if there is one. What changes something is POST with a JSON body declared as such, which no page
-//! of another site can make a browser send unasked. Threads: one, its own event loop.
+//! for them to read; everything else wants the admin token if there is one. What changes something is
+//! POST with a JSON body declared as such, which no page of another site can make a browser send
+//! unasked. Threads: one, its own event loop.
 
 pub(crate) mod client;
 mod explain;

@@ -27,7 +27,7 @@ use crate::request::Ask;
 use crate::rules::reuse::{self, Decision, Failure};
 use crate::rules::{CacheStatus, Forward};
 use crate::slices::{self, Course, Want};
-use crate::vault::{Found, FoundBody, Looked};
+use crate::vault::{Found, FoundBody, Lookup};
 use crate::worker::Worker;
 
 /// Times a request waits for others before it goes alone.
@@ -77,12 +77,13 @@ impl Question {
 async fn plan(worker: &Worker, ask: &Ask) -> Plan {
     let want_body = answer::wants_body(&ask.method);
     let vault = &worker.shared.vault;
-    let looking = pin!(vault.look(&ask.target.primary, &ask.headers, want_body, &worker.counters));
+    let looking =
+        pin!(vault.lookup(&ask.target.primary, &ask.headers, want_body, &worker.counters));
     let looked = worker.relay.wait(looking).await;
     let found = match looked {
-        Looked::Unkeyable => return Plan::Alone,
-        Looked::Missed { key, reason } => return Plan::Ask(Question::missed(ask, key, reason)),
-        Looked::Found(found) => found,
+        Lookup::Unkeyable => return Plan::Alone,
+        Lookup::Missed { key, reason } => return Plan::Ask(Question::missed(ask, key, reason)),
+        Lookup::Found(found) => found,
     };
     let primary = &ask.target.primary;
     if !answer::part_suffices(worker, ask, &found.response) {
@@ -232,10 +233,10 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
         let vault = &worker.shared.vault;
         let primary = &ask.target.primary;
         // Without its body, which may be large and is not needed.
-        let looked = vault.look(primary, &ask.headers, false, &worker.counters).await;
+        let looked = vault.lookup(primary, &ask.headers, false, &worker.counters).await;
         let found = match looked {
-            Looked::Found(found) => Some(found),
-            Looked::Missed { .. } | Looked::Unkeyable => None,
+            Lookup::Found(found) => Some(found),
+            Lookup::Missed { .. } | Lookup::Unkeyable => None,
         };
         let mut fetching = Fetch::new(&worker, &ask, found, key, Forward::Stale);
         fetching.lead = Some(lead);

@@ -44,7 +44,7 @@ struct Out {
 
 /// Where the interim answers to one request go.
 #[derive(Debug, Clone)]
-pub(crate) struct Hints {
+pub(crate) struct InterimSender {
     interim: Arc<Interim>,
     request: u64,
 }
@@ -55,10 +55,10 @@ impl Interim {
     }
 
     /// A request begins.
-    pub(crate) fn begin(self: &Arc<Interim>) -> Hints {
+    pub(crate) fn begin(self: &Arc<Interim>) -> InterimSender {
         let request = self.begun.fetch_add(1, SeqCst) + 1;
         self.open.store(request, SeqCst);
-        Hints { interim: self.clone(), request }
+        InterimSender { interim: self.clone(), request }
     }
 
     /// Has the connection woken by what comes from now on.
@@ -93,7 +93,7 @@ impl Interim {
     }
 }
 
-impl Hints {
+impl InterimSender {
     /// Sends an interim answer, unless the final one has begun.
     pub(crate) fn push(&self, status: StatusCode, headers: &HeaderMap, via: &[u8]) {
         // 100 is ours to send, 101 is a final answer.
@@ -168,16 +168,16 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("link", "</a.css>".parse().unwrap());
         headers.insert("connection", "close".parse().unwrap());
-        let hints = interim.begin();
+        let sender = interim.begin();
         for status in [100, 101, 200] {
-            hints.push(StatusCode::from_u16(status).unwrap(), &headers, b"1.1 x");
+            sender.push(StatusCode::from_u16(status).unwrap(), &headers, b"1.1 x");
         }
         assert_eq!(written(&interim), "");
-        hints.push(StatusCode::EARLY_HINTS, &headers, b"1.1 x");
+        sender.push(StatusCode::EARLY_HINTS, &headers, b"1.1 x");
         let expected = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nvia: 1.1 x\r\n\r\n";
         let mut cx = Context::from_waker(Waker::noop());
-        let late = hints.clone();
-        let mut end = std::pin::pin!(hints.end());
+        let late = sender.clone();
+        let mut end = std::pin::pin!(sender.end());
         assert!(end.as_mut().poll(&mut cx).is_pending(), "the answer waits");
         assert_eq!(written(&interim), expected);
         assert!(end.as_mut().poll(&mut cx).is_ready());

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::client::activity::Activity;
-use crate::client::interim::Hints;
+use crate::client::interim::InterimSender;
 use crate::forward::Route;
 
 /// The client of a connection.
@@ -22,7 +22,7 @@ pub(crate) struct Peer {
     /// What its connection is doing.
     pub(crate) activity: Arc<Activity>,
     /// Where interim answers to its request go, if it can be sent any.
-    pub(crate) hints: Option<Hints>,
+    pub(crate) interim: Option<InterimSender>,
     /// Where its request may go, if this is a forward proxy.
     pub(crate) route: Option<Arc<Route>>,
 }

@@ -66,8 +66,8 @@ impl SharedResponse {
         };
         // Purges by marks end no epoch: they cover what was fetched before them.
         let stands = || {
-            let lies = vault.lies_now(*group, *epoch, response);
-            lies.is_some_and(|lies| vault.is_untouched(key, &lies))
+            let placement = vault.placement_now(*group, *epoch, response);
+            placement.is_some_and(|placement| vault.is_untouched(key, &placement))
         };
         same_variant
             && vault.is_current(*epoch)
@@ -78,8 +78,8 @@ impl SharedResponse {
     /// The response as if it were stored with this body.
     pub(crate) fn found(&self, vault: &Vault, body: FoundBody) -> Option<Found> {
         let SharedResponse { group, epoch, response, .. } = self;
-        let lies = vault.lies_now(*group, *epoch, response)?;
-        Some(Found::assembled(response.clone(), body, lies))
+        let placement = vault.placement_now(*group, *epoch, response)?;
+        Some(Found::assembled(response.clone(), body, placement))
     }
 }
 

@@ -1,13 +1,12 @@
 //! A response on its way from the origin to a client and into the store at once.
 //!
 //! What does not end at once goes on as a task of its own, so that it can outlive its client, and
-//! others may read along (see `vault::inflight`). Invariants: a client's body ends cleanly only if the origin's
-//! did; a body the origin broke off is never committed; the last bytes reach clients after the commit,
-//! so that whoever has seen the end of a stored answer finds it in the store; trailers reach clients
-//! only. Backpressure: at most
-//! [`CHUNKS_WAITING_MAX`] chunks wait for the client. One that is slower is left behind, to go on from
-//! the store at its own pace; if that cannot be, the fill waits for it, and when it takes nothing for
-//! `body_idle_timeout` it counts as gone.
+//! others may read along (see `vault::inflight`). Invariants: a client's body ends cleanly only if the
+//! origin's did; a body the origin broke off is never committed; the last bytes reach clients after the
+//! commit, so that whoever has seen the end of a stored answer finds it in the store; trailers reach
+//! clients only. Backpressure: at most [`CHUNKS_WAITING_MAX`] chunks wait for the client. One that is
+//! slower is left behind, to go on from the store at its own pace; if that cannot be, the fill waits for
+//! it, and when it takes nothing for `body_idle_timeout` it counts as gone.
 
 use std::sync::Arc;
 use std::time::Duration;

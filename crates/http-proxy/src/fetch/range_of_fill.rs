@@ -36,15 +36,15 @@ impl<'a> Fetch<'a> {
     ) -> Cut<'a> {
         let (vault, ask) = (&worker.shared.vault, self.ask);
         let response = self.shared_response(worker, parts, policy);
-        let lies = vault.lies_now(insertion.group, self.epoch, &response);
-        let (Some(length_bytes), Some(lies)) = (body.size_hint().exact(), lies) else {
+        let placement = vault.placement_now(insertion.group, self.epoch, &response);
+        let (Some(length_bytes), Some(placement)) = (body.size_hint().exact(), placement) else {
             return Cut::Not(Box::new(self), body, insertion);
         };
         let age_s = policy.age_s(worker.now_s());
         if let Some(bytes) = body.take_whole(length_bytes).await {
             drop(body);
             self.store_whole(worker, insertion, bytes.clone()).await;
-            let found = Found::assembled(response, FoundBody::Whole(bytes), lies);
+            let found = Found::assembled(response, FoundBody::Whole(bytes), placement);
             return Cut::Answered((answer::from_store(worker, ask, found, age_s), self.status));
         }
         let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
@@ -52,7 +52,7 @@ impl<'a> Fetch<'a> {
         let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
         let shown = response.clone();
         let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
-        let found = Found::assembled(shown, FoundBody::Inflight(inflight.clone()), lies);
+        let found = Found::assembled(shown, FoundBody::Inflight(inflight.clone()), placement);
         // Reads along from now on, or the fill would find that nobody does.
         let answer = answer::from_store(worker, ask, found, age_s);
         if let Some(lead) = &self.lead {

@@ -3,8 +3,8 @@
 //! ```text
 //! handle ─► screen ─► (forward proxy: admitted?) ─► route ─► PURGE      `purge`
 //!                                                     ├► CONNECT     `connect`: a tunnel
-//!                                                     ├► Upgrade     `upgrade`: a tunnel, if the origin agrees
-//!                                                     ├► what the cache leaves to the origin: `fetch::pass`
+//!                                                     ├► Upgrade     `upgrade`: the same
+//!                                                     ├► not for the cache: `fetch::pass`
 //!                                                     └► else        `cache`
 //! ```
 //!

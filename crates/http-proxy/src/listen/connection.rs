@@ -94,7 +94,7 @@ pub(crate) async fn serve_connection(
     match prepared {
         Ok(Ready { stream, protocol, client, counted }) => {
             let activity = Activity::new(Some(counted), Some(permit));
-            let peer = Peer { ip: client, secure: kind.tls, activity, hints: None, route: None };
+            let peer = Peer { ip: client, secure: kind.tls, activity, interim: None, route: None };
             speak(worker, stream, protocol, peer, stop).await;
         }
         Err(Refused::Gone) => {}
@@ -239,12 +239,12 @@ async fn speak_http1(
         // Each request sees the settings of its own moment, from beginning to end.
         let (worker, active) = (worker.load_full(), peer.activity.begin());
         // Older clients do not know of interim answers (RFC 9110 §15.2).
-        let hints = (request.version() == Version::HTTP_11).then(|| interim.begin());
-        let peer = Peer { hints: hints.clone(), ..peer.clone() };
+        let sender = (request.version() == Version::HTTP_11).then(|| interim.begin());
+        let peer = Peer { interim: sender.clone(), ..peer.clone() };
         async move {
             let response = handler::handle(&worker, request, peer).await;
-            if let Some(hints) = hints {
-                hints.end().await;
+            if let Some(sender) = sender {
+                sender.end().await;
             }
             Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, false)))
         }

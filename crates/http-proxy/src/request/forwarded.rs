@@ -84,7 +84,7 @@ mod tests {
             ip: ip.parse().unwrap(),
             secure,
             activity: Activity::new(None, None),
-            hints: None,
+            interim: None,
             route: None,
         };
         let host = HeaderValue::from_static("a:81");

@@ -105,8 +105,8 @@ impl ResponseEffects<'_> {
 /// next. From anywhere: a use counts, if no rule says what becomes of the group.
 pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
     let config = &worker.shared.config;
-    let (hints, from_disk) = (&worker.shared.vault.group_hints, !found.lies.in_memory);
-    let (response, group) = (&found.response, found.lies.group);
+    let (hints, from_disk) = (&worker.shared.vault.group_hints, !found.placement.in_memory);
+    let (response, group) = (&found.response, found.placement.group);
     if !from_disk && !hints.is_on() {
         return;
     }

@@ -125,11 +125,11 @@ impl Ask {
         if let Some(route) = &self.peer.route {
             request.extensions_mut().insert(route.clone());
         }
-        if let Some(hints) = self.peer.hints.clone() {
+        if let Some(sender) = self.peer.interim.clone() {
             // Interim answers come from origins of HTTP/1.1 only.
             let via = shared.via.received(Version::HTTP_11);
             hyper::ext::on_informational(&mut request, move |interim| {
-                hints.push(interim.status(), interim.headers(), via.as_bytes());
+                sender.push(interim.status(), interim.headers(), via.as_bytes());
             });
         }
         request
@@ -178,7 +178,7 @@ impl Ask {
         validation::remove_conditions(&mut ask.headers);
         ask.headers.remove(TE);
         ask.wishes = RequestDirectives::default();
-        ask.peer.hints = None;
+        ask.peer.interim = None;
         ask
     }
 
@@ -186,7 +186,7 @@ impl Ask {
     pub(crate) fn for_slices(&self) -> Ask {
         let mut ask = self.clone();
         validation::remove_conditions(&mut ask.headers);
-        ask.peer.hints = None;
+        ask.peer.interim = None;
         ask
     }
 }

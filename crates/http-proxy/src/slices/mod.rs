@@ -159,7 +159,7 @@ async fn answer_with(
             }
             several(worker, ask, want, first, more.end - more.start).await?
         }
-        _ => Found::assembled(first.response, first.body, first.lies),
+        _ => Found::assembled(first.response, first.body, first.placement),
     };
     if !answer::part_suffices(worker, ask, &found.response) {
         return None;
@@ -193,7 +193,7 @@ async fn several(
     let mut response = first.response;
     let complete_bytes = reader.complete_bytes();
     response.part = Some(Part { start: 0, end: complete_bytes, complete_bytes });
-    Some(Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.lies))
+    Some(Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.placement))
 }
 
 /// A whole of which at least half is there in slices, and nothing else.
@@ -218,7 +218,7 @@ async fn whole(worker: &Arc<Worker>, ask: &Ask, slices: Slices, reason: Forward)
     let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
     let mut response = first.response;
     (response.part, response.status) = (None, StatusCode::OK);
-    let found = Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.lies);
+    let found = Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.placement);
     Some(counted(worker, ask, found, status))
 }
 

@@ -27,7 +27,7 @@ use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightBody;
 use crate::vault::insertion::Insertion;
-use crate::vault::{Epoch, FoundBody, Lies, Stretch, slice_key};
+use crate::vault::{Epoch, FoundBody, Placement, Stretch, slice_key};
 use crate::worker::Worker;
 
 /// Times a slice is waited for before it is given up.
@@ -47,7 +47,7 @@ pub(crate) struct Got {
     /// Its part is what is held; without one it is all of the resource.
     pub(crate) response: StoredResponse,
     pub(crate) body: FoundBody,
-    pub(crate) lies: Lies,
+    pub(crate) placement: Placement,
     pub(crate) how: How,
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn stored(worker: &Worker, ask: &Ask, stretch: Stretch, how: Ho
         Decision::Serve | Decision::ServeStale => Some(Got {
             response: slice.response,
             body: FoundBody::Whole(slice.bytes),
-            lies: slice.lies,
+            placement: slice.placement,
             how,
         }),
         Decision::ServeAndRevalidate | Decision::Validate(_) => None,
@@ -136,7 +136,7 @@ async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> 
                 Some(found) => Followed::Got(Box::new(Got {
                     response: found.response,
                     body: found.body,
-                    lies: found.lies,
+                    placement: found.placement,
                     how: How::Followed,
                 })),
                 None => Followed::TooSlow,
@@ -213,7 +213,7 @@ pub(crate) async fn begin(
         return Err(asked);
     };
     let vault = &worker.shared.vault;
-    let Some(lies) = vault.lies_now(insertion.group, asked.epoch, &stored) else {
+    let Some(placement) = vault.placement_now(insertion.group, asked.epoch, &stored) else {
         return Err(asked);
     };
     let length_bytes = asked.response.body().size_hint().exact();
@@ -238,7 +238,7 @@ pub(crate) async fn begin(
         fill.run().await;
         drop(alive);
     });
-    Ok(Got { response: stored, body: FoundBody::Inflight(inflight), lies, how: How::Fetched })
+    Ok(Got { response: stored, body: FoundBody::Inflight(inflight), placement, how: How::Fetched })
 }
 
 async fn insert(

@@ -5,9 +5,9 @@
 //! primary key, 0x00, the marker's generation, and the values the request has for those headers.
 //! An invalidation removes the primary key only: variants of a removed marker are unreachable,
 //! because the next marker has another generation. A body larger than `whole_body_bytes_max` lies
-//! under keys of its own (`sections` has them) and is streamed; all others lie beside their metadata, so that a hit is one read and a lookup never drags a large body in. Slices
-//! of a resource lie under primary key, 0x03, their size, their number, and the generation of their
-//! sentinel.
+//! under keys of its own (`sections` has them) and is streamed; all others lie beside their metadata,
+//! so that a hit is one read and a lookup never drags a large body in. Slices of a resource lie under
+//! primary key, 0x03, their size, their number, and the generation of their sentinel.
 //!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
 //! metadata is written only beside the body that it was made from; a part never replaces a whole.
@@ -85,13 +85,17 @@ pub(crate) struct Found {
     pub(crate) blob: Bytes,
     pub(crate) response: StoredResponse,
     pub(crate) body: FoundBody,
-    pub(crate) lies: Lies,
+    pub(crate) placement: Placement,
 }
 
 impl Found {
     /// Put together of several stored objects: it lies nowhere as it is.
-    pub(crate) fn assembled(response: StoredResponse, body: FoundBody, lies: Lies) -> Found {
-        Found { variant_key: None, blob: Bytes::new(), response, body, lies }
+    pub(crate) fn assembled(
+        response: StoredResponse,
+        body: FoundBody,
+        placement: Placement,
+    ) -> Found {
+        Found { variant_key: None, blob: Bytes::new(), response, body, placement }
     }
 
     /// Where it lies, its resource lying under `primary`.
@@ -153,7 +157,7 @@ impl FoundBody {
 
 /// Where a stored response lies, and what purges know it by.
 #[derive(Debug, Clone)]
-pub(crate) struct Lies {
+pub(crate) struct Placement {
     pub(crate) group: GroupId,
     pub(crate) in_memory: bool,
     pub(crate) stamp: Stamp,
@@ -164,7 +168,7 @@ struct Probed {
     blob: Bytes,
     entry: Entry,
     body: FoundBody,
-    lies: Lies,
+    placement: Placement,
 }
 
 /// An entry and its stamp.
@@ -184,7 +188,7 @@ fn stamped(metadata: &[u8], epoch: Epoch) -> Option<Vec<u8>> {
 }
 
 /// Result of a lookup.
-pub(crate) enum Looked {
+pub(crate) enum Lookup {
     Found(Box<Found>),
     /// Nothing usable; the key that was missed and why.
     Missed {
@@ -299,27 +303,39 @@ impl Vault {
     }
 
     /// Finds what is stored for a request. Failures of the store are misses.
-    pub(crate) async fn look(
+    pub(crate) async fn lookup(
         &self,
         primary: &[u8],
         request: &HeaderMap,
         want_body: bool,
         counters: &Counters,
-    ) -> Looked {
-        let missed = |key: &[u8], reason| Looked::Missed { key: key.to_vec(), reason };
+    ) -> Lookup {
+        let missed = |key: &[u8], reason| Lookup::Missed { key: key.to_vec(), reason };
         match self.probe(primary, want_body, counters).await {
             None => missed(primary, Forward::UriMiss),
-            Some(Probed { entry: Entry::Response(response), blob, body, lies }) => {
-                Looked::Found(Box::new(Found { variant_key: None, blob, response, body, lies }))
+            Some(Probed { entry: Entry::Response(response), blob, body, placement }) => {
+                Lookup::Found(Box::new(Found {
+                    variant_key: None,
+                    blob,
+                    response,
+                    body,
+                    placement,
+                }))
             }
             Some(Probed { entry: Entry::Marker(marker), .. }) => {
                 let Some(key) = variant_key(primary, &marker, request, &self.rules.load()) else {
-                    return Looked::Unkeyable;
+                    return Lookup::Unkeyable;
                 };
                 match self.probe(&key, want_body, counters).await {
-                    Some(Probed { entry: Entry::Response(response), blob, body, lies }) => {
+                    Some(Probed { entry: Entry::Response(response), blob, body, placement }) => {
                         let variant_key = Some(key);
-                        Looked::Found(Box::new(Found { variant_key, blob, response, body, lies }))
+                        Lookup::Found(Box::new(Found {
+                            variant_key,
+                            blob,
+                            response,
+                            body,
+                            placement,
+                        }))
                     }
                     _ => missed(&key, Forward::VaryMiss),
                 }
@@ -348,7 +364,7 @@ impl Vault {
         };
         let blob = Bytes::copy_from_slice(object.metadata());
         let place = (object.group(), object.from_memory());
-        let (entry, lies) = self.judge(key, &blob, place, counters).await?;
+        let (entry, placement) = self.judge(key, &blob, place, counters).await?;
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
                 FoundBody::Large(Box::new(Sections::complete(&self.store, key, apart)?))
@@ -359,7 +375,7 @@ impl Vault {
             _ if want_body => FoundBody::Whole(object.into()),
             _ => FoundBody::Length(object.len() as u64),
         };
-        Some(Probed { blob, entry, body, lies })
+        Some(Probed { blob, entry, body, placement })
     }
 
     /// Begins to store a response fetched since `epoch`.
@@ -452,13 +468,13 @@ impl Vault {
     }
 
     /// Where a response just fetched since `epoch` lies.
-    pub(crate) fn lies_now(
+    pub(crate) fn placement_now(
         &self,
         group: GroupId,
         epoch: Epoch,
         response: &StoredResponse,
-    ) -> Option<Lies> {
-        Some(Lies { group, in_memory: true, stamp: epoch.stamp(response)? })
+    ) -> Option<Placement> {
+        Some(Placement { group, in_memory: true, stamp: epoch.stamp(response)? })
     }
 
     /// True if a whole response lies there that a part must not replace.
@@ -476,8 +492,8 @@ impl Vault {
     async fn standing_response(&self, key: &[u8]) -> Option<(Bytes, StoredResponse)> {
         let info = self.store.lookup(key).await.ok()??;
         let (mut entry, stamp) = decode(&info.metadata)?;
-        let lies = Lies { group: info.group, in_memory: info.resident, stamp };
-        match self.standing(key, &lies) {
+        let placement = Placement { group: info.group, in_memory: info.resident, stamp };
+        match self.standing(key, &placement) {
             Standing::Untouched => {}
             Standing::Stale { since_unix_s } => entry.end_freshness(since_unix_s),
             Standing::Gone => return None,

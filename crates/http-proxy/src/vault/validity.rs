@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use damelo::GroupId;
 
-use super::{Lies, Vault, decode};
+use super::{Placement, Vault, decode};
 use crate::metrics::Counters;
 use crate::purge::marks::{Standing, Subject};
 use crate::purge::{url_hash, url_of_key};
@@ -21,13 +21,13 @@ impl Vault {
         blob: &Bytes,
         place: (GroupId, bool),
         counters: &Counters,
-    ) -> Option<(Entry, Lies)> {
+    ) -> Option<(Entry, Placement)> {
         let Some((mut entry, stamp)) = decode(blob) else {
             counters.damaged_entries.one();
             return None;
         };
-        let lies = Lies { group: place.0, in_memory: place.1, stamp };
-        match self.standing(key, &lies) {
+        let placement = Placement { group: place.0, in_memory: place.1, stamp };
+        match self.standing(key, &placement) {
             Standing::Untouched => {}
             Standing::Stale { since_unix_s } => entry.end_freshness(since_unix_s),
             Standing::Gone => {
@@ -40,21 +40,21 @@ impl Vault {
         {
             return None;
         }
-        Some((entry, lies))
+        Some((entry, placement))
     }
 
     /// Whether no purge covers what lies so, or will.
-    pub(crate) fn is_untouched(&self, key: &[u8], lies: &Lies) -> bool {
-        self.standing(key, lies) == Standing::Untouched
+    pub(crate) fn is_untouched(&self, key: &[u8], placement: &Placement) -> bool {
+        self.standing(key, placement) == Standing::Untouched
     }
 
     /// How an entry stands with the purges.
-    pub(super) fn standing(&self, key: &[u8], lies: &Lies) -> Standing {
-        if self.ledger.is_clear(lies.stamp.moment) {
+    pub(super) fn standing(&self, key: &[u8], placement: &Placement) -> Standing {
+        if self.ledger.is_clear(placement.stamp.moment) {
             return Standing::Untouched;
         }
-        let (stamp, url) = (&lies.stamp, url_of_key(key));
-        let group = lies.group.get();
+        let (stamp, url) = (&placement.stamp, url_of_key(key));
+        let group = placement.group.get();
         self.ledger.judge(&Subject { stamp, url, url_hash: url_hash(url), group })
     }
 }

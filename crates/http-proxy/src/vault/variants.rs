@@ -95,11 +95,12 @@ impl Vault {
 
     /// A variant with its body; `None` if it is another one by now.
     pub(crate) async fn open(&self, variant: &Variant, counters: &Counters) -> Option<Found> {
-        let Probed { blob, entry, body, lies } = self.probe(&variant.key, true, counters).await?;
+        let Probed { blob, entry, body, placement } =
+            self.probe(&variant.key, true, counters).await?;
         let Entry::Response(response) = entry else { return None };
         let same = blob == variant.blob;
         let variant_key = Some(variant.key.clone());
-        same.then(|| Found { variant_key, blob, response, body, lies })
+        same.then(|| Found { variant_key, blob, response, body, placement })
     }
 
     pub(super) async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {

@@ -1,9 +1,9 @@
 //! Love and hate by observed use: which groups are asked for often for what they take of the memory,
 //! and which only ever come in.
 //!
-//! Uses and stores are counted in a fixed table by the way of HeavyKeeper, as `heavy_hitters` does, but without
-//! chance: a group that is not there wears the weaker of its two places down by one. A group's size is
-//! what was asked for of it: the distinct objects, counted in a bitmap by linear counting (Whang et
+//! Uses and stores are counted in a fixed table by the way of HeavyKeeper, as `metrics::heavy_hitters`
+//! does, but without chance: a group that is not there wears the weaker of its two places down by one.
+//! A group's size is what was asked for of it: the distinct objects, counted in a bitmap by linear counting (Whang et
 //! al., ACM TODS 1990), times their mean length. That is what love would keep, and it needs nothing
 //! that a restart forgets. After every [`WINDOW_USES`] uses the densest groups are loved, within the
 //! room that there is for them, those that are loved and no longer dense are let go, and all counts
