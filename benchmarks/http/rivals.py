@@ -70,7 +70,7 @@ def arguments():
     parser.add_argument("--load-core", type=int, default=1, help="core of load and origin; -1: any")
     parser.add_argument("--workers", type=int, default=1,
                         help="threads or processes of each proxy that serve; Varnish has threads as it likes")
-    parser.add_argument("--trace", help="a trace as CSV with url and size_bytes, for the row trace")
+    parser.add_argument("--trace", help="for the row trace: a log, or a trace in another form that damelo lab reads")
     parser.add_argument("--lock", default="", help="command that each measurement runs below")
     parser.add_argument("--object-bytes", type=int, default=8192,
                         help="length of a body, or its mean, in the rows hit, hit1000, zipf, pages and fill")

@@ -1,7 +1,6 @@
 """The rows of the comparison: which load, what is counted."""
 
 import asyncio
-import csv
 import json
 import os
 import re
@@ -32,7 +31,7 @@ def start_all(rivals):
     time.sleep(1)
 
 
-def bench(args, settings, rivals, workload, *more):
+def bench(args, settings, rivals, workload, *more, seconds=True):
     """`damelo bench http` on all in turn; it is also their origin."""
     start_all(rivals)
     # The process that serves is the one that uses CPU time when there are requests.
@@ -43,7 +42,7 @@ def bench(args, settings, rivals, workload, *more):
         serving.append(proxy.busiest_since(before))
     origin.close()
     found = measured(args, settings, rivals, workload, "--origin-listen", settings.origin,
-                     "--rounds", str(args.rounds), "--pid", ",".join(map(str, serving)), *more)
+                     "--rounds", str(args.rounds), "--pid", ",".join(map(str, serving)), *more, seconds=seconds)
     names = {proxy.url: proxy.name for proxy in rivals}
     samples = {proxy.name: [] for proxy in rivals}
     for m in found:
@@ -63,20 +62,20 @@ def sample_of(m):
     }
 
 
-def bench_command(args, settings, rivals, workload, *more):
+def bench_command(args, settings, rivals, workload, *more, seconds=True):
     first, *others = [proxy.url for proxy in rivals]
     against = ["--against", ",".join(others)] if others else []
     return locked(args) + on_core(args) + [
         settings.program, "bench", "http", workload, "--url", first, *against,
         "--dir", settings.dir, "--json", *more,
         *([] if "--warmup" in more else ["--warmup", "0"]),
-        *([] if "--seconds" in more or "--requests" in more else ["--seconds", str(args.seconds)]),
+        *(["--seconds", str(args.seconds)] if seconds and "--seconds" not in more and "--requests" not in more else []),
     ]
 
 
-def measured(args, settings, rivals, workload, *more):
+def measured(args, settings, rivals, workload, *more, seconds=True):
     """What `damelo bench http` measured, one for each proxy and round."""
-    command = bench_command(args, settings, rivals, workload, *more)
+    command = bench_command(args, settings, rivals, workload, *more, seconds=seconds)
     return measurements(command, subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
@@ -388,49 +387,19 @@ end
 
 
 def trace(args, settings, rivals):
-    """Requests of a real log in its order, bodies of its sizes, all in memory; load by wrk."""
+    """Requests of a real log in its order, from an empty cache, bodies of its lengths."""
     if not args.trace:
-        raise SystemExit("the row trace needs --trace FILE.csv")
-    paths, sizes = [], {}
-    with open(args.trace, newline="") as file:
-        for line in csv.DictReader(file):
-            size = min(int(line["size_bytes"] or 0), 4 * MIB)
-            if line.get("status", "200") == "200" and line.get("method", "GET") == "GET" and size:
-                # A URL keeps the size that it had first.
-                size = sizes.setdefault(line["url"], size)
-                paths.append(f"/t/{hash_of(line['url'])}/{size}")
-    list_path = f"{settings.dir}/paths"
-    with open(list_path, "w") as file:
-        file.write("\n".join(paths))
-    lua = f"{settings.dir}/trace.lua"
-    with open(lua, "w") as file:
-        file.write(WRK_LUA.format(paths=list_path))
-    settings.memory_mib, settings.disk_mib = 1024, 4096
-    origin = Origin(settings)
-    samples = {proxy.name: [] for proxy in rivals}
-    try:
-        start_all(rivals)
-        for proxy in rivals:
-            asyncio.run(get_all(proxy.port, sorted(set(paths)), 8))
-        for number in range(args.rounds):
-            for turn in range(len(rivals)):
-                proxy = rivals[(turn + number) % len(rivals)]
-                samples[proxy.name].append(wrk(args, origin, proxy, lua))
-    finally:
-        origin.close()
-    total = sum(sizes.values())
+        raise SystemExit("the row trace needs --trace FILE, in a form that damelo lab reads")
+    limit(args, settings)
+    samples = bench(args, settings, rivals, "trace", "--trace", os.path.abspath(args.trace),
+                    "--connections", "32", seconds=False)
+    size = FULL_SIZE if args.full_size else EIGHTH
     what = (
-        f"{len(paths):,} requests of a log for {len(sizes):,} URLs, {total / MIB:.0f} MiB, in its "
-        "order and over again; everything was asked for once before. Load by wrk, 32 connections."
+        f"{os.path.basename(args.trace)}, all of it in its order and with its lengths, from an empty cache each round; a cgroup "
+        f"of {size['limit_mib']} MiB for each proxy, {size['disk_mib']} MiB of disk; damelo, Squid and Traffic Server are told to "
+        f"use {size['memory_mib']} MiB of memory. 32 connections."
     )
-    return compared(what, samples, ["req/s", "MB/s", "p99 us", "origin requests", "failed"])
-
-
-def hash_of(text):
-    value = 14695981039346656037
-    for byte in text.encode():
-        value = (value ^ byte) * 1099511628211 % (1 << 64)
-    return f"{value:016x}"
+    return compared(what, samples, [*DISK_COLUMNS, "MB/s"])
 
 
 def wrk(args, origin, proxy, lua, url=None):

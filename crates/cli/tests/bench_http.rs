@@ -73,6 +73,46 @@ fn fill_misses_always_and_rounds_have_medians() {
     assert!(all[2]["summary"] == "damelo" && all[2]["requests_per_second"].is_number());
 }
 
+/// A trace of 400 requests for 50 objects, which is what a cache misses, in each round anew.
+fn trace(dir: &TempDir) -> String {
+    let mut text = "time_s,client,method,status,size_bytes,url\n".to_owned();
+    for at in 0..400u32 {
+        let (number, length) = (at * 7 % 50, at % 3 * 9000);
+        let name = if number % 10 == 0 { "index.html" } else { "a b.gif" };
+        text +=
+            &format!("{at},{},GET,200,{length},http://h{}/{number}/{name}\n", at % 4, number % 5);
+    }
+    text += "400,1,PUT,200,10,http://h1/form\n";
+    let path = dir.path().join("log.csv");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_trace_is_asked_for_in_whole_from_an_empty_cache_each_round() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = trace(&dir);
+    for forward in [&[][..], &["--forward"]] {
+        let all = objects(&[&["trace", "--trace", &path, "--rounds", "2"], forward].concat());
+        for m in &all[..2] {
+            let counts = (&m["requests"], &m["origin_requests"], &m["wrong"], &m["failed"]);
+            assert_eq!(counts, (&400.into(), &50.into(), &0.into(), &0.into()), "{m}");
+        }
+    }
+    let some = objects(&["trace", "--trace", &path, "--num-req", "30"]);
+    assert_eq!((&some[0]["requests"], &some[0]["workload"]), (&30.into(), &"trace".into()));
+    for (args, said) in [
+        (&["trace"][..], "needs --trace"),
+        (&["zipf", "--trace", &path], "--trace is for the workload trace"),
+        (&["zipf", "--skip-bad"], "--skip-bad is for the workload trace"),
+        (&["trace", "--trace", &path, "--tail", "2"], "--tail is for other workloads"),
+    ] {
+        let output = bench(args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && text.contains(said), "{args:?}: {text}");
+    }
+}
+
 #[test]
 fn hits_are_there_after_kill_9() {
     let all = objects(&["zipf", "--restart", "--seconds", "1"]);

@@ -17,6 +17,9 @@ mod system_args;
 mod trace;
 mod watched;
 
+pub(crate) use load::{Loaded, load};
+pub(crate) use reading::ReadArgs;
+
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;

@@ -36,6 +36,8 @@ pub(crate) struct Pool {
     frame_bytes: usize,
     headers: Box<[PlaceHeader]>,
     state: Mutex<Places>,
+    /// Where the next search for a window starts.
+    window_from: AtomicU32,
     freed: Signal,
 }
 
@@ -60,6 +62,7 @@ impl Pool {
             frame_bytes,
             headers,
             state: Mutex::new(places),
+            window_from: AtomicU32::new(0),
             freed: Signal::default(),
         }))
     }
@@ -150,7 +153,8 @@ impl Pool {
     }
 
     /// A window of places for a run of `bytes` whose runs could all be freed. `freeable` tells of the
-    /// run that starts at a place.
+    /// run that starts at a place. The search goes on where the last one ended, so that what makes room is
+    /// what lies there for longest rather than whatever comes first.
     pub(crate) fn window(
         &self,
         bytes: usize,
@@ -158,9 +162,25 @@ impl Pool {
     ) -> Option<Range<usize>> {
         let places = self.grains_for(bytes).div_ceil(self.grains_per_frame());
         let free = lock(&self.state).free().to_vec();
-        let mut start = 0;
-        let mut index = 0;
-        while index < free.len() {
+        let (from, all) = (self.window_from.load(Ordering::Relaxed) as usize, free.len());
+        let found = self.window_within(places, &free, from..all, &mut freeable).or_else(|| {
+            let to = (from + places).min(all);
+            self.window_within(places, &free, 0..to, &mut freeable)
+        })?;
+        self.window_from.store(found.end as u32, Ordering::Relaxed);
+        Some(found)
+    }
+
+    fn window_within(
+        &self,
+        places: usize,
+        free: &[bool],
+        within: Range<usize>,
+        freeable: &mut impl FnMut(usize) -> bool,
+    ) -> Option<Range<usize>> {
+        let mut start = within.start;
+        let mut index = within.start;
+        while index < within.end {
             let length = if free[index] {
                 1
             } else {
@@ -339,5 +359,7 @@ mod tests {
         pool.set_limit(8);
         let window = pool.window(4 * FRAME, |first| first != held.first() as usize).unwrap();
         assert!(window.start >= 2);
+        let next = pool.window(2 * FRAME, |_| true).unwrap();
+        assert_eq!(next.start, window.end, "another part makes room each time");
     }
 }

@@ -1,12 +1,17 @@
 //! The command line of `damelo bench http`, and what it rules out.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use damelo::ByteSize;
 
 use super::demand::Kind;
 use crate::failure::Failure;
+use crate::lab::ReadArgs;
+
+/// Length of a measurement, unless it is given.
+const SECONDS: u32 = 10;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -15,6 +20,7 @@ Examples:
   damelo bench http pages --embedded 15 --verify
   damelo bench http fill --threads 2 --seconds 20
   damelo bench http ranges --objects 30 --size 20MiB --range 64KiB --verify
+  damelo bench http trace --trace access.log --memory 64MiB --cache 1GiB
   damelo bench http zipf --restart                 kill -9 after the warm-up, then start again
   damelo bench http zipf --kill-every 2 --seconds 3600 --tail 1.3 --objects 300000 --memory 64MiB
                                                    a verified soak of an hour, disk turned over
@@ -28,6 +34,8 @@ have the built-in origin behind them: configure others to fetch from --origin-li
 told = hits by Cache-Status or X-Cache; hit = 1 - origin requests / requests; disk/req = reads of
 the device of --dir by everybody; own/req = the store's own count; cpu us = CPU time of the proxy
 for each request. Ratios divide the first proxy by the others, round by round; medians are printed.
+A trace is asked for as GETs in its order, by as many connections as there are, every object with the
+first length that it has there; `damelo lab trace filter` and `sample` make others of it.
 Responses need Content-Length. Build with --release.";
 
 /// Load on a caching proxy, and on others beside it.
@@ -81,10 +89,9 @@ pub(crate) struct Http {
     #[arg(long, value_name = "COUNT", default_value = "32",
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) connections: u16,
-    /// Length of a measurement
-    #[arg(long, value_name = "SECONDS", default_value = "10",
-          value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) seconds: u32,
+    /// Length of a measurement [default: 10; a trace goes to its end]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: Option<u32>,
     /// So many requests instead of a time
     #[arg(long, value_name = "COUNT", conflicts_with = "seconds",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -141,6 +148,11 @@ pub(crate) struct Http {
     /// Print one JSON object for each measurement, and a summary for each proxy
     #[arg(long)]
     pub(crate) json: bool,
+    /// What the trace workload asks for: a file in any form that `damelo lab` reads, or a generator
+    #[arg(long, value_name = "TRACE", help_heading = "Trace")]
+    pub(crate) trace: Option<String>,
+    #[command(flatten, next_help_heading = "Trace")]
+    pub(crate) reading: ReadArgs,
 }
 
 impl Http {
@@ -180,11 +192,43 @@ impl Http {
         if self.kill_every.is_some_and(|every| !(0.05..=86_400.0).contains(&every)) {
             return usage("--kill-every must be from 0.05 to 86400 seconds".to_owned());
         }
+        self.check_trace()?;
         let targets = 1 + self.against.len();
         if self.pid.len() > targets {
             return usage(format!("{} --pid for {targets} proxies", self.pid.len()));
         }
         Ok(())
+    }
+
+    fn check_trace(&self) -> Result<(), Failure> {
+        let usage = |text: String| Err(Failure::Usage(text));
+        if self.workload != Kind::Trace {
+            let given = self.trace.as_ref().map(|_| "--trace").or(self.reading.given());
+            return given
+                .map_or(Ok(()), |option| usage(format!("{option} is for the workload trace")));
+        }
+        if self.trace.is_none() {
+            return usage("the workload trace needs --trace FILE, or a generator".to_owned());
+        }
+        let unused = [
+            (self.tail.is_some(), "--tail"),
+            (self.requests.is_some(), "--requests (--num-req reads so many)"),
+            (self.restart, "--restart"),
+            (self.kill_every.is_some(), "--kill-every"),
+            (self.again.is_some(), "--again"),
+        ];
+        let given = unused.into_iter().find_map(|(is_given, option)| is_given.then_some(option));
+        given.map_or(Ok(()), |option| usage(format!("{option} is for other workloads than trace")))
+    }
+
+    /// Length of a measurement.
+    pub(crate) fn length(&self) -> Duration {
+        Duration::from_secs(self.length_s().into())
+    }
+
+    /// The same in seconds.
+    pub(crate) fn length_s(&self) -> u32 {
+        self.seconds.unwrap_or(SECONDS)
     }
 
     /// Objects or pages that the workload draws from.
@@ -193,7 +237,7 @@ impl Http {
             Kind::Hit => self.hot,
             Kind::Zipf | Kind::Ranges => self.objects,
             Kind::Pages => (self.objects / (self.embedded + 1)).max(1),
-            Kind::Fill => 1,
+            Kind::Fill | Kind::Trace => 1,
         }
     }
 }

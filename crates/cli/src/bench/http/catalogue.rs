@@ -2,12 +2,16 @@
 //! path, a size and bytes that follow from the seed, so neither side stores any body.
 //!
 //! Objects are laid out as pages: a document and what it embeds have consecutive numbers. Paths are
-//! `/c/RUN/PAGE/ITEM`, item 0 being the document. Immutable once made; shared by all threads.
+//! `/c/RUN/PAGE/ITEM`, item 0 being the document. Those of a recorded trace have its lengths and names,
+//! `/HOST/PATH~RUN-NUMBER`. Immutable once made; shared by all threads.
 
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::sync::Arc;
 
 use fastrand::Rng;
+
+use super::replay::Replay;
 
 /// Bytes that all bodies are cut from.
 const POOL_BYTES: usize = 1 << 20;
@@ -30,6 +34,7 @@ pub(crate) struct Catalogue {
     mean_bytes: u64,
     tail: Option<f64>,
     page_objects: u64,
+    replay: Option<Arc<Replay>>,
     seed: u64,
     pool: Vec<u8>,
 }
@@ -40,7 +45,13 @@ impl Catalogue {
     pub(crate) fn new(mean_bytes: u64, tail: Option<f64>, embedded: u32, seed: u64) -> Catalogue {
         let mut pool = vec![0; POOL_BYTES];
         Rng::with_seed(seed).fill(&mut pool);
-        Catalogue { mean_bytes, tail, page_objects: u64::from(embedded) + 1, seed, pool }
+        let page_objects = u64::from(embedded) + 1;
+        Catalogue { mean_bytes, tail, page_objects, replay: None, seed, pool }
+    }
+
+    /// The objects of a recorded trace.
+    pub(crate) fn of_trace(replay: Arc<Replay>, seed: u64) -> Catalogue {
+        Catalogue { replay: Some(replay), ..Catalogue::new(0, None, 0, seed) }
     }
 
     /// Objects of a page, its document included.
@@ -50,6 +61,9 @@ impl Catalogue {
 
     /// Length of an object's body.
     pub(crate) fn length_bytes(&self, object: ObjectRef) -> u64 {
+        if let Some(replay) = &self.replay {
+            return replay.length_bytes(object.number);
+        }
         let Some(shape) = self.tail else { return self.mean_bytes };
         let mean = self.mean_bytes as f64;
         let least = mean * (shape - 1.0) / shape;
@@ -57,8 +71,27 @@ impl Catalogue {
         (least * uniform.powf(-1.0 / shape)).min(mean * TAIL_MAX).max(1.0) as u64
     }
 
+    /// The document that embeds an object; `None` if it is one, and where the trace knows.
+    pub(crate) fn document_of(&self, object: ObjectRef) -> Option<ObjectRef> {
+        let item = object.number % self.page_objects;
+        (item > 0).then(|| ObjectRef { number: object.number - item, ..object })
+    }
+
+    /// Whether an object embeds others.
+    pub(crate) fn is_document(&self, object: ObjectRef) -> bool {
+        match &self.replay {
+            Some(replay) => replay.is_document(object.number),
+            None => self.page_objects > 1 && object.number.is_multiple_of(self.page_objects),
+        }
+    }
+
     /// Appends the object's path.
     pub(crate) fn push_path(&self, object: ObjectRef, text: &mut String) {
+        if let Some(replay) = &self.replay {
+            replay.push_name(object.number, text);
+            let _ = write!(text, "~{}-{}", object.run, object.number);
+            return;
+        }
         let (page, item) = (object.number / self.page_objects, object.number % self.page_objects);
         // Writing to a String cannot fail.
         let _ = write!(text, "/c/{}/{page}/{item}", object.run);
@@ -66,6 +99,11 @@ impl Catalogue {
 
     /// The object with this path, if it is one of the catalogue's.
     pub(crate) fn find(&self, path: &str) -> Option<ObjectRef> {
+        if let Some(replay) = &self.replay {
+            let (run, number) = path.rsplit_once('~')?.1.split_once('-')?;
+            let object = ObjectRef { run: run.parse().ok()?, number: number.parse().ok()? };
+            return (object.number < replay.objects()).then_some(object);
+        }
         let mut numbers = path.strip_prefix("/c/")?.split('/').map(str::parse::<u64>);
         let run = numbers.next()?.ok()?;
         let page = numbers.next()?.ok()?;

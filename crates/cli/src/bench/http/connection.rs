@@ -36,6 +36,8 @@ pub(crate) struct Destination {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) object: ObjectRef,
+    /// What embeds it.
+    pub(crate) document: Option<ObjectRef>,
     /// Not empty.
     pub(crate) range: Option<Range<u64>>,
 }
@@ -82,7 +84,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             input: Vec::new(),
-            wanted: Wanted { object: ObjectRef { run: 0, number: 0 }, range: None },
+            wanted: Wanted { object: ObjectRef { run: 0, number: 0 }, document: None, range: None },
             response: None,
             path: String::new(),
             closing: false,
@@ -101,18 +103,17 @@ impl Connection {
         catalogue: &Catalogue,
         wanted: Wanted,
     ) -> io::Result<()> {
-        let object = wanted.object;
         self.path.clear();
-        catalogue.push_path(object, &mut self.path);
+        catalogue.push_path(wanted.object, &mut self.path);
         self.output.clear();
         self.written = 0;
         let (path, host) = (&self.path, &to.host);
         let prefix = if to.forward { format!("http://{host}") } else { String::new() };
         write!(self.output, "GET {prefix}{path} HTTP/1.1\r\nHost: {host}\r\n")?;
-        let item = object.number % catalogue.page_objects();
-        if item > 0 {
-            let (page, _) = path.rsplit_once('/').unwrap_or((path, ""));
-            write!(self.output, "Referer: http://{host}{page}/0\r\n")?;
+        if let Some(document) = wanted.document {
+            self.path.clear();
+            catalogue.push_path(document, &mut self.path);
+            write!(self.output, "Referer: http://{host}{}\r\n", self.path)?;
         }
         if let Some(range) = &wanted.range {
             write!(self.output, "Range: bytes={}-{}\r\n", range.start, range.end - 1)?;

@@ -1,6 +1,6 @@
 //! What is asked for, in which order: the workloads. Seeded; each connection draws from a generator
-//! of its own, so a run does not depend on how threads are scheduled, except for `fill`, whose
-//! connections share one counter so that no object is asked for twice.
+//! of its own, so a run does not depend on how threads are scheduled, except for `fill` and `trace`, whose
+//! connections share one counter so that nothing is asked for twice.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use fastrand::Rng;
 
 use super::catalogue::ObjectRef;
+use super::replay::Replay;
 use crate::bench::zipf::Zipf;
 
 /// A workload.
@@ -25,6 +26,8 @@ pub(crate) enum Kind {
     Fill,
     /// Parts (--range) of objects of the catalogue, which are zipf-distributed, anywhere in them
     Ranges,
+    /// What a recorded trace (--trace) asks for, in its order and with its lengths, from an empty cache
+    Trace,
 }
 
 impl Kind {
@@ -36,7 +39,13 @@ impl Kind {
             Kind::Pages => "pages",
             Kind::Fill => "fill",
             Kind::Ranges => "ranges",
+            Kind::Trace => "trace",
         }
+    }
+
+    /// Whether each measurement has objects of its own that no proxy has seen.
+    pub(crate) fn is_cold(self) -> bool {
+        matches!(self, Kind::Fill | Kind::Trace)
     }
 }
 
@@ -48,6 +57,7 @@ pub(crate) struct Demand {
     /// Of objects for `zipf` and `ranges`, of pages for `pages`, of hot objects for `hit`.
     zipf: Zipf,
     by_rank: Vec<u32>,
+    replay: Option<Arc<Replay>>,
     next: AtomicU64,
 }
 
@@ -64,7 +74,13 @@ impl Demand {
         let mut by_rank: Vec<u32> = (0..count).collect();
         Rng::with_seed(seed).shuffle(&mut by_rank);
         let next = AtomicU64::new(0);
-        Demand { kind, run, page_objects, zipf: Zipf::new(count, alpha), by_rank, next }
+        let (zipf, replay) = (Zipf::new(count, alpha), None);
+        Demand { kind, run, page_objects, zipf, by_rank, replay, next }
+    }
+
+    /// The requests of a recorded trace.
+    pub(crate) fn of_trace(run: u64, replay: Arc<Replay>) -> Demand {
+        Demand { replay: Some(replay), ..Demand::new(Kind::Trace, run, 1, 1, (0.0, 0)) }
     }
 
     /// The run whose objects it asks for.
@@ -73,12 +89,12 @@ impl Demand {
     }
 
     /// Objects in the order in which a warm-up asks for them once each: the popular ones last, so
-    /// that they are what a full memory keeps. None for `fill`.
+    /// that they are what a full memory keeps. None for `fill` and `trace`.
     pub(crate) fn each_once(self: &Arc<Demand>) -> Vec<ObjectRef> {
         let object = |number| ObjectRef { run: self.run, number };
         let ranks = self.by_rank.iter().rev().map(|&at| u64::from(at));
         match self.kind {
-            Kind::Fill => Vec::new(),
+            Kind::Fill | Kind::Trace => Vec::new(),
             Kind::Pages => ranks
                 .flat_map(|page| (0..self.page_objects).map(move |item| (page, item)))
                 .map(|(page, item)| object(page * self.page_objects + item))
@@ -93,7 +109,14 @@ impl Demand {
     }
 }
 
-/// The endless sequence of one connection.
+/// An object, and the document that embeds it where only the workload knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Drawn {
+    pub(crate) object: ObjectRef,
+    pub(crate) document: Option<ObjectRef>,
+}
+
+/// The sequence of one connection; without end but for a trace's.
 pub(crate) struct Draws {
     demand: Arc<Demand>,
     rng: Rng,
@@ -102,12 +125,23 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// The next object.
-    pub(crate) fn draw(&mut self) -> ObjectRef {
+    /// The next object; `None` after the last of a trace.
+    pub(crate) fn draw(&mut self) -> Option<Drawn> {
+        let run = self.demand.run;
+        let object = |number| ObjectRef { run, number };
+        if let Some(replay) = &self.demand.replay {
+            let (number, document) =
+                replay.request(self.demand.next.fetch_add(1, Ordering::Relaxed))?;
+            return Some(Drawn { object: object(number), document: document.map(object) });
+        }
+        Some(Drawn { object: object(self.drawn_number()), document: None })
+    }
+
+    fn drawn_number(&mut self) -> u64 {
         let demand = &self.demand;
-        let number = match demand.kind {
+        match demand.kind {
             Kind::Fill => demand.next.fetch_add(1, Ordering::Relaxed),
-            Kind::Hit | Kind::Zipf | Kind::Ranges => self.ranked(),
+            Kind::Hit | Kind::Zipf | Kind::Ranges | Kind::Trace => self.ranked(),
             Kind::Pages => {
                 let page_objects = demand.page_objects;
                 if self.item >= page_objects {
@@ -117,8 +151,7 @@ impl Draws {
                 self.item += 1;
                 self.page * page_objects + self.item - 1
             }
-        };
-        ObjectRef { run: self.demand.run, number }
+        }
     }
 
     /// A range of this length anywhere in a body; all of a shorter one.
@@ -148,7 +181,8 @@ mod tests {
     fn fill_never_repeats_across_connections() {
         let demand = demand(Kind::Fill, 1);
         let mut both = [demand.draws(1), demand.draws(2)];
-        let numbers: HashSet<u64> = (0..100).map(|i| both[i % 2].draw().number).collect();
+        let numbers: HashSet<u64> =
+            (0..100).map(|i| both[i % 2].draw().unwrap().object.number).collect();
         assert_eq!(numbers.len(), 100);
     }
 
@@ -165,9 +199,12 @@ mod tests {
     fn a_page_view_is_a_document_and_all_it_embeds() {
         let mut draws = demand(Kind::Pages, 50).draws(3);
         for _ in 0..20 {
-            let first = draws.draw().number;
+            let first = draws.draw().unwrap().object.number;
             assert_eq!(first % 4, 0);
-            assert_eq!([(); 3].map(|()| draws.draw().number), [first + 1, first + 2, first + 3]);
+            assert_eq!(
+                [(); 3].map(|()| draws.draw().unwrap().object.number),
+                [first + 1, first + 2, first + 3]
+            );
         }
     }
 
@@ -176,7 +213,7 @@ mod tests {
         let demand = demand(Kind::Zipf, 1000);
         let draw = |seed| {
             let mut draws = demand.draws(seed);
-            (0..5000).map(|_| draws.draw().number).collect::<Vec<_>>()
+            (0..5000).map(|_| draws.draw().unwrap().object.number).collect::<Vec<_>>()
         };
         assert_eq!(draw(5), draw(5));
         let all = demand.each_once();

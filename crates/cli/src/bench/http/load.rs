@@ -10,7 +10,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::catalogue::{Catalogue, ObjectRef};
 use super::connection::{Answer, BLOCK_BYTES, Connection, Destination, Wanted};
-use super::demand::{Demand, Draws};
+use super::demand::{Demand, Drawn, Draws};
 use crate::bench::latency::Latencies;
 use crate::failure::Failure;
 
@@ -114,10 +114,14 @@ impl Source {
     fn next(&mut self, clients: &Clients) -> Option<Wanted> {
         match self {
             Source::Draws(draws) => {
-                let object = draws.draw();
+                let Drawn { object, document } = draws.draw()?;
                 let length_bytes = clients.catalogue.length_bytes(object);
                 let range = clients.range_bytes.map(|range| draws.range(range, length_bytes));
-                Some(Wanted { object, range })
+                Some(Wanted {
+                    object,
+                    document: document.or_else(|| clients.catalogue.document_of(object)),
+                    range,
+                })
             }
             Source::List(wanted) => wanted.pop(),
         }
@@ -150,13 +154,14 @@ impl Clients {
 
     /// What brings all of an object.
     fn wholly(&self, object: ObjectRef) -> Vec<Wanted> {
+        let document = self.catalogue.document_of(object);
         let Some(range_bytes) = self.range_bytes else {
-            return vec![Wanted { object, range: None }];
+            return vec![Wanted { object, document, range: None }];
         };
         let length_bytes = self.catalogue.length_bytes(object);
         let starts = (0..length_bytes).step_by(usize::try_from(range_bytes).unwrap_or(usize::MAX));
         let range = |start: u64| start..start.saturating_add(range_bytes).min(length_bytes);
-        starts.map(|start| Wanted { object, range: Some(range(start)) }).collect()
+        starts.map(|start| Wanted { object, document, range: Some(range(start)) }).collect()
     }
 
     fn drive(&self, source: impl Fn(u64) -> Source, until: Until) -> Result<Seen, Failure> {

@@ -12,6 +12,7 @@ mod demand;
 mod load;
 mod origin;
 mod probes;
+mod replay;
 mod report;
 mod restart;
 mod soak;
@@ -28,6 +29,7 @@ use self::demand::{Demand, Kind};
 use self::load::{Clients, Seen, Until};
 use self::origin::Origin;
 use self::probes::{Probe, cpu_seconds};
+use self::replay::Replay;
 use self::report::Measurement;
 use self::target::{OwnProxy, Running, cache_spec, resolve};
 use crate::bench::leftovers::Leftover;
@@ -50,6 +52,7 @@ struct Target {
 struct Bench<'a> {
     args: &'a Http,
     catalogue: Arc<Catalogue>,
+    replay: Option<Arc<Replay>>,
     origin: Origin,
     /// Separates this run's objects from those that other proxies still hold.
     run: u64,
@@ -60,13 +63,17 @@ pub(crate) fn run(args: &Http) -> Result<(), Failure> {
     args.check()?;
     // Connections that cannot be opened are reported as failed.
     let _ = descriptors::raise_limit();
-    let catalogue = Catalogue::new(args.size.bytes(), args.tail, args.embedded, args.seed);
-    let catalogue = Arc::new(catalogue);
+    let read = |trace: &String| Replay::read(trace, &args.reading).map(Arc::new);
+    let replay = args.trace.as_ref().map(read).transpose()?;
+    let catalogue = Arc::new(match &replay {
+        Some(replay) => Catalogue::of_trace(Arc::clone(replay), args.seed),
+        None => Catalogue::new(args.size.bytes(), args.tail, args.embedded, args.seed),
+    });
     let origin = Origin::start(&args.origin_listen, Arc::clone(&catalogue))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let new = since.as_secs() << 20 | u64::from(since.subsec_micros());
     let run = args.again.unwrap_or(new);
-    let bench = Bench { args, catalogue, origin, run };
+    let bench = Bench { args, catalogue, replay, origin, run };
     let own = args.url.is_none();
     let dir = tempfile::Builder::new()
         .prefix("damelo-bench-")
@@ -131,10 +138,13 @@ impl Bench<'_> {
         Clients { to, catalogue, range_bytes, threads, connections, mortal: false }
     }
 
-    /// The workload; `fill` gets objects that nobody has asked for yet.
+    /// The workload; `fill` and `trace` get objects that nobody has asked for yet.
     fn demand(&self, fresh: u64) -> Arc<Demand> {
         let (args, kind) = (self.args, self.args.workload);
-        let run = if kind == Kind::Fill { self.run.wrapping_add(fresh) } else { self.run };
+        let run = if kind.is_cold() { self.run.wrapping_add(fresh) } else { self.run };
+        if let Some(replay) = &self.replay {
+            return Arc::new(Demand::of_trace(run, Arc::clone(replay)));
+        }
         let (count, page_objects) = (args.drawn_from(), self.catalogue.page_objects());
         Arc::new(Demand::new(kind, run, page_objects, count, (args.alpha, args.seed)))
     }
@@ -143,7 +153,7 @@ impl Bench<'_> {
         if first {
             target.clients.run_each(&demand.each_once())?;
         }
-        if self.args.warmup > 0 && self.args.workload != Kind::Fill {
+        if self.args.warmup > 0 && !self.args.workload.is_cold() {
             let time = Duration::from_secs(self.args.warmup.into());
             target.clients.run(demand, Until::Elapsed(time), self.args.seed ^ u64::MAX)?;
         }
@@ -219,7 +229,10 @@ impl Bench<'_> {
             Some(requests) => {
                 Until::RequestsPerThread(requests.div_ceil(u64::from(self.args.threads)))
             }
-            None => Until::Elapsed(Duration::from_secs(self.args.seconds.into())),
+            None if self.replay.is_some() && self.args.seconds.is_none() => {
+                Until::RequestsPerThread(u64::MAX)
+            }
+            None => Until::Elapsed(self.args.length()),
         }
     }
 }

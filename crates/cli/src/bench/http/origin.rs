@@ -288,7 +288,8 @@ fn answer(
         let end = last.map_or(length, |last| last.saturating_add(1)).min(length);
         first..end
     });
-    let kind = "Content-Type: application/octet-stream\r\nAccept-Ranges: bytes\r\n";
+    let of = if catalogue.is_document(object) { "text/html" } else { "application/octet-stream" };
+    let kind = format!("Content-Type: {of}\r\nAccept-Ranges: bytes\r\n");
     let Some(range) = range else {
         write!(output, "HTTP/1.1 200 OK\r\n{kind}Content-Length: {length}\r\n{fresh}\r\n")?;
         if !asked.head_only {

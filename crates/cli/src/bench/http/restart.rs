@@ -38,7 +38,7 @@ pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy) -> Result<(), Failure> {
     let mut out = Out::new();
     print_times(&mut out, &times, bench.args.json)?;
     let mut wrong = 0;
-    for second in 1..=bench.args.seconds {
+    for second in 1..=bench.args.length_s() {
         let until = Until::Elapsed(Duration::from_secs(1));
         let m = bench.measure(&target, &demand, until, second)?;
         if bench.args.json {

@@ -36,7 +36,7 @@ struct Soaked {
 pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy, every: Duration) -> Result<(), Failure> {
     let demand = bench.demand(0);
     let mut rng = Rng::with_seed(bench.args.seed);
-    let end = Instant::now() + Duration::from_secs(bench.args.seconds.into());
+    let end = Instant::now() + bench.args.length();
     let mut soaked = Soaked { kills: 0, inherited: 0, barren: 0, seen: Seen::new() };
     loop {
         let left = end.saturating_duration_since(Instant::now());

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Http, proxy: &OwnProxy, every: Duration) -> Result<(), 
     let origin = origin::start(Arc::clone(&world))?;
     let zipf = Zipf::new(args.objects, args.alpha);
     let mut rng = Rng::with_seed(args.seed);
-    let end = Instant::now() + Duration::from_secs(args.seconds.into());
+    let end = Instant::now() + args.length();
     let mut soaked = Soaked::default();
     while soaked.seen.wrong == 0 && Instant::now() < end {
         let left = end.saturating_duration_since(Instant::now());
