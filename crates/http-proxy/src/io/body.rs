@@ -1,4 +1,4 @@
-//! One way to write a body: what hyper asks of [`Body`], by three plain methods.
+//! One way to write a body: what hyper asks of [`hyper::body::Body`], by three plain methods.
 //!
 //! A user imports `Body`, `Bytes`, `Frame`, `SizeHint`, `Pin`, `Context` and `Poll`. No threads.
 

@@ -6,7 +6,7 @@
 use std::io;
 use std::task::Poll;
 
-/// Forwards [`AsyncWrite`] to the stream that each arm binds.
+/// Forwards `AsyncWrite` to the stream that each arm binds.
 macro_rules! forward_write {
     ($($arm:pat => $stream:ident),+) => {
         fn poll_write(
@@ -39,7 +39,7 @@ macro_rules! forward_write {
     };
 }
 
-/// [`AsyncRead`] of a type by its method `read_some`; in brackets its parameters.
+/// `AsyncRead` of a type by its method `read_some`; in brackets its parameters.
 macro_rules! reads {
     ([$($parameters:tt)*] $name:ty) => {
         impl<$($parameters)*> AsyncRead for $name {
@@ -57,7 +57,7 @@ macro_rules! reads {
 /// What `read_some` gives.
 pub(crate) type PolledRead = Poll<io::Result<()>>;
 
-/// [`AsyncRead`] and [`AsyncWrite`] of an enum by those of its arms.
+/// `AsyncRead` and `AsyncWrite` of an enum by those of its arms.
 macro_rules! streams {
     ($name:ident: $($arm:ident),+) => {
         impl $name {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: an https origin is checked against the certificate authorities of the system
 //! (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured) or of a configured file; there is no way to
-//! switch the check off. The address that was checked against the rules of a [`Route`] is the one
+//! switch the check off. The address that was checked against the rules of a `Route` is the one
 //! that is connected to. Threads: shared by all workers.
 
 use std::io;
