@@ -10,7 +10,7 @@ use bytes::Bytes;
 use damelo_http_proxy::{CertificateFiles, ListenAddress, ProxyConfig, RunningInfo};
 use http::{Request, StatusCode};
 use http_body_util::Full;
-use support::wire::{Authority, ask_http2, block_on, get_tls, http2_to};
+use support::wire::{Authority, HandshakeKind, ask_http2, block_on, get_tls, handshake, http2_to};
 use support::{Origin, Proxy, eventually, reply};
 
 const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
@@ -125,6 +125,21 @@ fn tls_negotiates_the_version() {
         }
     });
     assert_eq!(origin.last().header("x-forwarded-proto"), "https");
+}
+
+#[test]
+fn a_client_resumes_its_session_however_many_others_came_since() {
+    let (authority, files, origin) = (Authority::new(), Files::new(), hello());
+    let certificate = files.issue(&authority, "a", "a.test");
+    let proxy = Proxy::start_with(&origin, |config| with_tls(config, vec![certificate]));
+    let address = tls_address(&proxy.info);
+    let connector = authority.connector(&[]);
+    let kind = |connector: &_| block_on(handshake(connector, address, "a.test"));
+    assert_eq!(kind(&connector), HandshakeKind::Full);
+    for _ in 0..300 {
+        assert_eq!(kind(&authority.connector(&[])), HandshakeKind::Full);
+    }
+    assert_eq!(kind(&connector), HandshakeKind::Resumed);
 }
 
 #[test]

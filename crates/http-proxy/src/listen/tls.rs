@@ -2,7 +2,8 @@
 //!
 //! Invariants: a certificate that cannot be used at start keeps the proxy from starting; one that
 //! cannot be used later is counted and the former stays. TLS 1.2 and 1.3, ring, ALPN `h2` and
-//! `http/1.1`. Threads: shared by all workers; files are looked at by whichever worker shakes
+//! `http/1.1`. Sessions are resumed by tickets (RFC 8446 §4.6.1, RFC 5077) that clients keep and that only
+//! this configuration can read: new certificates make new ones. Threads: shared by all workers; files are looked at by whichever worker shakes
 //! hands, at most once in [`LOOK_INTERVAL`].
 
 use std::fs;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio_rustls::rustls::client::verify_server_name;
-use tokio_rustls::rustls::crypto::ring::{default_provider, sign::any_supported_type};
+use tokio_rustls::rustls::crypto::ring::{Ticketer, default_provider, sign::any_supported_type};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
@@ -84,6 +85,8 @@ fn server_config(files: &[CertificateFiles]) -> Result<Arc<ServerConfig>, ProxyE
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(BySni(keys)));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // A list of sessions on our side would have room for the latest few hundred clients only.
+    config.ticketer = Ticketer::new().map_err(ProxyError::Tls)?;
     Ok(Arc::new(config))
 }
 

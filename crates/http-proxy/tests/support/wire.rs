@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncRead, AsyncWrite};
+pub(crate) use tokio_rustls::rustls::HandshakeKind;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -71,7 +72,7 @@ impl Authority {
         std::fs::write(chain, certificate.pem()).expect("write");
     }
 
-    fn connector(&self, alpn: &[&[u8]]) -> TlsConnector {
+    pub(crate) fn connector(&self, alpn: &[&[u8]]) -> TlsConnector {
         let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .expect("versions")
@@ -147,6 +148,24 @@ pub(crate) async fn get_tls(
 ) -> std::io::Result<Answer> {
     let tcp = tokio::net::TcpStream::connect(address).await?;
     get_tls_on(authority, tcp, name, alpn, path).await
+}
+
+/// Asks for something over TLS, so that tickets have come, and tells how the session began.
+pub(crate) async fn handshake(
+    connector: &TlsConnector,
+    address: SocketAddr,
+    name: &str,
+) -> HandshakeKind {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let tcp = tokio::net::TcpStream::connect(address).await.expect("connect");
+    let server = ServerName::try_from(name.to_owned()).expect("name");
+    let mut stream = connector.connect(server, tcp).await.expect("TLS");
+    let head = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.expect("write");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
+    stream.get_ref().1.handshake_kind().expect("a session")
 }
 
 /// Asks a proxy on `stream` for a tunnel.
