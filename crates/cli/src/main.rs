@@ -2,33 +2,19 @@
 //! failure into words on stderr and a stable exit code. Owns nothing else; commands live one to a
 //! file. Threads: the main thread only; `bench` and `proxy` start their own.
 
-mod admin;
+// The commands, one to a file.
 mod bench;
-mod check;
-mod check_config;
-mod descriptors;
-mod explain;
-mod failure;
-mod format;
-mod forward;
-mod get;
 mod lab;
-mod ls;
+mod proxy;
+mod store;
+
+// What they share.
+mod descriptors;
+mod failure;
 mod names;
-mod opening;
 mod output;
 mod progress;
-mod proxy;
-mod purge;
-mod put;
-mod rm;
-mod serve_args;
-mod serving;
 mod signals;
-mod stat;
-mod supervisor;
-mod top;
-mod transport_args;
 
 use std::process::ExitCode;
 
@@ -66,40 +52,40 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Format(format::Format),
-    Stat(stat::Stat),
-    Check(check::Check),
-    CheckConfig(check_config::CheckConfig),
-    Ls(ls::Ls),
-    Get(get::Get),
-    Put(put::Put),
-    Rm(rm::Rm),
-    Purge(purge::Purge),
+    Format(store::format::Format),
+    Stat(store::stat::Stat),
+    Check(store::check::Check),
+    CheckConfig(proxy::check_config::CheckConfig),
+    Ls(store::ls::Ls),
+    Get(store::get::Get),
+    Put(store::put::Put),
+    Rm(store::rm::Rm),
+    Purge(proxy::purge::Purge),
     Bench(bench::Bench),
-    Proxy(Box<proxy::Proxy>),
-    Forward(Box<forward::Forward>),
-    Explain(explain::Explain),
-    Top(top::Top),
+    Proxy(Box<proxy::reverse::Proxy>),
+    Forward(Box<proxy::forward::Forward>),
+    Explain(proxy::explain::Explain),
+    Top(proxy::top::Top),
     Lab(lab::Lab),
 }
 
 impl Command {
     fn run(&self) -> Result<(), Failure> {
         match self {
-            Command::Format(args) => format::run(args),
-            Command::Stat(args) => stat::run(args),
-            Command::Check(args) => check::run(args),
-            Command::CheckConfig(args) => check_config::run(args),
-            Command::Ls(args) => ls::run(args),
-            Command::Get(args) => get::run(args),
-            Command::Put(args) => put::run(args),
-            Command::Rm(args) => rm::run(args),
-            Command::Purge(args) => purge::run(args),
+            Command::Format(args) => store::format::run(args),
+            Command::Stat(args) => store::stat::run(args),
+            Command::Check(args) => store::check::run(args),
+            Command::CheckConfig(args) => proxy::check_config::run(args),
+            Command::Ls(args) => store::ls::run(args),
+            Command::Get(args) => store::get::run(args),
+            Command::Put(args) => store::put::run(args),
+            Command::Rm(args) => store::rm::run(args),
+            Command::Purge(args) => proxy::purge::run(args),
             Command::Bench(args) => bench::run(args),
-            Command::Proxy(args) => proxy::run(args),
-            Command::Forward(args) => forward::run(args),
-            Command::Explain(args) => explain::run(args),
-            Command::Top(args) => top::run(args),
+            Command::Proxy(args) => proxy::reverse::run(args),
+            Command::Forward(args) => proxy::forward::run(args),
+            Command::Explain(args) => proxy::explain::run(args),
+            Command::Top(args) => proxy::top::run(args),
             Command::Lab(args) => lab::run(args),
         }
     }

@@ -1,12 +1,11 @@
-//! Errors: those that keep a proxy from running, and those of one fetch.
+//! Errors: those that keep a proxy from running, those of one fetch and of one body, and refusals of
+//! requests.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use http::StatusCode;
-
-use crate::body::BodyError;
 
 /// Why a proxy does not run.
 #[derive(Debug, thiserror::Error)]
@@ -181,4 +180,35 @@ impl FetchError {
             FetchError::ClientBroken => "client-broken",
         }
     }
+}
+
+/// Why a body broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error("the sender broke off")]
+    Broken,
+    #[error("the sender was silent for too long")]
+    Idle,
+    #[error("the exchange took longer than it may")]
+    Deadline,
+    #[error("the stored body could not be read to its end")]
+    Store,
+    #[error("the resource has changed on the way")]
+    Changed,
+}
+
+/// A refusal: the status, a token for `Cache-Status`, and words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) detail: &'static str,
+    pub(crate) text: &'static str,
+}
+
+pub(crate) const fn refusal(
+    status: StatusCode,
+    detail: &'static str,
+    text: &'static str,
+) -> Refusal {
+    Refusal { status, detail, text }
 }

@@ -3,10 +3,9 @@
 //! [`run`] starts one from a [`ProxyConfig`] and an open store and blocks until told to stop;
 //! [`run_forward`] does the same for a forward proxy. The rules of HTTP caching are pure functions
 //! in [`damelo_http_rules`]; sockets are at the edge: `listen` has the clients, `upstream` the
-//! origins, `forward` says who may go where. Between them `serve` takes one request to its answer,
-//! `vault` is the store as HTTP sees it, `fetching` acts on what an origin answers, `fill` moves a
-//! response to client and store at once. What of RFC 9111 is covered, and what not yet, is in
-//! `docs/http-semantics.md`.
+//! origins. Between them a request goes through `handler`, `cache`, and, if what it wants is not
+//! stored, `fetch` or `slices`; `vault` is the store as HTTP sees it. `ARCHITECTURE.md` has a table of
+//! the modules. What of RFC 9111 is covered, and what not yet, is in `docs/http-semantics.md`.
 //!
 //! ```no_run
 //! use damelo::{ByteSize, Config, Store};
@@ -20,73 +19,75 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// How a proxy is started, set up and looked into.
+
+// The configuration file: TOML in, checked settings out.
+mod settings;
+// Start, event loops, reload and drained stop; the demo's origin.
+mod server;
+// Health, metrics, orders to purge, `explain` and `top`.
 mod admin;
-mod admin_client;
-mod affection;
-mod along;
+
+// The way of a request. Each stage uses those after it, never one before.
+
+// Connections of clients: sockets, TLS, PROXY protocol, limits, HTTP/1.1 and HTTP/2.
+mod listen;
+// One request from its headers to its answer: screening, PURGE, CONNECT, upgrades, or the cache.
+mod handler;
+// Lookup and decision: serve, validate, lead a fetch or wait for one.
+mod cache;
+// Ranges of what is not stored whole, slice by slice.
+mod slices;
+// Asking the origin, and what its answer does to what is stored.
+mod fetch;
+// Answers to clients and their bodies.
 mod answer;
-mod ask;
-mod body;
-mod by_use;
+// A request as the cache sees it: key, wishes, the operator's rules, groups.
+mod request;
+
+// What requests share.
+
+// All parts of a running proxy, for one worker and for all; new settings for them.
+mod worker;
+// Request coalescing: who leads, who waits, and what they get.
 mod collapse;
+// The store as HTTP sees it: keys, entries, bodies, variants, slices, invalidation.
+mod vault;
+// Origins: choice, health, connection pools, bodies to and from them.
+mod upstream;
+// What a request knows of its client's connection.
+mod client;
+// The forward proxy's part: who may go where.
+mod forward;
+
+// What these are made from.
+
+// The access log.
+mod log;
+// Counters, histograms, the busiest URLs.
+mod metrics;
+// Marks of purges: what hits are compared with.
+mod purge;
+// What a proxy is started with: plain data.
 mod config;
-mod control;
-mod cutting;
-mod deadline;
-mod demo;
-mod deposit;
+// The operator's rules: conditions and what follows from them.
+mod ruleset;
+// Bodies, streams, timers and wakes by hand.
+mod io;
+// Every error of this crate.
+mod error;
+
 #[cfg(test)]
 mod documents;
-mod entry;
-mod error;
-mod explain;
-mod fetching;
-mod fill;
-mod following;
-mod forward;
-mod forwarded;
-mod frames;
-mod freshening;
-mod front;
-mod groups;
-mod heads;
-mod histogram;
-mod hot;
-mod listen;
-mod log;
-mod metrics;
-mod moved;
-mod observe;
-mod passing;
-mod peer;
-mod purge;
-mod reader;
-mod relay;
-mod ruleset;
-mod sections;
-mod serve;
-mod server;
-mod settings;
-mod slice;
-mod slice_reader;
-mod slices;
-mod standing_in;
-mod steer;
-mod streams;
-mod transport;
-mod tunnel;
-mod unsliced;
-mod upgrade;
-mod upstream;
-mod variants;
-mod vault;
-mod worker;
 
 use damelo_http_rules as rules;
 
-pub use admin_client::{AdminError, ask_admin};
+pub use admin::client::{AdminError, ask_admin};
+pub use config::transport::{
+    CertificateFiles, Choice, ClientLimits, Ejection, Forwarding, HealthChecks, ListenAddress,
+    Listener, ParseChoiceError, ParseListenerError, Transport, Upstream,
+};
 pub use config::{Grouping, LogFormat, LogTarget, ProxyConfig, Target};
-pub use control::Control;
 pub use damelo_http_rules::Rules;
 pub use error::ProxyError;
 pub use forward::ForwardConfig;
@@ -95,7 +96,4 @@ pub use forward::auth::hash_credentials;
 pub use ruleset::Ruleset;
 pub use server::{RunningInfo, run, run_forward};
 pub use settings::{Settings, SettingsError, reference as settings_reference};
-pub use transport::{
-    CertificateFiles, Choice, ClientLimits, Ejection, Forwarding, HealthChecks, ListenAddress,
-    Listener, ParseChoiceError, ParseListenerError, Transport, Upstream,
-};
+pub use worker::control::Control;

@@ -2,7 +2,7 @@
 //! store one thing under the name of another. Each has its status, and what must not reach the
 //! origin does not.
 //!
-//! What hyper refuses is marked so; the rest is `listen/screen.rs` or the rules of the cache. Two
+//! What hyper refuses is marked so; the rest is `handler/screen.rs` or the rules of the cache. Two
 //! deviations that RFC 9112 permits are hyper's and are pinned here: a bare LF ends a line (§2.2),
 //! and a message with both `Transfer-Encoding` and `Content-Length` is read by the first, loses
 //! the second, and is the last on its connection (§6.3).

@@ -21,23 +21,14 @@ use std::sync::Arc;
 use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, StatusCode, Uri};
-use hyper_util::rt::TokioIo;
-use tokio::time::timeout;
 
-use crate::body::ProxyBody;
+use crate::config::transport::ListenAddress;
 use crate::config::{ProxyConfig, Target};
-use crate::error::{FetchError, ProxyError};
+use crate::error::{ProxyError, Refusal, refusal};
 use crate::forward::access::{Access, AccessRule, Asked, Verdict};
 use crate::forward::auth::Auth;
 use crate::forward::resolve::Resolver;
-use crate::listen::screen::{Refusal, refusal};
-use crate::peer::Peer;
-use crate::rules::{CacheStatus, Forward as ForwardReason};
-use crate::serve::{self, Answer};
-use crate::transport::ListenAddress;
-use crate::tunnel;
-use crate::upstream::{Permit, dial_tcp};
-use crate::worker::Worker;
+use crate::metrics::Counters;
 
 /// Everything a forward proxy is started with.
 #[derive(Debug, Clone)]
@@ -111,6 +102,11 @@ impl Route {
     }
 }
 
+/// An address that may be connected to, as far as somebody's rules say.
+pub(crate) trait Permit: Send + Sync {
+    fn permits(&self, address: IpAddr) -> bool;
+}
+
 impl Permit for Route {
     fn permits(&self, address: IpAddr) -> bool {
         self.verdict(Some(address)) == Verdict::Allow
@@ -159,28 +155,23 @@ impl Forward {
     /// Lets a request in or not, and brings its target into the form the cache keys by.
     pub(crate) async fn admit<B>(
         self: &Arc<Forward>,
-        worker: &Worker,
+        counters: &Counters,
         request: &mut Request<B>,
-        peer: &Peer,
+        client: IpAddr,
     ) -> Result<Arc<Route>, Refusal> {
         if let Some(auth) = &self.auth
             && !auth.admits(request.headers()).await
         {
-            worker.counters.forward_unauthorized.one();
+            counters.forward_unauthorized.one();
             return Err(UNAUTHORIZED);
         }
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         let (host, port) = target(request)?;
-        let route = Route {
-            forward: self.clone(),
-            client: peer.ip,
-            method: request.method().clone(),
-            host,
-            port,
-        };
+        let route =
+            Route { forward: self.clone(), client, method: request.method().clone(), host, port };
         let allowed = self.allows(&route).await;
         if allowed == Err(DENIED) {
-            worker.counters.forward_denied.one();
+            counters.forward_denied.one();
         }
         allowed.map(|()| Arc::new(route))
     }
@@ -236,43 +227,6 @@ fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
     *request.uri_mut() = Uri::from_parts(parts).map_err(|_| BAD_TARGET)?;
     request.headers_mut().insert(HOST, value);
     Ok((host, port))
-}
-
-/// Opens a tunnel (RFC 9110 §9.3.6).
-pub(crate) async fn connect<B>(
-    worker: &Worker,
-    mut request: Request<B>,
-    peer: &Peer,
-    route: Arc<Route>,
-) -> Answer {
-    let mut status = CacheStatus::forwarded(ForwardReason::Method);
-    let limit = worker.shared.config.connect_timeout;
-    let dialling = dial_tcp(&route.host, route.port, Some(&*route));
-    let dialled = timeout(limit, dialling).await.unwrap_or(Err(FetchError::ConnectTimeout));
-    let origin = match dialled {
-        Ok(origin) => origin,
-        Err(error) => return failed(worker, error, status),
-    };
-    let client = hyper::upgrade::on(&mut request);
-    let idle = worker.shared.config.transport.tunnel_idle_timeout;
-    let (counters, active) = (worker.counters.clone(), peer.activity.begin());
-    tokio::spawn(async move {
-        // A client that is gone by now needs no tunnel.
-        if let Ok(client) = client.await {
-            let _ = origin.set_nodelay(true);
-            tunnel::join(TokioIo::new(client), origin, idle, &counters).await;
-        }
-        drop(active);
-    });
-    status.detail = Some("tunnel");
-    (http::Response::new(ProxyBody::empty()), status)
-}
-
-fn failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
-    worker.counters.origin_errors.one();
-    status.detail = Some(error.name());
-    let text = format!("{error}.");
-    serve::own_answer(worker, error.status(), status, &text)
 }
 
 #[cfg(test)]

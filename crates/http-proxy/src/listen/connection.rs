@@ -21,16 +21,16 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::listen::activity::{Activity, ClientBody};
-use crate::listen::limits::Counted;
+use crate::client::Peer;
+use crate::client::activity::Activity;
+use crate::client::limits::Counted;
+use crate::config::transport::ClientLimits;
+use crate::handler::{self, upgrade};
+use crate::listen::body::ClientBody;
+use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
-use crate::listen::watched::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::{Gate, Kind, stopped};
-use crate::peer::Peer;
-use crate::serve;
-use crate::transport::ClientLimits;
-use crate::upgrade;
 use crate::worker::Worker;
 
 /// What an HTTP/2 client sends first (RFC 9113 §3.4).
@@ -94,7 +94,7 @@ pub(crate) async fn serve_connection(
     match prepared {
         Ok(Ready { stream, protocol, client, counted }) => {
             let activity = Activity::new(Some(counted), Some(permit));
-            let peer = Peer { ip: client, secure: kind.tls, activity, hints: None, route: None };
+            let peer = Peer { ip: client, secure: kind.tls, activity, interim: None, route: None };
             speak(worker, stream, protocol, peer, stop).await;
         }
         Err(Refused::Gone) => {}
@@ -239,12 +239,12 @@ async fn speak_http1(
         // Each request sees the settings of its own moment, from beginning to end.
         let (worker, active) = (worker.load_full(), peer.activity.begin());
         // Older clients do not know of interim answers (RFC 9110 §15.2).
-        let hints = (request.version() == Version::HTTP_11).then(|| interim.begin());
-        let peer = Peer { hints: hints.clone(), ..peer.clone() };
+        let sender = (request.version() == Version::HTTP_11).then(|| interim.begin());
+        let peer = Peer { interim: sender.clone(), ..peer.clone() };
         async move {
-            let response = serve::handle(&worker, request, peer).await;
-            if let Some(hints) = hints {
-                hints.end().await;
+            let response = handler::handle(&worker, request, peer).await;
+            if let Some(sender) = sender {
+                sender.end().await;
             }
             Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, false)))
         }
@@ -284,7 +284,7 @@ async fn speak_http2(
         let (worker, active) = (worker.load_full(), peer.activity.begin());
         let peer = peer.clone();
         async move {
-            let response = serve::handle(&worker, request, peer).await;
+            let response = handler::handle(&worker, request, peer).await;
             Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, true)))
         }
     });

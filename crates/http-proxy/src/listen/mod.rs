@@ -4,15 +4,12 @@
 //! not a thread. Each worker accepts from its own TCP sockets (see `server`), and from a duplicate
 //! of each Unix socket. Invariant: a Unix socket's file is removed by whoever made it.
 
-mod activity;
+mod body;
 mod connection;
-mod interim;
-mod limits;
+mod deadlines;
 mod proxy_protocol;
-pub(crate) mod screen;
 mod stream;
 mod tls;
-mod watched;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
@@ -29,13 +26,11 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
+use crate::client::limits::ClientTable;
+use crate::config::transport::{ListenAddress, Listener, Transport};
 use crate::error::ProxyError;
-pub(crate) use crate::listen::activity::Activity;
 use crate::listen::connection::Accepted;
-pub(crate) use crate::listen::interim::Hints;
-use crate::listen::limits::ClientTable;
 use crate::listen::tls::Certificates;
-use crate::transport::{ListenAddress, Listener, Transport};
 use crate::worker::Worker;
 
 /// Connections the kernel holds for us to accept.

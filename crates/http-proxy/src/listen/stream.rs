@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use crate::streams::{PolledRead, forward_write, reads, streams};
+use crate::io::stream::{PolledRead, forward_write, reads, streams};
 
 /// A connection as it was accepted.
 pub(crate) enum Socket {

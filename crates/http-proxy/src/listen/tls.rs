@@ -19,8 +19,8 @@ use tokio_rustls::rustls::server::{ClientHello, ParsedCertificate, ResolvesServe
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ServerConfig};
 
+use crate::config::transport::CertificateFiles;
 use crate::error::ProxyError;
-use crate::transport::CertificateFiles;
 
 /// Shortest time between two looks at the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -57,8 +57,8 @@ keys! {
     "workers" start Count [proxy.workers: usize] "Threads that serve, each with its own event loop.";
     "name" live Text [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";
     "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, and cache by it.";
-    "listen" start Listeners [proxy.transport.listeners: Vec<crate::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
-    "tls.certificates" start Certificates [proxy.transport.certificates: Vec<crate::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
+    "listen" start Listeners [proxy.transport.listeners: Vec<crate::config::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
+    "tls.certificates" start Certificates [proxy.transport.certificates: Vec<crate::config::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
     "proxy_protocol.from" start Networks [proxy.transport.proxy_protocol_from: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
     "upgrades" live Words [proxy.transport.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees.";
     "obey_request_directives" live Flag [proxy.rules.obey_request_directives: bool] "Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests.";
@@ -99,8 +99,8 @@ keys! {
     "purge.from" live Networks [proxy.purge_from: Vec<ipnet::IpNet>] "Networks that may purge with the method `PURGE`.";
     "purge.token" live Text [proxy.purge_token: Option<String>] "What who purges must show as `Authorization: Bearer TOKEN`.";
     "upstream.more" start Origins [proxy.transport.upstream.more_origins: Vec<String>] "Origins besides `to` that serve the same site; all are asked with the host of the first.";
-    "upstream.choice" live Choosing [proxy.transport.upstream.choice: crate::transport::Choice] "Which of several is asked: by host, path and query, or the one with the fewest requests under way.";
-    "upstream.check" start Check [proxy.transport.upstream.checks: Option<crate::transport::HealthChecks>] "A GET to each origin at intervals; what does not bring 2xx or 3xx `fall` times in a row is not asked until `rise` checks succeed.";
+    "upstream.choice" live Choosing [proxy.transport.upstream.choice: crate::config::transport::Choice] "Which of several is asked: by host, path and query, or the one with the fewest requests under way.";
+    "upstream.check" start Check [proxy.transport.upstream.checks: Option<crate::config::transport::HealthChecks>] "A GET to each origin at intervals; what does not bring 2xx or 3xx `fall` times in a row is not asked until `rise` checks succeed.";
     "upstream.eject_failures" live Limit [proxy.transport.upstream.ejection.failures: u32] "Requests in a row without an answer after which one of several origins is left alone; 0 never.";
     "upstream.eject_period" live Time [proxy.transport.upstream.ejection.period: std::time::Duration] "How long it is left alone.";
     "upstream.http2" start Flag [proxy.transport.upstream.http2: bool] "Speak HTTP/2 to https origins that agree.";

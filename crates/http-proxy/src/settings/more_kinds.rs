@@ -7,11 +7,11 @@ use std::time::Duration;
 use http::HeaderName;
 
 use super::kinds::{Count, Kind, Size, Text, Time, Value, quoted};
+use crate::config::transport::{CertificateFiles, Choice, HealthChecks, Listener};
 use crate::forward::access::AccessRule;
 use crate::rules::SetCookie;
 use crate::rules::key::QueryRule;
 use crate::rules::negotiation::Normaliser;
-use crate::transport::{CertificateFiles, Choice, HealthChecks, Listener};
 
 /// Listeners.
 pub(crate) struct Listeners;

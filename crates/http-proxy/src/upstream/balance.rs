@@ -6,7 +6,7 @@
 
 use twox_hash::XxHash3_64;
 
-use crate::transport::Choice;
+use crate::config::transport::Choice;
 
 /// An origin as the choice sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

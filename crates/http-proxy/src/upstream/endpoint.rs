@@ -2,7 +2,7 @@
 //!
 //! Invariants: an https origin is checked against the certificate authorities of the system
 //! (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured) or of a configured file; there is no way to
-//! switch the check off. The address that was checked against the rules of a [`Route`] is the one
+//! switch the check off. The address that was checked against the rules of a `Route` is the one
 //! that is connected to. Threads: shared by all workers.
 
 use std::io;
@@ -20,8 +20,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use crate::config::transport::Upstream;
 use crate::error::{FetchError, ProxyError};
-use crate::transport::Upstream;
+use crate::forward::Permit;
 use crate::upstream::balance;
 use crate::upstream::health::Health;
 use crate::upstream::stream::{Stream, Wire};
@@ -62,11 +63,6 @@ struct Tls {
     any: TlsConnector,
     http1: TlsConnector,
     name: ServerName<'static>,
-}
-
-/// An address that may be connected to, as far as somebody's rules say.
-pub(crate) trait Permit: Send + Sync {
-    fn permits(&self, address: IpAddr) -> bool;
 }
 
 /// What a connection is wanted for.

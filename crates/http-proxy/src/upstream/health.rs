@@ -16,9 +16,9 @@ use http::header::{HOST, USER_AGENT};
 use http::{HeaderValue, Request};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::body::OriginBody;
+use crate::config::transport::{Ejection, HealthChecks};
 use crate::metrics::Counters;
-use crate::transport::{Ejection, HealthChecks};
+use crate::upstream::OriginBody;
 use crate::upstream::endpoint::Origin;
 use crate::upstream::pool::{Pool, PoolSettings};
 

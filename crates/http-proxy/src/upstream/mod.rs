@@ -11,10 +11,12 @@
 
 mod anywhere;
 mod balance;
-mod body;
 mod endpoint;
 mod health;
+mod incoming;
 mod pool;
+mod request_body;
+mod response_body;
 mod stream;
 
 use std::sync::Arc;
@@ -26,21 +28,22 @@ use http::{Request, Response};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::body::OriginBody;
 use crate::config::ProxyConfig;
+use crate::config::transport::{Choice, Ejection};
 use crate::error::FetchError;
 use crate::forward::Route;
 use crate::metrics::Counters;
-use crate::transport::{Choice, Ejection};
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
-use crate::upstream::body::{Hold, Load};
 use crate::upstream::pool::{Outgoing, Pool, SendError};
+use crate::upstream::response_body::{Hold, Load};
 
-pub(crate) use body::FetchedBody;
-pub(crate) use endpoint::{Origin, Permit, check_url, dial_tcp};
+pub(crate) use endpoint::{Origin, check_url, dial_tcp};
 pub(crate) use health::check_all;
+pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pool::PoolSettings;
+pub(crate) use request_body::OriginBody;
+pub(crate) use response_body::FetchedBody;
 
 /// Sends requests to origins.
 pub(crate) struct Fetcher {

@@ -20,13 +20,14 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::timeout;
 
-use crate::body::{OriginBody, poll_incoming};
 use crate::config::ProxyConfig;
 use crate::error::FetchError;
-use crate::frames::PolledFrame;
+use crate::forward::Permit;
+use crate::io::body::PolledFrame;
+use crate::io::idle::IdleTimer;
 use crate::metrics::Counters;
-use crate::moved::Moved;
-use crate::upstream::endpoint::{Endpoint, Permit, Purpose};
+use crate::upstream::endpoint::{Endpoint, Purpose};
+use crate::upstream::{OriginBody, poll_incoming};
 
 /// Fewest bytes hyper accepts as a buffer limit.
 const BUFFER_BYTES_MIN: usize = 8192;
@@ -311,17 +312,17 @@ impl Pool {
     ) -> Result<Response<Leased>, SendError> {
         let limit = self.inner.settings.header_timeout;
         let late = SendError { error: FetchError::HeaderTimeout, unsent: None };
-        let moved = request.body().moved();
+        let idle = request.body().idle();
         match connection {
             Connection::Http2(mut sender) => {
                 let sending =
                     sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
-                let response = within(limit, moved, sending).await.ok_or(late)?;
+                let response = within(limit, idle, sending).await.ok_or(late)?;
                 Ok(response.map_err(SendError::of)?.map(Leased::from))
             }
             Connection::Http1(mut connection) => {
                 let sending = connection.sender.try_send_request(as_http1(*request));
-                let result = within(limit, moved, sending).await.ok_or(late)?;
+                let result = within(limit, idle, sending).await.ok_or(late)?;
                 let response = result.map_err(SendError::of)?;
                 let lease = Lease { pool: self.clone(), connection };
                 Ok(response.map(|incoming| Leased::new(incoming, lease)))
@@ -334,15 +335,15 @@ impl Pool {
 /// origin took last.
 async fn within<T>(
     limit: Duration,
-    moved: Option<Arc<Moved>>,
+    idle: Option<Arc<IdleTimer>>,
     sending: impl Future<Output = T>,
 ) -> Option<T> {
-    let Some(moved) = moved else { return timeout(limit, sending).await.ok() };
-    moved.now();
+    let Some(idle) = idle else { return timeout(limit, sending).await.ok() };
+    idle.touch();
     tokio::select! {
         biased;
         sent = sending => Some(sent),
-        () = moved.ceased(limit) => None,
+        () = idle.expired(limit) => None,
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
-use crate::streams::{PolledRead, forward_write, reads, streams};
+use crate::io::stream::{PolledRead, forward_write, reads, streams};
 
 /// What carries the bytes.
 pub(crate) enum Wire {

@@ -5,21 +5,28 @@
 //! primary key, 0x00, the marker's generation, and the values the request has for those headers.
 //! An invalidation removes the primary key only: variants of a removed marker are unreachable,
 //! because the next marker has another generation. A body larger than `whole_body_bytes_max` lies
-//! under keys of its own (`sections` has them) and is streamed; all others lie beside their metadata, so that a hit is one read and a lookup never drags a large body in. Slices
-//! of a resource lie under primary key, 0x03, their size, their number, and the generation of their
-//! sentinel.
+//! under keys of its own (`sections` has them) and is streamed; all others lie beside their metadata,
+//! so that a hit is one read and a lookup never drags a large body in. Slices of a resource lie under
+//! primary key, 0x03, their size, their number, and the generation of their sentinel.
 //!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
 //! metadata is written only beside the body that it was made from; a part never replaces a whole.
 //! Threads: shared by all workers;
 //! changes to one resource are ordered by a lock chosen by its primary key.
 
-mod forgetting;
-mod invalidated;
-mod markers;
+pub(crate) mod entry;
+mod found;
+mod groups;
+mod hints;
+pub(crate) mod inflight;
+pub(crate) mod insertion;
+mod invalidate;
 mod part_reads;
+mod recent_invalidations;
+pub(crate) mod sections;
 mod slices;
-mod standing;
+mod validity;
+mod variants;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -32,11 +39,7 @@ use damelo::{GroupId, Store};
 use http::HeaderMap;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::along::Along;
-use crate::by_use::ByUse;
 use crate::config::ProxyConfig;
-use crate::deposit::Deposit;
-use crate::entry::{Entry, StoredResponse};
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
 use crate::purge::marks::Standing;
@@ -44,13 +47,16 @@ use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
-use crate::sections::Sections;
-use crate::slice_reader::SliceReader;
-use invalidated::Invalidated;
-pub(crate) use markers::Variant;
-use markers::variant_key;
+use crate::vault::entry::{Entry, StoredResponse};
+use crate::vault::hints::GroupHints;
+use crate::vault::insertion::Insertion;
+use crate::vault::sections::Sections;
+pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
 use part_reads::PartReads;
+use recent_invalidations::RecentInvalidations;
 pub(crate) use slices::{Stretch, slice_key};
+pub(crate) use variants::Variant;
+use variants::variant_key;
 
 /// Longest primary key; requests with longer targets go past the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
@@ -69,79 +75,12 @@ pub(crate) struct Target {
     pub(crate) path_and_query: String,
 }
 
-/// A stored response and its body.
-pub(crate) struct Found {
-    /// Where it lies, if not under the primary key.
-    variant_key: Option<Vec<u8>>,
-    /// Its metadata as it was read.
-    pub(crate) blob: Bytes,
-    pub(crate) response: StoredResponse,
-    pub(crate) body: FoundBody,
-    pub(crate) lies: Lies,
-}
-
-impl Found {
-    /// Put together of several stored objects: it lies nowhere as it is.
-    pub(crate) fn assembled(response: StoredResponse, body: FoundBody, lies: Lies) -> Found {
-        Found { variant_key: None, blob: Bytes::new(), response, body, lies }
-    }
-
-    /// Where it lies, its resource lying under `primary`.
-    pub(crate) fn key<'a>(&'a self, primary: &'a [u8]) -> &'a [u8] {
-        self.variant_key.as_deref().unwrap_or(primary)
-    }
-}
-
-/// A stored body.
-pub(crate) enum FoundBody {
-    Whole(Bytes),
-    Large(Box<Sections>),
-    /// In slices, which are fetched as they are needed.
-    Sliced(Box<SliceReader>),
-    /// On its way, and read along.
-    Along(Arc<Along>),
-    /// Not asked for; its length.
-    Length(u64),
-    /// Not asked for, and the origin did not say how long it is.
-    Unmeasured,
-}
-
-impl FoundBody {
-    /// Not of one that is on its way, or was not asked for, where the origin did not say.
-    pub(crate) fn has_known_length(&self) -> bool {
-        match self {
-            FoundBody::Along(along) => along.length_bytes().is_some(),
-            FoundBody::Unmeasured => false,
-            _ => true,
-        }
-    }
-
-    pub(crate) fn length_bytes(&self) -> u64 {
-        match self {
-            FoundBody::Whole(bytes) => bytes.len() as u64,
-            FoundBody::Large(sections) => sections.length_bytes(),
-            FoundBody::Sliced(slices) => slices.complete_bytes(),
-            FoundBody::Along(along) => along.length_bytes().unwrap_or(0),
-            FoundBody::Length(length) => *length,
-            FoundBody::Unmeasured => 0,
-        }
-    }
-}
-
-/// Where a stored response lies, and what purges know it by.
-#[derive(Debug, Clone)]
-pub(crate) struct Lies {
-    pub(crate) group: GroupId,
-    pub(crate) in_memory: bool,
-    pub(crate) stamp: Stamp,
-}
-
 /// What lies under a key.
 struct Probed {
     blob: Bytes,
     entry: Entry,
     body: FoundBody,
-    lies: Lies,
+    placement: Placement,
 }
 
 /// An entry and its stamp.
@@ -161,7 +100,7 @@ fn stamped(metadata: &[u8], epoch: Epoch) -> Option<Vec<u8>> {
 }
 
 /// Result of a lookup.
-pub(crate) enum Looked {
+pub(crate) enum Lookup {
     Found(Box<Found>),
     /// Nothing usable; the key that was missed and why.
     Missed {
@@ -195,7 +134,7 @@ impl Epoch {
 
 struct Stripe {
     lock: Mutex<()>,
-    invalidated: Invalidated,
+    invalidated: RecentInvalidations,
 }
 
 /// The store as HTTP sees it.
@@ -211,20 +150,21 @@ pub(crate) struct Vault {
     /// Invalidations of groups so far.
     pub(crate) group_epoch: AtomicU64,
     /// Which groups are loved and hated by how they are used.
-    pub(crate) by_use: ByUse,
+    pub(crate) group_hints: GroupHints,
     hasher: std::hash::RandomState,
 }
 
 impl Vault {
     pub(crate) fn new(store: Store, ledger: Arc<Ledger>, config: &ProxyConfig) -> Vault {
-        let stripe = |_| Stripe { lock: Mutex::new(()), invalidated: Invalidated::default() };
+        let stripe =
+            |_| Stripe { lock: Mutex::new(()), invalidated: RecentInvalidations::default() };
         Vault {
             store,
             ledger,
             whole_body_bytes_max: config.whole_body_bytes_max,
             rules: ArcSwap::from_pointee(config.rules.clone()),
             group_epoch: AtomicU64::new(0),
-            by_use: ByUse::new(config.hints_by_use),
+            group_hints: GroupHints::new(config.hints_by_use),
             part_reads: PartReads::new(),
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
@@ -275,27 +215,39 @@ impl Vault {
     }
 
     /// Finds what is stored for a request. Failures of the store are misses.
-    pub(crate) async fn look(
+    pub(crate) async fn lookup(
         &self,
         primary: &[u8],
         request: &HeaderMap,
         want_body: bool,
         counters: &Counters,
-    ) -> Looked {
-        let missed = |key: &[u8], reason| Looked::Missed { key: key.to_vec(), reason };
+    ) -> Lookup {
+        let missed = |key: &[u8], reason| Lookup::Missed { key: key.to_vec(), reason };
         match self.probe(primary, want_body, counters).await {
             None => missed(primary, Forward::UriMiss),
-            Some(Probed { entry: Entry::Response(response), blob, body, lies }) => {
-                Looked::Found(Box::new(Found { variant_key: None, blob, response, body, lies }))
+            Some(Probed { entry: Entry::Response(response), blob, body, placement }) => {
+                Lookup::Found(Box::new(Found {
+                    variant_key: None,
+                    blob,
+                    response,
+                    body,
+                    placement,
+                }))
             }
             Some(Probed { entry: Entry::Marker(marker), .. }) => {
                 let Some(key) = variant_key(primary, &marker, request, &self.rules.load()) else {
-                    return Looked::Unkeyable;
+                    return Lookup::Unkeyable;
                 };
                 match self.probe(&key, want_body, counters).await {
-                    Some(Probed { entry: Entry::Response(response), blob, body, lies }) => {
+                    Some(Probed { entry: Entry::Response(response), blob, body, placement }) => {
                         let variant_key = Some(key);
-                        Looked::Found(Box::new(Found { variant_key, blob, response, body, lies }))
+                        Lookup::Found(Box::new(Found {
+                            variant_key,
+                            blob,
+                            response,
+                            body,
+                            placement,
+                        }))
                     }
                     _ => missed(&key, Forward::VaryMiss),
                 }
@@ -324,7 +276,7 @@ impl Vault {
         };
         let blob = Bytes::copy_from_slice(object.metadata());
         let place = (object.group(), object.from_memory());
-        let (entry, lies) = self.judge(key, &blob, place, counters).await?;
+        let (entry, placement) = self.judge(key, &blob, place, counters).await?;
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
                 FoundBody::Large(Box::new(Sections::complete(&self.store, key, apart)?))
@@ -335,7 +287,7 @@ impl Vault {
             _ if want_body => FoundBody::Whole(object.into()),
             _ => FoundBody::Length(object.len() as u64),
         };
-        Some(Probed { blob, entry, body, lies })
+        Some(Probed { blob, entry, body, placement })
     }
 
     /// Begins to store a response fetched since `epoch`.
@@ -347,7 +299,7 @@ impl Vault {
         mut response: StoredResponse,
         length_bytes: Option<u64>,
         groups: &Groups,
-    ) -> Result<Box<Deposit>, NotStoredReason> {
+    ) -> Result<Box<Insertion>, NotStoredReason> {
         let group = GroupId::of(&groups.home);
         response.groups = self.join_groups(&groups.others).await?;
         // Found out now rather than after the body.
@@ -360,21 +312,21 @@ impl Vault {
                 self.place_variant(&target.primary, names, request, group).await?
             }
         };
-        let mut deposit =
-            Deposit::new(key, epoch, group, response, stamp, self.whole_body_bytes_max);
-        deposit.encoded = Some(encoded);
-        deposit.announce(&self.store, length_bytes)?;
-        Ok(deposit)
+        let mut insertion =
+            Insertion::new(key, epoch, group, response, stamp, self.whole_body_bytes_max);
+        insertion.encoded = Some(encoded);
+        insertion.announce(&self.store, length_bytes)?;
+        Ok(insertion)
     }
 
     /// Adds bytes of the body, waiting at most `limit` for room.
     pub(crate) async fn write(
         &self,
-        deposit: &mut Deposit,
+        insertion: &mut Insertion,
         bytes: &Bytes,
         limit: Duration,
     ) -> Result<(), NotStoredReason> {
-        deposit.write(&self.store, bytes, limit).await
+        insertion.write(&self.store, bytes, limit).await
     }
 
     /// Replaces the metadata of a stored response, if it is still the one that was read. False: it
@@ -399,22 +351,22 @@ impl Vault {
         matches!(self.store.set_metadata(key, &metadata).await, Ok(true))
     }
 
-    /// Finishes a deposit: from now on it is served.
+    /// Finishes an insertion: from now on it is served.
     pub(crate) async fn commit(
         &self,
         primary: &[u8],
-        deposit: Box<Deposit>,
+        insertion: Box<Insertion>,
     ) -> Result<(), NotStoredReason> {
         let _ordered = self.lock(primary).await;
-        if !self.is_current(deposit.epoch) {
+        if !self.is_current(insertion.epoch) {
             return Err(NotStoredReason::Invalidated);
         }
-        let (key, epoch) = (deposit.key.clone(), deposit.epoch);
-        if deposit.response.part.is_some() && self.holds_whole(&key).await {
+        let (key, epoch) = (insertion.key.clone(), insertion.epoch);
+        if insertion.response.part.is_some() && self.holds_whole(&key).await {
             return Err(NotStoredReason::Partial);
         }
-        let is_whole = deposit.response.part.is_none();
-        deposit.commit(&self.store).await?;
+        let is_whole = insertion.response.part.is_none();
+        insertion.commit(&self.store).await?;
         if is_whole && self.has_slices(primary) {
             // They are older than what is stored now, and would outlive it.
             self.forget_slices(primary);
@@ -428,13 +380,13 @@ impl Vault {
     }
 
     /// Where a response just fetched since `epoch` lies.
-    pub(crate) fn lies_now(
+    pub(crate) fn placement_now(
         &self,
         group: GroupId,
         epoch: Epoch,
         response: &StoredResponse,
-    ) -> Option<Lies> {
-        Some(Lies { group, in_memory: true, stamp: epoch.stamp(response)? })
+    ) -> Option<Placement> {
+        Some(Placement { group, in_memory: true, stamp: epoch.stamp(response)? })
     }
 
     /// True if a whole response lies there that a part must not replace.
@@ -452,8 +404,8 @@ impl Vault {
     async fn standing_response(&self, key: &[u8]) -> Option<(Bytes, StoredResponse)> {
         let info = self.store.lookup(key).await.ok()??;
         let (mut entry, stamp) = decode(&info.metadata)?;
-        let lies = Lies { group: info.group, in_memory: info.resident, stamp };
-        match self.standing(key, &lies) {
+        let placement = Placement { group: info.group, in_memory: info.resident, stamp };
+        match self.standing(key, &placement) {
             Standing::Untouched => {}
             Standing::Stale { since_unix_s } => entry.end_freshness(since_unix_s),
             Standing::Gone => return None,

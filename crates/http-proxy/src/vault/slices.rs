@@ -7,14 +7,14 @@ use bytes::{BufMut, Bytes};
 use damelo::GroupId;
 
 use super::part_reads::cost_of_part;
-use super::{Epoch, FoundBody, Lies, Probed, Target, Vault};
-use crate::deposit::Deposit;
-use crate::entry::{Entry, StoredResponse};
-use crate::groups::sentinel_key;
+use super::{Epoch, FoundBody, Placement, Probed, Target, Vault};
 use crate::metrics::Counters;
 use crate::rules::NotStoredReason;
 use crate::rules::group::Groups;
 use crate::rules::parts::Slices;
+use crate::vault::entry::{Entry, StoredResponse};
+use crate::vault::groups::sentinel_key;
+use crate::vault::insertion::Insertion;
 
 /// A slice of a resource, and what of it is wanted.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +54,7 @@ impl Stretch {
 pub(crate) struct Slice {
     pub(crate) response: StoredResponse,
     pub(crate) bytes: Bytes,
-    pub(crate) lies: Lies,
+    pub(crate) placement: Placement,
 }
 
 impl Vault {
@@ -72,12 +72,15 @@ impl Vault {
             return self.part_of_slice(&key, stretch, counters).await;
         }
         let Probed {
-            entry: Entry::Response(response), body: FoundBody::Whole(bytes), lies, ..
+            entry: Entry::Response(response),
+            body: FoundBody::Whole(bytes),
+            placement,
+            ..
         } = self.probe_by(read, &key, true, counters).await?
         else {
             return None;
         };
-        Some(Slice { response, bytes, lies })
+        Some(Slice { response, bytes, placement })
     }
 
     /// Whether a slice that is not in memory is read only as far as it is wanted: unless it was wanted so
@@ -101,12 +104,12 @@ impl Vault {
             }
         };
         let blob = Bytes::copy_from_slice(range.metadata());
-        let (entry, lies) = self.judge(key, &blob, (range.group(), false), counters).await?;
+        let (entry, placement) = self.judge(key, &blob, (range.group(), false), counters).await?;
         let Entry::Response(mut response) = entry else { return None };
         let part = response.part.as_mut()?;
         part.start += range.offset();
         part.end = part.start + range.len() as u64;
-        Some(Slice { response, bytes: range.into(), lies })
+        Some(Slice { response, bytes: range.into(), placement })
     }
 
     /// True if slices of a resource were stored, and not forgotten since; each may be gone by now. Costs
@@ -140,7 +143,7 @@ impl Vault {
         slice: (Slices, u64),
         mut response: StoredResponse,
         groups: &Groups,
-    ) -> Result<Box<Deposit>, NotStoredReason> {
+    ) -> Result<Box<Insertion>, NotStoredReason> {
         let primary = &target.primary;
         response.groups = self.join_groups(&groups.others).await?;
         let together = self.join_group(slices_group(primary)).await?;
@@ -150,9 +153,9 @@ impl Vault {
         let key = key_in(primary, slice.0, together.generation, slice.1);
         let group = GroupId::of(&groups.home);
         // Whatever its length: a slice is one object.
-        let mut deposit = Deposit::new(key, epoch, group, response, stamp, u64::MAX);
-        deposit.encoded = Some(encoded);
-        Ok(deposit)
+        let mut insertion = Insertion::new(key, epoch, group, response, stamp, u64::MAX);
+        insertion.encoded = Some(encoded);
+        Ok(insertion)
     }
 }
 

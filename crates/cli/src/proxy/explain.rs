@@ -1,0 +1,189 @@
+//! `damelo explain`: what a running proxy knows of one URL, in words.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use damelo_http_proxy::ask_admin;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::proxy::admin::AdminArgs;
+
+const AFTER_HELP: &str = "\
+Examples:
+  damelo explain http://example.org/news/1 --admin 127.0.0.1:9100
+  damelo explain /news/1 --admin 9100 --header 'Cookie: lang=de' --json
+
+Tells the key, the variants, the group and where they lie, the arithmetic of age and freshness, the
+purges that cover it, the rules that matched, and why it was lately not stored. A path stands for
+the proxy's origin.";
+
+/// Ask a running proxy what it knows of a URL.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Explain {
+    /// The URL, or a path
+    #[arg(value_name = "URL")]
+    url: String,
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// A header of the request, where rules look at headers
+    #[arg(long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    /// Print all of it as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks and prints. Ends with 1 if nothing is stored.
+pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
+    let order = json!({ "url": args.url, "headers": args.header }).to_string();
+    let (address, token) = (args.admin.address()?, args.admin.token.as_deref());
+    let answer = ask_admin(address, "/explain", token, Some(&order))?;
+    let known: Value = serde_json::from_str(&answer)?;
+    let mut out = Out::new();
+    if args.json {
+        out.json(&known)?;
+    } else {
+        out.bytes(told(&known).as_bytes())?;
+    }
+    out.finish()
+}
+
+/// All of it in words.
+fn told(known: &Value) -> String {
+    let mut text = String::new();
+    let mut say = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    say(format!("url      {}", word(&known["url"])));
+    say(format!("key      {}", word(&known["key"])));
+    let rules = list(&known["rules"]);
+    if !rules.is_empty() {
+        say(format!("rules    {}", rules.join("; ")));
+    }
+    if known["passes"] == true {
+        say("a rule sends it past the cache".to_owned());
+    }
+    if known["purges_known"] == false {
+        say("the store is still recovering: nothing is served from it yet".to_owned());
+    }
+    if let Value::Object(vary) = &known["vary"] {
+        let names = list(&vary["headers"]).join(", ");
+        say(format!("varies   by {names}; {} variants listed", vary["variants"]));
+    }
+    let stored = known["stored"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if stored.is_empty() {
+        say("nothing is stored for it".to_owned());
+    }
+    for one in stored {
+        say(String::new());
+        describe(one, &mut say);
+    }
+    let refusals = known["not_stored"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for refusal in refusals {
+        let (ago, why) = (&refusal["seconds_ago"], word(&refusal["reason"]));
+        say(format!("not stored {ago} s ago: {why}"));
+    }
+    text
+}
+
+fn describe(one: &Value, say: &mut impl FnMut(String)) {
+    let fresh = &one["freshness"];
+    let number = |value: &Value| value.as_i64().unwrap_or(0);
+    say(format!(
+        "stored   status {}, {} bytes{}, in {}, group id:{}",
+        one["status"],
+        one["body_bytes"],
+        if one["body_apart"] == true { " apart from its headers" } else { "" },
+        word(&one["lies"]),
+        word(&one["group"]),
+    ));
+    say(format!("  key    {}", word(&one["key"])));
+    say(format!(
+        "  age    {} s = {} s when it came + {} s here",
+        fresh["age_s"], fresh["age_when_it_came_s"], fresh["time_here_s"]
+    ));
+    let left = number(&fresh["fresh_for_s"]);
+    let state =
+        if left > 0 { format!("fresh for {left} s") } else { format!("stale for {} s", -left) };
+    say(format!("  fresh  lifetime {} s - age {} s: {state}", fresh["lifetime_s"], fresh["age_s"]));
+    if fresh["validate_always"] == true {
+        say("  no-cache: validated before every use".to_owned());
+    }
+    if fresh["never_stale"] == true {
+        say("  never served stale".to_owned());
+    }
+    say(format!(
+        "  purges {}; fetched at generation {}, {} tags",
+        word(&one["purged"]),
+        one["generation"],
+        one["tags"]
+    ));
+    for purge in one["purges"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        let applies = if purge["applies"] == true { "covers it" } else { "was before it" };
+        let mut line = format!("    a purge of {} {applies}:", word(&purge["by"]));
+        for (name, kind) in [("hard_generation", "hard"), ("soft_generation", "soft")] {
+            if number(&purge[name]) > 0 {
+                // Writing to a String cannot fail.
+                let _ = write!(line, " {kind} at {}", purge[name]);
+            }
+        }
+        say(line);
+    }
+    if let Value::Object(group) = &one["group_state"] {
+        say(format!(
+            "  group  {}, {} objects created, {} pages known, {} of {} prefetched objects used",
+            word(&group["hint"]),
+            group["objects_created"],
+            group["pages_known"],
+            group["prefetch_hits"],
+            group["prefetched"]
+        ));
+    }
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}
+
+fn list(value: &Value) -> Vec<&str> {
+    value.as_array().map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_and_purged_response_is_told() {
+        let known = json!({
+            "url": "http://h/a", "key": "http://h/a", "passes": false, "rules": ["pictures"],
+            "vary": { "headers": ["accept"], "variants": 1 },
+            "stored": [{
+                "key": "http://h/a\\x00", "status": 200, "body_bytes": 5, "lies": "disk",
+                "group": "7", "purged": "gone by a purge", "generation": 3, "tags": 1,
+                "freshness": { "age_s": 15, "age_when_it_came_s": 5, "time_here_s": 10,
+                               "lifetime_s": 12, "fresh_for_s": -3 },
+                "purges": [{ "by": "a tag", "hard_generation": 4, "soft_generation": 0,
+                             "applies": true }],
+            }],
+            "not_stored": [{ "seconds_ago": 2, "reason": "private" }],
+        });
+        let text = told(&known);
+        for part in [
+            "rules    pictures",
+            "varies   by accept",
+            "in disk, group id:7",
+            "15 s = 5 s when it came + 10 s here",
+            "stale for 3 s",
+            "a purge of a tag covers it: hard at 4",
+            "not stored 2 s ago: private",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(told(&json!({})).contains("nothing is stored"));
+    }
+}

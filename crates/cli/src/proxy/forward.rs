@@ -1,0 +1,161 @@
+//! `damelo forward`: a caching forward proxy on a store, for those who may use it. This file makes
+//! settings of flags and file and says what runs; HTTP and the rules are the business of
+//! `damelo-http-proxy`.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use clap::Args;
+use damelo::Store;
+use damelo_http_proxy::{ProxyError, RunningInfo, Settings, hash_credentials};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::proxy::serve_args::{self, ServeArgs};
+use crate::proxy::serving::{Mode, serve};
+use crate::proxy::transport_args::{flag, seconds, set_all, set_lists, time};
+
+/// Longest password that `--hash-password` reads.
+const PASSWORD_BYTES_MAX: u64 = 512;
+
+const AFTER_HELP: &str = "\
+Examples:
+  damelo forward
+  curl -x http://127.0.0.1:3128 http://example.org/
+  damelo forward --remote --from 10.0.0.1:3128 --rule 'allow client=10.0.0.0/8 port=80,443'
+  damelo forward --config /etc/damelo-forward.toml
+  damelo forward --hash-password ann < password.txt >> users.txt
+  damelo forward --remote --from 10.0.0.1:3128 --users users.txt --rule allow
+
+Rules: `allow` or `deny`, then any of
+  client=NETWORK,...              where the client is
+  method=NAME,...                 GET, CONNECT, ...
+  port=N[-N],...                  of the destination
+  to=HOST|.DOMAIN|NETWORK,...     the destination: by name, with all below it, or by address
+The first rule that matches decides; a rule without conditions matches everything. After the last
+one, clients on this host may and all others may not. Whatever the rules say, link-local addresses
+and those of cloud metadata services are not reached without --to-link-local, nor this host's
+loopback by clients from elsewhere without --to-loopback. http is cached; https passes through
+CONNECT tunnels, which nobody can look into.";
+
+/// Reach any origin through a cache: a forward proxy.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Forward {
+    /// Address to listen on; one that is not loopback needs --remote [default: 127.0.0.1:3128]
+    #[arg(long, value_name = "ADDR")]
+    from: Option<String>,
+    /// Listen on addresses that others can reach
+    #[arg(long)]
+    remote: bool,
+    /// Who may go where; may be given many times, the first that matches decides
+    #[arg(long, value_name = "RULE")]
+    rule: Vec<String>,
+    /// Names and hashed passwords of who may use the proxy; read again when the file changes
+    #[arg(long, value_name = "FILE")]
+    users: Option<String>,
+    /// Read a password from standard input, print a line for the file of users, and end
+    #[arg(long, value_name = "NAME")]
+    hash_password: Option<String>,
+    /// Reach link-local addresses and those of metadata services
+    #[arg(long)]
+    to_link_local: bool,
+    /// Let clients from elsewhere reach this host's loopback addresses
+    #[arg(long)]
+    to_loopback: bool,
+    /// Time to connect to an origin [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    connect_timeout: Option<Duration>,
+    /// Time from the end of a request to the headers of the answer [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    answer_timeout: Option<Duration>,
+    /// Time after which a tunnel in which nothing moves is cut [default: 600]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    tunnel_timeout: Option<Duration>,
+    /// Tell origins who the client is, in X-Forwarded-For
+    #[arg(long)]
+    x_forwarded: bool,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// Serves until told to stop.
+pub(crate) fn run(args: &Forward) -> Result<(), Failure> {
+    if let Some(name) = &args.hash_password {
+        return print_hash(name);
+    }
+    let loaded = args.clone();
+    serve(
+        Mode::Forward,
+        move || settings(&loaded),
+        |settings, store, running| print(args, settings, store, running),
+    )
+}
+
+/// The file, then the flags, then `--set`.
+fn settings(args: &Forward) -> Result<Settings, Failure> {
+    let mut settings = args.serve.settings(Settings::for_forward(), |settings| {
+        set_lists(settings, [("forward.rules", &args.rule)])?;
+        set_all(
+            settings,
+            [
+                ("from", args.from.clone()),
+                ("timeouts.connect", time(args.connect_timeout)),
+                ("timeouts.header", time(args.answer_timeout)),
+                ("timeouts.tunnel_idle", time(args.tunnel_timeout)),
+                ("forwarded.x_forwarded", flag(args.x_forwarded, true)),
+                ("forward.users", args.users.clone()),
+                ("forward.remote", flag(args.remote, true)),
+                ("forward.to_link_local", flag(args.to_link_local, true)),
+                ("forward.to_loopback", flag(args.to_loopback, true)),
+            ],
+        )
+    })?;
+    // The client names the origin, whatever a file says.
+    settings.proxy = settings.forward_config().proxy;
+    settings.check_forward()?;
+    Ok(settings)
+}
+
+fn print_hash(name: &str) -> Result<(), Failure> {
+    let mut password = String::new();
+    std::io::stdin()
+        .take(PASSWORD_BYTES_MAX)
+        .read_to_string(&mut password)
+        .map_err(|source| Failure::io("read a password from standard input", source))?;
+    let password = password.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err(Failure::Usage("no password came on standard input".to_owned()));
+    }
+    let line = hash_credentials(name, password).map_err(|error| match error {
+        ProxyError::UserName(_) => Failure::Usage(error.to_string()),
+        other => Failure::Proxy(other),
+    })?;
+    let mut out = Out::new();
+    out.line(format_args!("{line}"))?;
+    out.finish()
+}
+
+fn print(
+    args: &Forward,
+    settings: &Settings,
+    store: &Store,
+    running: &RunningInfo,
+) -> Result<(), Failure> {
+    let mut out = Out::new();
+    let url = serve_args::url(running);
+    if args.serve.json {
+        serve_args::print_json(&mut out, store, running, json!({ "proxy": url }))?;
+        return out.finish();
+    }
+    serve_args::print_store(&mut out, store)?;
+    out.line(format_args!("proxy    {url}"))?;
+    serve_args::print_listeners(&mut out, running)?;
+    out.line(format_args!("try      curl -x {url} http://example.org/"))?;
+    let config = &settings.forward;
+    if config.remote && config.rules.iter().all(|rule| !rule.allow) {
+        out.line(format_args!("No --rule allows anything: only clients on this host are served."))?;
+    }
+    out.finish()
+}

@@ -1,0 +1,15 @@
+//! Commands around the caching proxies. `reverse` (`damelo proxy`) and `forward` run one, on what they
+//! have in common (`serving`, `serve_args`, `transport_args`, `supervisor`); `check_config` reads their
+//! settings; `purge`, `explain` and `top` ask one that runs, which they find by `admin`.
+
+mod admin;
+pub(crate) mod check_config;
+pub(crate) mod explain;
+pub(crate) mod forward;
+pub(crate) mod purge;
+pub(crate) mod reverse;
+mod serve_args;
+mod serving;
+mod supervisor;
+pub(crate) mod top;
+mod transport_args;

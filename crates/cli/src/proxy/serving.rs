@@ -1,0 +1,265 @@
+//! What `damelo proxy` and `damelo forward` have in common: opening the store, serving until a signal
+//! says otherwise, reading settings again, and ending in time.
+//!
+//! Threads: the proxy's workers, and one that waits for signals. The store is closed after the
+//! last worker has ended, so that the next start need not recover anything.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use damelo::{ByteSize, Config, Store};
+use damelo_http_proxy::{Control, RunningInfo, Settings, Target};
+
+use crate::descriptors;
+use crate::failure::Failure;
+use crate::names::Volumes;
+use crate::proxy::supervisor;
+use crate::signals::Stop;
+use crate::store::opening::open_with;
+
+/// Size of a cache that is made without a declared size.
+const CACHE_BYTES: u64 = 1 << 30;
+/// The same for the demo, which should not take a newcomer's disk.
+const CACHE_BYTES_DEMO: u64 = 256 << 20;
+
+/// Exit code of a process that did not end in time.
+const EXIT_TOO_LATE: i32 = 4;
+
+/// Which proxy is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Before one site.
+    Reverse,
+    /// To any origin.
+    Forward,
+}
+
+/// `PATH` or `PATH:SIZE`; the size counts only for a store that does not exist yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct CacheSpec {
+    path: PathBuf,
+    size: Option<ByteSize>,
+}
+
+impl FromStr for CacheSpec {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<CacheSpec, Self::Err> {
+        if let Some((path, size)) = text.rsplit_once(':')
+            && let Ok(size) = size.parse()
+        {
+            return Ok(CacheSpec { path: path.into(), size: Some(size) });
+        }
+        Ok(CacheSpec { path: text.into(), size: None })
+    }
+}
+
+/// Opens the store, serves until told to stop, closes the store. `load` gives the settings, and gives
+/// them anew on SIGHUP; `print` says what runs.
+pub(crate) fn serve(
+    mode: Mode,
+    load: impl Fn() -> Result<Settings, Failure> + Send + 'static,
+    print: impl FnOnce(&Settings, &Store, &RunningInfo) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let stop = Stop::on_signals()?;
+    let mut settings = load()?;
+    settings.proxy.inherited.extend(supervisor::inherited_socket()?.map(Arc::new));
+    // Before a cache file is made for an origin that cannot be one, or on an address that is taken.
+    settings.proxy.check()?;
+    settings.proxy.check_address()?;
+    allow_connections(settings.proxy.connections_max);
+    let store = open_store(&settings, mode)?;
+    let mut printed = Ok(());
+    let signals = stop.clone();
+    let stop_timeout = StopTimeout(Arc::new(Mutex::new(settings.stop_timeout)));
+    let deadline = stop_timeout.clone();
+    let ready = |running: RunningInfo| {
+        printed = print(&settings, &store, &running);
+        let reload = Reload { load, settings: settings.clone(), stop_timeout };
+        signals.handle_others(reload.handler(running.control.clone()));
+        supervisor::notify(&format!("READY=1\nSTATUS=serving at {}", running.address));
+    };
+    let ended = {
+        let signals = stop.clone();
+        async move {
+            stop.await;
+            supervisor::notify("STOPPING=1\nSTATUS=finishing what is under way");
+            end_within(deadline.get());
+            // The handler holds a handle on the access log, which is closed next.
+            signals.ignore_others();
+        }
+    };
+    let (to, handle) = (settings.proxy.clone(), store.clone());
+    let served = match mode {
+        Mode::Reverse => damelo_http_proxy::run(to, handle, ready, ended),
+        Mode::Forward => {
+            damelo_http_proxy::run_forward(settings.forward_config(), handle, ready, ended)
+        }
+    };
+    if served.is_ok() {
+        eprintln!("damelo: closing the store");
+    }
+    let closed = store.close();
+    served?;
+    closed?;
+    printed
+}
+
+/// Says so where the system allows fewer connections than the settings; they wait to be accepted.
+fn allow_connections(connections_max: usize) {
+    match descriptors::raise_limit() {
+        Ok(limit) if limit >= connections_max as u64 => {}
+        Ok(limit) => eprintln!(
+            "damelo: the system allows {limit} open files, fewer than limits.connections_max \
+             ({connections_max}): raise it with `ulimit -n` or LimitNOFILE="
+        ),
+        Err(error) => eprintln!("damelo: cannot tell how many files may be open: {error}"),
+    }
+}
+
+/// Ends the process when the time is up, whatever it waits for: a disk that hangs, most likely.
+fn end_within(time: Duration) {
+    let end = move || {
+        std::thread::sleep(time);
+        eprintln!("damelo: not done after {} s: ending as after a crash", time.as_secs());
+        std::process::exit(EXIT_TOO_LATE);
+    };
+    if std::thread::Builder::new().name("deadline".to_owned()).spawn(end).is_err() {
+        eprintln!("damelo: no thread for the deadline: this may take longer");
+    }
+}
+
+/// `timeouts.stop` as it is now: a reload may change it.
+#[derive(Clone)]
+struct StopTimeout(Arc<Mutex<Duration>>);
+
+impl StopTimeout {
+    fn get(&self) -> Duration {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, time: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = time;
+    }
+}
+
+/// What SIGHUP needs: where the settings came from, and those that run.
+struct Reload<L> {
+    load: L,
+    settings: Settings,
+    stop_timeout: StopTimeout,
+}
+
+impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
+    /// SIGHUP reads the settings again, SIGUSR1 opens the access log again.
+    fn handler(mut self, control: Control) -> impl FnMut(i32) + Send + 'static {
+        move |signal| {
+            if signal == libc::SIGUSR1 {
+                control.reopen_log();
+            } else {
+                self.reload(&control);
+            }
+        }
+    }
+
+    fn reload(&mut self, control: &Control) {
+        supervisor::notify(&supervisor::reloading());
+        self.reload_now(control);
+        supervisor::notify("READY=1");
+    }
+
+    fn reload_now(&mut self, control: &Control) {
+        let loaded = (self.load)().and_then(|new| {
+            control.reload(new.proxy.clone())?;
+            Ok(new)
+        });
+        match loaded {
+            Err(failure) => {
+                failure.print();
+                eprintln!("damelo: the settings stay as they were");
+            }
+            Ok(new) => {
+                self.stop_timeout.set(new.stop_timeout);
+                for key in new.needs_restart(&self.settings) {
+                    eprintln!("damelo: `{key}` has changed, which takes a restart");
+                }
+                eprintln!("damelo: settings reloaded, {} rules", new.rule_count());
+            }
+        }
+    }
+}
+
+fn open_store(settings: &Settings, mode: Mode) -> Result<Store, Failure> {
+    let to = &settings.proxy.to;
+    let default_bytes = if *to == Target::Demo { CACHE_BYTES_DEMO } else { CACHE_BYTES };
+    let spec = match &settings.cache {
+        Some(text) => text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {}),
+        None if mode == Mode::Forward => default_cache("forward"),
+        None => default_cache(&cache_name(to)),
+    };
+    let mut config = Config::new(&spec.path, ByteSize::new(default_bytes));
+    if spec.size.is_some() || is_device(&spec.path) {
+        // A device for which no size was given is taken whole.
+        config.volumes[0].size = spec.size;
+    }
+    config.memory = settings.memory;
+    open_with(config, &Volumes::from(spec.path.as_path()))
+}
+
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+}
+
+/// The user's cache directory, or the current one.
+fn default_cache(name: &str) -> CacheSpec {
+    let variable =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let user = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let path = match user.map(|dir| dir.join("damelo")) {
+        Some(dir) if is_writable(&dir) => dir.join(format!("{name}.store")),
+        _ => PathBuf::from(format!("damelo-{name}.store")),
+    };
+    CacheSpec { path, size: None }
+}
+
+fn is_writable(dir: &Path) -> bool {
+    fs::create_dir_all(dir).is_ok() && tempfile::tempfile_in(dir).is_ok()
+}
+
+/// A file name for an origin: its host and port, whatever is awkward in a name replaced.
+fn cache_name(to: &Target) -> String {
+    let url = match to {
+        Target::Demo => return "demo".to_owned(),
+        Target::Url(url) => url,
+    };
+    let after_scheme = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+    let host = after_scheme.split(['/', '?', '#']).next().unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
+    format!("origin-{}", host.chars().map(plain).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_may_have_a_size() {
+        let spec = |text: &str| text.parse::<CacheSpec>().unwrap();
+        let size = Some(ByteSize::new(20 << 30));
+        assert_eq!(spec("/a/b:20GiB"), CacheSpec { path: "/a/b".into(), size });
+        assert_eq!(spec("/a/b"), CacheSpec { path: "/a/b".into(), size: None });
+        assert_eq!(spec("/a:b/c"), CacheSpec { path: "/a:b/c".into(), size: None });
+    }
+
+    #[test]
+    fn every_origin_has_a_cache_of_its_own() {
+        let name = |url: &str| cache_name(&url.parse().unwrap());
+        assert_eq!(name("demo"), "demo");
+        assert_eq!(name("https://Example.org:8443/x"), "origin-Example.org_8443");
+        assert_eq!(name("http://[::1]:80"), "origin-___1__80");
+    }
+}

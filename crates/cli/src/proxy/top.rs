@@ -1,0 +1,339 @@
+//! `damelo top`: a live table of what a running proxy is busy with.
+//!
+//! The frame is made as plain lines by a pure function; the terminal only shows it. Invariants:
+//! the terminal is left as it was found, whatever happens. Threads: the main thread only.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
+use crossterm::{cursor, execute, queue, terminal};
+use damelo::ByteSize;
+use damelo_http_proxy::ask_admin;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::output::{Out, thousands};
+use crate::proxy::admin::AdminArgs;
+
+const AFTER_HELP: &str = "\
+Examples:
+  damelo top --admin 127.0.0.1:9100
+  damelo top --admin 9100 --once
+  damelo top --admin 9100 --json
+
+Hosts and URLs are those of the last ten seconds, found by a sketch of fixed size: the busiest are
+right, the rare ones may be missing. Everything else is since the last look, or since the start in
+the first. q or Esc ends it.";
+
+/// Watch what a running proxy is busy with.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    every: u64,
+    /// Print one frame and end
+    #[arg(long)]
+    once: bool,
+    /// Print the numbers as one JSON object and end
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lines of a frame that is printed rather than shown.
+const PRINTED_ROWS: usize = 40;
+const PRINTED_COLUMNS: usize = 100;
+
+/// Looks once or until told to end.
+pub(crate) fn run(args: &Top) -> Result<(), Failure> {
+    let (address, token) = (args.admin.address()?, args.admin.token.clone());
+    let look = || -> Result<Value, Failure> {
+        Ok(serde_json::from_str(&ask_admin(address, "/top", token.as_deref(), None)?)?)
+    };
+    if args.once || args.json {
+        let seen = look()?;
+        let mut out = Out::new();
+        if args.json {
+            out.json(&seen)?;
+        } else {
+            for line in frame(&seen, None, PRINTED_COLUMNS, PRINTED_ROWS) {
+                out.line(format_args!("{line}"))?;
+            }
+        }
+        return out.finish();
+    }
+    // Before the terminal is taken over, so that a proxy that is not there is named in plain words.
+    let first = look()?;
+    let failed = |source| Failure::io("use the terminal", source);
+    let _screen = Screen::open().map_err(failed)?;
+    watch(args, first, look, failed)
+}
+
+fn watch(
+    args: &Top,
+    mut seen: Value,
+    look: impl Fn() -> Result<Value, Failure>,
+    failed: impl Fn(io::Error) -> Failure,
+) -> Result<(), Failure> {
+    let mut before = None;
+    loop {
+        show(&seen, before.as_ref()).map_err(&failed)?;
+        let next = Instant::now() + Duration::from_secs(args.every);
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            if !poll(left).map_err(&failed)? {
+                break;
+            }
+            match read().map_err(&failed)? {
+                Event::Key(key) => match key.code {
+                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                    KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                        return Ok(());
+                    }
+                    _ => {}
+                },
+                Event::Resize(..) => show(&seen, before.as_ref()).map_err(&failed)?,
+                _ => {}
+            }
+        }
+        let now = look()?;
+        before = Some(std::mem::replace(&mut seen, now));
+    }
+}
+
+/// The terminal while it is ours.
+struct Screen;
+
+impl Screen {
+    fn open() -> io::Result<Screen> {
+        terminal::enable_raw_mode()?;
+        // From here on a drop undoes what was done.
+        let screen = Screen;
+        execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide)?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nothing better can be done if this fails.
+        let _ = execute!(io::stdout(), cursor::Show, terminal::LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+fn show(seen: &Value, before: Option<&Value>) -> io::Result<()> {
+    let (columns, rows) = terminal::size()?;
+    let mut out = io::stdout().lock();
+    for (row, line) in
+        frame(seen, before, usize::from(columns), usize::from(rows)).iter().enumerate()
+    {
+        let row = u16::try_from(row).unwrap_or(u16::MAX);
+        queue!(out, cursor::MoveTo(0, row), terminal::Clear(terminal::ClearType::CurrentLine))?;
+        out.write_all(line.as_bytes())?;
+    }
+    queue!(out, terminal::Clear(terminal::ClearType::FromCursorDown))?;
+    out.flush()
+}
+
+/// One frame: at most `rows` lines of at most `columns` characters.
+fn frame(seen: &Value, before: Option<&Value>, columns: usize, rows: usize) -> Vec<String> {
+    let mut lines = totals(seen, before);
+    lines.push(String::new());
+    lines.extend(latency(seen, before, columns));
+    let hosts = table("host", &seen["hosts"], seen, columns);
+    let urls = table("url", &seen["urls"], seen, columns);
+    let room = rows.saturating_sub(lines.len() + 2);
+    let hosts_shown = hosts.len().min((room / 3).max(2));
+    lines.push(String::new());
+    lines.extend(hosts.into_iter().take(hosts_shown));
+    lines.push(String::new());
+    let room = rows.saturating_sub(lines.len());
+    lines.extend(urls.into_iter().take(room));
+    lines.truncate(rows);
+    lines.iter().map(|line| clean(line, columns)).collect()
+}
+
+/// What came over the network is shown, never obeyed: no control characters reach the terminal.
+fn clean(line: &str, columns: usize) -> String {
+    line.chars().take(columns).map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// How much a number has grown since the last look.
+fn growth(seen: &Value, before: Option<&Value>, path: &str) -> u64 {
+    let of = |value: &Value| value.pointer(path).map_or(0, number);
+    of(seen).saturating_sub(before.map_or(0, of))
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+fn totals(seen: &Value, before: Option<&Value>) -> Vec<String> {
+    let grown = |path: &str| growth(seen, before, path);
+    let (requests, hits) = (grown("/counters/requests"), grown("/counters/hits"));
+    let (memory, disk) = (&seen["memory"], &seen["disk"]);
+    let used = number(&disk["segments"]).saturating_sub(number(&disk["segments_free"]));
+    let size = |value: u64| ByteSize::new(value);
+    let reads = grown("/memory/hits") + grown("/disk/hits");
+    let mut lines = vec![
+        format!(
+            "requests {}  hits {:.1}%  revalidated {}  collapsed {}  forwarded {}  errors {}",
+            thousands(requests),
+            percent(hits, requests),
+            thousands(grown("/counters/revalidated")),
+            thousands(grown("/counters/collapsed")),
+            thousands(grown("/counters/forwarded")),
+            thousands(grown("/counters/origin_errors")),
+        ),
+        format!(
+            "memory   {} of {} used, {} objects; {:.1}% of the store's hits from memory",
+            size(number(&memory["used_bytes"])),
+            size(number(&memory["bytes"])),
+            thousands(number(&memory["objects"])),
+            percent(grown("/memory/hits"), reads),
+        ),
+        format!(
+            "disk     {} of {} segments of {} used, {} of at most {} objects; {} reads, {} read, {} written",
+            used,
+            number(&disk["segments"]),
+            size(number(&disk["segment_bytes"])),
+            thousands(number(&disk["objects"])),
+            thousands(number(&disk["objects_max"])),
+            thousands(grown("/disk/reads")),
+            size(grown("/disk/read_bytes")),
+            size(grown("/disk/written_bytes")),
+        ),
+    ];
+    if number(&disk["volumes_out"]) > 0 {
+        lines.push(format!("VOLUMES OUT OF SERVICE: {}", number(&disk["volumes_out"])));
+    }
+    lines
+}
+
+/// Bars of the times of hits and misses, one line for each power of two that occurs.
+fn latency(seen: &Value, before: Option<&Value>, columns: usize) -> Vec<String> {
+    let bars = |kind: &str| grown_bars(seen, before, kind);
+    let (hits, misses) = (bars("hit"), bars("miss"));
+    let times = |kind: &str| {
+        let of = |name: &str| match seen["latency_us"][kind][name].as_u64() {
+            Some(us) => microseconds(us),
+            None => "-".to_owned(),
+        };
+        format!("p50 < {}, p90 < {}, p99 < {}", of("p50"), of("p90"), of("p99"))
+    };
+    let mut lines = vec![
+        format!("hits     {} since the start", times("hit")),
+        format!("misses   {} since the start", times("miss")),
+    ];
+    let largest = hits.iter().chain(&misses).map(|(_, count)| *count).max().unwrap_or(0);
+    let mut ends: Vec<u32> = hits.iter().chain(&misses).map(|(octave, _)| *octave).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let width = columns.saturating_sub(24) / 2;
+    for octave in ends {
+        let count = |bars: &[(u32, u64)]| {
+            bars.iter().filter(|(o, _)| *o == octave).map(|(_, count)| count).sum::<u64>()
+        };
+        let bar = |count: u64| {
+            let length = (count as f64 * width as f64 / largest.max(1) as f64).ceil() as usize;
+            "#".repeat(length)
+        };
+        let (hit, miss) = (bar(count(&hits)), bar(count(&misses)));
+        let end = microseconds(1 << octave);
+        lines.push(format!("  < {end:>8}  hit {hit:<width$}  miss {miss}"));
+    }
+    lines
+}
+
+/// Counts by power of two since the last look.
+fn grown_bars(seen: &Value, before: Option<&Value>, kind: &str) -> Vec<(u32, u64)> {
+    let of = |value: &Value| -> std::collections::BTreeMap<u32, u64> {
+        let mut sums = std::collections::BTreeMap::new();
+        for bar in value["latency_us"][kind]["bars"].as_array().into_iter().flatten() {
+            let octave = number(&bar[0]).max(1).next_power_of_two().ilog2();
+            *sums.entry(octave).or_default() += number(&bar[1]);
+        }
+        sums
+    };
+    let earlier = before.map(of).unwrap_or_default();
+    let grown = of(seen).into_iter().map(|(octave, count)| {
+        (octave, count.saturating_sub(earlier.get(&octave).copied().unwrap_or(0)))
+    });
+    grown.filter(|(_, count)| *count > 0).collect()
+}
+
+fn microseconds(us: u64) -> String {
+    match us {
+        0..1000 => format!("{us} us"),
+        1000..1_000_000 => format!("{:.1} ms", us as f64 / 1000.0),
+        _ => format!("{:.1} s", us as f64 / 1e6),
+    }
+}
+
+fn table(what: &str, rows: &Value, seen: &Value, columns: usize) -> Vec<String> {
+    let window = seen["window_seconds"].as_f64().unwrap_or(0.0).max(0.001);
+    let mut lines = vec![format!("{:>10} {:>6} {:>10}  {what}", "requests/s", "hits", "mean")];
+    for row in rows.as_array().into_iter().flatten() {
+        let (requests, hits) = (number(&row["requests"]), number(&row["hits"]));
+        lines.push(format!(
+            "{:>10.1} {:>5.1}% {:>10}  {}",
+            requests as f64 / window,
+            percent(hits, requests),
+            microseconds(number(&row["mean_us"])),
+            clean(row["name"].as_str().unwrap_or("?"), columns),
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn seen(requests: u64, hits: u64) -> Value {
+        json!({
+            "window_seconds": 10.0,
+            "counters": { "requests": requests, "hits": hits },
+            "hosts": [{ "name": "h", "requests": 20, "hits": 15, "mean_us": 100 }],
+            "urls": [{ "name": "http://h/\u{1b}[2J", "requests": 20, "hits": 15, "mean_us": 2500 }],
+            "latency_us": {
+                "hit": { "p50": 96, "bars": [[96, hits], [128, 1]] },
+                "miss": { "bars": [[65536, 4]] },
+            },
+            "memory": { "used_bytes": 1 << 20, "bytes": 1 << 21, "objects": 1234 },
+            "disk": { "segments": 8, "segments_free": 3, "segment_bytes": 1 << 24 },
+        })
+    }
+
+    #[test]
+    fn a_frame_has_all_parts_and_obeys_the_terminal_s_size() {
+        let lines = frame(&seen(100, 75), None, 80, 24);
+        let text = lines.join("\n");
+        for part in ["hits 75.0%", "1,234 objects", "5 of 8 segments", "2.0  75.0%", "<   128 us"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains('\u{1b}'), "what a client asked for reaches the terminal");
+        for (columns, rows) in [(0, 0), (1, 1), (20, 5), (300, 100)] {
+            let lines = frame(&seen(100, 75), None, columns, rows);
+            assert!(lines.len() <= rows);
+            assert!(lines.iter().all(|line| line.chars().count() <= columns));
+        }
+        frame(&json!({}), None, 80, 24);
+    }
+
+    #[test]
+    fn later_frames_show_what_has_come_since() {
+        let text = frame(&seen(150, 80), Some(&seen(100, 75)), 80, 24).join("\n");
+        assert!(text.contains("requests 50  hits 10.0%"), "{text}");
+    }
+}

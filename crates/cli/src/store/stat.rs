@@ -1,0 +1,136 @@
+//! `damelo stat`: what a store is made of and what it has counted since it was opened.
+
+use clap::Args;
+use damelo::{ByteSize, Metric, Store, StoreInfo, VolumeInfo};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::names::hex;
+use crate::output::{Out, thousands};
+use crate::store::opening::{self, StoreArgs};
+
+const AFTER_HELP: &str = "\
+Examples:
+  damelo stat cache.damelo
+  damelo stat cache.damelo --json | jq .info.objects_max
+
+A store that a proxy has open is locked: ask the proxy's metrics URL instead.";
+
+/// Show what a store is made of, and its counters.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Stat {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Print as JSON: {"info": ..., "metrics": [...]}
+    #[arg(long)]
+    json: bool,
+}
+
+/// Opens the store and prints facts and counters.
+pub(crate) fn run(args: &Stat) -> Result<(), Failure> {
+    let store = opening::open(&args.store)?;
+    let mut out = Out::new();
+    if args.json {
+        out.json(&to_json(&store))?;
+    } else {
+        print_info(&mut out, &store)?;
+        out.line(format_args!(""))?;
+        for metric in store.stats().metrics() {
+            out.line(format_args!("{:<64} {}", labelled(&metric), metric.value))?;
+        }
+    }
+    out.finish()?;
+    Ok(store.close()?)
+}
+
+fn print_info(out: &mut Out, store: &Store) -> Result<(), Failure> {
+    let info = store.info();
+    let objects = store.stats().index_objects;
+    out.line(format_args!("store     {}", hex(&info.store_id)))?;
+    for volume in &info.volumes {
+        out.line(format_args!("volume    {}", volume_text(volume)))?;
+    }
+    out.line(format_args!(
+        "segments  {} of {}, pages of {}",
+        info.segments,
+        ByteSize::new(info.segment_bytes),
+        ByteSize::new(info.page_bytes)
+    ))?;
+    out.line(format_args!(
+        "objects   {} of at most {}",
+        thousands(objects),
+        thousands(info.objects_max)
+    ))?;
+    out.line(format_args!(
+        "memory    {} for data, {} for the index",
+        ByteSize::new(info.memory_bytes),
+        ByteSize::new(info.index_bytes)
+    ))
+}
+
+/// One volume in words.
+pub(crate) fn volume_text(volume: &VolumeInfo) -> String {
+    format!(
+        "{} ({}, {}{}{}{})",
+        volume.path.display(),
+        ByteSize::new(volume.size_bytes),
+        volume.engine,
+        if volume.direct { ", page cache bypassed" } else { ", through the page cache" },
+        if volume.rotational { ", a disk with seeks" } else { "" },
+        if volume.in_service { "" } else { ", OUT OF SERVICE" },
+    )
+}
+
+fn labelled(metric: &Metric) -> String {
+    let labels: Vec<String> =
+        metric.labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+    if labels.is_empty() {
+        metric.name.to_string()
+    } else {
+        format!("{}{{{}}}", metric.name, labels.join(","))
+    }
+}
+
+fn to_json(store: &Store) -> Value {
+    let metrics: Vec<Value> = store.stats().metrics().iter().map(metric_json).collect();
+    json!({
+        "info": info_json(&store.info()),
+        "objects": store.stats().index_objects,
+        "metrics": metrics,
+    })
+}
+
+fn info_json(info: &StoreInfo) -> Value {
+    let volumes: Vec<Value> = info
+        .volumes
+        .iter()
+        .map(|volume| {
+            json!({
+                "path": volume.path,
+                "size_bytes": volume.size_bytes,
+                "engine": volume.engine,
+                "direct": volume.direct,
+                "rotational": volume.rotational,
+                "in_service": volume.in_service,
+            })
+        })
+        .collect();
+    json!({
+        "store_id": hex(&info.store_id),
+        "page_bytes": info.page_bytes,
+        "segment_bytes": info.segment_bytes,
+        "segments": info.segments,
+        "objects_max": info.objects_max,
+        "index_bytes": info.index_bytes,
+        "memory_bytes": info.memory_bytes,
+        "volumes": volumes,
+        "warnings": info.warnings,
+    })
+}
+
+fn metric_json(metric: &Metric) -> Value {
+    let labels: serde_json::Map<String, Value> =
+        metric.labels.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
+    json!({ "name": metric.name, "labels": labels, "value": metric.value })
+}

@@ -1,0 +1,265 @@
+//! `explain` and `top`: what the cache knows of one URL, and what it is busy with.
+//!
+//! Reads metadata and counters only; nothing here changes what the cache does. Threads: the admin
+//! listener's.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde_json::{Value, json};
+
+use crate::handler::purge::{self, PurgeFailure};
+use crate::metrics::heavy_hitters::{Row, merged};
+use crate::metrics::histogram::Snapshot;
+use crate::metrics::{self, Counters};
+use crate::purge::marks::{Cover, Marks, Standing, Subject};
+use crate::purge::{url_hash, url_of_key};
+use crate::ruleset::RequestView;
+use crate::vault::entry::{Entry, StoredResponse};
+use crate::vault::{self, Placement};
+use crate::worker::Shared;
+
+/// Rows of `top` of each kind.
+const ROWS_MAX: usize = 50;
+
+/// A stored object as it lies.
+struct Lying {
+    key: Vec<u8>,
+    entry: Entry,
+    placement: Placement,
+    length_bytes: u64,
+}
+
+/// What is known of a URL. The order is `{"url": ..., "headers": ["Name: value", ...]}`.
+pub(crate) async fn explain(
+    shared: &Arc<Shared>,
+    counters: &[Arc<Counters>],
+    order: &[u8],
+) -> Result<Value, PurgeFailure> {
+    let (url, headers) = read_order(shared, order)?;
+    let text = String::from_utf8_lossy(&url).into_owned();
+    let after_host = text.match_indices('/').nth(2).map_or(text.len(), |(at, _)| at);
+    let host = text.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let view = RequestView {
+        host,
+        path_and_query: &text[after_host..],
+        method: &Method::GET,
+        headers: &headers,
+    };
+    let effects = shared.config.ruleset.on_request(&view);
+    let mut key = url.clone();
+    effects.extend_key(&headers, &mut key);
+    let mut stored = Vec::new();
+    let mut vary = Value::Null;
+    if let Some(lying) = look(shared, &key).await {
+        if let Entry::Marker(marker) = &lying.entry {
+            let names: Vec<&str> = marker.names.iter().map(HeaderName::as_str).collect();
+            let keys = shared.vault.variants_of(&key).await;
+            vary = json!({ "headers": names, "variants": keys.len() });
+            for variant in keys {
+                stored.extend(look(shared, &variant).await);
+            }
+        } else {
+            stored.push(lying);
+        }
+    }
+    let ledger = shared.vault.ledger();
+    let stored: Vec<Value> =
+        stored.iter().map(|one| ledger.with_marks(|marks| told(shared, one, marks))).collect();
+    Ok(json!({
+        "url": text,
+        "key": shown(&key),
+        "passes": effects.pass,
+        "rules": effects.names().collect::<Vec<_>>(),
+        "vary": vary,
+        "stored": stored,
+        "not_stored": recent_refusals(counters, &url),
+        "purges_known": ledger.is_loaded(),
+    }))
+}
+
+fn read_order(shared: &Shared, order: &[u8]) -> Result<(Vec<u8>, HeaderMap), PurgeFailure> {
+    let bad = |text: &str| PurgeFailure::BadOrder(text.to_owned());
+    let order: Value =
+        serde_json::from_slice(order).map_err(|_| bad("an object with `url` is expected"))?;
+    let url = order["url"].as_str().ok_or_else(|| bad("`url` is missing"))?;
+    let mut headers = HeaderMap::new();
+    for line in order["headers"].as_array().into_iter().flatten() {
+        let pair = line.as_str().and_then(|line| line.split_once(':'));
+        let (name, value) = pair.ok_or_else(|| bad("`headers` is a list of \"Name: value\""))?;
+        let name: HeaderName = name.trim().parse().map_err(|_| bad("a header's name is wrong"))?;
+        let value = HeaderValue::from_str(value.trim());
+        headers.append(name, value.map_err(|_| bad("a header's value is wrong"))?);
+    }
+    Ok((purge::key_of_url(shared, url)?, headers))
+}
+
+async fn look(shared: &Shared, key: &[u8]) -> Option<Lying> {
+    let info = shared.vault.store().lookup(key).await.ok()??;
+    let blob = Bytes::copy_from_slice(&info.metadata);
+    let (entry, stamp) = vault::decode(&blob)?;
+    let placement = Placement { group: info.group, in_memory: info.resident, stamp };
+    Some(Lying { key: key.to_vec(), entry, placement, length_bytes: info.length_bytes })
+}
+
+/// One stored response in full.
+fn told(shared: &Shared, one: &Lying, marks: &Marks) -> Value {
+    let Entry::Response(response) = &one.entry else { return Value::Null };
+    let url = url_of_key(&one.key);
+    let (stamp, group) = (&one.placement.stamp, one.placement.group);
+    let subject = Subject { stamp, url, url_hash: url_hash(url), group: group.get() };
+    let mut purges = Vec::new();
+    marks.covering(&subject, |cover, mark| {
+        purges.push(json!({
+            "by": cover_name(cover),
+            "hard_generation": mark.hard,
+            "soft_generation": mark.soft,
+            "applies": mark.hard.max(mark.soft) > stamp.moment.generation,
+        }));
+    });
+    let standing = match marks.judge(&subject) {
+        Standing::Untouched => "untouched",
+        Standing::Stale { .. } => "stale by a soft purge",
+        Standing::Gone => "gone by a purge",
+    };
+    let in_group = shared.vault.store().group_stats(group);
+    json!({
+        "key": shown(&one.key),
+        "status": response.status.as_u16(),
+        "body_bytes": response.apart.map_or(one.length_bytes, |apart| apart.length_bytes),
+        "body_apart": response.apart.is_some(),
+        "part": response.part.map(|part| format!("{}-{}/{}", part.start, part.end - 1, part.complete_bytes)),
+        "lies": if one.placement.in_memory { "memory" } else { "disk" },
+        "group": group.to_string(),
+        "group_state": in_group.map(|group| json!({
+            "objects_created": group.objects_created,
+            "pages_known": group.pages_known,
+            "prefetched": group.prefetched,
+            "prefetch_hits": group.prefetch_hits,
+            "hint": format!("{:?}", group.hint).to_lowercase(),
+        })),
+        "freshness": freshness(response, shared.config.clock.unix_seconds()),
+        "purged": standing,
+        "generation": stamp.moment.generation,
+        "tags": stamp.tags.len(),
+        "purges": purges,
+        "headers": lines(&response.headers),
+    })
+}
+
+/// The arithmetic of RFC 9111 §4.2 with its numbers.
+fn freshness(response: &StoredResponse, now_s: u64) -> Value {
+    let age_s = response.policy.age_s(now_s);
+    let lifetime_s = response.policy.lifetime_s;
+    json!({
+        "response_time": response.policy.response_time_s,
+        "now": now_s,
+        "age_when_it_came_s": response.policy.initial_age_s,
+        "time_here_s": now_s.saturating_sub(response.policy.response_time_s),
+        "age_s": age_s,
+        "lifetime_s": lifetime_s,
+        "fresh_for_s": i64::try_from(lifetime_s).unwrap_or(i64::MAX)
+            .saturating_sub(i64::try_from(age_s).unwrap_or(i64::MAX)),
+        "validate_always": response.policy.no_cache,
+        "never_stale": response.policy.never_stale,
+        "stale_while_revalidate_s": response.policy.stale_while_revalidate_s,
+        "stale_if_error_s": response.policy.stale_if_error_s,
+    })
+}
+
+fn cover_name(cover: Cover<'_>) -> String {
+    match cover {
+        Cover::All => "everything".to_owned(),
+        Cover::Url => "its URL".to_owned(),
+        Cover::Tag => "a tag".to_owned(),
+        Cover::Group => "its group".to_owned(),
+        Cover::Prefix(prefix) => format!("the prefix {}", shown(prefix)),
+        Cover::Folded => "an old mark that was made coarser".to_owned(),
+    }
+}
+
+/// Key bytes in one line: what no URL has as `\xNN`.
+fn shown(key: &[u8]) -> String {
+    key.escape_ascii().to_string()
+}
+
+fn lines(headers: &HeaderMap) -> Vec<String> {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
+        format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
+    };
+    headers.iter().map(line).collect()
+}
+
+fn recent_refusals(counters: &[Arc<Counters>], url: &[u8]) -> Vec<Value> {
+    let mut all: Vec<(u64, &str)> = Vec::new();
+    for one in counters {
+        let refusals = one.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_url = refusals.iter().filter(|refusal| *refusal.url == *url);
+        all.extend(of_url.map(|r| (r.when.elapsed().as_secs(), r.reason.name())));
+    }
+    all.sort_unstable();
+    all.iter().map(|(ago_s, why)| json!({ "seconds_ago": ago_s, "reason": why })).collect()
+}
+
+/// What the proxy is busy with.
+pub(crate) fn top(shared: &Shared, counters: &[Arc<Counters>]) -> Value {
+    let now = Instant::now();
+    let mut all: Vec<_> = counters
+        .iter()
+        .map(|one| one.hot.lock().unwrap_or_else(PoisonError::into_inner).busiest(now))
+        .collect();
+    let window = all.iter().map(|one| one.window).max().unwrap_or_default();
+    let urls = merged(all.iter_mut().map(|one| std::mem::take(&mut one.urls)), ROWS_MAX);
+    let hosts = merged(all.iter_mut().map(|one| std::mem::take(&mut one.hosts)), ROWS_MAX);
+    let (hits, misses) = metrics::latencies(counters);
+    let stats = shared.vault.store().stats();
+    json!({
+        "window_seconds": window.as_secs_f64(),
+        "urls": rows(&urls),
+        "hosts": rows(&hosts),
+        "counters": metrics::values(counters),
+        "latency_us": { "hit": times(&hits), "miss": times(&misses) },
+        "memory": {
+            "used_bytes": stats.memory_used_bytes,
+            "bytes": stats.memory_bytes,
+            "objects": stats.resident_objects,
+            "hits": stats.hits_memory,
+        },
+        "disk": {
+            "segments": stats.segments,
+            "segments_free": stats.segments_free,
+            "segment_bytes": shared.vault.store().info().segment_bytes,
+            "objects": stats.index_objects,
+            "objects_max": stats.index_slots,
+            "hits": stats.hits_disk,
+            "reads": stats.object_reads + stats.page_reads + stats.range_reads,
+            "read_bytes": stats.disk_read_bytes,
+            "written_bytes": stats.written_bytes,
+            "volumes_out": stats.volumes_out,
+        },
+    })
+}
+
+fn rows(rows: &[Row]) -> Vec<Value> {
+    let row = |row: &Row| {
+        json!({
+            "name": row.name,
+            "requests": row.requests,
+            "hits": row.hits,
+            "mean_us": row.took_us / row.requests.max(1),
+        })
+    };
+    rows.iter().map(row).collect()
+}
+
+fn times(snapshot: &Snapshot) -> Value {
+    json!({
+        "count": snapshot.count(),
+        "p50": snapshot.quantile_us(0.5),
+        "p90": snapshot.quantile_us(0.9),
+        "p99": snapshot.quantile_us(0.99),
+        "bars": snapshot.bars().collect::<Vec<_>>(),
+    })
+}

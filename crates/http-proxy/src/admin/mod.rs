@@ -1,0 +1,188 @@
+//! The admin listener: health, metrics, purging, `explain` and `top`. Not for the public.
+//!
+//! Only clients of the allowed networks are answered. `/healthz`, `/readyz` and `/metrics` are free
+//! for them to read; everything else wants the admin token if there is one. What changes something is
+//! POST with a JSON body declared as such, which no page of another site can make a browser send
+//! unasked. Threads: one, its own event loop.
+
+pub(crate) mod client;
+mod explain;
+
+use std::convert::Infallible;
+use std::net::{IpAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use crate::handler::purge::{self, PurgeFailure};
+use crate::metrics::{self, Counters};
+use crate::worker::Shared;
+use crate::worker::control::Control;
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const END: &str = "# EOF\n";
+/// Time a client has to send its headers.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest body of a request.
+const BODY_BYTES_MAX: usize = 1 << 20;
+const PATHS: &str = "/healthz, /readyz, /metrics, /top or, with POST, /purge and /explain";
+
+/// What an answer is made from.
+#[derive(Clone)]
+struct Admin {
+    control: Control,
+    counters: Arc<[Arc<Counters>]>,
+}
+
+type Answer = (StatusCode, &'static str, String);
+
+/// Serves until the event loop ends.
+pub(crate) async fn serve(listener: StdListener, control: Control, counters: Vec<Arc<Counters>>) {
+    // The listener was made non-blocking by whoever bound it.
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let admin = Admin { control, counters: counters.into() };
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let admin = admin.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request: Request<Incoming>| {
+                let admin = admin.clone();
+                async move { Ok::<_, Infallible>(admin.respond(request, peer.ip()).await) }
+            });
+            // A connection that breaks concerns nobody but its client.
+            let _ = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+impl Admin {
+    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+        let allowed = purge::is_within(peer, &self.control.shared().config.admin_networks);
+        let (status, content_type, text) = if allowed {
+            self.answer(request).await
+        } else {
+            failed(StatusCode::FORBIDDEN, "this address is in none of `admin.networks`")
+        };
+        let mut response = Response::new(Full::new(Bytes::from(text)));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
+        }
+        response
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let shared = self.control.shared();
+        let reads = [Method::GET, Method::HEAD].contains(request.method());
+        match request.uri().path() {
+            "/healthz" if reads => return (StatusCode::OK, PLAIN, "ok\n".to_owned()),
+            "/readyz" if reads && self.control.is_draining() => {
+                let text = "draining: no new connections are taken\n".to_owned();
+                return (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text);
+            }
+            "/readyz" if reads => return ready(&shared),
+            "/metrics" if reads => return (StatusCode::OK, OPENMETRICS, self.metrics(&shared)),
+            _ => {}
+        }
+        if !purge::shows_token(request.headers(), shared.config.admin_token.as_deref()) {
+            let text = "the admin token is wanted: `Authorization: Bearer TOKEN`";
+            return failed(StatusCode::UNAUTHORIZED, text);
+        }
+        match request.uri().path() {
+            "/purge" | "/explain" if request.method() == Method::POST => {
+                self.ordered(&shared, request).await
+            }
+            "/top" if reads => {
+                let top = explain::top(&shared, &self.counters);
+                (StatusCode::OK, JSON, format!("{top}\n"))
+            }
+            "/healthz" | "/readyz" | "/metrics" | "/purge" | "/explain" | "/top" => {
+                let text = format!("{} is not for this", request.method());
+                failed(StatusCode::METHOD_NOT_ALLOWED, text)
+            }
+            _ => failed(StatusCode::NOT_FOUND, format!("try {PATHS}")),
+        }
+    }
+
+    /// What comes with a body.
+    async fn ordered(&self, shared: &Arc<Shared>, request: Request<Incoming>) -> Answer {
+        let explains = request.uri().path() == "/explain";
+        let declared = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if declared.is_none_or(|text| !text.starts_with(JSON.as_bytes())) {
+            let text = "send JSON, and say so with `Content-Type: application/json`";
+            return failed(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
+        }
+        let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+        let Ok(Ok(body)) = timeout(HEADER_TIMEOUT, body).await else {
+            return failed(StatusCode::BAD_REQUEST, "the body is too large or did not come whole");
+        };
+        let body = body.to_bytes();
+        let done = if explains {
+            explain::explain(shared, &self.counters, &body).await
+        } else {
+            self.purge(shared, &body).await
+        };
+        match done {
+            Ok(done) => (StatusCode::OK, JSON, format!("{done}\n")),
+            Err(failure) => failed(failure.status(), failure),
+        }
+    }
+
+    async fn purge(&self, shared: &Arc<Shared>, order: &[u8]) -> Result<Value, PurgeFailure> {
+        let (what, soft) = purge::order_of_json(order)?;
+        let done = purge::carry_out(shared, what, soft).await?;
+        self.counters[0].purges.one();
+        Ok(done)
+    }
+
+    /// The store's metrics and ours as one exposition with one end mark.
+    fn metrics(&self, shared: &Shared) -> String {
+        let store = shared.vault.store().stats().to_openmetrics();
+        let mut text = store.strip_suffix(END).unwrap_or(&store).to_owned();
+        let log_write_errors = shared.log.as_ref().map_or(0, |log| log.write_errors.get());
+        let marks = shared.vault.ledger().with_marks(|marks| marks.len() as u64);
+        let singles = [log_write_errors, marks, shared.collapse.waiting()];
+        text.push_str(&metrics::render(&self.counters, singles));
+        text.push_str(END);
+        text
+    }
+}
+
+fn failed(status: StatusCode, problem: impl std::fmt::Display) -> Answer {
+    let body: Value = json!({ "error": problem.to_string() });
+    (status, JSON, format!("{body}\n"))
+}
+
+/// Ready once everything that a former life left is served again.
+fn ready(shared: &Shared) -> Answer {
+    let recovery = shared.vault.store().recovery();
+    if recovery.done && shared.vault.ledger().is_loaded() {
+        return (StatusCode::OK, PLAIN, "ready\n".to_owned());
+    }
+    let text = format!(
+        "recovering: {} of {} segments; what is known already is served\n",
+        recovery.segments_loaded, recovery.segments_total
+    );
+    (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text)
+}

@@ -1,0 +1,257 @@
+//! Bodies of answers: from memory, from the store, from a fill that is under way, or passed on as they
+//! come from the origin.
+//!
+//! Invariants: a body that fits in one piece leaves the store as one `Bytes` without copy; a larger
+//! one holds one chunk at a time; a body that breaks off ends in an error, so that hyper closes the
+//! connection and no client takes a part for the whole. Threads: each body lives on one worker.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use crate::answer::reader::Reader;
+use crate::error::BodyError;
+use crate::io::body::{PolledFrame, body, data_bytes};
+use crate::log::LogRecord;
+use crate::upstream::{FetchedBody, Timed};
+use crate::vault::inflight::{Chunk, InflightReader};
+
+type NextChunk = Pin<Box<dyn Future<Output = (Reader, Result<Option<Bytes>, BodyError>)> + Send>>;
+
+/// What a streamed body consists of, in order.
+pub(crate) enum Piece {
+    Bytes(Bytes),
+    /// Bytes of the stored object.
+    Stored(Range<u64>),
+}
+
+/// A body put together from pieces, of the store above all, one chunk in memory at a time.
+pub(crate) struct Streamed {
+    pieces: VecDeque<Piece>,
+    /// Reads the object; here while it is not reading.
+    reader: Option<Reader>,
+    reading: Option<NextChunk>,
+    /// Of the piece being read.
+    piece_left_bytes: u64,
+    left_bytes: u64,
+}
+
+impl Streamed {
+    /// The pieces one after the other; those of the store from `reader`.
+    pub(crate) fn new(reader: Option<Reader>, pieces: Vec<Piece>) -> Streamed {
+        let length = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Stored(range) => range.end.saturating_sub(range.start),
+        };
+        let left_bytes = pieces.iter().map(length).sum();
+        let pieces = pieces.into();
+        Streamed { pieces, reader, reading: None, piece_left_bytes: 0, left_bytes }
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            if let Some(reading) = &mut self.reading {
+                let (reader, chunk) = ready!(reading.as_mut().poll(cx));
+                self.reading = None;
+                return Poll::Ready(Some(self.took(reader, chunk)));
+            }
+            match self.pieces.pop_front() {
+                None => return Poll::Ready(None),
+                Some(Piece::Bytes(bytes)) => {
+                    self.left_bytes -= bytes.len() as u64;
+                    return Poll::Ready(Some(Ok(bytes)));
+                }
+                Some(Piece::Stored(range)) if range.is_empty() => {}
+                Some(Piece::Stored(range)) => {
+                    let Some(mut reader) = self.reader.take() else {
+                        return Poll::Ready(Some(Err(BodyError::Store)));
+                    };
+                    self.piece_left_bytes = range.end - range.start;
+                    reader.seek(range);
+                    self.reading = Some(next_chunk(reader));
+                }
+            }
+        }
+    }
+
+    /// Accounts for a chunk that was read, and reads on if its piece goes on.
+    fn took(
+        &mut self,
+        reader: Reader,
+        chunk: Result<Option<Bytes>, BodyError>,
+    ) -> Result<Bytes, BodyError> {
+        let mut bytes = chunk?.ok_or(BodyError::Store)?;
+        if bytes.is_empty() {
+            return Err(BodyError::Store);
+        }
+        if bytes.len() as u64 > self.piece_left_bytes {
+            bytes.truncate(self.piece_left_bytes as usize);
+        }
+        self.piece_left_bytes -= bytes.len() as u64;
+        self.left_bytes -= bytes.len() as u64;
+        if self.piece_left_bytes > 0 {
+            self.reading = Some(next_chunk(reader));
+        } else {
+            self.reader = Some(reader);
+        }
+        Ok(bytes)
+    }
+}
+
+fn next_chunk(mut reader: Reader) -> NextChunk {
+    Box::pin(async move {
+        let chunk = reader.next().await;
+        (reader, chunk)
+    })
+}
+
+/// Chunks of a fill that is under way.
+pub(crate) type FillReceiver = mpsc::Receiver<Result<Chunk, BodyError>>;
+
+/// The body of the answer whose fill this is.
+pub(crate) struct Filling {
+    chunks: FillReceiver,
+    taken_bytes: u64,
+    /// Where to go on if the fill does not wait for this client any more.
+    inflight: Option<InflightReader>,
+    left_behind: bool,
+    ended: bool,
+}
+
+impl Filling {
+    pub(crate) fn new(chunks: FillReceiver, inflight: Option<InflightReader>) -> Filling {
+        Filling { chunks, taken_bytes: 0, inflight, left_behind: false, ended: false }
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Chunk, BodyError>> {
+        if self.ended {
+            return Poll::Ready(Ok(Chunk::End(None)));
+        }
+        if !self.left_behind {
+            match ready!(self.chunks.poll_recv(cx)) {
+                Some(chunk) => {
+                    match &chunk {
+                        Ok(Chunk::Bytes(bytes)) => self.taken_bytes += bytes.len() as u64,
+                        Ok(Chunk::End(_)) => self.ended = true,
+                        Err(_) => {}
+                    }
+                    return Poll::Ready(chunk);
+                }
+                None => self.left_behind = true,
+            }
+            if let Some(inflight) = &mut self.inflight {
+                inflight.skip(self.taken_bytes);
+            }
+        }
+        match &mut self.inflight {
+            Some(inflight) => inflight.poll_chunk(cx),
+            // The fill died without a word: this is not a clean end.
+            None => Poll::Ready(Err(BodyError::Broken)),
+        }
+    }
+}
+
+/// A polled chunk as hyper wants it.
+fn as_frame(polled: Poll<Result<Chunk, BodyError>>) -> PolledFrame {
+    polled.map(|chunk| chunk.map(Chunk::into_frame).transpose())
+}
+
+enum Kind {
+    Empty,
+    Whole(Option<Bytes>),
+    Streamed(Box<Streamed>),
+    Filling(Box<Filling>),
+    Inflight(Box<InflightReader>),
+    Passing(Box<Timed>),
+}
+
+/// Body of an answer to a client.
+pub(crate) struct ProxyBody {
+    kind: Kind,
+    /// Written when the body is dropped.
+    record: Option<Box<LogRecord>>,
+}
+
+impl ProxyBody {
+    fn new(kind: Kind) -> ProxyBody {
+        ProxyBody { kind, record: None }
+    }
+
+    pub(crate) fn empty() -> ProxyBody {
+        ProxyBody::new(Kind::Empty)
+    }
+
+    pub(crate) fn whole(bytes: Bytes) -> ProxyBody {
+        ProxyBody::new(Kind::Whole((!bytes.is_empty()).then_some(bytes)))
+    }
+
+    pub(crate) fn streamed(reader: Option<Reader>, pieces: Vec<Piece>) -> ProxyBody {
+        ProxyBody::new(Kind::Streamed(Box::new(Streamed::new(reader, pieces))))
+    }
+
+    pub(crate) fn filling(filling: Filling) -> ProxyBody {
+        ProxyBody::new(Kind::Filling(Box::new(filling)))
+    }
+
+    pub(crate) fn inflight(reader: InflightReader) -> ProxyBody {
+        ProxyBody::new(Kind::Inflight(Box::new(reader)))
+    }
+
+    pub(crate) fn passing(body: FetchedBody, limit: Duration) -> ProxyBody {
+        ProxyBody::timed(Timed::new(body, limit))
+    }
+
+    pub(crate) fn timed(body: Timed) -> ProxyBody {
+        ProxyBody::new(Kind::Passing(Box::new(body)))
+    }
+
+    /// Counts the bytes into `record`, which is written when the body is done with.
+    pub(crate) fn with_record(mut self, record: LogRecord) -> ProxyBody {
+        self.record = Some(Box::new(record));
+        self
+    }
+
+    pub(crate) fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        let frame = match &mut self.kind {
+            Kind::Empty => None,
+            Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
+            Kind::Streamed(body) => ready!(body.poll_chunk(cx)).map(|c| c.map(Frame::data)),
+            Kind::Filling(body) => ready!(as_frame(body.poll_chunk(cx))),
+            Kind::Inflight(body) => ready!(as_frame(body.poll_chunk(cx))),
+            Kind::Passing(body) => ready!(body.next_frame(cx)),
+        };
+        if let (Some(record), Some(Ok(frame))) = (&mut self.record, &frame) {
+            record.body_bytes += data_bytes(frame);
+        }
+        Poll::Ready(frame)
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        match &self.kind {
+            Kind::Empty | Kind::Whole(None) => true,
+            Kind::Passing(body) => body.has_ended(),
+            Kind::Whole(Some(_)) | Kind::Streamed(_) | Kind::Filling(_) | Kind::Inflight(_) => {
+                false
+            }
+        }
+    }
+
+    pub(crate) fn length(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty | Kind::Whole(None) => SizeHint::with_exact(0),
+            Kind::Whole(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Streamed(body) => SizeHint::with_exact(body.left_bytes),
+            Kind::Passing(body) => body.length(),
+            Kind::Filling(_) | Kind::Inflight(_) => SizeHint::default(),
+        }
+    }
+}
+
+body!(ProxyBody);

@@ -1,0 +1,39 @@
+//! Hits: what is found in the store, or is as good as there, becomes an answer. Threads: the worker's.
+
+use crate::answer::{Answer, from_store};
+use crate::request::{Ask, hooks};
+use crate::rules::{CacheStatus, Forward};
+use crate::vault::Found;
+use crate::worker::Worker;
+
+/// An answer from the store that the origin was not asked for by this request.
+pub(crate) fn serve_hit(worker: &Worker, ask: &Ask, found: Found, collapsed: bool) -> Answer {
+    let mut status = CacheStatus { hit: true, ..CacheStatus::default() };
+    if collapsed {
+        worker.counters.collapsed.one();
+        status = CacheStatus::forwarded(Forward::UriMiss);
+        status.collapsed = true;
+    } else {
+        worker.counters.hits.one();
+    }
+    reused(worker, ask, found, status)
+}
+
+/// An answer whose body was stored before this request came, whether or not the origin was asked.
+pub(crate) fn reused(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Answer {
+    hooks::on_hit(worker, ask, &found);
+    with_hit_status(worker, ask, found, status)
+}
+
+/// An answer from the store, with the time it has left.
+pub(crate) fn with_hit_status(
+    worker: &Worker,
+    ask: &Ask,
+    found: Found,
+    mut status: CacheStatus,
+) -> Answer {
+    let now_s = worker.now_s();
+    let policy = found.response.policy;
+    status.ttl_s = Some(policy.ttl_s(now_s));
+    (from_store(worker, ask, found, policy.age_s(now_s)), status)
+}

@@ -1,0 +1,109 @@
+//! Answers to clients: of our own, of what is stored (`stored`), and as the origin gave them.
+//!
+//! Invariant: every answer comes with what the cache did for it. Threads: the worker's that read the
+//! request.
+
+pub(crate) mod body;
+mod hit;
+mod passed_on;
+mod reader;
+mod stored;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Method, Response, StatusCode};
+use hyper::body::Body as _;
+
+use crate::answer::body::ProxyBody;
+use crate::error::FetchError;
+use crate::request::BadRequest;
+use crate::rules::CacheStatus;
+use crate::worker::Worker;
+
+pub(crate) use hit::{reused, serve_hit, with_hit_status};
+pub(crate) use passed_on::{pass_on, remove_hop_by_hop};
+pub(crate) use stored::{begin, from_store, not_modified, part_suffices, precondition_failed};
+
+/// An answer, and what the cache did for it.
+pub(crate) type Answer = (Response<ProxyBody>, CacheStatus);
+
+/// An answer with these headers.
+pub(crate) fn with_headers(
+    status: StatusCode,
+    headers: HeaderMap,
+    body: ProxyBody,
+) -> Response<ProxyBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// What of an answer is for a HEAD: over HTTP/2 nobody below us leaves the body out.
+pub(crate) fn headers_only(mut response: Response<ProxyBody>) -> Response<ProxyBody> {
+    if response.body().is_end_stream() {
+        return response;
+    }
+    if let Some(length_bytes) = response.body().size_hint().exact() {
+        let length = response.headers_mut().entry(CONTENT_LENGTH);
+        length.or_insert(HeaderValue::from(length_bytes));
+    }
+    response.map(|_| ProxyBody::empty())
+}
+
+/// A short text of our own.
+pub(crate) fn text(status: StatusCode, text: &str) -> Response<ProxyBody> {
+    let body = ProxyBody::whole(Bytes::from(format!("{} {text}\n", status.as_str())));
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, plain);
+    response
+}
+
+/// True if the answer to this method has a body.
+pub(crate) fn wants_body(method: &Method) -> bool {
+    *method == Method::GET
+}
+
+pub(crate) fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
+    let (status, detail, text) = match bad {
+        BadRequest::MissingHost => {
+            (StatusCode::BAD_REQUEST, "bad-host", "The request needs exactly one Host header.")
+        }
+        BadRequest::BadTarget => {
+            (StatusCode::BAD_REQUEST, "bad-target", "The request target must begin with a slash.")
+        }
+        BadRequest::Loop => (
+            StatusCode::LOOP_DETECTED,
+            "loop",
+            "The request has passed this cache too often: its origin leads back to it.",
+        ),
+    };
+    own_answer(worker, status, CacheStatus::own(detail), text)
+}
+
+/// An answer of the proxy itself.
+pub(crate) fn own_answer(
+    worker: &Worker,
+    status: StatusCode,
+    cache: CacheStatus,
+    text: &str,
+) -> Answer {
+    worker.counters.own_errors.one();
+    (self::text(status, text), cache)
+}
+
+pub(crate) fn origin_failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
+    status.detail = Some(error.name());
+    let text = match worker.shared.forward {
+        Some(_) => format!("{error}."),
+        None => format!("{error} (at {}).", worker.shared.origin.authority),
+    };
+    own_answer(worker, error.status(), status, &text)
+}
+
+pub(crate) fn only_if_cached(worker: &Worker) -> Answer {
+    let text = "Only a cached answer was wanted, and there is none that may be used.";
+    own_answer(worker, StatusCode::GATEWAY_TIMEOUT, CacheStatus::own("only-if-cached"), text)
+}

@@ -1,0 +1,38 @@
+//! Answers as the origin gave them, less what belonged to its connection. Threads: the worker's.
+
+use http::header::TRAILER;
+use http::{HeaderMap, Response, response};
+
+use crate::answer::body::ProxyBody;
+use crate::answer::with_headers;
+use crate::request::Ask;
+use crate::rules::storing;
+use crate::upstream::FetchedBody;
+use crate::worker::Worker;
+
+/// The origin's response as it is, less what belonged to its connection.
+pub(crate) fn pass_on(
+    worker: &Worker,
+    ask: &Ask,
+    mut parts: response::Parts,
+    body: FetchedBody,
+) -> Response<ProxyBody> {
+    remove_hop_by_hop(ask, &mut parts.headers);
+    let body = ProxyBody::passing(body, worker.idle_limit());
+    let mut response = with_headers(parts.status, parts.headers, body);
+    *response.version_mut() = parts.version;
+    response
+}
+
+/// Takes what belonged to the origin's connection out of an answer that goes on as it comes. What is
+/// said of trailers stays if they can follow.
+pub(crate) fn remove_hop_by_hop(ask: &Ask, headers: &mut HeaderMap) {
+    let mut announced = Vec::new();
+    if headers.contains_key(TRAILER) && ask.gets_trailers(headers) {
+        announced.extend(headers.get_all(TRAILER).iter().cloned());
+    }
+    storing::remove_hop_by_hop(headers);
+    for line in announced {
+        headers.append(TRAILER, line);
+    }
+}

@@ -1,0 +1,211 @@
+//! Answers made from what is stored: whole, a part or several, 304, 412 and 416.
+//!
+//! Invariants: the client's conditions are evaluated before its ranges (RFC 9110 §13.2.2); every
+//! answer from the store carries `Age`; bytes leave the store without copy. Threads: the worker's.
+
+use std::ops::Range;
+use std::pin::pin;
+
+use bytes::Bytes;
+use http::header::{
+    AGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, EXPIRES,
+    HeaderName, HeaderValue, LAST_MODIFIED, VARY,
+};
+use http::{HeaderMap, Response, StatusCode};
+
+use crate::answer::body::{Piece, ProxyBody};
+use crate::answer::reader::Reader;
+use crate::answer::{text, with_headers};
+use crate::request::Ask;
+use crate::rules::preconditions::{self, Outcome};
+use crate::rules::ranges::{self, Answer, Multipart};
+use crate::rules::validation;
+use crate::vault::entry::StoredResponse;
+use crate::vault::inflight::InflightReader;
+use crate::vault::{Found, FoundBody};
+use crate::worker::Worker;
+
+/// What of the representation the request gets, `If-Range` evaluated.
+fn wanted(worker: &Worker, ask: &Ask, stored: &StoredResponse, length_bytes: u64) -> Answer {
+    let whole_or_part = stored.status == StatusCode::OK || stored.part.is_some();
+    let arrived_s = stored.policy.response_time_s;
+    if !whole_or_part || !preconditions::range_applies(&ask.headers, &stored.headers, arrived_s) {
+        return Answer::Whole;
+    }
+    let ranges_max = worker.shared.config.rules.ranges_max;
+    ranges::answer(&ask.method, &ask.headers, length_bytes, ranges_max)
+}
+
+/// Whether a stored part holds all that the request asks for.
+pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse) -> bool {
+    let Some(part) = stored.part else { return true };
+    match wanted(worker, ask, stored, part.complete_bytes) {
+        Answer::One(range) => part.locate(&range).is_some(),
+        Answer::Several(ranges) => ranges.iter().all(|range| part.locate(range).is_some()),
+        Answer::Unsatisfiable => true,
+        Answer::Whole => false,
+    }
+}
+
+/// Reads what a streamed answer to this request begins with, before its headers promise it. False: the
+/// store has let go of it since it was found, and it counts as a miss.
+pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool {
+    let Some(start) = streams_from(worker, ask, found) else { return true };
+    let FoundBody::Large(sections) = &mut found.body else { return true };
+    let reading = pin!(sections.read_ahead(start));
+    worker.relay.wait(reading).await.is_ok()
+}
+
+/// Where in the stored body the answer to this request begins, if it is one that is streamed.
+fn streams_from(worker: &Worker, ask: &Ask, found: &Found) -> Option<u64> {
+    let (FoundBody::Large(sections), stored) = (&found.body, &found.response) else { return None };
+    let (method, headers) = (&ask.method, &ask.headers);
+    let arrived_s = stored.policy.response_time_s;
+    let outcome =
+        preconditions::evaluate(method, headers, stored.status, &stored.headers, arrived_s);
+    if outcome != Outcome::Proceed {
+        return None;
+    }
+    let (length_bytes, start) = match stored.part {
+        Some(part) => (part.complete_bytes, part.start),
+        None => (sections.length_bytes(), 0),
+    };
+    let first = match wanted(worker, ask, stored, length_bytes) {
+        Answer::Whole => start,
+        Answer::One(range) => range.start,
+        Answer::Several(ranges) => ranges.first()?.start,
+        Answer::Unsatisfiable => return None,
+    };
+    Some(first.saturating_sub(start))
+}
+
+/// A stored response as an answer to this request.
+pub(crate) fn from_store(
+    worker: &Worker,
+    ask: &Ask,
+    mut found: Found,
+    age_s: u64,
+) -> Response<ProxyBody> {
+    let stored = &found.response;
+    let arrived_s = stored.policy.response_time_s;
+    let outcome = preconditions::evaluate(
+        &ask.method,
+        &ask.headers,
+        stored.status,
+        &stored.headers,
+        arrived_s,
+    );
+    let complete_bytes = stored.part.map_or(found.body.length_bytes(), |part| part.complete_bytes);
+    let wanted = wanted(worker, ask, stored, complete_bytes);
+    found.response.headers.insert(AGE, HeaderValue::from(age_s));
+    let version = found.response.version;
+    let mut response = match (outcome, wanted) {
+        (Outcome::NotModified, _) => not_modified(worker, found.response.headers),
+        (Outcome::Failed, _) => precondition_failed(worker, &found.response.headers),
+        (Outcome::Proceed, Answer::Whole) => whole(found),
+        (Outcome::Proceed, Answer::Unsatisfiable) => unsatisfiable(worker, complete_bytes),
+        (Outcome::Proceed, Answer::One(range)) => one_part(found, range, complete_bytes),
+        (Outcome::Proceed, Answer::Several(ranges)) => {
+            several_parts(found, &ranges, complete_bytes)
+        }
+    };
+    *response.version_mut() = version;
+    response
+}
+
+/// 304 with the headers of the response that the client has.
+pub(crate) fn not_modified(worker: &Worker, mut headers: HeaderMap) -> Response<ProxyBody> {
+    worker.counters.client_not_modified.one();
+    validation::headers_for_304(&mut headers);
+    with_headers(StatusCode::NOT_MODIFIED, headers, ProxyBody::empty())
+}
+
+/// 412, with what says which response there is instead.
+pub(crate) fn precondition_failed(worker: &Worker, stored: &HeaderMap) -> Response<ProxyBody> {
+    const KEPT: [HeaderName; 7] = [AGE, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY];
+    worker.counters.client_preconditions_failed.one();
+    let words = "The resource is another one than the request's condition allows.";
+    let mut response = text(StatusCode::PRECONDITION_FAILED, words);
+    for name in KEPT {
+        if let Some(value) = stored.get(&name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    response
+}
+
+fn unsatisfiable(worker: &Worker, complete_bytes: u64) -> Response<ProxyBody> {
+    worker.counters.own_errors.one();
+    let words = "Nothing of the resource lies within the ranges asked for.";
+    let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, words);
+    response.headers_mut().insert(CONTENT_RANGE, ranges::unsatisfied(complete_bytes));
+    response
+}
+
+fn whole(found: Found) -> Response<ProxyBody> {
+    let Found { response: StoredResponse { status, mut headers, .. }, body, .. } = found;
+    let length_bytes = body.length_bytes();
+    if status != StatusCode::NO_CONTENT && body.has_known_length() {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length_bytes));
+    }
+    let body = match body {
+        FoundBody::Whole(bytes) => ProxyBody::whole(bytes),
+        FoundBody::Inflight(inflight) => ProxyBody::inflight(InflightReader::new(inflight)),
+        FoundBody::Length(_) | FoundBody::Unmeasured => ProxyBody::empty(),
+        streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(0..length_bytes)]),
+    };
+    with_headers(status, headers, body)
+}
+
+fn one_part(found: Found, range: Range<u64>, complete_bytes: u64) -> Response<ProxyBody> {
+    let mut headers = found.response.headers;
+    headers.insert(CONTENT_RANGE, ranges::content_range(&range, complete_bytes));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+    let start = found.response.part.map_or(0, |part| part.start);
+    // `wanted` lets through only what the part holds.
+    let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
+    let body = match found.body {
+        FoundBody::Whole(bytes) => ProxyBody::whole(slice(&bytes, &held)),
+        FoundBody::Length(_) | FoundBody::Unmeasured => ProxyBody::empty(),
+        streamed => ProxyBody::streamed(reader_of(streamed), vec![Piece::Stored(held)]),
+    };
+    with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
+}
+
+fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Response<ProxyBody> {
+    let mut headers = found.response.headers;
+    let frame = Multipart::new(&headers, ranges, complete_bytes, fastrand::u64(..));
+    headers.insert(CONTENT_TYPE, frame.content_type);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(frame.length_bytes));
+    // Each part has one of its own.
+    headers.remove(CONTENT_RANGE);
+    let start = found.response.part.map_or(0, |part| part.start);
+    let mut pieces = Vec::with_capacity(ranges.len() * 2 + 1);
+    for (head, range) in frame.heads.into_iter().zip(ranges) {
+        pieces.push(Piece::Bytes(head.into()));
+        let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
+        pieces.push(match &found.body {
+            FoundBody::Whole(bytes) => Piece::Bytes(slice(bytes, &held)),
+            _ => Piece::Stored(held),
+        });
+    }
+    pieces.push(Piece::Bytes(frame.tail.into()));
+    let body = ProxyBody::streamed(reader_of(found.body), pieces);
+    with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
+}
+
+/// What a body that is not there in one piece is read from.
+fn reader_of(body: FoundBody) -> Option<Reader> {
+    match body {
+        FoundBody::Large(sections) => Some(Reader::Sections(*sections)),
+        FoundBody::Sliced(slices) => Some(Reader::Slices(slices)),
+        FoundBody::Inflight(inflight) => Some(Reader::Inflight(InflightReader::new(inflight))),
+        FoundBody::Whole(_) | FoundBody::Length(_) | FoundBody::Unmeasured => None,
+    }
+}
+
+/// A range of stored bytes, without copy.
+fn slice(bytes: &Bytes, range: &Range<u64>) -> Bytes {
+    let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    bytes.slice(at(range.start)..at(range.end))
+}

@@ -1,0 +1,97 @@
+//! Waiting for another request that asks for the same, and reading along with it.
+//!
+//! Invariant: nobody waits longer than `collapse_wait` for the next that is known of a leader.
+//! Threads: the worker's.
+
+use http::header::ACCEPT_RANGES;
+use http::{Method, StatusCode};
+use tokio::time::timeout;
+
+use crate::answer::{Answer, serve_hit};
+use crate::collapse::sharing::SharedFill;
+use crate::collapse::{self, News, Outcome};
+use crate::fetch::head;
+use crate::request::Ask;
+use crate::rules::ranges;
+use crate::worker::Worker;
+
+/// A range that begins so far ahead of a fill is waited for.
+const NEAR_BYTES: u64 = 8 << 20;
+
+/// What came of waiting for a leader.
+pub(crate) enum Following {
+    /// The answer comes as the leader's does.
+    Answered(Box<Answer>),
+    /// It comes so late to the range that is wanted that a slice is sooner there.
+    Far,
+    Ended(Outcome),
+    TooSlow,
+}
+
+/// Waits for a leader, and reads along if its answer is one for this request, too.
+pub(crate) async fn follow(worker: &Worker, ask: &Ask, leader: &News) -> Following {
+    let wait = worker.shared.config.collapse_wait;
+    let _waiting = worker.shared.collapse.wait();
+    match timeout(wait, collapse::news(leader)).await {
+        Err(_) => return Following::TooSlow,
+        Ok(Outcome::Filling(fill)) => {
+            if worker.shared.config.rules.slice_bytes > 0 && is_far(&fill, ask) {
+                return Following::Far;
+            }
+            if let Some(answer) = read_along(worker, ask, &fill) {
+                return Following::Answered(Box::new(answer));
+            }
+            if ask.method == Method::HEAD {
+                // Its headers are soon there; the body of another variant may take long.
+                return Following::TooSlow;
+            }
+        }
+        Ok(Outcome::Head(subject)) => {
+            return match head::shared(worker, ask, &subject) {
+                Some(answer) => Following::Answered(Box::new(answer)),
+                // Those of another variant: one who wants this one leads next.
+                None => Following::Ended(Outcome::Abandoned),
+            };
+        }
+        Ok(outcome) => return Following::Ended(outcome),
+    }
+    match timeout(wait, collapse::outcome(leader)).await {
+        Ok(outcome) => Following::Ended(outcome),
+        Err(_) => Following::TooSlow,
+    }
+}
+
+fn read_along(worker: &Worker, ask: &Ask, fill: &SharedFill) -> Option<Answer> {
+    let shared = &worker.shared;
+    if !is_for(fill, worker, ask) {
+        return None;
+    }
+    let found = fill.found(&shared.vault)?;
+    worker.counters.read_along.one();
+    Some(serve_hit(worker, ask, found, true))
+}
+
+/// Whether this request may read the response along as if it were stored and fresh: all of it, or a
+/// range that the fill comes to.
+fn is_for(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
+    let (shared, response) = (&worker.shared, &fill.shared.response);
+    let cut = fill.body.length_bytes().is_some() && response.status == StatusCode::OK;
+    let (asked, rules) = ((&ask.headers, &ask.wishes), &shared.config.rules);
+    response.part.is_none()
+        && (cut || !ask.wants_range())
+        && fill.shared.stands_for(asked, &shared.vault, rules, worker.now_s())
+}
+
+/// Whether a range is so far from where the fill has come to that its origin, which can send ranges,
+/// had better be asked for it.
+fn is_far(fill: &SharedFill, ask: &Ask) -> bool {
+    if !ask.wants_range() {
+        return false;
+    }
+    let ranged = fill.shared.response.headers.get(ACCEPT_RANGES);
+    let specs = ranges::parse(&ask.headers).unwrap_or_default();
+    let length_bytes = fill.body.length_bytes().unwrap_or(u64::MAX);
+    let begins = specs.iter().map(|spec| spec.within(length_bytes).start).min().unwrap_or(0);
+    ranged.is_some_and(|unit| unit.as_bytes().eq_ignore_ascii_case(b"bytes"))
+        && begins > fill.body.shown_bytes().saturating_add(NEAR_BYTES)
+}

@@ -1,0 +1,289 @@
+//! One GET or HEAD: look it up, decide, and serve, validate or fetch.
+//!
+//! ```text
+//! answer ─► look ─► decide ─► serve         fresh, or stale and permitted
+//!             ▲         ├──► serve, validate behind
+//!             │         └──► join ─► lead   fetch (see `fetch`)
+//!             └── follow ◄─────┘
+//! ```
+//!
+//! Invariants: no request waits for another longer than `collapse_wait` in each of at most
+//! [`ROUNDS_MAX`] rounds; a body leaves the store without copy. Threads: the worker's that read the
+//! request.
+
+mod follow;
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use http::Method;
+
+use crate::answer::{self, Answer, only_if_cached, origin_failed, reused, serve_hit};
+use crate::cache::follow::{Following, follow};
+use crate::collapse::{Lead, Outcome, Role};
+use crate::error::FetchError;
+use crate::fetch::{Audience, Conditions, Fetch};
+use crate::request::Ask;
+use crate::rules::reuse::{self, Decision, Failure};
+use crate::rules::{CacheStatus, Forward};
+use crate::slices::{self, Course, Want};
+use crate::vault::{Found, FoundBody, Lookup};
+use crate::worker::Worker;
+
+/// Times a request waits for others before it goes alone.
+const ROUNDS_MAX: usize = 3;
+
+/// What a lookup leads to.
+enum Plan {
+    Serve(Box<Found>, Decision),
+    /// Ask the origin; `key` is what others who miss the same would wait for.
+    Ask(Question),
+    /// Ask the origin, nothing can be stored or shared.
+    Alone,
+}
+
+/// What the origin is to be asked, and why.
+struct Question {
+    found: Option<Box<Found>>,
+    key: Vec<u8>,
+    reason: Forward,
+    conditions: Conditions,
+}
+
+impl Question {
+    /// Nothing usable is stored. A range is asked for as it is; everything else is fetched whole.
+    fn missed(ask: &Ask, key: Vec<u8>, reason: Forward) -> Question {
+        let conditions = if ask.wants_range() { Conditions::Clients } else { Conditions::Ours };
+        Question { found: None, key, reason, conditions }
+    }
+
+    /// The whole is wanted, for whatever part of it.
+    fn for_whole(self) -> Question {
+        Question { found: None, conditions: Conditions::Ours, ..self }
+    }
+
+    fn fetching<'a>(self, worker: &Worker, ask: &'a Ask, lead: Option<Lead>) -> Fetch<'a> {
+        let mut fetching = Fetch::new(worker, ask, self.found, self.key, self.reason);
+        fetching.conditions = self.conditions;
+        fetching.lead = lead;
+        fetching
+    }
+
+    async fn put(self, worker: &Worker, ask: &Ask, lead: Option<Lead>) -> Answer {
+        self.fetching(worker, ask, lead).run(worker).await
+    }
+}
+
+async fn plan(worker: &Worker, ask: &Ask) -> Plan {
+    let want_body = answer::wants_body(&ask.method);
+    let vault = &worker.shared.vault;
+    let looking =
+        pin!(vault.lookup(&ask.target.primary, &ask.headers, want_body, &worker.counters));
+    let looked = worker.relay.wait(looking).await;
+    let found = match looked {
+        Lookup::Unkeyable => return Plan::Alone,
+        Lookup::Missed { key, reason } => return Plan::Ask(Question::missed(ask, key, reason)),
+        Lookup::Found(found) => found,
+    };
+    let primary = &ask.target.primary;
+    if !answer::part_suffices(worker, ask, &found.response) {
+        let key = found.key(primary).to_vec();
+        // Kept, so that a further part can be joined with it.
+        let found = ask.wants_range().then_some(found);
+        return Plan::Ask(Question { found, ..Question::missed(ask, key, Forward::Partial) });
+    }
+    let rules = &worker.shared.config.rules;
+    match reuse::decide(&ask.wishes, &found.response.policy, rules, worker.now_s()) {
+        Decision::Validate(reason) => {
+            let (key, conditions) = (found.key(primary).to_vec(), Conditions::Ours);
+            Plan::Ask(Question { found: Some(found), key, reason, conditions })
+        }
+        decision if matches!(found.body, FoundBody::Large(_)) => {
+            Box::pin(begun(worker, ask, found, decision)).await
+        }
+        decision => Plan::Serve(found, decision),
+    }
+}
+
+/// Serves what is large if it is still there when it is begun with.
+async fn begun(worker: &Worker, ask: &Ask, mut found: Box<Found>, decision: Decision) -> Plan {
+    if answer::begin(worker, ask, &mut found).await {
+        return Plan::Serve(found, decision);
+    }
+    let key = found.key(&ask.target.primary).to_vec();
+    Plan::Ask(Question::missed(ask, key, Forward::UriMiss))
+}
+
+/// Every connection has room for what this awaits, and every request moves it: all that asks the
+/// origin, which is ten times as much as a hit, is boxed.
+pub(crate) async fn answer(worker: &Arc<Worker>, ask: &Ask) -> Answer {
+    match plan(worker, ask).await {
+        Plan::Serve(found, decision) => serve_planned(worker, ask, found, decision, false),
+        Plan::Alone => Box::pin(go_alone(worker, ask)).await,
+        Plan::Ask(question) => Box::pin(missed(worker, ask, question)).await,
+    }
+}
+
+fn serve_planned(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    found: Box<Found>,
+    decision: Decision,
+    collapsed: bool,
+) -> Answer {
+    if decision == Decision::ServeAndRevalidate {
+        validate_behind(worker, ask, found.key(&ask.target.primary));
+    }
+    serve_hit(worker, ask, *found, collapsed)
+}
+
+/// Asks the origin, or waits for somebody who does.
+async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
+    let mut in_slices = false;
+    for _ in 0..ROUNDS_MAX {
+        let (reason, conditions) = (question.reason, question.conditions);
+        let mut probing = None;
+        match slices::course(worker, ask, reason, conditions, in_slices).await {
+            Course::Answered(answer) => return *answer,
+            Course::AsAsked => {}
+            Course::Whole => question = question.for_whole(),
+            Course::Probe(want) => (question, probing) = (question.for_whole(), Some(want)),
+        }
+        if ask.wishes.only_if_cached {
+            return only_if_cached(worker);
+        }
+        // A part brings nothing others could use; whoever demands the origin shall have it.
+        if question.reason == Forward::Request || question.conditions == Conditions::Clients {
+            return question.put(worker, ask, None).await;
+        }
+        let (collapse, is_head) = (&worker.shared.collapse, ask.method == Method::HEAD);
+        let role = match is_head {
+            true => collapse.join_for_head(&question.key),
+            false => collapse.join(&question.key),
+        };
+        match role {
+            Role::Alone => {
+                if question.found.is_none() {
+                    // Nothing will be stored, most likely: the client's conditions save the body.
+                    question.conditions = Conditions::Clients;
+                }
+                return question.put(worker, ask, None).await;
+            }
+            Role::Leader(lead) => return lead_fetch(worker, ask, question, lead, probing).await,
+            Role::Follower(leader) => {
+                // What was found may pin memory, and is looked up again anyway.
+                drop(question.found.take());
+                match follow(worker, ask, &leader).await {
+                    Following::Answered(answer) => return *answer,
+                    Following::Far => in_slices = true,
+                    Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
+                    Following::Ended(Outcome::Failed(error)) => {
+                        return share_failure(worker, ask, error, question.reason).await;
+                    }
+                    // A body that is not stored may have headers that can be shared.
+                    Following::Ended(Outcome::NotStored) if is_head => {}
+                    Following::Ended(_) | Following::TooSlow => break,
+                }
+            }
+        }
+        question = match plan(worker, ask).await {
+            Plan::Serve(found, decision) => {
+                return serve_planned(worker, ask, found, decision, true);
+            }
+            Plan::Ask(question) => question,
+            Plan::Alone => break,
+        };
+    }
+    go_alone(worker, ask).await
+}
+
+/// The leader got no response: what is stale may do, for each by its own wishes.
+async fn share_failure(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    error: FetchError,
+    reason: Forward,
+) -> Answer {
+    let mut status = CacheStatus::forwarded(reason);
+    status.collapsed = true;
+    let (rules, now_s) = (&worker.shared.config.rules, worker.now_s());
+    match plan(worker, ask).await {
+        Plan::Serve(found, _) => return serve_hit(worker, ask, *found, true),
+        Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
+            let (policy, failure) = (&found.response.policy, Failure::Disconnected);
+            if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_s)
+                && answer::begin(worker, ask, &mut found).await
+            {
+                worker.counters.stale_on_error.one();
+                status.detail = Some(error.name());
+                return reused(worker, ask, *found, status);
+            }
+        }
+        _ => {}
+    }
+    origin_failed(worker, error, status)
+}
+
+/// Validates what is stored while its client is served (RFC 5861 §3), unless somebody does already.
+fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
+    let Role::Leader(lead) = worker.shared.collapse.join(key) else { return };
+    worker.counters.validated_behind.one();
+    let (worker, ask, key) = (worker.clone(), ask.for_nobody(), key.to_vec());
+    tokio::spawn(async move {
+        let vault = &worker.shared.vault;
+        let primary = &ask.target.primary;
+        // Without its body, which may be large and is not needed.
+        let looked = vault.lookup(primary, &ask.headers, false, &worker.counters).await;
+        let found = match looked {
+            Lookup::Found(found) => Some(found),
+            Lookup::Missed { .. } | Lookup::Unkeyable => None,
+        };
+        let mut fetching = Fetch::new(&worker, &ask, found, key, Forward::Stale);
+        fetching.lead = Some(lead);
+        fetching.audience = Audience::Nobody;
+        drop(fetching.run(&worker).await);
+    });
+}
+
+/// Neither leads nor follows.
+async fn go_alone(worker: &Worker, ask: &Ask) -> Answer {
+    match plan(worker, ask).await {
+        Plan::Serve(found, _) => serve_hit(worker, ask, *found, true),
+        _ if ask.wishes.only_if_cached => only_if_cached(worker),
+        Plan::Ask(question) => question.put(worker, ask, None).await,
+        Plan::Alone => {
+            let mut question = Question::missed(ask, Vec::new(), Forward::Bypass);
+            question.conditions = Conditions::Clients;
+            question.put(worker, ask, None).await
+        }
+    }
+}
+
+async fn lead_fetch(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    mut question: Question,
+    lead: Lead,
+    probing: Option<Want>,
+) -> Answer {
+    // Another leader may have finished between our lookup and our lead.
+    if worker.shared.vault.may_contain(&question.key) {
+        match plan(worker, ask).await {
+            Plan::Serve(found, _) => {
+                lead.end(Outcome::Stored);
+                return serve_hit(worker, ask, *found, true);
+            }
+            Plan::Ask(newer) if newer.conditions == Conditions::Clients => {
+                question = newer.for_whole();
+            }
+            Plan::Ask(newer) => return newer.put(worker, ask, Some(lead)).await,
+            Plan::Alone => {}
+        }
+    }
+    let reason = question.reason;
+    let fetching = question.fetching(worker, ask, Some(lead));
+    match probing {
+        Some(want) => slices::probe(worker, fetching, reason, want).await,
+        None => fetching.run(worker).await,
+    }
+}

@@ -1,0 +1,98 @@
+//! What a connection is doing: which requests are under way, and whether their answers move.
+//!
+//! Invariant: `active` counts the requests from their headers to the last byte of the answer that
+//! hyper took. Threads: one connection's state, shared by the tasks of its worker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Duration, Instant};
+
+use crate::client::limits::Counted;
+
+/// State of one connection.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    opened: Instant,
+    active: AtomicUsize,
+    begun: AtomicU64,
+    /// Answers with bytes ready that the client does not take.
+    stalled: AtomicUsize,
+    moved_ms: AtomicU64,
+    /// What the connection counts for, tunnels that were made of it included.
+    _counted: Option<Counted>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Activity {
+    pub(crate) fn new(
+        counted: Option<Counted>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Arc<Activity> {
+        Arc::new(Activity {
+            _counted: counted,
+            _permit: permit,
+            opened: Instant::now(),
+            active: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+            stalled: AtomicUsize::new(0),
+            moved_ms: AtomicU64::new(0),
+        })
+    }
+
+    /// A request begins; it ends when what is returned is dropped.
+    pub(crate) fn begin(self: &Arc<Activity>) -> Active {
+        self.active.fetch_add(1, Relaxed);
+        self.begun.fetch_add(1, Relaxed);
+        Active { activity: self.clone() }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.active.load(Relaxed) == 0
+    }
+
+    /// Requests so far.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
+    /// When the client last took a part of an answer, if it has one before it and does not.
+    pub(crate) fn stalled_since(&self) -> Option<Instant> {
+        let moved = Duration::from_millis(self.moved_ms.load(Relaxed));
+        (self.stalled.load(Relaxed) > 0).then(|| self.opened + moved)
+    }
+
+    fn moved(&self) {
+        let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved_ms.store(ms, Relaxed);
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Active {
+    activity: Arc<Activity>,
+}
+
+impl Active {
+    /// Something of the answer went out.
+    pub(crate) fn moved(&self) {
+        self.activity.moved();
+    }
+
+    /// The client takes nothing of what is ready of the answer, or does again; say it once.
+    pub(crate) fn set_stalled(&self, stalled: bool) {
+        let count = &self.activity.stalled;
+        match stalled {
+            true => count.fetch_add(1, Relaxed),
+            false => count.fetch_sub(1, Relaxed),
+        };
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.activity.active.fetch_sub(1, Relaxed);
+    }
+}

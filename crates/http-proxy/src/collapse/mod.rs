@@ -1,0 +1,343 @@
+//! Concurrent requests for one missing resource become one request to the origin.
+//!
+//! The first to [`Collapse::join`] a key leads; the others wait for what became of it. Invariants:
+//! a leader that goes away in any manner, panics included, tells its followers by dropping its
+//! [`Lead`]; nobody waits without a deadline; a key is in the table exactly while its `Lead` lives.
+//! A lead for a resource that turns out to vary is one for the variant, too. HEADs have leads of their
+//! own, under keys of their own, and follow a GET's while there is one.
+//! Resources that proved uncacheable are remembered, so that requests for them do not queue.
+//!
+//! Threads: shared by all workers; the lock is held for a table operation, never across a wait.
+
+pub(crate) mod sharing;
+pub(crate) mod unsliceable;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::collapse::sharing::{SharedFill, SharedResponse};
+use crate::collapse::unsliceable::Notes;
+use crate::error::FetchError;
+
+/// Places to remember uncacheable resources in; a collision only forgets one of them.
+const UNCACHEABLE_SLOTS: usize = 4096;
+
+/// Ends the keys under which HEADs lead: no other key ends so, as no header field may hold it.
+const HEAD: u8 = 0x04;
+
+/// What became of a leader's request.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    /// Not known yet.
+    Pending,
+    /// On its way into the store: others may read along.
+    Filling(Arc<SharedFill>),
+    /// In the store: look again.
+    Stored,
+    /// It can be had in slices: look again.
+    Sliced,
+    /// To a HEAD, whose headers others may have.
+    Head(Arc<SharedResponse>),
+    /// Answered, but not for sharing: everyone goes alone.
+    NotStored,
+    /// The origin gave no response; it need not be asked by everyone.
+    Failed(FetchError),
+    /// The leader left before anything was known: somebody else should lead.
+    Abandoned,
+}
+
+type Key = Arc<[u8]>;
+
+/// What is known of a leader's request, for those who wait. Most have nobody who does, so that this
+/// costs one allocation and wakes nobody then.
+#[derive(Debug)]
+pub(crate) struct News {
+    outcome: Mutex<Outcome>,
+    changed: Notify,
+}
+
+impl News {
+    fn outcome(&self) -> MutexGuard<'_, Outcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces an outcome for which `when` holds.
+    fn replace(&self, outcome: Outcome, when: impl FnOnce(&Outcome) -> bool) {
+        let mut place = self.outcome();
+        if when(&place) {
+            *place = outcome;
+            drop(place);
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+/// The table of requests under way.
+#[derive(Debug)]
+pub(crate) struct Collapse {
+    leads: Mutex<HashMap<Key, Arc<News>>>,
+    uncacheable: Box<[AtomicU64]>,
+    hasher: std::hash::RandomState,
+    waiting: AtomicU64,
+    /// Resources that are not asked for in slices.
+    pub(crate) unsliceable: Notes,
+}
+
+/// A request that waits for another's.
+pub(crate) struct Waiting<'c>(&'c AtomicU64);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Outcome {
+    fn is_final(&self) -> bool {
+        !matches!(self, Outcome::Pending | Outcome::Filling(_))
+    }
+}
+
+/// A request's part.
+#[derive(Debug)]
+pub(crate) enum Role {
+    Leader(Lead),
+    Follower(Arc<News>),
+    /// Known to be uncacheable: no collapsing.
+    Alone,
+}
+
+impl Collapse {
+    pub(crate) fn new() -> Arc<Collapse> {
+        Arc::new(Collapse {
+            leads: Mutex::default(),
+            uncacheable: (0..UNCACHEABLE_SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            hasher: std::hash::RandomState::new(),
+            waiting: AtomicU64::new(0),
+            unsliceable: Notes::new(),
+        })
+    }
+
+    /// Counts a request that waits, until this is dropped.
+    pub(crate) fn wait(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(&self.waiting)
+    }
+
+    /// Requests that wait now.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Leads or follows for `key`.
+    pub(crate) fn join(self: &Arc<Collapse>, key: &[u8]) -> Role {
+        if self.is_uncacheable(key) {
+            return Role::Alone;
+        }
+        let mut leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        match leads.entry(Key::from(key)) {
+            Entry::Occupied(lead) => Role::Follower(lead.get().clone()),
+            Entry::Vacant(place) => {
+                let key = place.key().clone();
+                let outcome = Mutex::new(Outcome::Pending);
+                let news = Arc::new(News { outcome, changed: Notify::new() });
+                place.insert(news.clone());
+                Role::Leader(Lead { collapse: self.clone(), key, variant: None, news })
+            }
+        }
+    }
+
+    /// The same for the headers alone: a GET under way brings them, too.
+    pub(crate) fn join_for_head(self: &Arc<Collapse>, key: &[u8]) -> Role {
+        let leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        let lead = leads.get(key).cloned();
+        drop(leads);
+        lead.map_or_else(|| self.join(&head_key(key)), Role::Follower)
+    }
+
+    /// Remembers that headers of what lies under `key` can be shared.
+    pub(crate) fn remember_head(&self, key: &[u8]) {
+        self.remember(&head_key(key), true);
+    }
+
+    /// True if responses under `key` are remembered as uncacheable.
+    pub(crate) fn is_uncacheable(&self, key: &[u8]) -> bool {
+        let (slot, hash) = self.slot(key);
+        slot.load(Ordering::Relaxed) == hash
+    }
+
+    /// Remembers whether responses under `key` can be shared.
+    pub(crate) fn remember(&self, key: &[u8], cacheable: bool) {
+        let (slot, hash) = self.slot(key);
+        if !cacheable {
+            slot.store(hash, Ordering::Relaxed);
+        } else if slot.load(Ordering::Relaxed) == hash {
+            slot.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn slot(&self, key: &[u8]) -> (&AtomicU64, u64) {
+        let hash = self.hasher.hash_one(key) | 1;
+        (&self.uncacheable[(hash >> 32) as usize % UNCACHEABLE_SLOTS], hash)
+    }
+}
+
+fn head_key(key: &[u8]) -> Vec<u8> {
+    [key, &[HEAD]].concat()
+}
+
+/// The right to fetch for all who wait. Dropping it lets them go.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    collapse: Arc<Collapse>,
+    key: Key,
+    /// Where the variant that turned out will lie, if not under `key`.
+    variant: Option<Key>,
+    news: Arc<News>,
+}
+
+impl Lead {
+    /// Leads for this key, too, unless somebody else does.
+    pub(crate) fn leads_also(&mut self, key: &[u8]) {
+        if key == &*self.key {
+            return;
+        }
+        let mut leads = self.collapse.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Vacant(place) = leads.entry(Key::from(key)) {
+            self.variant = Some(place.key().clone());
+            place.insert(self.news.clone());
+        }
+    }
+
+    /// Tells the followers what there is to read along, while the lead is held elsewhere.
+    pub(crate) fn herald(&self) -> Herald {
+        Herald(self.news.clone())
+    }
+
+    /// Tells the followers and gives up the lead.
+    pub(crate) fn end(self, outcome: Outcome) {
+        match outcome {
+            Outcome::NotStored => self.collapse.remember(&self.key, false),
+            Outcome::Stored => self.collapse.remember(&self.key, true),
+            _ => {}
+        }
+        self.news.replace(outcome, |_| true);
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        let mut leads = self.collapse.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        leads.remove(&self.key);
+        if let Some(variant) = &self.variant {
+            leads.remove(variant);
+        }
+        drop(leads);
+        self.news.replace(Outcome::Abandoned, |known| !known.is_final());
+    }
+}
+
+/// Speaks to the followers of a lead.
+pub(crate) struct Herald(Arc<News>);
+
+impl Herald {
+    pub(crate) fn filling(&self, fill: SharedFill) {
+        let filling = Outcome::Filling(Arc::new(fill));
+        self.0.replace(filling, |known| matches!(known, Outcome::Pending));
+    }
+}
+
+/// Waits until something is known of the leader's request, however long it takes: the caller sets
+/// the deadline.
+pub(crate) async fn news(lead: &News) -> Outcome {
+    wait_for(lead, |outcome| !matches!(outcome, Outcome::Pending)).await
+}
+
+/// The same for what became of it in the end.
+pub(crate) async fn outcome(lead: &News) -> Outcome {
+    wait_for(lead, Outcome::is_final).await
+}
+
+async fn wait_for(lead: &News, wanted: impl Fn(&Outcome) -> bool) -> Outcome {
+    loop {
+        // Counts as waiting from here on: a change after the look is not missed.
+        let mut changed = pin!(lead.changed.notified());
+        changed.as_mut().enable();
+        let known = lead.outcome().clone();
+        if wanted(&known) {
+            return known;
+        }
+        changed.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn one_leads_until_it_ends() {
+        let collapse = Collapse::new();
+        let Role::Leader(lead) = collapse.join(b"k") else { panic!("first must lead") };
+        let Role::Follower(follower) = collapse.join(b"k") else { panic!("second must follow") };
+        assert!(matches!(collapse.join(b"other"), Role::Leader(_)));
+        lead.end(Outcome::Stored);
+        assert!(matches!(*follower.outcome(), Outcome::Stored));
+        let Role::Leader(mut lead) = collapse.join(b"k") else { panic!("the key is free again") };
+        lead.leads_also(b"k variant");
+        assert!(matches!(collapse.join(b"k variant"), Role::Follower(_)));
+        let Role::Follower(follower) = collapse.join(b"k") else { panic!("second must follow") };
+        drop(lead);
+        assert!(matches!(collapse.join(b"k variant"), Role::Leader(_)));
+        assert!(matches!(*follower.outcome(), Outcome::Abandoned));
+    }
+
+    #[test]
+    fn heads_follow_a_get_and_lead_only_each_other() {
+        let collapse = Collapse::new();
+        let Role::Leader(head) = collapse.join_for_head(b"k") else { panic!("nobody leads") };
+        let Role::Leader(get) = collapse.join(b"k") else { panic!("a GET follows no HEAD") };
+        let Role::Follower(follower) = collapse.join_for_head(b"k") else { panic!("a GET leads") };
+        get.end(Outcome::Stored);
+        assert!(matches!(*follower.outcome(), Outcome::Stored));
+        assert!(matches!(collapse.join_for_head(b"k"), Role::Follower(_)));
+        head.end(Outcome::NotStored);
+        assert!(matches!(collapse.join_for_head(b"k"), Role::Alone));
+        collapse.remember_head(b"k");
+        assert!(matches!(collapse.join_for_head(b"k"), Role::Leader(_)));
+    }
+
+    #[test]
+    fn uncacheable_is_remembered_until_it_is_stored() {
+        let collapse = Collapse::new();
+        let Role::Leader(lead) = collapse.join(b"k") else { panic!("first must lead") };
+        lead.end(Outcome::NotStored);
+        assert!(matches!(collapse.join(b"k"), Role::Alone));
+        collapse.remember(b"k", true);
+        assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
+    }
+
+    #[test]
+    fn who_waits_learns_how_it_ended() {
+        let collapse = Collapse::new();
+        let Role::Leader(lead) = collapse.join(b"k") else { panic!("first must lead") };
+        let Role::Follower(follower) = collapse.join(b"k") else { panic!("second must follow") };
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = pin!(news(&follower));
+        let mut last = pin!(outcome(&follower));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(last.as_mut().poll(&mut context).is_pending());
+        lead.end(Outcome::Stored);
+        assert!(matches!(first.as_mut().poll(&mut context), Poll::Ready(Outcome::Stored)));
+        assert!(matches!(last.as_mut().poll(&mut context), Poll::Ready(Outcome::Stored)));
+    }
+}

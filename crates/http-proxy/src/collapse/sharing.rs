@@ -1,0 +1,92 @@
+//! What a leader has for those who wait for it: a response as if it were stored, with the body that is
+//! on its way into the store, or, to a HEAD, without.
+//!
+//! Invariant: nobody gets what could not be served to it from the store, were it there. Threads: made
+//! by the leader, read on every worker.
+
+use std::fmt;
+use std::sync::Arc;
+
+use damelo::GroupId;
+use http::HeaderMap;
+
+use crate::rules::vary::{self, Vary};
+use crate::rules::{RequestDirectives, Rules, reuse};
+use crate::vault::entry::StoredResponse;
+use crate::vault::inflight::InflightBody;
+use crate::vault::{Epoch, Found, FoundBody, Vault};
+
+/// A response that a leader got, and for whom it is.
+pub(crate) struct SharedResponse {
+    /// Where it will lie.
+    pub(crate) key: Vec<u8>,
+    pub(crate) group: GroupId,
+    pub(crate) epoch: Epoch,
+    pub(crate) response: StoredResponse,
+    /// Length of its body, if that was announced.
+    pub(crate) length_bytes: Option<u64>,
+    /// Fields of the request that brought it.
+    pub(crate) request: HeaderMap,
+}
+
+/// A response whose body is on its way into the store.
+#[derive(Debug)]
+pub(crate) struct SharedFill {
+    pub(crate) shared: SharedResponse,
+    pub(crate) body: Arc<InflightBody>,
+}
+
+impl SharedFill {
+    /// The response as if it were stored, its body read from byte 0.
+    pub(crate) fn found(&self, vault: &Vault) -> Option<Found> {
+        self.shared.found(vault, FoundBody::Inflight(self.body.clone()))
+    }
+}
+
+impl SharedResponse {
+    /// Whether this request may have the response, or what it is a part of, as if it were stored and
+    /// fresh.
+    pub(crate) fn stands_for(
+        &self,
+        (headers, wishes): (&HeaderMap, &RequestDirectives),
+        vault: &Vault,
+        rules: &Rules,
+        now_s: u64,
+    ) -> bool {
+        let SharedResponse { key, group, epoch, response, request: brought, .. } = self;
+        let same_variant = match vary::with_configured(&response.headers, rules) {
+            Vary::Nothing => true,
+            Vary::Star => false,
+            Vary::Names(names) => {
+                let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
+                vary::secondary_key(&names, brought, rules, &mut ours);
+                vary::secondary_key(&names, headers, rules, &mut theirs);
+                ours == theirs
+            }
+        };
+        // Purges by marks end no epoch: they cover what was fetched before them.
+        let stands = || {
+            let placement = vault.placement_now(*group, *epoch, response);
+            placement.is_some_and(|placement| vault.is_untouched(key, &placement))
+        };
+        same_variant
+            && vault.is_current(*epoch)
+            && stands()
+            && reuse::decide(wishes, &response.policy, rules, now_s) == reuse::Decision::Serve
+    }
+
+    /// The response as if it were stored with this body.
+    pub(crate) fn found(&self, vault: &Vault, body: FoundBody) -> Option<Found> {
+        let SharedResponse { group, epoch, response, .. } = self;
+        let placement = vault.placement_now(*group, *epoch, response)?;
+        Some(Found::assembled(response.clone(), body, placement))
+    }
+}
+
+impl fmt::Debug for SharedResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedResponse")
+            .field("status", &self.response.status)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,81 @@
+//! Which resources cannot be had in slices: found out once, remembered for a while.
+//!
+//! Invariant: bounded memory; a collision, or the end of [`NOTE_MINUTES`], only makes the origin be
+//! asked again. Threads: any; one atomic word a note.
+
+use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Places for notes.
+const SLOTS: usize = 4096;
+/// How long a note counts: origins change.
+const NOTE_MINUTES: u64 = 10;
+const MINUTES_MASK: u64 = 0x3fff_ffff;
+
+/// Why a resource is not asked for in slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unsliceable {
+    /// Its origin answers a range with the whole: fetched once, all ranges are cut from it.
+    NoRanges,
+    /// Its slices cannot be kept or joined: ranges are asked for as clients send them.
+    AsAsked,
+}
+
+/// The notes.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    /// 32 bits of the key's hash, 30 of the minute in which the note ends, 2 that say what it is.
+    slots: Box<[AtomicU64]>,
+    hasher: std::hash::RandomState,
+}
+
+impl Notes {
+    pub(crate) fn new() -> Notes {
+        let slots = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
+        Notes { slots, hasher: std::hash::RandomState::new() }
+    }
+
+    /// What was noted of a resource.
+    pub(crate) fn of(&self, primary: &[u8], now_s: u64) -> Option<Unsliceable> {
+        let (slot, tag) = self.slot(primary);
+        let word = slot.load(Ordering::Relaxed);
+        let counts = word >> 32 == tag && (word >> 2) & MINUTES_MASK > now_s / 60;
+        match word & 3 {
+            1 if counts => Some(Unsliceable::NoRanges),
+            2 if counts => Some(Unsliceable::AsAsked),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn note(&self, primary: &[u8], what: Unsliceable, now_s: u64) {
+        let (slot, tag) = self.slot(primary);
+        let kind = match what {
+            Unsliceable::NoRanges => 1,
+            Unsliceable::AsAsked => 2,
+        };
+        let end = (now_s / 60 + NOTE_MINUTES) & MINUTES_MASK;
+        slot.store(tag << 32 | end << 2 | kind, Ordering::Relaxed);
+    }
+
+    fn slot(&self, primary: &[u8]) -> (&AtomicU64, u64) {
+        let hash = self.hasher.hash_one(primary);
+        (&self.slots[hash as u32 as usize % SLOTS], hash >> 32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_count_for_a_while() {
+        let notes = Notes::new();
+        assert_eq!(notes.of(b"a", 6000), None);
+        notes.note(b"a", Unsliceable::NoRanges, 6000);
+        assert_eq!(notes.of(b"a", 6599), Some(Unsliceable::NoRanges));
+        assert_eq!(notes.of(b"b", 6000), None);
+        assert_eq!(notes.of(b"a", 6600), None);
+        notes.note(b"a", Unsliceable::AsAsked, 6600);
+        assert_eq!(notes.of(b"a", 6600), Some(Unsliceable::AsAsked));
+    }
+}

@@ -1,0 +1,281 @@
+//! What a proxy is started with: plain data with defaults that suit most, every limit named.
+
+pub(crate) mod name;
+pub(crate) mod transport;
+
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use damelo::{Clock, SystemClock};
+use damelo_http_rules::Rules;
+use http::HeaderName;
+use ipnet::IpNet;
+
+use crate::ruleset::Ruleset;
+
+use crate::config::transport::Transport;
+
+/// The origin that the proxy stands before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The built-in demo origin, started with the proxy on a free port of 127.0.0.1.
+    Demo,
+    /// `http://host[:port]` or `https://host[:port]`.
+    Url(String),
+}
+
+impl std::str::FromStr for Target {
+    type Err = std::convert::Infallible;
+
+    /// `demo` is the demo; everything else is checked as a URL when the proxy starts.
+    fn from_str(text: &str) -> Result<Target, Self::Err> {
+        Ok(if text == "demo" { Target::Demo } else { Target::Url(text.to_owned()) })
+    }
+}
+
+/// Which responses lie together, where the origin names no group itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Grouping {
+    /// A page with what it embeds (by `Referer`), else host and first path segment.
+    #[default]
+    Page,
+    /// All of a host.
+    Host,
+    /// Host and this many path segments.
+    Path(usize),
+    /// Host and the value of this response header; without it, host and first path segment.
+    Header(HeaderName),
+    /// No grouping: objects lie in the order they come.
+    None,
+}
+
+impl std::str::FromStr for Grouping {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Grouping, ()> {
+        match text {
+            "page" => Ok(Grouping::Page),
+            "host" => Ok(Grouping::Host),
+            "none" => Ok(Grouping::None),
+            _ => match text.split_once(':').ok_or(())? {
+                ("path", count) => {
+                    let count = count.parse().map_err(|_| ())?;
+                    if count == 0 { Err(()) } else { Ok(Grouping::Path(count)) }
+                }
+                ("header", name) => name.parse().map(Grouping::Header).map_err(|_| ()),
+                _ => Err(()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Grouping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Grouping::Page => f.write_str("page"),
+            Grouping::Host => f.write_str("host"),
+            Grouping::Path(count) => write!(f, "path:{count}"),
+            Grouping::Header(name) => write!(f, "header:{name}"),
+            Grouping::None => f.write_str("none"),
+        }
+    }
+}
+
+/// What a line of the access log looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// The combined format of Apache and nginx, with the cache's result, bytes and time after it.
+    #[default]
+    Combined,
+    /// Squid's native format.
+    Squid,
+    /// One JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    const ALL: [LogFormat; 3] = [LogFormat::Combined, LogFormat::Squid, LogFormat::Json];
+
+    pub(crate) fn of(name: &str) -> Option<LogFormat> {
+        LogFormat::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LogFormat::Combined => "combined",
+            LogFormat::Squid => "squid",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
+/// Where the access log goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum LogTarget {
+    /// Nowhere.
+    #[default]
+    None,
+    /// Standard output.
+    Stdout,
+    /// A file, appended to, opened again when told to.
+    File(PathBuf),
+}
+
+impl LogTarget {
+    pub(crate) fn of(text: &str) -> LogTarget {
+        match text {
+            "none" => LogTarget::None,
+            "stdout" => LogTarget::Stdout,
+            path => LogTarget::File(path.into()),
+        }
+    }
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogTarget::None => f.write_str("none"),
+            LogTarget::Stdout => f.write_str("stdout"),
+            LogTarget::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Everything a proxy is started with. Start from [`ProxyConfig::new`] and change fields.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ProxyConfig {
+    /// Address to listen on; port 0 takes a free one.
+    pub from: SocketAddr,
+    /// The origin.
+    pub to: Target,
+    /// Address for `/metrics` and `/healthz`; loopback is advised. Default none.
+    pub admin: Option<SocketAddr>,
+    /// Threads that serve, each with its own event loop. Default: one per core.
+    pub workers: usize,
+    /// Name of this cache in `Cache-Status` and `Via`: a token. Default `damelo`.
+    pub name: String,
+    /// Send the client's `Host` to the origin and cache by it. Default false: the origin's own.
+    pub preserve_host: bool,
+    /// What may be chosen about the rules of caching. Default: as the RFCs say.
+    pub rules: Rules,
+    /// Where a line per request is written. Default nowhere.
+    pub log_target: LogTarget,
+    /// What such a line looks like. Default combined.
+    pub log_format: LogFormat,
+    /// What lies together where the origin does not say. Default by page.
+    pub grouping: Grouping,
+    /// When a document comes from disk, bring the objects of its group into memory. Default false.
+    pub prefetch_pages: bool,
+    /// Love and hate groups by how they are used. Default false.
+    pub hints_by_use: bool,
+    /// The operator's rules. Default none.
+    pub ruleset: Arc<Ruleset>,
+    /// Take the method PURGE as a purge instead of passing it on. Default false.
+    pub purge_method: bool,
+    /// Networks that may purge. Default loopback.
+    pub purge_from: Vec<IpNet>,
+    /// What who purges must show, as `Authorization: Bearer TOKEN`. Default nothing.
+    pub purge_token: Option<String>,
+    /// Networks that the admin listener answers. Default loopback.
+    pub admin_networks: Vec<IpNet>,
+    /// What the admin listener wants for anything but reading health and metrics. Default nothing.
+    pub admin_token: Option<String>,
+    /// Sockets that listen already, handed down by a supervisor, instead of `from`.
+    pub inherited: Vec<Arc<TcpListener>>,
+    /// Request and origin response headers larger than this are refused. Default 64 KiB.
+    pub header_bytes_max: usize,
+    /// Connections of clients at once; further ones wait to be accepted. Default 10,000.
+    pub connections_max: usize,
+    /// Largest response body stored. Default 1 GiB.
+    pub body_bytes_max: u64,
+    /// Bodies up to this size are stored with their headers and served as one piece of memory,
+    /// larger ones lie apart and are streamed. Default 256 KiB.
+    pub whole_body_bytes_max: u64,
+    /// Time to connect to the origin, TLS included. Default 5 s.
+    pub connect_timeout: Duration,
+    /// Time from the end of a request to the origin's headers. Default 60 s.
+    pub header_timeout: Duration,
+    /// Longest silence within a body, in either direction. Default 30 s.
+    pub body_idle_timeout: Duration,
+    /// Idle origin connections kept per worker. Default 64.
+    pub pool_idle_max: usize,
+    /// Time an idle origin connection is kept. Default 30 s.
+    pub pool_idle_timeout: Duration,
+    /// Longest wait for another request that fetches the same resource. Default 10 s.
+    pub collapse_wait: Duration,
+    /// A fill goes on without its client if no more than this is left. Default 1 MiB.
+    pub finish_bytes_max: u64,
+    /// A fill goes on without its client if this share is done, in percent. Default 50.
+    pub finish_percent_min: u8,
+    /// Time for answers under way when the proxy is told to stop. Default 10 s.
+    pub drain_timeout: Duration,
+    /// Listeners, limits towards clients, how origins are reached.
+    pub transport: Transport,
+    /// Source of the time of day.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl ProxyConfig {
+    /// A proxy from `from` to `to` with the defaults for everything else.
+    pub fn new(from: SocketAddr, to: Target) -> ProxyConfig {
+        ProxyConfig {
+            from,
+            to,
+            admin: None,
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            name: "damelo".to_owned(),
+            preserve_host: false,
+            rules: Rules::default(),
+            log_target: LogTarget::None,
+            log_format: LogFormat::Combined,
+            grouping: Grouping::Page,
+            prefetch_pages: false,
+            hints_by_use: false,
+            ruleset: Arc::new(Ruleset::default()),
+            purge_method: false,
+            purge_from: loopback(),
+            purge_token: None,
+            admin_networks: loopback(),
+            admin_token: None,
+            inherited: Vec::new(),
+            header_bytes_max: 64 << 10,
+            connections_max: 10_000,
+            body_bytes_max: 1 << 30,
+            whole_body_bytes_max: 256 << 10,
+            connect_timeout: Duration::from_secs(5),
+            header_timeout: Duration::from_secs(60),
+            body_idle_timeout: Duration::from_secs(30),
+            pool_idle_max: 64,
+            pool_idle_timeout: Duration::from_secs(30),
+            collapse_wait: Duration::from_secs(10),
+            finish_bytes_max: 1 << 20,
+            finish_percent_min: 50,
+            drain_timeout: Duration::from_secs(10),
+            transport: Transport::default(),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+}
+
+/// This host's own addresses.
+fn loopback() -> Vec<IpNet> {
+    let v4 = std::net::IpAddr::from([127, 0, 0, 0]);
+    let v6 = std::net::IpAddr::from([0_u16, 0, 0, 0, 0, 0, 0, 1]);
+    // A prefix of 8 bits is within the 32 of an address.
+    vec![IpNet::new(v4, 8).unwrap_or_else(|_| IpNet::from(v4)), IpNet::from(v6)]
+}
+
+impl fmt::Debug for ProxyConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProxyConfig")
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .field("admin", &self.admin)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
+    }
+}

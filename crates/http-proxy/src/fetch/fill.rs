@@ -1,0 +1,381 @@
+//! A response on its way from the origin to a client and into the store at once.
+//!
+//! What does not end at once goes on as a task of its own, so that it can outlive its client, and
+//! others may read along (see `vault::inflight`). Invariants: a client's body ends cleanly only if the
+//! origin's did; a body the origin broke off is never committed; the last bytes reach clients after the
+//! commit, so that whoever has seen the end of a stored answer finds it in the store; trailers reach
+//! clients only. Backpressure: at most [`CHUNKS_WAITING_MAX`] chunks wait for the client. One that is
+//! slower is left behind, to go on from the store at its own pace; if that cannot be, the fill waits for
+//! it, and when it takes nothing for `body_idle_timeout` it counts as gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Frame};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::timeout;
+
+use crate::answer::body::FillReceiver;
+use crate::collapse::{Lead, Outcome};
+use crate::config::ProxyConfig;
+use crate::error::BodyError;
+use crate::metrics::Counters;
+use crate::rules::NotStoredReason;
+use crate::upstream::Timed;
+use crate::vault::Vault;
+use crate::vault::inflight::{Chunk, InflightBody};
+use crate::vault::insertion::Insertion;
+use crate::worker::Worker;
+
+/// Chunks read from the origin ahead of the client.
+const CHUNKS_WAITING_MAX: usize = 8;
+
+/// Limits of a fill.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FillLimits {
+    pub(crate) body_bytes_max: u64,
+    finish_bytes_max: u64,
+    finish_percent_min: u64,
+    idle: Duration,
+}
+
+impl FillLimits {
+    pub(crate) fn of(config: &ProxyConfig) -> FillLimits {
+        FillLimits {
+            body_bytes_max: config.body_bytes_max,
+            finish_bytes_max: config.finish_bytes_max,
+            finish_percent_min: u64::from(config.finish_percent_min),
+            idle: config.body_idle_timeout,
+        }
+    }
+
+    /// Whether a fill that lost its client goes on.
+    fn worth_finishing(&self, received: u64, expected: Option<u64>) -> bool {
+        let Some(expected) = expected else { return false };
+        expected.saturating_sub(received) <= self.finish_bytes_max
+            || u128::from(received) * 100
+                >= u128::from(expected) * u128::from(self.finish_percent_min)
+    }
+}
+
+/// The store's side of a fill.
+pub(crate) struct Storing {
+    vault: Arc<Vault>,
+    counters: Arc<Counters>,
+    primary: Vec<u8>,
+    limits: FillLimits,
+    insertion: Option<Box<Insertion>>,
+    lead: Option<Lead>,
+}
+
+impl Storing {
+    pub(crate) fn new(
+        worker: &Worker,
+        primary: Vec<u8>,
+        insertion: Box<Insertion>,
+        lead: Option<Lead>,
+    ) -> Storing {
+        Storing {
+            vault: worker.shared.vault.clone(),
+            counters: worker.counters.clone(),
+            primary,
+            limits: FillLimits::of(&worker.shared.config),
+            insertion: Some(insertion),
+            lead,
+        }
+    }
+
+    /// Stores a body that is there as a whole.
+    pub(crate) async fn store_whole(mut self, bytes: Bytes) {
+        match self.write(&bytes, bytes.len() as u64).await {
+            Ok(()) => self.finish().await,
+            Err(reason) => self.give_up(reason),
+        }
+    }
+
+    /// Adds bytes with which `received` have come.
+    async fn write(&mut self, bytes: &Bytes, received: u64) -> Result<(), NotStoredReason> {
+        let Some(insertion) = &mut self.insertion else { return Ok(()) };
+        if received > self.limits.body_bytes_max {
+            return Err(NotStoredReason::TooLarge);
+        }
+        self.vault.write(insertion, bytes, self.limits.idle).await
+    }
+
+    async fn finish(&mut self) {
+        let Some(insertion) = self.insertion.take() else { return };
+        match self.vault.commit(&self.primary, insertion).await {
+            Ok(()) => {
+                self.counters.stored.one();
+                if let Some(lead) = self.lead.take() {
+                    lead.end(Outcome::Stored);
+                }
+            }
+            Err(reason) => self.not_stored(reason),
+        }
+    }
+
+    fn give_up(&mut self, reason: NotStoredReason) {
+        if let Some(insertion) = self.insertion.take() {
+            insertion.discard(self.vault.store());
+            self.not_stored(reason);
+        }
+    }
+
+    fn not_stored(&mut self, reason: NotStoredReason) {
+        self.counters.not_stored(reason, &self.primary);
+        let Some(lead) = self.lead.take() else { return };
+        match reason {
+            // Says nothing about the resource: another may lead. Dropping the lead says so.
+            NotStoredReason::Truncated
+            | NotStoredReason::ClientGone
+            | NotStoredReason::Invalidated => drop(lead),
+            _ => lead.end(Outcome::NotStored),
+        }
+    }
+}
+
+/// A fill under way.
+pub(crate) struct Fill {
+    storing: Storing,
+    body: Timed,
+    /// Those who read along.
+    inflight: Option<Arc<InflightBody>>,
+    client: Client,
+    received: u64,
+    expected: Option<u64>,
+    /// What followed the body: passed on, not stored.
+    trailers: Option<Box<HeaderMap>>,
+}
+
+/// Who gets the bytes besides the store.
+enum Client {
+    /// Reads along.
+    There(mpsc::Sender<Result<Chunk, BodyError>>),
+    /// Was answered with 304, the fill is for others.
+    NotNeeded,
+    /// Was left behind, or went away: whoever is there reads along.
+    Gone,
+}
+
+/// Why a fill stopped before its end.
+enum Stop {
+    Origin(BodyError),
+    NobodyLeft,
+}
+
+impl Fill {
+    /// A fill whose client, if `with_client`, reads from the returned receiver.
+    pub(crate) fn new(
+        storing: Storing,
+        body: Timed,
+        inflight: Option<Arc<InflightBody>>,
+        with_client: bool,
+    ) -> (Fill, FillReceiver) {
+        let (sender, receiver) = mpsc::channel(CHUNKS_WAITING_MAX);
+        let expected = body.size_hint().exact();
+        let client = if with_client { Client::There(sender) } else { Client::NotNeeded };
+        let trailers = None;
+        let fill = Fill { storing, body, inflight, client, received: 0, expected, trailers };
+        (fill, receiver)
+    }
+
+    /// A fill that goes on whoever reads along.
+    pub(crate) fn without_client(
+        storing: Storing,
+        body: Timed,
+        inflight: Arc<InflightBody>,
+    ) -> Fill {
+        Fill::new(storing, body, Some(inflight), false).0
+    }
+
+    /// A fill whose client is one of those who read along.
+    pub(crate) fn for_readers(storing: Storing, body: Timed, inflight: Arc<InflightBody>) -> Fill {
+        let mut fill = Fill::without_client(storing, body, inflight);
+        fill.client = Client::Gone;
+        fill
+    }
+
+    /// Runs to the end, whatever it is.
+    pub(crate) async fn run(mut self) {
+        let stopped = self.pump().await;
+        match stopped {
+            Ok(last) => {
+                self.storing.finish().await;
+                if !last.is_empty() {
+                    self.show(&last);
+                    let _ = self.send(Ok(Chunk::Bytes(last))).await;
+                }
+                self.wait_for_trailers().await;
+                let trailers = self.trailers.take();
+                self.end_along(Ok(trailers.clone()));
+                let _ = self.send(Ok(Chunk::End(trailers))).await;
+            }
+            Err(Stop::Origin(error)) => {
+                self.give_up(NotStoredReason::Truncated);
+                self.end_along(Err(error));
+                let _ = self.send(Err(error)).await;
+            }
+            Err(Stop::NobodyLeft) => self.give_up(NotStoredReason::ClientGone),
+        }
+    }
+
+    /// Moves all but the last chunk of a body of known length; returns that chunk.
+    async fn pump(&mut self) -> Result<Bytes, Stop> {
+        while let Some(frame) = self.body.frame().await {
+            let Some(bytes) = self.data_of(frame.map_err(Stop::Origin)?) else { continue };
+            if bytes.is_empty() {
+                continue;
+            }
+            self.received += bytes.len() as u64;
+            self.store(&bytes).await;
+            if self.expected == Some(self.received) {
+                return Ok(bytes);
+            }
+            self.show(&bytes);
+            if self.send(Ok(Chunk::Bytes(bytes))).await.is_err() {
+                self.client = Client::Gone;
+            }
+            if !self.goes_on() {
+                return Err(Stop::NobodyLeft);
+            }
+        }
+        match self.expected {
+            Some(expected) if expected != self.received => Err(Stop::Origin(BodyError::Broken)),
+            _ => Ok(Bytes::new()),
+        }
+    }
+
+    /// The bytes of a frame; trailers are put aside.
+    fn data_of(&mut self, frame: Frame<Bytes>) -> Option<Bytes> {
+        let not_data = match frame.into_data() {
+            Ok(bytes) => return Some(bytes),
+            Err(not_data) => not_data,
+        };
+        if let Ok(fields) = not_data.into_trailers() {
+            self.trailers = (!fields.is_empty()).then(|| Box::new(fields));
+        }
+        None
+    }
+
+    /// Behind a body of known length, which is complete without them, whatever comes of it.
+    async fn wait_for_trailers(&mut self) {
+        while self.is_read() && !self.body.is_end_stream() {
+            let Some(Ok(frame)) = self.body.frame().await else { return };
+            self.data_of(frame);
+        }
+    }
+
+    /// Whether anybody, or the store, still gains by it.
+    fn goes_on(&self) -> bool {
+        match self.client {
+            Client::There(_) => true,
+            Client::NotNeeded => self.storing.insertion.is_some(),
+            Client::Gone => {
+                let limits = &self.storing.limits;
+                let worth = || limits.worth_finishing(self.received, self.expected);
+                self.storing.insertion.is_some() && (self.is_read_along() || worth())
+            }
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.client, Client::There(_)) || self.is_read_along()
+    }
+
+    fn is_read_along(&self) -> bool {
+        self.inflight.as_ref().is_some_and(|inflight| inflight.readers() > 0)
+    }
+
+    /// Lets those who read along have these bytes.
+    fn show(&self, bytes: &Bytes) {
+        let Some(inflight) = &self.inflight else { return };
+        let insertion = self.storing.insertion.as_ref();
+        if let Some((generation, stored_bytes)) =
+            insertion.and_then(|insertion| insertion.readable())
+        {
+            inflight.stored(generation, stored_bytes);
+        }
+        inflight.push(bytes.clone());
+    }
+
+    fn end_along(&self, end: Result<Option<Box<HeaderMap>>, BodyError>) {
+        if let Some(inflight) = &self.inflight {
+            inflight.end(end);
+        }
+    }
+
+    async fn store(&mut self, bytes: &Bytes) {
+        if let Err(reason) = self.storing.write(bytes, self.received).await {
+            // The client still gets its answer.
+            self.give_up(reason);
+        }
+    }
+
+    fn give_up(&mut self, reason: NotStoredReason) {
+        if self.storing.insertion.is_some() {
+            self.end_along(Err(BodyError::Broken));
+        }
+        self.storing.give_up(reason);
+    }
+
+    /// Whether a client that is slower than the fill can go on from the store: all of the body will
+    /// be there, unless the store has given it up.
+    fn may_leave_behind(&self) -> bool {
+        let limit_bytes = self.storing.limits.body_bytes_max;
+        self.expected.is_some_and(|expected| expected <= limit_bytes)
+            && self.is_read_along()
+            && self.inflight.as_ref().is_some_and(|inflight| !inflight.has_broken_off())
+    }
+
+    /// Hands a chunk to the client, if there is one; an error if it is gone or left behind.
+    async fn send(&mut self, chunk: Result<Chunk, BodyError>) -> Result<(), ()> {
+        let Client::There(client) = &self.client else { return Ok(()) };
+        let chunk = match client.try_send(chunk) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(_)) => return Err(()),
+            Err(TrySendError::Full(_)) if self.may_leave_behind() => return Err(()),
+            Err(TrySendError::Full(chunk)) => chunk,
+        };
+        match timeout(self.storing.limits.idle, client.send(chunk)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(()),
+        }
+    }
+}
+
+impl Drop for Fill {
+    /// In case it was cut off: nobody shall wait for more.
+    fn drop(&mut self) {
+        self.end_along(Err(BodyError::Broken));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_a_fill_outlives_its_client() {
+        let limits = FillLimits {
+            body_bytes_max: u64::MAX,
+            finish_bytes_max: 100,
+            finish_percent_min: 50,
+            idle: Duration::ZERO,
+        };
+        for (received, expected, goes_on) in [
+            (0, Some(100), true),
+            (0, Some(101), false),
+            (499, Some(1000), false),
+            (500, Some(1000), true),
+            (900, None, false),
+            (u64::MAX, Some(u64::MAX), true),
+        ] {
+            assert_eq!(limits.worth_finishing(received, expected), goes_on, "{received}");
+        }
+    }
+}

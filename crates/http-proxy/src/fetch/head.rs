@@ -1,0 +1,107 @@
+//! Answers to HEAD that come from the origin: for their client, and for the others that asked for the
+//! same meanwhile.
+//!
+//! Invariants: headers are shared only if those of a GET might be stored and are fresh, and with
+//! whoever might be served them from the store; nothing is kept of them beyond those who wait.
+//! Threads: the worker's.
+
+use std::sync::Arc;
+
+use damelo::GroupId;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Method, response};
+
+use crate::answer::body::ProxyBody;
+use crate::answer::{self, Answer, serve_hit};
+use crate::collapse::Outcome;
+use crate::collapse::sharing::SharedResponse;
+use crate::fetch::Fetch;
+use crate::request::Ask;
+use crate::rules::preconditions::Outcome as Condition;
+use crate::rules::reuse::{self, Decision};
+use crate::rules::{RequestDirectives, ResponseDirectives, storing};
+use crate::ruleset::ResponseEffects;
+use crate::upstream::Timed;
+use crate::vault::FoundBody;
+use crate::worker::Worker;
+
+/// The headers that another HEAD brought, if they are for this request, too.
+pub(crate) fn shared(worker: &Worker, ask: &Ask, subject: &SharedResponse) -> Option<Answer> {
+    let shared = &worker.shared;
+    if !subject.stands_for(
+        (&ask.headers, &ask.wishes),
+        &shared.vault,
+        &shared.config.rules,
+        worker.now_s(),
+    ) {
+        return None;
+    }
+    let body = subject.length_bytes.map_or(FoundBody::Unmeasured, FoundBody::Length);
+    let found = subject.found(&shared.vault, body)?;
+    Some(serve_hit(worker, ask, found, true))
+}
+
+impl Fetch<'_> {
+    /// Gives the origin's answer to a HEAD to all who wait for it.
+    pub(crate) fn head_received(
+        mut self,
+        worker: &Worker,
+        parts: response::Parts,
+        body: Timed,
+        effects: &ResponseEffects<'_>,
+    ) -> Answer {
+        match self.shareable(worker, &parts, effects) {
+            None => self.end_lead(Outcome::NotStored),
+            Some(subject) if self.lead.is_some() => {
+                self.end_lead(Outcome::Head(Arc::new(subject)));
+            }
+            Some(_) => worker.shared.collapse.remember_head(&self.key),
+        }
+        let condition = self.condition(&parts);
+        let mut headers = parts.headers;
+        answer::remove_hop_by_hop(self.ask, &mut headers);
+        let mut response = match condition {
+            Condition::NotModified => answer::not_modified(worker, headers),
+            Condition::Failed => answer::precondition_failed(worker, &headers),
+            Condition::Proceed => {
+                answer::with_headers(parts.status, headers, ProxyBody::timed(body))
+            }
+        };
+        *response.version_mut() = parts.version;
+        (response, self.status)
+    }
+
+    /// The response as others may have it: what of a GET might be stored and served at once.
+    fn shareable(
+        &self,
+        worker: &Worker,
+        parts: &response::Parts,
+        effects: &ResponseEffects<'_>,
+    ) -> Option<SharedResponse> {
+        let (ask, rules) = (self.ask, self.rules(worker));
+        let directives = ResponseDirectives::of(&parts.headers, rules);
+        let exchange = self.exchange(&Method::GET, parts, &directives);
+        effects.admit(storing::decide(exchange, rules), &parts.headers).ok()?;
+        let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
+        effects.adjust(&mut policy);
+        let unwishing = RequestDirectives::default();
+        if reuse::decide(&unwishing, &policy, rules, worker.now_s()) != Decision::Serve {
+            return None;
+        }
+        let response = self.to_store(rules, parts, &directives, policy);
+        let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
+        Some(SharedResponse {
+            key: ask.target.primary.clone(),
+            group: GroupId::of(&groups.home),
+            epoch: self.epoch,
+            response,
+            length_bytes: length_said(&parts.headers),
+            request: ask.headers.clone(),
+        })
+    }
+}
+
+/// The length of what a GET would bring, if the origin said it.
+fn length_said(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

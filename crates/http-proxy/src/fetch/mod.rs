@@ -1,0 +1,285 @@
+//! Asking the origin for one resource, and what its answer does to what is stored.
+//!
+//! ```text
+//! fetch ─► 304 that we asked for ─► freshen, serve              (see `revalidate`)
+//!      ├► 304 about another variant ─► adopt it                 (see `variants`)
+//!      ├► 200 to a HEAD ─► freshen or make stale, pass on       (see `head`)
+//!      ├► an error, or none ─► serve what is stale, if it may  (see `stale_if_error`)
+//!      ├► storable ─► to the client and into the store at once  (see `store`)
+//!      └► else ─► pass on
+//! ```
+//!
+//! Invariants: a client's conditions reach the origin only if nothing stored is being validated and
+//! nothing is to be shared; what a 304 is about decides what it freshens. Threads: the worker's.
+
+pub(crate) mod fill;
+pub(crate) mod head;
+pub(crate) mod pass;
+mod range_of_fill;
+mod revalidate;
+mod stale_if_error;
+mod store;
+mod variants;
+
+use http::{Method, Response, StatusCode, response};
+use hyper::body::Body as _;
+
+use crate::answer::body::ProxyBody;
+use crate::answer::{self, Answer};
+use crate::collapse::{Lead, Outcome};
+use crate::request::{Ask, hooks};
+use crate::rules::preconditions::{self, Outcome as Condition};
+use crate::rules::reuse::{Arrived, Failure};
+use crate::rules::storing::Exchange;
+use crate::rules::{
+    CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules, validation,
+};
+use crate::upstream::{FetchedBody, OriginBody, Timed};
+use crate::vault::{Epoch, Found, Variant};
+use crate::worker::Worker;
+
+/// Under which conditions the origin is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conditions {
+    /// Those that validate what is stored; none if nothing is.
+    Ours,
+    /// As the client sent them, ranges included: the answer is for it alone.
+    Clients,
+}
+
+/// Who waits for the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    Client,
+    /// Validation behind the back of a client that has its answer.
+    Nobody,
+}
+
+/// A fetch and what it began with.
+pub(crate) struct Fetch<'a> {
+    pub(crate) ask: &'a Ask,
+    pub(crate) found: Option<Box<Found>>,
+    /// What the answer will be stored under, if that is known.
+    pub(crate) key: Vec<u8>,
+    pub(crate) lead: Option<Lead>,
+    pub(crate) conditions: Conditions,
+    pub(crate) audience: Audience,
+    /// Stored variants that the origin is asked about, though none matches the request.
+    pub(crate) variants: Vec<Variant>,
+    pub(crate) status: CacheStatus,
+    pub(crate) epoch: Epoch,
+    pub(crate) request_time_s: u64,
+    pub(crate) response_time_s: u64,
+}
+
+impl<'a> Fetch<'a> {
+    pub(crate) fn new(
+        worker: &Worker,
+        ask: &'a Ask,
+        found: Option<Box<Found>>,
+        key: Vec<u8>,
+        reason: Forward,
+    ) -> Fetch<'a> {
+        Fetch {
+            ask,
+            found,
+            key,
+            lead: None,
+            conditions: Conditions::Ours,
+            audience: Audience::Client,
+            variants: Vec::new(),
+            status: CacheStatus::forwarded(reason),
+            epoch: worker.shared.vault.epoch(&ask.target.primary),
+            request_time_s: worker.now_s(),
+            response_time_s: 0,
+        }
+    }
+
+    /// Asks the origin.
+    pub(crate) async fn run(mut self, worker: &Worker) -> Answer {
+        let mut request = self.ask.forward(&worker.shared, OriginBody::Empty);
+        let headers = request.headers_mut();
+        let conditional = match (&self.found, self.conditions) {
+            (_, Conditions::Clients) => false,
+            (Some(found), Conditions::Ours) => {
+                validation::make_conditional(headers, &found.response.headers)
+            }
+            (None, Conditions::Ours) => self.ask_about_variants(worker, headers).await,
+        };
+        let response = match worker.fetcher.send(request).await {
+            Ok(response) => response,
+            Err(error) => return Box::pin(self.failed(worker, error)).await,
+        };
+        self.response_time_s = worker.now_s();
+        let status = response.status();
+        if conditional && status == StatusCode::NOT_MODIFIED {
+            if self.found.is_none() {
+                return Box::pin(self.adopt(worker, &response)).await;
+            }
+            return match self.freshened(worker, &response) {
+                Some(merged) => Box::pin(self.serve_freshened(worker, merged)).await,
+                None => Box::pin(self.fetch_again(worker)).await,
+            };
+        }
+        let failure = Failure::Status(status);
+        if self.found.is_some()
+            && let Some(answer) = Box::pin(self.stand_in(worker, failure, "stale-if-error")).await
+        {
+            return answer;
+        }
+        if self.ask.method == Method::HEAD {
+            Box::pin(self.learn_from_head(worker, &response)).await;
+        }
+        self.received(worker, response).await
+    }
+
+    pub(crate) fn rules<'w>(&self, worker: &'w Worker) -> &'w Rules {
+        &worker.shared.config.rules
+    }
+
+    pub(crate) fn end_lead(&mut self, outcome: Outcome) {
+        if let Some(lead) = self.lead.take() {
+            lead.end(outcome);
+        }
+    }
+
+    /// What a response comes to with these headers, now or merged from an earlier one.
+    pub(crate) fn policy(
+        &self,
+        worker: &Worker,
+        status: StatusCode,
+        headers: &http::HeaderMap,
+        received: &http::HeaderMap,
+    ) -> Policy {
+        let rules = self.rules(worker);
+        let directives = ResponseDirectives::of(headers, rules);
+        let arrived = Arrived {
+            status,
+            headers,
+            received,
+            directives: &directives,
+            request_time_s: self.request_time_s,
+            response_time_s: self.response_time_s,
+        };
+        Policy::of(arrived, rules)
+    }
+
+    /// Says what became of an answer that was to be stored; `otherwise` goes to those who wait if it
+    /// was not.
+    pub(crate) fn settle(
+        &mut self,
+        worker: &Worker,
+        kept: Result<(), NotStoredReason>,
+        otherwise: Outcome,
+    ) {
+        match kept {
+            Ok(()) => {
+                self.status.stored = true;
+                self.end_lead(Outcome::Stored);
+            }
+            Err(reason) => {
+                worker.counters.not_stored(reason, &self.ask.target.primary);
+                self.status.detail = Some(reason.name());
+                self.end_lead(otherwise);
+            }
+        }
+    }
+
+    /// The 304 was about bytes we do not have: forget ours and ask without conditions.
+    pub(crate) async fn fetch_again(mut self, worker: &Worker) -> Answer {
+        if let Some(found) = self.found.take() {
+            worker.shared.vault.forget(found.key(&self.ask.target.primary));
+        }
+        let mut request = self.ask.forward(&worker.shared, OriginBody::Empty);
+        validation::remove_conditions(request.headers_mut());
+        self.request_time_s = worker.now_s();
+        match worker.fetcher.send(request).await {
+            Ok(response) => {
+                self.response_time_s = worker.now_s();
+                self.received(worker, response).await
+            }
+            Err(error) => self.failed(worker, error).await,
+        }
+    }
+
+    /// A full response: into the store if it may, and to the client in any case.
+    pub(crate) async fn received(
+        mut self,
+        worker: &Worker,
+        response: Response<FetchedBody>,
+    ) -> Answer {
+        let (mut parts, body) = response.into_parts();
+        let length_bytes = body.size_hint().exact();
+        let (status, headers) = (parts.status, &mut parts.headers);
+        let effects = hooks::on_response(&worker.shared, self.ask, status, headers, length_bytes);
+        self.status.forward_status = Some(parts.status);
+        let timed = Timed::new(body, worker.idle_limit());
+        match self.insert(worker, &parts, &timed, &effects).await {
+            Ok((insertion, policy)) => {
+                self.status.stored = true;
+                self.status.ttl_s = Some(policy.ttl_s(worker.now_s()));
+                self.fill(worker, parts, timed, insertion, policy).await
+            }
+            Err(reason) => {
+                worker.counters.not_stored(reason, &self.ask.target.primary);
+                if self.status.detail.is_none() && !self.status.stored {
+                    self.status.detail = Some(reason.name());
+                }
+                self.forget_outdated(worker, parts.status);
+                if self.ask.method == Method::HEAD {
+                    return self.head_received(worker, parts, timed, &effects);
+                }
+                // Whoever waits for it is the second who asks.
+                let first = reason == NotStoredReason::FirstRequest;
+                self.end_lead(if first { Outcome::Abandoned } else { Outcome::NotStored });
+                let mut headers = parts.headers;
+                answer::remove_hop_by_hop(self.ask, &mut headers);
+                let body = ProxyBody::timed(timed);
+                let mut response = answer::with_headers(parts.status, headers, body);
+                *response.version_mut() = parts.version;
+                (response, self.status)
+            }
+        }
+    }
+
+    /// A full answer that is not stored replaces what was stored all the same; an error does not,
+    /// nor does what only the client's own conditions brought about.
+    fn forget_outdated(&self, worker: &Worker, status: StatusCode) {
+        let Some(found) = &self.found else { return };
+        let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
+        if full && !status.is_server_error() {
+            worker.shared.vault.forget(found.key(&self.ask.target.primary));
+        }
+    }
+
+    /// What decides whether the answer may be stored, were it one to a request by `method`.
+    pub(crate) fn exchange<'x>(
+        &'x self,
+        method: &'x Method,
+        parts: &'x response::Parts,
+        directives: &'x ResponseDirectives,
+    ) -> Exchange<'x> {
+        Exchange {
+            method,
+            request: &self.ask.headers,
+            wishes: &self.ask.wishes,
+            status: parts.status,
+            response: &parts.headers,
+            directives,
+            response_time_s: self.response_time_s,
+            selective: self.conditions == Conditions::Clients && self.ask.is_selective(),
+        }
+    }
+
+    /// What the client's conditions come to, if the origin was not to evaluate them.
+    pub(crate) fn condition(&self, parts: &response::Parts) -> Condition {
+        let (method, request) = (&self.ask.method, &self.ask.headers);
+        let (status, headers) = (parts.status, &parts.headers);
+        match self.conditions {
+            Conditions::Clients => Condition::Proceed,
+            Conditions::Ours => {
+                preconditions::evaluate(method, request, status, headers, self.response_time_s)
+            }
+        }
+    }
+}

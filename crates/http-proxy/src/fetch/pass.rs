@@ -1,0 +1,98 @@
+//! Requests that the cache has no part in, but for what they invalidate, and the one answer to such
+//! a request that may be stored.
+//!
+//! Invariants: what a request changed is invalidated before its client has the answer; the answer to
+//! a POST is stored only if nothing else changed the resource meanwhile. Threads: the worker's.
+
+use http::{HeaderMap, Response, StatusCode};
+use hyper::body::{Body as _, Incoming};
+
+use crate::answer::{Answer, origin_failed, pass_on};
+use crate::fetch::{Conditions, Fetch};
+use crate::purge::marks::Scope;
+use crate::purge::{url_hash, url_of_key};
+use crate::request::{Ask, hooks};
+use crate::rules::group::{Rule, full_name};
+use crate::rules::{CacheStatus, Forward, cache_groups, invalidation, storing};
+use crate::upstream::{FetchedBody, OriginBody};
+use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX};
+use crate::worker::Worker;
+
+/// Forwards a request that the cache has no part in, but for what it invalidates.
+pub(crate) async fn pass(
+    worker: &Worker,
+    ask: &Ask,
+    body: Incoming,
+    mut status: CacheStatus,
+) -> Answer {
+    let body = OriginBody::stream(body, worker.idle_limit());
+    let (asked_s, epoch) = (worker.now_s(), worker.shared.vault.epoch(&ask.target.primary));
+    match worker.fetcher.send(ask.forward(&worker.shared, body)).await {
+        Err(error) => origin_failed(worker, error, status),
+        Ok(response) if stands_for_get(worker, ask, &response, epoch) => {
+            keep_for_get(worker, ask, response, asked_s).await
+        }
+        Ok(response) => {
+            let (mut parts, body) = response.into_parts();
+            let length_bytes = body.size_hint().exact();
+            hooks::on_response(&worker.shared, ask, parts.status, &mut parts.headers, length_bytes);
+            if invalidation::invalidates(&ask.method, parts.status) {
+                invalidate(worker, ask, parts.status, &parts.headers).await;
+            }
+            status.forward_status = Some(parts.status);
+            (pass_on(worker, ask, parts, body), status)
+        }
+    }
+}
+
+/// Whether the answer to a POST is what later GETs may get (RFC 9110 §9.3.3). Not if the resource
+/// was changed once more while it was on its way.
+fn stands_for_get<B>(worker: &Worker, ask: &Ask, response: &Response<B>, epoch: Epoch) -> bool {
+    let (headers, rules) = (response.headers(), &worker.shared.config.rules);
+    let (status, now_s) = (response.status(), worker.now_s());
+    storing::post_stands_for_get(&ask.method, status, headers, rules, now_s)
+        && invalidation::represents_target(ask.base(worker.shared.origin.scheme), headers)
+        && !ask.pass
+        && ask.target.primary.len() <= PRIMARY_KEY_BYTES_MAX
+        && worker.shared.vault.is_current(epoch)
+}
+
+/// Passes on the answer to a POST, and stores it as if a GET had brought it.
+async fn keep_for_get(
+    worker: &Worker,
+    ask: &Ask,
+    response: Response<FetchedBody>,
+    asked_s: u64,
+) -> Answer {
+    invalidate(worker, ask, response.status(), response.headers()).await;
+    let as_get = ask.as_get();
+    let key = ask.target.primary.clone();
+    let mut fetching = Fetch::new(worker, &as_get, None, key, Forward::Method);
+    // Those of the POST have been met, and say nothing of what may be stored.
+    fetching.conditions = Conditions::Clients;
+    fetching.request_time_s = asked_s;
+    fetching.response_time_s = worker.now_s();
+    fetching.received(worker, response).await
+}
+
+/// RFC 9111 §4.4, RFC 9875 §3: an unsafe method that succeeded changes the resource, and those and
+/// the groups that its answer names.
+async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
+    let (scheme, rules) = (worker.shared.origin.scheme, &worker.shared.config.rules);
+    let named = ask.keys_of_named(response, &rules.key, scheme);
+    for key in named.into_iter().chain([ask.target.primary.clone()]) {
+        worker.counters.invalidations.one();
+        worker.shared.vault.invalidate(&key).await;
+        if worker.shared.config.ruleset.extends_keys() {
+            // The URL may lie under other keys as well. Durable with the next purge, as soon as
+            // the ledger is looked after.
+            let url = Scope::Url(url_hash(url_of_key(&key)));
+            worker.shared.vault.ledger().set(vec![url], false, worker.now_s());
+        }
+    }
+    let groups = cache_groups::invalidated(&ask.method, status, response);
+    let full = |name: &String| full_name(Rule::Named, &ask.target.host, name.as_bytes());
+    let groups: Vec<_> = groups.iter().map(full).collect();
+    worker.counters.group_invalidations.add(groups.len() as u64);
+    worker.shared.vault.invalidate_groups(&groups);
+}

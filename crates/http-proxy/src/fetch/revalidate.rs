@@ -1,0 +1,146 @@
+//! What a validation does to the one response that was asked about: a 304's fields merged into it,
+//! and what a HEAD shows about it.
+//!
+//! Invariant: metadata changes only beside the body that it was made from, and only if nothing
+//! invalidated the resource since the request. Threads: the worker's.
+
+use http::{Method, Response, StatusCode};
+
+use crate::answer::{self, Answer, reused};
+use crate::collapse::Outcome;
+use crate::fetch::{Audience, Fetch};
+use crate::request::hooks;
+use crate::rules::storing::{self, Exchange};
+use crate::rules::validation::{self, HeadEffect};
+use crate::rules::{NotStoredReason, ResponseDirectives, vary};
+use crate::upstream::FetchedBody;
+use crate::vault::Found;
+use crate::vault::entry::StoredResponse;
+use crate::worker::Worker;
+
+impl Fetch<'_> {
+    /// The stored response brought up to date by a 304; `None` if the 304 means another one.
+    pub(crate) fn freshened(
+        &self,
+        worker: &Worker,
+        response: &Response<FetchedBody>,
+    ) -> Option<StoredResponse> {
+        let stored = &self.found.as_ref()?.response;
+        if validation::updated_by_304(response.headers(), &[&stored.headers]).is_empty() {
+            return None;
+        }
+        Some(self.merged(worker, stored, response.headers()))
+    }
+
+    pub(crate) fn merged(
+        &self,
+        worker: &Worker,
+        stored: &StoredResponse,
+        news: &http::HeaderMap,
+    ) -> StoredResponse {
+        let rules = self.rules(worker);
+        let mut headers = validation::merge(&stored.headers, news, rules, self.response_time_s);
+        let effects =
+            hooks::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
+        let mut policy = self.policy(worker, stored.status, &headers, news);
+        effects.adjust(&mut policy);
+        StoredResponse { policy, headers, ..stored.clone() }
+    }
+
+    /// After a 304: the stored body with the merged headers.
+    pub(crate) async fn serve_freshened(
+        mut self,
+        worker: &Worker,
+        merged: StoredResponse,
+    ) -> Answer {
+        let ask = self.ask;
+        let Some(mut found) = self.found.take() else { return self.fetch_again(worker).await };
+        if self.audience == Audience::Client && !answer::begin(worker, ask, &mut found).await {
+            self.found = Some(found);
+            return self.fetch_again(worker).await;
+        }
+        worker.counters.revalidated.one();
+        let kept = self.keep_freshened(worker, &found, &merged).await;
+        self.settle(worker, kept, Outcome::NotStored);
+        self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        found.response = merged;
+        reused(worker, self.ask, *found, self.status)
+    }
+
+    async fn keep_freshened(
+        &self,
+        worker: &Worker,
+        found: &Found,
+        merged: &StoredResponse,
+    ) -> Result<(), NotStoredReason> {
+        let vault = &worker.shared.vault;
+        let rules = self.rules(worker);
+        let exchange = Exchange {
+            // A HEAD's 304 freshens what a GET stored (RFC 9111 §4.3.5).
+            method: &Method::GET,
+            request: &self.ask.headers,
+            wishes: &self.ask.wishes,
+            // A part stays what it was stored as.
+            status: if merged.part.is_some() { StatusCode::OK } else { merged.status },
+            response: &merged.headers,
+            directives: &ResponseDirectives::of(&merged.headers, rules),
+            response_time_s: self.response_time_s,
+            selective: false,
+        };
+        let mut edited = merged.headers.clone();
+        let effects =
+            hooks::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
+        let decision = storing::decide(exchange, rules);
+        effects.admit(decision, &merged.headers).inspect_err(|reason| {
+            // What only this request forbids does not touch what is stored.
+            if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
+                vault.forget(found.key(&self.ask.target.primary));
+            }
+        })?;
+        let primary = &self.ask.target.primary;
+        if vary::of(&merged.headers) != vary::of(&found.response.headers) {
+            // It does not lie where requests that it varies on would look for it.
+            vault.forget(found.key(primary));
+            return Err(NotStoredReason::Invalidated);
+        }
+        let metadata = merged.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
+        let kept =
+            vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
+        if kept { Ok(()) } else { Err(NotStoredReason::Invalidated) }
+    }
+
+    /// A HEAD shows whether what a GET stored is still so (RFC 9111 §4.3.5).
+    pub(crate) async fn learn_from_head(
+        &mut self,
+        worker: &Worker,
+        response: &Response<FetchedBody>,
+    ) {
+        let Some(found) = &self.found else { return };
+        let stored = &found.response;
+        let length_bytes =
+            stored.part.map_or(found.body.length_bytes(), |part| part.complete_bytes);
+        let effect = validation::head_effect(
+            if stored.part.is_some() { StatusCode::OK } else { stored.status },
+            &stored.headers,
+            length_bytes,
+            response.status(),
+            response.headers(),
+        );
+        let primary = &self.ask.target.primary;
+        let updated = match effect {
+            HeadEffect::None => return,
+            HeadEffect::Update => {
+                let merged = self.merged(worker, stored, response.headers());
+                self.status.stored = self.keep_freshened(worker, found, &merged).await.is_ok();
+                return;
+            }
+            HeadEffect::Stale => {
+                StoredResponse { policy: stored.policy.made_stale(), ..stored.clone() }
+            }
+        };
+        if let Some(metadata) = updated.encode() {
+            let vault = &worker.shared.vault;
+            vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
+        }
+    }
+}

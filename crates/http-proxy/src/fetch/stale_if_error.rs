@@ -1,0 +1,53 @@
+//! What becomes of a request whose origin fails: what is stored may stand in (RFC 5861 §4, RFC 9111
+//! §4.2.4).
+//!
+//! Invariant: it does only if all that the answer begins with is still there. Threads: the worker's.
+
+use crate::answer::{self, Answer, origin_failed, reused};
+use crate::collapse::Outcome;
+use crate::error::FetchError;
+use crate::fetch::Fetch;
+use crate::rules::reuse::{self, Failure};
+use crate::worker::Worker;
+
+impl Fetch<'_> {
+    pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
+        // What one client may not reach, or broke off itself, says nothing to others.
+        let shared = error.is_origins_fault() || error == FetchError::Busy;
+        self.end_lead(if shared { Outcome::Failed(error) } else { Outcome::Abandoned });
+        if shared
+            && let Some(answer) = self.stand_in(worker, Failure::Disconnected, error.name()).await
+        {
+            return answer;
+        }
+        origin_failed(worker, error, self.status)
+    }
+
+    /// What is stored, if it may be served in place of this failure and is still there.
+    pub(crate) async fn stand_in(
+        &mut self,
+        worker: &Worker,
+        failure: Failure,
+        detail: &'static str,
+    ) -> Option<Answer> {
+        let (ask, rules, found) = (self.ask, self.rules(worker), self.found.as_mut()?);
+        let may = answer::part_suffices(worker, ask, &found.response)
+            && reuse::may_serve_on_error(
+                &ask.wishes,
+                &found.response.policy,
+                failure,
+                rules,
+                worker.now_s(),
+            );
+        if !may || !answer::begin(worker, ask, found).await {
+            return None;
+        }
+        if let Failure::Status(status) = failure {
+            self.status.forward_status = Some(status);
+        }
+        worker.counters.stale_on_error.one();
+        self.status.detail = Some(detail);
+        let found = self.found.take()?;
+        Some(reused(worker, ask, *found, std::mem::take(&mut self.status)))
+    }
+}

@@ -1,0 +1,109 @@
+//! A request that no stored variant matches may still mean the representation of one: the origin is
+//! asked with the entity tags of all, and a 304 says which (RFC 9111 §4.1, §4.3.1, §4.3.4).
+//!
+//! Invariants: only strong tags are sent, and of encoded variants only those in codings the client
+//! names, so that a 304 cannot mean other bytes than those stored; every variant that a 304
+//! identifies is freshened. Threads: the worker's.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode};
+
+use crate::answer::{self, Answer, reused};
+use crate::collapse::Outcome;
+use crate::fetch::Fetch;
+use crate::request::hooks;
+use crate::rules::storing::{self, Exchange};
+use crate::rules::validation::{self, TAGS_SENT_MAX};
+use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
+use crate::upstream::FetchedBody;
+use crate::vault::entry::StoredResponse;
+use crate::vault::{Found, FoundBody};
+use crate::worker::Worker;
+
+impl Fetch<'_> {
+    /// Replaces the client's conditions by the tags of stored variants, if there are any. False:
+    /// the request is unconditional.
+    pub(crate) async fn ask_about_variants(
+        &mut self,
+        worker: &Worker,
+        request: &mut HeaderMap,
+    ) -> bool {
+        let asks = self.status.forward == Some(Forward::VaryMiss)
+            && self.ask.method == Method::GET
+            && !self.ask.wishes.no_store;
+        if asks {
+            let primary = &self.ask.target.primary;
+            self.variants = worker.shared.vault.variants(primary, TAGS_SENT_MAX).await;
+            self.variants.retain(|variant| {
+                let stored = &variant.response;
+                stored.part.is_none()
+                    && stored.status == StatusCode::OK
+                    && validation::may_stand_for_another(&self.ask.headers, &stored.headers)
+            });
+        }
+        let headers = self.variants.iter().map(|variant| &variant.response.headers);
+        validation::make_conditional_on_any(request, headers)
+    }
+
+    /// Serves the variant that a 304 names, and stores it as that of this request too.
+    pub(crate) async fn adopt(
+        mut self,
+        worker: &Worker,
+        response: &Response<FetchedBody>,
+    ) -> Answer {
+        let stored: Vec<&HeaderMap> = self.variants.iter().map(|v| &v.response.headers).collect();
+        let meant = validation::updated_by_304(response.headers(), &stored);
+        let Some(first) = meant.first() else { return self.fetch_again(worker).await };
+        let vault = &worker.shared.vault;
+        let Some(mut found) = vault.open(&self.variants[*first], &worker.counters).await else {
+            return self.fetch_again(worker).await;
+        };
+        if !answer::begin(worker, self.ask, &mut found).await {
+            return self.fetch_again(worker).await;
+        }
+        for index in meant {
+            let variant = &self.variants[index];
+            let merged = self.merged(worker, &variant.response, response.headers());
+            if let Some(metadata) = merged.encode() {
+                let primary = &self.ask.target.primary;
+                vault.update(primary, &variant.key, &variant.blob, &metadata, self.epoch).await;
+            }
+        }
+        worker.counters.revalidated.one();
+        found.response = self.merged(worker, &found.response, response.headers());
+        self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        let kept = self.store_adopted(worker, &found).await;
+        // A failure says nothing about the resource: whoever waits may lead.
+        self.settle(worker, kept, Outcome::Abandoned);
+        reused(worker, self.ask, found, self.status)
+    }
+
+    /// A second copy under this request's values; only of what fits in one piece, as a large one
+    /// costs more to write than a 304 to ask for.
+    async fn store_adopted(&self, worker: &Worker, found: &Found) -> Result<(), NotStoredReason> {
+        let FoundBody::Whole(body) = &found.body else { return Err(NotStoredReason::TooLarge) };
+        let (ask, rules) = (self.ask, self.rules(worker));
+        let stored = StoredResponse { groups: Vec::new(), ..found.response.clone() };
+        let exchange = Exchange {
+            method: &ask.method,
+            request: &ask.headers,
+            wishes: &ask.wishes,
+            status: stored.status,
+            response: &stored.headers,
+            directives: &ResponseDirectives::of(&stored.headers, rules),
+            response_time_s: self.response_time_s,
+            selective: false,
+        };
+        let mut edited = stored.headers.clone();
+        let effects = hooks::on_response(&worker.shared, ask, stored.status, &mut edited, None);
+        effects.admit(storing::decide(exchange, rules), &stored.headers)?;
+        let target = &ask.target;
+        let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);
+        let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));
+        let begun = vault.begin(target, self.epoch, &ask.headers, stored, length, &groups).await;
+        let mut insertion = begun?;
+        let bytes: Bytes = body.clone();
+        vault.write(&mut insertion, &bytes, worker.idle_limit()).await?;
+        vault.commit(&target.primary, insertion).await
+    }
+}

@@ -1,0 +1,56 @@
+//! CONNECT through the forward proxy: a tunnel to where the route of its client may go.
+//!
+//! Threads: the worker's; a tunnel is a task of its own, which a stopping proxy does not wait for.
+
+use std::sync::Arc;
+
+use http::Request;
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use crate::answer::body::ProxyBody;
+use crate::answer::{Answer, own_answer};
+use crate::client::Peer;
+use crate::error::FetchError;
+use crate::forward::Route;
+use crate::handler::tunnel;
+use crate::rules::{CacheStatus, Forward as ForwardReason};
+use crate::upstream::dial_tcp;
+use crate::worker::Worker;
+
+/// Opens a tunnel (RFC 9110 §9.3.6).
+pub(crate) async fn open<B>(
+    worker: &Worker,
+    mut request: Request<B>,
+    peer: &Peer,
+    route: Arc<Route>,
+) -> Answer {
+    let mut status = CacheStatus::forwarded(ForwardReason::Method);
+    let limit = worker.shared.config.connect_timeout;
+    let dialling = dial_tcp(&route.host, route.port, Some(&*route));
+    let dialled = timeout(limit, dialling).await.unwrap_or(Err(FetchError::ConnectTimeout));
+    let origin = match dialled {
+        Ok(origin) => origin,
+        Err(error) => return failed(worker, error, status),
+    };
+    let client = hyper::upgrade::on(&mut request);
+    let idle = worker.shared.config.transport.tunnel_idle_timeout;
+    let (counters, active) = (worker.counters.clone(), peer.activity.begin());
+    tokio::spawn(async move {
+        // A client that is gone by now needs no tunnel.
+        if let Ok(client) = client.await {
+            let _ = origin.set_nodelay(true);
+            tunnel::join(TokioIo::new(client), origin, idle, &counters).await;
+        }
+        drop(active);
+    });
+    status.detail = Some("tunnel");
+    (http::Response::new(ProxyBody::empty()), status)
+}
+
+fn failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {
+    worker.counters.origin_errors.one();
+    status.detail = Some(error.name());
+    let text = format!("{error}.");
+    own_answer(worker, error.status(), status, &text)
+}

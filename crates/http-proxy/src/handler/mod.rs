@@ -1,0 +1,171 @@
+//! What becomes of one request, from its headers to its answer.
+//!
+//! ```text
+//! handle ─► screen ─► (forward proxy: admitted?) ─► route ─► PURGE      `purge`
+//!                                                     ├► CONNECT     `connect`: a tunnel
+//!                                                     ├► Upgrade     `upgrade`: the same
+//!                                                     ├► not for the cache: `fetch::pass`
+//!                                                     └► else        `cache`
+//! ```
+//!
+//! Invariants: nothing reaches the cache or an origin that `screen` has not passed; every answer carries
+//! `Cache-Status` and `Via`. Threads: everything of one request runs on the worker that read it; only
+//! fills that need the store's or origin's time run as tasks of their own, on the same worker.
+
+mod connect;
+pub(crate) mod purge;
+mod record;
+mod screen;
+mod tunnel;
+pub(crate) mod upgrade;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::{CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::ext::Protocol;
+
+use crate::answer::body::ProxyBody;
+use crate::answer::{self, Answer, only_if_cached, own_answer};
+use crate::cache;
+use crate::client::Peer;
+use crate::error::Refusal;
+use crate::fetch::pass::pass;
+use crate::handler::upgrade::Upgrade;
+use crate::request::{Ask, announces_body};
+use crate::rules::{CacheStatus, Forward, preconditions};
+use crate::vault::PRIMARY_KEY_BYTES_MAX;
+use crate::worker::Worker;
+
+/// Answers one request. Never fails: what goes wrong becomes an answer.
+pub(crate) async fn handle(
+    worker: &Arc<Worker>,
+    request: Request<Incoming>,
+    peer: Peer,
+) -> Response<ProxyBody> {
+    worker.counters.requests.one();
+    let start = Instant::now();
+    let record = record::begin(worker, &request, peer.ip, start);
+    let is_head = request.method() == Method::HEAD;
+    let (mut response, status) = dispatch(worker, request, peer, start).await;
+    if is_head {
+        response = answer::headers_only(response);
+    }
+    record::answered(worker, &response, &status, start.elapsed());
+    status.append_to(response.headers_mut(), &worker.shared.config.name);
+    // The version that its origin spoke; towards the client it is the connection's own.
+    let received = std::mem::take(response.version_mut());
+    response.headers_mut().append(VIA, worker.shared.via.received(received));
+    match record {
+        None => response,
+        Some(mut record) => {
+            record.status = response.status();
+            record.media_type = response.headers().get(CONTENT_TYPE).cloned();
+            record.result = status.word();
+            response.map(|body| body.with_record(record))
+        }
+    }
+}
+
+/// Answers a request that was read at `start`, whatever it is.
+async fn dispatch(
+    worker: &Arc<Worker>,
+    mut request: Request<Incoming>,
+    mut peer: Peer,
+    start: Instant,
+) -> Answer {
+    let protocols = &worker.shared.config.transport.upgrades;
+    upgrade::read_extended_connect(&mut request, protocols);
+    if let Err(refusal) = screen::screen(&mut request, &worker.shared.config.transport.clients) {
+        return refuse(worker, refusal);
+    }
+    if let Some(forward) = &worker.shared.forward {
+        match forward.admit(&worker.counters, &mut request, peer.ip).await {
+            Err(refusal) => return refuse(worker, refusal),
+            Ok(route) if request.method() == Method::CONNECT => {
+                return Box::pin(connect::open(worker, request, &peer, route)).await;
+            }
+            Ok(route) => peer.route = Some(route),
+        }
+    }
+    let leaves =
+        request.headers().contains_key(UPGRADE) || request.extensions().get::<Protocol>().is_some();
+    let upgrade = if leaves { Upgrade::take(&mut request, protocols) } else { None };
+    match Ask::new(request, peer, &worker.shared) {
+        Ok((ask, body)) => {
+            let (response, mut status) = match upgrade {
+                None => route(worker, &ask, body).await,
+                Some(upgrade) => Box::pin(upgrade.pass(worker, &ask)).await,
+            };
+            record::asked(worker, &ask, &status, start);
+            if worker.shared.config.rules.show_key {
+                let key = String::from_utf8_lossy(&ask.target.primary);
+                status.key = Some(key.into_owned());
+            }
+            (response, status)
+        }
+        Err(bad) => answer::refuse(worker, bad),
+    }
+}
+
+/// Answers a request that is in order.
+async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
+    if ask.method.as_str() == "PURGE" && worker.shared.config.purge_method {
+        return purge::answer(worker, ask).await;
+    }
+    if ask.method == Method::CONNECT {
+        let text = "This proxy stands before one origin and opens no tunnels.";
+        let status = CacheStatus::own("connect");
+        return own_answer(worker, StatusCode::NOT_IMPLEMENTED, status, text);
+    }
+    if ask.method != Method::GET && ask.method != Method::HEAD {
+        let status = CacheStatus::forwarded(Forward::Method);
+        return Box::pin(pass(worker, ask, body, status)).await;
+    }
+    let past_us = if ask.pass {
+        Some("rule")
+    } else if announces_body(&ask.headers) {
+        Some("request-body")
+    } else if preconditions::for_origin_only(&ask.headers, &worker.shared.config.rules) {
+        Some("precondition")
+    } else if ask.target.primary.len() > PRIMARY_KEY_BYTES_MAX {
+        Some("long-target")
+    } else {
+        None
+    };
+    match past_us {
+        None => cache::answer(worker, ask).await,
+        Some(_) if ask.wishes.only_if_cached => only_if_cached(worker),
+        Some(detail) => {
+            let mut status = CacheStatus::forwarded(Forward::Bypass);
+            status.detail = Some(detail);
+            Box::pin(pass(worker, ask, body, status)).await
+        }
+    }
+}
+
+fn refuse(worker: &Worker, refusal: Refusal) -> Answer {
+    let status = CacheStatus::own(refusal.detail);
+    let (mut response, status) = own_answer(worker, refusal.status, status, refusal.text);
+    if refusal.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        let challenge = HeaderValue::from_static("Basic realm=\"damelo\", charset=\"UTF-8\"");
+        response.headers_mut().insert(PROXY_AUTHENTICATE, challenge);
+    }
+    (response, status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer_bytes<F>(_: impl Fn(&'static Arc<Worker>, Request<Incoming>, Peer) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_keeps_no_room_for_a_miss() {
+        assert!(answer_bytes(handle) <= 5 << 10, "{} bytes", answer_bytes(handle));
+    }
+}

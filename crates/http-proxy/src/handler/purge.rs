@@ -1,0 +1,363 @@
+//! Purging: what may be asked, by whom, and how it is done.
+//!
+//! A hard purge of one URL removes it (with its variants, which become unreachable) and says how
+//! many there were; every other purge is a mark that covers what was fetched before it. Invariants:
+//! who purges has shown the token, if there is one; no purge walks the cache; an answer says
+//! success only when the purge would survive a crash of the process. Threads: the worker's and the
+//! admin listener's; what blocks runs on the runtime's threads for that.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::answer::body::ProxyBody;
+use crate::answer::{Answer, own_answer};
+use crate::purge::ledger::LedgerError;
+use crate::purge::marks::{PREFIX_MAX, Scope};
+use crate::purge::stamp::{self, TagId};
+use crate::purge::{url_hash, url_of_key};
+use crate::request::Ask;
+use crate::request::grouping::rule_group;
+use crate::rules::CacheStatus;
+use crate::rules::key::normal_host;
+use crate::worker::{Shared, Worker};
+
+/// Purges in one order.
+const ORDERS_MAX: usize = 1000;
+
+const SOFT_PURGE: HeaderName = HeaderName::from_static("soft-purge");
+const PURGE_SCOPE: HeaderName = HeaderName::from_static("purge-scope");
+
+/// What is to be purged, as a person says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum What {
+    Url(String),
+    Prefix(String),
+    Host(String),
+    Tag(String),
+    Group(String),
+    All,
+}
+
+/// Why nothing was purged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PurgeFailure {
+    #[error("{0}")]
+    BadOrder(String),
+    #[error("purging is not allowed from {0}")]
+    Forbidden(IpAddr),
+    #[error("the purge needs `Authorization: Bearer TOKEN` with the right token")]
+    Unauthorized,
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl PurgeFailure {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            PurgeFailure::BadOrder(_) => StatusCode::BAD_REQUEST,
+            PurgeFailure::Forbidden(_) => StatusCode::FORBIDDEN,
+            PurgeFailure::Unauthorized => StatusCode::UNAUTHORIZED,
+            PurgeFailure::Ledger(LedgerError::Loading) => StatusCode::SERVICE_UNAVAILABLE,
+            PurgeFailure::Ledger(LedgerError::Store(_)) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+/// Whether a request shows the token, if one is wanted.
+pub(crate) fn shows_token(headers: &HeaderMap, wanted: Option<&str>) -> bool {
+    let Some(wanted) = wanted else { return true };
+    let shown = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
+    let shown = match shown.split_first_chunk::<7>() {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token,
+        _ => b"",
+    };
+    // Takes the same time wherever they differ, so that nobody finds the token byte by byte.
+    let differing = shown.iter().zip(wanted.as_bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
+    shown.len() == wanted.len() && differing == 0
+}
+
+/// Whether an address, one of IPv4 written as IPv6 included, lies in one of these networks.
+pub(crate) fn is_within(client: IpAddr, networks: &[IpNet]) -> bool {
+    let client = client.to_canonical();
+    networks.iter().any(|network| network.contains(&client))
+}
+
+/// Whether a client may use the method PURGE.
+pub(crate) fn authorize(
+    client: IpAddr,
+    headers: &HeaderMap,
+    networks: &[IpNet],
+    token: Option<&str>,
+) -> Result<(), PurgeFailure> {
+    if !is_within(client, networks) {
+        return Err(PurgeFailure::Forbidden(client.to_canonical()));
+    }
+    if shows_token(headers, token) { Ok(()) } else { Err(PurgeFailure::Unauthorized) }
+}
+
+/// The order of a PURGE request: tags if it names any, else its URL or what `Purge-Scope` says.
+pub(crate) fn order_of_method(
+    url: &str,
+    headers: &HeaderMap,
+) -> Result<(Vec<What>, bool), PurgeFailure> {
+    let value = |name| headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok());
+    let soft = value(SOFT_PURGE).is_some_and(|text| text == "1" || text == "true");
+    let tags = stamp::tag_names(headers);
+    if !tags.is_empty() {
+        let tag = |name: &Vec<u8>| What::Tag(String::from_utf8_lossy(name).into_owned());
+        return Ok((tags.iter().map(tag).collect(), soft));
+    }
+    let what = match value(PURGE_SCOPE).unwrap_or("url") {
+        "url" => What::Url(url.to_owned()),
+        "prefix" => What::Prefix(url.to_owned()),
+        "host" => What::Prefix(origin_part(url).to_owned()),
+        "all" => What::All,
+        other => {
+            let text = format!("`{other}` is no scope: write url, prefix, host or all");
+            return Err(PurgeFailure::BadOrder(text));
+        }
+    };
+    Ok((vec![what], soft))
+}
+
+/// `scheme://host/` of a URL.
+fn origin_part(url: &str) -> &str {
+    url.match_indices('/').nth(2).map_or(url, |(at, _)| &url[..=at])
+}
+
+/// The order of the admin API: an object with `url`, `prefix`, `host`, `tag`, `group` (each a text
+/// or a list of texts) or `all`, and `soft`.
+pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, bool), PurgeFailure> {
+    let bad = |text: String| PurgeFailure::BadOrder(text);
+    let order: Value = serde_json::from_slice(body).map_err(|e| bad(format!("not JSON: {e}")))?;
+    let Value::Object(order) = order else { return Err(bad("an object is expected".into())) };
+    let (mut what, mut soft) = (Vec::new(), false);
+    for (name, value) in order {
+        let make: fn(String) -> What = match name.as_str() {
+            "url" => What::Url,
+            "prefix" => What::Prefix,
+            "host" => What::Host,
+            "tag" => What::Tag,
+            "group" => What::Group,
+            "all" | "soft" => {
+                let Value::Bool(flag) = value else {
+                    return Err(bad(format!("`{name}` is true or false")));
+                };
+                match name.as_str() {
+                    "soft" => soft = flag,
+                    _ if flag => what.push(What::All),
+                    _ => {}
+                }
+                continue;
+            }
+            _ => {
+                let known = "url, prefix, host, tag, group, all and soft";
+                return Err(bad(format!("`{name}` is not known: write {known}")));
+            }
+        };
+        let texts = match value {
+            Value::String(text) => vec![Value::String(text)],
+            Value::Array(texts) => texts,
+            _ => return Err(bad(format!("`{name}` is a text or a list of texts"))),
+        };
+        for text in texts {
+            match text {
+                Value::String(text) if !text.is_empty() => what.push(make(text)),
+                _ => return Err(bad(format!("`{name}` is a text or a list of texts"))),
+            }
+        }
+    }
+    if what.is_empty() || what.len() > ORDERS_MAX {
+        return Err(bad(format!("say 1 to {ORDERS_MAX} things to purge")));
+    }
+    Ok((what, soft))
+}
+
+/// The method PURGE: of the URL as this request would be stored under.
+pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
+    let shared = &worker.shared;
+    let (networks, token) = (&shared.config.purge_from, shared.config.purge_token.as_deref());
+    let url = String::from_utf8_lossy(url_of_key(&ask.target.primary)).into_owned();
+    let ordered = authorize(ask.peer().ip, &ask.headers, networks, token)
+        .and_then(|()| order_of_method(&url, &ask.headers));
+    let done = match ordered {
+        Ok((what, soft)) => carry_out(shared, what, soft).await,
+        Err(failure) => Err(failure),
+    };
+    match done {
+        Ok(done) => {
+            worker.counters.purges.one();
+            let mut response = Response::new(ProxyBody::whole(format!("{done}\n").into()));
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(CONTENT_TYPE, json);
+            (response, CacheStatus::own("purge"))
+        }
+        Err(failure) => {
+            let status = CacheStatus::own("purge-refused");
+            own_answer(worker, failure.status(), status, &failure.to_string())
+        }
+    }
+}
+
+/// Does it, and says what was done.
+pub(crate) async fn carry_out(
+    shared: &Arc<Shared>,
+    what: Vec<What>,
+    soft: bool,
+) -> Result<Value, PurgeFailure> {
+    let (mut scopes, mut removed, mut urls) = (Vec::new(), 0, 0);
+    for one in &what {
+        if let What::Url(url) = one
+            && !soft
+        {
+            let url = key_of_url(shared, url)?;
+            let gone = shared.vault.purge_url(&url).await;
+            removed += gone.map_err(|e| LedgerError::Store(e.to_string()))?;
+            urls += 1;
+            if !shared.config.ruleset.extends_keys() {
+                continue;
+            }
+        }
+        scopes.extend(scopes_of(shared, one)?);
+    }
+    let mut done = json!({ "soft": soft });
+    if urls > 0 {
+        done["urls"] = urls.into();
+        done["removed"] = removed.into();
+    }
+    if !scopes.is_empty() {
+        done["marks"] = scopes.len().into();
+        let (vault, now) = (shared.vault.clone(), shared.config.clock.unix_seconds());
+        let marking = move || vault.ledger().purge(scopes, soft, now);
+        let marked = tokio::task::spawn_blocking(marking).await;
+        let failed = || LedgerError::Store("the task for it died".to_owned());
+        done["generation"] = marked.map_err(|_| failed())??.into();
+    }
+    Ok(done)
+}
+
+/// What is stored is named by the origin's scheme and host; a path alone stands for those.
+pub(crate) fn full_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
+    let origin = &shared.origin;
+    let url = if text.starts_with('/') {
+        format!("{}://{}{text}", origin.scheme, origin.authority)
+    } else if text.starts_with("http://") || text.starts_with("https://") {
+        match text.match_indices('/').nth(2) {
+            Some((at, _)) => text[..at].to_ascii_lowercase() + &text[at..],
+            None => text.to_ascii_lowercase() + "/",
+        }
+    } else {
+        let text = format!("`{text}` is not a URL: write http://HOST/PATH, or /PATH");
+        return Err(PurgeFailure::BadOrder(text));
+    };
+    Ok(url.split('#').next().unwrap_or_default().as_bytes().to_vec())
+}
+
+/// What a resource of this URL is called, by the configured rules for keys.
+pub(crate) fn key_of_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
+    let url = full_url(shared, text)?;
+    let url = String::from_utf8_lossy(&url);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
+    let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let host = normal_host(host, scheme);
+    Ok(shared.config.rules.key.primary(scheme, &host, path))
+}
+
+fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
+    Ok(match what {
+        What::All => vec![Scope::All],
+        What::Url(url) => vec![Scope::Url(url_hash(&key_of_url(shared, url)?))],
+        What::Tag(name) => vec![Scope::Tag(TagId::of(name.as_bytes()))],
+        What::Prefix(prefix) => vec![prefix_scope(full_url(shared, prefix)?)?],
+        What::Host(host) => {
+            let host = host.to_ascii_lowercase();
+            let of = |scheme| prefix_scope(format!("{scheme}://{host}/").into_bytes());
+            vec![of("http")?, of("https")?]
+        }
+        What::Group(name) => match name.strip_prefix("id:") {
+            Some(number) => {
+                let bad = || PurgeFailure::BadOrder(format!("`{number}` is not a group's number"));
+                vec![Scope::Group(number.parse().map_err(|_| bad())?)]
+            }
+            None => vec![
+                Scope::Tag(TagId::of(name.as_bytes())),
+                Scope::Group(rule_group(&shared.origin.authority, name).get()),
+            ],
+        },
+    })
+}
+
+fn prefix_scope(prefix: Vec<u8>) -> Result<Scope, PurgeFailure> {
+    if prefix.len() > PREFIX_MAX {
+        let text = format!("a prefix of {} bytes: at most {PREFIX_MAX}", prefix.len());
+        return Err(PurgeFailure::BadOrder(text));
+    }
+    Ok(Scope::Prefix(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines.iter().map(|(n, v)| (HeaderName::from_static(n), v.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn who_may_purge() {
+        let networks: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap()];
+        let inside: IpAddr = [10, 1, 2, 3].into();
+        let mapped: IpAddr = "::ffff:10.1.2.3".parse().unwrap();
+        let none = headers(&[]);
+        let right = headers(&[("authorization", "Bearer secret")]);
+        let wrong = headers(&[("authorization", "Bearer secreT")]);
+        let basic = headers(&[("authorization", "Basic secret")]);
+        assert_eq!(authorize(inside, &none, &networks, None), Ok(()));
+        assert_eq!(authorize(mapped, &none, &networks, None), Ok(()));
+        assert_eq!(authorize(inside, &right, &networks, Some("secret")), Ok(()));
+        for bad in [&none, &wrong, &basic] {
+            let answer = authorize(inside, bad, &networks, Some("secret"));
+            assert_eq!(answer, Err(PurgeFailure::Unauthorized));
+        }
+        let outside = [11, 1, 2, 3].into();
+        let answer = authorize(outside, &right, &networks, Some("secret"));
+        assert_eq!(answer, Err(PurgeFailure::Forbidden(outside)));
+        assert!(authorize(inside, &right, &[], None).is_err());
+    }
+
+    #[test]
+    fn orders_in_json() {
+        let order = |text: &str| order_of_json(text.as_bytes());
+        let tag = |name: &str| What::Tag(name.to_owned());
+        assert_eq!(
+            order("{\"tag\":[\"a\",\"b\"],\"soft\":true}"),
+            Ok((vec![tag("a"), tag("b")], true))
+        );
+        assert_eq!(order("{\"all\":true}"), Ok((vec![What::All], false)));
+        for bad in
+            ["", "[]", "{}", "{\"all\":false}", "{\"tga\":\"a\"}", "{\"tag\":7}", "{\"tag\":\"\"}"]
+        {
+            assert!(matches!(order(bad), Err(PurgeFailure::BadOrder(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn orders_by_method() {
+        let order = |lines: &[(&'static str, &'static str)]| {
+            order_of_method("http://h/a/b", &headers(lines))
+        };
+        assert_eq!(order(&[]), Ok((vec![What::Url("http://h/a/b".into())], false)));
+        let soft = order(&[("soft-purge", "1"), ("purge-scope", "prefix")]);
+        assert_eq!(soft, Ok((vec![What::Prefix("http://h/a/b".into())], true)));
+        let host = order(&[("purge-scope", "host")]);
+        assert_eq!(host, Ok((vec![What::Prefix("http://h/".into())], false)));
+        let tags = order(&[("surrogate-key", "x y")]);
+        assert_eq!(tags, Ok((vec![What::Tag("x".into()), What::Tag("y".into())], false)));
+        assert!(order(&[("purge-scope", "world")]).is_err());
+    }
+}

@@ -1,0 +1,172 @@
+//! What is wrong with a request before anybody looks at what it wants.
+//!
+//! hyper has refused what is no HTTP by then (400: conflicting or odd lengths, folded lines, bare
+//! CR, NUL, codings other than chunked; 431: too many or too long fields). Here is what depends on
+//! our limits, or on what several readers of one message could understand differently. Invariant:
+//! what passes has at most one `Host`, of harmless characters, that agrees with the target, and no
+//! field that `Connection` names. Pure.
+
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName,
+    HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, Method, Request, StatusCode, Version};
+
+use crate::config::transport::ClientLimits;
+use crate::error::{Refusal, refusal};
+use crate::rules::list_members;
+
+/// Checks a request and takes out of it what is not for others.
+pub(crate) fn screen<B>(request: &mut Request<B>, limits: &ClientLimits) -> Result<(), Refusal> {
+    let uri = request.uri();
+    let target_bytes = uri.path_and_query().map_or(0, |path| path.as_str().len())
+        + uri.authority().map_or(0, |authority| authority.as_str().len());
+    if target_bytes > limits.uri_bytes_max {
+        let text = "The request target is longer than this proxy takes.";
+        return Err(refusal(StatusCode::URI_TOO_LONG, "uri-too-long", text));
+    }
+    if request.headers().len() > limits.header_lines_max {
+        let text = "The request has more header lines than this proxy takes.";
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Err(refusal(status, "too-many-fields", text));
+    }
+    host(request)?;
+    let headers = request.headers_mut();
+    if headers.contains_key(CONNECTION) {
+        connection(headers)?;
+    }
+    if headers.get_all(EXPECT).iter().any(|e| !e.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        let text = "The only expectation that can be met is 100-continue.";
+        return Err(refusal(StatusCode::EXPECTATION_FAILED, "expectation", text));
+    }
+    Ok(())
+}
+
+const BAD_HOST: Refusal = refusal(
+    StatusCode::BAD_REQUEST,
+    "bad-host",
+    "The request needs exactly one Host, without odd characters, that agrees with its target.",
+);
+
+fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
+    let mut hosts = request.headers().get_all(HOST).into_iter();
+    let (host, more) = (hosts.next(), hosts.next());
+    if more.is_some() || host.is_some_and(|host| !is_plain_authority(host.as_bytes())) {
+        return Err(BAD_HOST);
+    }
+    let Some(authority) = request.uri().authority() else {
+        return Ok(());
+    };
+    if !is_plain_authority(authority.as_str().as_bytes()) {
+        return Err(BAD_HOST);
+    }
+    let agrees =
+        host.is_none_or(|host| host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()));
+    // RFC 9113 §8.3.1: malformed. In HTTP/1.1 the target counts (RFC 9112 §3.2.2).
+    if !agrees && request.version() == Version::HTTP_2 {
+        return Err(BAD_HOST);
+    }
+    if request.method() == Method::CONNECT {
+        return Ok(());
+    }
+    // A part of a URI is a valid field value, too.
+    let value = HeaderValue::try_from(authority.as_str()).map_err(|_| BAD_HOST)?;
+    request.headers_mut().insert(HOST, value);
+    Ok(())
+}
+
+/// A host and perhaps a port (RFC 3986 §3.2.2, §3.2.3), no user name.
+fn is_plain_authority(bytes: &[u8]) -> bool {
+    let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte);
+    // What follows the last colon is a port, but within an IPv6 address.
+    let port = bytes.iter().rposition(|byte| *byte == b':').map(|colon| &bytes[colon + 1..]);
+    let is_port = |port: &[u8]| port.contains(&b']') || port.iter().all(u8::is_ascii_digit);
+    bytes.iter().all(is_host) && port.is_none_or(is_port)
+}
+
+/// Fields that are for all recipients, whatever `Connection` says (RFC 9110 §7.6.1). Dropping one
+/// would change what the message means to those after us.
+const FOR_ALL: [HeaderName; 5] =
+    [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, AUTHORIZATION, CACHE_CONTROL];
+
+/// Drops the fields that `Connection` names before anything is decided by them: a cache that keyed
+/// by a field which the origin never saw would store one client's answer as another's.
+fn connection(headers: &mut HeaderMap) -> Result<(), Refusal> {
+    let plain = |value: &HeaderValue| {
+        [&b"keep-alive"[..], b"close", b"upgrade"]
+            .iter()
+            .any(|option| value.as_bytes().eq_ignore_ascii_case(option))
+    };
+    if headers.get_all(CONNECTION).iter().all(plain) {
+        return Ok(());
+    }
+    let named: Vec<HeaderName> = list_members(headers, &CONNECTION)
+        .filter_map(|name| HeaderName::from_bytes(name).ok())
+        .collect();
+    for name in named {
+        if FOR_ALL.contains(&name) {
+            let text = "Connection names a field that is not the connection's.";
+            return Err(refusal(StatusCode::BAD_REQUEST, "bad-connection", text));
+        }
+        // What the connection may become and whether it takes trailers is asked for later.
+        if ![UPGRADE, TE, CONNECTION].contains(&name) {
+            headers.remove(name);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(version: Version, target: &str, headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::builder().uri(target).version(version);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    #[test]
+    fn what_is_refused_and_how() {
+        let long = format!("/{}", "x".repeat(40_000));
+        let many: Vec<_> = (0..101).map(|_| ("x", "y")).collect();
+        for (version, target, headers, status) in [
+            (Version::HTTP_11, "/", &[("host", "a")][..], 0),
+            (Version::HTTP_11, long.as_str(), &[("host", "a")], 414),
+            (Version::HTTP_11, "/", &many, 431),
+            (Version::HTTP_11, "/", &[("host", "a"), ("host", "a")], 400),
+            (Version::HTTP_11, "/", &[("host", "a/b")], 400),
+            (Version::HTTP_11, "/", &[("host", "user@a")], 400),
+            (Version::HTTP_11, "/", &[("host", "a b")], 400),
+            (Version::HTTP_11, "/", &[("host", "a:x")], 400),
+            (Version::HTTP_11, "/", &[("host", "[::1]")], 0),
+            (Version::HTTP_11, "/", &[("host", "[::1]:80")], 0),
+            (Version::HTTP_11, "http://a/", &[("host", "b")], 0),
+            (Version::HTTP_2, "http://a/", &[("host", "b")], 400),
+            (Version::HTTP_2, "http://a/", &[("host", "A")], 0),
+            (Version::HTTP_11, "/", &[("host", "a"), ("connection", "x, host")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("connection", "Content-Length")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("expect", "100-Continue")], 0),
+            (Version::HTTP_11, "/", &[("host", "a"), ("expect", "a-miracle")], 417),
+        ] {
+            let mut request = request(version, target, headers);
+            let got = screen(&mut request, &ClientLimits::default());
+            assert_eq!(
+                got.map_err(|r| r.status.as_u16()).err().unwrap_or(0),
+                status,
+                "{headers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_target_goes_before_host_and_named_fields_go() {
+        let headers = [("host", "b"), ("connection", "close, X-Mine"), ("x-mine", "1")];
+        let mut request = request(Version::HTTP_11, "http://a:81/", &headers);
+        screen(&mut request, &ClientLimits::default()).unwrap();
+        assert_eq!(request.headers()[HOST], "a:81");
+        assert!(!request.headers().contains_key("x-mine"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Requests that leave HTTP (RFC 9110 §7.8), WebSocket above all: passed to the origin past the
+//! cache, and if it agrees, both connections become one tunnel. A client of HTTP/2 says it by an
+//! extended CONNECT (RFC 8441), and only its stream becomes the tunnel; the origin is asked as an
+//! HTTP/1.1 client would, so the handshake of RFC 6455 is made and checked here.
+//!
+//! Invariants: only protocols on the configured list are passed on. A proxy that passes on any
+//! (`h2c`) lets a client speak to the origin past everything it checks. A client of HTTP/2 sees a
+//! success only if the origin agreed: to it any 2xx means a tunnel. Threads: the worker's; the
+//! tunnel is a task of its own, which a stopping proxy does not wait for.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::response::Parts;
+use http::{HeaderMap, Method, Request, StatusCode, Version};
+use hyper::ext::Protocol;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+
+use crate::answer::body::ProxyBody;
+use crate::answer::{self, Answer};
+use crate::handler::tunnel;
+use crate::request::{Ask, announces_body};
+use crate::rules::{CacheStatus, Forward, list_members};
+use crate::upstream::OriginBody;
+use crate::worker::Worker;
+
+/// The one protocol that HTTP/2 is left for.
+const WEBSOCKET: &str = "websocket";
+/// What the key of a handshake is hashed with (RFC 6455 §1.3).
+const HANDSHAKE_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// What a request wants to become.
+pub(crate) struct Upgrade {
+    protocol: HeaderValue,
+    client: OnUpgrade,
+    /// Key of the handshake that is ours, for a client of HTTP/2, which makes none.
+    key: Option<HeaderValue>,
+}
+
+/// True if clients of HTTP/2 may be told that they can leave it.
+pub(crate) fn is_offered_by_http2(protocols: &[String]) -> bool {
+    protocols.iter().any(|one| one.eq_ignore_ascii_case(WEBSOCKET))
+}
+
+/// Makes an extended CONNECT for WebSocket the GET that it stands for (RFC 8441 §5): everything that
+/// looks at requests then sees what the origin will be asked. Any other stays a CONNECT.
+pub(crate) fn read_extended_connect<B>(request: &mut Request<B>, protocols: &[String]) {
+    let protocol = request.extensions().get::<Protocol>();
+    let known = protocol.is_some_and(|it| it.as_str().eq_ignore_ascii_case(WEBSOCKET));
+    let whole = request.uri().scheme().is_some() && request.uri().path_and_query().is_some();
+    if request.method() == Method::CONNECT && known && whole && is_offered_by_http2(protocols) {
+        *request.method_mut() = Method::GET;
+    } else {
+        request.extensions_mut().remove::<Protocol>();
+    }
+}
+
+impl Upgrade {
+    /// Takes the wish out of a request; `None` if there is none that may be passed on. The request
+    /// is then an ordinary one, as RFC 9110 §7.8 allows.
+    pub(crate) fn take<B>(request: &mut Request<B>, protocols: &[String]) -> Option<Upgrade> {
+        if request.extensions_mut().remove::<Protocol>().is_some() {
+            let client = request.extensions_mut().remove::<OnUpgrade>()?;
+            let key = HeaderValue::try_from(BASE64.encode(fastrand::u128(..).to_le_bytes())).ok();
+            return Some(Upgrade { protocol: HeaderValue::from_static(WEBSOCKET), client, key });
+        }
+        let headers = request.headers();
+        let protocol = headers.get(UPGRADE)?.clone();
+        let known =
+            protocols.iter().any(|one| protocol.as_bytes().eq_ignore_ascii_case(one.as_bytes()));
+        let one = headers.get_all(UPGRADE).iter().count() == 1;
+        let plain = request.version() == Version::HTTP_11 && !announces_body(headers);
+        if !known || !one || !plain || !names_upgrade(headers) {
+            return None;
+        }
+        let client = request.extensions_mut().remove::<OnUpgrade>()?;
+        Some(Upgrade { protocol, client, key: None })
+    }
+
+    /// Asks the origin, and joins the connections if it agrees.
+    pub(crate) async fn pass(self, worker: &Worker, ask: &Ask) -> Answer {
+        let mut status = CacheStatus::forwarded(Forward::Bypass);
+        status.detail = Some("upgrade");
+        let mut response = match worker.fetcher.send_upgrade(self.request(worker, ask)).await {
+            Ok(response) => response,
+            Err(error) => return answer::origin_failed(worker, error, status),
+        };
+        status.forward_status = Some(response.status());
+        let origin = hyper::upgrade::on(&mut response);
+        let (mut parts, body) = response.into_parts();
+        if !self.may_be_told(&parts) {
+            let text = "The origin did not answer the wish for another protocol as it must.";
+            status.detail = Some("bad-handshake");
+            return answer::own_answer(worker, StatusCode::BAD_GATEWAY, status, text);
+        }
+        if parts.status != StatusCode::SWITCHING_PROTOCOLS {
+            return (answer::pass_on(worker, ask, parts, body), status);
+        }
+        let agreed = parts.headers.get(UPGRADE).cloned();
+        tunnel_between(worker, ask, self.client, origin);
+        if self.key.is_some() {
+            parts.status = StatusCode::OK;
+            parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
+            // Of a 101 it means nothing; of this answer it would be broken by the first byte.
+            parts.headers.remove(CONTENT_LENGTH);
+            return (answer::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty()), status);
+        }
+        let mut response = answer::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty());
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        if let Some(agreed) = agreed {
+            headers.insert(UPGRADE, agreed);
+        }
+        (response, status)
+    }
+
+    /// What the origin is asked.
+    fn request(&self, worker: &Worker, ask: &Ask) -> Request<OriginBody> {
+        let mut request = ask.forward(&worker.shared, OriginBody::Empty);
+        let headers = request.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, self.protocol.clone());
+        if let Some(key) = &self.key {
+            headers.insert(SEC_WEBSOCKET_KEY, key.clone());
+            headers.entry(SEC_WEBSOCKET_VERSION).or_insert(HeaderValue::from_static("13"));
+        }
+        request
+    }
+
+    /// Whether the client may get this answer: a refusal, or an agreement to what was asked for, which
+    /// has to know the key if the handshake is ours (RFC 9110 §7.8, RFC 6455 §4.1).
+    fn may_be_told(&self, answer: &Parts) -> bool {
+        if answer.status != StatusCode::SWITCHING_PROTOCOLS {
+            let is_ours = self.key.is_some();
+            return !is_ours || !(answer.status.is_success() || answer.status.is_informational());
+        }
+        let same =
+            |agreed: &HeaderValue| agreed.as_bytes().eq_ignore_ascii_case(self.protocol.as_bytes());
+        answer.headers.get(UPGRADE).is_some_and(same)
+            && self.key.as_ref().is_none_or(|key| knows(&answer.headers, key))
+    }
+}
+
+/// Whether the handshake was answered by one who read its key.
+fn knows(answer: &HeaderMap, key: &HeaderValue) -> bool {
+    let hashed = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), HANDSHAKE_GUID].concat());
+    let wanted = BASE64.encode(hashed);
+    answer.get(SEC_WEBSOCKET_ACCEPT).is_some_and(|value| value == wanted.as_str())
+}
+
+fn tunnel_between(worker: &Worker, ask: &Ask, client: OnUpgrade, origin: OnUpgrade) {
+    let idle = worker.shared.config.transport.tunnel_idle_timeout;
+    let counters = worker.counters.clone();
+    // The connection counts until the tunnel ends.
+    let active = ask.peer().activity.begin();
+    tokio::spawn(async move {
+        // One that is gone by now needs no tunnel.
+        if let Ok((client, origin)) = tokio::try_join!(client, origin) {
+            tunnel::join(TokioIo::new(client), TokioIo::new(origin), idle, &counters).await;
+        }
+        drop(active);
+    });
+}
+
+fn names_upgrade(headers: &HeaderMap) -> bool {
+    list_members(headers, &CONNECTION).any(|name| name.eq_ignore_ascii_case(b"upgrade"))
+}

@@ -1,0 +1,42 @@
+//! One way to write a body: what hyper asks of [`hyper::body::Body`], by three plain methods.
+//!
+//! A user imports `Body`, `Bytes`, `Frame`, `SizeHint`, `Pin`, `Context` and `Poll`. No threads.
+
+use std::task::Poll;
+
+use bytes::Bytes;
+use hyper::body::Frame;
+
+use crate::error::BodyError;
+
+/// The next frame of a body, its end, or why it broke off.
+pub(crate) type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+/// Bytes of data in a frame; none if it has trailers.
+pub(crate) fn data_bytes(frame: &Frame<Bytes>) -> u64 {
+    frame.data_ref().map_or(0, |data| data.len() as u64)
+}
+
+/// [`hyper::body::Body`] of a type by its methods `next_frame`, `has_ended` and `length`.
+macro_rules! body {
+    ($name:ty) => {
+        impl Body for $name {
+            type Data = Bytes;
+            type Error = BodyError;
+
+            fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame {
+                self.get_mut().next_frame(cx)
+            }
+
+            fn is_end_stream(&self) -> bool {
+                self.has_ended()
+            }
+
+            fn size_hint(&self) -> SizeHint {
+                self.length()
+            }
+        }
+    };
+}
+
+pub(crate) use body;

@@ -1,0 +1,50 @@
+//! A timer for silence: when bytes moved last, for limits that count nothing else.
+//!
+//! Threads: any; two atomic words.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+/// When something moved last.
+#[derive(Debug)]
+pub(crate) struct IdleTimer {
+    begun: Instant,
+    last_ms: AtomicU64,
+    /// The silence is somebody else's, who has a limit of his own.
+    paused: AtomicBool,
+}
+
+impl IdleTimer {
+    pub(crate) fn new() -> IdleTimer {
+        let (last_ms, paused) = (AtomicU64::new(0), AtomicBool::new(false));
+        IdleTimer { begun: Instant::now(), last_ms, paused }
+    }
+
+    pub(crate) fn touch(&self) {
+        let ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(ms, Relaxed);
+        self.paused.store(false, Relaxed);
+    }
+
+    /// Nothing counts as silence until something moves again.
+    pub(crate) fn pause(&self) {
+        self.paused.store(true, Relaxed);
+    }
+
+    /// Waits until nothing has moved for `limit`.
+    pub(crate) async fn expired(&self, limit: Duration) {
+        loop {
+            let mut last = self.begun + Duration::from_millis(self.last_ms.load(Relaxed));
+            if self.paused.load(Relaxed) {
+                last = Instant::now();
+            }
+            let deadline = last + limit;
+            if deadline <= Instant::now() {
+                return;
+            }
+            sleep_until(deadline).await;
+        }
+    }
+}

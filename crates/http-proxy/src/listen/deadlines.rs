@@ -1,0 +1,228 @@
+//! A client's stream with deadlines: for the headers of a request, between requests, and for a
+//! client that does not take its answer.
+//!
+//! hyper has one limit for headers and idle time together, and closes without a word. Here they
+//! are two, a client that is slow with its headers is told so (408), and nothing is armed again
+//! for each request: a timer that goes off early looks at the deadline as it is by then. Threads:
+//! polled by the connection's task only.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Duration, Instant, Sleep};
+
+use crate::client::activity::Activity;
+use crate::client::interim::Interim;
+use crate::io::deadline::poll_deadline;
+use crate::io::stream::{PolledRead, reads};
+use crate::metrics::Counters;
+
+/// Sent where no request is under way, so that nothing else can be in between.
+pub(crate) const REQUEST_TIMEOUT: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// The limits of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadlines {
+    pub(crate) header: Duration,
+    pub(crate) idle: Duration,
+    pub(crate) write: Duration,
+}
+
+/// What the connection speaks, as far as deadlines differ by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    /// Streams share the connection, and bytes need not belong to a request: while no request is
+    /// under way only the idle time counts, which no frame prolongs.
+    Http2,
+}
+
+/// A stream that ends by itself when its client is too slow.
+pub(crate) struct Watched<S> {
+    inner: S,
+    protocol: Protocol,
+    deadlines: Deadlines,
+    activity: Arc<Activity>,
+    counters: Arc<Counters>,
+    /// Requests that had begun when `since` was set.
+    begun: u64,
+    /// Since when the connection waits for a request or its headers.
+    since: Instant,
+    /// Whether a part of the headers is there.
+    in_headers: bool,
+    write_blocked_since: Option<Instant>,
+    read_timer: Option<Pin<Box<Sleep>>>,
+    write_timer: Option<Pin<Box<Sleep>>>,
+    /// Interim answers to requests of HTTP/1.1, and whom they wake.
+    interim: Arc<Interim>,
+    woken: Option<Waker>,
+}
+
+/// What to do about a client that kept us waiting.
+enum Late {
+    Headers,
+    Idle,
+    Stalled,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
+    pub(crate) fn new(
+        inner: S,
+        protocol: Protocol,
+        deadlines: Deadlines,
+        activity: Arc<Activity>,
+        counters: Arc<Counters>,
+    ) -> Watched<S> {
+        Watched {
+            inner,
+            protocol,
+            deadlines,
+            begun: activity.begun(),
+            activity,
+            counters,
+            since: Instant::now(),
+            in_headers: false,
+            write_blocked_since: None,
+            read_timer: None,
+            write_timer: None,
+            interim: Arc::default(),
+            woken: None,
+        }
+    }
+
+    /// Interim answers that this stream will send.
+    pub(crate) fn interim(&self) -> Arc<Interim> {
+        self.interim.clone()
+    }
+
+    /// The library has nothing left to write: interim answers may go.
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.protocol == Protocol::Http2 {
+            return Poll::Ready(Ok(()));
+        }
+        if self.woken.as_ref().is_none_or(|woken| !woken.will_wake(cx.waker())) {
+            self.woken = Some(cx.waker().clone());
+            self.interim.wake_by(cx.waker());
+        }
+        self.interim.poll_write(&mut self.inner, cx)
+    }
+
+    /// Bytes came in.
+    fn arrived(&mut self) {
+        if self.protocol == Protocol::Http1 && !self.in_headers && self.activity.is_idle() {
+            self.in_headers = true;
+            self.begun = self.activity.begun();
+            self.since = Instant::now();
+        }
+    }
+
+    /// Nothing to read: looks whether that has lasted too long.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Late> {
+        if !self.activity.is_idle() {
+            if self.protocol == Protocol::Http1 {
+                return Poll::Pending;
+            }
+            // A stream that stalls wakes nobody, so the timer runs even while none does.
+            let since = self.activity.stalled_since().unwrap_or_else(Instant::now);
+            let deadline = since + self.deadlines.write;
+            ready!(poll_deadline(&mut self.read_timer, deadline, cx));
+            return Poll::Ready(Late::Stalled);
+        }
+        if self.begun != self.activity.begun() {
+            self.begun = self.activity.begun();
+            self.since = Instant::now();
+            self.in_headers = false;
+        }
+        let limit = if self.in_headers { self.deadlines.header } else { self.deadlines.idle };
+        ready!(poll_deadline(&mut self.read_timer, self.since + limit, cx));
+        Poll::Ready(if self.in_headers { Late::Headers } else { Late::Idle })
+    }
+
+    /// The client is told as far as it can be, and the stream ends.
+    fn end(&mut self, late: &Late, cx: &mut Context<'_>) -> io::Result<()> {
+        match late {
+            // Between requests the end of the stream is a normal one.
+            Late::Idle => return Ok(()),
+            Late::Headers if self.write_blocked_since.is_none() => {
+                // Whether it arrives is the client's concern: the connection ends either way.
+                let _ = Pin::new(&mut self.inner).poll_write(cx, REQUEST_TIMEOUT);
+                let _ = Pin::new(&mut self.inner).poll_flush(cx);
+            }
+            Late::Headers | Late::Stalled => {}
+        }
+        self.counters.client_timeouts.one();
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    fn read_some(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> PolledRead {
+        if let Poll::Ready(result) = Pin::new(&mut self.inner).poll_read(cx, buffer) {
+            self.arrived();
+            return Poll::Ready(result);
+        }
+        let late = ready!(self.poll_late(cx));
+        Poll::Ready(self.end(&late, cx))
+    }
+
+    /// Keeps account of writes that do not move on.
+    fn written<T>(
+        &mut self,
+        result: Poll<io::Result<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.write_blocked_since = None;
+            return result;
+        }
+        let since = *self.write_blocked_since.get_or_insert_with(Instant::now);
+        ready!(poll_deadline(&mut self.write_timer, since + self.deadlines.write, cx));
+        self.counters.client_timeouts.one();
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+reads!([S: AsyncRead + AsyncWrite + Unpin] Watched<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.inner).poll_write(cx, bytes);
+        this.written(result, cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
+        this.written(result, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let result = match this.poll_interim(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut this.inner).poll_flush(cx),
+            other => other,
+        };
+        this.written(result, cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.inner).poll_shutdown(cx);
+        this.written(result, cx)
+    }
+}

@@ -1,0 +1,230 @@
+//! What is asked for most: a bounded sketch of the busiest URLs and hosts.
+//!
+//! HeavyKeeper (Gong et al., USENIX ATC 2018, §3.3) with one table and two places for each name:
+//! a name that is not there wears the smaller of its two places down, with a probability that
+//! falls exponentially with the count of who sits there, and takes it when the count is zero. So
+//! what is rare rarely gets in and what is frequent is never pushed out by a crowd of rare ones.
+//! Deviation: one table of two places rather than two tables. Counts are never too high but for
+//! equal hashes of 64 bits, and a little too low. Counting goes in windows, of which the last
+//! whole one is shown, so that the numbers are those of now. Memory is fixed but for the names.
+//! Threads: one worker counts, the admin listener reads, a lock between them.
+
+use std::time::{Duration, Instant};
+
+/// Length of a window.
+const WINDOW: Duration = Duration::from_secs(10);
+const URL_SLOTS: usize = 1024;
+const HOST_SLOTS: usize = 128;
+/// Base of the probability of wearing a count down, as the paper has it.
+const DECAY: f64 = 1.08;
+/// Longest part of a name that is kept.
+const NAME_BYTES_MAX: usize = 256;
+
+/// One name and what was counted for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) requests: u64,
+    pub(crate) hits: u64,
+    /// Sum of the times of its answers.
+    pub(crate) took_us: u64,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    hash: u64,
+    row: Row,
+}
+
+/// The busiest of one kind.
+#[derive(Debug)]
+struct Sketch {
+    slots: Box<[Slot]>,
+}
+
+impl Sketch {
+    fn new(slots: usize) -> Sketch {
+        Sketch { slots: (0..slots).map(|_| Slot::default()).collect() }
+    }
+
+    fn record(&mut self, name: &[u8], hit: bool, took_us: u64, random: &mut fastrand::Rng) {
+        let hash = damelo::GroupId::of(name).get();
+        let count = self.slots.len();
+        let places = [hash as usize % count, (hash >> 32) as usize % count];
+        let holds = |at: &usize| self.slots[*at].row.requests > 0 && self.slots[*at].hash == hash;
+        let at = match places.iter().find(|at| holds(at)) {
+            Some(at) => *at,
+            None => {
+                let smaller = |at: &&usize| self.slots[**at].row.requests;
+                let at = places.iter().min_by_key(smaller).copied().unwrap_or(0);
+                let slot = &mut self.slots[at];
+                let resident = slot.row.requests;
+                if resident > 0 {
+                    let exponent = i32::try_from(resident).unwrap_or(i32::MAX);
+                    if random.f64() >= DECAY.powi(-exponent) {
+                        return;
+                    }
+                    slot.row.requests -= 1;
+                    slot.row.hits = slot.row.hits.min(slot.row.requests);
+                    if slot.row.requests > 0 {
+                        return;
+                    }
+                }
+                let name = &name[..name.len().min(NAME_BYTES_MAX)];
+                let name = String::from_utf8_lossy(name).into_owned();
+                *slot = Slot { hash, row: Row { name, ..Row::default() } };
+                at
+            }
+        };
+        let row = &mut self.slots[at].row;
+        row.requests += 1;
+        row.hits += u64::from(hit);
+        row.took_us = row.took_us.saturating_add(took_us);
+    }
+
+    /// All rows, and an empty sketch again.
+    fn take(&mut self) -> Vec<Row> {
+        let slots = self.slots.iter_mut().map(|slot| std::mem::take(&mut slot.row));
+        slots.filter(|row| row.requests > 0).collect()
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let rows = self.slots.iter().map(|slot| &slot.row);
+        rows.filter(|row| row.requests > 0).cloned().collect()
+    }
+}
+
+/// URLs and hosts of one window, and how long it was.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Busiest {
+    pub(crate) urls: Vec<Row>,
+    pub(crate) hosts: Vec<Row>,
+    pub(crate) window: Duration,
+}
+
+/// What one worker is asked for most.
+#[derive(Debug)]
+pub(crate) struct HeavyHitters {
+    urls: Sketch,
+    hosts: Sketch,
+    random: fastrand::Rng,
+    began: Option<Instant>,
+    last: Busiest,
+}
+
+impl Default for HeavyHitters {
+    fn default() -> HeavyHitters {
+        HeavyHitters {
+            urls: Sketch::new(URL_SLOTS),
+            hosts: Sketch::new(HOST_SLOTS),
+            random: fastrand::Rng::new(),
+            began: None,
+            last: Busiest::default(),
+        }
+    }
+}
+
+impl HeavyHitters {
+    /// Counts a request for a URL.
+    pub(crate) fn record(&mut self, url: &[u8], hit: bool, took: Duration, now: Instant) {
+        self.turn(now);
+        self.began.get_or_insert(now);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.urls.record(url, hit, took_us, &mut self.random);
+        self.hosts.record(host_of(url), hit, took_us, &mut self.random);
+    }
+
+    /// Ends a window that is over.
+    fn turn(&mut self, now: Instant) {
+        let Some(began) = self.began else { return };
+        let window = now.saturating_duration_since(began);
+        if window >= WINDOW {
+            let (urls, hosts) = (self.urls.take(), self.hosts.take());
+            // A window that nobody ended for long says nothing of now.
+            let recent = window < 2 * WINDOW;
+            self.last = if recent { Busiest { urls, hosts, window } } else { Busiest::default() };
+            self.began = None;
+        }
+    }
+
+    /// The last whole window, or the first while it lasts.
+    pub(crate) fn busiest(&mut self, now: Instant) -> Busiest {
+        self.turn(now);
+        if !self.last.window.is_zero() {
+            return self.last.clone();
+        }
+        let window =
+            self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
+        Busiest { urls: self.urls.rows(), hosts: self.hosts.rows(), window }
+    }
+}
+
+fn host_of(url: &[u8]) -> &[u8] {
+    let after = url.windows(3).position(|w| w == b"://").map_or(url, |at| &url[at + 3..]);
+    after.split(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+/// Rows of all workers as one list, busiest first, at most `count`.
+pub(crate) fn merged(lists: impl IntoIterator<Item = Vec<Row>>, count: usize) -> Vec<Row> {
+    let mut sums: std::collections::HashMap<String, Row> = std::collections::HashMap::new();
+    for row in lists.into_iter().flatten() {
+        let sum = sums.entry(row.name.clone()).or_default();
+        sum.name = row.name;
+        sum.requests += row.requests;
+        sum.hits += row.hits;
+        sum.took_us = sum.took_us.saturating_add(row.took_us);
+    }
+    let mut rows: Vec<Row> = sums.into_values().collect();
+    rows.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.name.cmp(&b.name)));
+    rows.truncate(count);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_are_found_in_a_crowd_and_never_overcounted() {
+        for seed in 0..5 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut sketch = Sketch::new(URL_SLOTS);
+            let mut exact = std::collections::HashMap::<String, u64>::new();
+            for _ in 0..200_000 {
+                // Half of all requests for 20 names, the others for a crowd of 50,000.
+                let n = if random.bool() { random.u32(..20) } else { random.u32(20..50_000) };
+                let name = format!("http://h/{n}");
+                *exact.entry(name.clone()).or_default() += 1;
+                sketch.record(name.as_bytes(), n % 2 == 0, 10, &mut random);
+            }
+            let rows = merged([sketch.rows()], 20);
+            for row in &rows {
+                let truth = exact[&row.name];
+                assert!(row.requests <= truth, "seed {seed} {row:?} {truth}");
+                assert!(row.requests * 100 >= truth * 95, "seed {seed} {row:?} {truth}");
+                let n: u32 = row.name.rsplit('/').next().unwrap().parse().unwrap();
+                assert!(n < 20, "seed {seed} {row:?}");
+            }
+            assert_eq!(rows.len(), 20);
+        }
+    }
+
+    #[test]
+    fn windows_end_and_old_ones_are_not_shown() {
+        let mut hot = HeavyHitters::default();
+        let start = Instant::now();
+        let at = |s| start + Duration::from_secs(s);
+        hot.record(b"http://h:1/a", true, Duration::from_millis(1), at(0));
+        assert_eq!(hot.busiest(at(1)).urls.len(), 1, "the first window is shown as it grows");
+        hot.record(b"http://h:1/b", false, Duration::from_millis(1), at(11));
+        let shown = hot.busiest(at(12));
+        assert_eq!(shown.urls.len(), 1);
+        assert_eq!(
+            (shown.urls[0].name.as_str(), shown.hosts[0].name.as_str()),
+            ("http://h:1/a", "h:1")
+        );
+        assert_eq!(hot.busiest(at(22)).urls[0].name, "http://h:1/b");
+        hot.record(b"http://h:1/c", false, Duration::from_millis(1), at(23));
+        assert!(hot.busiest(at(90)).urls.is_empty());
+    }
+}

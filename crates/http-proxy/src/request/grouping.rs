@@ -1,0 +1,92 @@
+//! Which group a response lies in, and so what lies beside it. Pure.
+
+use damelo::GroupId;
+use http::HeaderMap;
+
+use crate::config::{Grouping, ProxyConfig};
+use crate::request::Ask;
+use crate::rules::group::{self, Groups};
+use crate::ruleset::ResponseEffects;
+
+impl ResponseEffects<'_> {
+    /// The groups of a response: it lies in a rule's, else where the grouping says; invalidating
+    /// any that its origin names takes it along.
+    pub(crate) fn groups_of(
+        &self,
+        config: &ProxyConfig,
+        ask: &Ask,
+        response: &HeaderMap,
+    ) -> Groups {
+        let target = &ask.target;
+        let (host, path) = (&target.host, &target.path_and_query);
+        let by_page = Groups::of(host, &target.client_host, path, &ask.headers, response);
+        let named = group::is_named(response);
+        if let Some(name) = self.group {
+            let mut others = by_page.others;
+            if named {
+                others.push(by_page.home);
+            }
+            return Groups { home: named_group("r", host, name.as_bytes()), others };
+        }
+        if named {
+            return by_page;
+        }
+        match by_grouping(&config.grouping, ask, response) {
+            None => by_page,
+            Some(home) => Groups { home, others: Vec::new() },
+        }
+    }
+}
+
+/// The group that a rule names, within a host.
+pub(crate) fn rule_group(host: &str, name: &str) -> GroupId {
+    GroupId::of(named_group("r", host, name.as_bytes()))
+}
+
+/// The group by the grouping where the origin names none; `None`: by page. A group's name contains
+/// its host, so that groups of different hosts meet only by a collision of 64-bit hashes.
+fn by_grouping(grouping: &Grouping, ask: &Ask, response: &HeaderMap) -> Option<Vec<u8>> {
+    let target = &ask.target;
+    let path = target.path_and_query.split('?').next().unwrap_or_default();
+    Some(match grouping {
+        Grouping::Page => return None,
+        Grouping::Host => named_group("h", &target.host, b""),
+        Grouping::Path(count) => named_group("d", &target.host, first_segments(path, *count)),
+        Grouping::Header(name) => match response.get(name) {
+            Some(value) => named_group("v", &target.host, value.as_bytes()),
+            None => named_group("d", &target.host, first_segments(path, 1)),
+        },
+        // Each under its own name: no two share a group.
+        Grouping::None => named_group("u", &target.host, target.path_and_query.as_bytes()),
+    })
+}
+
+/// `/a/b/c.png` and 2 give `a/b`; the last segment is a file and never counts.
+fn first_segments(path: &str, count: usize) -> &[u8] {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let ends = path.match_indices('/').map(|(at, _)| at);
+    let end = ends.take(count).last().unwrap_or(0);
+    &path.as_bytes()[..end]
+}
+
+fn named_group(mark: &str, host: &str, name: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(mark.len() + host.len() + name.len() + 3);
+    for part in [mark.as_bytes(), host.as_bytes(), name] {
+        full.extend_from_slice(part);
+        full.push(0);
+    }
+    full
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments() {
+        assert_eq!(first_segments("/a/b/c.png", 1), b"a");
+        assert_eq!(first_segments("/a/b/c.png", 2), b"a/b");
+        assert_eq!(first_segments("/a/b/c.png", 9), b"a/b");
+        assert_eq!(first_segments("/c.png", 2), b"");
+    }
+}

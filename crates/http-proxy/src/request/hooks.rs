@@ -1,0 +1,196 @@
+//! Where the operator's rules meet requests and responses.
+//!
+//! Invariants: rules come after a request is known to be well-formed and before it is looked up;
+//! on a response, before anything is decided by its headers. No rule makes a response to an
+//! authorised request, a private one or one with `Vary: *` storable. Threads: the worker's.
+
+use damelo::GroupId;
+use http::header::SET_COOKIE;
+use http::{HeaderMap, StatusCode};
+
+use crate::request::Ask;
+use crate::rules::{NotStoredReason, Policy, RequestDirectives, group};
+use crate::ruleset::{self, Admission, Hint, RequestView, ResponseEffects};
+use crate::vault::Found;
+use crate::worker::{Shared, Worker};
+
+impl Ask {
+    /// The request as conditions of rules see it.
+    pub(crate) fn view(&self) -> RequestView<'_> {
+        RequestView {
+            host: &self.target.client_host,
+            path_and_query: &self.target.path_and_query,
+            method: &self.method,
+            headers: &self.headers,
+        }
+    }
+}
+
+/// Applies the rules to a request: its headers, its key, whether it goes past the cache.
+pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
+    let rules = &shared.config.ruleset;
+    if rules.is_empty() {
+        return;
+    }
+    let effects = rules.on_request(&ask.view());
+    ask.pass = effects.pass;
+    if effects.edit(&mut ask.headers) {
+        ask.wishes = RequestDirectives::of(&ask.headers);
+    }
+    effects.extend_key(&ask.headers, &mut ask.target.primary);
+}
+
+/// Applies the rules to a response's headers, and says what they want besides.
+pub(crate) fn on_response<'s>(
+    shared: &'s Shared,
+    ask: &Ask,
+    status: StatusCode,
+    headers: &mut HeaderMap,
+    length_bytes: Option<u64>,
+) -> ResponseEffects<'s> {
+    let rules = &shared.config.ruleset;
+    if rules.is_empty() {
+        return ResponseEffects::default();
+    }
+    let view = ruleset::response_view(status, headers, length_bytes);
+    let effects = rules.on_response(&ask.view(), &view);
+    effects.edit(headers);
+    effects
+}
+
+impl ResponseEffects<'_> {
+    /// A response's lifetime, if a rule says one.
+    pub(crate) fn adjust(&self, policy: &mut Policy) {
+        if let Some(ttl) = self.ttl {
+            policy.lifetime_s = policy.initial_age_s.saturating_add(ttl.as_secs());
+            policy.no_cache = false;
+        }
+    }
+
+    /// What becomes of the decision that the response's own headers led to.
+    pub(crate) fn admit(
+        &self,
+        decision: Result<(), NotStoredReason>,
+        response: &HeaderMap,
+    ) -> Result<(), NotStoredReason> {
+        if self.store == Some(false) {
+            return Err(NotStoredReason::Rule);
+        }
+        let forced = self.store == Some(true);
+        // An origin that says nothing of caching and sets a cookie most likely means one user.
+        let timed = self.ttl.is_some() && !response.contains_key(SET_COOKIE);
+        match decision {
+            Err(NotStoredReason::NotCacheable | NotStoredReason::NeverUseful)
+                if forced || timed =>
+            {
+                Ok(())
+            }
+            Err(NotStoredReason::NoStore) if forced => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether what is not stored yet may be: not at the first request, if a rule says so.
+    pub(crate) fn admit_new(&self, shared: &Shared, ask: &Ask) -> Result<(), NotStoredReason> {
+        let waits = self.admission == Some(Admission::SecondHit);
+        if waits && !shared.seen.before(GroupId::of(&ask.target.primary).get()) {
+            return Err(NotStoredReason::FirstRequest);
+        }
+        Ok(())
+    }
+}
+
+/// What an answer from the store leads to. From disk: the group's hint by the rules, which the store
+/// forgets when it is closed, and for a document the objects of its group, which will be asked for
+/// next. From anywhere: a use counts, if no rule says what becomes of the group.
+pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
+    let config = &worker.shared.config;
+    let (hints, from_disk) = (&worker.shared.vault.group_hints, !found.placement.in_memory);
+    let (response, group) = (&found.response, found.placement.group);
+    if !from_disk && !hints.is_on() {
+        return;
+    }
+    let length_bytes = found.body.length_bytes();
+    let rule = if config.ruleset.is_empty() {
+        None
+    } else {
+        let view = ruleset::response_view(response.status, &response.headers, Some(length_bytes));
+        config.ruleset.on_response(&ask.view(), &view).hint
+    };
+    match rule {
+        Some(hint) if from_disk => hints.ruled(group, hint, worker.shared.vault.store()),
+        Some(_) => {}
+        None => {
+            let used = (group, found.key(&ask.target.primary));
+            let vault = &worker.shared.vault;
+            vault.count_use(&worker.counters, &worker.alive, used, length_bytes);
+        }
+    }
+    if from_disk && config.prefetch_pages && group::is_document(&response.headers) {
+        prefetch(worker, group);
+    }
+}
+
+fn prefetch(worker: &Worker, group: GroupId) {
+    worker.counters.pages_prefetched.one();
+    let (prefetch, alive) = (worker.shared.vault.store().prefetch(group), worker.alive.clone());
+    tokio::spawn(async move {
+        // Only costs the objects a read each if it fails.
+        let _ = prefetch.await;
+        drop(alive);
+    });
+}
+
+/// What storing something of a group leads to, `rule` being what a rule wants of it.
+pub(crate) fn on_store(worker: &Worker, group: GroupId, rule: Option<Hint>) {
+    let vault = &worker.shared.vault;
+    match rule {
+        Some(hint) => vault.group_hints.ruled(group, hint, vault.store()),
+        None => vault.count_store(&worker.counters, &worker.alive, group),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_cookie_is_not_stored_by_a_ttl_alone() {
+        let mut cookie = HeaderMap::new();
+        cookie.insert(SET_COOKIE, http::HeaderValue::from_static("session=1"));
+        let mut effects = ResponseEffects::default();
+        effects.ttl = Some(Duration::from_secs(9));
+        let refused = Err(NotStoredReason::NeverUseful);
+        assert_eq!(effects.admit(refused, &cookie), refused);
+        assert_eq!(effects.admit(Ok(()), &cookie), Ok(()), "the origin's own words count");
+        effects.store = Some(true);
+        assert_eq!(effects.admit(refused, &cookie), Ok(()));
+    }
+
+    #[test]
+    fn what_a_rule_may_overrule() {
+        use NotStoredReason as Not;
+        let effects = |ttl, store| {
+            let mut effects = ResponseEffects::default();
+            (effects.ttl, effects.store) = (ttl, store);
+            effects
+        };
+        let ttl = Some(Duration::from_secs(9));
+        for (ttl, store, decision, expected) in [
+            (None, None, Ok(()), Ok(())),
+            (None, Some(false), Ok(()), Err(Not::Rule)),
+            (ttl, None, Err(Not::NeverUseful), Ok(())),
+            (ttl, None, Err(Not::NotCacheable), Ok(())),
+            (ttl, None, Err(Not::NoStore), Err(Not::NoStore)),
+            (None, Some(true), Err(Not::NoStore), Ok(())),
+            (ttl, Some(true), Err(Not::Private), Err(Not::Private)),
+            (ttl, Some(true), Err(Not::Authorization), Err(Not::Authorization)),
+            (ttl, Some(true), Err(Not::VaryStar), Err(Not::VaryStar)),
+            (ttl, Some(true), Err(Not::RequestNoStore), Err(Not::RequestNoStore)),
+        ] {
+            let none = HeaderMap::new();
+            assert_eq!(effects(ttl, store).admit(decision, &none), expected, "{ttl:?} {store:?}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Listeners, event loops and the life of a proxy from start to drained stop.
+//!
+//! One thread with a single-threaded event loop per worker, each with its own listening socket on
+//! the same port (`SO_REUSEPORT`), rather than one multi-threaded runtime: a RAM hit is then read,
+//! looked up and written by one thread, without a task migrating between cores or a shared queue,
+//! and origin connections need no lock that others contend for. The price: the kernel spreads
+//! connections by hash, not by load, so that with few connections some workers idle.
+//!
+//! Invariants: `run` returns only after every worker has ended; answers and fills under way have
+//! `drain_timeout` to finish once shutdown was asked. Threads: the caller's waits for shutdown.
+
+mod check;
+mod demo;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use damelo::Store;
+use http::Uri;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use crate::admin;
+use crate::collapse::Collapse;
+use crate::config::name::{Via, check_name};
+use crate::config::transport::{HealthChecks, ListenAddress, Listener};
+use crate::config::{ProxyConfig, Target};
+use crate::error::ProxyError;
+use crate::forward::{Forward, ForwardConfig};
+use crate::io::wake_relay::WakeRelay;
+use crate::listen::{self, Gate, Opened, UnixFile};
+use crate::log::AccessLog;
+use crate::metrics::Counters;
+use crate::purge::ledger::Ledger;
+use crate::upstream::{Fetcher, Origin, PoolSettings, check_all};
+use crate::vault::Vault;
+use crate::worker::control::Control;
+use crate::worker::{Shared, Worker};
+
+/// Workers at most.
+const WORKERS_MAX: usize = 1024;
+
+/// Where a started proxy can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunningInfo {
+    /// Address that clients connect to.
+    pub address: SocketAddr,
+    /// The other listeners, with the ports they were given.
+    pub listeners: Vec<Listener>,
+    /// Address of `/metrics` and `/healthz`.
+    pub admin: Option<SocketAddr>,
+    /// URL of the origin, that of the demo included.
+    pub origin: String,
+    /// Threads that serve.
+    pub workers: usize,
+    /// Changes the running proxy.
+    pub control: Control,
+}
+
+/// Serves until `shutdown` is done, then drains and returns. Calls `ready` once the proxy can be
+/// reached. The store is not closed: keep a handle and close it after `run` has returned.
+///
+/// `shutdown` is polled on this thread within a tokio runtime, so that it may wait for a signal.
+///
+/// # Errors
+/// When the configuration cannot be used, or an address not be listened on.
+pub fn run(
+    config: ProxyConfig,
+    store: Store,
+    ready: impl FnOnce(RunningInfo),
+    shutdown: impl Future,
+) -> Result<(), ProxyError> {
+    run_as(config, None, store, ready, shutdown)
+}
+
+/// The same for a forward proxy: requests with absolute targets and CONNECT, to any origin that
+/// the rules allow.
+///
+/// # Errors
+/// As [`run`], and when it would listen elsewhere than on loopback without being told to.
+pub fn run_forward(
+    config: ForwardConfig,
+    store: Store,
+    ready: impl FnOnce(RunningInfo),
+    shutdown: impl Future,
+) -> Result<(), ProxyError> {
+    let forward = Arc::new(Forward::new(&config)?);
+    run_as(config.proxy, Some(forward), store, ready, shutdown)
+}
+
+fn run_as(
+    config: ProxyConfig,
+    forward: Option<Arc<Forward>>,
+    store: Store,
+    ready: impl FnOnce(RunningInfo),
+    shutdown: impl Future,
+) -> Result<(), ProxyError> {
+    let main = event_loop()?;
+    let proxy = main.block_on(Proxy::start(config, forward, store))?;
+    ready(proxy.info.clone());
+    main.block_on(shutdown);
+    proxy.stop()
+}
+
+fn event_loop() -> Result<Runtime, ProxyError> {
+    Builder::new_current_thread().enable_all().build().map_err(ProxyError::Worker)
+}
+
+/// A started proxy.
+struct Proxy {
+    info: RunningInfo,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+    /// Demo origin and admin listener, which workers and whoever watches them need to the end.
+    last_stop: watch::Sender<bool>,
+    last_threads: Vec<JoinHandle<()>>,
+    /// Ends by itself once no worker holds the log any more.
+    log_thread: Option<JoinHandle<()>>,
+    _unix_files: Vec<UnixFile>,
+}
+
+/// What each thread is started with.
+#[derive(Clone)]
+struct Start {
+    shared: watch::Receiver<Arc<Shared>>,
+    gate: Arc<Gate>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Proxy {
+    async fn start(
+        config: ProxyConfig,
+        forward: Option<Arc<Forward>>,
+        store: Store,
+    ) -> Result<Proxy, ProxyError> {
+        check_name(&config.name)?;
+        let (stop, stopping) = watch::channel(false);
+        // From here on an early return drops the threads' stop channel, which ends them.
+        let (last_stop, last_stopping) = watch::channel(false);
+        let mut last_threads = Vec::new();
+        let origin_url = match &config.to {
+            Target::Url(url) => url.clone(),
+            Target::Demo => start_demo(&mut last_threads, last_stopping.clone()).await?,
+        };
+        let origin = Arc::new(origin(&config, &origin_url)?);
+        let workers = config.workers.clamp(1, WORKERS_MAX);
+        let checks = health_checks(&config)?;
+        let gate = Arc::new(Gate::new(&config.transport, config.connections_max)?);
+        let inherited = config.inherited.first().map(|socket| &**socket);
+        let opening = listen::open(&all_listeners(&config), inherited, workers)?;
+        let admin_listener = config.admin.map(listen::tcp).transpose()?;
+        let admin = admin_listener.as_ref().map(|(_, address)| *address);
+        let (shared, log_thread) = shared(config, store, origin, forward)?;
+        let control = Control::new(Arc::new(shared));
+        let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
+        let start = Start { shared: control.watch(), gate, stop: stopping.clone() };
+        let mut threads = spawn_workers(&start, opening.workers, &counters)?;
+        if let Some(checks) = checks {
+            counters.push(Arc::default());
+            let (shared, counters) = (control.shared(), counters[workers].clone());
+            let settings = PoolSettings::of(&shared.config);
+            let origin = shared.origin.clone();
+            let checking = async move { check_all(origin, checks, settings, counters).await };
+            threads.push(spawn("damelo-health", move || until_stopped(stopping, checking))?);
+        }
+        if let Some((listener, _)) = admin_listener {
+            let (control, stop) = (control.clone(), last_stopping);
+            let serving = async move { admin::serve(listener, control, counters).await };
+            last_threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
+        }
+        let mut listeners = opening.listeners;
+        let address = match listeners.remove(0).address {
+            ListenAddress::Tcp(address) => address,
+            ListenAddress::Unix(_) => unreachable!("`from` is a TCP address and comes first"),
+        };
+        let info = RunningInfo { address, listeners, admin, origin: origin_url, workers, control };
+        let _unix_files = opening.unix_files;
+        Ok(Proxy { info, stop, threads, last_stop, last_threads, log_thread, _unix_files })
+    }
+
+    fn stop(self) -> Result<(), ProxyError> {
+        self.info.control.begin_draining();
+        self.stop.send_replace(true);
+        let mut ends: Vec<_> = self.threads.into_iter().map(JoinHandle::join).collect();
+        self.last_stop.send_replace(true);
+        ends.extend(self.last_threads.into_iter().map(JoinHandle::join));
+        if ends.iter().any(Result::is_err) {
+            return Err(ProxyError::WorkerDied);
+        }
+        // The control in `info` holds the last handle of the log; the caller may hold another, and
+        // then the lines are out when that goes.
+        let others = self.info.control.is_shared();
+        drop(self.info);
+        if let Some(thread) = self.log_thread
+            && !others
+            && thread.join().is_err()
+        {
+            return Err(ProxyError::WorkerDied);
+        }
+        Ok(())
+    }
+}
+
+fn origin(config: &ProxyConfig, url: &str) -> Result<Origin, ProxyError> {
+    let mut origin = Origin::new(url, &config.transport.upstream)?;
+    if config.to == Target::Demo {
+        // Its port is another one each time; its objects are the same.
+        "demo".clone_into(&mut origin.authority);
+    }
+    Ok(origin)
+}
+
+fn spawn_workers(
+    start: &Start,
+    opened: Vec<Vec<Opened>>,
+    counters: &[Arc<Counters>],
+) -> Result<Vec<JoinHandle<()>>, ProxyError> {
+    let spawn_one = |(opened, counters): (Vec<Opened>, &Arc<Counters>)| {
+        let (start, counters) = (start.clone(), counters.clone());
+        spawn("damelo-worker", move || work(start, opened, counters))
+    };
+    opened.into_iter().zip(counters).map(spawn_one).collect()
+}
+
+fn health_checks(config: &ProxyConfig) -> Result<Option<HealthChecks>, ProxyError> {
+    let Some(checks) = config.transport.upstream.checks.clone() else { return Ok(None) };
+    let is_path = checks.path.starts_with('/') && checks.path.parse::<Uri>().is_ok();
+    if is_path { Ok(Some(checks)) } else { Err(ProxyError::HealthPath(checks.path)) }
+}
+
+/// The listener that every proxy has, then the others.
+fn all_listeners(config: &ProxyConfig) -> Vec<Listener> {
+    let address = ListenAddress::Tcp(config.from);
+    let mut listeners = vec![Listener { address, tls: false, proxy_protocol: false }];
+    listeners.extend_from_slice(&config.transport.listeners);
+    listeners
+}
+
+fn shared(
+    config: ProxyConfig,
+    store: Store,
+    origin: Arc<Origin>,
+    forward: Option<Arc<Forward>>,
+) -> Result<(Shared, Option<JoinHandle<()>>), ProxyError> {
+    let started = AccessLog::start(&config.log_target)
+        .map_err(|source| ProxyError::Log { target: config.log_target.to_string(), source })?;
+    let (log, log_thread) = started.unzip();
+    let via = Via::of(&config.name)?;
+    let ledger = Ledger::open(store.clone()).map_err(ProxyError::Worker)?;
+    let vault = Arc::new(Vault::new(store, ledger, &config));
+    let collapse = Collapse::new();
+    Ok((
+        Shared { config, origin, forward, vault, collapse, seen: Arc::default(), log, via },
+        log_thread,
+    ))
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ProxyError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(ProxyError::Worker)
+}
+
+async fn start_demo(
+    threads: &mut Vec<JoinHandle<()>>,
+    stop: watch::Receiver<bool>,
+) -> Result<String, ProxyError> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (listener, address) = listen::tcp(address)?;
+    threads.push(spawn("damelo-demo", move || until_stopped(stop, demo::serve(listener)))?);
+    Ok(format!("http://{address}"))
+}
+
+/// Runs `serving` on an event loop of its own until the proxy stops.
+fn until_stopped(mut stop: watch::Receiver<bool>, serving: impl Future) {
+    // Without an event loop there is nothing to serve with; the workers go on.
+    let Ok(event_loop) = event_loop() else { return };
+    event_loop.block_on(async {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => {}
+            _ = serving => {}
+        }
+    });
+}
+
+/// Body of a worker thread.
+fn work(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
+    // A worker without event loop leaves its share of connections unaccepted; start-up has shown
+    // that one can be made, so this is the system running dry, and the thread's end shows it.
+    let event_loop = event_loop().expect("an event loop");
+    event_loop.block_on(accept(start, opened, counters));
+}
+
+async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
+    // After all tasks that are ready now: what they ask of the disk, they ask together.
+    let at_the_end = || drop(tokio::spawn(async { damelo::submit_deferred() }));
+    let _deferral = damelo::Deferral::begin(at_the_end);
+    let relay = Arc::new(WakeRelay::default());
+    // Ends with the event loop.
+    tokio::spawn(relay.clone().deliver());
+    let (alive, mut ended) = mpsc::channel::<()>(1);
+    let drain_timeout = {
+        let mut reloads = start.shared;
+        let make = |shared: Arc<Shared>| {
+            let fetcher = Fetcher::new(&shared.origin, &shared.config, counters.clone());
+            let (counters, relay, alive) = (counters.clone(), relay.clone(), alive.clone());
+            Arc::new(Worker { shared, counters, fetcher, relay, alive })
+        };
+        let first = make(reloads.borrow_and_update().clone());
+        let worker = Arc::new(ArcSwap::new(first));
+        let accepting = listen::accept_all(worker.clone(), start.gate, opened, start.stop);
+        let mut accepting = std::pin::pin!(accepting);
+        loop {
+            tokio::select! {
+                () = accepting.as_mut() => break,
+                Ok(()) = reloads.changed() => {
+                    let shared = reloads.borrow_and_update().clone();
+                    worker.store(make(shared));
+                }
+            }
+        }
+        worker.load().shared.config.drain_timeout
+    };
+    drop(alive);
+    // Every connection and fill holds a sender; the channel closes with the last.
+    let _ = timeout(drain_timeout, ended.recv()).await;
+}

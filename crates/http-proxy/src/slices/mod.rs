@@ -1,0 +1,317 @@
+//! Ranges of large resources from aligned slices: only the slices that a range touches are fetched,
+//! each is stored by itself, and they are sent one after the other as they come.
+//!
+//! ```text
+//! course ─► known to come in slices ─► serve
+//!        ├► not known yet ─► whoever leads asks for one slice (probe); the others wait for its head
+//!        │                     ├─► a slice ─► serve, and so do they
+//!        │                     ├─► the whole ─► stored as such, all are cut from it as it comes
+//!        │                     └─► else ─► as it was asked for
+//!        └► cannot be sliced, or slices are off ─► as it was asked for
+//! ```
+//!
+//! Invariants: slices of one answer share a strong validator; memory holds one slice of an answer and
+//! what is fetched of the next, or only what is wanted of both; a whole is put together from slices
+//! only if at least half of it is there. Threads: the worker's.
+
+mod reader;
+mod slice;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::IF_RANGE;
+
+use crate::answer::{self, Answer, with_hit_status};
+use crate::collapse::unsliceable::Unsliceable;
+use crate::collapse::{Outcome, Role};
+use crate::fetch::{Conditions, Fetch};
+use crate::request::{Ask, hooks};
+use crate::rules::parts::{Part, Slices};
+use crate::rules::ranges::{self, Spec};
+use crate::rules::{CacheStatus, Forward};
+use crate::slices::reader::SliceReader;
+use crate::slices::slice::{Asked, Got, How};
+use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
+use crate::worker::Worker;
+
+/// Largest slice: it is in memory while it is fetched.
+const SLICE_BYTES_MAX: u64 = 16 << 20;
+/// Slices of one answer that are looked for before it is called a hit: no more than so much time.
+const LOOKED_FOR_MAX: u64 = 16 << 10;
+
+/// The range that is wanted, and in which slices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Want {
+    slices: Slices,
+    first: u64,
+    /// The last byte; the largest number if it is the end.
+    last: u64,
+}
+
+impl Want {
+    fn index(&self) -> u64 {
+        self.first / self.slices.slice_bytes
+    }
+
+    /// What is wanted of a slice.
+    fn stretch(&self, index: u64) -> Stretch {
+        Stretch::of(self.slices, index, self.first, self.last.saturating_add(1))
+    }
+
+    fn spec(&self) -> Spec {
+        Spec::From { first: self.first, last: Some(self.last) }
+    }
+}
+
+/// What slices come to for a request that nothing stored answers.
+pub(crate) enum Course {
+    Answered(Box<Answer>),
+    /// Nothing.
+    AsAsked,
+    /// The whole is fetched, and what is wanted is cut from it.
+    Whole,
+    /// Who leads finds out.
+    Probe(Want),
+}
+
+/// The slices of this configuration, if they are on and may serve this request.
+fn slices_for(worker: &Worker, reason: Forward) -> Option<Slices> {
+    let rules = &worker.shared.config.rules;
+    let slice_bytes = rules.slice_bytes.min(SLICE_BYTES_MAX);
+    let fits = slice_bytes > 0 && rules.key.selects_nothing() && reason != Forward::VaryMiss;
+    fits.then_some(Slices { slice_bytes })
+}
+
+/// What becomes of a request that nothing stored answers. `known`: its origin has said that it can
+/// send ranges.
+pub(crate) async fn course(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    reason: Forward,
+    conditions: Conditions,
+    known: bool,
+) -> Course {
+    let Some(slices) = slices_for(worker, reason) else { return Course::AsAsked };
+    if conditions != Conditions::Clients {
+        let plain = reason == Forward::UriMiss && answer::wants_body(&ask.method);
+        if !plain || ask.wants_range() || !worker.shared.vault.has_slices(&ask.target.primary) {
+            return Course::AsAsked;
+        }
+        return match Box::pin(whole(worker, ask, slices, reason)).await {
+            Some(answer) => Course::Answered(Box::new(answer)),
+            None => Course::AsAsked,
+        };
+    }
+    let Some(want) = want(ask, slices) else { return Course::AsAsked };
+    let (shared, primary) = (&worker.shared, &ask.target.primary);
+    if shared.collapse.is_uncacheable(primary) {
+        return Course::AsAsked;
+    }
+    let noted = || shared.collapse.unsliceable.of(primary, worker.now_s());
+    if noted().is_none() {
+        let probing = !known && reason != Forward::Request && !shared.vault.has_slices(primary);
+        if probing && !ask.wishes.only_if_cached {
+            return Course::Probe(want);
+        }
+        if let Some(answer) = Box::pin(serve(worker, ask, reason, want)).await {
+            return Course::Answered(Box::new(answer));
+        }
+    }
+    match noted() {
+        Some(Unsliceable::NoRanges) if reason != Forward::Request => Course::Whole,
+        _ => Course::AsAsked,
+    }
+}
+
+/// The one range that a request is for.
+fn want(ask: &Ask, slices: Slices) -> Option<Want> {
+    if !ask.wants_range() {
+        return None;
+    }
+    let [Spec::From { first, last }] = ranges::parse(&ask.headers)?[..] else { return None };
+    Some(Want { slices, first, last: last.unwrap_or(u64::MAX) })
+}
+
+async fn serve(worker: &Arc<Worker>, ask: &Ask, reason: Forward, want: Want) -> Option<Answer> {
+    let first = slice::get(worker, ask, want.stretch(want.index())).await?;
+    answer_with(worker, ask, reason, want, first).await
+}
+
+/// The answer that begins within this slice; `None` if the range has to be asked for as it is.
+async fn answer_with(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    reason: Forward,
+    want: Want,
+    first: Got,
+) -> Option<Answer> {
+    let mut status = status_of(first.how, reason);
+    let found = match first.response.part {
+        Some(part) if want.last.min(part.complete_bytes - 1) >= part.end => {
+            let end = want.last.min(part.complete_bytes - 1);
+            let more = want.index() + 1..end / want.slices.slice_bytes + 1;
+            if status.hit && !are_there(worker, ask, want.slices, more.clone()).await {
+                if ask.wishes.only_if_cached {
+                    return None;
+                }
+                status = CacheStatus::forwarded(Forward::Partial);
+            }
+            several(worker, ask, want, first, more.end - more.start).await?
+        }
+        _ => Found::assembled(first.response, first.body, first.placement),
+    };
+    if !answer::part_suffices(worker, ask, &found.response) {
+        return None;
+    }
+    Some(counted(worker, ask, found, status))
+}
+
+/// What many slices are served as, `more` of them after the first.
+async fn several(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    want: Want,
+    first: Got,
+    more: u64,
+) -> Option<Found> {
+    let reader = SliceReader::new(worker, ask, want.slices, want.index(), &first);
+    let Some(mut reader) = reader else {
+        let (unsliced, now_s) = (&worker.shared.collapse.unsliceable, worker.now_s());
+        unsliced.note(&ask.target.primary, Unsliceable::AsAsked, now_s);
+        return None;
+    };
+    // Of two it is known before the answer begins that they go together. Of more it shows on the way.
+    if more == 1 {
+        let index = want.index() + 1;
+        let second = slice::get(worker, ask, want.stretch(index)).await?;
+        if !reader.accepts(&second) {
+            return None;
+        }
+        reader.keep(index, &second);
+    }
+    let mut response = first.response;
+    let complete_bytes = reader.complete_bytes();
+    response.part = Some(Part { start: 0, end: complete_bytes, complete_bytes });
+    Some(Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.placement))
+}
+
+/// A whole of which at least half is there in slices, and nothing else.
+async fn whole(worker: &Arc<Worker>, ask: &Ask, slices: Slices, reason: Forward) -> Option<Answer> {
+    let vault = &worker.shared.vault;
+    let primary = &ask.target.primary;
+    let first = slice::stored(worker, ask, Stretch::whole(slices, 0), How::Stored).await?;
+    let count = first.response.part?.complete_bytes.div_ceil(slices.slice_bytes);
+    if count > LOOKED_FOR_MAX {
+        return None;
+    }
+    let generation = vault.slices_generation(primary).await?;
+    let there = |index: &u64| vault.may_have_slice(primary, slices, generation, *index);
+    let there = (0..count).filter(there).count() as u64;
+    if there * 2 < count || (there < count && ask.wishes.only_if_cached) {
+        return None;
+    }
+    let status = match there == count {
+        true => status_of(How::Stored, reason),
+        false => CacheStatus::forwarded(Forward::Partial),
+    };
+    let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
+    let mut response = first.response;
+    (response.part, response.status) = (None, StatusCode::OK);
+    let found = Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.placement);
+    Some(counted(worker, ask, found, status))
+}
+
+async fn are_there(
+    worker: &Worker,
+    ask: &Ask,
+    slices: Slices,
+    mut indices: std::ops::Range<u64>,
+) -> bool {
+    indices.end = indices.end.min(indices.start.saturating_add(LOOKED_FOR_MAX));
+    let (vault, primary) = (&worker.shared.vault, &ask.target.primary);
+    let Some(generation) = vault.slices_generation(primary).await else { return false };
+    indices.all(|index| vault.may_have_slice(primary, slices, generation, index))
+}
+
+fn status_of(how: How, reason: Forward) -> CacheStatus {
+    let forwarded = CacheStatus::forwarded(reason);
+    match how {
+        How::Stored => CacheStatus { hit: true, ..CacheStatus::default() },
+        How::Followed => CacheStatus { collapsed: true, ..forwarded },
+        How::Fetched => {
+            let forward_status = Some(StatusCode::PARTIAL_CONTENT);
+            CacheStatus { forward_status, stored: true, ..forwarded }
+        }
+    }
+}
+
+fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Answer {
+    if status.collapsed {
+        worker.counters.collapsed.one();
+    }
+    if status.hit {
+        worker.counters.hits.one();
+        hooks::on_hit(worker, ask, &found);
+    }
+    with_hit_status(worker, ask, found, status)
+}
+
+/// Asks for the first slice of what is wanted, for all who wait to know how the resource is to be had.
+pub(crate) async fn probe(
+    worker: &Arc<Worker>,
+    mut fetching: Fetch<'_>,
+    reason: Forward,
+    want: Want,
+) -> Answer {
+    let (ask, slices, index) = (fetching.ask, want.slices, want.index());
+    let asked = match slice::ask_origin(worker, ask, slices, index).await {
+        Ok(asked) => asked,
+        Err(error) => return fetching.failed(worker, error).await,
+    };
+    (fetching.epoch, fetching.request_time_s) = (asked.epoch, asked.request_time_s);
+    fetching.response_time_s = asked.response_time_s;
+    let collapse = &worker.shared.collapse;
+    let lead = &mut fetching.lead;
+    let begun = slice::begin(worker, ask, asked, |is_whole| {
+        let lead = lead.take()?;
+        if is_whole {
+            return Some(lead);
+        }
+        let key = slice_key(&ask.target.primary, slices, index);
+        let of_slice = match collapse.join(&key) {
+            Role::Leader(of_slice) => Some(of_slice),
+            Role::Follower(_) | Role::Alone => None,
+        };
+        lead.end(Outcome::Sliced);
+        of_slice
+    });
+    let asked = match begun.await {
+        Ok(got) => match answer_with(worker, ask, reason, want, got).await {
+            Some(answer) => return answer,
+            None => {
+                fetching.end_lead(Outcome::Abandoned);
+                fetching.conditions = Conditions::Clients;
+                return fetching.run(worker).await;
+            }
+        },
+        Err(asked) => asked,
+    };
+    if asked.response.status() == StatusCode::OK {
+        return fetching.received(worker, asked.response).await;
+    }
+    fetching.end_lead(Outcome::Abandoned);
+    fetching.conditions = Conditions::Clients;
+    if asked.response.status() == StatusCode::PARTIAL_CONTENT && !is_answer(ask, &want, &asked) {
+        drop(asked);
+        return fetching.run(worker).await;
+    }
+    fetching.received(worker, asked.response).await
+}
+
+/// Whether the part that came is, by chance, what the client asked for.
+fn is_answer(ask: &Ask, want: &Want, asked: &Asked) -> bool {
+    let Some(part) = Part::of(asked.response.headers()) else { return false };
+    let wanted = want.spec().within(part.complete_bytes);
+    !ask.headers.contains_key(IF_RANGE) && wanted == (part.start..part.end)
+}

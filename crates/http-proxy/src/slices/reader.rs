@@ -1,0 +1,206 @@
+//! The slices of a resource one after the other, from the store or as they come from the origin.
+//!
+//! Invariants: one slice is held at a time, or what is wanted of it, and the next one is asked for while
+//! it is read (of two, the little that was read of the second is held as well); every
+//! slice is of the version that the first one was, or the body breaks off and all slices are
+//! forgotten. Threads: as the body that it feeds; what is asked for ahead is a task of its worker.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use crate::error::BodyError;
+use crate::request::Ask;
+use crate::rules::parts::{self, Slices};
+use crate::slices::slice::{self, Got};
+use crate::vault::inflight::InflightReader;
+use crate::vault::{FoundBody, NextPiece, RangeReader, Stretch};
+use crate::worker::Worker;
+
+pub(crate) struct SliceReader {
+    job: Arc<Job>,
+    complete_bytes: u64,
+    offset: u64,
+    end: u64,
+    open: Option<(u64, Source)>,
+    /// A part of a slice that was read before it was its turn.
+    kept: Option<(u64, Source)>,
+    /// The slice that was asked for ahead.
+    ahead: u64,
+}
+
+impl RangeReader for SliceReader {
+    fn complete_bytes(&self) -> u64 {
+        self.complete_bytes
+    }
+
+    fn seek(&mut self, range: Range<u64>) {
+        (self.offset, self.end) = (range.start, range.end);
+    }
+
+    fn next(&mut self) -> NextPiece<'_> {
+        Box::pin(self.next_piece())
+    }
+}
+
+/// What it takes to have slices of one version.
+struct Job {
+    worker: Arc<Worker>,
+    ask: Ask,
+    slices: Slices,
+    /// Fields of the first slice, and when it came.
+    version: HeaderMap,
+    arrived_s: u64,
+}
+
+enum Source {
+    /// What is held of a slice, and where within the slice it begins.
+    Stored(Bytes, u64),
+    /// Never locked: what is found may be looked at across a wait, for which it has to be `Sync`.
+    Inflight(Box<Mutex<InflightReader>>),
+}
+
+impl SliceReader {
+    /// Begins with the slice `index`; `None` if it could not be told whether others are of its version.
+    pub(crate) fn new(
+        worker: &Arc<Worker>,
+        ask: &Ask,
+        slices: Slices,
+        index: u64,
+        first: &Got,
+    ) -> Option<SliceReader> {
+        let complete_bytes = first.response.part?.complete_bytes;
+        let version = first.response.headers.clone();
+        let arrived_s = first.response.policy.response_time_s;
+        if !parts::may_combine(&version, &version, arrived_s) {
+            return None;
+        }
+        let (worker, ask) = (worker.clone(), ask.for_slices());
+        let job = Arc::new(Job { worker, ask, slices, version, arrived_s });
+        let open = Some((index, source_of(first, slices, index)?));
+        let (offset, end, kept, ahead) = (0, 0, None, 0);
+        Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead })
+    }
+
+    /// Keeps what was read of a slice in part until it is its turn: it would be read again.
+    pub(crate) fn keep(&mut self, index: u64, got: &Got) {
+        let slices = self.job.slices;
+        if got.response.part.is_some_and(|part| !slices.is_slice(index, &part)) {
+            self.kept = source_of(got, slices, index).map(|source| (index, source));
+        }
+    }
+
+    /// Whether a slice that was got is of the same version; if not, all are forgotten.
+    pub(crate) fn accepts(&self, got: &Got) -> bool {
+        let (job, response) = (&self.job, &got.response);
+        let same = response.part.is_some_and(|part| part.complete_bytes == self.complete_bytes)
+            && parts::may_combine(&job.version, &response.headers, job.arrived_s);
+        if !same {
+            job.worker.shared.vault.forget_slices(&job.ask.target.primary);
+        }
+        same
+    }
+
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if self.offset >= self.end {
+            return Ok(None);
+        }
+        let slice_bytes = self.job.slices.slice_bytes;
+        let index = self.offset / slice_bytes;
+        let within = self.offset % slice_bytes;
+        if !holds(self.open.as_ref(), index, within) {
+            self.open = self.kept.take().filter(|kept| holds(Some(kept), index, within));
+            if self.open.is_none() {
+                self.open(index).await?;
+            }
+        }
+        if self.ahead != index + 1 {
+            self.ahead = index + 1;
+            self.ask_ahead(self.ahead);
+        }
+        let mut piece = match &mut self.open {
+            Some((_, Source::Stored(bytes, start))) => {
+                let at = within.saturating_sub(*start);
+                bytes.slice(usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len())..)
+            }
+            Some((_, Source::Inflight(reader))) => {
+                let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
+                reader.seek(within);
+                reader.next().await?.ok_or(BodyError::Broken)?
+            }
+            None => return Err(BodyError::Store),
+        };
+        piece.truncate(usize::try_from(self.end - self.offset).unwrap_or(usize::MAX));
+        if piece.is_empty() {
+            return Err(BodyError::Store);
+        }
+        self.offset += piece.len() as u64;
+        Ok(Some(piece))
+    }
+
+    /// Gets what is wanted of a slice.
+    async fn open(&mut self, index: u64) -> Result<(), BodyError> {
+        let job = &self.job;
+        let stretch = Stretch::of(job.slices, index, self.offset, self.end);
+        let got = slice::get(&job.worker, &job.ask, stretch).await;
+        let got = got.ok_or(BodyError::Store)?;
+        if !self.accepts(&got) {
+            return Err(BodyError::Changed);
+        }
+        let source = source_of(&got, self.job.slices, index).ok_or(BodyError::Store)?;
+        self.open = Some((index, source));
+        Ok(())
+    }
+
+    /// Has the slice fetched or read that is wanted next, if it is not in memory.
+    fn ask_ahead(&self, index: u64) {
+        let job = &self.job;
+        let beyond = index.saturating_mul(job.slices.slice_bytes) >= self.end;
+        if beyond || job.ask.wishes.only_if_cached {
+            return;
+        }
+        let job = job.clone();
+        let stretch = Stretch::of(job.slices, index, self.offset, self.end);
+        tokio::spawn(async move {
+            if !(stretch.is_small() && job.may_be_stored(index).await) {
+                // What came of it shows when it is read.
+                drop(slice::get(&job.worker, &job.ask, stretch).await);
+            }
+        });
+    }
+}
+
+impl Job {
+    /// Then a small stretch of it would be read twice: it does not stay in memory.
+    async fn may_be_stored(&self, index: u64) -> bool {
+        let (vault, primary) = (&self.worker.shared.vault, &self.ask.target.primary);
+        let generation = vault.slices_generation(primary).await;
+        generation.is_some_and(|it| vault.may_have_slice(primary, self.slices, it, index))
+    }
+}
+
+/// Whether what is held begins or goes on at `within` a slice.
+fn holds(held: Option<&(u64, Source)>, index: u64, within: u64) -> bool {
+    match held {
+        Some((open, Source::Stored(bytes, start))) => {
+            *open == index && (*start..start + bytes.len() as u64).contains(&within)
+        }
+        Some((open, Source::Inflight(_))) => *open == index,
+        None => false,
+    }
+}
+
+fn source_of(got: &Got, slices: Slices, index: u64) -> Option<Source> {
+    match &got.body {
+        FoundBody::Whole(bytes) => {
+            let start = got.response.part?.start.checked_sub(slices.bounds(index).0)?;
+            Some(Source::Stored(bytes.clone(), start))
+        }
+        FoundBody::Inflight(body) => {
+            Some(Source::Inflight(Box::new(Mutex::new(InflightReader::new(body.clone())))))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,329 @@
+//! One slice of a resource: from the store, along with whoever fetches it, or from the origin.
+//!
+//! Invariants: of several who miss a slice at once one asks for it, and all read it as it comes; a
+//! slice that is fetched goes into the store, whoever leaves; a slice that is all of its resource is
+//! stored as the whole. Threads: the worker's; a fill is a task of its worker.
+
+use std::sync::Arc;
+
+use http::header::{CONTENT_RANGE, HeaderValue, RANGE};
+use http::{Method, Response, StatusCode};
+use hyper::body::Body as _;
+use tokio::time::timeout;
+
+use crate::collapse::sharing::{SharedFill, SharedResponse};
+use crate::collapse::unsliceable::Unsliceable;
+use crate::collapse::{self, Lead, News, Outcome, Role};
+use crate::error::FetchError;
+use crate::fetch::fill::{Fill, Storing};
+use crate::request::{Ask, hooks};
+use crate::rules::group::Groups;
+use crate::rules::parts::{Part, Slices};
+use crate::rules::reuse::{self, Arrived, Decision};
+use crate::rules::storing::{self, Exchange};
+use crate::rules::vary::{self, Vary};
+use crate::rules::{NotStoredReason, Policy, ResponseDirectives, validation};
+use crate::upstream::{FetchedBody, OriginBody, Timed};
+use crate::vault::entry::StoredResponse;
+use crate::vault::inflight::InflightBody;
+use crate::vault::insertion::Insertion;
+use crate::vault::{Epoch, FoundBody, Placement, Stretch, slice_key};
+use crate::worker::Worker;
+
+/// Times a slice is waited for before it is given up.
+const ROUNDS_MAX: usize = 3;
+
+/// Where a slice came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Stored,
+    /// Another request fetched it.
+    Followed,
+    Fetched,
+}
+
+/// A slice as far as it is there, or what is wanted of it.
+pub(crate) struct Got {
+    /// Its part is what is held; without one it is all of the resource.
+    pub(crate) response: StoredResponse,
+    pub(crate) body: FoundBody,
+    pub(crate) placement: Placement,
+    pub(crate) how: How,
+}
+
+/// An answer of the origin to the request for a slice.
+pub(crate) struct Asked {
+    pub(crate) slices: Slices,
+    pub(crate) index: u64,
+    pub(crate) epoch: Epoch,
+    pub(crate) request_time_s: u64,
+    pub(crate) response_time_s: u64,
+    pub(crate) response: Response<FetchedBody>,
+}
+
+/// At least this stretch of a slice; `None` if it cannot be had as one.
+pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Option<Got> {
+    let Stretch { slices, index, .. } = stretch;
+    let shared = &worker.shared;
+    let primary = &ask.target.primary;
+    if let Some(got) = stored(worker, ask, stretch, How::Stored).await {
+        return Some(got);
+    }
+    if ask.wishes.only_if_cached {
+        return None;
+    }
+    let key = slice_key(primary, slices, index);
+    for _ in 0..ROUNDS_MAX {
+        if shared.collapse.unsliceable.of(primary, worker.now_s()).is_some() {
+            return None;
+        }
+        match shared.collapse.join(&key) {
+            Role::Alone => break,
+            Role::Leader(lead) => {
+                // Another leader may have finished between our lookup and our lead.
+                if let Some(got) = stored(worker, ask, stretch, How::Followed).await {
+                    lead.end(Outcome::Stored);
+                    return Some(got);
+                }
+                return fetch(worker, ask, slices, index, Some(lead)).await;
+            }
+            Role::Follower(leader) => match follow(worker, ask, stretch, &leader).await {
+                Followed::Got(got) => return Some(*got),
+                Followed::Gone => return None,
+                Followed::Again => {}
+                Followed::TooSlow => break,
+            },
+        }
+    }
+    fetch(worker, ask, slices, index, None).await
+}
+
+/// At least this stretch of a slice from the store, if it may be served as it is.
+pub(crate) async fn stored(worker: &Worker, ask: &Ask, stretch: Stretch, how: How) -> Option<Got> {
+    let vault = &worker.shared.vault;
+    let slice = vault.slice(&ask.target.primary, stretch, &worker.counters).await?;
+    let rules = &worker.shared.config.rules;
+    match reuse::decide(&ask.wishes, &slice.response.policy, rules, worker.now_s()) {
+        Decision::Serve | Decision::ServeStale => Some(Got {
+            response: slice.response,
+            body: FoundBody::Whole(slice.bytes),
+            placement: slice.placement,
+            how,
+        }),
+        Decision::ServeAndRevalidate | Decision::Validate(_) => None,
+    }
+}
+
+/// What came of waiting for who fetches a slice.
+enum Followed {
+    Got(Box<Got>),
+    /// It cannot be had.
+    Gone,
+    Again,
+    TooSlow,
+}
+
+async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> Followed {
+    let shared = &worker.shared;
+    let _waiting = shared.collapse.wait();
+    match timeout(shared.config.collapse_wait, collapse::news(leader)).await {
+        Err(_) => Followed::TooSlow,
+        Ok(Outcome::Filling(fill)) => {
+            let (vault, rules) = (&shared.vault, &shared.config.rules);
+            let found =
+                fill.shared.stands_for((&ask.headers, &ask.wishes), vault, rules, worker.now_s());
+            match found.then(|| fill.found(vault)).flatten() {
+                Some(found) => Followed::Got(Box::new(Got {
+                    response: found.response,
+                    body: found.body,
+                    placement: found.placement,
+                    how: How::Followed,
+                })),
+                None => Followed::TooSlow,
+            }
+        }
+        Ok(Outcome::Stored) => match stored(worker, ask, stretch, How::Followed).await {
+            Some(got) => Followed::Got(Box::new(got)),
+            None => Followed::Again,
+        },
+        Ok(Outcome::Abandoned) => Followed::Again,
+        Ok(_) => Followed::Gone,
+    }
+}
+
+async fn fetch(
+    worker: &Worker,
+    ask: &Ask,
+    slices: Slices,
+    index: u64,
+    lead: Option<Lead>,
+) -> Option<Got> {
+    let asked = match ask_origin(worker, ask, slices, index).await {
+        Ok(asked) => asked,
+        Err(error) => {
+            if let Some(lead) = lead {
+                lead.end(Outcome::Failed(error));
+            }
+            return None;
+        }
+    };
+    begin(worker, ask, asked, |_| lead).await.ok()
+}
+
+/// Asks the origin for a slice.
+pub(crate) async fn ask_origin(
+    worker: &Worker,
+    ask: &Ask,
+    slices: Slices,
+    index: u64,
+) -> Result<Asked, FetchError> {
+    let epoch = worker.shared.vault.epoch(&ask.target.primary);
+    let request_time_s = worker.now_s();
+    let mut request = ask.forward(&worker.shared, OriginBody::Empty);
+    validation::remove_conditions(request.headers_mut());
+    let (first, last) = slices.bounds(index);
+    if let Ok(range) = HeaderValue::try_from(format!("bytes={first}-{last}")) {
+        request.headers_mut().insert(RANGE, range);
+    }
+    let response = worker.fetcher.send(request).await?;
+    let response_time_s = worker.now_s();
+    Ok(Asked { slices, index, epoch, request_time_s, response_time_s, response })
+}
+
+/// Begins to store a slice that comes, and to read it; the answer itself if it is none, which is
+/// remembered where it says something about the resource. `lead_for` gives the lead for the slice, and
+/// learns whether it is all of the resource.
+pub(crate) async fn begin(
+    worker: &Worker,
+    ask: &Ask,
+    asked: Asked,
+    lead_for: impl FnOnce(bool) -> Option<Lead>,
+) -> Result<Got, Asked> {
+    let unsliced = &worker.shared.collapse.unsliceable;
+    let (stored, groups) = match judge(worker, ask, &asked) {
+        Ok(judged) => judged,
+        Err(what) => {
+            if let Some(what) = what {
+                unsliced.note(&ask.target.primary, what, worker.now_s());
+            }
+            return Err(asked);
+        }
+    };
+    let Ok(insertion) = insert(worker, ask, &asked, stored.clone(), &groups).await else {
+        return Err(asked);
+    };
+    let vault = &worker.shared.vault;
+    let Some(placement) = vault.placement_now(insertion.group, asked.epoch, &stored) else {
+        return Err(asked);
+    };
+    let length_bytes = asked.response.body().size_hint().exact();
+    let inflight = InflightBody::new(vault.store(), insertion.key.clone(), length_bytes);
+    let lead = lead_for(stored.part.is_none());
+    if let Some(lead) = &lead {
+        let shared = SharedResponse {
+            key: insertion.key.clone(),
+            group: insertion.group,
+            epoch: asked.epoch,
+            response: stored.clone(),
+            length_bytes,
+            request: ask.headers.clone(),
+        };
+        lead.herald().filling(SharedFill { shared, body: inflight.clone() });
+    }
+    let timed = Timed::new(asked.response.into_body(), worker.idle_limit());
+    let storing = Storing::new(worker, ask.target.primary.clone(), insertion, lead);
+    let fill = Fill::without_client(storing, timed, inflight.clone());
+    let alive = worker.alive.clone();
+    tokio::spawn(async move {
+        fill.run().await;
+        drop(alive);
+    });
+    Ok(Got { response: stored, body: FoundBody::Inflight(inflight), placement, how: How::Fetched })
+}
+
+async fn insert(
+    worker: &Worker,
+    ask: &Ask,
+    asked: &Asked,
+    stored: StoredResponse,
+    groups: &Groups,
+) -> Result<Box<Insertion>, NotStoredReason> {
+    let (vault, target, epoch) = (&worker.shared.vault, &ask.target, asked.epoch);
+    let length_bytes = asked.response.body().size_hint().exact();
+    let mut insertion = match stored.part {
+        Some(_) => {
+            let slice = (asked.slices, asked.index);
+            vault.begin_slice(target, epoch, slice, stored, groups).await?
+        }
+        None => vault.begin(target, epoch, &ask.headers, stored, length_bytes, groups).await?,
+    };
+    insertion.expect(length_bytes);
+    Ok(insertion)
+}
+
+/// What an answer will be stored as; what it says about the resource if it cannot be.
+fn judge(
+    worker: &Worker,
+    ask: &Ask,
+    asked: &Asked,
+) -> Result<(StoredResponse, Groups), Option<Unsliceable>> {
+    let (shared, response) = (&worker.shared, &asked.response);
+    let rules = &shared.config.rules;
+    match response.status() {
+        StatusCode::PARTIAL_CONTENT => {}
+        StatusCode::OK => return Err(Some(Unsliceable::NoRanges)),
+        _ => return Err(None),
+    }
+    let mut headers = response.headers().clone();
+    let length_bytes = response.body().size_hint().exact();
+    let effects = hooks::on_response(shared, ask, response.status(), &mut headers, length_bytes);
+    let part = Part::of(&headers).filter(|part| {
+        asked.slices.is_slice(asked.index, part) && length_bytes == Some(part.length_bytes())
+    });
+    let (Some(part), Vary::Nothing) = (part, vary::of(&headers)) else {
+        return Err(Some(Unsliceable::AsAsked));
+    };
+    let directives = ResponseDirectives::of(&headers, rules);
+    let exchange = Exchange {
+        method: &Method::GET,
+        request: &ask.headers,
+        wishes: &ask.wishes,
+        status: response.status(),
+        response: &headers,
+        directives: &directives,
+        response_time_s: asked.response_time_s,
+        selective: true,
+    };
+    let admitted = effects
+        .admit(storing::decide(exchange, rules), &headers)
+        .and_then(|()| effects.admit_new(shared, ask));
+    admitted.map_err(unsliced_by)?;
+    let status = if part.is_whole() { StatusCode::OK } else { response.status() };
+    let arrived = Arrived {
+        status,
+        headers: &headers,
+        received: &headers,
+        directives: &directives,
+        request_time_s: asked.request_time_s,
+        response_time_s: asked.response_time_s,
+    };
+    let mut policy = Policy::of(arrived, rules);
+    effects.adjust(&mut policy);
+    let groups = effects.groups_of(&shared.config, ask, &headers);
+    let mut kept = storing::stored_headers(&headers, &directives, rules, asked.response_time_s);
+    kept.remove(CONTENT_RANGE);
+    let mut stored = StoredResponse::new(status, response.version(), policy, kept);
+    stored.part = (!part.is_whole()).then_some(part);
+    Ok((stored, groups))
+}
+
+/// What a refusal to store a slice says about its resource: nothing, if it lies in the request.
+fn unsliced_by(reason: NotStoredReason) -> Option<Unsliceable> {
+    let of_request = matches!(
+        reason,
+        NotStoredReason::RequestNoStore
+            | NotStoredReason::Authorization
+            | NotStoredReason::FirstRequest
+    );
+    (!of_request).then_some(Unsliceable::AsAsked)
+}

@@ -1,0 +1,141 @@
+//! Bodies that come in, from a client on their way to the origin or from the origin: of their trailers
+//! what may be passed on, and a limit on silence.
+//!
+//! Threads: each body lives on one worker.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use crate::error::BodyError;
+use crate::io::body::{PolledFrame, body, data_bytes};
+use crate::io::deadline::poll_deadline;
+use crate::rules::trailers;
+use crate::upstream::response_body::FetchedBody;
+
+/// A body that comes in, from either side.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Client(Incoming),
+    Origin(FetchedBody),
+}
+
+impl From<Incoming> for Source {
+    fn from(body: Incoming) -> Source {
+        Source::Client(body)
+    }
+}
+
+impl From<FetchedBody> for Source {
+    fn from(body: FetchedBody) -> Source {
+        Source::Origin(body)
+    }
+}
+
+/// The next frame of a body that hyper reads; of trailers what may be passed on.
+pub(crate) fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> PolledFrame {
+    let mut frame = ready!(Pin::new(body).poll_frame(cx));
+    if let Some(Ok(frame)) = &mut frame
+        && let Some(fields) = frame.trailers_mut()
+    {
+        trailers::sift(fields);
+    }
+    Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyError::Broken)))
+}
+
+impl Source {
+    fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        match self {
+            Source::Client(body) => poll_incoming(body, cx),
+            Source::Origin(body) => body.next_frame(cx),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self {
+            Source::Client(body) => body.is_end_stream(),
+            Source::Origin(body) => body.has_ended(),
+        }
+    }
+
+    fn length(&self) -> SizeHint {
+        match self {
+            Source::Client(body) => body.size_hint(),
+            Source::Origin(body) => body.length(),
+        }
+    }
+}
+
+/// A body that fails when its sender is silent for too long.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    body: Source,
+    limit: Duration,
+    /// Since when the sender is waited for; `None` while it is not.
+    waiting_since: Option<Instant>,
+    silence: Option<Pin<Box<Sleep>>>,
+    /// Taken from `body`, but not yet read here.
+    ahead: Option<Result<Frame<Bytes>, BodyError>>,
+}
+
+impl Timed {
+    pub(crate) fn new(body: impl Into<Source>, limit: Duration) -> Timed {
+        Timed { body: body.into(), limit, waiting_since: None, silence: None, ahead: None }
+    }
+
+    /// All of a body of this length, if it came together with its headers; else nothing is lost.
+    pub(crate) async fn take_whole(&mut self, length_bytes: u64) -> Option<Bytes> {
+        if length_bytes == 0 {
+            return self.body.has_ended().then(Bytes::new);
+        }
+        let first = poll_fn(|cx| match self.body.next_frame(cx) {
+            Poll::Ready(first) => Poll::Ready(first),
+            Poll::Pending => Poll::Ready(None),
+        });
+        // An end comes again when it is asked for again.
+        let first = first.await?;
+        // Over HTTP/2 trailers may follow.
+        let whole = |frame: &Frame<Bytes>| data_bytes(frame) == length_bytes;
+        if !first.as_ref().is_ok_and(whole) || !self.body.has_ended() {
+            self.ahead = Some(first);
+            return None;
+        }
+        first.ok()?.into_data().ok()
+    }
+
+    pub(crate) fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if let Some(frame) = self.ahead.take() {
+            return Poll::Ready(Some(frame));
+        }
+        if let Poll::Ready(frame) = self.body.next_frame(cx) {
+            self.waiting_since = None;
+            return Poll::Ready(frame);
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        ready!(poll_deadline(&mut self.silence, since + self.limit, cx));
+        Poll::Ready(Some(Err(BodyError::Idle)))
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ahead.is_none() && self.body.has_ended()
+    }
+
+    pub(crate) fn length(&self) -> SizeHint {
+        let mut hint = self.body.length();
+        if let Some(Ok(frame)) = &self.ahead {
+            let ahead_bytes = data_bytes(frame);
+            if let Some(upper) = hint.upper() {
+                hint.set_upper(upper + ahead_bytes);
+            }
+            hint.set_lower(hint.lower() + ahead_bytes);
+        }
+        hint
+    }
+}
+
+body!(Timed);

@@ -1,0 +1,88 @@
+//! The body of an origin's response, with what it occupies until its end.
+//!
+//! Invariant: an origin counts as loaded, and a place among its requests is taken, until the body
+//! is dropped. Threads: lives on one worker.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::error::BodyError;
+use crate::io::body::{PolledFrame, body};
+use crate::upstream::pool::Leased;
+
+/// Counts one request under way.
+#[derive(Debug)]
+pub(crate) struct Load(Arc<AtomicUsize>);
+
+impl Load {
+    pub(crate) fn new(count: Arc<AtomicUsize>) -> Load {
+        count.fetch_add(1, Ordering::Relaxed);
+        Load(count)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a request holds at its origin.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    _load: Load,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Hold {
+    pub(crate) fn new(load: Load, place: Option<OwnedSemaphorePermit>) -> Hold {
+        Hold { _load: load, _place: place }
+    }
+}
+
+/// A response's body on its way in.
+#[derive(Debug)]
+pub(crate) struct FetchedBody {
+    leased: Leased,
+    /// When the whole exchange must be over.
+    deadline: Option<Pin<Box<Sleep>>>,
+    _hold: Option<Hold>,
+}
+
+impl FetchedBody {
+    pub(crate) fn new(body: impl Into<Leased>) -> FetchedBody {
+        FetchedBody { leased: body.into(), deadline: None, _hold: None }
+    }
+
+    pub(crate) fn holding(mut self, hold: Hold, deadline: Option<Instant>) -> FetchedBody {
+        self._hold = Some(hold);
+        self.deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline)));
+        self
+    }
+
+    pub(crate) fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Some(Err(BodyError::Deadline)));
+        }
+        self.leased.next_frame(cx)
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.leased.has_ended()
+    }
+
+    pub(crate) fn length(&self) -> SizeHint {
+        self.leased.length()
+    }
+}
+
+body!(FetchedBody);

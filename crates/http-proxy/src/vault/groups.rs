@@ -1,0 +1,81 @@
+//! Groups of stored responses, where a response is in more than one.
+//!
+//! A response lies in one group of the store, its home. For every further group that its origin
+//! names, the group has a *sentinel*: a small object in that group with a random generation, which
+//! the response remembers. Purging the group takes the sentinel, and with it every response that
+//! remembers it, in constant time; a sentinel that the store lets go costs misses, never a lie.
+//!
+//! Invariants: a response counts only while every group it joined has the sentinel it joined by; what
+//! is being fetched while a group is invalidated is not stored. Threads: shared by all workers.
+
+use std::sync::atomic::Ordering;
+
+use bytes::BufMut as _;
+use damelo::GroupId;
+
+use crate::rules::NotStoredReason;
+use crate::vault::Vault;
+use crate::vault::entry::Membership;
+
+/// What keys of sentinels begin with: no key of a resource does.
+const SENTINEL: &[u8] = b"\x02group";
+impl Vault {
+    /// True if none of the groups has been purged since the response was stored.
+    pub(crate) async fn all_groups_stand(&self, groups: &[Membership]) -> bool {
+        for member in groups {
+            if self.generation_of(member.group).await != Some(member.generation) {
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(crate) async fn generation_of(&self, group: GroupId) -> Option<u64> {
+        let object = self.store.read(&sentinel_key(group)).await.ok()??;
+        Some(u64::from_le_bytes(object.get(..)?.try_into().ok()?))
+    }
+
+    /// Makes a response a member of these groups, by the sentinels that stand for them.
+    pub(crate) async fn join_groups(
+        &self,
+        names: &[Vec<u8>],
+    ) -> Result<Vec<Membership>, NotStoredReason> {
+        let mut joined = Vec::with_capacity(names.len());
+        for name in names {
+            joined.push(self.join_group(GroupId::of(name)).await?);
+        }
+        Ok(joined)
+    }
+
+    /// Makes a response a member of this group.
+    pub(crate) async fn join_group(&self, group: GroupId) -> Result<Membership, NotStoredReason> {
+        let key = sentinel_key(group);
+        let _ordered = self.lock(&key).await;
+        if let Some(generation) = self.generation_of(group).await {
+            return Ok(Membership { group, generation });
+        }
+        let generation = fastrand::u64(..);
+        let made = self.store.create(&key, group, &generation.to_le_bytes()).await;
+        made.map_err(|_| NotStoredReason::Store)?;
+        Ok(Membership { group, generation })
+    }
+
+    /// Forgets everything in these groups, wherever it lies, and whatever is being fetched now.
+    pub(crate) fn invalidate_groups(&self, names: &[Vec<u8>]) {
+        if names.is_empty() {
+            return;
+        }
+        self.group_epoch.fetch_add(1, Ordering::SeqCst);
+        for name in names {
+            // In effect even if the journal could not be written.
+            let _ = self.store.purge_group(GroupId::of(name));
+        }
+    }
+}
+
+/// Where the sentinel of a group lies.
+pub(crate) fn sentinel_key(group: GroupId) -> Vec<u8> {
+    let mut key = SENTINEL.to_vec();
+    key.put_u64(group.get());
+    key
+}

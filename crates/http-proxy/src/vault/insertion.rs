@@ -1,0 +1,235 @@
+//! One response on its way into the store.
+//!
+//! Invariants: nothing is visible before [`Insertion::commit`]; a body that lies apart is written before
+//! what refers to it. Small bodies wait in memory until they are complete, larger ones are streamed.
+//! Threads: belongs to the fill that writes it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use damelo::{CreateOptions, GroupId, Store, Writer, WriterOptions};
+use http::StatusCode;
+
+use crate::purge::stamp::Stamp;
+use crate::rules::NotStoredReason;
+use crate::rules::parts::{self, Part};
+use crate::vault::Epoch;
+use crate::vault::entry::{Apart, StoredResponse};
+use crate::vault::sections::{self, SECTION_BYTES, section_key};
+
+/// A response on its way into the store. It is large, and handed on at every step: boxed.
+pub(crate) struct Insertion {
+    pub(crate) key: Vec<u8>,
+    pub(crate) epoch: Epoch,
+    pub(crate) group: GroupId,
+    pub(crate) response: StoredResponse,
+    /// The same as it will be stored, unless the body changes it.
+    pub(crate) encoded: Option<Vec<u8>>,
+    /// What purges will know it by.
+    stamp: Stamp,
+    whole_body_bytes_max: u64,
+    expected_bytes: Option<u64>,
+    /// A stored part that this one is to be joined with.
+    older: Option<(Part, Bytes)>,
+    body: InsertionBody,
+}
+
+/// The body of an insertion so far.
+enum InsertionBody {
+    /// Few bytes yet: it may turn out small.
+    Small { chunks: Vec<Bytes>, length_bytes: u64 },
+    /// Being written apart: the sections before the writer's are in the store.
+    Large { writer: Box<Writer>, apart: Apart },
+}
+
+impl Insertion {
+    /// Nothing of the body is there yet.
+    pub(crate) fn new(
+        key: Vec<u8>,
+        epoch: Epoch,
+        group: GroupId,
+        response: StoredResponse,
+        stamp: Stamp,
+        whole_body_bytes_max: u64,
+    ) -> Box<Insertion> {
+        let body = InsertionBody::Small { chunks: Vec::new(), length_bytes: 0 };
+        Box::new(Insertion {
+            key,
+            epoch,
+            group,
+            response,
+            encoded: None,
+            stamp,
+            whole_body_bytes_max,
+            older: None,
+            expected_bytes: None,
+            body,
+        })
+    }
+
+    /// Prepares for a body of this length, if it is known.
+    pub(crate) fn announce(
+        &mut self,
+        store: &Store,
+        length_bytes: Option<u64>,
+    ) -> Result<(), NotStoredReason> {
+        if length_bytes.is_some_and(|length| length > self.whole_body_bytes_max) {
+            self.body = self.begin_large(store, length_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Adds bytes of the body, waiting at most `limit` for room.
+    pub(crate) async fn write(
+        &mut self,
+        store: &Store,
+        bytes: &Bytes,
+        limit: Duration,
+    ) -> Result<(), NotStoredReason> {
+        if let InsertionBody::Small { chunks, length_bytes } = &mut self.body {
+            chunks.push(bytes.clone());
+            *length_bytes += bytes.len() as u64;
+            if *length_bytes <= self.whole_body_bytes_max {
+                return Ok(());
+            }
+            let chunks = std::mem::take(chunks);
+            self.body = self.begin_large(store, None)?;
+            for chunk in &chunks {
+                self.write_large(store, chunk, limit).await?;
+            }
+            return Ok(());
+        }
+        self.write_large(store, bytes, limit).await
+    }
+
+    /// Makes the commit fail if the body turns out to have another length than its headers said.
+    pub(crate) fn expect(&mut self, length_bytes: Option<u64>) {
+        self.expected_bytes = length_bytes;
+    }
+
+    /// Joins this part with an older one of the same version.
+    pub(crate) fn join_with(&mut self, older: Part, bytes: Bytes) {
+        self.older = Some((older, bytes));
+    }
+
+    fn begin_large(
+        &self,
+        store: &Store,
+        length: Option<u64>,
+    ) -> Result<InsertionBody, NotStoredReason> {
+        let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
+        // With the length of all of it: what the store could never hold is refused here.
+        let writer = self.section_writer(store, apart, length)?;
+        Ok(InsertionBody::Large { writer, apart })
+    }
+
+    /// Takes the section that begins where the body has come to.
+    fn section_writer(
+        &self,
+        store: &Store,
+        apart: Apart,
+        length: Option<u64>,
+    ) -> Result<Box<Writer>, NotStoredReason> {
+        let section = apart.length_bytes / SECTION_BYTES;
+        let key = section_key(&self.key, apart.generation, section);
+        let options = WriterOptions { metadata: Vec::new(), expires_unix_s: None, length };
+        let writer = store.writer(&key, self.group, options);
+        writer.map(Box::new).map_err(|_| NotStoredReason::Store)
+    }
+
+    async fn write_large(
+        &mut self,
+        store: &Store,
+        mut bytes: &[u8],
+        limit: Duration,
+    ) -> Result<(), NotStoredReason> {
+        while !bytes.is_empty() {
+            let InsertionBody::Large { writer, apart } = &mut self.body else { return Ok(()) };
+            let room = SECTION_BYTES - writer.written_bytes();
+            let take = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+            let (now, later) = bytes.split_at(take);
+            apart.length_bytes += take as u64;
+            match tokio::time::timeout(limit, writer.write(now)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Err(NotStoredReason::Store),
+            }
+            bytes = later;
+            if writer.written_bytes() == SECTION_BYTES {
+                self.next_section(store).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits the section that is full. The next one is begun even if nothing follows; an empty
+    /// one is not committed.
+    async fn next_section(&mut self, store: &Store) -> Result<(), NotStoredReason> {
+        let InsertionBody::Large { apart, .. } = &self.body else { return Ok(()) };
+        let apart = *apart;
+        let next = self.section_writer(store, apart, None)?;
+        let body = InsertionBody::Large { writer: next, apart };
+        if let InsertionBody::Large { writer, .. } = std::mem::replace(&mut self.body, body) {
+            writer.commit().await.map_err(|_| NotStoredReason::Store)?;
+        }
+        Ok(())
+    }
+
+    /// Generation of the body that lies apart, and how much of it can be read.
+    pub(crate) fn readable(&self) -> Option<(u64, u64)> {
+        let InsertionBody::Large { writer, apart } = &self.body else { return None };
+        Some((apart.generation, apart.length_bytes - writer.written_bytes()))
+    }
+
+    /// Gives up: takes out again what lies in the store.
+    pub(crate) fn discard(self, store: &Store) {
+        if let Some((generation, stored_bytes)) = self.readable() {
+            sections::forget(store, &self.key, generation, stored_bytes / SECTION_BYTES);
+        }
+    }
+
+    /// The body first, where it lies apart: nothing refers to what is not there.
+    pub(crate) async fn commit(mut self: Box<Self>, store: &Store) -> Result<(), NotStoredReason> {
+        let failed = |_| NotStoredReason::Store;
+        let length_bytes = match &self.body {
+            InsertionBody::Small { length_bytes, .. } => *length_bytes,
+            InsertionBody::Large { apart, .. } => apart.length_bytes,
+        };
+        if self.expected_bytes.is_some_and(|expected| expected != length_bytes) {
+            return Err(NotStoredReason::Partial);
+        }
+        let encoded = self.encoded.take_if(|_| self.older.is_none());
+        let (chunks, encoded) = match self.body {
+            InsertionBody::Large { writer, apart } => {
+                if writer.written_bytes() > 0 {
+                    writer.commit().await.map_err(failed)?;
+                }
+                self.response.apart = Some(apart);
+                (Vec::new(), None)
+            }
+            InsertionBody::Small { chunks, .. } => match self.older {
+                Some(older) => (vec![self.response.joined(chunks.concat().into(), older)], encoded),
+                None => (chunks, encoded),
+            },
+        };
+        let encoded = encoded.or_else(|| self.response.encode());
+        let mut metadata = encoded.ok_or(NotStoredReason::HeadersTooLarge)?;
+        self.stamp.append(&mut metadata);
+        let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
+        let pieces: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+        store.create_pieces(&self.key, self.group, &pieces, options).await.map_err(failed)
+    }
+}
+
+impl StoredResponse {
+    /// Joins the bytes of a part with those of an older one; what comes out may be the whole.
+    fn joined(&mut self, bytes: Bytes, (older, older_bytes): (Part, Bytes)) -> Bytes {
+        let Some(part) = self.part else { return bytes };
+        let all = parts::joined_bytes((&older, &older_bytes), (&part, &bytes));
+        let (Some(all), Some(joined)) = (all, older.joined(&part)) else { return bytes };
+        self.part = (!joined.is_whole()).then_some(joined);
+        if self.part.is_none() {
+            self.status = StatusCode::OK;
+        }
+        all.into()
+    }
+}

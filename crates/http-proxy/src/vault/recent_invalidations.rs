@@ -1,0 +1,69 @@
+//! Which resources of a stripe were invalidated lately, so that a fill under way can tell whether
+//! it was meant.
+//!
+//! Invariant: an invalidation of a resource is never overlooked; one of another resource is taken
+//! for it only if more than [`RECENT_MAX`] came to the stripe during the fill, or the hashes are
+//! equal. Threads: shared by all workers; asking costs one load while nothing was invalidated.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Invalidations remembered one by one.
+const RECENT_MAX: usize = 64;
+
+/// The invalidations of one stripe.
+#[derive(Default)]
+pub(super) struct RecentInvalidations {
+    /// All so far. Written under the lock of `recent`.
+    count: AtomicU64,
+    /// Hashes of the last ones, the newest at the back.
+    recent: Mutex<VecDeque<u64>>,
+}
+
+impl RecentInvalidations {
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the resource with this hash was invalidated.
+    pub(super) fn add(&self, resource: u64) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() == RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back(resource);
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether the resource was, or may have been, invalidated since the count was `count`.
+    pub(super) fn has(&self, resource: u64, count: u64) -> bool {
+        if self.count() == count {
+            return false;
+        }
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = usize::try_from(self.count().saturating_sub(count)).unwrap_or(usize::MAX);
+        since > recent.len() || recent.iter().rev().take(since).any(|one| *one == resource)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_meant_is_affected_until_too_much_is() {
+        let invalidated = RecentInvalidations::default();
+        invalidated.add(7);
+        let begun = invalidated.count();
+        assert!(!invalidated.has(7, begun), "it was before");
+        for other in 100..100 + RECENT_MAX as u64 {
+            invalidated.add(other);
+            assert!(!invalidated.has(7, begun) && invalidated.has(other, begun), "{other}");
+        }
+        assert!(invalidated.has(100, begun), "the oldest that is remembered");
+        invalidated.add(1);
+        assert!(invalidated.has(7, begun), "more than can be told apart");
+        assert!(!invalidated.has(7, invalidated.count()));
+    }
+}

@@ -1,0 +1,165 @@
+//! Variants of a resource: the marker that lists them, and the keys that they lie under.
+//!
+//! Invariants: a marker that is replaced by one of other names has another generation, so that the
+//! variants of the former are unreachable; at most `variants_max` are listed. Threads: as the vault.
+
+use bytes::{BufMut, Bytes};
+use damelo::{CreateOptions, GroupId};
+use http::HeaderMap;
+use http::header::HeaderName;
+
+use super::{Found, Probed, Vault, decode};
+use crate::metrics::Counters;
+use crate::purge::stamp::Stamp;
+use crate::rules::{NotStoredReason, Rules, vary};
+use crate::vault::entry::{Entry, StoredResponse, VaryMarker};
+
+/// Longest values of varying headers in a key; requests with more are not cached.
+const SECONDARY_KEY_BYTES_MAX: usize = 8 << 10;
+
+/// A stored variant without its body.
+pub(crate) struct Variant {
+    pub(crate) key: Vec<u8>,
+    /// Its metadata as it was read.
+    pub(crate) blob: Bytes,
+    pub(crate) response: StoredResponse,
+}
+
+impl Vault {
+    /// Where a response without `Vary` goes. Some resources leave the field out of one answer among
+    /// many; that one must not displace the variants (RFC 9111 §4.1), and becomes one of them.
+    pub(super) async fn place_default(
+        &self,
+        primary: &[u8],
+        request: &HeaderMap,
+        group: GroupId,
+    ) -> Result<Vec<u8>, NotStoredReason> {
+        if self.may_contain(primary) && self.read_marker(primary).await.is_some() {
+            return self.place_variant(primary, Vec::new(), request, group).await;
+        }
+        Ok(primary.to_vec())
+    }
+
+    /// Makes the marker list this variant, and returns the variant's key.
+    pub(super) async fn place_variant(
+        &self,
+        primary: &[u8],
+        names: Vec<HeaderName>,
+        request: &HeaderMap,
+        group: GroupId,
+    ) -> Result<Vec<u8>, NotStoredReason> {
+        let _ordered = self.lock(primary).await;
+        let (marker, mut variants) = match self.read_marker(primary).await {
+            // A marker that splits at least as finely serves this response too.
+            Some((marker, variants)) if names.iter().all(|n| marker.names.contains(n)) => {
+                (marker, variants)
+            }
+            other => (new_marker(names, other.map(|(marker, _)| marker)), Vec::new()),
+        };
+        let key = variant_key(primary, &marker, request, &self.rules.load())
+            .ok_or(NotStoredReason::HeadersTooLarge)?;
+        if variants.contains(&key) {
+            return Ok(key);
+        }
+        variants.push(key.clone());
+        while variants.len() > self.rules.load().variants_max.max(1) {
+            // The oldest goes; if the store cannot say so, it is merely not listed any more.
+            let _ = self.store.remove(&variants.remove(0));
+        }
+        // The marker names no tags: it says nothing that a purge could be about.
+        let moment = self.ledger.now().ok_or(NotStoredReason::Store)?;
+        let mut metadata = marker.encode();
+        Stamp { moment, tags: Vec::new() }.append(&mut metadata);
+        let options = CreateOptions { metadata: &metadata, ..CreateOptions::default() };
+        let value = encode_variants(&variants);
+        self.store
+            .create_with(primary, group, &value, options)
+            .await
+            .map_err(|_| NotStoredReason::Store)?;
+        Ok(key)
+    }
+
+    /// The stored variants of a resource without their bodies, the newest first, at most `max`.
+    pub(crate) async fn variants(&self, primary: &[u8], max: usize) -> Vec<Variant> {
+        let Some((_, keys)) = self.read_marker(primary).await else { return Vec::new() };
+        let mut variants = Vec::new();
+        for key in keys.into_iter().rev().take(max) {
+            if let Some((blob, response)) = self.standing_response(&key).await
+                && self.all_groups_stand(&response.groups).await
+            {
+                variants.push(Variant { key, blob, response });
+            }
+        }
+        variants
+    }
+
+    /// A variant with its body; `None` if it is another one by now.
+    pub(crate) async fn open(&self, variant: &Variant, counters: &Counters) -> Option<Found> {
+        let Probed { blob, entry, body, placement } =
+            self.probe(&variant.key, true, counters).await?;
+        let Entry::Response(response) = entry else { return None };
+        let same = blob == variant.blob;
+        let variant_key = Some(variant.key.clone());
+        same.then(|| Found { variant_key, blob, response, body, placement })
+    }
+
+    pub(super) async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {
+        let object = self.store.read(primary).await.ok()??;
+        match decode(&Bytes::copy_from_slice(object.metadata()))?.0 {
+            Entry::Marker(marker) => Some((marker, decode_variants(&object))),
+            Entry::Response(_) => None,
+        }
+    }
+
+    /// Keys of the variants of a resource.
+    pub(crate) async fn variants_of(&self, primary: &[u8]) -> Vec<Vec<u8>> {
+        self.read_marker(primary).await.map(|(_, variants)| variants).unwrap_or_default()
+    }
+}
+
+/// A marker for these names and those of the one it replaces, with a generation never used before.
+fn new_marker(mut names: Vec<HeaderName>, old: Option<VaryMarker>) -> VaryMarker {
+    let known = old.map(|marker| marker.names).unwrap_or_default();
+    if names.len() + known.len() <= vary::VARY_NAMES_MAX {
+        names.extend(known);
+        names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+        names.dedup();
+    }
+    VaryMarker { generation: fastrand::u64(..), names }
+}
+
+pub(super) fn variant_key(
+    primary: &[u8],
+    marker: &VaryMarker,
+    request: &HeaderMap,
+    rules: &Rules,
+) -> Option<Vec<u8>> {
+    let mut key = Vec::with_capacity(primary.len() + 128);
+    key.extend_from_slice(primary);
+    key.push(0);
+    key.put_u64(marker.generation);
+    let start = key.len();
+    vary::secondary_key(&marker.names, request, rules, &mut key);
+    (key.len() - start <= SECONDARY_KEY_BYTES_MAX).then_some(key)
+}
+
+fn encode_variants(variants: &[Vec<u8>]) -> Vec<u8> {
+    let mut list = Vec::new();
+    for key in variants {
+        list.put_u32_le(u32::try_from(key.len()).unwrap_or(0));
+        list.extend_from_slice(key);
+    }
+    list
+}
+
+/// Reads the list as far as it can be read.
+fn decode_variants(mut list: &[u8]) -> Vec<Vec<u8>> {
+    let mut variants = Vec::new();
+    while let Some((length, rest)) = list.split_first_chunk::<4>() {
+        let length = u32::from_le_bytes(*length) as usize;
+        let Some((key, rest)) = rest.split_at_checked(length) else { break };
+        variants.push(key.to_vec());
+        list = rest;
+    }
+    variants
+}

@@ -1,0 +1,130 @@
+//! Changing a running proxy: new settings and reopened logs, without a connection noticing.
+//!
+//! What requests share is one immutable [`Shared`]; a reload makes another and hands it to every
+//! worker, which uses it from the next request on. Requests under way end with what they began
+//! with. Invariants: store, locks, counters and log writer are the same for the proxy's whole
+//! life; a reload that fails changes nothing. Threads: any.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
+
+use crate::config::ProxyConfig;
+use crate::config::name::{Via, check_name};
+use crate::config::transport::Transport;
+use crate::error::ProxyError;
+use crate::worker::Shared;
+
+/// A handle on a running proxy. Cheap to clone; using it after the proxy ended does nothing.
+#[derive(Clone)]
+pub struct Control {
+    current: Arc<watch::Sender<Arc<Shared>>>,
+    draining: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Control {
+    fn eq(&self, other: &Control) -> bool {
+        Arc::ptr_eq(&self.current, &other.current)
+    }
+}
+
+impl Eq for Control {}
+
+impl Control {
+    pub(crate) fn new(shared: Arc<Shared>) -> Control {
+        let current = Arc::new(watch::Sender::new(shared));
+        Control { current, draining: Arc::default() }
+    }
+
+    pub(crate) fn begin_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the proxy takes no connections any more.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether anybody else holds a handle.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.current) > 1
+    }
+
+    /// What requests share now.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.current.borrow().clone()
+    }
+
+    /// Tells of every change.
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Shared>> {
+        self.current.subscribe()
+    }
+
+    /// Uses new settings from the next request on. Addresses, origin, threads, the number of
+    /// connections, the file of the access log and the clock stay as they are.
+    ///
+    /// # Errors
+    /// The new settings cannot be used; the old ones stay.
+    pub fn reload(&self, mut config: ProxyConfig) -> Result<(), ProxyError> {
+        check_name(&config.name)?;
+        let running = self.shared();
+        let kept = &running.config;
+        config.from = kept.from;
+        config.to = kept.to.clone();
+        config.admin = kept.admin;
+        config.workers = kept.workers;
+        config.connections_max = kept.connections_max;
+        config.whole_body_bytes_max = kept.whole_body_bytes_max;
+        config.log_target = kept.log_target.clone();
+        config.inherited = kept.inherited.clone();
+        config.clock = kept.clock.clone();
+        keep_transport(&mut config.transport, &kept.transport);
+        let via = Via::of(&config.name)?;
+        running.vault.set_rules(&config.rules);
+        if config.hints_by_use != kept.hints_by_use {
+            running.vault.group_hints.switch(config.hints_by_use, running.vault.store());
+        }
+        let shared = Shared {
+            config,
+            via,
+            origin: running.origin.clone(),
+            forward: running.forward.clone(),
+            vault: running.vault.clone(),
+            collapse: running.collapse.clone(),
+            seen: running.seen.clone(),
+            log: running.log.clone(),
+        };
+        self.current.send_replace(Arc::new(shared));
+        Ok(())
+    }
+
+    /// Opens the file of the access log again, after it was renamed.
+    pub fn reopen_log(&self) {
+        if let Some(log) = &self.shared().log {
+            log.reopen();
+        }
+    }
+}
+
+/// What sockets, certificates and origins were made by at start.
+fn keep_transport(new: &mut Transport, kept: &Transport) {
+    new.listeners.clone_from(&kept.listeners);
+    new.certificates.clone_from(&kept.certificates);
+    new.proxy_protocol_from.clone_from(&kept.proxy_protocol_from);
+    new.clients.connections_per_client_max = kept.clients.connections_per_client_max;
+    let (new, kept) = (&mut new.upstream, &kept.upstream);
+    new.more_origins.clone_from(&kept.more_origins);
+    new.http2 = kept.http2;
+    new.http2_clear_text = kept.http2_clear_text;
+    new.authorities.clone_from(&kept.authorities);
+    new.requests_per_origin_max = kept.requests_per_origin_max;
+    new.checks.clone_from(&kept.checks);
+}

@@ -1,0 +1,56 @@
+//! What the requests of one worker share, and what all workers share.
+//!
+//! Threads: `Shared` belongs to all; a `Worker` to one event loop, where all its tasks run.
+
+pub(crate) mod control;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use damelo::policy::Seen;
+use tokio::sync::mpsc;
+
+use crate::collapse::Collapse;
+use crate::config::ProxyConfig;
+use crate::config::name::Via;
+use crate::forward::Forward;
+use crate::io::wake_relay::WakeRelay;
+use crate::log::AccessLog;
+use crate::metrics::Counters;
+use crate::upstream::{Fetcher, Origin};
+use crate::vault::Vault;
+
+/// Shared by all workers.
+pub(crate) struct Shared {
+    pub(crate) config: ProxyConfig,
+    pub(crate) origin: Arc<Origin>,
+    /// Set if this is a forward proxy.
+    pub(crate) forward: Option<Arc<Forward>>,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) collapse: Arc<Collapse>,
+    pub(crate) seen: Arc<Seen>,
+    pub(crate) log: Option<AccessLog>,
+    /// Values of `Via`.
+    pub(crate) via: Via,
+}
+
+/// One worker.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) fetcher: Fetcher,
+    /// Brings the wakes of those who wait for the disk.
+    pub(crate) relay: Arc<WakeRelay>,
+    /// Held by every task that must end before the worker may.
+    pub(crate) alive: mpsc::Sender<()>,
+}
+
+impl Worker {
+    pub(crate) fn now_s(&self) -> u64 {
+        self.shared.config.clock.unix_seconds()
+    }
+
+    pub(crate) fn idle_limit(&self) -> Duration {
+        self.shared.config.body_idle_timeout
+    }
+}
