@@ -173,6 +173,8 @@ class Proxy:
         self.prepare()
 
     def start(self):
+        if self.is_listening():
+            raise SystemExit(f"port {self.port} is taken, which {self.name} was to have: end what listens there")
         command = self.command()
         if self.settings.core is not None:
             command = ["taskset", "-c", str(self.settings.core)] + command
@@ -188,13 +190,18 @@ class Proxy:
         while time.monotonic() - self.started < limit_s:
             if self.child.poll() is not None:
                 break
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
+            if self.is_listening():
                 return
-            except OSError:
-                time.sleep(0.005)
+            time.sleep(0.005)
         with open(os.path.join(self.dir, "output"), errors="replace") as file:
             raise SystemExit(f"{self.name} did not start:\n{file.read()[-2000:]}")
+
+    def is_listening(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        except OSError:
+            return False
 
     def kill(self):
         """SIGKILL to all of it, the first before it can start others again."""

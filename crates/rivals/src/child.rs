@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::Group;
 use crate::contestant::{Contestant, Name};
 use crate::counters;
+#[cfg(feature = "damelo")]
+use crate::damelo_store::Damelo;
 use crate::drive::{self, Measured, StageRun};
 use crate::files::Files;
 use crate::foyer_cache::{Foyer, FoyerOptions};
@@ -93,7 +95,11 @@ pub fn run(spec: &ChildSpec) -> Result<ChildReport, Box<dyn Error>> {
 #[cfg(feature = "damelo")]
 fn run_damelo(spec: &ChildSpec) -> Result<ChildReport, Box<dyn Error>> {
     let path = spec.directory.join("damelo");
-    let store = crate::damelo_store::Damelo::open(&path, spec.memory, spec.disk, spec.workload)?;
+    let (memory, disk, workload) = (spec.memory, spec.disk, spec.workload);
+    let store = match workload.cache {
+        Some(_) => Damelo::open_unloved(&path, memory, disk, workload)?,
+        None => Damelo::open(&path, memory, disk, workload)?,
+    };
     run_stages(spec, store)
 }
 
@@ -111,6 +117,15 @@ fn run_stages<C: Contestant>(
         ChildReport { memory_limited: spec.memory_group.is_some(), ..ChildReport::default() };
     let device = counters::device_name(&spec.directory);
     let device = device.as_deref();
+    if spec.workload.cache.is_some() {
+        for stage in [Stage::Warm, Stage::Cache] {
+            let (threads, tasks) = (spec.threads, spec.foyer.tasks);
+            let run = StageRun { stage, threads, tasks, operations: None };
+            report.stages.push(drive::run_stage(&contestant, spec.workload, run, device));
+        }
+        report.peak_rss_bytes = counters::peak_rss_bytes();
+        return Ok(report);
+    }
     let run = |stage| StageRun {
         stage,
         threads: spec.threads,

@@ -92,12 +92,25 @@ async fn client<C: Contestant>(work: Arc<Work<C>>) -> Tally {
             }
             Stage::Read => work.contestant.read(object).await,
             Stage::Delete => work.contestant.delete(object).await,
+            Stage::Warm | Stage::Cache => read_or_create(&work, object, &mut buffer).await,
         };
         // Four seconds and more count as four seconds.
         let nanoseconds = u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX);
         tally.latencies_ns.push(nanoseconds);
         tally.count(outcome);
     }
+}
+
+/// What a cache is for; a miss counts as missing, whether or not its object could be created.
+async fn read_or_create<C: Contestant>(work: &Work<C>, object: u64, buffer: &mut [u8]) -> Outcome {
+    let outcome = work.contestant.read(object).await;
+    if outcome == Outcome::Missing {
+        let value = work.workload.fill(object, buffer);
+        if work.contestant.create(object, value).await != Outcome::Done {
+            return Outcome::Failed;
+        }
+    }
+    outcome
 }
 
 /// Runs `threads` clients as tasks of the contestant's runtime, or as threads that block.
@@ -156,7 +169,7 @@ pub fn run_stage<C: Contestant>(
     let start = Instant::now();
     let tally = run_clients(&work, run.threads, run.tasks);
     let seconds = start.elapsed().as_secs_f64();
-    if run.stage == Stage::Create {
+    if matches!(run.stage, Stage::Create | Stage::Warm | Stage::Cache) {
         contestant.settle();
     }
     let settled_seconds = start.elapsed().as_secs_f64();

@@ -110,6 +110,7 @@ pub fn compare(options: &FioOptions) -> Result<(), Box<dyn Error>> {
         ordering: Ordering::Random,
         seed: 1,
         fixed_bytes: Some(options.object as usize),
+        cache: None,
     };
     let path = options.dir.join("fio-store");
     let store = Damelo::open_unloved(&path, options.memory, options.disk, workload)?;

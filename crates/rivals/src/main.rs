@@ -2,6 +2,7 @@
 //!
 //! See `benchmarks/README.md` for what is measured and how to read it.
 
+mod cache;
 mod cgroup;
 mod child;
 mod contestant;
@@ -45,6 +46,12 @@ enum Command {
     #[command(mut_arg("threads", |a| a.default_value("4")))]
     #[command(mut_arg("contestants", |a| a.default_value("damelo,files")))]
     Throttled(micro::ThrottledOptions),
+    /// A cache in use: reads by Zipf's law over more objects than the disk holds, what is missing is created.
+    #[command(mut_arg("objects", |a| a.default_value("262144")))]
+    #[command(mut_arg("disk", |a| a.default_value("1GiB")))]
+    #[command(mut_arg("threads", |a| a.default_value("4")))]
+    #[command(mut_arg("contestants", |a| a.default_value("damelo,foyer,foyer-paced")))]
+    Cache(cache::CacheOptions),
     /// One contestant's turn; started by the other commands.
     #[command(hide = true)]
     Child {
@@ -59,6 +66,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "damelo")]
         Command::Fio(options) => fio::compare(&options),
         Command::Throttled(options) => micro::throttled(&options),
+        Command::Cache(options) => cache::run(&options),
         Command::Child { spec } => {
             child::main(&spec);
             Ok(())

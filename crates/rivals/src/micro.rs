@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::contestant::Name;
 use crate::machine::Machine;
 use crate::report::{self, Row};
-use crate::run::{self, Sample, Throttle};
+use crate::run::{self, Extras, Sample};
 use crate::settings::Settings;
 use crate::workload::{Ordering, Stage};
 
@@ -44,7 +44,7 @@ struct Results<'a> {
 /// # Errors
 /// If the benchmark cannot be run or its results not be written.
 pub fn micro(settings: &Settings) -> Result<(), Box<dyn Error>> {
-    measure(settings, Throttle::default())
+    measure(settings, Extras::default())
 }
 
 /// Runs `rivals throttled`.
@@ -57,22 +57,29 @@ pub fn throttled(options: &ThrottledOptions) -> Result<(), Box<dyn Error>> {
     if settings.orderings.is_empty() {
         settings.orderings = vec![Ordering::Zipf18, Ordering::Sequential, Ordering::Random];
     }
-    measure(&settings, Throttle { reads_per_s: Some(options.reads_per_s), reads: options.reads })
+    measure(
+        &settings,
+        Extras {
+            reads_per_s: Some(options.reads_per_s),
+            reads: options.reads,
+            ..Extras::default()
+        },
+    )
 }
 
-fn measure(settings: &Settings, throttle: Throttle) -> Result<(), Box<dyn Error>> {
+fn measure(settings: &Settings, extras: Extras) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&settings.dir)?;
     let machine = Machine::look(&settings.dir);
-    let samples = run::run_all(settings, throttle)?;
+    let samples = run::run_all(settings, extras)?;
     let mut rows = report::rows(&samples, &settings.contestants, &settings.threads);
-    if throttle.reads_per_s.is_some() {
+    if extras.reads_per_s.is_some() {
         rows.retain(|row| row.stage == Stage::Read);
     }
     let limited = samples.iter().all(|s| s.report.memory_limited);
     let results = Results {
         machine: &machine,
         settings,
-        reads_per_s: throttle.reads_per_s,
+        reads_per_s: extras.reads_per_s,
         memory_limit_bytes: limited.then(|| settings.memory_limit(Name::Files)),
         rows: &rows,
         samples: &samples,

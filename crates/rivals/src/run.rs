@@ -8,8 +8,9 @@ use serde::Serialize;
 use crate::cgroup::Group;
 use crate::child::{ChildReport, ChildSpec, fresh_directory};
 use crate::contestant::Name;
+use crate::drive::Measured;
 use crate::settings::Settings;
-use crate::workload::Ordering;
+use crate::workload::{CacheUse, Ordering, Workload};
 
 /// What one child measured, and as whom.
 #[derive(Debug, Clone, Serialize)]
@@ -26,20 +27,29 @@ pub struct Sample {
     pub report: ChildReport,
 }
 
-/// What `rivals throttled` adds.
+impl Sample {
+    /// One of its stages, in the order in which they ran.
+    pub fn stage(&self, index: usize) -> Option<&Measured> {
+        self.report.stages.get(index)
+    }
+}
+
+/// What `rivals throttled` and `rivals cache` add.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Throttle {
+pub struct Extras {
     /// Reads a second that the device may do during the read stage.
     pub reads_per_s: Option<u64>,
     /// Reads, if not as many as there are objects.
     pub reads: Option<usize>,
+    /// A cache in use instead of the stages of a microbenchmark.
+    pub cache: Option<CacheUse>,
 }
 
 /// Runs every contestant on every ordering and number of threads, `rounds` times over.
 ///
 /// # Errors
 /// If the directory cannot be made or a child cannot be started.
-pub fn run_all(settings: &Settings, throttle: Throttle) -> Result<Vec<Sample>, Box<dyn Error>> {
+pub fn run_all(settings: &Settings, extras: Extras) -> Result<Vec<Sample>, Box<dyn Error>> {
     let mut samples = Vec::new();
     for round in 0..settings.rounds {
         for &ordering in settings.orderings() {
@@ -49,7 +59,7 @@ pub fn run_all(settings: &Settings, throttle: Throttle) -> Result<Vec<Sample>, B
                 let first = round % contestants.len();
                 contestants.rotate_left(first);
                 for contestant in contestants {
-                    let report = run_one(settings, throttle, contestant, ordering, threads)?;
+                    let report = run_one(settings, extras, contestant, ordering, threads)?;
                     let sample = Sample { contestant, ordering, threads, round, report };
                     announce(&sample, settings.rounds);
                     samples.push(sample);
@@ -81,7 +91,7 @@ fn announce(sample: &Sample, rounds: usize) {
 
 fn run_one(
     settings: &Settings,
-    throttle: Throttle,
+    extras: Extras,
     contestant: Name,
     ordering: Ordering,
     threads: usize,
@@ -95,18 +105,18 @@ fn run_one(
             .inspect_err(|e| eprintln!("no memory limit: {e}"))
             .ok()
     };
-    let reads_group = throttle.reads_per_s.map(|_| Group::with_reads()).transpose()?;
+    let reads_group = extras.reads_per_s.map(|_| Group::with_reads()).transpose()?;
     let spec = ChildSpec {
         contestant,
-        workload: settings.workload(ordering),
+        workload: Workload { cache: extras.cache, ..settings.workload(ordering) },
         threads,
         memory: settings.memory(),
         disk: settings.disk(),
         directory: directory.clone(),
         memory_group: memory_group.as_ref().map(|g| g.path().to_owned()),
         reads_group: reads_group.as_ref().map(|g| g.path().to_owned()),
-        reads_per_s: throttle.reads_per_s,
-        reads: throttle.reads,
+        reads_per_s: extras.reads_per_s,
+        reads: extras.reads,
         skip_delete: settings.skip_delete,
         foyer: settings.foyer,
     };

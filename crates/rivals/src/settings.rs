@@ -88,6 +88,7 @@ impl Settings {
             ordering,
             seed: self.seed,
             fixed_bytes: self.object_bytes.map(|bytes| bytes as usize),
+            cache: None,
         }
     }
 

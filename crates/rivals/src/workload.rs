@@ -1,6 +1,6 @@
 //! The thesis's objects and orders (§5.1): which objects there are, in which group each lies, in
 //! which order they are created, read and deleted. The same for every contestant; the same again
-//! from the same seed.
+//! from the same seed. And the order of a cache in use: popularity by Zipf's law, whatever the groups.
 
 use serde::{Deserialize, Serialize};
 
@@ -70,10 +70,14 @@ pub enum Stage {
     Read,
     /// Every object once.
     Delete,
+    /// A cache in use, before it is measured: as [`Stage::Cache`], from another seed.
+    Warm,
+    /// Reads by Zipf's law; what is not there is created.
+    Cache,
 }
 
 impl Stage {
-    /// All three, in the order they run.
+    /// The three of a microbenchmark, in the order they run.
     pub const ALL: [Stage; 3] = [Stage::Create, Stage::Read, Stage::Delete];
 
     /// The name used in tables.
@@ -82,12 +86,23 @@ impl Stage {
             Stage::Create => "create",
             Stage::Read => "read",
             Stage::Delete => "delete",
+            Stage::Warm => "warm-up",
+            Stage::Cache => "cache",
         }
     }
 }
 
+/// A cache in use.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CacheUse {
+    /// The object of rank r is asked for in proportion to `1 / r^alpha`.
+    pub alpha: f64,
+    /// Requests of the warm-up, and as many that are measured.
+    pub requests: u64,
+}
+
 /// What fixes the objects and the orders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Number of objects; also the number of reads.
     pub objects: u64,
@@ -99,6 +114,8 @@ pub struct Workload {
     pub seed: u64,
     /// Every object has this many bytes instead of a random size.
     pub fixed_bytes: Option<usize>,
+    /// Of the stages of a cache.
+    pub cache: Option<CacheUse>,
 }
 
 /// SplitMix64's finisher: spreads the bits of an object's number.
@@ -174,6 +191,9 @@ impl Workload {
 
     /// The objects of a stage, in order.
     pub fn order(&self, stage: Stage) -> Vec<u32> {
+        if let (Stage::Warm | Stage::Cache, Some(cache)) = (stage, self.cache) {
+            return self.zipf(cache, stage == Stage::Warm);
+        }
         let mut order: Vec<u32> = (0..self.objects as u32).collect();
         if self.ordering == Ordering::Sequential {
             return order;
@@ -181,9 +201,29 @@ impl Workload {
         match stage {
             Stage::Create => fastrand::Rng::with_seed(self.seed).shuffle(&mut order),
             Stage::Delete => fastrand::Rng::with_seed(self.seed ^ DELETE_SALT).shuffle(&mut order),
-            Stage::Read => self.random_reads(&mut order),
+            Stage::Read | Stage::Warm | Stage::Cache => self.random_reads(&mut order),
         }
         order
+    }
+
+    /// Ranks have nothing to do with the objects' numbers, and so with their groups.
+    fn zipf(&self, cache: CacheUse, warm_up: bool) -> Vec<u32> {
+        let mut by_rank: Vec<u32> = (0..self.objects as u32).collect();
+        fastrand::Rng::with_seed(self.seed).shuffle(&mut by_rank);
+        let mut sum = 0.0;
+        let up_to: Vec<f64> = (1..=self.objects)
+            .map(|rank| {
+                sum += (rank as f64).powf(-cache.alpha);
+                sum
+            })
+            .collect();
+        let mut rng = fastrand::Rng::with_seed(self.seed.wrapping_add(2 + u64::from(warm_up)));
+        let mut draw = || {
+            let at = rng.f64() * sum;
+            let rank = up_to.partition_point(|&up_to| up_to <= at).min(by_rank.len() - 1);
+            by_rank[rank]
+        };
+        (0..cache.requests).map(|_| draw()).collect()
     }
 
     fn random_reads(&self, order: &mut [u32]) {
@@ -206,7 +246,22 @@ mod tests {
     use super::*;
 
     fn workload(ordering: Ordering) -> Workload {
-        Workload { objects: 16_384, groups: 16, ordering, seed: 7, fixed_bytes: None }
+        Workload { objects: 16_384, groups: 16, ordering, seed: 7, fixed_bytes: None, cache: None }
+    }
+
+    #[test]
+    fn the_most_popular_of_a_cache_get_what_the_law_says() {
+        let cache = Some(CacheUse { alpha: 1.0, requests: 100_000 });
+        let w = Workload { objects: 1000, cache, ..workload(Ordering::Random) };
+        let mut counts = vec![0_u64; 1000];
+        for object in w.order(Stage::Cache) {
+            counts[object as usize] += 1;
+        }
+        counts.sort_unstable();
+        let law: f64 = (1..=1000).map(|rank| 1.0 / f64::from(rank)).sum();
+        let (most, second) = (counts[999] as f64 / 1e5, counts[998] as f64 / 1e5);
+        assert!((most - 1.0 / law).abs() < 0.01 && (second - 0.5 / law).abs() < 0.01);
+        assert!(w.order(Stage::Warm) != w.order(Stage::Cache));
     }
 
     #[test]
