@@ -122,9 +122,11 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         source: ReportError,
     },
-    /// The trace of a report is not what it was.
-    #[error("the trace `{name}` is not the report's: its digest was {before}, is {after}")]
-    TraceChanged {
+    /// The trace of a report, or its drive, is not what it was.
+    #[error("the {what} `{name}` is not the report's: its digest was {before}, is {after}")]
+    Changed {
+        /// Trace or drive.
+        what: &'static str,
         /// Its path.
         name: String,
         /// Digest in the report.

@@ -269,6 +269,30 @@ fn a_report_is_run_again_and_compared() {
     assert!(code == 4 && said.contains("no.html"), "{said}");
 }
 
+/// A drive of a file belongs to what must be the same.
+#[test]
+fn a_drive_that_has_changed_is_told_before_anything_runs() {
+    let bed = Bed::new();
+    let drive = include_str!("../../lab/drives/nvme-1tb.json");
+    bed.file("mine.json", drive);
+    let args = ["designs", "gen:web?requests=300", "squid", "--drive"];
+    bed.file("d.json", &bed.ok(&[&args[..], &["mine.json", "--json"]].concat()));
+    assert!(bed.ok(&["rerun", "d.json"]).contains("the same results"));
+    bed.ok(&[&args[..], &["mine.json", "--html", "d.html"]].concat());
+    let page = std::fs::read_to_string(bed.path("d.html")).unwrap();
+    assert!(page.contains("drive    mine.json (xxh3:"), "{page}");
+    bed.file("mine.json", &format!("{drive} "));
+    let (code, said) = bed.fails(&["rerun", "d.json"]);
+    assert!(
+        code == 4 && said.contains("the drive `mine.json` is not the report's: its digest was")
+    );
+    std::fs::remove_file(bed.path("mine.json")).unwrap();
+    let (code, said) = bed.fails(&["rerun", "d.json"]);
+    assert!(code == 4 && said.contains("cannot read the drive `mine.json`"), "{said}");
+    // One that the lab brings has none.
+    assert!(!bed.ok(&[&args[..], &["nvme-1tb", "--json"]].concat()).contains("\"drive\":{"));
+}
+
 /// A trace that was written has its manifest beside it, can be made again from that, and stays synthetic if it was.
 #[test]
 fn a_trace_that_was_written_says_how_and_is_made_again() {
@@ -640,6 +664,7 @@ fn designs_take_parameters_of_their_own() {
         (&["store", "--memory", "1MiB"], "it needs 4MiB of memory, not 1MiB"),
         (&["store", "--cache", "5GiB"], "a cache has 8MiB to 4GiB, not 5GiB"),
         (&["store", "--cache", "1TiB"], "--cache is 1TiB, more than the"),
+        (&["squid", "--cache", "0"], "--cache is 0B: write at least 64KiB"),
         (&["cfs", "--warmup-req", "3000"], "nothing is left to measure"),
     ] {
         let (code, said) = bed.fails(&[&["designs", trace], args].concat());

@@ -179,7 +179,8 @@ pub struct Config {
     pub seed: Option<u64>,
     /// Whether the store has threads of its own. Default true. Without them recovery ends before `open`
     /// returns, whoever creates or syncs writes what is due, and no timer runs: the same calls on one
-    /// thread do the same on the device. For simulators; a store in service would make callers wait.
+    /// thread do the same on the device. For simulators; a store in service would make callers wait. Memory
+    /// that comes free stays with the process, so that up to twice `memory` may be occupied.
     pub background: bool,
 }
 

@@ -42,7 +42,15 @@ fn use_it(store: &Store, seed: u64, operations: u64) -> u64 {
         let (key, group) = (number.to_le_bytes(), GroupId::new(number % 7));
         match rng.u8(0..10) {
             0..4 => {
-                store.create(&key, group, &value(number, operation)).wait().unwrap();
+                // Whole or in pieces, which are not copied to wait with.
+                let value = value(number, operation);
+                let (one, other) = value.split_at(value.len() / 3);
+                let pieces = [one, other, b""];
+                let created = match operation % 2 {
+                    0 => store.create(&key, group, &value),
+                    _ => store.create_pieces(&key, group, &pieces, Default::default()),
+                };
+                created.wait().unwrap();
                 versions[number as usize] = Some(operation);
             }
             4..6 => {

@@ -19,7 +19,7 @@ use damelo_lab::output::Manifest;
 use super::design_report::{exact_table, json_of, page, table};
 use super::designs_real as real;
 use super::load::{Loaded, load};
-use super::manifest::{NewPage, manifest};
+use super::manifest::{NewPage, drive_identity, manifest};
 use super::reading::ReadArgs;
 use super::system_args::SystemArgs;
 use super::watched::Watched;
@@ -40,6 +40,8 @@ the last client was served, clients asking as fast as they are: nobody waits for
 the system counted (/proc/self/io). docs/lab/designs.md in the source tells what each design is.";
 
 const CACHE_DEFAULT_BYTES: u64 = 4 << 30;
+/// A page, as designs have them by default. Some want more, and say so.
+const CACHE_BYTES_MIN: u64 = 64 << 10;
 
 /// Run published designs and the store over a trace, on a modelled disk
 #[derive(Debug, Args)]
@@ -163,6 +165,10 @@ impl Setting {
 /// Room for objects as asked for, which there must be. The default takes what there is.
 pub(super) fn cache_bytes(args: &Designs, there: u64, name: &str) -> Result<u64, Failure> {
     let asked = args.cache.bytes();
+    if asked < CACHE_BYTES_MIN {
+        let least = ByteSize::new(CACHE_BYTES_MIN);
+        return Err(Failure::Usage(format!("--cache is {}: write at least {least}", args.cache)));
+    }
     if asked > there && asked != CACHE_DEFAULT_BYTES {
         let there = ByteSize::new(there);
         return Err(Failure::Usage(format!(
@@ -235,7 +241,10 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
         }
         None => cache_bytes(args, drive.size_bytes(), &format!("the drive {}", args.system.drive))?,
     };
-    let manifest = manifest(loaded.identity.clone(), args.is_kept())?;
+    let manifest = Manifest {
+        drive: drive_identity(&args.system.drive, args.is_kept())?,
+        ..manifest(loaded.identity.clone(), args.is_kept())?
+    };
     let played = Played { args, loaded: &loaded, cache_bytes, manifest };
     let runs = specs
         .iter()

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use damelo_lab::NewFile;
-use damelo_lab::output::{Machine, Manifest, TraceIdentity};
+use damelo_lab::output::{DriveIdentity, Machine, Manifest, TraceIdentity};
 
 use crate::failure::Failure;
 
@@ -19,8 +19,18 @@ pub(super) fn manifest(trace: TraceIdentity, is_kept: bool) -> Result<Manifest, 
         command,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: if is_kept { trace.with_digest().map_err(reading)? } else { trace },
+        drive: None,
         machine: Machine::this(),
     })
+}
+
+/// Which file a drive is of, if it is of one; its digest is read only where the manifest is written down.
+pub(super) fn drive_identity(name: &str, is_kept: bool) -> Result<Option<DriveIdentity>, Failure> {
+    if !is_kept {
+        return Ok(None);
+    }
+    DriveIdentity::of(name)
+        .map_err(|source| Failure::io(format!("read the drive `{name}`"), source))
 }
 
 /// A report to be. That it can be written is found out before what may run for long, not after it.

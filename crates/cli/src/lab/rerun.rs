@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::{Args, Parser};
-use damelo_lab::output::{Form, TraceIdentity, Written};
+use damelo_lab::output::{DriveIdentity, Form, TraceIdentity, Written};
 use damelo_lab::trace::{WrittenTrace, file_digest, is_generator, manifest_path, manifested_path};
 use tempfile::TempDir;
 
@@ -52,8 +52,11 @@ pub(crate) fn run(args: &Rerun) -> Result<(), Failure> {
     let name = report.display().to_string();
     let then = read(&report)?;
     let manifest = &then.manifest;
-    let Command { words, trace, product } = Command::of(&manifest.command)?;
+    let Command { words, trace, drive, product } = Command::of(&manifest.command)?;
     let digest = trace.as_deref().map(|trace| check_trace(trace, &manifest.trace)).transpose()?;
+    if let (Some(drive), Some(then)) = (drive, &manifest.drive) {
+        check_drive(&drive, then)?;
+    }
     let version = env!("CARGO_PKG_VERSION");
     if manifest.version != version {
         say(format_args!(
@@ -104,6 +107,8 @@ struct Command {
     words: Vec<String>,
     /// The trace that it reads; none for a paper with its own requests.
     trace: Option<String>,
+    /// The drive of a command that takes one.
+    drive: Option<String>,
     product: Product,
 }
 
@@ -125,10 +130,12 @@ impl Command {
         let line = Line::try_parse_from(names)
             .map_err(|_| refused("this version does not understand it"))?;
         let mut product = Product::Report;
+        let mut drive = None;
         let (trace, html, real) = match line.lab.which {
             Which::Sim(args) => (args.what.into_iter().next(), args.html, None),
             Which::Designs(args) => {
                 let args = *args;
+                drive = Some(args.system.drive);
                 (Some(args.trace), args.html, args.real)
             }
             Which::Paper(args) => (args.trace, args.html, args.real),
@@ -149,7 +156,7 @@ impl Command {
             return Err(refused("it would overwrite a report"));
         }
         let words = std::iter::once("lab".to_owned()).chain(words).collect();
-        Ok(Command { words, trace, product })
+        Ok(Command { words, trace, drive, product })
     }
 }
 
@@ -185,7 +192,20 @@ fn check_trace(name: &str, then: &TraceIdentity) -> Result<String, Failure> {
         return Ok(now.digest);
     }
     let (name, before) = (name.to_owned(), shown(&then.digest));
-    Err(Failure::TraceChanged { name, before, after: now.digest })
+    Err(Failure::Changed { what: "trace", name, before, after: now.digest })
+}
+
+/// That the file of the drive which the command names is what it was. Reports of before have no digest of it.
+fn check_drive(name: &str, then: &DriveIdentity) -> Result<(), Failure> {
+    let doing = || format!("read the drive `{name}`, as the report's command names it");
+    let now = DriveIdentity::of(name).map_err(|source| Failure::io(doing(), source))?;
+    match now.map(|now| now.digest) {
+        Some(after) if after != then.digest => {
+            let (name, before) = (name.to_owned(), shown(&then.digest));
+            Err(Failure::Changed { what: "drive", name, before, after })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn temporary() -> Result<TempDir, Failure> {

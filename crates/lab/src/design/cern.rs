@@ -9,10 +9,11 @@
 //! Deviations: a lock is never met, since requests come one after the other, as in the paper's
 //! generator (§4); metadata has a fixed length (4 KB) and is written as a whole; nothing expires.
 
-use super::grouping::{directory_of, hash_name};
+use super::grouping::{NameHash, directory_of};
 use super::{Cache, Context, Design, Served};
 use crate::lru::{NumberMap, mix};
 use crate::machine::{Action, DirId, FileId};
+use crate::number_index::NumberIndex;
 use crate::request::{Catalogue, Request};
 
 const METADATA_BYTES: u64 = 4 << 10;
@@ -21,21 +22,29 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     Box::new(Served { cache: Cern::default(), changes: context.options.changes })
 }
 
+/// What is known of a key: its directory, so that names are looked at once, and what is stored.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    dir: DirId,
+    stored: Option<Stored>,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Stored {
     file: FileId,
     bytes: u64,
-    dir: DirId,
 }
 
 #[derive(Debug, Default)]
 struct Cern {
     /// By the hash of the path.
     directories: NumberMap<u64, DirId>,
-    metadata: NumberMap<u32, FileId>,
-    /// Directory of each key, so that names are looked at once.
-    known: NumberMap<u64, DirId>,
-    objects: NumberMap<u64, Stored>,
+    /// The file of each directory that has one.
+    metadata: Vec<Option<FileId>>,
+    /// Places in `known` by key; keys come in the order of their first request.
+    by_key: NumberIndex,
+    known: Vec<Known>,
+    objects: u64,
     next_file: FileId,
 }
 
@@ -45,27 +54,45 @@ impl Cern {
         self.next_file - 1
     }
 
-    /// The directory of a request's URL and, if it is new, the making of it.
-    fn directory(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> DirId {
-        if let Some(&dir) = self.known.get(&request.key) {
-            return dir;
+    fn known(&self, key: u64) -> Option<&Known> {
+        Some(&self.known[self.by_key.get(key)? as usize])
+    }
+
+    /// What is known of a request's key; of a new one its directory and, if that is new, the making of it.
+    fn known_or_new(
+        &mut self,
+        request: &Request,
+        names: &Catalogue,
+        out: &mut Vec<Action>,
+    ) -> usize {
+        if let Some(at) = self.by_key.get(request.key) {
+            return at as usize;
         }
         let dir = match names.url_text(request.key) {
             Some(url) => self.make_path(directory_of(url), out),
             None => self.make_named(0, mix(u64::from(request.host) + 1), out),
         };
-        self.known.insert(request.key, dir);
+        let at = self.known.len();
+        self.by_key.insert(request.key, at as u32);
+        self.known.push(Known { dir, stored: None });
+        at
+    }
+
+    /// Every directory of a path is known by the hash of the path up to there.
+    fn make_path(&mut self, path: &str, out: &mut Vec<Action>) -> DirId {
+        let (mut dir, mut hash) = (0, NameHash::default());
+        for (index, part) in path.split('/').enumerate() {
+            if index > 0 {
+                hash.add("/");
+            }
+            hash.add(part);
+            dir = self.make_named(dir, hash.finish(), out);
+        }
         dir
     }
 
-    fn make_path(&mut self, path: &str, out: &mut Vec<Action>) -> DirId {
-        let (mut dir, mut end) = (0, 0);
-        for part in path.split('/') {
-            end += part.len();
-            dir = self.make_named(dir, hash_name(&path[..end]), out);
-            end += 1;
-        }
-        dir
+    fn metadata_of(&self, dir: DirId) -> Option<FileId> {
+        self.metadata.get(dir as usize).copied().flatten()
     }
 
     fn make_named(&mut self, parent: DirId, name: u64, out: &mut Vec<Action>) -> DirId {
@@ -77,13 +104,16 @@ impl Cern {
     }
 
     fn update_metadata(&mut self, dir: DirId, out: &mut Vec<Action>) {
-        match self.metadata.get(&dir) {
-            Some(&file) => {
+        match self.metadata_of(dir) {
+            Some(file) => {
                 out.push(Action::WriteFile { file, offset: 0, bytes: METADATA_BYTES });
             }
             None => {
                 let file = self.new_file();
-                self.metadata.insert(dir, file);
+                if self.metadata.len() <= dir as usize {
+                    self.metadata.resize(dir as usize + 1, None);
+                }
+                self.metadata[dir as usize] = Some(file);
                 out.push(Action::Create { dir, file, bytes: METADATA_BYTES });
             }
         }
@@ -92,48 +122,54 @@ impl Cern {
 
 impl Cache for Cern {
     fn size_of(&self, key: u64) -> Option<u64> {
-        self.objects.get(&key).map(|stored| stored.bytes)
+        self.known(key)?.stored.map(|stored| stored.bytes)
     }
 
     fn fetch(&mut self, request: &Request, out: &mut Vec<Action>) {
-        let Some(&Stored { file, bytes, dir }) = self.objects.get(&request.key) else { return };
+        let Some(&Known { dir, stored: Some(stored) }) = self.known(request.key) else { return };
         out.push(Action::LookMissing { dir });
-        if let Some(&metadata) = self.metadata.get(&dir) {
-            let bytes = METADATA_BYTES;
-            out.push(Action::ReadFile { file: metadata, offset: 0, bytes });
+        if let Some(file) = self.metadata_of(dir) {
+            out.push(Action::ReadFile { file, offset: 0, bytes: METADATA_BYTES });
         }
-        out.push(Action::ReadFile { file, offset: 0, bytes });
+        out.push(Action::ReadFile { file: stored.file, offset: 0, bytes: stored.bytes });
     }
 
     fn miss(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) {
-        let dir = self.directory(request, names, out);
+        let at = self.known_or_new(request, names, out);
+        let dir = self.known[at].dir;
         out.push(Action::LookMissing { dir });
-        if let Some(&file) = self.metadata.get(&dir) {
+        if let Some(file) = self.metadata_of(dir) {
             out.push(Action::ReadFile { file, offset: 0, bytes: METADATA_BYTES });
         }
     }
 
     fn store(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> bool {
-        let dir = self.directory(request, names, out);
+        let at = self.known_or_new(request, names, out);
+        let dir = self.known[at].dir;
         let (lock, file) = (self.new_file(), self.new_file());
         let bytes = request.size_bytes.max(1);
         out.push(Action::Create { dir, file: lock, bytes: 1 });
         out.push(Action::Create { dir, file, bytes });
         self.update_metadata(dir, out);
         out.push(Action::Remove { file: lock });
-        self.objects.insert(request.key, Stored { file, bytes, dir });
+        let before = self.known[at].stored.replace(Stored { file, bytes });
+        self.objects += u64::from(before.is_none());
         true
     }
 
     fn discard(&mut self, key: u64, out: &mut Vec<Action>) {
-        if let Some(stored) = self.objects.remove(&key) {
+        let Some(at) = self.by_key.get(key) else { return };
+        let known = &mut self.known[at as usize];
+        if let Some(stored) = known.stored.take() {
+            let dir = known.dir;
+            self.objects -= 1;
             out.push(Action::Remove { file: stored.file });
-            self.update_metadata(stored.dir, out);
+            self.update_metadata(dir, out);
         }
     }
 
     fn facts(&self) -> Vec<(&'static str, u64)> {
         let directories = self.directories.len() as u64;
-        vec![("objects", self.objects.len() as u64), ("directories", directories)]
+        vec![("objects", self.objects), ("directories", directories)]
     }
 }

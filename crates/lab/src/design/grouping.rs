@@ -55,10 +55,33 @@ pub(crate) fn directory_of(url: &str) -> &str {
     rest.rsplit_once('/').map_or(rest, |(dir, _)| dir)
 }
 
-/// FNV-1a, for names.
+/// FNV-1a, for names that may come in parts: so the hashes of all directories above a file cost one look
+/// at its path.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NameHash(u64);
+
+impl Default for NameHash {
+    fn default() -> NameHash {
+        NameHash(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl NameHash {
+    pub(crate) fn add(&mut self, part: &str) {
+        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.0 = part.bytes().fold(self.0, fold);
+    }
+
+    /// Of all that was added so far.
+    pub(crate) fn finish(self) -> u64 {
+        mix(self.0)
+    }
+}
+
 pub(crate) fn hash_name(name: &str) -> u64 {
-    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    mix(name.bytes().fold(0xcbf2_9ce4_8422_2325, fold))
+    let mut hash = NameHash::default();
+    hash.add(name);
+    hash.finish()
 }
 
 impl Grouper {

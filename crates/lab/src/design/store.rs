@@ -26,8 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use damelo::{
-    Admission, ByteSize, Clock, Config, DiskPolicyKind, GroupId, OpenError, ResidencyPolicyKind,
-    Store,
+    Admission, ByteSize, Clock, Config, CreateOptions, DiskPolicyKind, GroupId, OpenError,
+    ResidencyPolicyKind, Store,
 };
 
 use self::device::{Recorder, Transfer};
@@ -37,6 +37,11 @@ use super::{Changes, Context, Design, DesignOptions, Outcome};
 use crate::disk::{Direction, Drive};
 use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Op, Request};
+
+/// What objects are made of, again and again: so short that it stays in the processor's cache, where a
+/// buffer as long as the longest object would be fetched from memory for each.
+static CONTENTS: [u8; 16 << 10] = [CONTENT_BYTE; 16 << 10];
+const CONTENT_BYTE: u8 = 0x5a;
 
 /// Largest device that is held in memory.
 const DEVICE_BYTES_MAX: u64 = 4 << 30;
@@ -229,7 +234,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let wanted = context.options.cache_bytes.min(context.space_bytes());
     let (store, below) = open_modelled(context.options, context.drive, wanted)
         .expect("a store opens on an empty device with options that were checked");
-    below.recorder.drain();
+    below.recorder.drain_into(&mut Vec::new());
     Box::new(EngineDesign::new(store, Some(below), context))
 }
 
@@ -274,8 +279,8 @@ struct EngineDesign {
     below: Option<Below>,
     grouper: Grouper,
     changes: Changes,
-    /// Bytes that objects are made of.
-    contents: Vec<u8>,
+    /// Transfers on their way from the device's log to actions.
+    transfers: Vec<Transfer>,
     refused: u64,
 }
 
@@ -286,15 +291,16 @@ impl EngineDesign {
             below,
             grouper: Grouper::new(context.options.grouping, context.requests),
             changes: context.options.changes,
-            contents: Vec::new(),
+            transfers: Vec::new(),
             refused: 0,
         }
     }
 
     /// What the engine did to its device since the last time, as actions.
-    fn replay(&self, out: &mut Vec<Action>) {
+    fn replay(&mut self, out: &mut Vec<Action>) {
         let Some(below) = &self.below else { return };
-        for Transfer { direction, kind, offset, bytes } in below.recorder.drain() {
+        below.recorder.drain_into(&mut self.transfers);
+        for Transfer { direction, kind, offset, bytes } in self.transfers.drain(..) {
             let wait = direction == Direction::Read;
             // The journal lies in mapped memory: the system writes its pages now and then.
             out.push(match kind {
@@ -306,12 +312,21 @@ impl EngineDesign {
 
     fn create(&mut self, request: &Request, names: &Catalogue) -> Outcome {
         let bytes = request.size_bytes.max(1) as usize;
-        if self.contents.len() < bytes {
-            self.contents.resize(bytes, 0x5a);
-        }
         let group = GroupId::new(self.grouper.group(request, names));
         let key = request.key.to_le_bytes();
-        if self.store.create(&key, group, &self.contents[..bytes]).wait().is_err() {
+        let create = |pieces: &[&[u8]]| {
+            self.store.create_pieces(&key, group, pieces, CreateOptions::default()).wait()
+        };
+        // Most are a piece or a few: nothing is allocated for them.
+        let created = match bytes.div_ceil(CONTENTS.len()) {
+            1 => create(&[&CONTENTS[..bytes]]),
+            count => {
+                let mut pieces = vec![&CONTENTS[..]; count];
+                pieces[count - 1] = &CONTENTS[..bytes - (count - 1) * CONTENTS.len()];
+                create(&pieces)
+            }
+        };
+        if created.is_err() {
             self.refused += 1;
             return Outcome::Refused;
         }

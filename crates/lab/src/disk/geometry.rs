@@ -29,10 +29,16 @@ struct ZoneStart {
     cylinder_skew_ns: u64,
 }
 
+/// Stretches of a drive of which it is known in which zone they begin.
+const STRETCHES_MAX: u64 = 1 << 10;
+
 /// Sectors to places.
 #[derive(Debug, Clone)]
 pub struct Geometry {
     zones: Vec<ZoneStart>,
+    /// Zone in which each stretch of `1 << stretch_bits` sectors begins, so that none is searched for.
+    zone_of_stretch: Vec<u32>,
+    stretch_bits: u32,
     heads: u32,
     revolution_ns: u64,
     sectors: u64,
@@ -43,7 +49,7 @@ impl Geometry {
     pub fn new(params: &MechanicalParams) -> Geometry {
         assert_eq!(params.check(), Ok(()), "parameters of {} make sense", params.name);
         let (mut sector, mut cylinder) = (0, 0);
-        let zones = params
+        let zones: Vec<ZoneStart> = params
             .zones
             .iter()
             .map(|zone| {
@@ -63,12 +69,28 @@ impl Geometry {
                 start
             })
             .collect();
+        let sectors = params.sectors();
+        let stretch_bits = (sectors / STRETCHES_MAX).next_power_of_two().trailing_zeros();
+        let zone_at = |stretch: u64| {
+            zones.partition_point(|zone| zone.sector <= stretch << stretch_bits) as u32 - 1
+        };
+        let zone_of_stretch = (0..=(sectors - 1) >> stretch_bits).map(zone_at).collect();
         Geometry {
             zones,
+            zone_of_stretch,
+            stretch_bits,
             heads: params.heads,
             revolution_ns: params.revolution_ns,
-            sectors: params.sectors(),
+            sectors,
         }
+    }
+
+    fn zone(&self, sector: u64) -> &ZoneStart {
+        let mut index = self.zone_of_stretch[(sector >> self.stretch_bits) as usize] as usize;
+        while self.zones.get(index + 1).is_some_and(|next| next.sector <= sector) {
+            index += 1;
+        }
+        &self.zones[index]
     }
 
     /// Sectors of the drive.
@@ -79,8 +101,7 @@ impl Geometry {
     /// Where `sector` is.
     pub fn place(&self, sector: u64) -> Place {
         assert!(sector < self.sectors, "sector {sector} is on a drive of {}", self.sectors);
-        let index = self.zones.partition_point(|z| z.sector <= sector) - 1;
-        let zone = &self.zones[index];
+        let zone = self.zone(sector);
         let per_track = u64::from(zone.sectors_per_track);
         let track = (sector - zone.sector) / per_track;
         let within = (sector - zone.sector) % per_track;
@@ -128,5 +149,30 @@ impl SeekCurve {
         }
         let d = f64::from(cylinders - 1);
         (self.single_ns + self.root_ns * d.sqrt() + self.linear_ns * d) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Drive, drive_names};
+
+    /// The last zone that begins no later than the sector, found by looking at all of them.
+    #[test]
+    fn every_sector_is_in_its_zone() {
+        let mut rng = fastrand::Rng::with_seed(4);
+        for name in drive_names() {
+            let Some(Drive::Mechanical(params)) = Drive::named(name) else { continue };
+            let geometry = Geometry::new(&params);
+            let borders = geometry.zones.iter().flat_map(|zone| [zone.sector, zone.sector + 1]);
+            let before = geometry.zones.iter().skip(1).map(|zone| zone.sector - 1);
+            let ends = [geometry.sectors - 1];
+            let anywhere = (0..1_000).map(|_| rng.u64(0..geometry.sectors));
+            for sector in borders.chain(before).chain(ends).chain(anywhere) {
+                let expected = geometry.zones.iter().rfind(|zone| zone.sector <= sector);
+                let expected = expected.expect("the first begins at 0").sector;
+                assert_eq!(geometry.zone(sector).sector, expected, "{name}, {sector}");
+            }
+        }
     }
 }

@@ -7,11 +7,12 @@ mod flash;
 mod geometry;
 mod mechanical;
 mod params;
+mod queue;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 pub use geometry::{Geometry, Place, SeekCurve};
 pub use params::{
@@ -20,6 +21,7 @@ pub use params::{
 
 use flash::Flash;
 use mechanical::Mechanical;
+use queue::Queue;
 
 /// Smallest unit of a disk.
 pub const SECTOR_BYTES: u64 = 512;
@@ -94,78 +96,21 @@ enum Mechanism {
     Flash(Box<Flash>),
 }
 
-#[derive(Debug, Default)]
-struct Queue {
-    arrivals: VecDeque<DiskIo>,
-    by_sector: BTreeMap<(u64, u64), DiskIo>,
-    sequence: u64,
-    rising: bool,
-    /// Where the last request began.
-    at: u64,
-}
-
-impl Queue {
-    fn len(&self) -> usize {
-        self.arrivals.len() + self.by_sector.len()
-    }
-
-    fn push(&mut self, scheduler: Scheduler, io: DiskIo) {
-        if scheduler == Scheduler::Fcfs {
-            self.arrivals.push_back(io);
-        } else {
-            self.sequence += 1;
-            self.by_sector.insert((io.sector, self.sequence), io);
-        }
-    }
-
-    fn pop(&mut self, scheduler: Scheduler) -> Option<DiskIo> {
-        let io = match scheduler {
-            Scheduler::Fcfs => self.arrivals.pop_front()?,
-            Scheduler::OneWayElevator => self.pop_above().or_else(|| self.pop_lowest())?,
-            Scheduler::TwoWayElevator => self.pop_along()?,
-        };
-        self.at = io.sector;
-        Some(io)
-    }
-
-    fn pop_above(&mut self) -> Option<DiskIo> {
-        let key = *self.by_sector.range((self.at, 0)..).next()?.0;
-        self.by_sector.remove(&key)
-    }
-
-    fn pop_below(&mut self) -> Option<DiskIo> {
-        let key = *self.by_sector.range(..(self.at, 0)).next_back()?.0;
-        self.by_sector.remove(&key)
-    }
-
-    fn pop_lowest(&mut self) -> Option<DiskIo> {
-        self.by_sector.pop_first().map(|(_, io)| io)
-    }
-
-    fn pop_along(&mut self) -> Option<DiskIo> {
-        for _ in 0..2 {
-            let next = if self.rising { self.pop_above() } else { self.pop_below() };
-            if next.is_some() {
-                return next;
-            }
-            self.rising = !self.rising;
-        }
-        None
-    }
-}
-
 /// A disk with its queue.
 #[derive(Debug)]
 pub struct Disk {
     mechanism: Mechanism,
-    scheduler: Scheduler,
     queue: Queue,
     /// Served but not yet reported: when, order of service, tag.
     finished: BinaryHeap<Reverse<(u64, u64, u32)>>,
     free_ns: u64,
+    /// See [`Disk::next_event_ns`]; asked for far more often than it changes. [`NEVER`] if nothing happens.
+    next_ns: u64,
     served: u64,
     counts: DiskCounts,
 }
+
+const NEVER: u64 = u64::MAX;
 
 impl Disk {
     /// An idle disk at time 0. A drive without seeks serves everything at once, whatever the
@@ -177,10 +122,10 @@ impl Disk {
         };
         Disk {
             mechanism,
-            scheduler,
-            queue: Queue::default(),
+            queue: Queue::new(scheduler),
             finished: BinaryHeap::new(),
             free_ns: 0,
+            next_ns: NEVER,
             served: 0,
             counts: DiskCounts::default(),
         }
@@ -218,38 +163,42 @@ impl Disk {
         self.advance(now_ns);
         let idle = self.free_ns <= now_ns && self.queue.len() == 0;
         if idle || matches!(self.mechanism, Mechanism::Flash(_)) {
-            self.queue.at = io.sector;
+            self.queue.pass(&io);
             self.serve(now_ns, io);
         } else {
-            self.queue.push(self.scheduler, io);
+            self.queue.push(io);
         }
+        self.note_next();
     }
 
     /// When something next happens without further requests.
+    #[inline]
     pub fn next_event_ns(&self) -> Option<u64> {
-        let completion = self.finished.peek().map(|Reverse((done_ns, _, _))| *done_ns);
-        let start = (self.queue.len() > 0).then_some(self.free_ns);
-        match (completion, start) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        (self.next_ns != NEVER).then_some(self.next_ns)
+    }
+
+    fn note_next(&mut self) {
+        let completion_ns = self.finished.peek().map_or(NEVER, |Reverse((done_ns, _, _))| *done_ns);
+        let start_ns = if self.queue.len() > 0 { self.free_ns } else { NEVER };
+        self.next_ns = completion_ns.min(start_ns);
     }
 
     /// Starts what can start until `now_ns` and returns a completion that is due, with its time.
     pub fn poll(&mut self, now_ns: u64) -> Option<(u64, u32)> {
-        self.advance(now_ns);
-        let Reverse((done_ns, _, tag)) = *self.finished.peek()?;
-        if done_ns > now_ns {
+        if self.next_ns > now_ns {
             return None;
         }
-        self.finished.pop();
-        Some((done_ns, tag))
+        self.advance(now_ns);
+        let due = self.finished.peek().is_some_and(|Reverse((done_ns, _, _))| *done_ns <= now_ns);
+        let done = if due { self.finished.pop() } else { None };
+        self.note_next();
+        done.map(|Reverse((done_ns, _, tag))| (done_ns, tag))
     }
 
     fn advance(&mut self, now_ns: u64) {
         while self.free_ns <= now_ns {
             let start_ns = self.free_ns;
-            let Some(io) = self.queue.pop(self.scheduler) else { return };
+            let Some(io) = self.queue.pop() else { return };
             self.serve(start_ns, io);
         }
     }

@@ -85,10 +85,32 @@ impl BufferCache {
         kind: Kind,
         sync: bool,
     ) {
-        if !self.holds(sector) {
-            self.read(plan, sector, sectors, kind);
+        if self.overwrite_held(plan, sector, sectors, kind, sync) {
+            return;
         }
-        self.overwrite(plan, sector, sectors, kind, sync);
+        self.read(plan, sector, sectors, kind);
+        self.overwrite_held(plan, sector, sectors, kind, sync);
+    }
+
+    /// Writes all of a buffer that is in memory; false if it is not.
+    #[inline]
+    fn overwrite_held(
+        &mut self,
+        plan: &mut Plan,
+        sector: u64,
+        sectors: u32,
+        kind: Kind,
+        sync: bool,
+    ) -> bool {
+        let Some(buffer) = self.touch(sector) else { return false };
+        let was_dirty = std::mem::replace(&mut buffer.dirty, !sync);
+        self.dirty_count += usize::from(!sync && !was_dirty);
+        self.dirty_count -= usize::from(sync && was_dirty);
+        if sync {
+            let step = self.step(Direction::Write, sector, sectors, kind, true);
+            plan.push(step, self.cluster_sectors);
+        }
+        true
     }
 
     /// Writes all of a buffer: at once, waited for, if `sync`; else when it is cleaned.
@@ -100,15 +122,12 @@ impl BufferCache {
         kind: Kind,
         sync: bool,
     ) {
+        if self.overwrite_held(plan, sector, sectors, kind, sync) {
+            return;
+        }
         if sync {
             let step = self.step(Direction::Write, sector, sectors, kind, true);
             plan.push(step, self.cluster_sectors);
-        }
-        if let Some(buffer) = self.touch(sector) {
-            let was_dirty = std::mem::replace(&mut buffer.dirty, !sync);
-            self.dirty_count += usize::from(!sync && !was_dirty);
-            self.dirty_count -= usize::from(sync && was_dirty);
-            return;
         }
         self.dirty_count += usize::from(!sync);
         self.add(plan, sector, Buffer { sectors, dirty: !sync, kind });

@@ -3,7 +3,7 @@
 //! Owns the allocation state of one file system. Invariants: a fragment belongs to one file at a
 //! time; `free_fragments` counts the clear bits. Threads: one user.
 
-use std::collections::BTreeSet;
+use super::directory_groups::DirectoryGroups;
 
 /// Most fragments a block can have.
 const FRAGMENTS_MAX: u32 = 8;
@@ -37,10 +37,10 @@ pub(crate) struct Groups {
     /// Blocks at the start of each group that hold superblock copy, maps and inodes.
     reserved_blocks: u32,
     free_fragments: u64,
+    for_directories: DirectoryGroups,
+    /// Fragments in the longest free run of a block with such a mask.
+    longest_free: Box<[u8; 256]>,
     /// For each group; apart from the groups, since each section of a large file looks at all of them.
-    directories: Vec<u32>,
-    /// Groups by their number of directories: the same numbers in another order.
-    by_directories: BTreeSet<(u32, u32)>,
     blocks_free: Vec<u32>,
     blocks_free_sum: u64,
     inodes_free: Vec<u32>,
@@ -51,16 +51,14 @@ fn full_mask(fragments: u32) -> u8 {
     ((1_u16 << fragments) - 1) as u8
 }
 
-/// Length and place of the longest free run, first of its length.
-fn longest_free(mask: u8, fragments: u32) -> (u32, u32) {
-    let (mut best, mut at, mut run) = (0, 0, 0);
+/// Fragments in the longest free run.
+fn longest_free(mask: u8, fragments: u32) -> u8 {
+    let (mut best, mut run) = (0, 0);
     for i in 0..fragments {
         run = if mask & (1 << i) == 0 { run + 1 } else { 0 };
-        if run > best {
-            (best, at) = (run, i + 1 - run);
-        }
+        best = best.max(run);
     }
-    (best, at)
+    best
 }
 
 /// First place with `wanted` free fragments side by side.
@@ -90,8 +88,10 @@ impl Groups {
             free_fragments: blocks_free_sum * u64::from(fragments_per_block),
             blocks_free: vec![per_group; count as usize],
             blocks_free_sum,
-            directories: vec![0; count as usize],
-            by_directories: (0..count).map(|index| (0, index)).collect(),
+            for_directories: DirectoryGroups::new(count),
+            longest_free: Box::new(std::array::from_fn(|mask| {
+                longest_free(mask as u8, fragments_per_block)
+            })),
             inodes_free: vec![inodes_per_group; count as usize],
             inodes_free_sum: u64::from(count) * u64::from(inodes_per_group),
         }
@@ -118,17 +118,13 @@ impl Groups {
 
     /// A group for a new directory: of those with more free inodes than the mean, the one with the
     /// fewest directories.
-    pub(crate) fn group_for_directory(&self) -> u32 {
+    pub(crate) fn group_for_directory(&mut self) -> u32 {
         let mean = (self.inodes_free_sum / self.groups.len() as u64) as u32;
-        let mut least_first = self.by_directories.iter().map(|(_, index)| *index);
-        least_first.find(|index| self.inodes_free[*index as usize] >= mean).unwrap_or(0)
+        self.for_directories.least(&self.inodes_free, mean).unwrap_or(0)
     }
 
     pub(crate) fn count_directory(&mut self, group: u32) {
-        let directories = &mut self.directories[group as usize];
-        self.by_directories.remove(&(*directories, group));
-        *directories += 1;
-        self.by_directories.insert((*directories, group));
+        self.for_directories.count(group);
     }
 
     /// The group itself, then at quadratic distances, then all (the overflow of the original §3.3).
@@ -163,6 +159,7 @@ impl Groups {
         self.inodes_free[group] += 1;
         self.inodes_free_sum += 1;
         self.groups[group].free_inodes.push(inode);
+        self.for_directories.freed(group, self.inodes_free[group]);
     }
 
     /// A whole block: `wanted` itself if it is free, else the next free one of the group, else of
@@ -225,15 +222,16 @@ impl Groups {
         for size in wanted..per_block {
             while let Some(within) = group.partial[size as usize].pop() {
                 let mask = group.used[within as usize];
-                if mask == 0 || longest_free(mask, per_block).0 != size {
+                let longest = self.longest_free[usize::from(mask)];
+                if mask == 0 || u32::from(longest) != size {
                     continue;
                 }
                 let Some(at) = first_free(mask, per_block, wanted) else { continue };
                 let mask = mask | (full_mask(wanted) << at);
                 group.used[within as usize] = mask;
-                let left = longest_free(mask, per_block).0;
+                let left = self.longest_free[usize::from(mask)];
                 if left > 0 {
-                    group.partial[left as usize].push(within);
+                    group.partial[usize::from(left)].push(within);
                 }
                 self.free_fragments -= u64::from(wanted);
                 let block = u64::from(index) * u64::from(self.blocks_per_group) + u64::from(within);
@@ -262,8 +260,8 @@ impl Groups {
                 self.blocks_free[index] += 1;
                 self.blocks_free_sum += 1;
             } else {
-                let longest = longest_free(*mask, self.fragments_per_block).0;
-                group.partial[longest as usize].push(within);
+                let longest = self.longest_free[usize::from(*mask)];
+                group.partial[usize::from(longest)].push(within);
             }
             self.free_fragments += u64::from(here);
             at += u64::from(here);

@@ -9,6 +9,8 @@
 //! fragments of a directory (directories grow by whole blocks).
 
 mod buffer;
+mod directory_groups;
+mod file;
 mod groups;
 mod names;
 mod params;
@@ -18,10 +20,10 @@ mod tests;
 pub(crate) use buffer::BufferCache;
 pub use params::FfsParams;
 
+use file::{File, pieces};
 use groups::{Groups, Run};
 use names::{directory_name, file_name, file_of};
 
-use crate::disk::SECTOR_BYTES;
 use crate::lru::Lru;
 use crate::machine::{DirId, FileId, Kind, Plan};
 
@@ -40,6 +42,7 @@ pub struct FsFull {
 /// Direct pointers of an inode.
 const DIRECT_BLOCKS: u64 = 12;
 const INODE_BYTES: u32 = 128;
+const SPARE_RUNS_MAX: usize = 1_024;
 
 #[derive(Debug, Clone, Default)]
 struct Directory {
@@ -52,17 +55,6 @@ struct Directory {
     free_slots: Vec<u32>,
 }
 
-#[derive(Debug, Clone, Default)]
-struct File {
-    exists: bool,
-    dir: DirId,
-    slot: u32,
-    inode: u32,
-    bytes: u64,
-    runs: Vec<Run>,
-    indirect: Vec<u64>,
-}
-
 /// A file system on a disk.
 #[derive(Debug)]
 pub struct Ffs {
@@ -73,6 +65,8 @@ pub struct Ffs {
     names: Lru<bool>,
     directories: Vec<Directory>,
     files: Vec<File>,
+    /// Empty lists of removed files, for new ones.
+    spare_runs: Vec<Vec<Run>>,
     next_sync_ns: u64,
     name_lookups: u64,
     name_misses: u64,
@@ -102,6 +96,7 @@ impl Ffs {
             names: Lru::new(),
             directories: vec![Directory::default()],
             files: Vec::new(),
+            spare_runs: Vec::new(),
             next_sync_ns: u64::from(params.sync_period_s) * 1_000_000_000,
             name_lookups: 0,
             name_misses: 0,
@@ -206,14 +201,15 @@ impl Ffs {
         assert!(offset + bytes <= entry.bytes, "file {file} has what is read");
         let block_bytes = u64::from(self.params.block_bytes);
         let last_block = (offset + bytes).saturating_sub(1) / block_bytes;
+        let params = self.params;
         if last_block >= DIRECT_BLOCKS {
-            for block in entry.indirect.clone() {
-                let (sector, sectors) = self.extent(block, self.fragments_per_block());
+            for block in &entry.indirect {
+                let (sector, sectors) = params.extent(*block, params.fragments_per_block());
                 self.buffers.read(plan, sector, sectors, Kind::Allocation);
             }
         }
-        for (fragment, fragments, _) in self.pieces(file, offset, bytes) {
-            let (sector, sectors) = self.extent(fragment, fragments);
+        for (fragment, fragments, _) in pieces(params, entry, offset, bytes) {
+            let (sector, sectors) = params.extent(fragment, fragments);
             self.buffers.read(plan, sector, sectors, Kind::Data);
         }
         if self.params.update_access_time {
@@ -234,11 +230,12 @@ impl Ffs {
     /// Removes a file by name.
     pub fn remove(&mut self, plan: &mut Plan, file: FileId) {
         self.resolve_file(plan, file);
-        for (fragment, _, _) in self.pieces(file, 0, self.files[file as usize].bytes) {
-            let (sector, _) = self.extent(fragment, 1);
+        let params = self.params;
+        let mut entry = std::mem::take(&mut self.files[file as usize]);
+        for (fragment, _, _) in pieces(params, &entry, 0, entry.bytes) {
+            let (sector, _) = params.extent(fragment, 1);
             self.buffers.forget(sector);
         }
-        let entry = std::mem::take(&mut self.files[file as usize]);
         let directory = &mut self.directories[entry.dir as usize];
         directory.free_slots.push(entry.slot);
         let block = directory.blocks[(entry.slot / self.params.entries_per_block()) as usize];
@@ -253,8 +250,11 @@ impl Ffs {
             self.buffers.forget(sector);
             self.groups.free(Run { fragment: block, fragments: self.fragments_per_block() });
         }
-        for run in entry.runs {
+        for run in entry.runs.drain(..) {
             self.groups.free(run);
+        }
+        if self.spare_runs.len() < SPARE_RUNS_MAX {
+            self.spare_runs.push(entry.runs);
         }
         self.groups.free_inode(entry.inode);
         self.names.remove(file_name(file));
@@ -265,61 +265,29 @@ impl Ffs {
     }
 
     fn fragments_per_block(&self) -> u32 {
-        self.params.block_bytes / self.params.fragment_bytes
+        self.params.fragments_per_block()
     }
 
-    /// Fragments to sectors.
     fn extent(&self, fragment: u64, fragments: u32) -> (u64, u32) {
-        let per_fragment = self.params.fragment_bytes / SECTOR_BYTES as u32;
-        (fragment * u64::from(per_fragment), fragments * per_fragment)
-    }
-
-    /// Buffers of a part of a file: first fragment, fragments, and whether all of it is covered.
-    fn pieces(&self, file: FileId, offset: u64, bytes: u64) -> Vec<(u64, u32, bool)> {
-        let per_block = self.fragments_per_block();
-        let block_bytes = u64::from(self.params.block_bytes);
-        let end = offset + bytes;
-        let to_its_end = end == self.files[file as usize].bytes;
-        let mut pieces = Vec::with_capacity((bytes / block_bytes) as usize + 2);
-        let mut at = 0;
-        for run in &self.files[file as usize].runs {
-            let run_bytes = u64::from(run.fragments) * u64::from(self.params.fragment_bytes);
-            if at >= end {
-                break;
-            }
-            if at + run_bytes <= offset {
-                at += run_bytes;
-                continue;
-            }
-            let mut done = 0;
-            while done < run.fragments && at < end {
-                let here = per_block.min(run.fragments - done);
-                let here_bytes = u64::from(here) * u64::from(self.params.fragment_bytes);
-                if at + here_bytes > offset {
-                    let whole = offset <= at && (at + here_bytes <= end || to_its_end);
-                    pieces.push((run.fragment + u64::from(done), here, whole));
-                }
-                at += here_bytes;
-                done += here;
-            }
-        }
-        pieces
+        self.params.extent(fragment, fragments)
     }
 
     fn write_data(&mut self, plan: &mut Plan, file: FileId, offset: u64, bytes: u64) {
-        let per_block = self.fragments_per_block();
-        for (fragment, fragments, whole) in self.pieces(file, offset, bytes) {
-            let (sector, sectors) = self.extent(fragment, fragments);
+        let params = self.params;
+        let per_block = params.fragments_per_block();
+        let entry = &self.files[file as usize];
+        for (fragment, fragments, whole) in pieces(params, entry, offset, bytes) {
+            let (sector, sectors) = params.extent(fragment, fragments);
             if !whole {
                 self.buffers.update(plan, sector, sectors, Kind::Data, false);
-            } else if fragments == per_block && self.params.write_full_blocks_at_once {
+            } else if fragments == per_block && params.write_full_blocks_at_once {
                 self.buffers.write_through(plan, sector, sectors, Kind::Data);
             } else {
                 self.buffers.overwrite(plan, sector, sectors, Kind::Data, false);
             }
         }
-        for block in self.files[file as usize].indirect.clone() {
-            let (sector, sectors) = self.extent(block, per_block);
+        for block in &entry.indirect {
+            let (sector, sectors) = params.extent(*block, per_block);
             self.buffers.overwrite(plan, sector, sectors, Kind::Allocation, false);
         }
     }
@@ -335,7 +303,7 @@ impl Ffs {
         let fragments = bytes.div_ceil(u64::from(self.params.fragment_bytes));
         let blocks = fragments / u64::from(per_block);
         let mut tail = (fragments % u64::from(per_block)) as u32;
-        let (mut runs, mut near): (Vec<Run>, u32) = (Vec::new(), group);
+        let (mut runs, mut near) = (self.spare_runs.pop().unwrap_or_default(), group);
         // Only files that fit the direct pointers have fragments (original §3.2).
         let whole_blocks = if tail > 0 && blocks >= DIRECT_BLOCKS {
             tail = 0;
@@ -376,11 +344,11 @@ impl Ffs {
 
     /// Reads directory blocks up to the one that holds `slot`, or all.
     fn scan(&mut self, plan: &mut Plan, dir: DirId, slot: u32) {
-        let blocks = self.directories[dir as usize].blocks.len();
-        let last = (slot / self.params.entries_per_block()) as usize;
-        for index in 0..blocks.min(last.saturating_add(1)) {
-            let block = self.directories[dir as usize].blocks[index];
-            let (sector, sectors) = self.extent(block, self.fragments_per_block());
+        let params = self.params;
+        let blocks = &self.directories[dir as usize].blocks;
+        let last = (slot / params.entries_per_block()) as usize;
+        for block in blocks.iter().take(last.saturating_add(1)) {
+            let (sector, sectors) = params.extent(*block, params.fragments_per_block());
             self.buffers.read(plan, sector, sectors, Kind::Directory);
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Threads: plain data.
 
+use crate::disk::SECTOR_BYTES;
+
 /// How a file system is laid out and cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FfsParams {
@@ -87,6 +89,16 @@ impl FfsParams {
             name_cache_entries: 32_768,
             ..FfsParams::ufs_8k()
         }
+    }
+
+    pub(crate) fn fragments_per_block(&self) -> u32 {
+        self.block_bytes / self.fragment_bytes
+    }
+
+    /// Fragments to sectors.
+    pub(crate) fn extent(&self, fragment: u64, fragments: u32) -> (u64, u32) {
+        let per_fragment = self.fragment_bytes / SECTOR_BYTES as u32;
+        (fragment * u64::from(per_fragment), fragments * per_fragment)
     }
 
     pub(crate) fn entries_per_block(&self) -> u32 {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk::Drive;
 use crate::trace::file_digest;
 
 /// What a CSV file with a manifest begins with. What reads CSV knows `#` as the mark of a comment, or can be told.
@@ -61,6 +62,29 @@ impl TraceIdentity {
     }
 }
 
+/// Which file a drive was of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveIdentity {
+    /// Path, as given.
+    pub name: String,
+    /// XXH3-64 of the file, in hexadecimal.
+    pub digest: String,
+}
+
+impl DriveIdentity {
+    /// Reads the file of a drive for its digest; `None` of a drive that the lab brings.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(name: &str) -> io::Result<Option<DriveIdentity>> {
+        if Drive::named(name).is_some() {
+            return Ok(None);
+        }
+        let digest = file_digest(Path::new(name))?;
+        Ok(Some(DriveIdentity { name: name.to_owned(), digest }))
+    }
+}
+
 /// The machine of a run, as far as the system tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -103,6 +127,9 @@ pub struct Manifest {
     pub version: String,
     /// The trace.
     pub trace: TraceIdentity,
+    /// The drive, if it was one of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<DriveIdentity>,
     /// The machine.
     pub machine: Machine,
 }
@@ -124,8 +151,12 @@ impl Manifest {
             digest.push_str(&format!(", seed {seed}"));
         }
         let machine = &self.machine;
+        let drive = match &self.drive {
+            Some(drive) => format!("drive    {} ({})\n", drive.name, drive.digest),
+            None => String::new(),
+        };
         format!(
-            "command  {}\nversion  damelo {}\ntrace    {} ({digest})\nmachine  {}, {} processors, {} bytes of memory, {}\n",
+            "command  {}\nversion  damelo {}\ntrace    {} ({digest})\n{drive}machine  {}, {} processors, {} bytes of memory, {}\n",
             command.join(" "),
             self.version,
             trace.name,

@@ -13,7 +13,7 @@ mod written;
 pub use bars::BarChart;
 pub use chart::{LineChart, Series};
 pub use html::Report;
-pub use manifest::{Machine, Manifest, TraceIdentity};
+pub use manifest::{DriveIdentity, Machine, Manifest, TraceIdentity};
 pub use strips::StripChart;
 pub use table::Table;
 pub use written::{Form, ReportError, Written};

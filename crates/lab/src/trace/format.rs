@@ -117,7 +117,7 @@ fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Forma
     }
     for (format, parse) in LOGS {
         if lines.iter().any(|line| parse(line).is_ok()) {
-            return Ok(format);
+            return Ok(if format == Format::Combined { common_or_combined(lines) } else { format });
         }
     }
     let no_blank = |line: &&[u8]| !line.iter().any(|byte| b" \t,|;".contains(byte));
@@ -127,6 +127,15 @@ fn detect_text(lines: &[&[u8]], columns: Option<&ColumnOptions>) -> Result<Forma
     Columns::new(columns.unwrap_or(&ColumnOptions::default()), first)
         .map(|_| Format::Csv)
         .map_err(|reason| format!("it is no log of Squid or a web server, and as columns {reason}"))
+}
+
+/// What most lines of a web server's log are: a log may have both, if its server was told to write more.
+fn common_or_combined(lines: &[&[u8]]) -> Format {
+    let count = |tail| lines.iter().filter(|line| clf::parse(line, tail).is_ok()).count();
+    match count(Tail::Common) > count(Tail::Combined) {
+        true => Format::Common,
+        false => Format::Combined,
+    }
 }
 
 type LineTest = fn(&[u8]) -> Result<Parsed, BadRecord>;
@@ -258,6 +267,8 @@ mod tests {
             (format!("garbage\n{squid}\n"), Format::Squid),
             (clf.to_owned(), Format::Common),
             (format!("{clf} \"-\" \"Mozilla/5.0 (X)\""), Format::Combined),
+            (format!("{clf}\n{clf}\n{clf} \"-\" \"A\"\n"), Format::Common),
+            (format!("{clf}\n{clf} \"-\" \"A\"\n{clf} \"-\" \"B\"\n"), Format::Combined),
             ("time,obj_id,size\n1,2,3\n".to_owned(), Format::Csv),
             ("12\n13\n12\n".to_owned(), Format::Txt),
         ] {

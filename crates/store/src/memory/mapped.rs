@@ -52,6 +52,17 @@ pub(super) fn map_small_pages(bytes: usize) -> io::Result<NonNull<u8>> {
     Ok(start)
 }
 
+/// A new mapping of zeros that the system may make of large pages, so that it is asked for few.
+pub(super) fn map_large_pages(bytes: usize) -> io::Result<NonNull<u8>> {
+    let start = map(bytes)?;
+    // SAFETY: the mapping is new and ours. A system without larger pages refuses, and that is as well.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE)
+    };
+    Ok(start)
+}
+
 /// Ends a mapping.
 ///
 /// # Safety

@@ -39,6 +39,8 @@ pub(crate) struct Pool {
     /// Where the next search for a window starts.
     window_from: AtomicU32,
     freed: Signal,
+    /// What nobody uses stays with the process: see [`Pool::keeping`].
+    keeps: bool,
 }
 
 // SAFETY: the mapping is plain memory; access to it goes through `Run`, whose users keep the
@@ -50,9 +52,25 @@ unsafe impl Sync for Pool {}
 impl Pool {
     /// Maps room for `frames` frames of `frame_bytes` each.
     pub(crate) fn new(frames: usize, frame_bytes: usize) -> std::io::Result<Arc<Pool>> {
+        Pool::mapped_by(mapped::map_small_pages, frames, frame_bytes, false)
+    }
+
+    /// The same for simulators: counted and limited alike, but the system gets nothing back before the end
+    /// and may use large pages, since clearing memory again and again takes longer than all else that is
+    /// done with it. May so occupy twice as much as is counted.
+    pub(crate) fn keeping(frames: usize, frame_bytes: usize) -> std::io::Result<Arc<Pool>> {
+        Pool::mapped_by(mapped::map_large_pages, frames, frame_bytes, true)
+    }
+
+    fn mapped_by(
+        map: fn(usize) -> std::io::Result<NonNull<u8>>,
+        frames: usize,
+        frame_bytes: usize,
+        keeps: bool,
+    ) -> std::io::Result<Arc<Pool>> {
         assert!(frames > 0 && frame_bytes.is_multiple_of(GRAIN_BYTES), "pool geometry");
         let places = Places::new(frames, frame_bytes / GRAIN_BYTES);
-        let base = mapped::map_small_pages(places.count() * frame_bytes)?;
+        let base = map(places.count() * frame_bytes)?;
         let headers = (0..places.count())
             .map(|_| PlaceHeader { refs: AtomicU32::new(0), run_grains: AtomicU32::new(0) })
             .collect();
@@ -64,6 +82,7 @@ impl Pool {
             state: Mutex::new(places),
             window_from: AtomicU32::new(0),
             freed: Signal::default(),
+            keeps,
         }))
     }
 
@@ -99,6 +118,9 @@ impl Pool {
 
     /// Gives grains of a place back to the system, in which nobody has anything any more.
     fn give_back(&self, place: usize, grains: Range<usize>) {
+        if self.keeps {
+            return;
+        }
         let bytes = grains.len() * GRAIN_BYTES;
         // SAFETY: `places` names only what is in no run, within one frame of our own mapping.
         unsafe { mapped::release(self.place_ptr(place).add(grains.start * GRAIN_BYTES), bytes) };
@@ -338,6 +360,37 @@ mod tests {
         let grains = runs.each_ref().map(|run| run.len_bytes() / FRAME);
         assert_eq!(grains, [16, 16, 9, 16, 17]);
         assert_eq!(pool.used_bytes(), 74 * FRAME);
+    }
+
+    /// Where runs lie and what is counted is the same; only what the system gets back is not.
+    #[test]
+    fn a_pool_that_keeps_memory_takes_the_same_places() {
+        for seed in 0..if cfg!(miri) { 2 } else { 20 } {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let pools = [Pool::new(12, 4 * FRAME).unwrap(), Pool::keeping(12, 4 * FRAME).unwrap()];
+            let mut held: Vec<[Run; 2]> = Vec::new();
+            for step in 0..300 {
+                if rng.bool() && !held.is_empty() {
+                    held.swap_remove(rng.usize(..held.len()));
+                } else {
+                    let bytes = rng.usize(1..10 * FRAME);
+                    let [Some(plain), Some(kept)] =
+                        pools.each_ref().map(|pool| pool.try_take(bytes))
+                    else {
+                        held.pop();
+                        continue;
+                    };
+                    assert_eq!(
+                        (plain.first(), plain.len_bytes()),
+                        (kept.first(), kept.len_bytes())
+                    );
+                    // SAFETY: freshly taken, nobody else knows it.
+                    unsafe { kept.bytes_mut(0, bytes) }.fill(step as u8);
+                    held.push([plain, kept]);
+                }
+                assert_eq!(pools[0].used_bytes(), pools[1].used_bytes());
+            }
+        }
     }
 
     #[test]

@@ -304,7 +304,8 @@ pub(crate) fn start(
     let index = Arc::new(Index::new(first.index_slots));
     let page_bytes = space.page_bytes;
     let frames = (config.memory.bytes() / page_bytes) as usize;
-    let pool = Pool::new(frames, page_bytes as usize).map_err(OpenError::System)?;
+    let new_pool = if config.background { Pool::new } else { Pool::keeping };
+    let pool = new_pool(frames, page_bytes as usize).map_err(OpenError::System)?;
     let cache = Cache::new(
         pool,
         residency_policy(config.residency, config.memory.bytes()),

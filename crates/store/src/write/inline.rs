@@ -30,6 +30,11 @@ impl Engine {
         assert!(self.inline.0.set(inline).is_ok(), "an engine is started once");
     }
 
+    /// Callers do the work of the store's threads.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.inline.0.get().is_some()
+    }
+
     /// Does all that waits to be done, if this store has no threads for it. Not to be called by what
     /// the flusher does, nor inside the gate.
     pub(crate) fn work_inline(&self) {
@@ -47,14 +52,14 @@ impl Engine {
 
     /// The same if so much was created that a flusher with a thread would begin.
     pub(crate) fn work_inline_if_due(&self) {
-        if self.inline.0.get().is_some() && self.nursery.wants_flush() {
+        if self.is_inline() && self.nursery.wants_flush() {
             self.work_inline();
         }
     }
 
     /// The same if the journal may be full soon, so that an append need not wait for a checkpoint.
     pub(crate) fn work_inline_if_tight(&self) {
-        if self.inline.0.get().is_some() && !self.journal.has_room() {
+        if self.is_inline() && !self.journal.has_room() {
             self.work_inline();
         }
     }
@@ -76,7 +81,7 @@ impl Engine {
     }
 
     fn work_or_wait(&self, nap: Duration) {
-        if self.inline.0.get().is_some() {
+        if self.is_inline() {
             let before = self.nursery.bytes();
             self.work_inline();
             if self.nursery.bytes() < before {

@@ -3,6 +3,7 @@
 //! Kept objects go back to the nursery with a new sequence number, so that they come to lie with
 //! their group again. Bytes kept are bounded by `reinsert_percent_max`. Threads: the flusher.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -173,12 +174,12 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
 }
 
 /// The record from memory, else from disk, verified.
-fn read_kept(
+fn read_kept<'a>(
     engine: &Engine,
     keepers: &[Keeper],
     stored: u64,
-    window: &mut Window,
-) -> Option<(Vec<u8>, RecordHeader)> {
+    window: &'a mut Window,
+) -> Option<(Cow<'a, [u8]>, RecordHeader)> {
     let keeper = &keepers[0];
     let hash = keeper.entry.hash;
     let resident = {
@@ -187,8 +188,8 @@ fn read_kept(
         entry.map(|e| e.record().to_vec())
     };
     let record = match resident {
-        Some(record) => record,
-        None => window.read(engine, keepers, stored)?,
+        Some(record) => Cow::Owned(record),
+        None => Cow::Borrowed(window.read(engine, keepers, stored)?),
     };
     let header = RecordHeader::decode(&record, engine.space.nonce).ok()?;
     let whole = header.hash == hash && header.stored_bytes() <= record.len() as u64;
@@ -209,7 +210,10 @@ const WINDOW_BYTES_MAX: u64 = 1 << 20;
 #[derive(Default)]
 struct Window {
     start: u64,
+    /// Kept from read to read, and longer than what was read last if that was less than before.
     buf: Option<AlignedBuf>,
+    /// Bytes of it that were read; 0 if that failed.
+    filled: u64,
     /// Up to here nothing is read together, since a read that reached this far failed.
     alone_until: u64,
     /// The last read for one object that failed.
@@ -218,7 +222,7 @@ struct Window {
 
 impl Window {
     /// The record of the first keeper. The others follow it on the disk.
-    fn read(&mut self, engine: &Engine, keepers: &[Keeper], stored: u64) -> Option<Vec<u8>> {
+    fn read(&mut self, engine: &Engine, keepers: &[Keeper], stored: u64) -> Option<&[u8]> {
         let (segment, offset) = engine.space.split(keepers[0].location);
         if !self.holds(offset, stored) {
             let block = engine.space.block();
@@ -231,7 +235,7 @@ impl Window {
             }
         }
         let from = (offset - self.start) as usize;
-        self.buf.as_ref()?.get(from..from + stored as usize).map(<[u8]>::to_vec)
+        self.buf.as_ref()?[..self.filled as usize].get(from..from + stored as usize)
     }
 
     /// Reads for several objects, the first of which takes `own`. False if that is not to be done, or
@@ -267,17 +271,18 @@ impl Window {
     }
 
     fn fill(&mut self, engine: &Engine, segment: SegmentId, range: Range<u64>) -> bool {
-        let mut buf = AlignedBuf::zeroed((range.end - range.start) as usize);
+        let wanted = (range.end - range.start) as usize;
+        let large_enough = self.buf.take().filter(|buf| buf.len() >= wanted);
+        let buf = self.buf.insert(large_enough.unwrap_or_else(|| AlignedBuf::zeroed(wanted)));
         add(&engine.counters.maintenance_reads, 1);
-        let filled = engine.space.read(segment, range.start, &mut buf).is_ok();
+        let is_read = engine.space.read(segment, range.start, &mut buf[..wanted]).is_ok();
         self.start = range.start;
-        self.buf = filled.then_some(buf);
-        filled
+        self.filled = if is_read { wanted as u64 } else { 0 };
+        is_read
     }
 
     fn holds(&self, offset: u64, stored: u64) -> bool {
-        let end = self.buf.as_ref().map_or(0, |buf| self.start + buf.len() as u64);
-        self.buf.is_some() && offset >= self.start && offset + stored <= end
+        offset >= self.start && offset + stored <= self.start + self.filled
     }
 }
 

@@ -11,7 +11,8 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    fn pieces(&self) -> &[&'a [u8]] {
+    /// What it is made of, in order.
+    pub(crate) fn pieces(&self) -> &[&'a [u8]] {
         match self {
             Value::Whole(bytes) => std::slice::from_ref(bytes),
             Value::Pieces(pieces) => pieces,

@@ -21,8 +21,8 @@ use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
     BLOCK_BYTES, CHUNK_BYTES, ChunkCrcs, MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES,
-    MANIFEST_PARTS_MAX, Manifest, ManifestPart, RecordFields, RecordKind, UNIT_BYTES,
-    encode_head_into,
+    MANIFEST_PARTS_MAX, Manifest, ManifestPart, RECORD_HEADER_BYTES, RecordFields, RecordKind,
+    UNIT_BYTES, encode_head_into,
 };
 use crate::index::Location;
 use crate::memory::policy::Hint;
@@ -162,10 +162,11 @@ impl Writer {
         Commit(Deferred::blocking(&engine, move || self.commit_waiting()))
     }
 
-    /// Value bytes lie at this offset of the buffer while it fills: room for the longest head.
+    /// Value bytes lie at this offset of the buffer while it fills: room for the longest head, that of a
+    /// full part, whose bytes so are where they will stay.
     fn value_at(&self) -> usize {
         let table = self.part_bytes.div_ceil(CHUNK_BYTES as usize) * 4;
-        (64 + table + self.key.len()).next_multiple_of(UNIT_BYTES as usize)
+        RECORD_HEADER_BYTES + table + self.key.len()
     }
 
     /// Copies what fits without waiting; true when all of `bytes` was taken.
@@ -192,7 +193,8 @@ impl Writer {
     }
 
     fn new_buffer(&mut self) -> Option<Run> {
-        let bytes = self.value_at() + self.part_bytes + BLOCK_BYTES as usize;
+        let head = self.value_at().next_multiple_of(UNIT_BYTES as usize);
+        let bytes = head + self.part_bytes + BLOCK_BYTES as usize;
         let run = self.engine.cache.take(bytes, Hint::Loved)?;
         self.buffer = Some(run.clone());
         self.filled = 0;
@@ -250,7 +252,9 @@ impl Writer {
         let mut crcs = ChunkCrcs::new();
         crcs.update(&bytes[from..from + self.filled]);
         let value = header.value_range();
-        bytes.copy_within(from..from + self.filled, value.start);
+        if value.start != from {
+            bytes.copy_within(from..from + self.filled, value.start);
+        }
         encode_head_into(bytes, &fields, &self.key, &[], self.filled as u64, &crcs.finish())
             .expect("the head fits before the value by `value_at`");
         bytes[value.end..end].fill(0);
@@ -415,6 +419,8 @@ pub(crate) fn create_operation(
     match engine.create_now(new) {
         Ok(()) => Deferred::ready(Ok(())),
         Err(NotNow::Failed(error)) => Deferred::ready(Err(error)),
+        // There is nothing to wait for but what this caller does.
+        Err(NotNow::MustWait) if engine.is_inline() => Deferred::ready(engine.create_waiting(new)),
         Err(NotNow::MustWait) => {
             let (key, metadata, value) =
                 (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
@@ -447,11 +453,25 @@ fn create_by_writer(
         expires_unix_s: (new.expires_s != 0).then_some(u64::from(new.expires_s)),
         length: Some(new.value.len() as u64),
     };
+    let group = GroupId::new(new.group);
+    if engine.is_inline() {
+        return Deferred::ready(write_all(engine, new.key, group, options, new.value));
+    }
     let (key, value) = (new.key.to_vec(), new.value.to_vec());
-    let (this, group) = (Arc::clone(engine), GroupId::new(new.group));
-    Deferred::blocking(engine, move || {
-        let mut writer = Writer::new(&this, &key, group, options)?;
-        writer.write(&value).wait()?;
-        writer.commit().wait()
-    })
+    let this = Arc::clone(engine);
+    Deferred::blocking(engine, move || write_all(&this, &key, group, options, Value::Whole(&value)))
+}
+
+fn write_all(
+    engine: &Arc<Engine>,
+    key: &[u8],
+    group: GroupId,
+    options: WriterOptions,
+    value: Value<'_>,
+) -> Result<(), CreateError> {
+    let mut writer = Writer::new(engine, key, group, options)?;
+    for piece in value.pieces() {
+        writer.write(piece).wait()?;
+    }
+    writer.commit().wait()
 }

@@ -112,9 +112,9 @@ impl Recorder {
         Recorder { info, shared: Arc::new(shared) }
     }
 
-    /// Takes what was done since the last time.
-    pub(super) fn drain(&self) -> Vec<Transfer> {
-        std::mem::take(&mut lock(&self.shared.transfers))
+    /// Appends what was done since the last time.
+    pub(super) fn drain_into(&self, out: &mut Vec<Transfer>) {
+        out.append(&mut lock(&self.shared.transfers));
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::io;
 
+use super::CONTENT_BYTE;
 use crate::disk::SECTOR_BYTES;
 
 const LEN: usize = SECTOR_BYTES as usize;
@@ -61,24 +62,40 @@ impl Sectors {
     }
 
     pub(super) fn write(&mut self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let mut rest = buf;
-        for (sector, range) in self.pieces(offset, rest.len())? {
-            let (piece, after) = rest.split_at(range.len());
-            self.write_piece(sector, range.start, piece);
-            rest = after;
+        let mut pieces = self.pieces(offset, buf.len())?;
+        let Some((first, range)) = pieces.next() else { return Ok(()) };
+        let (head, rest) = match range.start {
+            0 => (&[][..], buf),
+            _ => buf.split_at(range.len()),
+        };
+        if !head.is_empty() {
+            self.write_piece(first, range.start, head);
+        }
+        let first_whole = first + usize::from(!head.is_empty());
+        let (whole, tail) = rest.as_chunks::<LEN>();
+        for (sector, bytes) in (first_whole..).zip(whole) {
+            if is_repeated(bytes) {
+                self.write_repeated(sector, bytes[0]);
+            } else {
+                self.write_piece(sector, 0, bytes);
+            }
+        }
+        if !tail.is_empty() {
+            self.write_piece(first_whole + whole.len(), 0, tail);
         }
         Ok(())
     }
 
+    fn write_repeated(&mut self, sector: usize, byte: u8) {
+        let before = std::mem::replace(&mut self.contents[sector], Content::from(byte));
+        if before >= SLOTS_FROM {
+            self.free.push(before);
+        }
+    }
+
     fn write_piece(&mut self, sector: usize, start: usize, piece: &[u8]) {
         let repeated = u8::try_from(self.contents[sector]).ok();
-        let first = piece[0];
-        let stays_alike = piece.len() == LEN || repeated == Some(first);
-        if stays_alike && is_repeated(piece) {
-            if repeated.is_none() {
-                self.free.push(self.contents[sector]);
-            }
-            self.contents[sector] = Content::from(first);
+        if repeated.is_some_and(|byte| piece.iter().all(|other| *other == byte)) {
             return;
         }
         if let Some(byte) = repeated {
@@ -102,9 +119,16 @@ impl Sectors {
     }
 }
 
-/// True if all bytes of what is not empty are the same: each equals the next.
-fn is_repeated(piece: &[u8]) -> bool {
-    piece[1..] == piece[..piece.len() - 1]
+/// True if all bytes are the same. The last is looked at first: what is not alike mostly differs there. The
+/// two sectors that are written all the time are compared with as they are.
+fn is_repeated(sector: &[u8; LEN]) -> bool {
+    const CONTENT: [u8; LEN] = [CONTENT_BYTE; LEN];
+    match sector[0] {
+        byte if sector[LEN - 1] != byte => false,
+        CONTENT_BYTE => *sector == CONTENT,
+        0 => *sector == [0; LEN],
+        byte => sector.iter().all(|other| *other == byte),
+    }
 }
 
 #[cfg(test)]
