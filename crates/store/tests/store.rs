@@ -491,11 +491,13 @@ fn what_is_synced_after_a_clean_reopen_survives_the_next_crash() {
 fn a_sync_ends_though_the_thread_that_asks_for_it_holds_all_memory() {
     each_engine(|engine| {
         let dir = tempfile::tempdir().unwrap();
+        // With time to write, which a slow disk may need.
+        let store = Store::open(config(&dir, engine)).unwrap();
+        fill(&store, 1200);
+        store.close().unwrap();
         let mut config = config(&dir, engine);
         config.memory_wait = Duration::from_millis(50);
         let store = Store::open(config).unwrap();
-        fill(&store, 1200);
-        store.sync().unwrap();
         let mut held = Vec::new();
         let mut created = 0;
         // Hold whatever comes in, until reads and creates are refused.
