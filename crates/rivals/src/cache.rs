@@ -61,16 +61,7 @@ pub fn run(options: &CacheOptions) -> Result<(), Box<dyn Error>> {
     let samples = run::run_all(&settings, extras)?;
     let results = Results { machine: &machine, settings: &settings, cache, samples: &samples };
     let markdown = markdown(&results);
-    if settings.json {
-        println!("{}", serde_json::to_string_pretty(&results)?);
-    } else {
-        print!("{markdown}");
-    }
-    if let Some(base) = &settings.out {
-        let kept = report::keep(base, &machine, &results, &markdown)?;
-        eprintln!("kept in {}", kept.display());
-    }
-    Ok(())
+    report::publish(&settings, &machine, &results, &markdown)
 }
 
 fn markdown(results: &Results<'_>) -> String {

@@ -85,16 +85,7 @@ fn measure(settings: &Settings, extras: Extras) -> Result<(), Box<dyn Error>> {
         samples: &samples,
     };
     let markdown = markdown(&results);
-    if settings.json {
-        println!("{}", serde_json::to_string_pretty(&results)?);
-    } else {
-        print!("{markdown}");
-    }
-    if let Some(base) = &settings.out {
-        let kept = report::keep(base, &machine, &results, &markdown)?;
-        eprintln!("kept in {}", kept.display());
-    }
-    Ok(())
+    report::publish(settings, &machine, &results, &markdown)
 }
 
 fn markdown(results: &Results<'_>) -> String {

@@ -10,6 +10,7 @@ use crate::contestant::Name;
 use crate::drive::Measured;
 use crate::machine::Machine;
 use crate::run::Sample;
+use crate::settings::Settings;
 use crate::workload::{Ordering, Stage};
 
 /// One contestant's medians in one benchmark.
@@ -230,6 +231,28 @@ pub fn new_directory(base: &Path, machine: &Machine) -> std::io::Result<PathBuf>
         }
     }
     Err(std::io::Error::other("no free name"))
+}
+
+/// Prints a run as it was asked for, and keeps it if that was.
+///
+/// # Errors
+/// Whatever the file system reports.
+pub fn publish(
+    settings: &Settings,
+    machine: &Machine,
+    results: &impl Serialize,
+    markdown: &str,
+) -> Result<(), Box<dyn Error>> {
+    if settings.json {
+        println!("{}", serde_json::to_string_pretty(results)?);
+    } else {
+        print!("{markdown}");
+    }
+    if let Some(base) = &settings.out {
+        let kept = keep(base, machine, results, markdown)?;
+        eprintln!("kept in {}", kept.display());
+    }
+    Ok(())
 }
 
 /// Keeps a run: `run.json` (circumstances, rows, every sample) and `table.md`.
