@@ -148,7 +148,13 @@ impl Collapse {
                 let outcome = Mutex::new(Outcome::Pending);
                 let news = Arc::new(News { outcome, changed: Notify::new() });
                 place.insert(news.clone());
-                Role::Leader(Lead { collapse: self.clone(), key, variant: None, news })
+                Role::Leader(Lead {
+                    collapse: self.clone(),
+                    key,
+                    variant: None,
+                    outcome: None,
+                    news,
+                })
             }
         }
     }
@@ -200,6 +206,8 @@ pub(crate) struct Lead {
     /// Where the variant that turned out will lie, if not under `key`.
     variant: Option<Key>,
     news: Arc<News>,
+    /// What became of it, once that is known.
+    outcome: Option<Outcome>,
 }
 
 impl Lead {
@@ -221,16 +229,17 @@ impl Lead {
     }
 
     /// Tells the followers and gives up the lead.
-    pub(crate) fn end(self, outcome: Outcome) {
+    pub(crate) fn end(mut self, outcome: Outcome) {
         match outcome {
             Outcome::NotStored => self.collapse.remember(&self.key, false),
             Outcome::Stored => self.collapse.remember(&self.key, true),
             _ => {}
         }
-        self.news.replace(outcome, |_| true);
+        self.outcome = Some(outcome);
     }
 }
 
+/// First the lead is given up, then the followers hear: who asks again must not find a lead that has ended.
 impl Drop for Lead {
     fn drop(&mut self) {
         let mut leads = self.collapse.leads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,7 +248,10 @@ impl Drop for Lead {
             leads.remove(variant);
         }
         drop(leads);
-        self.news.replace(Outcome::Abandoned, |known| !known.is_final());
+        match self.outcome.take() {
+            Some(outcome) => self.news.replace(outcome, |_| true),
+            None => self.news.replace(Outcome::Abandoned, |known| !known.is_final()),
+        }
     }
 }
 
@@ -299,6 +311,25 @@ mod tests {
         drop(lead);
         assert!(matches!(collapse.join(b"k variant"), Role::Leader(_)));
         assert!(matches!(*follower.outcome(), Outcome::Abandoned));
+    }
+
+    /// Who heard how a lead ended and asks again finds the key free, however fast on whichever thread.
+    #[test]
+    fn nobody_follows_a_lead_that_has_ended() {
+        let collapse = Collapse::new();
+        for _ in 0..500 {
+            let Role::Leader(lead) = collapse.join(b"k") else { panic!("the key is free") };
+            let Role::Follower(follower) = collapse.join(b"k") else { panic!("second follows") };
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !follower.outcome().is_final() {
+                        std::hint::spin_loop();
+                    }
+                    assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
+                });
+                lead.end(Outcome::Abandoned);
+            });
+        }
     }
 
     #[test]
