@@ -190,6 +190,7 @@ impl Engine {
         stats.index_bytes = self.index.memory_bytes();
         stats.memory_used_bytes = self.cache.pool.used_bytes() as u64;
         stats.memory_bytes = self.config.memory.bytes();
+        stats.memory_large_page_bytes = self.cache.pool.large_page_bytes() as u64;
         stats.nursery_bytes = self.nursery.bytes();
         stats.groups_tracked = self.groups.tracked() as u64;
         stats.segments = u64::from(self.ring.segments());

@@ -58,6 +58,8 @@ macro_rules! counters {
             pub memory_used_bytes: u64,
             /// Declared memory budget in bytes.
             pub memory_bytes: u64,
+            /// Memory of the budget that the system keeps in large pages, in bytes.
+            pub memory_large_page_bytes: u64,
             /// Bytes that wait in memory to be written.
             pub nursery_bytes: u64,
             /// Groups remembered.
@@ -178,13 +180,18 @@ impl Stats {
     /// Every metric with its value, in a fixed order.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = self.counter_metrics();
-        let gauges: [(&'static str, &'static str, f64); 14] = [
+        let gauges: [(&'static str, &'static str, f64); 15] = [
             ("damelo_index_objects", "Objects in the index.", self.index_objects as f64),
             ("damelo_index_slots", "Slots of the index.", self.index_slots as f64),
             ("damelo_index_bytes", "Memory of the index.", self.index_bytes as f64),
             ("damelo_resident_objects", "Objects in memory.", self.resident_objects as f64),
             ("damelo_memory_used_bytes", "Data memory in use.", self.memory_used_bytes as f64),
             ("damelo_memory_bytes", "Declared data memory.", self.memory_bytes as f64),
+            (
+                "damelo_memory_large_page_bytes",
+                "Data memory in large pages, which disks transfer at once.",
+                self.memory_large_page_bytes as f64,
+            ),
             ("damelo_nursery_bytes", "Bytes waiting to be written.", self.nursery_bytes as f64),
             ("damelo_groups_tracked", "Groups remembered.", self.groups_tracked as f64),
             ("damelo_segments", "Segments in all.", self.segments as f64),

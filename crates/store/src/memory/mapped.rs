@@ -44,23 +44,45 @@ pub(super) fn map(bytes: usize) -> io::Result<NonNull<u8>> {
 /// larger ones, where the system has them for everyone, would let parts count that nobody touched.
 pub(super) fn map_small_pages(bytes: usize) -> io::Result<NonNull<u8>> {
     let start = map(bytes)?;
-    // SAFETY: the mapping is new and ours. A system without larger pages refuses, and that is as well.
-    #[cfg(all(target_os = "linux", not(miri)))]
-    unsafe {
-        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE)
-    };
+    // SAFETY: the mapping is new and ours.
+    unsafe { use_small_pages(start.as_ptr(), bytes) };
     Ok(start)
 }
 
 /// A new mapping of zeros that the system may make of large pages, so that it is asked for few.
 pub(super) fn map_large_pages(bytes: usize) -> io::Result<NonNull<u8>> {
     let start = map(bytes)?;
-    // SAFETY: the mapping is new and ours. A system without larger pages refuses, and that is as well.
-    #[cfg(all(target_os = "linux", not(miri)))]
-    unsafe {
-        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE)
-    };
+    // SAFETY: the mapping is new and ours.
+    unsafe { use_large_pages(start.as_ptr(), bytes) };
     Ok(start)
+}
+
+/// Lets the system fill a part of a mapping a large page at a time, as soon as any of it is touched. Only what
+/// is touched later changes.
+///
+/// # Safety
+/// Whole pages of a mapping of [`map`].
+pub(super) unsafe fn use_large_pages(ptr: *mut u8, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: by the caller. A system without larger pages refuses, and that is as well.
+    unsafe {
+        libc::madvise(ptr.cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    let _ = (ptr, bytes);
+}
+
+/// Has the system fill a part of a mapping by pages of the smallest size from now on. What is there stays as
+/// it is; parts of it can be given back by themselves, and do not come again with their neighbours.
+///
+/// # Safety
+/// Whole pages of a mapping of [`map`].
+pub(super) unsafe fn use_small_pages(ptr: *mut u8, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: by the caller. A system without larger pages refuses, and that is as well.
+    unsafe {
+        libc::madvise(ptr.cast(), bytes, libc::MADV_NOHUGEPAGE);
+    }
+    let _ = (ptr, bytes);
 }
 
 /// Ends a mapping.

@@ -14,8 +14,14 @@ use std::time::Duration;
 use super::mapped;
 use crate::signal::Signal;
 
+mod blocks;
 mod places;
-use places::{GRAIN_BYTES, Places};
+use blocks::BLOCK_BYTES;
+use places::{Advice, GRAIN_BYTES, Places};
+
+/// A run of at least so many frames has whole ones: its rest is little beside it, and frames in full may
+/// lie in large pages.
+const WHOLE_FRAMES_MIN: usize = 8;
 
 /// Locks a mutex; a holder that panicked left data that is valid by construction.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -31,7 +37,9 @@ struct PlaceHeader {
 }
 
 pub(crate) struct Pool {
+    /// The first place; the mapping begins before it.
     base: NonNull<u8>,
+    mapping: NonNull<u8>,
     frames: usize,
     frame_bytes: usize,
     headers: Box<[PlaceHeader]>,
@@ -70,12 +78,17 @@ impl Pool {
     ) -> std::io::Result<Arc<Pool>> {
         assert!(frames > 0 && frame_bytes.is_multiple_of(GRAIN_BYTES), "pool geometry");
         let places = Places::new(frames, frame_bytes / GRAIN_BYTES);
-        let base = map(places.count() * frame_bytes)?;
+        // A large page begins at a multiple of its length. What is beyond the places is never touched.
+        let mapping = map(places.count() * frame_bytes + BLOCK_BYTES)?;
+        let before = mapping.as_ptr().align_offset(BLOCK_BYTES);
+        // SAFETY: less than a block, so within the mapping.
+        let base = unsafe { mapping.add(if before < BLOCK_BYTES { before } else { 0 }) };
         let headers = (0..places.count())
             .map(|_| PlaceHeader { refs: AtomicU32::new(0), run_grains: AtomicU32::new(0) })
             .collect();
         Ok(Arc::new(Pool {
             base,
+            mapping,
             frames,
             frame_bytes,
             headers,
@@ -113,17 +126,35 @@ impl Pool {
     /// Lowers or raises how many frames' worth may be in use, returning memory beyond it.
     pub(crate) fn set_limit(&self, frames: usize) {
         let grains = frames.clamp(1, self.frames) * self.grains_per_frame();
-        lock(&self.state).set_limit(grains, |place, grains| self.give_back(place, grains));
+        lock(&self.state).set_limit(grains, |advice| self.follow(advice));
     }
 
-    /// Gives grains of a place back to the system, in which nobody has anything any more.
-    fn give_back(&self, place: usize, grains: Range<usize>) {
+    /// Asks the system for what `places` advises, which names only what is in no run, or new.
+    fn follow(&self, advice: Advice) {
         if self.keeps {
             return;
         }
-        let bytes = grains.len() * GRAIN_BYTES;
-        // SAFETY: `places` names only what is in no run, within one frame of our own mapping.
-        unsafe { mapped::release(self.place_ptr(place).add(grains.start * GRAIN_BYTES), bytes) };
+        let part =
+            |places: Range<usize>| (self.place_ptr(places.start), places.len() * self.frame_bytes);
+        match advice {
+            Advice::GiveBack(place, grains) => {
+                let bytes = grains.len() * GRAIN_BYTES;
+                // SAFETY: nobody has anything there any more, and it is within one frame of our own mapping.
+                unsafe {
+                    mapped::release(self.place_ptr(place).add(grains.start * GRAIN_BYTES), bytes)
+                };
+            }
+            Advice::LargePages(places) => {
+                let (start, bytes) = part(places);
+                // SAFETY: whole pages of our own mapping.
+                unsafe { mapped::use_large_pages(start, bytes) };
+            }
+            Advice::SmallPages(places) => {
+                let (start, bytes) = part(places);
+                // SAFETY: whole pages of our own mapping.
+                unsafe { mapped::use_small_pages(start, bytes) };
+            }
+        }
     }
 
     fn grains_per_frame(&self) -> usize {
@@ -136,7 +167,15 @@ impl Pool {
         if bytes <= self.frame_bytes / 2 {
             return self.grains_per_frame();
         }
+        if bytes >= WHOLE_FRAMES_MIN * self.frame_bytes {
+            return bytes.div_ceil(self.frame_bytes) * self.grains_per_frame();
+        }
         bytes.div_ceil(GRAIN_BYTES)
+    }
+
+    /// Bytes that lie in large pages.
+    pub(crate) fn large_page_bytes(&self) -> usize {
+        lock(&self.state).large_blocks() * BLOCK_BYTES
     }
 
     /// The same in bytes.
@@ -153,8 +192,7 @@ impl Pool {
     /// Takes a run for `bytes`, or `None` if there is no room for it.
     pub(crate) fn try_take(self: &Arc<Pool>, bytes: usize) -> Option<Run> {
         let grains = self.grains_for(bytes);
-        let give_back = |place, grains| self.give_back(place, grains);
-        let first = lock(&self.state).take(grains, give_back)?;
+        let first = lock(&self.state).take(grains, |advice| self.follow(advice))?;
         Some(self.claim(first, grains))
     }
 
@@ -223,8 +261,7 @@ impl Pool {
 
     fn release(&self, first: usize) {
         let grains = self.headers[first].run_grains.load(Ordering::Relaxed) as usize;
-        let give_back = |place, grains| self.give_back(place, grains);
-        lock(&self.state).release(first, grains, give_back);
+        lock(&self.state).release(first, grains, |advice| self.follow(advice));
         self.freed.notify_all();
     }
 
@@ -239,9 +276,9 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let bytes = self.headers.len() * self.frame_bytes;
+        let bytes = self.headers.len() * self.frame_bytes + BLOCK_BYTES;
         // SAFETY: mapped with this length, and no run is left, since each holds a strong count of the pool.
-        unsafe { mapped::unmap(self.base, bytes) };
+        unsafe { mapped::unmap(self.mapping, bytes) };
     }
 }
 
@@ -360,6 +397,38 @@ mod tests {
         let grains = runs.each_ref().map(|run| run.len_bytes() / FRAME);
         assert_eq!(grains, [16, 16, 9, 16, 17]);
         assert_eq!(pool.used_bytes(), 74 * FRAME);
+        let pool = Pool::new(10, 16 * FRAME).unwrap();
+        let run = pool.try_take(8 * 16 * FRAME + 1).unwrap();
+        assert_eq!(run.len_bytes(), 9 * 16 * FRAME, "whole frames of many");
+    }
+
+    /// Large pages are the system's business: what is in memory and what is counted stays the same.
+    #[test]
+    fn what_is_in_memory_stays_when_large_pages_are_taken_apart() {
+        let frames = 12 * BLOCK_BYTES / (16 * FRAME);
+        let pool = Pool::new(if cfg!(miri) { 4 } else { frames }, 16 * FRAME).unwrap();
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut held: Vec<(Run, u8)> = Vec::new();
+        for step in 0..if cfg!(miri) { 20 } else { 3_000 } {
+            let bytes = if rng.u8(..8) == 0 { rng.usize(1..40 * FRAME) } else { 16 * FRAME };
+            match pool.try_take(bytes) {
+                Some(run) => {
+                    // SAFETY: freshly taken, nobody else knows it.
+                    unsafe { run.bytes_mut(0, bytes) }.fill(step as u8);
+                    held.push((run, step as u8));
+                }
+                None => drop(held.swap_remove(rng.usize(..held.len()))),
+            }
+            if step % 50 == 0 {
+                let is_whole = |(run, byte): &(Run, u8)| run.bytes(0, 1) == [*byte];
+                assert!(held.iter().all(is_whole));
+            }
+        }
+        let used: usize = held.iter().map(|(run, _)| run.len_bytes()).sum();
+        assert_eq!(pool.used_bytes(), used);
+        pool.set_limit(1);
+        drop(held);
+        assert!(pool.large_page_bytes() < pool.places() * pool.frame_bytes());
     }
 
     /// Where runs lie and what is counted is the same; only what the system gets back is not.

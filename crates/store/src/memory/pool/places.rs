@@ -5,11 +5,15 @@
 //! places than frames that may be in use at once, and what is counted and limited are grains.
 //!
 //! Invariants: a place in use occupies as many grains as its run has there; a free one may occupy some
-//! from its last use, and is then named in `warm`; all together never occupy more than the limit, unless
-//! so much is in use. Pure bookkeeping: memory is given back by the caller. Threads: the owner's lock.
+//! from its last use, and is then named in `warm`; all together never occupy more than the limit (and a
+//! small slack where there are large pages), unless so much is in use. Runs of whole frames are looked for in the
+//! lower half first, others in the upper one, so that large pages are not taken apart for those.
+//! Pure bookkeeping: the caller asks the system for what is advised. Threads: the owner's lock.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+
+use super::blocks::Blocks;
 
 /// What a system page has, or a part of one: the least memory that is counted.
 pub(super) const GRAIN_BYTES: usize = 4 << 10;
@@ -17,6 +21,20 @@ pub(super) const GRAIN_BYTES: usize = 4 << 10;
 const LOOKS_MAX: usize = 32;
 /// Runs of more places are not found again as such.
 const LENGTHS_MAX: usize = 32;
+/// While no more than one part in so many is over the limit, no large page is taken apart for it: soon
+/// something else comes free.
+const SLACK_SHARE: usize = 64;
+
+/// What is to be asked of the system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// It takes these grains of a place back.
+    GiveBack(usize, Range<usize>),
+    /// It keeps these places, which nobody has used yet, in large pages.
+    LargePages(Range<usize>),
+    /// It keeps these places in small pages from now on.
+    SmallPages(Range<usize>),
+}
 
 /// How many places a run takes, and how many grains of the last one.
 #[derive(Clone, Copy)]
@@ -43,8 +61,10 @@ pub(super) struct Places {
     /// First places of runs that came free, by how many places they had, from two; the latest last. May name
     /// what has been taken since.
     freed: Vec<VecDeque<u32>>,
-    /// Where the next search starts.
-    next: usize,
+    /// Where the next searches start: for whole frames, and for others.
+    next: [usize; 2],
+    /// Which parts lie in large pages.
+    blocks: Blocks,
 }
 
 impl Places {
@@ -62,7 +82,54 @@ impl Places {
             warm: vec![VecDeque::new(); grains_per_frame + 1],
             names: 0,
             freed: vec![VecDeque::new(); LENGTHS_MAX + 1],
-            next: 0,
+            next: [0, places / 2],
+            blocks: Blocks::new(places, grains_per_frame * GRAIN_BYTES),
+        }
+    }
+
+    /// Blocks in large pages.
+    pub(super) fn large_blocks(&self) -> usize {
+        self.blocks.large()
+    }
+
+    /// So many grains of a place occupy memory from now on.
+    fn set_touched(&mut self, place: usize, grains: usize, advise: &mut impl FnMut(Advice)) {
+        let there = usize::from(self.touched[place]);
+        if there == grains {
+            return;
+        }
+        if let Some(places) = self.blocks.made_small(place) {
+            advise(Advice::SmallPages(places));
+        }
+        if there > grains {
+            advise(Advice::GiveBack(place, grains..there));
+        }
+        self.touched_grains = self.touched_grains + grains - there;
+        self.touched[place] = grains as u16;
+        if there == 0 || grains == 0 {
+            self.blocks.occupied(place, there == 0);
+        }
+    }
+
+    /// Has the blocks that a run of whole frames begins in made large, as far as nobody has used them and so
+    /// much may be occupied.
+    fn enlarge(&mut self, run: Range<usize>, advise: &mut impl FnMut(Advice)) {
+        for place in run.clone() {
+            let Some(places) = self.blocks.fresh_around(place) else { continue };
+            if self.touched_grains + places.len() * self.grains_per_frame > self.limit_grains {
+                return;
+            }
+            self.blocks.made_large(place);
+            self.touched_grains += places.len() * self.grains_per_frame;
+            // Backwards, since the latest name is taken first: neighbours are taken together.
+            for place in places.clone().rev() {
+                self.touched[place] = self.grains_per_frame as u16;
+                if !run.contains(&place) {
+                    self.warm[self.grains_per_frame].push_back(place as u32);
+                    self.names += 1;
+                }
+            }
+            advise(Advice::LargePages(places));
         }
     }
 
@@ -83,51 +150,35 @@ impl Places {
     }
 
     /// Sets how much may be in use, and gives back what is over it.
-    pub(super) fn set_limit(
-        &mut self,
-        grains: usize,
-        mut give_back: impl FnMut(usize, Range<usize>),
-    ) {
+    pub(super) fn set_limit(&mut self, grains: usize, mut advise: impl FnMut(Advice)) {
         self.limit_grains = grains;
-        self.trim(&mut give_back);
+        self.trim(&mut advise);
     }
 
     /// Takes consecutive places for so many grains; the first, or `None` if there is no such room.
-    /// `give_back` is told place and grains of what the system gets back.
-    pub(super) fn take(
-        &mut self,
-        grains: usize,
-        mut give_back: impl FnMut(usize, Range<usize>),
-    ) -> Option<usize> {
+    pub(super) fn take(&mut self, grains: usize, mut advise: impl FnMut(Advice)) -> Option<usize> {
         if grains == 0 || grains > self.available_grains() {
             return None;
         }
         let places = grains.div_ceil(self.grains_per_frame);
         let shape = Shape { places, tail: grains - (places - 1) * self.grains_per_frame };
-        let first = self.warm_run(shape, grains).or_else(|| self.any_run(places))?;
+        let first = self.warm_run(shape, grains).or_else(|| self.any_run(shape))?;
+        if shape.tail == self.grains_per_frame {
+            self.enlarge(first..first + places, &mut advise);
+        }
         for place in first..first + places {
             let is_last = place + 1 == first + places;
             let wanted = if is_last { shape.tail } else { self.grains_per_frame };
-            let there = usize::from(self.touched[place]);
-            if there > wanted {
-                give_back(place, wanted..there);
-            }
-            self.touched_grains = self.touched_grains + wanted - there;
-            self.touched[place] = wanted as u16;
+            self.set_touched(place, wanted, &mut advise);
             self.free[place] = false;
         }
         self.used_grains += grains;
-        self.trim(&mut give_back);
+        self.trim(&mut advise);
         Some(first)
     }
 
     /// A run has come free.
-    pub(super) fn release(
-        &mut self,
-        first: usize,
-        grains: usize,
-        mut give_back: impl FnMut(usize, Range<usize>),
-    ) {
+    pub(super) fn release(&mut self, first: usize, grains: usize, mut advise: impl FnMut(Advice)) {
         let places = grains.div_ceil(self.grains_per_frame);
         if let Some(freed) = self.freed.get_mut(places).filter(|_| places > 1) {
             if freed.len() == self.free.len() / places {
@@ -144,7 +195,7 @@ impl Places {
         if self.names > 2 * self.free.len() {
             self.name_anew();
         }
-        self.trim(&mut give_back);
+        self.trim(&mut advise);
     }
 
     fn is_warm(&self, place: usize, grains: usize) -> bool {
@@ -199,37 +250,45 @@ impl Places {
         None
     }
 
-    fn any_run(&mut self, places: usize) -> Option<usize> {
-        let total = self.free.len();
-        let search = |from: usize, to: usize| {
+    fn any_run(&mut self, shape: Shape) -> Option<usize> {
+        let (total, places) = (self.free.len(), shape.places);
+        let is_odd = shape.tail < self.grains_per_frame;
+        let search = |from: usize, to: usize, in_large: bool| {
             let mut length = 0;
             for place in from..to {
-                length = if self.free[place] { length + 1 } else { 0 };
+                let fits = self.free[place] && (in_large || !self.blocks.is_large(place));
+                length = if fits { length + 1 } else { 0 };
                 if length == places {
                     return Some(place + 1 - places);
                 }
             }
             None
         };
-        let next = self.next.min(total);
-        let first = search(next, total).or_else(|| search(0, (next + places).min(total)))?;
-        self.next = first + places;
+        let next = self.next[usize::from(is_odd)].min(total);
+        let around = |in_large| {
+            let to = (next + places).min(total);
+            search(next, total, in_large).or_else(|| search(0, to, in_large))
+        };
+        let first = if is_odd { around(false).or_else(|| around(true)) } else { around(true) }?;
+        self.next[usize::from(is_odd)] = first + places;
         Some(first)
     }
 
     /// Gives back what free places occupy while all occupy more than allowed, those first that have been
-    /// free for longest, of the kind of which there are most.
-    fn trim(&mut self, give_back: &mut impl FnMut(usize, Range<usize>)) {
+    /// free for longest, of the kind of which there are most; but what is in large pages only if it must.
+    fn trim(&mut self, advise: &mut impl FnMut(Advice)) {
+        let slack = if self.blocks.is_empty() { 0 } else { self.limit_grains / SLACK_SHARE };
         while self.touched_grains > self.limit_grains {
             let Some(most) = self.warm.iter_mut().max_by_key(|names| names.len()) else { return };
-            let Some(place) = most.pop_front() else { return };
+            let is_small = |place: &u32| !self.blocks.is_large(*place as usize);
+            let small = most.iter().take(LOOKS_MAX).position(is_small);
+            if small.is_none() && self.touched_grains <= self.limit_grains + slack {
+                return;
+            }
+            let Some(place) = most.remove(small.unwrap_or(0)) else { return };
             self.names -= 1;
-            let place = place as usize;
-            let there = usize::from(self.touched[place]);
-            if self.free[place] && there > 0 {
-                give_back(place, 0..there);
-                self.touched[place] = 0;
-                self.touched_grains -= there;
+            if self.free[place as usize] {
+                self.set_touched(place as usize, 0, advise);
             }
         }
     }
@@ -250,8 +309,8 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn nothing(place: usize, grains: Range<usize>) {
-        panic!("grains {grains:?} of place {place} were given back");
+    fn nothing(advice: Advice) {
+        panic!("{advice:?}");
     }
 
     /// Random takes and releases, with a map of who has what as oracle.
@@ -265,7 +324,8 @@ mod tests {
             let mut held: Vec<(usize, usize)> = Vec::new();
             for _ in 0..400 {
                 let given = std::cell::RefCell::new(Vec::new());
-                let give_back = |place: usize, grains: Range<usize>| {
+                let give_back = |advice| {
+                    let Advice::GiveBack(place, grains) = advice else { panic!("{advice:?}") };
                     given.borrow_mut().push((place, grains));
                 };
                 let mut taken = None;
@@ -307,6 +367,82 @@ mod tests {
         }
     }
 
+    /// A mapping as the system sees it is the model: large pages are occupied all over.
+    #[test]
+    fn what_is_counted_is_what_is_occupied_with_large_pages_too() {
+        const FULL: usize = 16;
+        let mut larges = 0;
+        for seed in 0..10 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut places = Places::new(512, FULL);
+            let (mut occupied, mut large) = (vec![0; places.count()], vec![false; places.count()]);
+            let mut held: Vec<(usize, usize)> = Vec::new();
+            let (odd_percent, frames_max) = [(0, 1), (2, 3), (30, 3)][seed as usize % 3];
+            let mut limit = FULL * 512;
+            for _ in 0..3_000 {
+                let mut advices = Vec::new();
+                let advise = |advice| advices.push(advice);
+                let mut taken = None;
+                match rng.u8(0..10) {
+                    0..6 => {
+                        let is_odd = rng.u8(0..100) < odd_percent;
+                        let grains = if is_odd {
+                            rng.usize(1..40)
+                        } else {
+                            FULL * rng.usize(1..=frames_max)
+                        };
+                        taken = places.take(grains, advise).map(|first| (first, grains));
+                    }
+                    6..9 if !held.is_empty() => {
+                        let (first, grains) = held.swap_remove(rng.usize(..held.len()));
+                        places.release(first, grains, advise);
+                    }
+                    _ => {
+                        // As tables grow.
+                        limit -= rng.usize(0..FULL / 4);
+                        places.set_limit(limit, advise);
+                    }
+                }
+                for advice in advices {
+                    match advice {
+                        Advice::LargePages(places) => {
+                            assert!(occupied[places.clone()].iter().all(|&grains| grains == 0));
+                            occupied[places.clone()].fill(FULL);
+                            large[places].fill(true);
+                        }
+                        Advice::SmallPages(places) => large[places].fill(false),
+                        Advice::GiveBack(place, grains) => {
+                            assert!(!large[place], "seed {seed}: it would come back as a whole");
+                            assert_eq!(occupied[place], grains.end, "seed {seed}: up to its end");
+                            occupied[place] = grains.start;
+                        }
+                    }
+                }
+                if let Some((first, grains)) = taken {
+                    let end = first + grains.div_ceil(FULL);
+                    for (at, cell) in occupied[first..end].iter_mut().enumerate() {
+                        *cell = (grains - at * FULL).min(FULL).max(*cell);
+                    }
+                    held.push((first, grains));
+                }
+                assert!(
+                    places.touched.iter().map(|&n| usize::from(n)).eq(occupied.iter().copied())
+                );
+                let (all, used): (usize, usize) =
+                    (occupied.iter().sum(), held.iter().map(|(_, grains)| grains).sum());
+                let most = places.limit_grains + places.limit_grains / SLACK_SHARE;
+                assert!(
+                    all == places.touched_grains && all <= most.max(used),
+                    "seed {seed}: {all}"
+                );
+                larges = larges.max(places.large_blocks());
+            }
+            let is_enough = odd_percent > 0 || places.large_blocks() >= 10;
+            assert!(is_enough, "seed {seed}: {} large pages are left", places.large_blocks());
+        }
+        assert!(larges > 12, "{larges} large pages at a time at most");
+    }
+
     #[test]
     fn what_occupies_memory_is_taken_again_as_it_is() {
         let mut places = Places::new(64, 16);
@@ -336,8 +472,8 @@ mod tests {
         let (a, b) = (places.take(16, nothing).unwrap(), places.take(16, nothing).unwrap());
         places.release(a, 16, nothing);
         let mut given = Vec::new();
-        assert_eq!(places.take(9, |place, grains| given.push((place, grains))), Some(a));
-        assert_eq!(given, [(a, 9..16)]);
+        assert_eq!(places.take(9, |advice| given.push(advice)), Some(a));
+        assert_eq!(given, [Advice::GiveBack(a, 9..16)]);
         places.release(b, 16, nothing);
         assert_eq!(places.take(16, nothing), Some(b));
         assert_eq!(places.take(8, nothing), None, "seven grains are left");
@@ -350,7 +486,7 @@ mod tests {
         places.release(old, 16, nothing);
         places.release(new, 16, nothing);
         let mut given = Vec::new();
-        places.set_limit(16, |place, grains| given.push((place, grains)));
-        assert_eq!(given, [(old, 0..16)]);
+        places.set_limit(16, |advice| given.push(advice));
+        assert_eq!(given, [Advice::GiveBack(old, 0..16)]);
     }
 }

@@ -1,0 +1,128 @@
+//! Which parts of the pool's mapping lie in large pages of the system.
+//!
+//! A block is as much of the mapping as a large page holds. A device transfers what lies together in the
+//! machine's memory at once, and what does not piece by piece; frames in small pages never do
+//! (docs/decisions/0019). A block of which nothing occupies memory can be made large as a whole: then all of it does,
+//! and counts. It is small once a part of it is given back, or was taken by itself, until all of it is.
+//!
+//! Invariants: all of a large block occupies memory; a fresh one nothing. Pure bookkeeping: the caller asks
+//! the system. Threads: the owner's lock.
+
+use std::ops::Range;
+
+/// What a large page holds on most systems that have them. If it is another length there, nothing comes of it.
+pub(super) const BLOCK_BYTES: usize = 2 << 20;
+/// Fewer blocks are not worth it: of a small memory too much would count that is not used.
+const BLOCKS_MIN: usize = 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Fresh,
+    Small,
+    Large,
+}
+
+/// The blocks of a mapping; none of a small one.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    places_each: usize,
+    states: Vec<State>,
+    /// Places of each block that occupy memory.
+    occupied: Vec<u16>,
+    large: usize,
+}
+
+impl Blocks {
+    /// For so many places of so many bytes, the first at the start of a block.
+    pub(super) fn new(places: usize, frame_bytes: usize) -> Blocks {
+        let places_each = BLOCK_BYTES / frame_bytes.min(BLOCK_BYTES);
+        let count = if places_each < 2 { 0 } else { places / places_each };
+        let count = if count < BLOCKS_MIN { 0 } else { count };
+        let (states, occupied) = (vec![State::Fresh; count], vec![0; count]);
+        Blocks { places_each, states, occupied, large: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    /// Blocks that are large pages.
+    pub(super) fn large(&self) -> usize {
+        self.large
+    }
+
+    fn state(&self, place: usize) -> State {
+        self.states.get(place / self.places_each).copied().unwrap_or(State::Small)
+    }
+
+    pub(super) fn is_large(&self, place: usize) -> bool {
+        self.state(place) == State::Large
+    }
+
+    /// Places of the block in which a place lies, if none of them occupies memory.
+    pub(super) fn fresh_around(&self, place: usize) -> Option<Range<usize>> {
+        let index = place / self.places_each;
+        (self.state(place) == State::Fresh)
+            .then(|| index * self.places_each..(index + 1) * self.places_each)
+    }
+
+    /// The block of a place is made large.
+    pub(super) fn made_large(&mut self, place: usize) {
+        let index = place / self.places_each;
+        self.states[index] = State::Large;
+        self.occupied[index] = self.places_each as u16;
+        self.large += 1;
+    }
+
+    /// A place that occupied nothing does so from now on, or the other way round.
+    pub(super) fn occupied(&mut self, place: usize, is_occupied: bool) {
+        let index = place / self.places_each;
+        let Some(count) = self.occupied.get_mut(index) else { return };
+        *count = if is_occupied { *count + 1 } else { *count - 1 };
+        if *count == 0 {
+            self.states[index] = State::Fresh;
+        }
+    }
+
+    /// What a place occupies changes by itself; places of its block if that was large until now.
+    pub(super) fn made_small(&mut self, place: usize) -> Option<Range<usize>> {
+        let index = place / self.places_each;
+        let state = self.states.get_mut(index)?;
+        let was_large = std::mem::replace(state, State::Small) == State::Large;
+        self.large -= usize::from(was_large);
+        was_large.then(|| index * self.places_each..(index + 1) * self.places_each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: usize = BLOCK_BYTES / 4;
+
+    #[test]
+    fn a_block_is_large_until_a_part_of_it_changes_and_can_be_again_when_nothing_is_left() {
+        let mut blocks = Blocks::new(64, FRAME);
+        assert_eq!(blocks.fresh_around(6), Some(4..8));
+        blocks.made_large(6);
+        assert!(blocks.is_large(4) && !blocks.is_large(8));
+        assert_eq!((blocks.fresh_around(5), blocks.large()), (None, 1));
+        assert_eq!(blocks.made_small(7), Some(4..8));
+        assert_eq!((blocks.made_small(7), blocks.fresh_around(7), blocks.large()), (None, None, 0));
+        (4..8).for_each(|place| blocks.occupied(place, false));
+        assert_eq!(blocks.fresh_around(7), Some(4..8));
+        assert_eq!((blocks.made_small(9), blocks.fresh_around(9)), (None, None));
+        blocks.occupied(9, true);
+        blocks.occupied(9, false);
+        assert_eq!(blocks.fresh_around(9), Some(8..12));
+    }
+
+    #[test]
+    fn a_small_mapping_has_none_and_what_is_behind_the_last_is_small() {
+        let mut blocks = Blocks::new(63, FRAME);
+        assert!(blocks.is_empty() && blocks.fresh_around(3).is_none());
+        assert_eq!(blocks.made_small(3), None);
+        let blocks = Blocks::new(66, FRAME);
+        assert!(blocks.fresh_around(63).is_some() && blocks.fresh_around(64).is_none());
+    }
+}
