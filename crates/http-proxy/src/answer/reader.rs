@@ -22,7 +22,7 @@ impl Reader {
     /// Goes on with this range of what is read.
     pub(crate) fn seek(&mut self, range: Range<u64>) {
         match self {
-            Reader::Sections(sections) => sections.seek(range.start),
+            Reader::Sections(sections) => sections.seek(range),
             Reader::Slices(slices) => slices.seek(range),
             Reader::Inflight(inflight) => inflight.seek(range.start),
         }

@@ -50,14 +50,14 @@ pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse)
 /// Reads what a streamed answer to this request begins with, before its headers promise it. False: the
 /// store has let go of it since it was found, and it counts as a miss.
 pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool {
-    let Some(start) = streams_from(worker, ask, found) else { return true };
+    let Some(range) = streams_first(worker, ask, found) else { return true };
     let FoundBody::Large(sections) = &mut found.body else { return true };
-    let reading = pin!(sections.read_ahead(start));
+    let reading = pin!(sections.read_first(range));
     worker.relay.wait(reading).await.is_ok()
 }
 
-/// Where in the stored body the answer to this request begins, if it is one that is streamed.
-fn streams_from(worker: &Worker, ask: &Ask, found: &Found) -> Option<u64> {
+/// What of the stored body the answer to this request begins with, if it is one that is streamed.
+fn streams_first(worker: &Worker, ask: &Ask, found: &Found) -> Option<Range<u64>> {
     let (FoundBody::Large(sections), stored) = (&found.body, &found.response) else { return None };
     let (method, headers) = (&ask.method, &ask.headers);
     let arrived_s = stored.policy.response_time_s;
@@ -71,12 +71,12 @@ fn streams_from(worker: &Worker, ask: &Ask, found: &Found) -> Option<u64> {
         None => (sections.length_bytes(), 0),
     };
     let first = match wanted(worker, ask, stored, length_bytes) {
-        Answer::Whole => start,
-        Answer::One(range) => range.start,
-        Answer::Several(ranges) => ranges.first()?.start,
+        Answer::Whole => start..u64::MAX,
+        Answer::One(range) => range,
+        Answer::Several(ranges) => ranges.into_iter().next()?,
         Answer::Unsatisfiable => return None,
     };
-    Some(first.saturating_sub(start))
+    Some(first.start.saturating_sub(start)..first.end.saturating_sub(start))
 }
 
 /// A stored response as an answer to this request.

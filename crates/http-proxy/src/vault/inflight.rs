@@ -279,7 +279,7 @@ impl InflightReader {
         let growing = || Sections::growing(store, key, generation, stored_bytes);
         let mut sections = self.sections.take().unwrap_or_else(growing);
         sections.grow(stored_bytes);
-        sections.seek(self.offset);
+        sections.seek(self.offset..u64::MAX);
         Box::pin(async move {
             let piece = sections.next().await;
             (sections, piece)

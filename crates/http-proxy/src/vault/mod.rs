@@ -47,10 +47,10 @@ use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{Forward, NotStoredReason, Rules};
-use crate::vault::entry::{Entry, StoredResponse};
+use crate::vault::entry::{Apart, Entry, StoredResponse};
 use crate::vault::hints::GroupHints;
 use crate::vault::insertion::Insertion;
-use crate::vault::sections::Sections;
+use crate::vault::sections::{Sections, WholeReads};
 pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
 use part_reads::PartReads;
 use recent_invalidations::RecentInvalidations;
@@ -146,6 +146,8 @@ pub(crate) struct Vault {
     rules: ArcSwap<Rules>,
     /// What was read of slices without reading them whole.
     part_reads: PartReads,
+    /// How sections of large bodies are read.
+    whole_reads: Arc<WholeReads>,
     stripes: Box<[Stripe]>,
     /// Invalidations of groups so far.
     pub(crate) group_epoch: AtomicU64,
@@ -158,6 +160,7 @@ impl Vault {
     pub(crate) fn new(store: Store, ledger: Arc<Ledger>, config: &ProxyConfig) -> Vault {
         let stripe =
             |_| Stripe { lock: Mutex::new(()), invalidated: RecentInvalidations::default() };
+        let whole_reads = Arc::new(WholeReads::new(store.stats().memory_bytes));
         Vault {
             store,
             ledger,
@@ -166,6 +169,7 @@ impl Vault {
             group_epoch: AtomicU64::new(0),
             group_hints: GroupHints::new(config.hints_by_use),
             part_reads: PartReads::new(),
+            whole_reads,
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),
         }
@@ -279,7 +283,7 @@ impl Vault {
         let (entry, placement) = self.judge(key, &blob, place, counters).await?;
         let body = match &entry {
             Entry::Response(StoredResponse { apart: Some(apart), .. }) if want_body => {
-                FoundBody::Large(Box::new(Sections::complete(&self.store, key, apart)?))
+                FoundBody::Large(Box::new(self.sections(key, apart)?))
             }
             Entry::Response(StoredResponse { apart: Some(apart), .. }) => {
                 FoundBody::Length(apart.length_bytes)
@@ -288,6 +292,11 @@ impl Vault {
             _ => FoundBody::Length(object.len() as u64),
         };
         Some(Probed { blob, entry, body, placement })
+    }
+
+    /// A large body; `None` if the store has let go of any of it.
+    fn sections(&self, key: &[u8], apart: &Apart) -> Option<Sections> {
+        Sections::complete(&self.store, key, apart, &self.whole_reads)
     }
 
     /// Begins to store a response fetched since `epoch`.
@@ -393,7 +402,7 @@ impl Vault {
     async fn holds_whole(&self, key: &[u8]) -> bool {
         match self.standing_response(key).await {
             Some((_, StoredResponse { part: None, apart: Some(apart), .. })) => {
-                Sections::complete(&self.store, key, &apart).is_some()
+                self.sections(key, &apart).is_some()
             }
             Some((_, stored)) => stored.part.is_none(),
             None => false,

@@ -8,6 +8,7 @@
 //! word a sum.
 
 use std::hash::BuildHasher as _;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Places for sums.
@@ -32,9 +33,16 @@ impl PartReads {
         PartReads { slots, hasher: std::hash::RandomState::new() }
     }
 
+    /// Whether an object that is not in memory is read only as far as it is wanted: unless it was wanted so
+    /// often that it should be there.
+    pub(super) fn suffices(&self, key: &[u8], wanted: Range<u64>, whole_bytes: u64) -> bool {
+        let cost = cost_of_part(wanted.start, wanted.end, whole_bytes);
+        cost.is_some_and(|cost_bytes| self.count(key, cost_bytes, whole_bytes))
+    }
+
     /// Counts a read of a part that costs so much, if the whole is not due yet; if it is, the sum starts
     /// anew.
-    pub(super) fn count(&self, key: &[u8], cost_bytes: u64, whole_bytes: u64) -> bool {
+    fn count(&self, key: &[u8], cost_bytes: u64, whole_bytes: u64) -> bool {
         let slot = &self.slots[self.hasher.hash_one(key) as usize % SLOTS];
         let cost = u32::try_from(cost_bytes).unwrap_or(u32::MAX);
         let sum = slot.load(Ordering::Relaxed).saturating_add(cost);

@@ -3,15 +3,31 @@
 //! Invariants: a section can be read as soon as it is full, long before the body is complete, by
 //! whoever reads along; a complete body is served only from what its response's entry refers to.
 //! Section `n` of a body lies under the key of its response, 0x01, the body's generation, and `n`.
+//! What of a section is wanted mostly is read with one I/O and stays in memory as any object does, and the
+//! section behind it is read meanwhile; both only while all clients together hold no more than
+//! [`WholeReads`] lets them, so that many slow ones cannot take all memory. Beyond that, and for small
+//! ranges, a section is read in pieces that its client alone has.
 //! Threads: a reader belongs to the body that it feeds.
 
+use std::future::Future as _;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
+
 use bytes::{BufMut as _, Bytes};
-use damelo::{ReadError, Reader, Store};
+use damelo::{Read, ReadError, Reader, Store};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::vault::entry::Apart;
+use crate::vault::part_reads::PartReads;
 
 /// Length of every section but the last.
 pub(crate) const SECTION_BYTES: u64 = 1 << 20;
+/// One part in so many of the store's memory may be sections on their way to clients.
+const MEMORY_SHARE: u64 = 4;
+/// With less memory the store reads nothing as long as a section in one piece.
+const MEMORY_BYTES_MIN: u64 = 16 * SECTION_BYTES;
 
 /// Where a section of the body of the response under `key` lies.
 pub(crate) fn section_key(key: &[u8], generation: u64, section: u64) -> Vec<u8> {
@@ -31,6 +47,30 @@ pub(crate) fn forget(store: &Store, key: &[u8], generation: u64, sections: u64) 
     }
 }
 
+/// What all readers of sections share: how many sections are held whole, and what was read in part.
+#[derive(Debug)]
+pub(crate) struct WholeReads {
+    /// A permit for each section that may be held.
+    sections: Arc<Semaphore>,
+    parts: PartReads,
+}
+
+impl WholeReads {
+    /// For a store with so much memory.
+    pub(super) fn new(memory_bytes: u64) -> WholeReads {
+        let share = if memory_bytes < MEMORY_BYTES_MIN { 0 } else { memory_bytes / MEMORY_SHARE };
+        let count = usize::try_from(share / SECTION_BYTES).unwrap_or(usize::MAX);
+        WholeReads {
+            sections: Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))),
+            parts: PartReads::new(),
+        }
+    }
+
+    fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.sections).try_acquire_owned().ok()
+    }
+}
+
 /// Reads a body from front to back, or from any offset.
 pub(crate) struct Sections {
     store: Store,
@@ -38,26 +78,81 @@ pub(crate) struct Sections {
     generation: u64,
     length_bytes: u64,
     offset: u64,
+    /// Nothing behind it is wanted.
+    end: u64,
+    /// `None` along a fill, whose sections are in memory, or soon out of reach.
+    whole_reads: Option<Arc<WholeReads>>,
     /// The section that was read last.
-    open: Option<(u64, Reader)>,
+    open: Option<(u64, Open)>,
+    /// The section behind it, on its way. Never locked: what is found may be looked at across a wait, for
+    /// which it has to be `Sync`.
+    next: Mutex<Option<Ahead>>,
     /// A piece that was read before it was asked for, and where it begins.
-    ahead: Option<(u64, Bytes)>,
+    first: Option<(u64, Bytes)>,
+}
+
+/// A section as it is read.
+enum Open {
+    Whole(Bytes),
+    InPieces(Reader),
+}
+
+/// A section that was asked for before its turn.
+struct Ahead {
+    section: u64,
+    read: Read,
+    permit: OwnedSemaphorePermit,
+}
+
+/// A section's bytes, which count as held until the last reference to them is gone.
+struct Held {
+    bytes: Bytes,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Sections {
     /// A body that may still grow, of which `length_bytes` are there.
     pub(crate) fn growing(store: &Store, key: &[u8], generation: u64, length_bytes: u64) -> Self {
-        let (store, key) = (store.clone(), key.to_vec());
-        Sections { store, key, generation, length_bytes, offset: 0, open: None, ahead: None }
+        Sections {
+            store: store.clone(),
+            key: key.to_vec(),
+            generation,
+            length_bytes,
+            offset: 0,
+            end: u64::MAX,
+            whole_reads: None,
+            open: None,
+            next: Mutex::new(None),
+            first: None,
+        }
     }
 
     /// A complete body; `None` if the store has let go of any of it. Costs no I/O: that all of it can
     /// be read is known only when it was.
-    pub(crate) fn complete(store: &Store, key: &[u8], apart: &Apart) -> Option<Sections> {
-        let sections = Sections::growing(store, key, apart.generation, apart.length_bytes);
-        let count = apart.length_bytes.div_ceil(SECTION_BYTES);
-        let there = |n| store.may_contain(&section_key(key, apart.generation, n));
-        (0..count).all(there).then_some(sections)
+    pub(super) fn complete(
+        store: &Store,
+        key: &[u8],
+        apart: &Apart,
+        whole_reads: &Arc<WholeReads>,
+    ) -> Option<Sections> {
+        let mut sections = Sections::growing(store, key, apart.generation, apart.length_bytes);
+        sections.whole_reads = Some(Arc::clone(whole_reads));
+        sections.is_there().then_some(sections)
+    }
+
+    fn is_there(&self) -> bool {
+        let count = self.length_bytes.div_ceil(SECTION_BYTES);
+        (0..count).all(|section| self.store.may_contain(&self.section_key(section)))
+    }
+
+    fn section_key(&self, section: u64) -> Vec<u8> {
+        section_key(&self.key, self.generation, section)
     }
 
     pub(crate) fn length_bytes(&self) -> u64 {
@@ -69,24 +164,25 @@ impl Sections {
         self.length_bytes = self.length_bytes.max(length_bytes);
     }
 
-    /// Goes on from `offset` bytes into the body.
-    pub(crate) fn seek(&mut self, offset: u64) {
-        self.offset = offset.min(self.length_bytes);
+    /// Goes on with this range of the body.
+    pub(crate) fn seek(&mut self, range: Range<u64>) {
+        self.offset = range.start.min(self.length_bytes);
+        self.end = range.end;
     }
 
-    /// Reads the piece at `offset`, which [`Sections::next`] will give then: what cannot be read shows
-    /// while it can still be fetched instead.
-    pub(crate) async fn read_ahead(&mut self, offset: u64) -> Result<(), ReadError> {
-        self.seek(offset);
+    /// Reads the piece that a range begins with, which [`Sections::next`] will give then: what cannot be
+    /// read shows while it can still be fetched instead.
+    pub(crate) async fn read_first(&mut self, range: Range<u64>) -> Result<(), ReadError> {
+        self.seek(range.clone());
         let piece = self.next().await?;
-        self.seek(offset);
-        self.ahead = piece.map(|piece| (self.offset, piece));
+        self.seek(range);
+        self.first = piece.map(|piece| (self.offset, piece));
         Ok(())
     }
 
-    /// The next piece, or `None` at the end of what is there.
+    /// The next piece, which may go beyond the range, or `None` at the end of what is there.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ReadError> {
-        if let Some((offset, piece)) = self.ahead.take()
+        if let Some((offset, piece)) = self.first.take()
             && offset == self.offset
         {
             self.offset += piece.len() as u64;
@@ -95,26 +191,216 @@ impl Sections {
         if self.offset >= self.length_bytes {
             return Ok(None);
         }
-        let section = self.offset / SECTION_BYTES;
-        if self.open.as_ref().is_none_or(|(open, _)| *open != section) {
-            self.open_section(section).await?;
-        }
-        let Some((_, reader)) = &mut self.open else { return Err(ReadError::Gone) };
-        reader.seek(self.offset % SECTION_BYTES);
-        let piece = reader.next().await?;
+        let (section, within) = (self.offset / SECTION_BYTES, self.offset % SECTION_BYTES);
+        let opened = match self.open.take() {
+            Some((open, opened)) if open == section => opened,
+            _ => {
+                let opened = self.open_section(section).await?;
+                self.ask_ahead(section + 1);
+                opened
+            }
+        };
+        let piece = match opened {
+            // Not kept open: nothing follows, and its client alone is to hold it.
+            Open::Whole(bytes) => Some(bytes.slice(within as usize..)),
+            Open::InPieces(mut reader) => {
+                reader.seek(within);
+                let piece = reader.next().await?;
+                self.open = Some((section, Open::InPieces(reader)));
+                piece
+            }
+        };
         self.offset += piece.as_ref().map_or(0, |piece| piece.len() as u64);
         Ok(piece)
     }
 
     /// Opens a section; one that is not as long as it must be is not ours.
-    async fn open_section(&mut self, section: u64) -> Result<(), ReadError> {
-        let key = section_key(&self.key, self.generation, section);
-        let reader = self.store.reader(&key).await?.ok_or(ReadError::Gone)?;
+    async fn open_section(&mut self, section: u64) -> Result<Open, ReadError> {
         let expected = (self.length_bytes - section * SECTION_BYTES).min(SECTION_BYTES);
+        if let Some((bytes, permit)) = self.read_whole(section).await? {
+            if bytes.len() as u64 != expected {
+                return Err(ReadError::Gone);
+            }
+            return Ok(Open::Whole(match permit {
+                Some(permit) => Bytes::from_owner(Held { bytes, _permit: permit }),
+                None => bytes,
+            }));
+        }
+        let reader = self.store.reader(&self.section_key(section)).await?.ok_or(ReadError::Gone)?;
         if reader.info().length_bytes != expected {
             return Err(ReadError::Gone);
         }
-        self.open = Some((section, reader));
-        Ok(())
+        Ok(Open::InPieces(reader))
+    }
+
+    /// All of a section: what is in memory, was asked for ahead, or is wanted mostly. `None`: it is to be
+    /// read in pieces.
+    async fn read_whole(
+        &mut self,
+        section: u64,
+    ) -> Result<Option<(Bytes, Option<OwnedSemaphorePermit>)>, ReadError> {
+        let next = self.next.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let (read, permit) = match next.filter(|next| next.section == section) {
+            Some(Ahead { read, permit, .. }) => (read, Some(permit)),
+            None => {
+                let key = self.section_key(section);
+                let read = self.store.read(&key);
+                if read.is_ready() {
+                    (read, None)
+                } else if let Some(permit) = self.permit_to_read(&key, section) {
+                    (read, Some(permit))
+                } else {
+                    return Ok(None);
+                }
+            }
+        };
+        match read.await {
+            Ok(Some(object)) => Ok(Some((object.into(), permit))),
+            Ok(None) => Err(ReadError::Gone),
+            // There may be memory for less.
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn permit_to_read(&self, key: &[u8], section: u64) -> Option<OwnedSemaphorePermit> {
+        let shared = self.whole_reads.as_ref()?;
+        let before = section * SECTION_BYTES;
+        let within = |offset: u64| offset.saturating_sub(before).min(SECTION_BYTES);
+        let (start, end) = (within(self.offset), within(self.end.min(self.length_bytes)));
+        let in_part = shared.parts.suffices(key, start..end, SECTION_BYTES);
+        if in_part { None } else { shared.permit() }
+    }
+
+    /// Begins to read a section, if it is wanted from its beginning on, so that it is there when its turn comes.
+    fn ask_ahead(&mut self, section: u64) {
+        let start = section * SECTION_BYTES;
+        let end = self.end.min(self.length_bytes);
+        let wanted_bytes = end.saturating_sub(start);
+        if wanted_bytes == 0 || wanted_bytes < SECTION_BYTES / 2 && end < self.length_bytes {
+            return;
+        }
+        let Some(permit) = self.whole_reads.as_ref().and_then(|shared| shared.permit()) else {
+            return;
+        };
+        let mut read = self.store.read(&self.section_key(section));
+        // It starts when it is polled first; who waits for it polls it again.
+        if !read.is_ready()
+            && Pin::new(&mut read).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        {
+            let next = self.next.get_mut().unwrap_or_else(PoisonError::into_inner);
+            *next = Some(Ahead { section, read, permit });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use damelo::{ByteSize, Config, GroupId, Stats};
+
+    use super::*;
+
+    const KEY: &[u8] = b"http://h/large";
+    const LENGTH: u64 = 5 * SECTION_BYTES / 2;
+
+    fn byte_at(offset: u64) -> u8 {
+        (offset % 251) as u8
+    }
+
+    /// A store with a body of two sections and a half, of which nothing is in memory.
+    fn store(directory: &tempfile::TempDir) -> Store {
+        let mut config = Config::new(directory.path().join("store"), ByteSize::new(128 << 20));
+        config.memory = ByteSize::new(32 << 20);
+        let store = Store::open(config).unwrap();
+        let bytes: Vec<u8> = (0..LENGTH).map(byte_at).collect();
+        for (section, bytes) in bytes.chunks(SECTION_BYTES as usize).enumerate() {
+            let key = section_key(KEY, 1, section as u64);
+            store.create(&key, GroupId::of("h"), bytes).wait().unwrap();
+        }
+        store.sync().unwrap();
+        store.drop_memory();
+        store
+    }
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+    }
+
+    fn open(store: &Store, shared: &Arc<WholeReads>) -> Sections {
+        Sections::complete(store, KEY, &Apart { generation: 1, length_bytes: LENGTH }, shared)
+            .unwrap()
+    }
+
+    /// Reads a range, holding every piece, as a client does that takes nothing.
+    async fn pieces(sections: &mut Sections, range: Range<u64>) -> Vec<Bytes> {
+        sections.seek(range.clone());
+        let (mut at, mut pieces) = (range.start, Vec::new());
+        while at < range.end.min(LENGTH) {
+            let piece = sections.next().await.unwrap().expect("it goes on");
+            assert!(piece.iter().zip(at..).all(|(byte, at)| *byte == byte_at(at)));
+            at += piece.len() as u64;
+            pieces.push(piece);
+        }
+        pieces
+    }
+
+    fn reads(stats: &Stats) -> (u64, u64) {
+        (stats.object_reads, stats.range_reads)
+    }
+
+    #[test]
+    fn a_body_costs_one_read_a_section_and_is_in_memory_then() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, shared) = (store(&directory), Arc::new(WholeReads::new(32 << 20)));
+        for _ in 0..2 {
+            let mut sections = open(&store, &shared);
+            assert_eq!(run(pieces(&mut sections, 0..u64::MAX)).len(), 3);
+            assert_eq!(reads(&store.stats()), (3, 0));
+        }
+        assert_eq!(shared.sections.available_permits(), 8, "nothing is held any more");
+    }
+
+    #[test]
+    fn what_is_small_is_read_alone_until_it_is_wanted_often() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, shared) = (store(&directory), Arc::new(WholeReads::new(32 << 20)));
+        let mut sections = open(&store, &shared);
+        let piece = run(pieces(&mut sections, 100_000..120_000)).remove(0);
+        assert!((piece.len() as u64) < SECTION_BYTES / 2);
+        assert_eq!(store.stats().object_reads, 0);
+        for _ in 0..40 {
+            run(pieces(&mut open(&store, &shared), 100_000..120_000));
+        }
+        assert_eq!(store.stats().object_reads, 1);
+    }
+
+    #[test]
+    fn clients_that_take_nothing_hold_no_more_than_their_share() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, shared) = (store(&directory), Arc::new(WholeReads::new(16 << 20)));
+        let held: Vec<Vec<Bytes>> = (0..4)
+            .map(|_| {
+                store.drop_memory();
+                run(pieces(&mut open(&store, &shared), 0..u64::MAX))
+            })
+            .collect();
+        assert_eq!(shared.sections.available_permits(), 0);
+        let longest = held.last().unwrap().iter().map(Bytes::len).max().unwrap();
+        assert!((longest as u64) < SECTION_BYTES, "in pieces by then: {longest}");
+        drop(held);
+        assert_eq!(shared.sections.available_permits(), 4);
+    }
+
+    #[test]
+    fn a_section_that_is_gone_ends_the_body() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, shared) = (store(&directory), Arc::new(WholeReads::new(32 << 20)));
+        let mut sections = open(&store, &shared);
+        store.remove(&section_key(KEY, 1, 1)).unwrap();
+        run(async {
+            assert!(sections.next().await.unwrap().is_some());
+            assert!(matches!(sections.next().await, Err(ReadError::Gone)));
+        });
     }
 }

@@ -39,14 +39,9 @@ impl Stretch {
         Stretch { slices, index, start: 0, end: slices.slice_bytes }
     }
 
-    /// What reading only this costs; `None` if all of the slice is read for it.
-    fn cost_bytes(&self) -> Option<u64> {
-        cost_of_part(self.start, self.end, self.slices.slice_bytes)
-    }
-
     /// True if it may be read without the rest of its slice, and does not stay in memory then.
     pub(crate) fn is_small(&self) -> bool {
-        self.cost_bytes().is_some()
+        cost_of_part(self.start, self.end, self.slices.slice_bytes).is_some()
     }
 }
 
@@ -68,7 +63,9 @@ impl Vault {
         let generation = self.slices_generation(primary).await?;
         let key = key_in(primary, stretch.slices, generation, stretch.index);
         let read = self.store.read(&key);
-        if !read.is_ready() && self.suffices_in_part(&key, stretch) {
+        let wanted = stretch.start..stretch.end;
+        let whole_bytes = stretch.slices.slice_bytes;
+        if !read.is_ready() && self.part_reads.suffices(&key, wanted, whole_bytes) {
             return self.part_of_slice(&key, stretch, counters).await;
         }
         let Probed {
@@ -81,13 +78,6 @@ impl Vault {
             return None;
         };
         Some(Slice { response, bytes, placement })
-    }
-
-    /// Whether a slice that is not in memory is read only as far as it is wanted: unless it was wanted so
-    /// often that it should be there.
-    fn suffices_in_part(&self, key: &[u8], stretch: Stretch) -> bool {
-        let Some(cost_bytes) = stretch.cost_bytes() else { return false };
-        self.part_reads.count(key, cost_bytes, stretch.slices.slice_bytes)
     }
 
     async fn part_of_slice(
