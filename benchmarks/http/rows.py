@@ -161,6 +161,19 @@ def fill(args, settings, rivals):
     return compared(what, samples, COLUMNS)
 
 
+LARGE_COLUMNS = ["MB/s", "req/s", "cpu us/req", "disk reads/req", "hit ratio", "failed"]
+
+
+def large(args, settings, rivals):
+    vars(settings).update(EIGHTH, fits=False, disk_mib=2048)
+    samples = bench(args, settings, rivals, "zipf", "--objects", "4", "--size", "256MiB", "--alpha", "0",
+                    "--embedded", "0", "--connections", "1")
+    what = (
+        "4 objects of 256 MiB, one client that takes one after the other, a cgroup of 160 MiB for each proxy, "
+        "its page cache included; damelo, Squid and Traffic Server are told to use 64 MiB.")
+    return compared(what, samples, LARGE_COLUMNS)
+
+
 RANGE_COLUMNS = ["req/s", "MB/s", "p99 us", "cpu us/req", "disk reads/req", "hit ratio", "failed"]
 
 
@@ -423,4 +436,5 @@ def wrk(args, origin, proxy, lua, url=None):
 RUN = {
     "hit": hit, "hit1000": hit1000, "zipf": zipf, "pages": pages, "fill": fill, "trace": trace,
     "storm": storm, "restart": restart, "memory": memory, "ranges": ranges, "ranges512": ranges512,
+    "large": large,
 }

@@ -71,7 +71,7 @@ fn markdown(results: &Results<'_>) -> String {
     let mut text = format!(
         "{} objects, {} MiB in all; memory {} MiB, disk {} MiB; {} requests by Zipf {} after as many; what is missing is \
          created.\nMedian of {} rounds, contestants in turn. Device figures are the whole device's.\n\
-         damelo {}, foyer {}, {}, {}, {} cores, load {} at the start.\n\n",
+         {machine}.\n\n",
         workload.objects,
         mib(workload.total_bytes()),
         mib(settings.memory()),
@@ -79,12 +79,6 @@ fn markdown(results: &Results<'_>) -> String {
         cache.requests,
         cache.alpha,
         settings.rounds,
-        machine.damelo,
-        machine.foyer,
-        machine.kernel,
-        machine.mount,
-        machine.cores,
-        machine.load,
     );
     let head = [
         "threads",

@@ -1,5 +1,6 @@
 //! What a result has to carry to be worth anything: the command, the versions, the machine.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -40,6 +41,14 @@ pub struct Machine {
     pub rustc: String,
     /// Commit of this repository, `-dirty` if changed.
     pub commit: String,
+}
+
+impl fmt::Display for Machine {
+    /// As it stands above a table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { damelo, foyer, kernel, mount, cores, load, .. } = self;
+        write!(f, "damelo {damelo}, foyer {foyer}, {kernel}, {mount}, {cores} cores, load {load} at the start")
+    }
 }
 
 fn first_line(path: &str) -> String {

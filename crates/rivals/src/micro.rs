@@ -141,18 +141,12 @@ fn preamble(results: &Results<'_>) -> String {
          kernel caches {caches} between stages.\n{held}\
          Median of {} rounds, contestants in turn. Ratios are medians of each round's ratio. \
          Device reads are the whole device's, so other users of it count as well; KiB read are \
-         this process's own. Lossy: over 1% of the objects were not there.\ndamelo {}, foyer {}, {}, {}, {} cores, load {} at the start.\n\n",
+         this process's own. Lossy: over 1% of the objects were not there.\n{machine}.\n\n",
         workload.objects,
         mib(workload.total_bytes()),
         workload.groups,
         mib(settings.memory()),
         mib(settings.disk()),
         settings.rounds,
-        machine.damelo,
-        machine.foyer,
-        machine.kernel,
-        machine.mount,
-        machine.cores,
-        machine.load,
     )
 }

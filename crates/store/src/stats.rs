@@ -58,7 +58,7 @@ macro_rules! counters {
             pub memory_used_bytes: u64,
             /// Declared memory budget in bytes.
             pub memory_bytes: u64,
-            /// Memory of the budget that the system keeps in large pages, in bytes.
+            /// Memory of the budget that the system is to keep in large pages, in bytes.
             pub memory_large_page_bytes: u64,
             /// Bytes that wait in memory to be written.
             pub nursery_bytes: u64,
@@ -189,7 +189,7 @@ impl Stats {
             ("damelo_memory_bytes", "Declared data memory.", self.memory_bytes as f64),
             (
                 "damelo_memory_large_page_bytes",
-                "Data memory in large pages, which disks transfer at once.",
+                "Data memory that the system is to keep in large pages.",
                 self.memory_large_page_bytes as f64,
             ),
             ("damelo_nursery_bytes", "Bytes waiting to be written.", self.nursery_bytes as f64),

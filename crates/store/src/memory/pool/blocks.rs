@@ -14,6 +14,9 @@ use std::ops::Range;
 pub(super) const BLOCK_BYTES: usize = 2 << 20;
 /// Fewer blocks are not worth it: of a small memory too much would count that is not used.
 const BLOCKS_MIN: usize = 16;
+/// Each that differs from its neighbours is a mapping of its own to the system, which allows a process 65,530
+/// of them by default. What lies behind so many stays in small pages.
+const BLOCKS_MAX: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -36,8 +39,9 @@ impl Blocks {
     /// For so many places of so many bytes, the first at the start of a block.
     pub(super) fn new(places: usize, frame_bytes: usize) -> Blocks {
         let places_each = BLOCK_BYTES / frame_bytes.min(BLOCK_BYTES);
-        let count = if places_each < 2 { 0 } else { places / places_each };
-        let count = if count < BLOCKS_MIN { 0 } else { count };
+        let is_dealt = places_each > 1 && BLOCK_BYTES.is_multiple_of(frame_bytes);
+        let count = if is_dealt { places / places_each } else { 0 };
+        let count = if count < BLOCKS_MIN { 0 } else { count.min(BLOCKS_MAX) };
         let (states, occupied) = (vec![State::Fresh; count], vec![0; count]);
         Blocks { places_each, states, occupied, large: 0 }
     }
@@ -124,5 +128,6 @@ mod tests {
         assert_eq!(blocks.made_small(3), None);
         let blocks = Blocks::new(66, FRAME);
         assert!(blocks.fresh_around(63).is_some() && blocks.fresh_around(64).is_none());
+        assert!(Blocks::new(1 << 10, 48 << 10).is_empty(), "blocks begin with a frame");
     }
 }
