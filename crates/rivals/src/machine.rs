@@ -47,7 +47,10 @@ impl fmt::Display for Machine {
     /// As it stands above a table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Machine { damelo, foyer, kernel, mount, cores, load, .. } = self;
-        write!(f, "damelo {damelo}, foyer {foyer}, {kernel}, {mount}, {cores} cores, load {load} at the start")
+        write!(
+            f,
+            "damelo {damelo}, foyer {foyer}, {kernel}, {mount}, {cores} cores, load {load} at the start"
+        )
     }
 }
 

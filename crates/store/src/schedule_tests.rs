@@ -204,7 +204,7 @@ fn shuttle_a_drain_ends_when_what_came_before_is_written() {
                         while nursery.is_full(1024) {
                             nursery.wait_progress(Duration::from_millis(1));
                         }
-                        nursery.push(n % 2, staged(&run, 100 * id + n));
+                        assert!(nursery.push(n % 2, staged(&run, 100 * id + n)));
                     }
                     nursery.drain(|| ());
                     let written = lock(&written);

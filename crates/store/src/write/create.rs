@@ -209,8 +209,11 @@ impl Engine {
             due: self.due(new.group),
             round: 0,
         };
-        self.nursery.push(new.group, staged);
-        Ok(())
+        if self.nursery.push(new.group, staged) {
+            Ok(())
+        } else {
+            Err(NotNow::Failed(CreateError::Closed))
+        }
     }
 
     fn create_extent(self: &Arc<Engine>, new: &NewObject<'_>, hash: u64) -> Result<(), NotNow> {
@@ -249,8 +252,11 @@ impl Engine {
             due: self.due(new.group),
             round: 0,
         };
-        self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group });
-        Ok(())
+        if self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group }) {
+            Ok(())
+        } else {
+            Err(NotNow::Failed(CreateError::Closed))
+        }
     }
 
     fn enter(&self, new: &NewObject<'_>, hash: u64) -> Inside<'_> {

@@ -77,6 +77,8 @@ struct State {
     rounds: VecDeque<u64>,
     first_round: u64,
     stop: bool,
+    /// The flusher has ended: what came now would wait for ever.
+    ended: bool,
     drain: bool,
     dropped: u64,
 }
@@ -172,9 +174,14 @@ impl Nursery {
         drop(old);
     }
 
-    /// Queues an object whose entry has been published.
-    pub(crate) fn push(&self, group: u64, mut staged: Staged) {
+    /// Queues an object whose entry has been published. False: the store was closed meanwhile, and nobody would
+    /// write it.
+    #[must_use]
+    pub(crate) fn push(&self, group: u64, mut staged: Staged) -> bool {
         let mut state = lock(&self.state);
+        if state.ended {
+            return false;
+        }
         staged.round = state.enter_round();
         let bytes = u64::from(staged.stored_bytes);
         let pending = state.groups.entry(group).or_default();
@@ -190,6 +197,7 @@ impl Nursery {
         if wake {
             self.work.notify_one();
         }
+        true
     }
 
     /// What is kept of the objects besides their bytes: as much as it ever was, since the allocator does not
@@ -198,8 +206,14 @@ impl Nursery {
         lock(&self.state).most as usize * size_of::<Staged>() * LISTED_PERCENT / 100
     }
 
-    pub(crate) fn push_extent(&self, mut extent: StagedExtent) {
+    /// The same for an extent. Who waits to be told where a part lies learns from its sender's end that it
+    /// was not queued.
+    #[must_use]
+    pub(crate) fn push_extent(&self, mut extent: StagedExtent) -> bool {
         let mut state = lock(&self.state);
+        if state.ended {
+            return false;
+        }
         extent.staged.round = state.enter_round();
         let bytes = u64::from(extent.staged.stored_bytes);
         state.waiting_bytes += bytes;
@@ -214,6 +228,7 @@ impl Nursery {
         if wake {
             self.work.notify_one();
         }
+        true
     }
 
     /// The flusher reports objects that it had taken: written, dropped or dead.
@@ -265,6 +280,7 @@ impl Nursery {
         if state.objects == 0 {
             state.drain = false;
             let stop = state.stop;
+            state.ended = stop;
             drop(state);
             self.done.notify_all();
             return if stop { Work::Stop } else { Work::Idle };

@@ -224,7 +224,12 @@ impl Writer {
             round: 0,
         };
         let value_len = self.filled as u32;
-        engine.nursery.push_extent(StagedExtent { staged, part: Some(sender), group: self.group });
+        // Of a store that was closed meanwhile the commit fails, since nobody tells where this part lies.
+        let _ = engine.nursery.push_extent(StagedExtent {
+            staged,
+            part: Some(sender),
+            group: self.group,
+        });
         engine.work_inline_if_due();
         self.parts.push(SentPart { location, value_len, seq });
         self.filled = 0;

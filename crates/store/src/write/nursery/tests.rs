@@ -24,7 +24,7 @@ fn what_is_put_back_keeps_its_time() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(4 * PAGE);
     for due in 10..15 {
-        nursery.push(7, object(&run, due));
+        assert!(nursery.push(7, object(&run, due)));
     }
     let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
     let Work::Pages { mut groups, partial: false } = take(0) else { panic!("two full pages") };
@@ -42,15 +42,33 @@ fn what_lists_took_stays_charged() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
     let nursery = Nursery::new(1 << 20);
     assert_eq!(nursery.table_bytes(), 0);
-    (0..10).for_each(|due| nursery.push(7, object(&run, due)));
+    assert!((0..10).all(|due| nursery.push(7, object(&run, due))));
     let ten = nursery.table_bytes();
     assert!(ten >= 10 * size_of::<Staged>());
     let Work::Pages { groups, .. } = nursery.take(PAGE, || Duration::from_secs(10), Duration::ZERO)
     else {
         panic!("all are due")
     };
-    nursery.push(8, object(&run, 11));
+    assert!(nursery.push(8, object(&run, 11)));
     assert!(nursery.table_bytes() > ten, "those being written count, too");
     nursery.finished(&Finished::of(&groups[0].1), 0);
     assert!(nursery.table_bytes() > ten);
+}
+
+#[test]
+fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(4 * PAGE);
+    assert!(nursery.push(7, object(&run, 1)));
+    nursery.stop();
+    let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
+    let Work::Pages { groups, .. } = take() else { panic!("what waits is written first") };
+    nursery.finished(&Finished::of(&groups[0].1), 0);
+    assert!(nursery.push(7, object(&run, 2)), "the flusher still comes back");
+    let Work::Pages { groups, .. } = take() else { panic!("it came in time") };
+    nursery.finished(&Finished::of(&groups[0].1), 0);
+    assert!(matches!(take(), Work::Stop));
+    assert!(!nursery.push(7, object(&run, 3)));
+    nursery.drain(|| panic!("there is nothing to do"));
+    assert_eq!(nursery.bytes(), 0);
 }
