@@ -52,7 +52,6 @@ use crate::vault::hints::GroupHints;
 use crate::vault::insertion::Insertion;
 use crate::vault::sections::{Sections, WholeReads};
 pub(crate) use found::{Found, FoundBody, NextPiece, Placement, RangeReader};
-use part_reads::PartReads;
 use recent_invalidations::RecentInvalidations;
 pub(crate) use slices::{Stretch, slice_key};
 pub(crate) use variants::Variant;
@@ -144,9 +143,7 @@ pub(crate) struct Vault {
     whole_body_bytes_max: u64,
     /// Those of the running configuration.
     rules: ArcSwap<Rules>,
-    /// What was read of slices without reading them whole.
-    part_reads: PartReads,
-    /// How sections of large bodies are read.
+    /// Which slices and sections are read whole.
     whole_reads: Arc<WholeReads>,
     stripes: Box<[Stripe]>,
     /// Invalidations of groups so far.
@@ -168,7 +165,6 @@ impl Vault {
             rules: ArcSwap::from_pointee(config.rules.clone()),
             group_epoch: AtomicU64::new(0),
             group_hints: GroupHints::new(config.hints_by_use),
-            part_reads: PartReads::new(),
             whole_reads,
             stripes: (0..STRIPES).map(stripe).collect(),
             hasher: std::hash::RandomState::new(),

@@ -47,12 +47,12 @@ pub(crate) fn forget(store: &Store, key: &[u8], generation: u64, sections: u64) 
     }
 }
 
-/// What all readers of sections share: how many sections are held whole, and what was read in part.
+/// What all readers share: how many sections are held whole, and what of them and of slices was read in part.
 #[derive(Debug)]
 pub(crate) struct WholeReads {
     /// A permit for each section that may be held.
     sections: Arc<Semaphore>,
-    parts: PartReads,
+    pub(super) parts: PartReads,
 }
 
 impl WholeReads {

@@ -65,7 +65,7 @@ impl Vault {
         let read = self.store.read(&key);
         let wanted = stretch.start..stretch.end;
         let whole_bytes = stretch.slices.slice_bytes;
-        if !read.is_ready() && self.part_reads.suffices(&key, wanted, whole_bytes) {
+        if !read.is_ready() && self.whole_reads.parts.suffices(&key, wanted, whole_bytes) {
             return self.part_of_slice(&key, stretch, counters).await;
         }
         let Probed {
