@@ -22,9 +22,11 @@ pub(super) const GRAIN_BYTES: usize = 4 << 10;
 const LOOKS_MAX: usize = 32;
 /// Runs of more places are not found again as such.
 const LENGTHS_MAX: usize = 32;
-/// While no more than one part in so many is over the limit, no large page is taken apart for it: soon
-/// something else comes free.
+/// While no more than one part in so many is over the limit where there are large pages, none is taken apart
+/// for it, nor is anything given back: soon something is taken again.
 const SLACK_SHARE: usize = 64;
+/// So many free places in large pages are given back as if they were one elsewhere.
+const LARGE_SHARE: usize = 64;
 
 /// What is to be asked of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -304,17 +306,14 @@ impl Places {
     }
 
     /// Gives back what free places occupy while all occupy more than allowed, those first that have been
-    /// free for longest, of the kind of which there are most; but what is in large pages only if it must.
+    /// free for longest, of the kind of which there are most.
     fn trim(&mut self, advise: &mut impl FnMut(Advice)) {
-        while self.touched_grains > self.limit_grains {
-            let small = (0..self.large()).max_by_key(|&kind| self.warm[kind].len());
-            let mut kind = small.expect("there are kinds");
-            if self.warm[kind].is_empty() {
-                if self.touched_grains <= self.limit_grains + self.slack() {
-                    return;
-                }
-                kind = self.large();
-            }
+        while self.touched_grains > self.limit_grains + self.slack() {
+            // What only lies there in large pages goes too: otherwise what others leave would go each time
+            // before they take it again.
+            let share = |kind: usize| if kind == self.large() { LARGE_SHARE } else { 1 };
+            let most = (0..=self.large()).max_by_key(|&kind| self.warm[kind].len() / share(kind));
+            let kind = most.expect("there are kinds");
             let Some(place) = self.warm[kind].pop_front().map(|place| place as usize) else {
                 return;
             };
@@ -542,5 +541,26 @@ mod tests {
         let mut given = Vec::new();
         places.set_limit(16, |advice| given.push(advice));
         assert_eq!(given, [Advice::GiveBack(old, 0..16)]);
+    }
+    /// Large pages that nobody uses any more must not push out what others leave and take again.
+    #[test]
+    fn runs_of_one_odd_length_take_again_what_others_left() {
+        const FULL: usize = 16;
+        for grains in [17, 33] {
+            let mut places = Places::new(2_048, FULL);
+            let once = |_| ();
+            let whole: Vec<usize> = (0..700).map(|_| places.take(FULL, once).unwrap()).collect();
+            whole.into_iter().for_each(|first| places.release(first, FULL, once));
+            let mut held = VecDeque::new();
+            let mut advices = 0;
+            for step in 0..20_000 {
+                let mut count = |_| advices += usize::from(step >= 10_000);
+                while places.available_grains() < grains {
+                    places.release(held.pop_front().unwrap(), grains, &mut count);
+                }
+                held.push_back(places.take(grains, &mut count).unwrap());
+            }
+            assert!(advices <= 100, "{grains} grains: {advices} in 10,000 runs");
+        }
     }
 }
