@@ -30,8 +30,9 @@ use crate::space::SegmentId;
 use crate::stats::Stats;
 use crate::types::{Clock, SystemClock};
 use crate::write::create::NewObject;
+use crate::write::operation::create_operation;
 use crate::write::value::Value;
-use crate::write::writer::{Writer, WriterOptions, create_operation, expires_s};
+use crate::write::writer::{Writer, WriterOptions, expires_s};
 use crate::{ByteSize, GroupId};
 
 /// What else to store with an object.
@@ -218,6 +219,7 @@ impl Store {
             internal: false,
             kept: None,
             freq: 0,
+            laid: None,
         };
         Create(create_operation(engine, &new))
     }

@@ -349,6 +349,54 @@ fn large_objects_stream_in_and_out_in_little_memory() {
 }
 
 #[test]
+fn a_streamed_object_is_whole_whatever_length_was_declared() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+    let sizes = [0, 1, 4_000, 70_000, 300_000, 1 << 20, (1 << 20) + 1, 2_300_000];
+    let declared = |size: usize| [None, Some(size), Some(size / 2), Some(size + 70_000)];
+    let cases: Vec<_> = sizes
+        .iter()
+        .flat_map(|&size| declared(size).map(|length| (size, length)))
+        .flat_map(|(size, length)| [0, 5_000].map(|metadata| (size, length, metadata)))
+        .collect();
+    for (key, &(size, length, metadata)) in cases.iter().enumerate() {
+        let key = key as u64;
+        let bytes = value(key, size);
+        let length = length.map(|length| length as u64);
+        let options =
+            WriterOptions { metadata: value(key, metadata), length, ..Default::default() };
+        let mut writer = store.writer(&name(key), GroupId::new(1), options).unwrap();
+        for piece in bytes.chunks(30_001) {
+            writer.write(piece).wait().unwrap();
+        }
+        if key % 5 == 4 {
+            writer.set_metadata(value(key, 77));
+        }
+        writer.commit().wait().unwrap();
+    }
+    for round in 0..3 {
+        for (key, &case) in cases.iter().enumerate() {
+            let (size, _, metadata) = case;
+            let key = key as u64;
+            let mut reader = store.reader(&name(key)).wait().unwrap().expect("it was stored");
+            let metadata = if key % 5 == 4 { 77 } else { metadata };
+            assert_eq!(&reader.info().metadata[..], value(key, metadata), "{case:?} {round}");
+            let mut read = Vec::new();
+            while let Some(piece) = reader.next().wait().unwrap() {
+                read.extend_from_slice(&piece);
+            }
+            assert!(read == value(key, size), "{case:?}, round {round}");
+        }
+        store.sync().unwrap();
+        store.drop_memory();
+        if round == 1 {
+            store.close().unwrap();
+            store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+        }
+    }
+}
+
+#[test]
 fn metadata_is_replaced_for_objects_of_every_size() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();

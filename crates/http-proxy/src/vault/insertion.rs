@@ -39,7 +39,7 @@ enum InsertionBody {
     /// Few bytes yet: it may turn out small.
     Small { chunks: Vec<Bytes>, length_bytes: u64 },
     /// Being written apart: the sections before the writer's are in the store.
-    Large { writer: Box<Writer>, apart: Apart },
+    Large { writer: Box<Writer>, apart: Apart, announced_bytes: Option<u64> },
 }
 
 impl Insertion {
@@ -120,7 +120,7 @@ impl Insertion {
         let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
         // With the length of all of it: what the store could never hold is refused here.
         let writer = self.section_writer(store, apart, length)?;
-        Ok(InsertionBody::Large { writer, apart })
+        Ok(InsertionBody::Large { writer, apart, announced_bytes: length })
     }
 
     /// Takes the section that begins where the body has come to.
@@ -144,7 +144,7 @@ impl Insertion {
         limit: Duration,
     ) -> Result<(), NotStoredReason> {
         while !bytes.is_empty() {
-            let InsertionBody::Large { writer, apart } = &mut self.body else { return Ok(()) };
+            let InsertionBody::Large { writer, apart, .. } = &mut self.body else { return Ok(()) };
             let room = SECTION_BYTES - writer.written_bytes();
             let take = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
             let (now, later) = bytes.split_at(take);
@@ -164,10 +164,12 @@ impl Insertion {
     /// Commits the section that is full. The next one is begun even if nothing follows; an empty
     /// one is not committed.
     async fn next_section(&mut self, store: &Store) -> Result<(), NotStoredReason> {
-        let InsertionBody::Large { apart, .. } = &self.body else { return Ok(()) };
-        let apart = *apart;
-        let next = self.section_writer(store, apart, None)?;
-        let body = InsertionBody::Large { writer: next, apart };
+        let InsertionBody::Large { apart, announced_bytes, .. } = &self.body else { return Ok(()) };
+        let (apart, announced_bytes) = (*apart, *announced_bytes);
+        let left_bytes = announced_bytes.map(|all| all.saturating_sub(apart.length_bytes));
+        let length = left_bytes.map_or(SECTION_BYTES, |left| left.min(SECTION_BYTES));
+        let writer = self.section_writer(store, apart, Some(length))?;
+        let body = InsertionBody::Large { writer, apart, announced_bytes };
         if let InsertionBody::Large { writer, .. } = std::mem::replace(&mut self.body, body) {
             writer.commit().await.map_err(|_| NotStoredReason::Store)?;
         }
@@ -176,7 +178,7 @@ impl Insertion {
 
     /// Generation of the body that lies apart, and how much of it can be read.
     pub(crate) fn readable(&self) -> Option<(u64, u64)> {
-        let InsertionBody::Large { writer, apart } = &self.body else { return None };
+        let InsertionBody::Large { writer, apart, .. } = &self.body else { return None };
         Some((apart.generation, apart.length_bytes - writer.written_bytes()))
     }
 
@@ -199,7 +201,7 @@ impl Insertion {
         }
         let encoded = self.encoded.take_if(|_| self.older.is_none());
         let (chunks, encoded) = match self.body {
-            InsertionBody::Large { writer, apart } => {
+            InsertionBody::Large { writer, apart, .. } => {
                 if writer.written_bytes() > 0 {
                     writer.commit().await.map_err(failed)?;
                 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::gate::Inside;
+use super::laid::Laid;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use crate::config::{Admission, WhenMemoryFull};
@@ -18,6 +19,7 @@ use crate::format::{
 };
 use crate::index::Location;
 use crate::memory::policy::Hint;
+use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::stats::{Waiting, add};
 
@@ -36,6 +38,8 @@ pub(crate) struct NewObject<'a> {
     pub(crate) kept: Option<Location>,
     /// Frequency that it starts with in the index.
     pub(crate) freq: u8,
+    /// The value, if it lies in memory of ours already.
+    pub(crate) laid: Option<&'a Laid>,
 }
 
 /// Why a create did not finish at once.
@@ -219,23 +223,27 @@ impl Engine {
     fn create_extent(self: &Arc<Engine>, new: &NewObject<'_>, hash: u64) -> Result<(), NotNow> {
         // Parts of objects are read by chunks; manifests and patches are always read whole.
         let chunked = new.kind == RecordKind::Object;
-        let stored = header_of(&fields_of(self, new, hash, 0, chunked), new).stored_bytes();
+        let layout = header_of(&fields_of(self, new, hash, 0, chunked), new);
+        let stored = layout.stored_bytes();
         if stored > self.extent_max() {
             // Larger values go through a writer, which cuts them into parts; what is too large here is so
             // by its key and metadata.
             return Err(self.too_large(stored, self.extent_max()).into());
         }
+        let laid_in = new.laid.and_then(|laid| laid.run_for(&layout, &self.cache.pool));
         let hint = self.groups.hint(new.group);
-        let run = self.cache.take(stored as usize, hint).ok_or(NotNow::MustWait)?;
+        let run = laid_in
+            .clone()
+            .or_else(|| self.cache.take(stored as usize, hint))
+            .ok_or(NotNow::MustWait)?;
         let _inside = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);
         let header = header_of(&fields, new);
-        let end = stored.next_multiple_of(BLOCK_BYTES) as usize;
-        // SAFETY: the run is fresh and not published yet.
-        let bytes = unsafe { run.bytes_mut(0, end.min(run.len_bytes())) };
-        encode(bytes, &fields, new, &header);
-        bytes[stored as usize..].fill(0);
+        match new.laid.filter(|_| laid_in.is_some()) {
+            Some(laid) => laid.finish(&fields, new.key, new.metadata),
+            None => encode_extent(&run, &fields, new, &header),
+        }
         match self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
@@ -343,6 +351,16 @@ pub(crate) fn fields_of(
         group: new.group,
         expires_s: new.expires_s,
     }
+}
+
+/// Lays a record out in a run that nobody else knows yet, with zeros up to the end of its last block.
+fn encode_extent(run: &Run, fields: &RecordFields, new: &NewObject<'_>, header: &RecordHeader) {
+    let stored = header.stored_bytes() as usize;
+    let end = stored.next_multiple_of(BLOCK_BYTES as usize);
+    // SAFETY: the run is fresh and not published yet.
+    let bytes = unsafe { run.bytes_mut(0, end.min(run.len_bytes())) };
+    encode(bytes, fields, new, header);
+    bytes[stored..].fill(0);
 }
 
 /// Lays a record out at the start of `room`.

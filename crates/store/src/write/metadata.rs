@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::create::NewObject;
+use super::operation::create_operation;
 use super::value::Value;
-use super::writer::{create_operation, expires_s};
+use super::writer::expires_s;
 use crate::engine::Engine;
 use crate::error::{CreateError, ReadError};
 use crate::format::{Patch, RecordKind};
@@ -44,6 +45,7 @@ fn replacement<'a>(
         internal: true,
         kept: None,
         freq: 1,
+        laid: None,
     }
 }
 

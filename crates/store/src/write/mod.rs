@@ -1,15 +1,18 @@
 //! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
 //! page), `flusher` (pages and extents into segments), `publish` (then into the index), `segment` (the
-//! open ones), `reclaim` (reuse of the oldest), `writer` (streamed objects), `metadata` (its
-//! replacement), `remove` (removes and purges), `gate` (creates beside checkpoints), `inline` (the
-//! flusher's work done by callers).
+//! open ones), `reclaim` (reuse of the oldest), `writer` (streamed objects), `laid` (their bytes, where
+//! they will stay), `operation` (creates that may have to wait), `metadata` (its replacement), `remove`
+//! (removes and purges), `gate` (creates beside checkpoints), `inline` (the flusher's work done by
+//! callers).
 
 pub(crate) mod create;
 pub(crate) mod flusher;
 pub(crate) mod gate;
 pub(crate) mod inline;
+mod laid;
 pub(crate) mod metadata;
 pub(crate) mod nursery;
+pub(crate) mod operation;
 pub(crate) mod packer;
 mod publish;
 pub(crate) mod reclaim;

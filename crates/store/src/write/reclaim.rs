@@ -159,6 +159,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
         internal: true,
         kept: Some(keeper.location),
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
+        laid: None,
     };
     // A purge that comes later gets a greater sequence number than the copy, one that came before
     // is seen here: it cannot slip in between.

@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::create::{NewObject, NotNow};
+use super::laid::Laid;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use crate::GroupId;
@@ -20,13 +21,11 @@ use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
-    BLOCK_BYTES, CHUNK_BYTES, ChunkCrcs, MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES,
-    MANIFEST_PARTS_MAX, Manifest, ManifestPart, RECORD_HEADER_BYTES, RecordFields, RecordKind,
-    UNIT_BYTES, encode_head_into,
+    BLOCK_BYTES, CHUNK_BYTES, MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES, MANIFEST_PARTS_MAX,
+    Manifest, ManifestPart, RecordFields, RecordKind, UNIT_BYTES,
 };
 use crate::index::Location;
 use crate::memory::policy::Hint;
-use crate::memory::pool::Run;
 use crate::ops::{Commit, Deferred};
 use crate::stats::{Waiting, add};
 
@@ -37,7 +36,8 @@ pub struct WriterOptions {
     pub metadata: Vec<u8>,
     /// When it expires, in seconds since 1970.
     pub expires_unix_s: Option<u64>,
-    /// Its length if known: an object that cannot be stored is then refused at the start.
+    /// Its length if known: an object that cannot be stored is then refused at the start, and takes no more
+    /// memory than it needs. It may turn out to be another.
     pub length: Option<u64>,
 }
 
@@ -57,8 +57,9 @@ pub struct Writer {
     group: u64,
     metadata: Vec<u8>,
     expires_s: u32,
-    buffer: Option<Run>,
-    filled: usize,
+    /// Its length, as far as it was told.
+    expected: Option<u64>,
+    buffer: Option<Laid>,
     part_bytes: usize,
     parts: Vec<SentPart>,
     total: u64,
@@ -100,8 +101,8 @@ impl Writer {
             group: group.get(),
             metadata: options.metadata,
             expires_s: expires_s(options.expires_unix_s),
+            expected: options.length,
             buffer: None,
-            filled: 0,
             part_bytes,
             parts: Vec::new(),
             total: 0,
@@ -153,20 +154,21 @@ impl Writer {
         Write { writer: self, bytes, waiting: None, since: None }
     }
 
-    /// Makes the object visible, replacing what was there.
+    /// Makes the object visible, replacing what was there. What needs no waiting is done at once.
     ///
     /// # Errors
     /// A part could not be written, or no memory comes free in time.
-    pub fn commit(self) -> Commit {
-        let engine = Arc::clone(&self.engine);
-        Commit(Deferred::blocking(&engine, move || self.commit_waiting()))
-    }
-
-    /// Value bytes lie at this offset of the buffer while it fills: room for the longest head, that of a
-    /// full part, whose bytes so are where they will stay.
-    fn value_at(&self) -> usize {
-        let table = self.part_bytes.div_ceil(CHUNK_BYTES as usize) * 4;
-        RECORD_HEADER_BYTES + table + self.key.len()
+    pub fn commit(mut self) -> Commit {
+        match self.store_now() {
+            Some(stored) => Commit(Deferred::ready(self.end(stored))),
+            None => {
+                let engine = Arc::clone(&self.engine);
+                Commit(Deferred::blocking(&engine, move || {
+                    let stored = self.store();
+                    self.end(stored)
+                }))
+            }
+        }
     }
 
     /// Copies what fits without waiting; true when all of `bytes` was taken.
@@ -176,29 +178,56 @@ impl Writer {
             return Err(self.too_large(length));
         }
         while !bytes.is_empty() {
-            if self.filled == self.part_bytes && !self.send_part() {
+            if self.filled() == self.part_bytes && !self.send_part() {
                 return Ok(false);
             }
-            let Some(run) = self.buffer.clone().or_else(|| self.new_buffer()) else {
+            if self.buffer.as_ref().is_none_or(Laid::is_full) && !self.make_room() {
                 return Ok(false);
-            };
-            let n = bytes.len().min(self.part_bytes - self.filled);
-            // SAFETY: the buffer is this writer's alone until it is sent.
-            unsafe { run.bytes_mut(self.value_at() + self.filled, n) }.copy_from_slice(&bytes[..n]);
-            self.filled += n;
+            }
+            let Some(buffer) = &mut self.buffer else { return Ok(false) };
+            let n = buffer.push(bytes);
             self.total += n as u64;
             *bytes = &bytes[n..];
         }
         Ok(true)
     }
 
-    fn new_buffer(&mut self) -> Option<Run> {
-        let head = self.value_at().next_multiple_of(UNIT_BYTES as usize);
-        let bytes = head + self.part_bytes + BLOCK_BYTES as usize;
-        let run = self.engine.cache.take(bytes, Hint::Loved)?;
-        self.buffer = Some(run.clone());
-        self.filled = 0;
-        Some(run)
+    fn filled(&self) -> usize {
+        self.buffer.as_ref().map_or(0, Laid::len)
+    }
+
+    /// Takes a buffer for what is expected, or for a full part if more has come than was; false if memory
+    /// must be waited for.
+    fn make_room(&mut self) -> bool {
+        let part = self.part_bytes as u64;
+        let left = self.expected.map_or(part, |all| all.saturating_sub(self.total)).min(part);
+        let room = if left == 0 { part } else { left };
+        // A single record has the metadata before its value, a part has none.
+        let is_all = self.total == 0 && self.expected == Some(room);
+        let metadata = if is_all { self.metadata.len().min(self.engine.metadata_max()) } else { 0 };
+        let header = self.part_fields(0, 0).header(self.key.len(), metadata, room);
+        let header = header.expect("key and metadata were checked, a part is far below the limit");
+        let Some(run) = self.engine.cache.take(Laid::run_bytes(&header), Hint::Loved) else {
+            return false;
+        };
+        let mut laid = Laid::new(run, &header);
+        if let Some(before) = self.buffer.take() {
+            laid.push(before.value());
+        }
+        self.buffer = Some(laid);
+        true
+    }
+
+    fn part_fields(&self, hash: u64, seq: u64) -> RecordFields {
+        RecordFields {
+            nonce: self.engine.space.nonce,
+            kind: RecordKind::Part,
+            chunked: true,
+            hash,
+            seq,
+            group: self.group,
+            expires_s: 0,
+        }
     }
 
     /// Hands the buffer to the flusher as a part; false if that must wait.
@@ -207,15 +236,20 @@ impl Writer {
         if engine.nursery.is_full(self.part_bytes as u64) {
             return false;
         }
-        let Some(run) = self.buffer.take() else { return true };
-        let hash = engine.hash(&self.key);
-        let seq = engine.new_seq();
-        let stored = self.encode_part(&run, hash, seq);
+        let Some(mut laid) = self.buffer.take() else { return true };
+        let (hash, seq) = (engine.hash(&self.key), engine.new_seq());
+        let fields = self.part_fields(hash, seq);
+        let header = fields
+            .header(self.key.len(), 0, laid.len() as u64)
+            .expect("a part's key and length are within the format's limits");
+        laid.move_to(&header);
+        laid.finish(&fields, &self.key, &[]);
+        let value_len = laid.len() as u32;
         let (sender, location) = channel();
         let staged = Staged {
-            run,
+            run: laid.into_run(),
             offset: 0,
-            stored_bytes: stored as u32,
+            stored_bytes: header.stored_bytes() as u32,
             hash,
             seq,
             reinserted: false,
@@ -223,7 +257,6 @@ impl Writer {
             due: None,
             round: 0,
         };
-        let value_len = self.filled as u32;
         // Of a store that was closed meanwhile the commit fails, since nobody tells where this part lies.
         let _ = engine.nursery.push_extent(StagedExtent {
             staged,
@@ -232,68 +265,59 @@ impl Writer {
         });
         engine.work_inline_if_due();
         self.parts.push(SentPart { location, value_len, seq });
-        self.filled = 0;
         true
     }
 
-    /// Lays the part's head before its value and moves the value up to it.
-    fn encode_part(&self, run: &Run, hash: u64, seq: u64) -> u64 {
-        let fields = RecordFields {
-            nonce: self.engine.space.nonce,
-            kind: RecordKind::Part,
-            chunked: true,
-            hash,
-            seq,
-            group: self.group,
-            expires_s: 0,
-        };
-        let header = fields
-            .header(self.key.len(), 0, self.filled as u64)
-            .expect("a part's key and length are within the format's limits");
-        let end = header.stored_bytes().next_multiple_of(BLOCK_BYTES) as usize;
-        let from = self.value_at();
-        // SAFETY: the buffer is this writer's alone until it is sent.
-        let bytes = unsafe { run.bytes_mut(0, end.max(from + self.filled)) };
-        let mut crcs = ChunkCrcs::new();
-        crcs.update(&bytes[from..from + self.filled]);
-        let value = header.value_range();
-        if value.start != from {
-            bytes.copy_within(from..from + self.filled, value.start);
-        }
-        encode_head_into(bytes, &fields, &self.key, &[], self.filled as u64, &crcs.finish())
-            .expect("the head fits before the value by `value_at`");
-        bytes[value.end..end].fill(0);
-        header.stored_bytes()
-    }
-
-    fn commit_waiting(mut self) -> Result<(), CreateError> {
-        let stored = self.store();
+    fn end(&mut self, stored: Result<(), CreateError>) -> Result<(), CreateError> {
         // Every other end has a counter of its own.
         self.counted = stored != Err(CreateError::Closed);
         stored
     }
 
-    fn store(&mut self) -> Result<(), CreateError> {
+    fn check(&mut self) -> Result<(), CreateError> {
         self.engine.check_metadata(&self.metadata)?;
-        let engine = Arc::clone(&self.engine);
-        if self.total > self.length_max() {
-            // The metadata has grown since.
-            return Err(self.too_large(self.total));
+        // The metadata may have grown since.
+        if self.total > self.length_max() { Err(self.too_large(self.total)) } else { Ok(()) }
+    }
+
+    /// Whether all of it goes to disk as one record.
+    fn is_one_record(&self) -> bool {
+        let max = self.engine.one_record_max(self.key.len(), self.metadata.len());
+        self.parts.is_empty() && self.total <= max
+    }
+
+    /// Stores it if there is nothing to wait for.
+    fn store_now(&mut self) -> Option<Result<(), CreateError>> {
+        if let Err(error) = self.check() {
+            return Some(Err(error));
         }
-        let one_record_max = engine.one_record_max(self.key.len(), self.metadata.len());
-        if self.parts.is_empty() && self.total <= one_record_max {
-            let (at, filled) = (self.value_at(), self.filled);
-            let run = self.buffer.clone();
-            let value = run.as_ref().map_or(&[][..], |run| run.bytes(at, filled));
-            return engine.create_waiting(&self.object(RecordKind::Object, value));
+        if !self.is_one_record() {
+            return None;
+        }
+        match self.engine.create_now(&self.whole_object()) {
+            Ok(()) => Some(Ok(())),
+            Err(NotNow::Failed(error)) => Some(Err(error)),
+            Err(NotNow::MustWait) => None,
+        }
+    }
+
+    fn store(&mut self) -> Result<(), CreateError> {
+        let engine = Arc::clone(&self.engine);
+        if self.is_one_record() {
+            return engine.create_waiting(&self.whole_object());
         }
         let mut waiting = Waiting::default();
-        while self.filled > 0 && !self.send_part() {
+        while self.filled() > 0 && !self.send_part() {
             waiting.begin(&engine.counters.writer_waits);
             engine.wait_room(Duration::from_millis(5));
         }
         let manifest = self.manifest()?;
         engine.create_waiting(&self.object(RecordKind::Manifest, &manifest))
+    }
+
+    fn whole_object(&self) -> NewObject<'_> {
+        let value = self.buffer.as_ref().map_or(&[][..], Laid::value);
+        NewObject { laid: self.buffer.as_ref(), ..self.object(RecordKind::Object, value) }
     }
 
     fn object<'a>(&'a self, kind: RecordKind, value: &'a [u8]) -> NewObject<'a> {
@@ -307,6 +331,7 @@ impl Writer {
             internal: false,
             kept: None,
             freq: 0,
+            laid: None,
         }
     }
 
@@ -406,77 +431,4 @@ impl Future for Write<'_> {
             this.waiting = Some(Deferred::blocking(&engine, move || waiter.wait_room(WRITE_NAP)));
         }
     }
-}
-
-/// Reports a create that cannot be done at once as an operation that waits.
-pub(crate) fn create_operation(
-    engine: &Arc<Engine>,
-    new: &NewObject<'_>,
-) -> Deferred<'static, Result<(), CreateError>> {
-    let checked = engine.check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
-    if let Err(error) = checked.and_then(|()| engine.admit(new.key, new.value.len() as u64)) {
-        return Deferred::ready(Err(error));
-    }
-    let one_record_max = engine.one_record_max(new.key.len(), new.metadata.len());
-    if new.value.len() as u64 > one_record_max && new.kind == RecordKind::Object {
-        return create_by_writer(engine, new);
-    }
-    match engine.create_now(new) {
-        Ok(()) => Deferred::ready(Ok(())),
-        Err(NotNow::Failed(error)) => Deferred::ready(Err(error)),
-        // There is nothing to wait for but what this caller does.
-        Err(NotNow::MustWait) if engine.is_inline() => Deferred::ready(engine.create_waiting(new)),
-        Err(NotNow::MustWait) => {
-            let (key, metadata, value) =
-                (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
-            let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
-            let this = Arc::clone(engine);
-            Deferred::blocking(engine, move || {
-                this.create_waiting(&NewObject {
-                    kind,
-                    key: &key,
-                    group,
-                    metadata: &metadata,
-                    value: Value::Whole(&value),
-                    expires_s,
-                    internal: false,
-                    kept: None,
-                    freq: 0,
-                })
-            })
-        }
-    }
-}
-
-/// An object too large for one extent: the same as a writer that gets it all at once.
-fn create_by_writer(
-    engine: &Arc<Engine>,
-    new: &NewObject<'_>,
-) -> Deferred<'static, Result<(), CreateError>> {
-    let options = WriterOptions {
-        metadata: new.metadata.to_vec(),
-        expires_unix_s: (new.expires_s != 0).then_some(u64::from(new.expires_s)),
-        length: Some(new.value.len() as u64),
-    };
-    let group = GroupId::new(new.group);
-    if engine.is_inline() {
-        return Deferred::ready(write_all(engine, new.key, group, options, new.value));
-    }
-    let (key, value) = (new.key.to_vec(), new.value.to_vec());
-    let this = Arc::clone(engine);
-    Deferred::blocking(engine, move || write_all(&this, &key, group, options, Value::Whole(&value)))
-}
-
-fn write_all(
-    engine: &Arc<Engine>,
-    key: &[u8],
-    group: GroupId,
-    options: WriterOptions,
-    value: Value<'_>,
-) -> Result<(), CreateError> {
-    let mut writer = Writer::new(engine, key, group, options)?;
-    for piece in value.pieces() {
-        writer.write(piece).wait()?;
-    }
-    writer.commit().wait()
 }

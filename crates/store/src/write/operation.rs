@@ -1,0 +1,89 @@
+//! Creating an object from bytes that are all there, as an operation: at once if nothing is in the way,
+//! otherwise by a thread that waits; what is too large for one record by a writer.
+//!
+//! Invariants: what an operation does later it does with its own copy of the bytes. Threads: any.
+
+use std::sync::Arc;
+
+use super::create::{NewObject, NotNow};
+use super::value::Value;
+use super::writer::{Writer, WriterOptions};
+use crate::GroupId;
+use crate::engine::Engine;
+use crate::error::CreateError;
+use crate::format::RecordKind;
+use crate::ops::Deferred;
+
+/// Reports a create that cannot be done at once as an operation that waits.
+pub(crate) fn create_operation(
+    engine: &Arc<Engine>,
+    new: &NewObject<'_>,
+) -> Deferred<'static, Result<(), CreateError>> {
+    let checked = engine.check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
+    if let Err(error) = checked.and_then(|()| engine.admit(new.key, new.value.len() as u64)) {
+        return Deferred::ready(Err(error));
+    }
+    let one_record_max = engine.one_record_max(new.key.len(), new.metadata.len());
+    if new.value.len() as u64 > one_record_max && new.kind == RecordKind::Object {
+        return create_by_writer(engine, new);
+    }
+    match engine.create_now(new) {
+        Ok(()) => Deferred::ready(Ok(())),
+        Err(NotNow::Failed(error)) => Deferred::ready(Err(error)),
+        // There is nothing to wait for but what this caller does.
+        Err(NotNow::MustWait) if engine.is_inline() => Deferred::ready(engine.create_waiting(new)),
+        Err(NotNow::MustWait) => {
+            let (key, metadata, value) =
+                (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
+            let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
+            let this = Arc::clone(engine);
+            Deferred::blocking(engine, move || {
+                this.create_waiting(&NewObject {
+                    kind,
+                    key: &key,
+                    group,
+                    metadata: &metadata,
+                    value: Value::Whole(&value),
+                    expires_s,
+                    internal: false,
+                    kept: None,
+                    freq: 0,
+                    laid: None,
+                })
+            })
+        }
+    }
+}
+
+/// An object too large for one extent: the same as a writer that gets it all at once.
+fn create_by_writer(
+    engine: &Arc<Engine>,
+    new: &NewObject<'_>,
+) -> Deferred<'static, Result<(), CreateError>> {
+    let options = WriterOptions {
+        metadata: new.metadata.to_vec(),
+        expires_unix_s: (new.expires_s != 0).then_some(u64::from(new.expires_s)),
+        length: Some(new.value.len() as u64),
+    };
+    let group = GroupId::new(new.group);
+    if engine.is_inline() {
+        return Deferred::ready(write_all(engine, new.key, group, options, new.value));
+    }
+    let (key, value) = (new.key.to_vec(), new.value.to_vec());
+    let this = Arc::clone(engine);
+    Deferred::blocking(engine, move || write_all(&this, &key, group, options, Value::Whole(&value)))
+}
+
+fn write_all(
+    engine: &Arc<Engine>,
+    key: &[u8],
+    group: GroupId,
+    options: WriterOptions,
+    value: Value<'_>,
+) -> Result<(), CreateError> {
+    let mut writer = Writer::new(engine, key, group, options)?;
+    for piece in value.pieces() {
+        writer.write(piece).wait()?;
+    }
+    writer.commit().wait()
+}
