@@ -121,6 +121,8 @@ pub(crate) enum FetchError {
     HeaderTimeout,
     #[error("the origin closed the connection or did not speak HTTP")]
     Broken,
+    #[error("the origin's headers are longer than limits.header_bytes_max")]
+    HeadersTooLarge,
     #[error("the origin has as many requests as it may have")]
     Busy,
     #[error("the origin has an address that must not be asked")]
@@ -142,7 +144,7 @@ impl FetchError {
                 None => cause = error.source(),
             }
         }
-        FetchError::Broken
+        if error.is_parse_too_large() { FetchError::HeadersTooLarge } else { FetchError::Broken }
     }
 
     /// Whether no connection could be opened.
@@ -162,7 +164,10 @@ impl FetchError {
             FetchError::Busy => StatusCode::SERVICE_UNAVAILABLE,
             FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             FetchError::ClientBroken => StatusCode::BAD_REQUEST,
-            FetchError::Connect | FetchError::Tls | FetchError::Broken => StatusCode::BAD_GATEWAY,
+            FetchError::Connect
+            | FetchError::Tls
+            | FetchError::Broken
+            | FetchError::HeadersTooLarge => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -174,6 +179,7 @@ impl FetchError {
             FetchError::Tls => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",
             FetchError::Broken => "origin-broken",
+            FetchError::HeadersTooLarge => "origin-headers-too-large",
             FetchError::Busy => "origin-busy",
             FetchError::Forbidden => "forbidden-address",
             FetchError::ClientTimeout => "client-timeout",

@@ -121,6 +121,25 @@ fn connections_are_used_again_until_they_are_too_old() {
 }
 
 #[test]
+fn headers_of_an_origin_have_a_limit() {
+    let origin = Origin::start(|request| {
+        let length: usize = request.path().trim_start_matches('/').parse().expect("a length");
+        let field = format!("Cache-Control: no-store\r\nX-Long: {}", "x".repeat(length));
+        reply(200, &field, "body")
+    });
+    let home = Home::new();
+    let proxy = proxy_to(&home, url(&origin), |config| config.header_bytes_max = 20_000);
+    assert_eq!(proxy.get("/19000").text(), "body");
+    for length in [20_001, 100_000, 300_000] {
+        let answer = proxy.get(&format!("/{length}"));
+        assert_eq!(answer.status(), 502, "{length}");
+        let told = answer.cache();
+        assert!(told.contains("origin-headers-too-large"), "{length}: {told}");
+    }
+    assert_eq!(proxy.get("/1").text(), "body", "a new connection");
+}
+
+#[test]
 fn an_unsafe_request_is_never_sent_twice() {
     // Takes one request a connection, then closes without an answer.
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");

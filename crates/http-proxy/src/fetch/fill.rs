@@ -32,7 +32,7 @@ use crate::vault::insertion::Insertion;
 use crate::worker::Worker;
 
 /// Chunks read from the origin ahead of the client.
-const CHUNKS_WAITING_MAX: usize = 8;
+const CHUNKS_WAITING_MAX: usize = 4;
 
 /// Limits of a fill.
 #[derive(Debug, Clone, Copy)]

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use http::header::{CONNECTION, HOST, TE, TRANSFER_ENCODING};
+use http::header::{CONNECTION, HOST, HeaderName, TE, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Method, Request, Response, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::body::{Body as _, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -31,6 +31,9 @@ use crate::upstream::{OriginBody, poll_incoming};
 
 /// Fewest bytes hyper accepts as a buffer limit.
 const BUFFER_BYTES_MIN: usize = 8192;
+/// Most that is read at once: 128 KiB of a body with its headers. With less, what of a length that is a power
+/// of two its headers leave over would be read, stored and sent by itself.
+const READ_BYTES_MAX: usize = (128 + 16) << 10;
 /// An HTTP/2 origin that is silent while it owes an answer is asked whether it is there.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 /// What an HTTP/2 origin may send ahead of us, for each response.
@@ -253,7 +256,7 @@ impl Pool {
         if !endpoint.is_http2(&stream) {
             endpoint.may_http2.store(false, Ordering::Relaxed);
             let (sender, connection) = http1::Builder::new()
-                .max_buf_size(settings.header_bytes_max.max(BUFFER_BYTES_MIN))
+                .max_buf_size(settings.header_bytes_max.max(READ_BYTES_MAX))
                 .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|_| FetchError::Broken)?;
@@ -324,11 +327,20 @@ impl Pool {
                 let sending = connection.sender.try_send_request(as_http1(*request));
                 let result = within(limit, idle, sending).await.ok_or(late)?;
                 let response = result.map_err(SendError::of)?;
+                if head_bytes(response.headers()) > self.inner.settings.header_bytes_max {
+                    return Err(SendError { error: FetchError::HeadersTooLarge, unsent: None });
+                }
                 let lease = Lease { pool: self.clone(), connection };
                 Ok(response.map(|incoming| Leased::new(incoming, lease)))
             }
         }
     }
+}
+
+/// What headers take in HTTP/1.1, without the status line.
+fn head_bytes(headers: &HeaderMap) -> usize {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 4;
+    headers.iter().map(line).sum()
 }
 
 /// What comes of a request; `None` if nothing does for so long after its end, or after what of it the
