@@ -203,7 +203,8 @@ impl Writer {
         let left = self.expected.map_or(part, |all| all.saturating_sub(self.total)).min(part);
         let room = if left == 0 { part } else { left };
         // A single record has the metadata before its value, a part has none.
-        let is_all = self.total == 0 && self.expected == Some(room);
+        let one_record_max = self.engine.one_record_max(self.key.len(), self.metadata.len());
+        let is_all = self.total == 0 && self.expected == Some(room) && room <= one_record_max;
         let metadata = if is_all { self.metadata.len().min(self.engine.metadata_max()) } else { 0 };
         let header = self.part_fields(0, 0).header(self.key.len(), metadata, room);
         let header = header.expect("key and metadata were checked, a part is far below the limit");
