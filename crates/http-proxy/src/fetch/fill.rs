@@ -31,7 +31,7 @@ use crate::vault::inflight::{Chunk, InflightBody};
 use crate::vault::insertion::Insertion;
 use crate::worker::Worker;
 
-/// Chunks read from the origin ahead of the client.
+/// Chunks read from the origin ahead of the client, each as long as one read (`upstream::pool`) at most.
 const CHUNKS_WAITING_MAX: usize = 4;
 
 /// Limits of a fill.

@@ -542,6 +542,7 @@ mod tests {
         places.set_limit(16, |advice| given.push(advice));
         assert_eq!(given, [Advice::GiveBack(old, 0..16)]);
     }
+
     /// Large pages that nobody uses any more must not push out what others leave and take again.
     #[test]
     fn runs_of_one_odd_length_take_again_what_others_left() {
