@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use damelo::format::{JOURNAL_CELL_BYTES, Superblock};
 use damelo::{Durability, GroupId, Store};
 use damelo_store_sim::driver::Driver;
 use damelo_store_sim::harness::{
@@ -12,7 +13,7 @@ use damelo_store_sim::harness::{
 };
 use damelo_store_sim::model::{Demand, Model};
 use damelo_store_sim::scenario::{self, driver_on, tiny_config};
-use damelo_store_sim::workload::{NewObject, Op};
+use damelo_store_sim::workload::{NewObject, Op, Workload};
 use damelo_store_sim::{
     CrashKind, Effect, FaultPlan, OpKind, Rule, SECTOR_BYTES, SimClock, SimDisk, SimOptions,
     SimWorld, When,
@@ -156,6 +157,67 @@ fn either_superblock_copy_may_be_garbage_and_both_are_refused_clearly() {
             Err(error) => Err(error),
             Ok(_) => Err("a store whose superblocks are both garbage was opened".into()),
         }
+    });
+}
+
+/// Where the journal lies, and the cells of it that hold something.
+fn journal_cells(disk: &SimDisk) -> Vec<usize> {
+    let superblock = Superblock::decode(disk.bytes()).expect("a superblock");
+    let start = superblock.journal_offset as usize;
+    let cells = (start..start + superblock.journal_bytes as usize).step_by(JOURNAL_CELL_BYTES);
+    cells.filter(|at| disk.bytes()[*at..*at + JOURNAL_CELL_BYTES].iter().any(|b| *b != 0)).collect()
+}
+
+/// Which of the first 50 objects are there when these disks are opened.
+fn survivors(disks: &[SimDisk]) -> Result<(Vec<bool>, u64), String> {
+    let world = SimWorld::start(disks, &SimOptions::new(4), Arc::new(SimClock::new()));
+    let mut driver =
+        driver_on(&world, &tiny_config(1), Model::new(Demand::Genuine, Durability::Synced));
+    driver.open()?;
+    let keys = (0..50).map(|index| Workload::key(index, false));
+    let there = keys.map(|key| matches!(driver.store().read(&key).wait(), Ok(Some(_)))).collect();
+    let damaged = driver.store().stats().damaged_records;
+    driver.abandon();
+    Ok((there, damaged))
+}
+
+/// After a crash the journal alone knows what was deleted since the last checkpoint.
+#[test]
+fn a_damaged_journal_revives_nothing() {
+    watched(|| {
+        let world = blank_world(8 << 20);
+        let mut driver = filled(&world, 50)?;
+        driver.apply(1000, &Op::Checkpoint)?;
+        for key in 0..25 {
+            driver.apply(2000 + key as u64, &Op::Remove(key))?;
+        }
+        let disks = world.snapshot();
+        driver.abandon();
+        let cells = journal_cells(&disks[0]);
+        let whole: Vec<bool> = (0..50).map(|key| key >= 25).collect();
+        if cells.len() < 25 || survivors(&disks)? != (whole.clone(), 0) {
+            return Err(format!("{} cells, {:?}", cells.len(), survivors(&disks)));
+        }
+        let rng = &mut fastrand::Rng::with_seed(5);
+        for &cell in &cells {
+            // A bit is put right, and told.
+            let mut disks = disks.clone();
+            disks[0].bytes_mut()[cell + rng.usize(0..JOURNAL_CELL_BYTES)] ^= 1 << rng.u8(0..8);
+            let (there, damaged) = survivors(&disks)?;
+            if there != whole || damaged != 1 {
+                return Err(format!("a bit of the cell at {cell}: {there:?}, {damaged} damaged"));
+            }
+        }
+        // Of what cannot be read nobody knows what it deleted. That the last one was there, nobody knows.
+        for &cell in &cells[..cells.len() - 1] {
+            let mut disks = disks.clone();
+            disks[0].scribble(cell as u64..(cell + JOURNAL_CELL_BYTES) as u64, rng);
+            let (there, _) = survivors(&disks)?;
+            if there[..25].contains(&true) {
+                return Err(format!("the cell at {cell} is garbage: {there:?}"));
+            }
+        }
+        Ok(())
     });
 }
 

@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 
 use crate::config::Durability;
 use crate::device::JournalArea;
-use crate::format::{JournalOp, JournalRecord, StoreNonce};
+use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, StoreNonce};
 use crate::memory::pool::lock;
 use crate::signal::Signal;
 
+/// Records that may lie before one with a smaller number: more than operate at once.
+const OUT_OF_ORDER_MAX: usize = 1024;
 /// Longest wait for a checkpoint to free the other half.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 
@@ -50,6 +52,10 @@ pub(crate) struct JournalContents {
     pub(crate) end: u64,
     /// Objects older than `seq` may be trusted only with a checkpoint of at least `generation`.
     pub(crate) requires: Option<Requires>,
+    /// Records of which a bit had turned over.
+    pub(crate) mended: u64,
+    /// Records before the one with this number cannot be read: anything older may have been deleted by them.
+    pub(crate) lost_before: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -191,7 +197,19 @@ fn encode(record: &JournalRecord, nonce: StoreNonce, out: &mut Vec<u8>) -> io::R
     record.encode_into(nonce, out).map_err(io::Error::other)
 }
 
-/// Reads what an earlier life left. Damage ends a half; it never invents a record.
+/// What a half holds of its life.
+struct Half {
+    epoch: u32,
+    /// Behind its last record.
+    end: u64,
+    records: Vec<JournalRecord>,
+    mended: u64,
+    /// Something was here before a record with this number and cannot be read.
+    lost_before: Option<u64>,
+}
+
+/// Reads what an earlier life left. Damage never invents a record: a bit that has turned over is put right,
+/// and of what cannot be read it is known before which record it was.
 pub(crate) fn read_journal(
     area: &dyn JournalArea,
     bytes: u64,
@@ -199,38 +217,81 @@ pub(crate) fn read_journal(
 ) -> io::Result<JournalContents> {
     let all = area.read_all()?;
     let half = (bytes / 2) as usize;
-    let mut halves: Vec<(u32, u64, Vec<JournalRecord>)> = Vec::new();
+    let mut halves: Vec<Half> = Vec::new();
     for number in 0..2_u32 {
         let start = number as usize * half;
         let Some(slice) = all.get(start..start + half) else { continue };
-        let mut walk = crate::format::JournalWalk::half(slice, nonce);
-        let records: Vec<JournalRecord> = walk.by_ref().collect();
-        let end = walk.offset() as u64;
-        if let Some(first) = records.first()
-            && first.epoch % 2 == number
-        {
-            halves.push((first.epoch, end, records));
-        }
+        halves.extend(read_half(slice, number, nonce));
     }
-    halves.sort_by_key(|(epoch, _, _)| *epoch);
+    halves.sort_by_key(|half| half.epoch);
     // Only consecutive epochs belong together; a gap means that the older half is a leftover.
-    if halves.len() == 2 && halves[0].0 + 1 != halves[1].0 {
+    if halves.len() == 2 && halves[0].epoch + 1 != halves[1].epoch {
         halves.remove(0);
     }
-    let (epoch, end) = halves.last().map_or((0, half as u64), |(epoch, end, _)| (*epoch, *end));
-    let requires = requirement(&halves);
-    let records = halves.into_iter().flat_map(|(_, _, records)| records).collect();
-    Ok(JournalContents { records, epoch, end, requires })
+    let (epoch, end) = halves.last().map_or((0, half as u64), |half| (half.epoch, half.end));
+    Ok(JournalContents {
+        epoch,
+        end,
+        requires: requirement(&halves),
+        mended: halves.iter().map(|half| half.mended).sum(),
+        lost_before: halves.iter().filter_map(|half| half.lost_before).max(),
+        records: halves.into_iter().flat_map(|half| half.records).collect(),
+    })
+}
+
+/// Records of the half's last life, in order, those behind damage too.
+fn read_half(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<Half> {
+    let epoch = newest_epoch(bytes, number, nonce)?;
+    let mut half = Half { epoch, end: 0, records: Vec::new(), mended: 0, lost_before: None };
+    // Something was written here, and is neither of this life nor of an older one.
+    let (mut is_damaged, mut after_damage) = (false, 0);
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let read = JournalRecord::decode(rest, nonce).ok();
+        let mended =
+            || JournalRecord::mend(rest, nonce).filter(|(record, _)| record.epoch == epoch);
+        let was_mended = read.is_none();
+        let Some((record, length)) = read.or_else(mended) else {
+            is_damaged |= rest.iter().take(JOURNAL_CELL_BYTES).any(|byte| *byte != 0);
+            at += JOURNAL_CELL_BYTES;
+            continue;
+        };
+        at += length;
+        if record.epoch != epoch {
+            continue;
+        }
+        if std::mem::take(&mut is_damaged) {
+            after_damage = OUT_OF_ORDER_MAX;
+        }
+        if after_damage > 0 {
+            after_damage -= 1;
+            half.lost_before = half.lost_before.max(Some(record.seq));
+        }
+        half.mended += u64::from(was_mended);
+        half.end = at as u64;
+        half.records.push(record);
+    }
+    Some(half)
+}
+
+/// The life that a half is in: older ones leave records behind its end.
+fn newest_epoch(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<u32> {
+    let cells = (0..bytes.len()).step_by(JOURNAL_CELL_BYTES);
+    let records = cells.filter_map(|at| JournalRecord::decode(bytes.get(at..)?, nonce).ok());
+    let first = JournalRecord::mend(bytes, nonce);
+    let epochs =
+        records.chain(first.map(|(record, _)| (record, 0))).map(|(record, _)| record.epoch);
+    epochs.filter(|epoch| epoch % 2 == number).max()
 }
 
 /// What was overwritten is covered by the newest half's checkpoint; with it missing, nothing older
 /// than the oldest half that survives can be trusted.
-fn requirement(halves: &[(u32, u64, Vec<JournalRecord>)]) -> Option<Requires> {
+fn requirement(halves: &[Half]) -> Option<Requires> {
     let generation_of = |records: &[JournalRecord]| match records.first()?.op {
         JournalOp::Epoch { generation } => Some(generation),
         _ => None,
     };
-    let generation = generation_of(&halves.last()?.2)?;
-    let seq = halves.first()?.2.first()?.seq;
+    let generation = generation_of(&halves.last()?.records)?;
+    let seq = halves.first()?.records.first()?.seq;
     (generation > 0).then_some(Requires { generation, seq })
 }

@@ -144,6 +144,12 @@ impl Engine {
             }
         }
         self.distrust_if_needed(contents.requires, found.as_ref());
+        let lost = contents.lost_before.filter(|lost| *lost >= since);
+        add(&self.counters.damaged_records, contents.mended + u64::from(lost.is_some()));
+        if let Some(seq) = lost {
+            // Anything older may have been deleted by what cannot be read.
+            self.marks.apply(&JournalOp::PurgeAll, seq);
+        }
         *self.journal_deletes.write().unwrap_or_else(PoisonError::into_inner) = deletes;
         if !self.created && !found.as_ref().is_some_and(|f| f.header.clean) {
             // Records written since the last one in journal or checkpoint have greater numbers, which

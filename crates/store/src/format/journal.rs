@@ -153,6 +153,28 @@ impl JournalRecord {
         Ok((record, length))
     }
 
+    /// Decodes a record of which one bit has turned over since it was written. The checksum finds it: of all
+    /// cells that differ from this one in a bit, only the right one has a valid one.
+    #[must_use]
+    pub fn mend(bytes: &[u8], nonce: StoreNonce) -> Option<(Self, usize)> {
+        let cell = first::<JOURNAL_CELL_BYTES>(bytes).ok()?;
+        if cell.iter().all(|byte| *byte == 0) {
+            return None;
+        }
+        let turned = |bit: usize| {
+            let mut cell = *cell;
+            if let Some(byte) = cell.get_mut(bit / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
+            (at::CRC.get(&cell) == cell_crc(&cell)).then_some(cell)
+        };
+        let mended = (0..JOURNAL_CELL_BYTES * 8).find_map(turned)?;
+        let behind = bytes.get(JOURNAL_CELL_BYTES..)?;
+        let payload = usize::from(at::LEN.get(&mended)).next_multiple_of(JOURNAL_CELL_BYTES);
+        let whole = [&mended, behind.get(..payload)?].concat();
+        Self::decode(&whole, nonce).ok()
+    }
+
     fn payload(&self) -> &[u8] {
         match &self.op {
             JournalOp::PurgePrefix { prefix } => prefix,
