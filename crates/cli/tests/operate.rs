@@ -192,9 +192,10 @@ fn purge_asks_a_running_proxy_and_holds_after_kill_9() {
         proxy.get(path);
         assert!(hit(&proxy, path), "{path}");
     }
-    let said = bed.says(0, &["purge", "--admin", &proxy.admin, "--url", "/style.css"]);
+    let said = bed.says(0, &["purge", "--admin", &proxy.admin, "--url", "http://demo/style.css"]);
     assert!(said.contains("1 responses of 1 URLs removed"), "{said}");
-    let said = bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "/img/", "--json"]);
+    let said =
+        bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "http://demo/img/", "--json"]);
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["marks"], 1);
     proxy.child.kill().unwrap();
@@ -225,16 +226,20 @@ fn explain_tells_what_the_proxy_knows() {
         let said = bed.says(0, &["explain", url, "--admin", &proxy.admin, "--json"]);
         serde_json::from_str::<Value>(&said).unwrap()
     };
-    let image = explain("/img/0.svg");
+    let image = explain("http://demo/img/0.svg");
     let stored = &image["stored"][0];
     assert_eq!((&stored["status"], &stored["lies"]), (&Value::from(200), &Value::from("memory")));
     assert_eq!(stored["freshness"]["lifetime_s"], 3600);
     assert_eq!(stored["purged"], "untouched");
-    assert_eq!(explain("/api/time")["not_stored"][0]["reason"], "no-store");
-    assert_eq!(explain("/api/time")["stored"], Value::Array(Vec::new()));
-    assert!(explain("/hello")["vary"]["variants"].as_u64() >= Some(1), "{}", explain("/hello"));
-    bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "/img/", "--soft"]);
-    let text = bed.says(0, &["explain", "/img/0.svg", "--admin", &proxy.admin]);
+    assert_eq!(explain("http://demo/api/time")["not_stored"][0]["reason"], "no-store");
+    assert_eq!(explain("http://demo/api/time")["stored"], Value::Array(Vec::new()));
+    assert!(
+        explain("http://demo/hello")["vary"]["variants"].as_u64() >= Some(1),
+        "{}",
+        explain("http://demo/hello")
+    );
+    bed.says(0, &["purge", "--admin", &proxy.admin, "--prefix", "http://demo/img/", "--soft"]);
+    let text = bed.says(0, &["explain", "http://demo/img/0.svg", "--admin", &proxy.admin]);
     assert!(text.contains("stale by a soft purge"), "{text}");
     assert!(text.contains("a purge of the prefix http://demo/img/ covers it"), "{text}");
 }
@@ -411,7 +416,7 @@ fn purges_that_were_acknowledged_hold_whenever_the_process_is_killed() {
         let (told, acknowledgements) = std::sync::mpsc::channel();
         let purging = std::thread::spawn(move || {
             let acknowledged = |url: &&String| {
-                let body = format!("{{\"prefix\":\"{url}\"}}");
+                let body = format!("{{\"prefix\":\"http://demo{url}\"}}");
                 let Ok(mut stream) = TcpStream::connect(&admin) else { return false };
                 let sent = write!(
                     stream,

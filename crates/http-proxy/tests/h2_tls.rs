@@ -7,10 +7,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
-use damelo_http_proxy::{CertificateFiles, ListenAddress, ProxyConfig, RunningInfo};
+use damelo_http_proxy::{CertificateFiles, ListenAddress, ProxyConfig, RunningInfo, ask_admin};
 use http::{Request, StatusCode};
 use http_body_util::Full;
-use support::wire::{Authority, HandshakeKind, ask_http2, block_on, get_tls, handshake, http2_to};
+use support::wire::{
+    Authority, HandshakeKind, ask_http2, block_on, get_tls, handshake, http2_over_tls, http2_to,
+};
 use support::{Origin, Proxy, eventually, reply};
 
 const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
@@ -125,6 +127,48 @@ fn tls_negotiates_the_version() {
         }
     });
     assert_eq!(origin.last().header("x-forwarded-proto"), "https");
+}
+
+/// An origin that sends those without TLS to where it is spoken, and is told of a change.
+fn insisting() -> Origin {
+    Origin::start(|request| match (request.method(), &*request.header("x-forwarded-proto")) {
+        ("POST", _) => reply(200, "Location: https://a.test/item", "changed"),
+        (_, "https") => reply(200, "Cache-Control: max-age=60", "safe"),
+        _ => reply(301, "Cache-Control: max-age=60\nLocation: https://a.test/", ""),
+    })
+}
+
+#[test]
+fn what_is_stored_in_clear_text_is_not_served_over_tls() {
+    let (authority, files, origin) = (Authority::new(), Files::new(), insisting());
+    let certificate = files.issue(&authority, "a", "a.test");
+    let proxy = Proxy::start_with(&origin, |config| with_tls(config, vec![certificate]));
+    let address = tls_address(&proxy.info);
+    let secure = |path: &str| block_on(get_tls(&authority, address, "a.test", BOTH, path));
+    let text = |path: &str| secure(path).expect("TLS").body;
+    for _ in 0..2 {
+        assert_eq!(proxy.get_with("/", "Host: a.test").status(), 301);
+        assert_eq!(&text("/")[..], b"safe", "no way round in circles");
+    }
+    let admin = proxy.info.admin.expect("an admin address");
+    let purge = |url: &str| {
+        let order = format!("{{\"url\": \"{url}\"}}");
+        ask_admin(admin, "/purge", None, Some(&order)).expect("purged")
+    };
+    assert!(purge("https://a.test/").contains("\"removed\":1"), "by the URL that clients ask");
+    assert!(purge("https://a.test/").contains("\"removed\":0"));
+    // Same origin, as the client knows it (RFC 9111 §4.4).
+    text("/item");
+    let asked = origin.count();
+    text("/item");
+    assert_eq!(origin.count(), asked, "a hit");
+    block_on(async {
+        let post = Request::post("https://a.test/items").body(Full::default()).expect("request");
+        let mut sender = http2_over_tls(&authority, address, "a.test").await;
+        assert_eq!(ask_http2(&mut sender, post).await.status, StatusCode::OK);
+    });
+    text("/item");
+    assert_eq!(origin.count(), asked + 2, "invalidated");
 }
 
 #[test]

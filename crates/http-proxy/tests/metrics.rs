@@ -88,7 +88,7 @@ fn purges_and_invalidations_are_counted() {
     assert_eq!(moved(&proxy, names, || drop(proxy.ask("PURGE", "/a", ""))), [1, 0, 0, 0]);
     proxy.get("/a");
     let admin = proxy.info.admin.expect("an admin address");
-    let order = json!({ "prefix": "/" }).to_string();
+    let order = json!({ "prefix": "http://a/" }).to_string();
     let marks = || proxy.metric("damelo_proxy_purge_marks");
     let before = marks();
     let purge = || drop(damelo_http_proxy::ask_admin(admin, "/purge", None, Some(&order)));

@@ -313,7 +313,7 @@ fn the_admin_listener_answers_the_allowed_networks_only() {
 /// What the proxy knows of a path.
 fn explained(proxy: &Proxy, path: &str) -> serde_json::Value {
     let admin = proxy.info.admin.expect("an admin address");
-    let order = serde_json::json!({ "url": path }).to_string();
+    let order = serde_json::json!({ "url": format!("http://a{path}") }).to_string();
     let text = ask_admin(admin, "/explain", None, Some(&order)).expect("an answer");
     serde_json::from_str(&text).expect("json")
 }

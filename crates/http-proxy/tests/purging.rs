@@ -65,8 +65,8 @@ fn one_url_with_all_its_variants_goes_and_is_counted() {
     assert_eq!((done.status(), done.header("content-type").as_str()), (200, "application/json"));
     let done: Value = serde_json::from_slice(&done.body).expect("json");
     assert_eq!(done, json!({ "soft": false, "urls": 1, "removed": 1 }));
-    assert_eq!(purge(&proxy, &json!({ "url": "/vary" }))["removed"], 3);
-    assert_eq!(purge(&proxy, &json!({ "url": "/nothing" }))["removed"], 0);
+    assert_eq!(purge(&proxy, &json!({ "url": "http://a/vary" }))["removed"], 3);
+    assert_eq!(purge(&proxy, &json!({ "url": "http://a/nothing" }))["removed"], 0);
     assert!(!is_hit(&proxy, "/a"));
     assert!(is_hit(&proxy, "/b"));
     for v in ["1", "2", "3"] {
@@ -84,9 +84,9 @@ fn tags_prefixes_hosts_and_everything_are_marks() {
     for (order, gone) in [
         (json!({ "tag": "news" }), [true, true, false, false]),
         (json!({ "tag": ["nothing", "shop"] }), [false, false, true, true]),
-        (json!({ "prefix": "/shop/d" }), [false, false, false, true]),
-        (json!({ "prefix": "/shop/" }), [false, false, true, true]),
-        (json!({ "host": origin.address.to_string() }), [true; 4]),
+        (json!({ "prefix": "http://a/shop/d" }), [false, false, false, true]),
+        (json!({ "prefix": "http://a/shop/" }), [false, false, true, true]),
+        (json!({ "host": "a" }), [true; 4]),
         (json!({ "host": "other.example" }), [false; 4]),
         (json!({ "group": "news" }), [true, true, false, false]),
         (json!({ "all": true }), [true; 4]),
@@ -140,7 +140,9 @@ fn a_fill_that_began_before_a_purge_is_covered_by_it() {
         slow
     });
     let proxy = start(&origin);
-    for order in [json!({ "tag": "all" }), json!({ "url": "/news/1" }), json!({ "all": true })] {
+    for order in
+        [json!({ "tag": "all" }), json!({ "url": "http://a/news/1" }), json!({ "all": true })]
+    {
         let asked = origin.count();
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(proxy.get("/news/1").complete));
@@ -221,7 +223,7 @@ fn keys_that_rules_extended_are_reached_by_a_purge_of_their_url() {
             assert!(hit(v));
         }
         match order {
-            "purge" => drop(purge(&proxy, &json!({ "url": "/a" }))),
+            "purge" => drop(purge(&proxy, &json!({ "url": "http://a/a" }))),
             _ => assert_eq!(proxy.ask_with_body("POST", "/a", "", b"x").status(), 200),
         }
         assert!(!hit("1") && !hit("2"), "{order}");
@@ -235,8 +237,8 @@ fn a_page_from_disk_brings_its_group_into_memory() {
         _ => reply(200, "cache-control: max-age=60\ncontent-type: image/png", vec![9; 1000]),
     });
     let proxy = Proxy::start_with(&origin, |config| config.prefetch_pages = true);
-    let referer = format!("Referer: http://{}/page", proxy.info.address);
-    let ask = |path: &str| proxy.get_with(path, &referer);
+    let referer = "Referer: http://a/page";
+    let ask = |path: &str| proxy.get_with(path, referer);
     ask("/page");
     for n in 0..5 {
         ask(&format!("/{n}.png"));
@@ -288,11 +290,11 @@ fn parts_and_slices_are_purged_too() {
         assert!(!is_hit());
         assert!(is_hit(), "{slice_bytes}");
         for order in [
-            json!({ "url": "/d" }),
+            json!({ "url": "http://a/d" }),
             json!({ "tag": "d" }),
-            json!({ "prefix": "/" }),
+            json!({ "prefix": "http://a/" }),
             json!({ "all": true }),
-            json!({ "url": "/d", "soft": true }),
+            json!({ "url": "http://a/d", "soft": true }),
         ] {
             let done = purge(&proxy, &order);
             assert!(done["removed"] == 1 || done["marks"] == 1, "{done}");
@@ -321,11 +323,11 @@ fn what_is_purged_while_it_comes_is_not_read_along() {
     });
     let mut readers = Vec::new();
     for order in [
-        json!({ "url": "/0" }),
-        json!({ "url": "/1", "soft": true }),
+        json!({ "url": "http://a/0" }),
+        json!({ "url": "http://a/1", "soft": true }),
         json!({ "tag": "t" }),
         json!({ "tag": "t", "soft": true }),
-        json!({ "prefix": "/" }),
+        json!({ "prefix": "http://a/" }),
         json!({ "all": true, "soft": true }),
     ] {
         let path = format!("/{}", readers.len());
@@ -347,8 +349,8 @@ fn a_url_is_purged_by_its_key() {
         config.rules.key.sort_query = true;
     });
     fill(&proxy, &["/a?x=1&y=2"]);
-    assert_eq!(purge(&proxy, &json!({ "url": "/a?y=2&x=1" }))["removed"], 1);
+    assert_eq!(purge(&proxy, &json!({ "url": "http://a/a?y=2&x=1" }))["removed"], 1);
     assert!(!is_hit(&proxy, "/a?x=1&y=2"));
-    purge(&proxy, &json!({ "url": "/a?y=2&x=1", "soft": true }));
+    purge(&proxy, &json!({ "url": "http://a/a?y=2&x=1", "soft": true }));
     assert!(!is_hit(&proxy, "/a?x=1&y=2"));
 }

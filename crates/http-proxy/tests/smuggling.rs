@@ -189,11 +189,63 @@ fn hosts_are_one_and_plain_and_agree() {
     }
 }
 
+/// Answers by all that it is told of the URL, as frameworks do that build links.
+fn believing() -> Origin {
+    Origin::start(|request| {
+        let told = ["host", "x-forwarded-host", "x-forwarded-proto", "forwarded"]
+            .map(|name| request.header(name));
+        let odd = ["x-original-url", "x-rewrite-url", "x-forwarded-port", "x-host"]
+            .map(|name| request.header(name));
+        reply(200, "Cache-Control: max-age=60", format!("{told:?} {odd:?}"))
+    })
+}
+
 #[test]
-fn a_host_that_is_not_passed_on_keys_nothing() {
-    let origin = telling();
+fn what_the_origin_is_told_of_the_url_is_in_the_key() {
+    let origin = believing();
     let proxy = Proxy::start(&origin);
-    proxy.get_with("/x", "Host: evil.test");
+    assert!(proxy.get_with("/x", "Host: evil.test").text().contains("evil.test"));
+    let good = proxy.get_with("/x", "Host: good.test");
+    assert!(good.cache().contains("fwd=uri-miss") && !good.text().contains("evil"), "{good:?}");
+    assert!(proxy.get_with("/x", "Host: GOOD.test:80").cache().contains("hit"), "one host");
+    // What nobody is trusted to write does not come through, so that it cannot be stored for all.
+    let lies = "Host: good.test\nX-Forwarded-Host: evil.test\nX-Forwarded-Proto: gopher\n\
+        Forwarded: host=evil.test\nX-Original-URL: /evil\nX-Rewrite-URL: /evil\n\
+        X-Forwarded-Port: 666\nX-Host: evil.test";
+    let told = proxy.get_with("/y", lies);
+    assert!(told.cache().contains("stored"), "{told:?}");
+    for lie in ["evil", "gopher", "666"] {
+        assert!(!told.text().contains(lie), "{lie}: {}", told.text());
+    }
+}
+
+#[test]
+fn a_proxy_before_this_one_says_what_was_asked() {
+    let origin = believing();
+    let proxy =
+        Proxy::start_with(&origin, |config| config.transport.forwarding.trust_client = true);
+    let asked = |lines: &str| proxy.get_with("/x", &format!("Host: a\n{lines}"));
+    let first = asked("X-Forwarded-Host: www.test, b\nX-Forwarded-Proto: HTTPS");
+    assert!(first.text().contains("\"www.test\", \"https\""), "{}", first.text());
+    assert!(asked("X-Forwarded-Host: www.test\nX-Forwarded-Proto: https").cache().contains("hit"));
+    for other in [
+        "X-Forwarded-Host: www.test\nX-Forwarded-Proto: http",
+        "X-Forwarded-Host: other.test\nX-Forwarded-Proto: https",
+    ] {
+        assert!(asked(other).cache().contains("fwd=uri-miss"), "{other}");
+    }
+    // What is neither a scheme nor a host is as if it were not said.
+    let odd = asked("X-Forwarded-Host: e vil\nX-Forwarded-Proto: gopher");
+    assert!(odd.text().contains("\"a\", \"http\""), "{}", odd.text());
+}
+
+#[test]
+fn a_host_that_the_origin_is_not_told_keys_nothing() {
+    let origin = believing();
+    let proxy =
+        Proxy::start_with(&origin, |config| config.transport.forwarding.x_forwarded = false);
+    let first = proxy.get_with("/x", "Host: evil.test");
+    assert!(!first.text().contains("evil"), "{}", first.text());
     assert!(proxy.get_with("/x", "Host: a.test").cache().contains("hit"), "one origin, one key");
     assert_eq!(origin.last().header("host"), origin.address.to_string());
 }

@@ -331,7 +331,6 @@ fn what_the_origin_is_told_about_the_client() {
     let origin = no_store();
     let proxy = Proxy::start_with(&origin, |config| {
         config.transport.forwarding.forwarded = true;
-        config.transport.forwarding.trust_client = false;
     });
     let lies = "Host: a.test\nX-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: https\n\
         X-Forwarded-Host: evil.test\nForwarded: for=192.0.2.1";
@@ -345,14 +344,16 @@ fn what_the_origin_is_told_about_the_client() {
 
     let silent = Proxy::start_with(&origin, |config| {
         config.transport.forwarding.x_forwarded = false;
+        config.transport.forwarding.trust_client = true;
         config.transport.forwarding.via = false;
     });
     silent.get_with("/", "Host: a.test\nX-Forwarded-For: 192.0.2.1");
     let asked = origin.last();
-    assert_eq!(asked.header("x-forwarded-for"), "192.0.2.1", "kept by default, nothing added");
+    assert_eq!(asked.header("x-forwarded-for"), "192.0.2.1", "kept, nothing added");
     assert!(!asked.has("x-forwarded-proto") && !asked.has("forwarded") && !asked.has("via"));
 
-    let chain = Proxy::start(&origin);
+    let chain =
+        Proxy::start_with(&origin, |config| config.transport.forwarding.trust_client = true);
     chain.get_with("/", "X-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: https");
     let asked = origin.last();
     assert_eq!(asked.header("x-forwarded-for"), "192.0.2.1, 127.0.0.1");

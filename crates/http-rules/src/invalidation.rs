@@ -16,10 +16,8 @@ pub fn invalidates(method: &Method, status: StatusCode) -> bool {
 /// The URI that a request was for.
 #[derive(Debug, Clone, Copy)]
 pub struct Base<'a> {
-    /// `http` or `https`.
-    pub scheme: &'a str,
-    /// Hosts that all mean this origin, as clients or the origin call it.
-    pub hosts: [&'a str; 2],
+    /// Schemes and hosts that all mean this origin, as clients or the origin call it; a host may be empty.
+    pub origins: [(&'a str, &'a str); 3],
     /// Path and query.
     pub path_and_query: &'a str,
 }
@@ -49,15 +47,16 @@ pub fn resolve(base: Base<'_>, reference: &str) -> Option<String> {
     }
     let (base_path, base_query) = split(base.path_and_query);
     let rest = match strip_scheme(reference) {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(base.scheme) => {
+        Some((scheme, rest)) => {
             // An absolute reference without authority names no resource of HTTP.
-            return rest.strip_prefix("//").and_then(|rest| same_authority(base, rest));
+            return rest
+                .strip_prefix("//")
+                .and_then(|rest| same_authority(base, Some(scheme), rest));
         }
-        Some(_) => return None,
         None => reference,
     };
     if let Some(rest) = rest.strip_prefix("//") {
-        return same_authority(base, rest);
+        return same_authority(base, None, rest);
     }
     let (path, query) = split(rest);
     let (path, query) = match (path, query) {
@@ -72,14 +71,16 @@ pub fn resolve(base: Base<'_>, reference: &str) -> Option<String> {
     Some(path + query)
 }
 
-fn same_authority(base: Base<'_>, rest: &str) -> Option<String> {
+fn same_authority(base: Base<'_>, scheme: Option<&str>, rest: &str) -> Option<String> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let authority = &rest[..end];
     // What hyper would not take for an authority, user names included, is not ours.
     let plain = !authority.contains('@') && authority.parse::<http::uri::Authority>().is_ok();
-    let named = normal_host(authority, base.scheme);
-    let ours =
-        base.hosts.iter().any(|host| !host.is_empty() && normal_host(host, base.scheme) == named);
+    let ours = base.origins.iter().any(|(ours, host)| {
+        !host.is_empty()
+            && scheme.is_none_or(|named| named.eq_ignore_ascii_case(ours))
+            && normal_host(host, ours) == normal_host(authority, ours)
+    });
     if !plain || !ours {
         return None;
     }
@@ -139,7 +140,8 @@ mod tests {
     /// RFC 9110 §8.7, §9.3.3.
     #[test]
     fn content_that_represents_the_target() {
-        let base = Base { scheme: "http", hosts: ["h", ""], path_and_query: "/a/b?c" };
+        let base =
+            Base { origins: [("http", "h"), ("http", ""), ("", "")], path_and_query: "/a/b?c" };
         for (lines, expected) in [
             (vec![("content-location", "/a/b?c")], true),
             (vec![("content-location", "b?c")], true),
@@ -156,8 +158,10 @@ mod tests {
         }
     }
 
-    const BASE: Base<'static> =
-        Base { scheme: "http", hosts: ["h:8080", "example.org"], path_and_query: "/a/b/c?q=1" };
+    const BASE: Base<'static> = Base {
+        origins: [("http", "h:8080"), ("http", "example.org"), ("https", "www.example.org")],
+        path_and_query: "/a/b/c?q=1",
+    };
 
     /// RFC 9111 §4.4.
     #[test]
@@ -206,6 +210,8 @@ mod tests {
             ("http://example.org?q", Some("/?q")),
             ("//example.org/x", Some("/x")),
             ("https://example.org/x", None),
+            ("https://WWW.example.org:443/x", Some("/x")),
+            ("http://www.example.org/x", None),
             ("http://example.org:81/x", None),
             ("http://elsewhere/x", None),
             ("//elsewhere/x", None),

@@ -105,6 +105,15 @@ pub fn normal_host(authority: &str, scheme: &str) -> String {
     }
 }
 
+/// A host and perhaps a port (RFC 3986 §3.2.2, §3.2.3), no user name.
+pub fn is_plain_authority(bytes: &[u8]) -> bool {
+    let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte);
+    // What follows the last colon is a port, but within an IPv6 address.
+    let port = bytes.iter().rposition(|byte| *byte == b':').map(|colon| &bytes[colon + 1..]);
+    let is_port = |port: &[u8]| port.contains(&b']') || port.iter().all(u8::is_ascii_digit);
+    bytes.iter().all(is_host) && port.is_none_or(is_port)
+}
+
 /// The value of a cookie in a request (RFC 6265 §5.4); the first of several.
 pub fn cookie_value<'a>(request: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     let lines = request.get_all(COOKIE).into_iter();

@@ -320,7 +320,10 @@ fn survive(headers: &HeaderMap, text: &str) {
     let _ = validation::head_effect(StatusCode::OK, headers, 1, StatusCode::OK, headers);
     let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, headers);
     let _ = group::Groups::of("h", "h", "/a", headers, headers);
-    let base = invalidation::Base { scheme: "http", hosts: ["h", ""], path_and_query: text };
+    let base = invalidation::Base {
+        origins: [("http", "h"), ("http", ""), ("", "")],
+        path_and_query: text,
+    };
     let _ = invalidation::named(base, headers).count();
     let _ = key::KeyRules { sort_query: true, ..Default::default() }.primary("http", "h", text);
     let _ = key::normal_host(text, "https");

@@ -98,9 +98,9 @@ pub(crate) struct OriginArgs {
     /// Tell the origin about the client in Forwarded (RFC 7239)
     #[arg(long)]
     forwarded: bool,
-    /// Drop what clients wrote into these fields: right if no other proxy stands before this one
+    /// Believe what clients wrote into these fields: right if another proxy stands before this one
     #[arg(long)]
-    distrust_forwarded: bool,
+    trust_forwarded: bool,
     /// Time for a whole exchange with an origin [default: no limit]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     total_timeout: Option<Duration>,
@@ -127,7 +127,7 @@ impl OriginArgs {
                 ("timeouts.total", time(self.total_timeout)),
                 ("forwarded.x_forwarded", flag(self.no_x_forwarded, false)),
                 ("forwarded.forwarded", flag(self.forwarded, true)),
-                ("forwarded.trust_client", flag(self.distrust_forwarded, false)),
+                ("forwarded.trust_client", flag(self.trust_forwarded, true)),
             ],
         )
     }

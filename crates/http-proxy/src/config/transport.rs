@@ -185,8 +185,9 @@ pub struct Forwarding {
     pub x_forwarded: bool,
     /// `Forwarded` (RFC 7239). Default false.
     pub forwarded: bool,
-    /// Keep what the client sent in these fields and add to it. Right behind another proxy, and
-    /// only there: anybody can write them. Default true.
+    /// Believe what the client sent in these fields, and add to it: the first `X-Forwarded-Host` and
+    /// `X-Forwarded-Proto` then stand in keys. Right behind another proxy that sets them, and only there:
+    /// anybody can write them. Default false: they, and their like, are dropped.
     pub trust_client: bool,
     /// `Via` in requests (RFC 9110 §7.6.3 demands it; also what finds loops). Default true.
     pub via: bool,
@@ -194,7 +195,7 @@ pub struct Forwarding {
 
 impl Default for Forwarding {
     fn default() -> Forwarding {
-        Forwarding { x_forwarded: true, forwarded: false, trust_client: true, via: true }
+        Forwarding { x_forwarded: true, forwarded: false, trust_client: false, via: true }
     }
 }
 

@@ -51,7 +51,7 @@ fn stands_for_get<B>(worker: &Worker, ask: &Ask, response: &Response<B>, epoch: 
     let (headers, rules) = (response.headers(), &worker.shared.config.rules);
     let (status, now_s) = (response.status(), worker.now_s());
     storing::post_stands_for_get(&ask.method, status, headers, rules, now_s)
-        && invalidation::represents_target(ask.base(worker.shared.origin.scheme), headers)
+        && invalidation::represents_target(ask.base(worker.shared.origin.name()), headers)
         && !ask.pass
         && ask.target.primary.len() <= PRIMARY_KEY_BYTES_MAX
         && worker.shared.vault.is_current(epoch)
@@ -78,8 +78,8 @@ async fn keep_for_get(
 /// RFC 9111 §4.4, RFC 9875 §3: an unsafe method that succeeded changes the resource, and those and
 /// the groups that its answer names.
 async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
-    let (scheme, rules) = (worker.shared.origin.scheme, &worker.shared.config.rules);
-    let named = ask.keys_of_named(response, &rules.key, scheme);
+    let rules = &worker.shared.config.rules;
+    let named = ask.keys_of_named(response, &rules.key, worker.shared.origin.name());
     for key in named.into_iter().chain([ask.target.primary.clone()]) {
         worker.counters.invalidations.one();
         worker.shared.vault.invalidate(&key).await;

@@ -22,8 +22,8 @@ use crate::purge::stamp::{self, TagId};
 use crate::purge::{url_hash, url_of_key};
 use crate::request::Ask;
 use crate::request::grouping::rule_group;
+use crate::request::naming::Naming;
 use crate::rules::CacheStatus;
-use crate::rules::key::normal_host;
 use crate::worker::{Shared, Worker};
 
 /// Purges in one order.
@@ -241,31 +241,40 @@ pub(crate) async fn carry_out(
     Ok(done)
 }
 
-/// What is stored is named by the origin's scheme and host; a path alone stands for those.
-pub(crate) fn full_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
-    let origin = &shared.origin;
-    let url = if text.starts_with('/') {
-        format!("{}://{}{text}", origin.scheme, origin.authority)
-    } else if text.starts_with("http://") || text.starts_with("https://") {
-        match text.match_indices('/').nth(2) {
-            Some((at, _)) => text[..at].to_ascii_lowercase() + &text[at..],
-            None => text.to_ascii_lowercase() + "/",
+/// Scheme and host of what a person calls by a URL, as they stand in keys, and path with query.
+fn named(shared: &Shared, text: &str) -> Result<(&'static str, String, String), PurgeFailure> {
+    let naming = Naming::of(shared);
+    let text = text.split('#').next().unwrap_or_default();
+    let lower = text.get(..8).unwrap_or(text).to_ascii_lowercase();
+    let scheme = ["http", "https"]
+        .into_iter()
+        .find(|scheme| lower.strip_prefix(scheme).is_some_and(|rest| rest.starts_with("://")));
+    let (scheme, rest) = match scheme {
+        Some(scheme) => (scheme, &text[scheme.len() + 3..]),
+        // A path alone says enough where hosts do not count.
+        None if text.starts_with('/') && !naming.has_hosts() => ("http", text),
+        None => {
+            let or_path = if naming.has_hosts() { "as clients ask for it" } else { "or /PATH" };
+            let text = format!("`{text}` is not a URL: write http://HOST/PATH, {or_path}");
+            return Err(PurgeFailure::BadOrder(text));
         }
-    } else {
-        let text = format!("`{text}` is not a URL: write http://HOST/PATH, or /PATH");
-        return Err(PurgeFailure::BadOrder(text));
     };
-    Ok(url.split('#').next().unwrap_or_default().as_bytes().to_vec())
+    let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let (scheme, host) = naming.of_url(scheme, host);
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Ok((scheme, host, path))
+}
+
+/// The URL that what is stored has in its name, for one that a person writes.
+pub(crate) fn full_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
+    let (scheme, host, path) = named(shared, text)?;
+    Ok(format!("{scheme}://{host}{path}").into_bytes())
 }
 
 /// What a resource of this URL is called, by the configured rules for keys.
 pub(crate) fn key_of_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
-    let url = full_url(shared, text)?;
-    let url = String::from_utf8_lossy(&url);
-    let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
-    let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let host = normal_host(host, scheme);
-    Ok(shared.config.rules.key.primary(scheme, &host, path))
+    let (scheme, host, path) = named(shared, text)?;
+    Ok(shared.config.rules.key.primary(scheme, &host, &path))
 }
 
 fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
@@ -275,8 +284,7 @@ fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
         What::Tag(name) => vec![Scope::Tag(TagId::of(name.as_bytes()))],
         What::Prefix(prefix) => vec![prefix_scope(full_url(shared, prefix)?)?],
         What::Host(host) => {
-            let host = host.to_ascii_lowercase();
-            let of = |scheme| prefix_scope(format!("{scheme}://{host}/").into_bytes());
+            let of = |scheme| prefix_scope(full_url(shared, &format!("{scheme}://{host}/"))?);
             vec![of("http")?, of("https")?]
         }
         What::Group(name) => match name.strip_prefix("id:") {
@@ -284,10 +292,9 @@ fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
                 let bad = || PurgeFailure::BadOrder(format!("`{number}` is not a group's number"));
                 vec![Scope::Group(number.parse().map_err(|_| bad())?)]
             }
-            None => vec![
-                Scope::Tag(TagId::of(name.as_bytes())),
-                Scope::Group(rule_group(&shared.origin.authority, name).get()),
-            ],
+            None => {
+                vec![Scope::Tag(TagId::of(name.as_bytes())), Scope::Group(rule_group(name).get())]
+            }
         },
     })
 }

@@ -14,6 +14,7 @@ use http::{HeaderMap, Method, Request, StatusCode, Version};
 
 use crate::config::transport::ClientLimits;
 use crate::error::{Refusal, refusal};
+use crate::rules::key::is_plain_authority;
 use crate::rules::list_members;
 
 /// Checks a request and takes out of it what is not for others.
@@ -73,15 +74,6 @@ fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     let value = HeaderValue::try_from(authority.as_str()).map_err(|_| BAD_HOST)?;
     request.headers_mut().insert(HOST, value);
     Ok(())
-}
-
-/// A host and perhaps a port (RFC 3986 §3.2.2, §3.2.3), no user name.
-fn is_plain_authority(bytes: &[u8]) -> bool {
-    let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte);
-    // What follows the last colon is a port, but within an IPv6 address.
-    let port = bytes.iter().rposition(|byte| *byte == b':').map(|colon| &bytes[colon + 1..]);
-    let is_port = |port: &[u8]| port.contains(&b']') || port.iter().all(u8::is_ascii_digit);
-    bytes.iter().all(is_host) && port.is_none_or(is_port)
 }
 
 /// Fields that are for all recipients, whatever `Connection` says (RFC 9110 §7.6.1). Dropping one

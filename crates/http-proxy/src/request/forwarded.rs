@@ -1,7 +1,9 @@
 //! What the origin is told about the client, `Via`, `X-Forwarded-*` and `Forwarded` (RFC 7239), and
 //! about this cache, `Surrogate-Capability`.
 //!
-//! Invariant: the last element of each list is ours, whatever the client wrote. Pure.
+//! Invariants: the last element of each list is ours, whatever the client wrote; the scheme and host that
+//! an origin is told are those of the key; a client that is not trusted says nothing by which an origin may
+//! take the request for another. Pure.
 
 use std::net::IpAddr;
 
@@ -11,19 +13,51 @@ use http::{HeaderMap, Version};
 use crate::client::Peer;
 use crate::config::ProxyConfig;
 use crate::config::name::Via;
+use crate::rules::key::is_plain_authority;
 use crate::rules::surrogate;
+use crate::vault::Target;
 
 const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+/// Fields by which some origins answer for another host, scheme or path than they are asked for: not part
+/// of any key, so not for anybody to write.
+const TELLING: [HeaderName; 12] = [
+    X_FORWARDED_FOR,
+    X_FORWARDED_HOST,
+    X_FORWARDED_PROTO,
+    FORWARDED,
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-forwarded-scheme"),
+    HeaderName::from_static("x-forwarded-server"),
+    HeaderName::from_static("x-forwarded-ssl"),
+    HeaderName::from_static("x-host"),
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
+];
+
+/// Scheme and host that a proxy before this one was asked by, if it says them: the first of each.
+pub(crate) fn given(headers: &HeaderMap) -> (Option<&'static str>, Option<&str>) {
+    let first = |name| {
+        let line = headers.get(name).and_then(|line: &HeaderValue| line.to_str().ok());
+        line.and_then(|line| line.split(',').next()).map(str::trim)
+    };
+    let known = |scheme: &str| {
+        ["http", "https"].into_iter().find(|known| known.eq_ignore_ascii_case(scheme))
+    };
+    let is_host = |host: &&str| !host.is_empty() && is_plain_authority(host.as_bytes());
+    (first(&X_FORWARDED_PROTO).and_then(known), first(&X_FORWARDED_HOST).filter(is_host))
+}
+
 /// Adds to the headers of a request to the origin. `host`: the one the client asked, in `version`.
 pub(crate) fn add(
     headers: &mut HeaderMap,
     (config, via): (&ProxyConfig, &Via),
-    peer: &Peer,
-    version: Version,
+    (peer, version): (&Peer, Version),
+    target: &Target,
     host: Option<HeaderValue>,
 ) {
     let options = config.transport.forwarding;
@@ -33,40 +67,42 @@ pub(crate) fn add(
     if config.rules.surrogate {
         headers.append(SURROGATE_CAPABILITY, HeaderValue::from_static(surrogate::CAPABILITY));
     }
-    if !options.trust_client {
-        for name in [X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, FORWARDED] {
-            headers.remove(name);
-        }
+    let mut host = host;
+    if options.trust_client {
+        let (_, given) = given(headers);
+        host = given.and_then(|given| HeaderValue::try_from(given).ok()).or(host);
+    } else {
+        TELLING.iter().for_each(|name| drop(headers.remove(name)));
     }
     if options.forwarded
-        && let Ok(element) = HeaderValue::try_from(element(peer, host.as_ref()))
+        && let Ok(element) = HeaderValue::try_from(element(peer, target.scheme, host.as_ref()))
     {
         headers.append(FORWARDED, element);
     }
-    if !options.x_forwarded {
-        return;
-    }
-    if let Ok(client) = HeaderValue::try_from(peer.ip.to_string()) {
+    if options.x_forwarded
+        && let Ok(client) = HeaderValue::try_from(peer.ip.to_string())
+    {
         headers.append(X_FORWARDED_FOR, client);
     }
-    // These two are no lists: the first proxy knows best.
-    if let Some(host) = host {
-        headers.entry(X_FORWARDED_HOST).or_insert(host);
+    // These two are no lists: the first proxy knows best, and what the key was made from is what is told.
+    if options.x_forwarded || headers.contains_key(X_FORWARDED_PROTO) {
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(target.scheme));
     }
-    headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static(scheme(peer)));
-}
-
-fn scheme(peer: &Peer) -> &'static str {
-    if peer.secure { "https" } else { "http" }
+    if options.x_forwarded || headers.contains_key(X_FORWARDED_HOST) {
+        match host {
+            Some(host) => drop(headers.insert(X_FORWARDED_HOST, host)),
+            None => drop(headers.remove(X_FORWARDED_HOST)),
+        }
+    }
 }
 
 /// One hop, values quoted where a token could not hold them (RFC 7239 §4, §6).
-fn element(peer: &Peer, host: Option<&HeaderValue>) -> String {
+fn element(peer: &Peer, scheme: &str, host: Option<&HeaderValue>) -> String {
     let client = match peer.ip {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("\"[{address}]\""),
     };
-    let mut element = format!("for={client};proto={}", scheme(peer));
+    let mut element = format!("for={client};proto={scheme}");
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
         element.push_str(&format!(";host=\"{}\"", host.replace(['"', '\\'], "")));
     }
@@ -80,16 +116,16 @@ mod tests {
 
     #[test]
     fn elements_are_quoted_where_they_must_be() {
-        let peer = |ip: &str, secure| Peer {
+        let peer = |ip: &str| Peer {
             ip: ip.parse().unwrap(),
-            secure,
+            secure: false,
             activity: Activity::new(None, None),
             interim: None,
             route: None,
         };
         let host = HeaderValue::from_static("a:81");
         let expected = "for=\"[2001:db8::1]\";proto=https;host=\"a:81\"";
-        assert_eq!(element(&peer("2001:db8::1", true), Some(&host)), expected);
-        assert_eq!(element(&peer("192.0.2.1", false), None), "for=192.0.2.1;proto=http");
+        assert_eq!(element(&peer("2001:db8::1"), "https", Some(&host)), expected);
+        assert_eq!(element(&peer("192.0.2.1"), "http", None), "for=192.0.2.1;proto=http");
     }
 }

@@ -26,7 +26,7 @@ impl ResponseEffects<'_> {
             if named {
                 others.push(by_page.home);
             }
-            return Groups { home: named_group("r", host, name.as_bytes()), others };
+            return Groups { home: named_group("r", "", name.as_bytes()), others };
         }
         if named {
             return by_page;
@@ -38,9 +38,9 @@ impl ResponseEffects<'_> {
     }
 }
 
-/// The group that a rule names, within a host.
-pub(crate) fn rule_group(host: &str, name: &str) -> GroupId {
-    GroupId::of(named_group("r", host, name.as_bytes()))
+/// The group that a rule names. The operator's names are one for all hosts, as his rules are.
+pub(crate) fn rule_group(name: &str) -> GroupId {
+    GroupId::of(named_group("r", "", name.as_bytes()))
 }
 
 /// The group by the grouping where the origin names none; `None`: by page. A group's name contains

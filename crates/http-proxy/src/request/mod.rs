@@ -1,11 +1,12 @@
 //! A client's request as the cache sees it: what it names, what it demands, how it goes on.
 //!
-//! Invariants: the key is made from what the origin will be asked, so that no header a client may
-//! choose freely (its `Host`, unless that is passed on) makes a key. No threads.
+//! Invariant: the key is made from all that the origin is asked and told of scheme, host and target
+//! (`naming`), and from nothing else that a client may choose freely. No threads.
 
 mod forwarded;
 pub(crate) mod grouping;
 pub(crate) mod hooks;
+pub(crate) mod naming;
 
 use http::header::{
     CONTENT_LENGTH, EXPECT, HOST, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
@@ -14,8 +15,9 @@ use http::header::{
 use http::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::client::Peer;
+use crate::request::naming::Naming;
 use crate::rules::invalidation::{self, Base};
-use crate::rules::key::{KeyRules, normal_host};
+use crate::rules::key::KeyRules;
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
 use crate::upstream::OriginBody;
 use crate::vault::Target;
@@ -59,12 +61,7 @@ impl Ask {
         if goes_round(&parts.headers, &shared.config.name) {
             return Err(BadRequest::Loop);
         }
-        let host = if shared.config.preserve_host && !client_host.is_empty() {
-            client_host.clone()
-        } else {
-            shared.origin.authority.clone()
-        };
-        let host = normal_host(&host, shared.origin.scheme);
+        let (scheme, host) = Naming::of(shared).of_request(&peer, &parts.headers, &client_host);
         let path_and_query = match parts.uri.path_and_query() {
             Some(target) if target.as_str().starts_with('/') => target.as_str().to_owned(),
             // `OPTIONS *`, and nothing else that does not begin with a slash.
@@ -74,9 +71,9 @@ impl Ask {
             Some(_) => return Err(BadRequest::BadTarget),
         };
         let keys = &shared.config.rules.key;
-        let primary = keys.primary(shared.origin.scheme, &host, &path_and_query);
+        let primary = keys.primary(scheme, &host, &path_and_query);
         let wishes = RequestDirectives::of(&parts.headers);
-        let target = Target { primary, host, client_host, path_and_query };
+        let target = Target { primary, scheme, host, client_host, path_and_query };
         let (method, mut headers, version) = (parts.method, parts.headers, parts.version);
         if headers.contains_key(TE) {
             settle_te(&mut headers);
@@ -116,7 +113,7 @@ impl Ask {
             headers.insert(HOST, shared.origin.host_header.clone());
         }
         let ours = (&shared.config, &shared.via);
-        forwarded::add(&mut headers, ours, &self.peer, self.version, host);
+        forwarded::add(&mut headers, ours, (&self.peer, self.version), &self.target, host);
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         // A target that parsed once parses again.
@@ -140,19 +137,17 @@ impl Ask {
         &self,
         response: &HeaderMap,
         keys: &KeyRules,
-        scheme: &str,
+        origin: (&str, &str),
     ) -> Vec<Vec<u8>> {
-        let paths = invalidation::named(self.base(scheme), response);
-        paths.map(|path| keys.primary(scheme, &self.target.host, &path)).collect()
+        let Target { scheme, host, .. } = &self.target;
+        let paths = invalidation::named(self.base(origin), response);
+        paths.map(|path| keys.primary(scheme, host, &path)).collect()
     }
 
-    /// What the request was for.
-    pub(crate) fn base<'a>(&'a self, scheme: &'a str) -> Base<'a> {
-        Base {
-            scheme,
-            hosts: [&self.target.host, &self.target.client_host],
-            path_and_query: &self.target.path_and_query,
-        }
+    /// What the request was for: as the client calls it, and as the origin does, by its scheme and host.
+    pub(crate) fn base<'a>(&'a self, origin: (&'a str, &'a str)) -> Base<'a> {
+        let Target { scheme, host, client_host, path_and_query, .. } = &self.target;
+        Base { origins: [(scheme, host), (scheme, client_host), origin], path_and_query }
     }
 
     /// True if the client wants parts of the resource.

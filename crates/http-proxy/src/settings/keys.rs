@@ -56,7 +56,7 @@ keys! {
     "memory" start Size [memory: damelo::ByteSize] "Memory for data.";
     "workers" start Count [proxy.workers: usize] "Threads that serve, each with its own event loop.";
     "name" live Text [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";
-    "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, and cache by it.";
+    "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, in place of the origin's own.";
     "listen" start Listeners [proxy.transport.listeners: Vec<crate::config::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
     "tls.certificates" start Certificates [proxy.transport.certificates: Vec<crate::config::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
     "proxy_protocol.from" start Networks [proxy.transport.proxy_protocol_from: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
@@ -109,7 +109,7 @@ keys! {
     "upstream.requests_max" start Limit [proxy.transport.upstream.requests_per_origin_max: usize] "Requests at once to each origin; who waits longer than `timeouts.connect` for a place gets 503.";
     "forwarded.x_forwarded" live Flag [proxy.transport.forwarding.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";
     "forwarded.forwarded" live Flag [proxy.transport.forwarding.forwarded: bool] "Send `Forwarded` (RFC 7239) to the origin.";
-    "forwarded.trust_client" live Flag [proxy.transport.forwarding.trust_client: bool] "Keep what the client wrote in these fields and add to it: right behind another proxy, and only there.";
+    "forwarded.trust_client" live Flag [proxy.transport.forwarding.trust_client: bool] "Believe what the client wrote in these fields, and add to it: right behind another proxy that sets them, and only there. Else they and their like (`X-Original-URL`, `X-Forwarded-Port` ...) are dropped.";
     "forwarded.via" live Flag [proxy.transport.forwarding.via: bool] "Send `Via` to the origin; loops are found by it.";
     "caching.targeted" live Headers [proxy.rules.targeted: Vec<http::HeaderName>] "Fields that go before `Cache-Control`, in this order (RFC 9213).";
     "caching.surrogate" live Flag [proxy.rules.surrogate: bool] "Obey `Surrogate-Control` where none of these is there, and announce it to the origin. Off for a forward proxy unless said.";

@@ -94,6 +94,11 @@ impl Origin {
         }
         Ok(Origin { scheme, authority, host_header, endpoints })
     }
+
+    /// Scheme and authority, as the origin names its own.
+    pub(crate) fn name(&self) -> (&str, &str) {
+        (self.scheme, &self.authority)
+    }
 }
 
 /// Whether this can be the URL of an origin.

@@ -67,6 +67,8 @@ const STRIPES: usize = 1024;
 pub(crate) struct Target {
     /// Key of the resource.
     pub(crate) primary: Vec<u8>,
+    /// Scheme of the key.
+    pub(crate) scheme: &'static str,
     /// Host of the key.
     pub(crate) host: String,
     /// Host the client asked, for comparison with `Referer`.

@@ -402,6 +402,9 @@ impl Drop for Proxy {
     }
 }
 
+/// What clients ask for that say no `Host`: the same at every start of a proxy, unlike its port.
+pub(crate) const HOST: &str = "a";
+
 /// Opens a connection and writes a request to it.
 pub(crate) fn send_to(
     address: SocketAddr,
@@ -415,7 +418,7 @@ pub(crate) fn send_to(
     stream.set_write_timeout(Some(PATIENCE)).expect("timeout");
     let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
     if !headers.to_ascii_lowercase().contains("host:") {
-        let _ = write!(head, "Host: {address}\r\n");
+        let _ = write!(head, "Host: {HOST}\r\n");
     }
     for line in headers.lines().filter(|line| !line.trim().is_empty()) {
         let _ = write!(head, "{}\r\n", line.trim());

@@ -124,6 +124,13 @@ pub(crate) async fn http2_to(address: SocketAddr) -> Sender {
     http2_on(tokio::net::TcpStream::connect(address).await.expect("connect")).await
 }
 
+/// Speaks HTTP/2 over TLS.
+pub(crate) async fn http2_over_tls(authority: &Authority, at: SocketAddr, name: &str) -> Sender {
+    let tcp = tokio::net::TcpStream::connect(at).await.expect("connect");
+    let server = ServerName::try_from(name.to_owned()).expect("name");
+    http2_on(authority.connector(&[b"h2"]).connect(server, tcp).await.expect("TLS")).await
+}
+
 /// Sends one request.
 pub(crate) async fn ask_http2(sender: &mut Sender, request: Request<Full<Bytes>>) -> Answer {
     let response = sender.send_request(request).await.expect("an answer");
