@@ -123,6 +123,8 @@ pub(crate) enum FetchError {
     Broken,
     #[error("the origin's headers are longer than limits.header_bytes_max")]
     HeadersTooLarge,
+    #[error("the origin did not say plainly how long its answer is, or in which coding")]
+    Framing,
     #[error("the origin has as many requests as it may have")]
     Busy,
     #[error("the origin has an address that must not be asked")]
@@ -167,7 +169,8 @@ impl FetchError {
             FetchError::Connect
             | FetchError::Tls
             | FetchError::Broken
-            | FetchError::HeadersTooLarge => StatusCode::BAD_GATEWAY,
+            | FetchError::HeadersTooLarge
+            | FetchError::Framing => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -180,6 +183,7 @@ impl FetchError {
             FetchError::HeaderTimeout => "origin-timeout",
             FetchError::Broken => "origin-broken",
             FetchError::HeadersTooLarge => "origin-headers-too-large",
+            FetchError::Framing => "origin-framing",
             FetchError::Busy => "origin-busy",
             FetchError::Forbidden => "forbidden-address",
             FetchError::ClientTimeout => "client-timeout",
@@ -209,6 +213,8 @@ pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) detail: &'static str,
     pub(crate) text: &'static str,
+    /// Where the request ends cannot be known for sure: the connection must.
+    pub(crate) last: bool,
 }
 
 pub(crate) const fn refusal(
@@ -216,5 +222,14 @@ pub(crate) const fn refusal(
     detail: &'static str,
     text: &'static str,
 ) -> Refusal {
-    Refusal { status, detail, text }
+    Refusal { status, detail, text, last: false }
+}
+
+/// One after which nothing more is read from the connection.
+pub(crate) const fn last_refusal(
+    status: StatusCode,
+    detail: &'static str,
+    text: &'static str,
+) -> Refusal {
+    Refusal { last: true, ..refusal(status, detail, text) }
 }

@@ -76,6 +76,31 @@ fn messages_with_doubtful_framing_are_refused_by_hyper() {
 }
 
 #[test]
+fn codings_other_than_one_chunked_are_refused() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    for (codings, status) in [
+        ("Transfer-Encoding: gzip, chunked", 501),
+        ("Transfer-Encoding: identity, chunked", 501),
+        ("Transfer-Encoding: xchunked\r\nTransfer-Encoding: chunked", 501),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 400),
+        ("Transfer-Encoding: chunked, chunked", 400),
+    ] {
+        for method in ["POST", "GET"] {
+            let request = format!(
+                "{method} / HTTP/1.1\r\nHost: a\r\n{codings}\r\n\r\n5\r\nhello\r\n0\r\n\r\n\
+                 GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+            );
+            let answer = raw(proxy.info.address, request.as_bytes());
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{codings}: {answer}");
+            assert!(answer.contains("connection: close"), "{codings}: {answer}");
+            assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{codings}: {answer}");
+        }
+    }
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
 fn chunks_are_read_strictly() {
     let origin = telling();
     let proxy = Proxy::start_with(&origin, |config| {
@@ -337,6 +362,12 @@ fn an_origins_doubtful_framing_is_never_stored() {
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nX: a\0b\r\nContent-Length: 5\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 50\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: gzip\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5, 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
         "HTTP/9.9 200 OK\r\n\r\n",
         "nonsense\r\n\r\n",
         "",
@@ -354,6 +385,12 @@ fn an_origins_doubtful_framing_is_never_stored() {
         let proxy = Proxy::start_in(&home, damelo_http_proxy::Target::Url(url), |_| {});
         let got = proxy.get("/");
         assert!(got.status() == 502 || !got.complete, "{answer:?}: {got:?}");
+        if answer.contains("chunked\r\nTransfer")
+            || answer.contains("gzip")
+            || answer.contains("5, 5")
+        {
+            assert!(got.cache().contains("detail=origin-framing"), "{answer:?}: {got:?}");
+        }
         eventually("the fill has ended", || {
             let again = proxy.get("/");
             !again.cache().contains("hit")

@@ -22,7 +22,7 @@ pub(crate) mod upgrade;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
@@ -152,6 +152,9 @@ fn refuse(worker: &Worker, refusal: Refusal) -> Answer {
     if refusal.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         let challenge = HeaderValue::from_static("Basic realm=\"damelo\", charset=\"UTF-8\"");
         response.headers_mut().insert(PROXY_AUTHENTICATE, challenge);
+    }
+    if refusal.last {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     (response, status)
 }

@@ -1,10 +1,10 @@
 //! What is wrong with a request before anybody looks at what it wants.
 //!
 //! hyper has refused what is no HTTP by then (400: conflicting or odd lengths, folded lines, bare
-//! CR, NUL, codings other than chunked; 431: too many or too long fields). Here is what depends on
-//! our limits, or on what several readers of one message could understand differently. Invariant:
-//! what passes has at most one `Host`, of harmless characters, that agrees with the target, and no
-//! field that `Connection` names. Pure.
+//! CR, NUL, codings of which the last is not chunked; 431: too many or too long fields). Here is what
+//! depends on our limits, or on what several readers of one message could understand differently.
+//! Invariant: what passes has at most one `Host`, of harmless characters, that agrees with the
+//! target, no coding but one `chunked`, and no field that `Connection` names. Pure.
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName,
@@ -12,13 +12,18 @@ use http::header::{
 };
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 
+use hyper::body::Body;
+
 use crate::config::transport::ClientLimits;
-use crate::error::{Refusal, refusal};
+use crate::error::{Refusal, last_refusal, refusal};
 use crate::rules::key::is_plain_authority;
 use crate::rules::list_members;
 
 /// Checks a request and takes out of it what is not for others.
-pub(crate) fn screen<B>(request: &mut Request<B>, limits: &ClientLimits) -> Result<(), Refusal> {
+pub(crate) fn screen<B: Body>(
+    request: &mut Request<B>,
+    limits: &ClientLimits,
+) -> Result<(), Refusal> {
     let uri = request.uri();
     let target_bytes = uri.path_and_query().map_or(0, |path| path.as_str().len())
         + uri.authority().map_or(0, |authority| authority.as_str().len());
@@ -32,6 +37,9 @@ pub(crate) fn screen<B>(request: &mut Request<B>, limits: &ClientLimits) -> Resu
         return Err(refusal(status, "too-many-fields", text));
     }
     host(request)?;
+    if !request.body().is_end_stream() {
+        coding(request.headers())?;
+    }
     let headers = request.headers_mut();
     if headers.contains_key(CONNECTION) {
         connection(headers)?;
@@ -76,6 +84,27 @@ fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     Ok(())
 }
 
+const BAD_CODING: Refusal =
+    last_refusal(StatusCode::BAD_REQUEST, "bad-coding", "A Transfer-Encoding says chunked, once.");
+const UNKNOWN_CODING: Refusal = last_refusal(
+    StatusCode::NOT_IMPLEMENTED,
+    "unknown-coding",
+    "This proxy knows no transfer coding but chunked.",
+);
+
+/// hyper reads chunks if `chunked` comes last. What stands before it says that they hold something
+/// else than the content (RFC 9112 §6.1), which would go on, and be stored, as if it were that.
+fn coding(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut lines = headers.get_all(TRANSFER_ENCODING).into_iter();
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    let only = lines.next().is_none_or(|line| is_chunked(line.as_bytes()));
+    if only && lines.next().is_none() {
+        return Ok(());
+    }
+    let known = list_members(headers, &TRANSFER_ENCODING).all(is_chunked);
+    Err(if known { BAD_CODING } else { UNKNOWN_CODING })
+}
+
 /// Fields that are for all recipients, whatever `Connection` says (RFC 9110 §7.6.1). Dropping one
 /// would change what the message means to those after us.
 const FOR_ALL: [HeaderName; 5] =
@@ -112,12 +141,12 @@ fn connection(headers: &mut HeaderMap) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
-    fn request(version: Version, target: &str, headers: &[(&str, &str)]) -> Request<()> {
+    fn request(version: Version, target: &str, headers: &[(&str, &str)]) -> Request<String> {
         let mut request = Request::builder().uri(target).version(version);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        request.body(()).unwrap()
+        request.body("content".to_owned()).unwrap()
     }
 
     #[test]
@@ -140,6 +169,14 @@ mod tests {
             (Version::HTTP_2, "http://a/", &[("host", "A")], 0),
             (Version::HTTP_11, "/", &[("host", "a"), ("connection", "x, host")], 400),
             (Version::HTTP_11, "/", &[("host", "a"), ("connection", "Content-Length")], 400),
+            (Version::HTTP_11, "/", &[("host", "a"), ("transfer-encoding", "Chunked")], 0),
+            (Version::HTTP_11, "/", &[("host", "a"), ("transfer-encoding", "gzip, chunked")], 501),
+            (
+                Version::HTTP_11,
+                "/",
+                &[("host", "a"), ("transfer-encoding", "chunked, chunked")],
+                400,
+            ),
             (Version::HTTP_11, "/", &[("host", "a"), ("expect", "100-Continue")], 0),
             (Version::HTTP_11, "/", &[("host", "a"), ("expect", "a-miracle")], 417),
         ] {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use http::header::{CONNECTION, HOST, HeaderName, TE, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::body::{Body as _, Incoming, SizeHint};
@@ -302,10 +302,11 @@ impl Pool {
         };
         let opened = timeout(settings.connect_timeout, opening).await;
         let mut sender = opened.unwrap_or(Err(FetchError::ConnectTimeout))?;
-        match timeout(settings.header_timeout, sender.send_request(request)).await {
-            Ok(result) => result.map_err(|error| FetchError::of(&error)),
-            Err(_) => Err(FetchError::HeaderTimeout),
-        }
+        let response = timeout(settings.header_timeout, sender.send_request(request)).await;
+        let response = response.map_err(|_| FetchError::HeaderTimeout)?;
+        let response = response.map_err(|error| FetchError::of(&error))?;
+        check_head(response.headers(), settings.header_bytes_max)?;
+        Ok(response)
     }
 
     async fn send_on(
@@ -327,9 +328,8 @@ impl Pool {
                 let sending = connection.sender.try_send_request(as_http1(*request));
                 let result = within(limit, idle, sending).await.ok_or(late)?;
                 let response = result.map_err(SendError::of)?;
-                if head_bytes(response.headers()) > self.inner.settings.header_bytes_max {
-                    return Err(SendError { error: FetchError::HeadersTooLarge, unsent: None });
-                }
+                check_head(response.headers(), self.inner.settings.header_bytes_max)
+                    .map_err(|error| SendError { error, unsent: None })?;
                 let lease = Lease { pool: self.clone(), connection };
                 Ok(response.map(|incoming| Leased::new(incoming, lease)))
             }
@@ -337,10 +337,27 @@ impl Pool {
     }
 }
 
-/// What headers take in HTTP/1.1, without the status line.
-fn head_bytes(headers: &HeaderMap) -> usize {
-    let line = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 4;
-    headers.iter().map(line).sum()
+/// Whether headers of HTTP/1.1 are as short as they must be, and say in one way only where the answer
+/// ends: by one length, or by one `chunked`. hyper reads chunks whatever coding they hold, takes the
+/// same length several times, and chunks beside a length, which it leaves there for those after us
+/// (RFC 9112 §6.3, §11.2).
+fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), FetchError> {
+    let (mut bytes, mut framings, mut plain) = (0, 0, true);
+    for (name, value) in headers {
+        // Without the status line.
+        bytes += name.as_str().len() + value.len() + 4;
+        if *name == CONTENT_LENGTH {
+            framings += 1;
+            plain &= value.as_bytes().iter().all(u8::is_ascii_digit);
+        } else if *name == TRANSFER_ENCODING {
+            framings += 1;
+            plain &= value.as_bytes().eq_ignore_ascii_case(b"chunked");
+        }
+    }
+    if bytes > bytes_max {
+        return Err(FetchError::HeadersTooLarge);
+    }
+    if framings > 1 || !plain { Err(FetchError::Framing) } else { Ok(()) }
 }
 
 /// What comes of a request; `None` if nothing does for so long after its end, or after what of it the
