@@ -125,6 +125,8 @@ pub(crate) enum FetchError {
     HeadersTooLarge,
     #[error("the origin did not say plainly how long its answer is, or in which coding")]
     Framing,
+    #[error("the origin answered with a status that only another request can have")]
+    Unasked,
     #[error("the origin has as many requests as it may have")]
     Busy,
     #[error("the origin has an address that must not be asked")]
@@ -156,7 +158,8 @@ impl FetchError {
 
     /// Whether it says something about the origin's health.
     pub(crate) fn is_origins_fault(self) -> bool {
-        self.is_unreachable() || matches!(self, FetchError::HeaderTimeout | FetchError::Broken)
+        use FetchError::{Broken, Framing, HeaderTimeout, Unasked};
+        self.is_unreachable() || matches!(self, HeaderTimeout | Broken | Framing | Unasked)
     }
 
     pub(crate) fn status(self) -> StatusCode {
@@ -170,7 +173,8 @@ impl FetchError {
             | FetchError::Tls
             | FetchError::Broken
             | FetchError::HeadersTooLarge
-            | FetchError::Framing => StatusCode::BAD_GATEWAY,
+            | FetchError::Framing
+            | FetchError::Unasked => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -184,6 +188,7 @@ impl FetchError {
             FetchError::Broken => "origin-broken",
             FetchError::HeadersTooLarge => "origin-headers-too-large",
             FetchError::Framing => "origin-framing",
+            FetchError::Unasked => "origin-unasked",
             FetchError::Busy => "origin-busy",
             FetchError::Forbidden => "forbidden-address",
             FetchError::ClientTimeout => "client-timeout",

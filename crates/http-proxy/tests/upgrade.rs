@@ -257,3 +257,26 @@ fn only_a_whole_handshake_makes_a_tunnel_on_http2() {
         });
     }
 }
+
+/// RFC 9110 §15.2.2, RFC 9113 §8.6.
+#[test]
+fn a_101_that_nobody_asked_for_is_a_broken_answer() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |_| {});
+    let refused = |answer: &Message| {
+        assert_eq!(answer.status(), 502, "{answer:?}");
+        assert!(answer.cache().contains("detail=origin-unasked"), "{answer:?}");
+    };
+    refused(&proxy.get("/"));
+    refused(&proxy.ask("POST", "/", ""));
+    refused(&proxy.get_with("/", "Range: bytes=0-1"));
+    let (answer, ..) = upgrade(proxy.info.address, "h2c");
+    refused(&answer);
+    block_on(async {
+        let mut sender = settled(proxy.info.address).await;
+        let request = Request::get("http://a.test/").body(Full::<Bytes>::default());
+        let answer = ask_http2(&mut sender, request.expect("request")).await;
+        assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
+    });
+    assert_eq!(proxy.metric("damelo_proxy_tunnels_total"), 0);
+}

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body as _, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -328,8 +328,17 @@ impl Pool {
                 let sending = connection.sender.try_send_request(as_http1(*request));
                 let result = within(limit, idle, sending).await.ok_or(late)?;
                 let response = result.map_err(SendError::of)?;
-                check_head(response.headers(), self.inner.settings.header_bytes_max)
-                    .map_err(|error| SendError { error, unsent: None })?;
+                let bytes_max = self.inner.settings.header_bytes_max;
+                let checked = check_head(response.headers(), bytes_max);
+                // What goes this way asks for no other protocol: HTTP ends here for nobody.
+                let error = if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    Some(FetchError::Unasked)
+                } else {
+                    checked.err()
+                };
+                if let Some(error) = error {
+                    return Err(SendError { error, unsent: None });
+                }
                 let lease = Lease { pool: self.clone(), connection };
                 Ok(response.map(|incoming| Leased::new(incoming, lease)))
             }
