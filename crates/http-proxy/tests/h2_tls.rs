@@ -362,3 +362,24 @@ fn an_idle_http2_connection_is_closed() {
     let _ = stream.read_to_end(&mut bytes);
     assert!(bytes.len() < 1000);
 }
+
+/// RFC 9113 §8.2.3.
+#[test]
+fn cookies_in_crumbs_become_one_line() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60\nVary: Cookie", "hello"));
+    let proxy = Proxy::start(&origin);
+    block_on(async {
+        let mut sender = http2_to(proxy.info.address).await;
+        let mut request = get("/x");
+        for crumb in ["a=1", "b=2; c=3", "d=4"] {
+            request.headers_mut().append("cookie", crumb.parse().expect("a value"));
+        }
+        assert_eq!(ask_http2(&mut sender, request).await.status, StatusCode::OK);
+    });
+    let asked = origin.last();
+    let lines = asked.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
+    let lines: Vec<_> = lines.map(|(_, value)| value.as_str()).collect();
+    assert_eq!(lines, ["a=1; b=2; c=3; d=4"]);
+    assert!(proxy.get_with("/x", "Cookie: a=1; b=2; c=3; d=4").cache().contains("; hit"));
+    assert!(!proxy.get_with("/x", "Cookie: a=1").cache().contains("; hit"));
+}

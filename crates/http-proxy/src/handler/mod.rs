@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
 
@@ -78,6 +78,9 @@ async fn dispatch(
 ) -> Answer {
     let protocols = &worker.shared.config.transport.upgrades;
     upgrade::read_extended_connect(&mut request, protocols);
+    if request.version() == Version::HTTP_2 {
+        screen::join_cookies(request.headers_mut());
+    }
     if let Err(refusal) = screen::screen(&mut request, &worker.shared.config.transport.clients) {
         return refuse(worker, refusal);
     }

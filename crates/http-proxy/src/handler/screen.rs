@@ -7,7 +7,7 @@
 //! target, no coding but one `chunked`, and no field that `Connection` names. Pure.
 
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName,
     HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, Method, Request, StatusCode, Version};
@@ -82,6 +82,20 @@ fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     let value = HeaderValue::try_from(authority.as_str()).map_err(|_| BAD_HOST)?;
     request.headers_mut().insert(HOST, value);
     Ok(())
+}
+
+/// Makes one line of the cookies that HTTP/2 lets a client send in many (RFC 9113 §8.2.3), for
+/// whoever reads them after us: variants, keys, rules, and origins that speak HTTP/1.1.
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    let repeats_a_name = headers.len() > headers.keys_len();
+    if !repeats_a_name || headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    // Of values and a separator that are valid, a valid value is made.
+    if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        headers.insert(COOKIE, joined);
+    }
 }
 
 const BAD_CODING: Refusal =
