@@ -4,7 +4,7 @@
 //! hyper took. Threads: one connection's state, shared by the tasks of its worker.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
@@ -20,6 +20,8 @@ pub(crate) struct Activity {
     /// Answers with bytes ready that the client does not take.
     stalled: AtomicUsize,
     moved_ms: AtomicU64,
+    /// An answer broke off, and nothing but the way the connection ends can tell its client.
+    broken_off: AtomicBool,
     /// What the connection counts for, tunnels that were made of it included.
     _counted: Option<Counted>,
     _permit: Option<OwnedSemaphorePermit>,
@@ -38,6 +40,7 @@ impl Activity {
             begun: AtomicU64::new(0),
             stalled: AtomicUsize::new(0),
             moved_ms: AtomicU64::new(0),
+            broken_off: AtomicBool::new(false),
         })
     }
 
@@ -63,6 +66,11 @@ impl Activity {
         (self.stalled.load(Relaxed) > 0).then(|| self.opened + moved)
     }
 
+    /// Whether the connection must not end as if all were well.
+    pub(crate) fn has_broken_off(&self) -> bool {
+        self.broken_off.load(Relaxed)
+    }
+
     fn moved(&self) {
         let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.moved_ms.store(ms, Relaxed);
@@ -79,6 +87,11 @@ impl Active {
     /// Something of the answer went out.
     pub(crate) fn moved(&self) {
         self.activity.moved();
+    }
+
+    /// The answer broke off, and its client would take it for whole.
+    pub(crate) fn broke_off(&self) {
+        self.activity.broken_off.store(true, Relaxed);
     }
 
     /// The client takes nothing of what is ready of the answer, or does again; say it once.

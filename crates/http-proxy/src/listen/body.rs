@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::Version;
 use hyper::body::{Body, SizeHint};
 
 use crate::answer::body::ProxyBody;
@@ -19,11 +20,21 @@ pub(crate) struct ClientBody {
     /// bytes and is not polled again is one whose client does not read.
     watched: bool,
     stalled: bool,
+    /// To a client of HTTP/1.0 the end of the connection is the end of a body whose length it was not
+    /// told: one that breaks off must not end like one that is whole.
+    ends_by_close: bool,
 }
 
 impl ClientBody {
-    pub(crate) fn new(body: ProxyBody, active: Active, watched: bool) -> ClientBody {
-        ClientBody { body, active, watched, stalled: false }
+    /// The body of an answer to a request of this version.
+    pub(crate) fn new(body: ProxyBody, active: Active, version: Version) -> ClientBody {
+        ClientBody {
+            body,
+            active,
+            watched: version == Version::HTTP_2,
+            stalled: false,
+            ends_by_close: version < Version::HTTP_11,
+        }
     }
 
     fn set_stalled(&mut self, stalled: bool) {
@@ -38,6 +49,9 @@ impl ClientBody {
         if self.watched {
             self.active.moved();
             self.set_stalled(matches!(frame, Poll::Ready(Some(Ok(_)))));
+        }
+        if self.ends_by_close && matches!(frame, Poll::Ready(Some(Err(_)))) {
+            self.active.broke_off();
         }
         frame
     }

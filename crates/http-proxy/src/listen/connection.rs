@@ -226,7 +226,7 @@ async fn speak(
     }
 }
 
-type Stream = TokioIo<Watched<ClientStream>>;
+type Stream = TokioIo<Watched>;
 
 async fn speak_http1(
     worker: Arc<ArcSwap<Worker>>,
@@ -238,15 +238,16 @@ async fn speak_http1(
     let service = service_fn(|request: Request<Incoming>| {
         // Each request sees the settings of its own moment, from beginning to end.
         let (worker, active) = (worker.load_full(), peer.activity.begin());
+        let version = request.version();
         // Older clients do not know of interim answers (RFC 9110 §15.2).
-        let sender = (request.version() == Version::HTTP_11).then(|| interim.begin());
+        let sender = (version == Version::HTTP_11).then(|| interim.begin());
         let peer = Peer { interim: sender.clone(), ..peer.clone() };
         async move {
             let response = handler::handle(&worker, request, peer).await;
             if let Some(sender) = sender {
                 sender.end().await;
             }
-            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, false)))
+            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, version)))
         }
     });
     let now = worker.load_full();
@@ -285,7 +286,7 @@ async fn speak_http2(
         let peer = peer.clone();
         async move {
             let response = handler::handle(&worker, request, peer).await;
-            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, true)))
+            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, Version::HTTP_2)))
         }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());

@@ -1,5 +1,6 @@
 //! A client's stream with deadlines: for the headers of a request, between requests, and for a
-//! client that does not take its answer.
+//! client that does not take its answer. It ends in a reset where an end like any other would make
+//! a part look like the whole.
 //!
 //! hyper has one limit for headers and idle time together, and closes without a word. Here they
 //! are two, a client that is slow with its headers is told so (408), and nothing is armed again
@@ -18,6 +19,7 @@ use crate::client::activity::Activity;
 use crate::client::interim::Interim;
 use crate::io::deadline::poll_deadline;
 use crate::io::stream::{PolledRead, reads};
+use crate::listen::stream::ClientStream;
 use crate::metrics::Counters;
 
 /// Sent where no request is under way, so that nothing else can be in between.
@@ -42,8 +44,8 @@ pub(crate) enum Protocol {
 }
 
 /// A stream that ends by itself when its client is too slow.
-pub(crate) struct Watched<S> {
-    inner: S,
+pub(crate) struct Watched {
+    inner: ClientStream,
     protocol: Protocol,
     deadlines: Deadlines,
     activity: Arc<Activity>,
@@ -69,14 +71,14 @@ enum Late {
     Stalled,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
+impl Watched {
     pub(crate) fn new(
-        inner: S,
+        inner: ClientStream,
         protocol: Protocol,
         deadlines: Deadlines,
         activity: Arc<Activity>,
         counters: Arc<Counters>,
-    ) -> Watched<S> {
+    ) -> Watched {
         Watched {
             inner,
             protocol,
@@ -184,9 +186,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
     }
 }
 
-reads!([S: AsyncRead + AsyncWrite + Unpin] Watched<S>);
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.activity.has_broken_off() {
+            self.inner.reset_at_close();
+        }
+    }
+}
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+reads!([] Watched);
+
+impl AsyncWrite for Watched {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

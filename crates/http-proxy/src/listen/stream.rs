@@ -6,8 +6,10 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
@@ -75,6 +77,20 @@ impl<S: AsyncRead + Unpin> Prefixed<S> {
         let length = self.prefix.len().min(buffer.remaining());
         buffer.put_slice(&self.prefix.split_to(length));
         Poll::Ready(Ok(()))
+    }
+}
+
+impl ClientStream {
+    /// Lets the connection end in a reset when it is dropped. A Unix socket knows none.
+    pub(crate) fn reset_at_close(&self) {
+        let socket = match self {
+            ClientStream::Plain(stream) => &stream.inner,
+            ClientStream::Tls(stream) => &stream.inner.get_ref().0.inner,
+        };
+        if let Socket::Tcp(stream) = socket {
+            // If that fails, the connection is gone.
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
     }
 }
 

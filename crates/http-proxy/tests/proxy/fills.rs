@@ -9,8 +9,8 @@ use std::time::Duration;
 use damelo_http_proxy::Target;
 
 use crate::support::{
-    Gate, Home, Origin, Proxy, Reply, ask_at, eventually, noise, read_message, read_some, reply,
-    send_to,
+    Gate, Home, Origin, PATIENCE, Proxy, Reply, ask_at, eventually, noise, read_message, read_some,
+    reply, send_to,
 };
 
 #[test]
@@ -34,6 +34,30 @@ fn an_origin_that_dies_mid_body_is_never_stored() {
         let third = proxy.get("/");
         assert!(third.cache().contains("; hit"), "{}", third.cache());
         assert!(third.body == noise(2, 200_000));
+    }
+}
+
+/// Without chunks or a length the end of the connection is that of the body (RFC 9112 §6.3).
+#[test]
+fn an_old_client_sees_that_an_answer_broke_off() {
+    for (caching, break_after) in
+        [("max-age=60", None), ("max-age=60", Some(300)), ("no-store", Some(300))]
+    {
+        let origin = Origin::start(move |_| Reply {
+            chunked: true,
+            break_after,
+            ..reply(200, &format!("Cache-Control: {caching}"), noise(4, 1000))
+        });
+        let proxy = Proxy::start(&origin);
+        let mut client = TcpStream::connect(proxy.info.address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(b"GET /x HTTP/1.0\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        let end = client.read_to_end(&mut answer);
+        match break_after {
+            None => assert!(end.is_ok() && answer.ends_with(&noise(4, 1000)), "{end:?}"),
+            Some(_) => assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset),
+        }
     }
 }
 
