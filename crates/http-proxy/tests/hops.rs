@@ -130,3 +130,28 @@ fn trailers_pass_between_http2_and_http2() {
         }
     });
 }
+
+/// RFC 9110 §7.6.2, §9.3.7, §9.3.8.
+#[test]
+fn max_forwards_is_counted_and_trace_goes_nowhere() {
+    let origin = Origin::start(|request| reply(200, "", request.header("max-forwards")));
+    let proxy = Proxy::start(&origin);
+    for (sent, received) in [("", ""), ("5", "4"), ("1", "0"), ("x", "x"), ("-1", "-1")] {
+        let field = if sent.is_empty() { String::new() } else { format!("Max-Forwards: {sent}") };
+        assert_eq!(proxy.ask("OPTIONS", "/x", &field).text(), received, "{sent}");
+    }
+    assert_eq!(proxy.get_with("/x", "Max-Forwards: 0").text(), "0", "of other methods: ignored");
+    let asked = origin.count();
+    for path in ["/x", "*"] {
+        let answer = proxy.ask("OPTIONS", path, "Max-Forwards: 0");
+        assert_eq!(answer.status(), 204, "{answer:?}");
+        assert!(answer.header("allow").contains("OPTIONS"), "{answer:?}");
+        assert!(answer.cache().contains("detail=max-forwards"), "{answer:?}");
+    }
+    for field in ["Max-Forwards: 0", "Max-Forwards: 5", "Cookie: a=1\nAuthorization: Basic eA=="] {
+        let answer = proxy.ask("TRACE", "/x", field);
+        assert_eq!(answer.status(), 405, "{answer:?}");
+        assert!(answer.has("allow") && !answer.text().contains("a=1"), "{answer:?}");
+    }
+    assert_eq!(origin.count(), asked);
+}

@@ -337,9 +337,7 @@ fn other_methods_pass_and_invalidate() {
     let [form, created, other] = fill();
     assert!(form.cache().contains("uri-miss") && created.cache().contains("uri-miss"));
     assert!(other.cache().contains("; hit"), "another origin's URI is not ours to forget");
-    for method in ["OPTIONS", "TRACE"] {
-        proxy.ask(method, "/form", "");
-    }
+    proxy.ask("OPTIONS", "/form", "");
     assert!(proxy.get("/form").cache().contains("; hit"), "safe methods invalidate nothing");
     assert_eq!(proxy.ask("CONNECT", "host:443", "").status(), 501);
 }

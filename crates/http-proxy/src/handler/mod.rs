@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! handle ─► screen ─► (forward proxy: admitted?) ─► route ─► PURGE      `purge`
+//!                                                     ├► TRACE, OPTIONS that may go no further  `last_hop`
 //!                                                     ├► CONNECT     `connect`: a tunnel
 //!                                                     ├► Upgrade     `upgrade`: the same
 //!                                                     ├► not for the cache: `fetch::pass`
@@ -13,6 +14,7 @@
 //! fills that need the store's or origin's time run as tasks of their own, on the same worker.
 
 mod connect;
+mod last_hop;
 pub(crate) mod purge;
 mod record;
 mod screen;
@@ -92,6 +94,9 @@ async fn dispatch(
             }
             Ok(route) => peer.route = Some(route),
         }
+    }
+    if let Some(answer) = last_hop::answer(worker, &mut request) {
+        return answer;
     }
     let leaves =
         request.headers().contains_key(UPGRADE) || request.extensions().get::<Protocol>().is_some();
