@@ -27,6 +27,7 @@ use hyper::body::Body as _;
 use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
 use crate::collapse::{Lead, Outcome};
+use crate::error::FetchError;
 use crate::request::{Ask, hooks};
 use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{Arrived, Failure};
@@ -121,6 +122,10 @@ impl<'a> Fetch<'a> {
                 None => Box::pin(self.fetch_again(worker)).await,
             };
         }
+        let clients = self.conditions == Conditions::Clients && self.ask.asks_for_changes();
+        if status == StatusCode::NOT_MODIFIED && !clients {
+            return Box::pin(self.failed(worker, FetchError::Unasked)).await;
+        }
         let failure = Failure::Status(status);
         if self.found.is_some()
             && let Some(answer) = Box::pin(self.stand_in(worker, failure, "stale-if-error")).await
@@ -194,6 +199,9 @@ impl<'a> Fetch<'a> {
         validation::remove_conditions(request.headers_mut());
         self.request_time_s = worker.now_s();
         match worker.fetcher.send(request).await {
+            Ok(response) if response.status() == StatusCode::NOT_MODIFIED => {
+                self.failed(worker, FetchError::Unasked).await
+            }
             Ok(response) => {
                 self.response_time_s = worker.now_s();
                 self.received(worker, response).await

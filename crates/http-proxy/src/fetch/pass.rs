@@ -8,6 +8,7 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 
 use crate::answer::{Answer, origin_failed, pass_on};
+use crate::error::FetchError;
 use crate::fetch::{Conditions, Fetch};
 use crate::purge::marks::Scope;
 use crate::purge::{url_hash, url_of_key};
@@ -29,6 +30,11 @@ pub(crate) async fn pass(
     let (asked_s, epoch) = (worker.now_s(), worker.shared.vault.epoch(&ask.target.primary));
     match worker.fetcher.send(ask.forward(&worker.shared, body)).await {
         Err(error) => origin_failed(worker, error, status),
+        Ok(response)
+            if response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes() =>
+        {
+            origin_failed(worker, FetchError::Unasked, status)
+        }
         Ok(response) if stands_for_get(worker, ask, &response, epoch) => {
             keep_for_get(worker, ask, response, asked_s).await
         }

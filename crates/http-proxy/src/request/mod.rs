@@ -155,6 +155,11 @@ impl Ask {
         self.method == Method::GET && self.headers.contains_key(RANGE)
     }
 
+    /// True if the request, sent as it is, may be answered 304.
+    pub(crate) fn asks_for_changes(&self) -> bool {
+        [IF_NONE_MATCH, IF_MODIFIED_SINCE].iter().any(|name| self.headers.contains_key(name))
+    }
+
     /// True if the request, sent as it is, may bring an answer that is for its client alone.
     pub(crate) fn is_selective(&self) -> bool {
         [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE]

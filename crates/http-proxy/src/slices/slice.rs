@@ -186,6 +186,9 @@ pub(crate) async fn ask_origin(
         request.headers_mut().insert(RANGE, range);
     }
     let response = worker.fetcher.send(request).await?;
+    if response.status() == StatusCode::NOT_MODIFIED {
+        return Err(FetchError::Unasked);
+    }
     let response_time_s = worker.now_s();
     Ok(Asked { slices, index, epoch, request_time_s, response_time_s, response })
 }

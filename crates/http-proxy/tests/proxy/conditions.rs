@@ -118,3 +118,26 @@ fn a_resource_that_became_cacheable_is_collapsed_again() {
     assert!(proxy.get("/").cache().contains("; stored"));
     eventually("it is stored", || proxy.get("/").cache().contains("; hit"));
 }
+
+/// RFC 9110 §15.4.5: there is nothing that it could say has not changed.
+#[test]
+fn a_304_that_nobody_asked_for_is_a_broken_answer() {
+    let origin = Origin::start(|_| reply(304, "Cache-Control: max-age=60\nETag: \"v1\"", ""));
+    let proxy = Proxy::start(&origin);
+    for (method, headers) in [
+        ("GET", ""),
+        ("HEAD", ""),
+        ("POST", ""),
+        ("GET", "Range: bytes=0-1"),
+        ("GET", "Cache-Control: no-store"),
+        // Withheld, as what comes may be stored.
+        ("GET", "If-None-Match: \"v2\""),
+    ] {
+        let answer = proxy.ask(method, "/x", headers);
+        assert_eq!(answer.status(), 502, "{method} {headers}");
+        assert!(answer.cache().contains("detail=origin-unasked"), "{}", answer.cache());
+    }
+    assert_eq!(proxy.metric("damelo_proxy_stored_total"), 0);
+    let asked = proxy.get_with("/x", "If-None-Match: \"v1\"\nRange: bytes=0-1,4-5");
+    assert_eq!(asked.status(), 304, "{}", asked.cache());
+}
