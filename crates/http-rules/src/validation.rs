@@ -155,13 +155,11 @@ pub fn head_effect(
     status: StatusCode,
     response: &HeaderMap,
 ) -> HeadEffect {
-    if status != StatusCode::OK || stored_status != StatusCode::OK {
-        let gone = status != stored_status && !status.is_server_error();
-        return if gone && status != StatusCode::NOT_MODIFIED {
-            HeadEffect::Stale
-        } else {
-            HeadEffect::None
-        };
+    if status != StatusCode::OK {
+        return HeadEffect::None;
+    }
+    if stored_status != StatusCode::OK {
+        return HeadEffect::Stale;
     }
     let agrees = |name: &HeaderName| match (response.get(name), stored.get(name)) {
         (Some(new), Some(old)) => new == old,

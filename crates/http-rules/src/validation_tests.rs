@@ -151,14 +151,22 @@ fn what_a_head_shows() {
         (200, &[("last-modified", "now")], &stored, Stale),
         (200, &[], &stored, Update),
         (200, &[("etag", "\"1\"")], &none, Stale),
-        (410, &[], &stored, Stale),
-        (404, &[], &stored, Stale),
+        // Says something of this request: of who asked, and how.
+        (206, &[("etag", "\"2\"")], &stored, Nothing),
+        (401, &[], &stored, Nothing),
+        (404, &[], &stored, Nothing),
+        (410, &[], &stored, Nothing),
         (503, &[], &stored, Nothing),
         (304, &[], &stored, Nothing),
     ] {
         let status = StatusCode::from_u16(status).unwrap();
         let got = head_effect(StatusCode::OK, stored, 7, status, &headers(lines));
         assert_eq!(got, expected, "{status} {lines:?}");
+    }
+    for (status, expected) in [(200, Stale), (404, Nothing), (410, Nothing)] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let got = head_effect(StatusCode::NOT_FOUND, &none, 7, status, &none);
+        assert_eq!(got, expected, "{status} after a stored 404");
     }
 }
 
