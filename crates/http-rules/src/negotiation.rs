@@ -83,13 +83,18 @@ fn compare(a: &Member<'_>, b: &Member<'_>) -> std::cmp::Ordering {
     })
 }
 
-/// The name of highest weight; a language range accepts what it is a prefix of (RFC 4647 §3.3.1).
+/// The name of highest weight. A language range accepts what it is a prefix of (RFC 4647 §3.3.1), and,
+/// where nothing says more of it, what it comes to if it is cut short (§3.4): `en-US` accepts `en`.
 fn best_of<'n>(names: &'n [String], members: &[Member<'_>]) -> Option<&'n str> {
     let weight_of = |name: &str| {
-        let exact = members.iter().find(|m| m.name.eq_ignore_ascii_case(name.as_bytes()));
-        let prefix = || members.iter().find(|m| is_range_of(m.name, name.as_bytes()));
+        let name = name.as_bytes();
+        let exact = members.iter().find(|m| m.name.eq_ignore_ascii_case(name));
+        let prefix = || members.iter().find(|m| is_range_of(m.name, name));
+        // Who will not have one region may have the language.
+        let cut = || members.iter().filter(|m| m.weight > 0 && is_range_of(name, m.name));
+        let longer = || cut().max_by_key(|m| m.weight);
         let any = || members.iter().find(|m| m.name == b"*");
-        exact.or_else(prefix).or_else(any).map_or(0, |member| member.weight)
+        exact.or_else(prefix).or_else(longer).or_else(any).map_or(0, |member| member.weight)
     };
     let mut best: Option<(&str, Weight)> = None;
     for name in names {
@@ -206,6 +211,20 @@ mod tests {
         }
         let languages = Normaliser::BestOf(vec!["de".to_owned(), "en-GB".to_owned()]);
         assert_eq!(normal(&languages, "en;q=0.8, fr").as_deref(), Some("en-GB"));
+        let plain = Normaliser::BestOf(vec!["en".to_owned(), "de".to_owned()]);
+        for (text, expected) in [
+            ("en-US", "en"),
+            ("de-AT, en-US;q=0.5", "de"),
+            ("de-AT;q=0.3, en-US;q=0.5", "en"),
+            ("en-US, en;q=0.1, de;q=0.5", "de"),
+            ("en-US;q=0.1, en-GB;q=0.9, de;q=0.5", "en"),
+            ("en-US;q=0, *;q=0.5", "en"),
+            ("en-US;q=0, de", "de"),
+            ("zh-Hant-TW, eng", ""),
+            ("fr", ""),
+        ] {
+            assert_eq!(normal(&plain, text).as_deref(), Some(expected), "{text}");
+        }
         assert_eq!(codings.replacement(members("odd;x")), None, "unreadable: sent as it is");
         assert_eq!(Normaliser::Equivalent.replacement(members("gzip")), None);
     }

@@ -123,7 +123,7 @@ keys! {
     "caching.stale_beside_s_maxage" live Flag [proxy.rules.stale_beside_s_maxage: bool] "Let `stale-while-revalidate` and `stale-if-error` count beside `s-maxage`, which by RFC 9111 forbids stale answers.";
     "caching.set_cookie" live Cookies [proxy.rules.set_cookie: crate::rules::SetCookie] "What happens to a response with `Set-Cookie` that may be stored: stored, stored without it, not stored.";
     "caching.accept_encoding" live Negotiated [proxy.rules.accept_encoding: crate::rules::negotiation::Normaliser] "When two `Accept-Encoding` are the same to `Vary`: when they mean the same, to the letter, or when the best of these codings is; then the origin is asked for that one alone.";
-    "caching.accept_language" live Negotiated [proxy.rules.accept_language: crate::rules::negotiation::Normaliser] "The same for `Accept-Language`.";
+    "caching.accept_language" live Negotiated [proxy.rules.accept_language: crate::rules::negotiation::Normaliser] "The same for `Accept-Language`; a client that takes `en-US` takes `en`.";
     "caching.variants_max" live Count [proxy.rules.variants_max: usize] "Variants stored for one resource; the oldest makes room.";
     "caching.ranges_max" live Count [proxy.rules.ranges_max: usize] "Ranges answered in one response; a request for more gets the whole.";
     "key.query" live Query [proxy.rules.key.query: crate::rules::key::QueryRule] "Query parameters that count in keys. A `*` at the end of a name stands for any rest.";
