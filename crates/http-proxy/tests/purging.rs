@@ -126,6 +126,8 @@ fn a_soft_purge_makes_stale_and_a_validation_makes_fresh_again() {
     assert!(origin.last().has("if-none-match"));
     assert!(is_hit(&proxy, "/news/1") && is_hit(&proxy, "/shop/1"));
     assert_eq!(origin.count(), asked + 1);
+    assert_eq!(proxy.ask("PURGE", "/shop/1", "Soft-Purge: perhaps").status(), 400);
+    assert!(is_hit(&proxy, "/shop/1"), "what was not understood purges nothing");
     let done = proxy.ask("PURGE", "/shop/1", "Soft-Purge: 1");
     assert!(done.text().contains("marks"), "{done:?}");
     assert!(proxy.get("/shop/1").cache().contains("fwd=stale"));

@@ -106,7 +106,7 @@ pub(crate) fn order_of_method(
     headers: &HeaderMap,
 ) -> Result<(Vec<What>, bool), PurgeFailure> {
     let value = |name| headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok());
-    let soft = value(SOFT_PURGE).is_some_and(|text| text == "1" || text == "true");
+    let soft = says_soft(headers)?;
     let tags = stamp::tag_names(headers);
     if !tags.is_empty() {
         let tag = |name: &Vec<u8>| What::Tag(String::from_utf8_lossy(name).into_owned());
@@ -123,6 +123,21 @@ pub(crate) fn order_of_method(
         }
     };
     Ok((vec![what], soft))
+}
+
+/// What `Soft-Purge` says. A word that is not understood purges nothing: it would be a hard purge.
+fn says_soft(headers: &HeaderMap) -> Result<bool, PurgeFailure> {
+    let mut lines = headers.get_all(SOFT_PURGE).into_iter();
+    let Some(line) = lines.next() else { return Ok(false) };
+    let is = |words: &[&str]| {
+        words.iter().any(|word| line.as_bytes().eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let (yes, no) = (is(&["1", "true", "yes"]), is(&["0", "false", "no"]));
+    if lines.next().is_some() || !(yes || no) {
+        let text = "`Soft-Purge` is 1, true or yes, or 0, false or no".to_owned();
+        return Err(PurgeFailure::BadOrder(text));
+    }
+    Ok(yes)
 }
 
 /// `scheme://host/` of a URL.
@@ -366,5 +381,12 @@ mod tests {
         let tags = order(&[("surrogate-key", "x y")]);
         assert_eq!(tags, Ok((vec![What::Tag("x".into()), What::Tag("y".into())], false)));
         assert!(order(&[("purge-scope", "world")]).is_err());
+        let how = |word| order(&[("soft-purge", word)]).map(|(_, soft)| soft);
+        for (word, soft) in [("true", true), ("Yes", true), ("0", false), ("FALSE", false)] {
+            assert_eq!(how(word), Ok(soft), "{word}");
+        }
+        for word in ["", "2", "soft", "1, 1"] {
+            assert!(matches!(how(word), Err(PurgeFailure::BadOrder(_))), "{word}");
+        }
     }
 }
