@@ -333,6 +333,29 @@ fn paths_are_neither_cleaned_nor_confused() {
 }
 
 #[test]
+fn targets_that_are_none_are_refused_or_mean_one_thing() {
+    let origin = telling();
+    let proxy = Proxy::start(&origin);
+    let ask = |target: &[u8]| {
+        let request = [b"GET ", target, b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"];
+        raw_answer(proxy.info.address, &request.concat())
+    };
+    for target in [&b"ftp://a/x"[..], b"ws://a/x", b"a:b://a/x", b"/\xff", b"/\xc3", b"a:80"] {
+        assert_eq!(ask(target).status(), 400, "{}", target.escape_ascii());
+    }
+    assert_eq!(origin.connections(), 0);
+    // UTF-8 that nobody escaped is passed on like any other bytes, and is not what its escapes are.
+    assert_eq!(ask("/\u{e9}".as_bytes()).status(), 200);
+    assert_eq!(origin.last().path(), "/\u{e9}");
+    assert!(ask("/\u{e9}".as_bytes()).cache().contains("; hit"));
+    assert!(ask(b"/%C3%A9").cache().contains("uri-miss"));
+    // A fragment is cut off by the library before anybody looks: key and origin agree.
+    assert_eq!(ask(b"/frag#ment").status(), 200);
+    assert_eq!(origin.last().path(), "/frag");
+    assert!(ask(b"/frag").cache().contains("; hit"));
+}
+
+#[test]
 fn what_is_too_large_has_its_status() {
     let origin = telling();
     let proxy = Proxy::start(&origin);

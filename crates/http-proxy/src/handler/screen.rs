@@ -57,6 +57,12 @@ const BAD_HOST: Refusal = refusal(
     "The request needs exactly one Host, without odd characters, that agrees with its target.",
 );
 
+const BAD_SCHEME: Refusal = refusal(
+    StatusCode::BAD_REQUEST,
+    "bad-target",
+    "What this proxy serves is named by http or https.",
+);
+
 fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     let mut hosts = request.headers().get_all(HOST).into_iter();
     let (host, more) = (hosts.next(), hosts.next());
@@ -66,6 +72,11 @@ fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     let Some(authority) = request.uri().authority() else {
         return Ok(());
     };
+    match request.uri().scheme_str() {
+        Some("http" | "https") => {}
+        None if *request.method() == Method::CONNECT => {}
+        _ => return Err(BAD_SCHEME),
+    }
     if !is_plain_authority(authority.as_str().as_bytes()) {
         return Err(BAD_HOST);
     }
@@ -179,6 +190,9 @@ mod tests {
             (Version::HTTP_11, "/", &[("host", "[::1]")], 0),
             (Version::HTTP_11, "/", &[("host", "[::1]:80")], 0),
             (Version::HTTP_11, "http://a/", &[("host", "b")], 0),
+            (Version::HTTP_11, "HTTPS://a/", &[("host", "a")], 0),
+            (Version::HTTP_11, "ftp://a/", &[("host", "a")], 400),
+            (Version::HTTP_11, "a:80", &[("host", "a")], 400),
             (Version::HTTP_2, "http://a/", &[("host", "b")], 400),
             (Version::HTTP_2, "http://a/", &[("host", "A")], 0),
             (Version::HTTP_11, "/", &[("host", "a"), ("connection", "x, host")], 400),
