@@ -27,7 +27,7 @@ fn combined(record: &LogRecord, took: Duration) -> String {
         record.client,
         clf_time(record.start_unix_ms),
         record.method,
-        escaped(&record.target),
+        escaped(record.target.as_bytes()),
         record.version,
         record.status.as_u16(),
         record.body_bytes,
@@ -50,19 +50,18 @@ fn clf_time(unix_ms: u64) -> String {
 }
 
 fn field(value: Option<&HeaderValue>) -> String {
-    value.map_or_else(|| "-".to_owned(), |v| escaped(&String::from_utf8_lossy(v.as_bytes())))
+    value.map_or_else(|| "-".to_owned(), |value| escaped(value.as_bytes()))
 }
 
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            c => out.push(c),
+/// As Apache has it: what is not plain ASCII byte by byte, in whatever encoding it was meant.
+fn escaped(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b'"' | b'\\' => out.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => out.push(char::from(*byte)),
+            // Writing to a String cannot fail.
+            _ => drop(write!(out, "\\x{byte:02x}")),
         }
     }
     out
@@ -159,7 +158,7 @@ mod tests {
             host: Some(HeaderValue::from_static("example.org")),
             target: "/a?b=\"c".to_owned(),
             referer: None,
-            user_agent: Some(HeaderValue::from_bytes(b"a \"b\" \\ \xff\t").unwrap()),
+            user_agent: Some(HeaderValue::from_bytes(b"a \"b\" \\ \xff\t\xc3\xa9").unwrap()),
             status: StatusCode::OK,
             media_type: Some(HeaderValue::from_static("text/html; charset=utf-8")),
             origin: "10.0.0.5:8000".to_owned(),
@@ -173,8 +172,12 @@ mod tests {
         assert_eq!(
             line(&record(LogFormat::Combined), Duration::from_micros(1500)),
             "10.0.0.9 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=\\\"c HTTP/1.1\" 200 1234 \"-\" \
-             \"a \\\"b\\\" \\\\ \u{fffd}\\x09\" uri-miss 1.500"
+             \"a \\\"b\\\" \\\\ \\xff\\x09\\xc3\\xa9\" uri-miss 1.500"
         );
+        let mut foreign = record(LogFormat::Combined);
+        foreign.target = "/\u{e9}\u{85}".to_owned();
+        let text = line(&foreign, Duration::ZERO);
+        assert!(text.contains("\"GET /\\xc3\\xa9\\xc2\\x85 HTTP/1.1\""), "{text}");
     }
 
     #[test]
