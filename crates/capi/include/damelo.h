@@ -128,7 +128,8 @@ typedef struct damelo_store_info {
     uint64_t volumes_in_service;
     uint64_t created; /* 1: this open made the store */
     uint8_t store_id[16];
-    uint64_t reserved[4];
+    uint64_t object_bytes_max; /* largest object: at most about half of the volumes */
+    uint64_t reserved[3];
 } damelo_store_info;
 
 /* How far loading after an open has come. */
@@ -173,7 +174,8 @@ int damelo_options_set_memory(damelo_options *options, uint64_t bytes);
 /* Objects the index has room for, for a new store; 0: one for each 4 KiB of disk (default). */
 int damelo_options_set_objects_max(damelo_options *options, uint64_t objects);
 
-/* Largest object accepted, in bytes. Default 8 GiB. */
+/* Largest object accepted, in bytes. Default 8 GiB; at most about half of the volumes in any case, see
+ * object_bytes_max of damelo_store_info. */
 int damelo_options_set_object_max(damelo_options *options, uint64_t bytes);
 
 /* Page size for a new store, a power of two from 16 KiB to 1 MiB; 0: the default, 64 KiB. */

@@ -23,7 +23,8 @@ pub struct DameloStoreInfo {
     pub volumes_in_service: u64,
     pub created: u64,
     pub store_id: [u8; 16],
-    pub reserved: [u64; 4],
+    pub object_bytes_max: u64,
+    pub reserved: [u64; 3],
 }
 
 impl From<&StoreInfo> for DameloStoreInfo {
@@ -40,7 +41,8 @@ impl From<&StoreInfo> for DameloStoreInfo {
             volumes_in_service: number(in_service),
             created: u64::from(info.created),
             store_id: info.store_id,
-            reserved: [0; 4],
+            object_bytes_max: number(info.object_bytes_max),
+            reserved: [0; 3],
         }
     }
 }

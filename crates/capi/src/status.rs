@@ -111,7 +111,10 @@ impl From<&CreateError> for Status {
     fn from(error: &CreateError) -> Status {
         match error {
             CreateError::KeyLength { .. } => Status::Key,
-            CreateError::TooLarge { .. } => Status::TooLarge,
+            CreateError::TooLarge { .. } | CreateError::TooLargeForVolumes { .. } => {
+                Status::TooLarge
+            }
+            CreateError::Overwritten { .. } => Status::Gone,
             CreateError::MetadataTooLarge { .. } => Status::Metadata,
             CreateError::MemoryFull => Status::Memory,
             CreateError::NotAdmitted { .. } => Status::NotAdmitted,

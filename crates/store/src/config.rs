@@ -129,7 +129,8 @@ pub struct Config {
     /// Segment size for a new store: a power of two, 256 KiB to 64 MiB. Default 16 MiB, less on
     /// small volumes.
     pub segment: Option<ByteSize>,
-    /// Largest object accepted. Default 8 GiB.
+    /// Largest object accepted. Default 8 GiB; in any case at most about half of the volumes, see
+    /// [`StoreInfo::object_bytes_max`](crate::StoreInfo::object_bytes_max).
     pub object_max: ByteSize,
     /// Overwrite a device or file that holds something else.
     pub force: bool,

@@ -134,6 +134,26 @@ pub enum CreateError {
         /// Largest object.
         max: u64,
     },
+    /// The value is larger than an object may be on volumes of this size.
+    #[error(
+        "an object of {length} bytes: this store's volumes are too small for more than {max} bytes, \
+         half of what they hold; make a larger store for it"
+    )]
+    TooLargeForVolumes {
+        /// Its length in bytes.
+        length: u64,
+        /// Largest object there.
+        max: u64,
+    },
+    /// While the end of a streamed object was written, the ring came round to its first parts.
+    #[error(
+        "the start of the object was overwritten by what was written meanwhile ({length} bytes in all); \
+         write less at once, or make a larger store"
+    )]
+    Overwritten {
+        /// Its length in bytes.
+        length: u64,
+    },
     /// The metadata is too large.
     #[error("metadata of {length} bytes: at most {max} bytes are kept")]
     MetadataTooLarge {

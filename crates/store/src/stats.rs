@@ -154,6 +154,7 @@ counters! {
     drops_write_error "damelo_drops" ["reason" = "write_error"] "Objects not stored.";
     drops_abandoned "damelo_drops" ["reason" = "abandoned"] "Objects not stored.";
     drops_too_large "damelo_drops" ["reason" = "too_large"] "Objects not stored.";
+    drops_overwritten "damelo_drops" ["reason" = "overwritten"] "Objects not stored.";
     drops_superseded "damelo_drops" ["reason" = "superseded"] "Objects not stored.";
     reads_refused "damelo_reads_refused" [] "Reads refused because readers held all memory.";
     damaged_records "damelo_damaged_records" [] "Records whose checksum or header was wrong.";

@@ -59,6 +59,10 @@ pub struct StoreInfo {
     pub segments: u64,
     /// Objects the index has room for.
     pub objects_max: u64,
+    /// Largest object: `object_max`, or less on small volumes or segments. No object takes more than half of
+    /// the segments, since all of it must be there when its end is written, and others with it. Less
+    /// where key or metadata are large.
+    pub object_bytes_max: u64,
     /// Memory of the index and all tables beside it, in bytes.
     pub index_bytes: u64,
     /// Memory for data, in bytes.
@@ -427,6 +431,7 @@ impl Store {
             segment_bytes: engine.space.segment_bytes,
             segments: u64::from(engine.space.segments),
             objects_max: engine.index.slots(),
+            object_bytes_max: engine.length_max(),
             index_bytes: engine.index.memory_bytes() + tables as u64,
             memory_bytes: engine.config.memory.bytes(),
             volumes: engine.space.volumes.iter().map(volume_info).collect(),

@@ -87,18 +87,112 @@ fn the_limit_that_a_refusal_names_is_the_one_that_refuses() {
     config.segment = Some(ByteSize::new(256 << 10));
     config.page = Some(ByteSize::new(16 << 10));
     let store = Store::open(config).unwrap();
-    // So small a segment has no room to list so many parts.
+    // Beside so long a key and so much metadata so small a segment has no room to list many parts.
+    let (key, metadata) = (vec![b'k'; 60 << 10], vec![b'm'; 63_000]);
     let sized = |length| {
-        let options = WriterOptions { length: Some(length), ..WriterOptions::default() };
-        store.writer(b"key", group(), options).map(drop)
+        let metadata = metadata.clone();
+        let options = WriterOptions { length: Some(length), metadata, ..WriterOptions::default() };
+        store.writer(&key, group(), options).map(drop)
     };
     let Err(CreateError::TooLarge { length, max }) = sized(8 << 30) else {
-        panic!("8 GiB in parts of 64 KiB were to be listed in 128 KiB");
+        panic!("8 GiB in parts of 64 KiB were to be listed in 4 KiB");
     };
     assert_eq!(length, 8 << 30);
-    assert!((100 << 20..1 << 30).contains(&max), "{max}");
+    assert!((1 << 20..16 << 20).contains(&max), "{max}");
     sized(max).unwrap();
     assert!(sized(max + 1).is_err());
+}
+
+/// Bytes that differ from place to place.
+fn long_value(length: u64) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(length);
+    (0..length).map(|_| rng.u8(..)).collect()
+}
+
+#[test]
+fn an_object_of_more_than_half_of_the_volumes_is_refused_before_it_pushes_out_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.object_max = ByteSize::new(8 << 30);
+    let store = Store::open(config).unwrap();
+    (0..100).for_each(|key| create(&store, key, &[7; 10_000]));
+    store.sync().unwrap();
+    let max = store.info().object_bytes_max;
+    assert!((20 << 20..32 << 20).contains(&max), "{max} of 64 MiB");
+    let too_large = |length| CreateError::TooLargeForVolumes { length, max };
+    let sized = |length| {
+        let options = WriterOptions { length: Some(length), ..WriterOptions::default() };
+        store.writer(b"k", group(), options)
+    };
+
+    assert_eq!(sized(max + 1).map(drop), Err(too_large(max + 1)));
+    let value = long_value(max + 1);
+    assert_eq!(store.create(b"k", group(), &value).wait(), Err(too_large(max + 1)));
+    let mut writer = store.writer(b"k", group(), WriterOptions::default()).unwrap();
+    let refused = value.chunks(1 << 20).try_for_each(|piece| writer.write(piece).wait());
+    assert_eq!(refused, Err(too_large(max + 1)));
+    drop(writer);
+    assert_eq!((store.stats().drops_too_large, store.stats().drops_abandoned), (3, 0));
+    let value = &value[..max as usize];
+    let mut writer = sized(max).unwrap();
+    value.chunks(1 << 20).for_each(|piece| writer.write(piece).wait().unwrap());
+    writer.commit().wait().unwrap();
+    store.sync().unwrap();
+    store.drop_memory();
+    for key in 0..100_u64 {
+        assert!(store.read(&key.to_le_bytes()).wait().unwrap().is_some(), "{key} was pushed out");
+    }
+    let mut reader = store.reader(b"k").wait().unwrap().expect("it was stored");
+    let mut read = Vec::new();
+    while let Some(piece) = reader.next().wait().unwrap() {
+        read.extend_from_slice(&piece);
+    }
+    assert!(read == value, "other bytes came out");
+}
+
+#[test]
+fn the_largest_object_is_there_when_it_was_stored_however_few_the_segments() {
+    for (size, segment) in [(9 << 20, 1 << 20), (16 << 20, 1 << 20), (12 << 20, 256 << 10)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(&dir);
+        config.volumes[0].size = Some(ByteSize::new(size));
+        config.segment = Some(ByteSize::new(segment));
+        config.page = Some(ByteSize::new(16 << 10));
+        config.object_max = ByteSize::new(8 << 30);
+        let store = Store::open(config).unwrap();
+        let value = long_value(store.info().object_bytes_max);
+        for round in 0..9_u64 {
+            // Segments of both kinds are open, and the object begins anywhere in one.
+            create(&store, round, &[7; 1000]);
+            create(&store, 100 + round, &vec![7; 30_000 * round as usize]);
+            let mut writer = store.writer(b"k", group(), WriterOptions::default()).unwrap();
+            value.chunks(1 << 20).for_each(|piece| writer.write(piece).wait().unwrap());
+            writer.commit().wait().unwrap();
+            store.drop_memory();
+            let last = value.len() as u64 - 1;
+            for at in [0, last / 2, last] {
+                let byte = store.read_range(b"k", at..at + 1).wait().unwrap();
+                let byte = byte.unwrap_or_else(|| panic!("{size}: gone in round {round}"));
+                assert_eq!(byte[0], value[at as usize]);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_object_whose_start_was_overwritten_while_it_came_in_is_not_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.object_max = ByteSize::new(8 << 30);
+    let store = Store::open(config).unwrap();
+    let mut writer = store.writer(b"k", group(), WriterOptions::default()).unwrap();
+    writer.write(&long_value(4 << 20)).wait().unwrap();
+    (0..900).for_each(|key| create(&store, key, &[7; 100_000]));
+    let length = 4 << 20;
+    assert_eq!(writer.commit().wait(), Err(CreateError::Overwritten { length }));
+    let stats = store.stats();
+    assert_eq!((stats.drops_overwritten, stats.drops_abandoned), (1, 0));
+    assert!(store.read_range(b"k", 0..1).wait().unwrap().is_none());
 }
 
 #[test]

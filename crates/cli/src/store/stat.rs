@@ -58,9 +58,10 @@ fn print_info(out: &mut Out, store: &Store) -> Result<(), Failure> {
         ByteSize::new(info.page_bytes)
     ))?;
     out.line(format_args!(
-        "objects   {} of at most {}",
+        "objects   {} of at most {}, each of at most {}",
         thousands(objects),
-        thousands(info.objects_max)
+        thousands(info.objects_max),
+        ByteSize::new(info.object_bytes_max)
     ))?;
     out.line(format_args!(
         "memory    {} for data, {} for the index",
@@ -122,6 +123,7 @@ fn info_json(info: &StoreInfo) -> Value {
         "segment_bytes": info.segment_bytes,
         "segments": info.segments,
         "objects_max": info.objects_max,
+        "object_bytes_max": info.object_bytes_max,
         "index_bytes": info.index_bytes,
         "memory_bytes": info.memory_bytes,
         "volumes": volumes,

@@ -1,6 +1,6 @@
 //! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
 //! page), `flusher` (pages and extents into segments), `publish` (then into the index), `segment` (the
-//! open ones), `reclaim` (reuse of the oldest), `writer` (streamed objects), `laid` (their bytes, where
+//! open ones), `reclaim` (reuse of the oldest), `longest` (limits of length), `writer` (streamed objects), `laid` (their bytes, where
 //! they will stay), `operation` (creates that may have to wait), `metadata` (its replacement), `remove`
 //! (removes and purges), `gate` (creates beside checkpoints), `inline` (the flusher's work done by
 //! callers).
@@ -10,6 +10,7 @@ pub(crate) mod flusher;
 pub(crate) mod gate;
 pub(crate) mod inline;
 mod laid;
+pub(crate) mod longest;
 pub(crate) mod metadata;
 pub(crate) mod nursery;
 pub(crate) mod operation;

@@ -20,13 +20,11 @@ use crate::GroupId;
 use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
-use crate::format::{
-    BLOCK_BYTES, CHUNK_BYTES, MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES, MANIFEST_PARTS_MAX,
-    Manifest, ManifestPart, RecordFields, RecordKind, UNIT_BYTES,
-};
+use crate::format::{Manifest, ManifestPart, RecordFields, RecordKind, UNIT_BYTES};
 use crate::index::Location;
 use crate::memory::policy::Hint;
 use crate::ops::{Commit, Deferred};
+use crate::space::SegmentId;
 use crate::stats::{Waiting, add};
 
 /// What is known of a streamed object at the start.
@@ -36,12 +34,10 @@ pub struct WriterOptions {
     pub metadata: Vec<u8>,
     /// When it expires, in seconds since 1970.
     pub expires_unix_s: Option<u64>,
-    /// Its length if known: an object that cannot be stored is then refused at the start, and takes no more
-    /// memory than it needs. It may turn out to be another.
+    /// Its length if known: an object that cannot be stored is then refused at the start, before it has pushed
+    /// out others, and takes no more memory than it needs. It may turn out to be another.
     pub length: Option<u64>,
 }
-
-const PART_BYTES_MAX: u64 = 1 << 20;
 
 /// A part on its way to disk.
 struct SentPart {
@@ -61,6 +57,8 @@ pub struct Writer {
     expected: Option<u64>,
     buffer: Option<Laid>,
     part_bytes: usize,
+    /// Longest value that the volumes have room for.
+    volumes_max: u64,
     parts: Vec<SentPart>,
     total: u64,
     /// Its end has a counter: it was committed, or refused for a reason that is counted.
@@ -80,22 +78,18 @@ impl Writer {
         options: WriterOptions,
     ) -> Result<Writer, CreateError> {
         engine.check_key(key)?;
-        let (length, max) = (options.length.unwrap_or(0), engine.config.object_max.bytes());
-        if length > max {
-            return Err(engine.too_large(length, max));
+        let (length, part_bytes) = (options.length.unwrap_or(0), engine.part_bytes(key.len()));
+        let listed_max = engine.listed_max(key.len(), options.metadata.len());
+        let volumes_max = engine.volumes_max(key.len());
+        // Only a key of tens of kilobytes on the smallest segments leaves no room for parts.
+        if length > listed_max.min(volumes_max) || part_bytes == 0 {
+            return Err(engine.too_long(length, listed_max, volumes_max));
         }
         if engine.is_closed() {
             return Err(CreateError::Closed);
         }
         engine.admit(key, length)?;
-        let head = key.len() as u64 + 256;
-        let part = engine.extent_max().saturating_sub(head + BLOCK_BYTES).min(PART_BYTES_MAX);
-        if part < BLOCK_BYTES {
-            // Only a key of tens of kilobytes on the smallest segments leaves no room.
-            return Err(engine.too_large(length, 0));
-        }
-        let part_bytes = (part - part % CHUNK_BYTES).max(CHUNK_BYTES.min(part)) as usize;
-        let mut writer = Writer {
+        Ok(Writer {
             engine: Arc::clone(engine),
             key: key.to_vec(),
             group: group.get(),
@@ -103,31 +97,22 @@ impl Writer {
             expires_s: expires_s(options.expires_unix_s),
             expected: options.length,
             buffer: None,
-            part_bytes,
+            part_bytes: part_bytes as usize,
+            volumes_max,
             parts: Vec::new(),
             total: 0,
             counted: false,
-        };
-        match length > writer.length_max() {
-            true => Err(writer.too_large(length)),
-            false => Ok(writer),
+        })
+    }
+
+    /// Refuses what is longer than it can store.
+    fn check_length(&mut self, length: u64) -> Result<(), CreateError> {
+        let listed_max = self.engine.listed_max(self.key.len(), self.metadata.len());
+        if length <= listed_max.min(self.volumes_max) {
+            return Ok(());
         }
-    }
-
-    /// Longest value that it can store: all parts are listed in one record, which has the key and the
-    /// metadata, too.
-    fn length_max(&self) -> u64 {
-        let engine = &self.engine;
-        let metadata = self.metadata.len().min(engine.metadata_max());
-        let list = engine.one_record_max(self.key.len(), metadata);
-        let parts = list.saturating_sub(MANIFEST_HEAD_BYTES as u64) / MANIFEST_PART_BYTES as u64;
-        let listed = parts.min(MANIFEST_PARTS_MAX.into()) * self.part_bytes as u64;
-        engine.config.object_max.bytes().min(listed)
-    }
-
-    fn too_large(&mut self, length: u64) -> CreateError {
         self.counted = true;
-        self.engine.too_large(length, self.length_max())
+        Err(self.engine.too_long(length, listed_max, self.volumes_max))
     }
 
     /// Bytes taken so far.
@@ -157,7 +142,8 @@ impl Writer {
     /// Makes the object visible, replacing what was there. What needs no waiting is done at once.
     ///
     /// # Errors
-    /// A part could not be written, or no memory comes free in time.
+    /// A part could not be written, or was overwritten by what others wrote meanwhile; or no memory comes
+    /// free in time.
     pub fn commit(mut self) -> Commit {
         match self.store_now() {
             Some(stored) => Commit(Deferred::ready(self.end(stored))),
@@ -173,10 +159,7 @@ impl Writer {
 
     /// Copies what fits without waiting; true when all of `bytes` was taken.
     fn push(&mut self, bytes: &mut &[u8]) -> Result<bool, CreateError> {
-        let length = self.total + bytes.len() as u64;
-        if length > self.length_max() {
-            return Err(self.too_large(length));
-        }
+        self.check_length(self.total + bytes.len() as u64)?;
         while !bytes.is_empty() {
             if self.filled() == self.part_bytes && !self.send_part() {
                 return Ok(false);
@@ -278,7 +261,7 @@ impl Writer {
     fn check(&mut self) -> Result<(), CreateError> {
         self.engine.check_metadata(&self.metadata)?;
         // The metadata may have grown since.
-        if self.total > self.length_max() { Err(self.too_large(self.total)) } else { Ok(()) }
+        self.check_length(self.total)
     }
 
     /// Whether all of it goes to disk as one record.
@@ -336,7 +319,8 @@ impl Writer {
         }
     }
 
-    /// Waits for all parts and lists them.
+    /// Waits for all parts and lists them. Others write as well: where the ring has come round to the first
+    /// ones meanwhile, a list of them would stand for an object that is not there.
     fn manifest(&mut self) -> Result<Vec<u8>, CreateError> {
         let write_error = |reason: String| CreateError::Write { reason };
         let mut parts = Vec::with_capacity(self.parts.len());
@@ -352,6 +336,11 @@ impl Writer {
                 value_len: sent.value_len,
                 part_seq: sent.seq as u32,
             });
+        }
+        let ring = &self.engine.ring;
+        if parts.iter().any(|p| ring.seq(SegmentId(p.segment_id)) != p.segment_seq) {
+            add(&self.engine.counters.drops_overwritten, 1);
+            return Err(CreateError::Overwritten { length: self.total });
         }
         Manifest { total_len: self.total, parts }.encode().map_err(|e| write_error(e.to_string()))
     }
