@@ -171,7 +171,8 @@ int damelo_options_add_volume(damelo_options *options, const char *path, uint64_
 /* Memory for data, in bytes. Default 256 MiB, at least 4 MiB and 16 pages. */
 int damelo_options_set_memory(damelo_options *options, uint64_t bytes);
 
-/* Objects the index has room for, for a new store; 0: one for each 4 KiB of disk (default). */
+/* Objects the index has room for, for a new store, at most one for each 128 bytes of disk; 0: one for
+ * each 4 KiB (default). */
 int damelo_options_set_objects_max(damelo_options *options, uint64_t objects);
 
 /* Largest object accepted, in bytes. Default 8 GiB; at most about half of the volumes in any case, see

@@ -218,6 +218,19 @@ fn a_size_that_is_too_small_leaves_no_file_and_says_what_will_do() {
 }
 
 #[test]
+fn an_index_of_impossible_size_is_refused_and_leaves_no_file() {
+    let bed = Bed::empty();
+    for objects in ["0", "999999999999", "18446744073709551615"] {
+        let args = ["format", &bed.store(), "--size", "64MiB", "--objects", objects];
+        let output = bed.run(&args);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{objects}: {text}");
+        assert!(text.contains(&format!("objects_max is {objects}")), "{text}");
+        assert!(!bed.path("s.damelo").exists(), "{objects}");
+    }
+}
+
+#[test]
 fn what_was_put_comes_out_whole_and_in_ranges() {
     let bed = Bed::new();
     let value = pattern(3_000_000);

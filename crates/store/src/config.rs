@@ -118,10 +118,11 @@ pub struct VolumeConfig {
 pub struct Config {
     /// Volumes, in order. The first also holds journal and checkpoints.
     pub volumes: Vec<VolumeConfig>,
-    /// Memory for data: nursery, frames, hot objects. Default 256 MiB, at least 4 MiB and 16 pages.
+    /// Memory for data: nursery, frames, hot objects. Default 256 MiB, at least 4 MiB and 16 pages, at
+    /// most 16 TiB.
     pub memory: ByteSize,
     /// Objects the index has room for, fixed when the volume is made. Default: one for each
-    /// 4 KiB of disk. Costs 8 bytes of memory each.
+    /// 4 KiB of disk; at most one for each 128 bytes, and room for 64 at least. Costs 8 bytes of memory each.
     pub objects_max: Option<u64>,
     /// Page size for a new store: a power of two, 16 KiB to 1 MiB. Default 64 KiB.
     /// `None` takes what the store has.
@@ -143,7 +144,7 @@ pub struct Config {
     pub engine: IoEngine,
     /// Bypass the page cache where the file system can. Default true.
     pub direct: bool,
-    /// I/Os at the device at once. Default 64.
+    /// I/Os at the device at once, 1 to 4,096. Default 64; a disk with seeks gets at most 8.
     pub queue_depth: u32,
     /// How long acknowledged deletes and purges last.
     pub durability: Durability,
@@ -169,7 +170,7 @@ pub struct Config {
     /// Zero: never. Default 5 s. `Store::set_checkpoint` sets it for one group.
     pub flush_period: Duration,
     /// Groups whose pages and hints are remembered in memory at once, in a sixteenth of
-    /// `memory` at most. Default 65,536.
+    /// `memory` at most. Default 65,536, at most 2^32.
     pub groups_tracked_max: usize,
     /// Consecutive errors after which a volume is taken out of service. Default 16.
     pub volume_errors_max: u32,

@@ -76,6 +76,23 @@ fn a_refused_open_leaves_files_as_they_were() {
     refused(config);
     assert!(!path.exists(), "made for a store whose second volume cannot be");
 
+    for objects in [0, 1 << 20, 1_000_000_000_000, u64::MAX] {
+        let mut config = sized(64 << 20);
+        config.objects_max = Some(objects);
+        let refusal = refused(config);
+        let OpenError::Setting { setting: "objects_max", value, .. } = &refusal else {
+            panic!("{objects}: {refusal}");
+        };
+        assert_eq!(*value, objects.to_string());
+        assert!(!path.exists(), "made for an index of {objects}");
+    }
+    for (depth, groups) in [(0, 1), (4097, 1), (64, usize::MAX)] {
+        let mut config = sized(64 << 20);
+        (config.queue_depth, config.groups_tracked_max) = (depth, groups);
+        let refusal = refused(config);
+        assert!(matches!(refusal, OpenError::Setting { .. }), "{depth}, {groups}: {refusal}");
+    }
+
     std::fs::write(&path, "").unwrap();
     refused(sized(100 << 10));
     assert_eq!(std::fs::read(&path).unwrap(), b"", "was empty");

@@ -53,8 +53,14 @@ impl Geometry {
         let shards = slots.div_ceil(SHARD_SLOTS);
         let buckets = slots.div_ceil(shards).div_ceil(BUCKET_SLOTS as u64);
         let buckets = if buckets == 1 { 1 } else { buckets.next_multiple_of(2) };
-        let shards = usize::try_from(shards).expect("index beyond the address space");
+        // At most 2^48 of them: where that is no number of shards, there is no memory for them.
+        let shards = usize::try_from(shards).unwrap_or(usize::MAX);
         Geometry { shards, buckets: buckets as u32 }
+    }
+
+    /// Slots in all shards.
+    pub(super) fn slots(self) -> u64 {
+        (self.shards as u64).saturating_mul(self.shard_slots())
     }
 
     /// Slots in one shard.

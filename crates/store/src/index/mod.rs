@@ -127,20 +127,31 @@ impl Index {
     /// An empty index with room for `slots` entries, rounded up a little.
     ///
     /// # Panics
-    /// When that many do not fit the address space.
+    /// When there is no memory for that many.
     pub fn new(slots: u64) -> Index {
+        Index::try_new(slots).expect("no memory for the index")
+    }
+
+    /// The same, or nothing if there is no memory for that many.
+    pub fn try_new(slots: u64) -> Option<Index> {
         let geometry = Geometry::for_slots(slots);
-        let buckets = geometry.shards.checked_mul(geometry.buckets as usize);
-        Index {
-            table: Table::new(buckets.expect("index beyond the address space")),
-            heads: (0..geometry.shards).map(|_| ShardHead::new()).collect(),
-            geometry,
-        }
+        let buckets = geometry.shards.checked_mul(geometry.buckets as usize)?;
+        // The larger one first: if it is to be had, so are the others.
+        let table = Table::new(buckets)?;
+        let mut heads = Vec::new();
+        heads.try_reserve_exact(geometry.shards).ok()?;
+        heads.extend((0..geometry.shards).map(|_| ShardHead::new()));
+        Some(Index { table, heads: heads.into(), geometry })
+    }
+
+    /// How many entries an index has room for that was made for that many.
+    pub fn slots_for(slots: u64) -> u64 {
+        Geometry::for_slots(slots).slots()
     }
 
     /// How many entries there is room for.
     pub fn slots(&self) -> u64 {
-        self.geometry.shards as u64 * self.geometry.shard_slots()
+        self.geometry.slots()
     }
 
     /// How many entries there are. Looks at every shard: a microsecond per hundred million slots.

@@ -25,16 +25,16 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table of that many empty buckets.
-    pub(super) fn new(buckets: usize) -> Table {
+    /// A table of that many empty buckets; `None` if the system has no memory for it.
+    pub(super) fn new(buckets: usize) -> Option<Table> {
         let spare = BUCKET_SLOTS - 1;
         let words = buckets.checked_mul(BUCKET_SLOTS).and_then(|n| n.checked_add(spare));
-        let words = empty_words(words.expect("index beyond the address space"));
+        let words = empty_words(words?)?;
         let first = match words.as_ptr().align_offset(BUCKET_BYTES) {
             offset if offset <= spare && !cfg!(all(loom, test)) => offset,
             _ => 0, // no alignment to be had: slower, still right
         };
-        Table { words, first, buckets }
+        Some(Table { words, first, buckets })
     }
 
     /// The buckets.
@@ -51,24 +51,24 @@ impl Table {
 }
 
 #[cfg(all(loom, test))]
-fn empty_words(count: usize) -> Box<[AtomicU64]> {
-    (0..count).map(|_| AtomicU64::new(EMPTY)).collect()
+fn empty_words(count: usize) -> Option<Box<[AtomicU64]>> {
+    Some((0..count).map(|_| AtomicU64::new(EMPTY)).collect())
 }
 
 #[cfg(not(all(loom, test)))]
-fn empty_words(count: usize) -> Box<[AtomicU64]> {
-    use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+fn empty_words(count: usize) -> Option<Box<[AtomicU64]>> {
+    use std::alloc::{Layout, alloc_zeroed};
 
     const { assert!(EMPTY == 0) };
-    let layout = Layout::array::<AtomicU64>(count).expect("index beyond the address space");
+    let layout = Layout::array::<AtomicU64>(count).ok()?;
     assert!(layout.size() > 0, "an index has at least one bucket");
     // SAFETY: the layout is not of size zero.
     let memory = unsafe { alloc_zeroed(layout) };
     if memory.is_null() {
-        handle_alloc_error(layout);
+        return None;
     }
     let words = std::ptr::slice_from_raw_parts_mut(memory.cast::<AtomicU64>(), count);
     // SAFETY: the global allocator gave it with the layout a box of this slice has, nobody else
     // has it, and zero bytes are a valid `AtomicU64`.
-    unsafe { Box::from_raw(words) }
+    Some(unsafe { Box::from_raw(words) })
 }

@@ -502,3 +502,13 @@ fn an_entry_removed_with_its_record_is_not_dropped() {
     assert!(index.remove_all(7, ring_age).is_empty());
     assert!(!index.has_dropped(7), "there was nothing to drop");
 }
+
+#[test]
+fn an_index_for_which_there_is_no_memory_is_refused() {
+    for slots in [1 << 50, 1 << 60, u64::MAX] {
+        assert!(Index::try_new(slots).is_none(), "{slots}");
+    }
+    for slots in [1, 64, 65_536, 65_537, 1_000_000] {
+        assert_eq!(Index::slots_for(slots), Index::new(slots).slots());
+    }
+}

@@ -9,7 +9,9 @@ use super::{RawVolume, SEGMENT_MIN};
 use crate::ByteSize;
 use crate::config::Config;
 use crate::error::OpenError;
-use crate::format::{LayoutError, PlanRequest, Superblock, VolumeLayout, segments_upper_bound};
+use crate::format::{
+    LayoutError, PlanRequest, Superblock, UNIT_BYTES, VolumeLayout, segments_upper_bound,
+};
 use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
 use crate::types::Clock;
@@ -20,6 +22,10 @@ const SEGMENT_DEFAULT: u64 = 16 << 20;
 const SEGMENTS_WANTED: u64 = 32;
 /// Disk bytes for which the index has one slot unless told otherwise.
 const BYTES_PER_OBJECT: u64 = 4096;
+/// What the smallest object takes on disk.
+const RECORD_BYTES_MIN: u64 = 2 * UNIT_BYTES;
+/// The index has at least so many slots.
+const OBJECTS_MIN: u64 = 64;
 const JOURNAL_MIN: u64 = 256 << 10;
 const JOURNAL_MAX: u64 = 4 << 20;
 
@@ -44,8 +50,8 @@ fn size_of(&(path, found, declared): &Found<'_>) -> Result<u64, OpenError> {
     Ok(whole_blocks(size))
 }
 
-/// Makes a store of these volumes.
-pub(super) fn format(
+/// How a store of these volumes would be cut up; writes nothing.
+pub(super) fn plan_on(
     config: &Config,
     volumes: &[RawVolume],
     clock: &dyn Clock,
@@ -53,11 +59,12 @@ pub(super) fn format(
     let found = |v: &RawVolume| v.device.info().size_bytes;
     let found: Vec<Found<'_>> =
         volumes.iter().map(|v| (v.path.as_path(), found(v), v.declared_bytes)).collect();
-    let all = plan(config, &found, clock)?;
-    for (volume, superblock) in volumes.iter().zip(&all) {
-        write_superblock(volume, superblock)?;
-    }
-    Ok(all)
+    plan(config, &found, clock)
+}
+
+/// Makes the store that was planned.
+pub(super) fn write(volumes: &[RawVolume], planned: &[Superblock]) -> Result<(), OpenError> {
+    volumes.iter().zip(planned).try_for_each(|(volume, planned)| write_superblock(volume, planned))
 }
 
 /// How these volumes are cut up; writes nothing.
@@ -75,11 +82,10 @@ pub(super) fn plan(
     let segment = config
         .segment
         .map_or_else(|| fitting.clamp(SEGMENT_MIN.max(4 * page), SEGMENT_DEFAULT), ByteSize::bytes);
-    let wanted = config.objects_max.unwrap_or(total / BYTES_PER_OBJECT).max(64);
-    let index_slots = Index::new(wanted).slots();
+    let index_slots = index_slots(config, total)?;
     let journal = (index_slots * 16).clamp(JOURNAL_MIN, JOURNAL_MAX) & !8191;
     let total_segments: u32 = sizes.iter().map(|size| segments_upper_bound(*size, segment)).sum();
-    let most = (crate::index::Location::MAX.units() + 1) * crate::format::UNIT_BYTES;
+    let most = (crate::index::Location::MAX.units() + 1) * UNIT_BYTES;
     if u64::from(total_segments) * segment > most {
         return Err(OpenError::Setting {
             setting: "size",
@@ -150,6 +156,22 @@ fn layout_error(path: &Path, size: u64, error: &LayoutError) -> OpenError {
                 _ => error.to_string(),
             };
             OpenError::TooSmall { path: path.to_owned(), size, reason }
+        }
+    }
+}
+
+/// Slots of the index: as many as are declared, rounded up a little.
+fn index_slots(config: &Config, total_bytes: u64) -> Result<u64, OpenError> {
+    let most = (total_bytes / RECORD_BYTES_MIN).max(OBJECTS_MIN);
+    match config.objects_max {
+        Some(objects) if objects > most => Err(OpenError::Setting {
+            setting: "objects_max",
+            value: objects.to_string(),
+            limit: format!("volumes of {} hold at most {most}", ByteSize::new(total_bytes)),
+        }),
+        declared => {
+            let objects = declared.unwrap_or(total_bytes / BYTES_PER_OBJECT);
+            Ok(Index::slots_for(objects.max(OBJECTS_MIN)))
         }
     }
 }

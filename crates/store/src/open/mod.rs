@@ -10,6 +10,8 @@ mod making;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex};
+use std::io;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::ByteSize;
@@ -44,6 +46,10 @@ use crate::write::nursery::Nursery;
 const MEMORY_MIN: u64 = 4 << 20;
 /// Pages that memory must hold: some are always being filled, written or read into.
 const MEMORY_PAGES_MIN: u64 = 16;
+/// As much as the disk of a store has.
+const MEMORY_MAX: u64 = 16 << 40;
+const QUEUE_DEPTH_MAX: u64 = 4096;
+const GROUPS_TRACKED_MAX: u64 = 1 << 32;
 const PAGE_MIN: u64 = 16 << 10;
 const PAGE_MAX: u64 = 1 << 20;
 const SEGMENT_MIN: u64 = 256 << 10;
@@ -103,7 +109,16 @@ fn check_anew(config: &Config) -> Result<(), OpenError> {
         let bytes = bytes_anew(&volume.path, declared_bytes)?;
         found.push((volume.path.as_path(), bytes, declared_bytes));
     }
-    making::plan(config, &found, &SystemClock::new()).map(|_| ())
+    let planned = making::plan(config, &found, &SystemClock::new())?;
+    new_index(&planned[0]).map(drop)
+}
+
+fn new_index(first: &Superblock) -> Result<Index, OpenError> {
+    Index::try_new(first.index_slots).ok_or_else(|| {
+        let bytes = ByteSize::new(first.index_slots.saturating_mul(8));
+        let text = format!("no {bytes} for an index of {} objects", first.index_slots);
+        OpenError::System(io::Error::new(io::ErrorKind::OutOfMemory, text))
+    })
 }
 
 /// Checks what does not depend on the volumes.
@@ -120,6 +135,10 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     if config.memory.bytes() < MEMORY_MIN {
         return bad("memory", config.memory.to_string(), "at least 4MiB");
     }
+    if config.memory.bytes() > MEMORY_MAX {
+        return bad("memory", config.memory.to_string(), "at most 16TiB");
+    }
+    check_counts(config)?;
     if let Some(page) = config.page {
         let fits = (PAGE_MIN..=PAGE_MAX).contains(&page.bytes()) && page.bytes().is_power_of_two();
         if !fits {
@@ -134,9 +153,6 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
             return bad("segment", segment.to_string(), "a power of two from 256KiB to 64MiB");
         }
     }
-    if config.reinsert_percent_max > 90 {
-        return bad("reinsert_percent_max", config.reinsert_percent_max.to_string(), "0 to 90");
-    }
     if config.fbc_count_max > 3 {
         return bad(
             "fbc_count_max",
@@ -144,6 +160,23 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
             "0 to 3: the index has two bits",
         );
     }
+    Ok(())
+}
+
+/// Checks what is a number of things.
+fn check_counts(config: &Config) -> Result<(), OpenError> {
+    let within = |setting, value: u64, limits: RangeInclusive<u64>| {
+        if limits.contains(&value) {
+            return Ok(());
+        }
+        let limit = format!("{} to {}", limits.start(), limits.end());
+        Err(OpenError::Setting { setting, value: value.to_string(), limit })
+    };
+    // How many there is room for depends on the volumes.
+    within("objects_max", config.objects_max.unwrap_or(1), 1..=u64::MAX)?;
+    within("queue_depth", config.queue_depth.into(), 1..=QUEUE_DEPTH_MAX)?;
+    within("groups_tracked_max", config.groups_tracked_max as u64, 0..=GROUPS_TRACKED_MAX)?;
+    within("reinsert_percent_max", config.reinsert_percent_max.into(), 0..=90)?;
     Ok(())
 }
 
@@ -193,14 +226,14 @@ fn inspect(volume: &RawVolume) -> Result<Holds, OpenError> {
     })
 }
 
-/// Finds the store on the volumes, or makes one.
+/// Finds the store on the volumes, or plans one: true if it is yet to be made.
 fn superblocks(
     config: &Config,
     volumes: &[RawVolume],
     clock: &dyn Clock,
 ) -> Result<(Vec<Superblock>, bool), OpenError> {
     if config.anew {
-        return Ok((making::format(config, volumes, clock)?, true));
+        return Ok((making::plan_on(config, volumes, clock)?, true));
     }
     let mut found = Vec::new();
     let mut empty = 0;
@@ -225,7 +258,7 @@ fn superblocks(
         }
     }
     if empty == volumes.len() || (config.force && empty > 0) {
-        return Ok((making::format(config, volumes, clock)?, true));
+        return Ok((making::plan_on(config, volumes, clock)?, true));
     }
     let mut all = Vec::new();
     for (index, (volume, superblock)) in volumes.iter().zip(found).enumerate() {
@@ -294,6 +327,14 @@ pub(crate) fn start(
     let paths: Vec<PathBuf> = raw.iter().map(|v| v.path.clone()).collect();
     let first = superblocks[0];
     enough_memory(&config, u64::from(first.page_bytes))?;
+    let index = Arc::new(new_index(&first)?);
+    let page_bytes = u64::from(first.page_bytes);
+    let frames = (config.memory.bytes() / page_bytes) as usize;
+    let new_pool = if config.background { Pool::new } else { Pool::keeping };
+    let pool = new_pool(frames, page_bytes as usize).map_err(OpenError::System)?;
+    if created {
+        making::write(&raw, &superblocks)?;
+    }
     let volumes = raw
         .into_iter()
         .zip(superblocks)
@@ -301,11 +342,6 @@ pub(crate) fn start(
         .collect();
     let space = Arc::new(Space::new(volumes, config.volume_errors_max));
     let (journal, contents) = open_journal(&config, &space, &first, &paths)?;
-    let index = Arc::new(Index::new(first.index_slots));
-    let page_bytes = space.page_bytes;
-    let frames = (config.memory.bytes() / page_bytes) as usize;
-    let new_pool = if config.background { Pool::new } else { Pool::keeping };
-    let pool = new_pool(frames, page_bytes as usize).map_err(OpenError::System)?;
     let cache = Cache::new(
         pool,
         residency_policy(config.residency, config.memory.bytes()),
@@ -384,10 +420,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    fn start(
-        engine: &Arc<Engine>,
-        plan: crate::durable::recovery::Plan,
-    ) -> std::io::Result<Threads> {
+    fn start(engine: &Arc<Engine>, plan: crate::durable::recovery::Plan) -> io::Result<Threads> {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(format!("damelo-{name}")).spawn(body)
         };
