@@ -1,6 +1,12 @@
 //! Off-line verification: every byte of a store that carries a checksum.
 //!
-//! Opens the volumes without starting an engine and changes nothing. One thread.
+//! What does not decode is damage where something must have been written: where it begins as a structure
+//! of this store but for a few bits, or where nothing but zeros or such a structure may lie. What was never
+//! written, cleared, or left by a former life is none. Whether a store was cut off while it wrote, a loss
+//! of power, cannot be told from damage. Opens the volumes without starting an engine and changes
+//! nothing; `segment`: one segment. One thread.
+
+mod segment;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,11 +14,10 @@ use std::sync::Arc;
 use crate::device::{Device, OpenOptions};
 use crate::error::OpenError;
 use crate::format::{
-    BLOCK_BYTES, CheckpointHeader, CheckpointTables, FormatError, PAGE_HEADER_BYTES, PageHeader,
-    RecordHeader, RecordWalk, SegmentFooter, StoreNonce, Superblock, decode_summary,
+    BLOCK_BYTES, CheckpointHeader, CheckpointTables, FormatError, JOURNAL_CELL_BYTES,
+    JournalRecord, JournalWalk, StoreNonce, Superblock,
 };
 use crate::memory::mapped::AlignedBuf;
-use crate::read::verify_record;
 
 /// How far a check has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +37,7 @@ pub enum SegmentState {
     Sealed,
     /// Was being filled when the store stopped.
     Open,
-    /// Has a footer or summary that is not what was written.
+    /// Its footer, its summary or its first header is not what was written.
     Damaged,
 }
 
@@ -45,11 +50,11 @@ pub struct SegmentReport {
     pub state: SegmentState,
     /// Its life's sequence number; zero if free.
     pub seq: u64,
-    /// Undamaged records.
-    pub objects: u64,
+    /// Undamaged records: objects, also those replaced or deleted since, and parts of objects.
+    pub records: u64,
     /// Bytes of these records.
-    pub object_bytes: u64,
-    /// Records whose checksum is wrong.
+    pub record_bytes: u64,
+    /// Records and page headers whose checksum is wrong.
     pub damaged_records: u64,
     /// What is wrong, in words, at most sixteen.
     pub damaged: Vec<String>,
@@ -68,8 +73,19 @@ pub struct CheckReport {
     pub checkpoint: String,
     /// Records in the journal.
     pub journal_records: u64,
-    /// Damaged records, footers, summaries, checkpoints and superblock copies.
+    /// Damaged records, page headers, footers, summaries, journal records, checkpoints and superblock copies.
     pub damaged_total: u64,
+    /// What is wrong outside of the segments, in words, at most sixteen.
+    pub damaged: Vec<String>,
+}
+
+impl CheckReport {
+    fn complain(&mut self, text: String) {
+        self.damaged_total += 1;
+        if self.damaged.len() < COMPLAINTS_MAX {
+            self.damaged.push(text);
+        }
+    }
 }
 
 const COMPLAINTS_MAX: usize = 16;
@@ -90,6 +106,7 @@ pub fn check_volumes(
         checkpoint: "none".to_owned(),
         journal_records: 0,
         damaged_total: 0,
+        damaged: Vec::new(),
     };
     let mut volumes = Vec::new();
     for path in paths {
@@ -113,7 +130,7 @@ pub fn check_volumes(
             check_first_areas(path, device, superblock, &mut report)?;
         }
         for local in 0..superblock.segment_count {
-            let segment = check_segment(device.as_ref(), superblock, local);
+            let segment = segment::check_segment(device.as_ref(), superblock, local);
             report.damaged_total +=
                 segment.damaged_records + u64::from(segment.state == SegmentState::Damaged);
             report.segments.push(segment);
@@ -151,14 +168,15 @@ fn check_superblocks(
     let both = read(path, device, 0, 2 * BLOCK_BYTES, "reading the superblock")?;
     let mut good = None;
     let mut last = FormatError::NotOurs;
-    for copy in both.chunks_exact(BLOCK_BYTES as usize) {
+    for (number, copy) in both.chunks_exact(BLOCK_BYTES as usize).enumerate() {
         match Superblock::decode(copy) {
             Ok(superblock) => {
                 report.superblocks_ok += 1;
                 good = Some(superblock);
             }
             Err(error) => {
-                report.damaged_total += 1;
+                let (path, copy) = (path.display(), ["first", "second"][number % 2]);
+                report.complain(format!("{path}: {copy} superblock: {error}"));
                 last = error;
             }
         }
@@ -175,7 +193,6 @@ fn check_first_areas(
     superblock: &Superblock,
     report: &mut CheckReport,
 ) -> Result<(), OpenError> {
-    let nonce = superblock.nonce();
     let area = read(
         path,
         device.as_ref(),
@@ -184,39 +201,12 @@ fn check_first_areas(
         "reading the journal",
     )?;
     for half in area.chunks_exact((superblock.journal_bytes / 2) as usize) {
-        report.journal_records += crate::format::JournalWalk::half(half, nonce).count() as u64;
+        check_journal_half(half, superblock.nonce(), report);
     }
-    let layout = superblock.layout();
     let mut newest: Option<CheckpointHeader> = None;
     for slot in 0..2 {
-        let at = layout.checkpoint_slot(slot);
-        let block = read(path, device.as_ref(), at, BLOCK_BYTES, "reading a checkpoint")?;
-        let Ok(header) = CheckpointHeader::decode(&block, nonce, layout.checkpoint_bytes) else {
-            continue;
-        };
-        let len = u64::from(header.tables_bytes).next_multiple_of(BLOCK_BYTES);
-        let tables =
-            read(path, device.as_ref(), at + header.tables_offset(), len, "reading a checkpoint")?;
-        let Ok(tables) = CheckpointTables::decode(&tables, &header) else {
-            report.damaged_total += 1;
-            continue;
-        };
-        for number in 0..header.shard_count {
-            let Some(offset) = header.shard_offset(number) else { continue };
-            let shard = read(
-                path,
-                device.as_ref(),
-                at + offset,
-                u64::from(header.shard_bytes),
-                "reading a checkpoint",
-            )?;
-            if tables.shard_crcs.get(number as usize) != Some(&crc32c::crc32c(&shard)) {
-                report.damaged_total += 1;
-            }
-        }
-        if newest.is_none_or(|n| n.generation < header.generation) {
-            newest = Some(header);
-        }
+        let found = check_checkpoint(path, device.as_ref(), superblock, slot, report)?;
+        newest = newest.into_iter().chain(found).max_by_key(|header| header.generation);
     }
     if let Some(header) = newest {
         let how = if header.clean { "clean" } else { "while running" };
@@ -225,108 +215,68 @@ fn check_first_areas(
     Ok(())
 }
 
-fn check_segment(device: &dyn Device, superblock: &Superblock, local: u32) -> SegmentReport {
-    let mut report = SegmentReport {
-        id: superblock.first_segment + local,
-        state: SegmentState::Free,
-        seq: 0,
-        objects: 0,
-        object_bytes: 0,
-        damaged_records: 0,
-        damaged: Vec::new(),
-    };
-    let mut image = AlignedBuf::zeroed(superblock.segment_bytes as usize);
-    let at = superblock.segments_offset + u64::from(local) * superblock.segment_bytes;
-    if let Err(error) = device.read_at(at, &mut image) {
-        report.state = SegmentState::Damaged;
-        report.damaged.push(format!("cannot be read: {error}"));
-        return report;
-    }
-    let nonce = superblock.nonce();
-    let footer_at = image.len() - BLOCK_BYTES as usize;
-    match SegmentFooter::decode(&image[footer_at..], nonce, superblock.segment_bytes) {
-        Ok(footer) => check_sealed(&image, &footer, nonce, &mut report),
-        Err(_) => check_open(&image, superblock, &mut report),
-    }
-    report
-}
-
-fn complain(report: &mut SegmentReport, text: String) {
-    report.damaged_records += 1;
-    if report.damaged.len() < COMPLAINTS_MAX {
-        report.damaged.push(text);
-    }
-}
-
-fn check_record(image: &[u8], at: usize, nonce: StoreNonce, report: &mut SegmentReport) {
-    let bytes = &image[at.min(image.len())..];
-    match RecordHeader::decode(bytes, nonce) {
-        Ok(header)
-            if header.stored_bytes() <= bytes.len() as u64 && verify_record(&header, bytes) =>
-        {
-            report.objects += 1;
-            report.object_bytes += header.stored_bytes();
-        }
-        Ok(_) => complain(report, format!("record at {at}: checksum of its body is wrong")),
-        Err(error) => complain(report, format!("record at {at}: {error}")),
-    }
-}
-
-fn check_sealed(
-    image: &[u8],
-    footer: &SegmentFooter,
-    nonce: StoreNonce,
-    report: &mut SegmentReport,
-) {
-    report.state = SegmentState::Sealed;
-    report.seq = footer.segment_seq;
-    match decode_summary(&image[footer.summary_offset as usize..], footer) {
-        Ok(entries) => {
-            for entry in entries {
-                check_record(image, entry.offset_units as usize * 64, nonce, report);
-            }
-        }
-        Err(error) => {
-            report.state = SegmentState::Damaged;
-            report.damaged.push(format!("summary: {error}"));
-        }
-    }
-}
-
-fn check_open(image: &[u8], superblock: &Superblock, report: &mut SegmentReport) {
-    let (nonce, page_bytes) = (superblock.nonce(), superblock.page_bytes);
-    let Ok(first) = PageHeader::decode(image, nonce, page_bytes) else { return };
-    report.state = SegmentState::Open;
-    report.seq = first.segment_seq;
-    if first.record_count == 0 {
-        let mut at = BLOCK_BYTES as usize;
-        while let Ok(header) = RecordHeader::decode(&image[at.min(image.len())..], nonce) {
-            if header.seq < first.primary_group {
-                break;
-            }
-            check_record(image, at, nonce, report);
-            at += header.stored_bytes().next_multiple_of(BLOCK_BYTES) as usize;
-        }
-        return;
-    }
-    for (index, page) in image.chunks_exact(page_bytes as usize).enumerate() {
-        let Ok(header) = PageHeader::decode(page, nonce, page_bytes) else { continue };
-        if header.segment_seq != first.segment_seq {
-            continue;
-        }
-        let walk = RecordWalk::new(page, PAGE_HEADER_BYTES as u32, header.used_bytes, nonce);
-        for record in walk {
-            match record {
-                Ok((offset, _)) => {
-                    check_record(
-                        image,
-                        index * page_bytes as usize + offset as usize,
-                        nonce,
-                        report,
-                    );
+/// Counts the records of a half up to its end, and looks at every cell: behind the end lie zeros or records of
+/// a former life, whose prefixes are any bytes.
+fn check_journal_half(half: &[u8], nonce: StoreNonce, report: &mut CheckReport) {
+    report.journal_records += JournalWalk::half(half, nonce).count() as u64;
+    let mut at = 0;
+    while let Some(rest) = half.get(at..).filter(|rest| rest.len() >= JOURNAL_CELL_BYTES) {
+        match JournalRecord::decode(rest, nonce) {
+            Ok((_, length)) => at += length,
+            Err(error) => {
+                if JournalRecord::is_like(rest, nonce) {
+                    report.complain(format!("journal record at {at} of its half: {error}"));
                 }
-                Err(error) => complain(report, format!("page {index}: {error}")),
+                at += JOURNAL_CELL_BYTES;
             }
         }
     }
 }
+
+/// The header of the checkpoint in a slot, if there is one.
+fn check_checkpoint(
+    path: &Path,
+    device: &dyn Device,
+    superblock: &Superblock,
+    slot: usize,
+    report: &mut CheckReport,
+) -> Result<Option<CheckpointHeader>, OpenError> {
+    let layout = superblock.layout();
+    let at = layout.checkpoint_slot(slot);
+    let read = |at, len| read(path, device, at, len, "reading a checkpoint");
+    let block = read(at, BLOCK_BYTES)?;
+    // Cleared when the store was made, and before each checkpoint is written.
+    if block.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    let header = match CheckpointHeader::decode(&block, superblock.nonce(), layout.checkpoint_bytes)
+    {
+        Ok(header) => header,
+        Err(error) => {
+            report.complain(format!("header of checkpoint slot {slot}: {error}"));
+            return Ok(None);
+        }
+    };
+    let tables_bytes = u64::from(header.tables_bytes).next_multiple_of(BLOCK_BYTES);
+    let tables = match CheckpointTables::decode(
+        &read(at + header.tables_offset(), tables_bytes)?,
+        &header,
+    ) {
+        Ok(tables) => tables,
+        Err(error) => {
+            report.complain(format!("tables of checkpoint slot {slot}: {error}"));
+            return Ok(None);
+        }
+    };
+    for number in 0..header.shard_count {
+        let Some(offset) = header.shard_offset(number) else { continue };
+        let shard = read(at + offset, u64::from(header.shard_bytes))?;
+        if tables.shard_crcs.get(number as usize) != Some(&crc32c::crc32c(&shard)) {
+            report.complain(format!("shard {number} of checkpoint slot {slot}: wrong checksum"));
+        }
+    }
+    Ok(Some(header))
+}
+
+#[cfg(test)]
+mod tests;

@@ -18,8 +18,10 @@ Examples:
   damelo check /disk1/c.damelo /disk2/c.damelo          the volumes of one store
   damelo check cache.damelo --json | jq '.segments[] | select(.state == \"damaged\")'
 
-The store must not be open elsewhere. Exit code 0: every byte is right; 1: damage was found (it
-would read as a miss, never as wrong bytes); 3: not a store, or locked.";
+Records are objects, also those replaced or deleted since, and parts of large ones: more than `ls`
+lists. The store must not be open elsewhere. Exit code 0: every byte that has a checksum is right;
+1: damage was found (it would read as a miss, never as wrong bytes), or a loss of power cut off what
+was being written; 3: not a store, or locked.";
 
 /// Verify every byte of a store that nobody has open.
 #[derive(Debug, Args)]
@@ -57,18 +59,21 @@ pub(crate) fn run(args: &Check) -> Result<(), Failure> {
 fn print(out: &mut Out, report: &CheckReport, all: bool) -> Result<(), Failure> {
     out.line(format_args!(
         "{:>8}  {:<8} {:>12} {:>10} {:>10} {:>8}",
-        "segment", "state", "sequence", "objects", "bytes", "damaged"
+        "segment", "state", "sequence", "records", "bytes", "damaged"
     ))?;
     for segment in &report.segments {
         if all || segment.state != SegmentState::Free {
             print_segment(out, segment)?;
         }
     }
-    let objects: u64 = report.segments.iter().map(|segment| segment.objects).sum();
+    let records: u64 = report.segments.iter().map(|segment| segment.records).sum();
+    for damage in &report.damaged {
+        out.line(format_args!("damaged: {damage}"))?;
+    }
     out.line(format_args!(
-        "{} segments, {} objects, {} of {} superblock copies good, checkpoint {}, {} journal records, {} damaged",
+        "{} segments, {} records, {} of {} superblock copies good, checkpoint {}, {} journal records, {} damaged",
         report.segments.len(),
-        thousands(objects),
+        thousands(records),
         report.superblocks_ok,
         report.superblocks_total,
         report.checkpoint,
@@ -83,8 +88,8 @@ fn print_segment(out: &mut Out, segment: &SegmentReport) -> Result<(), Failure> 
         segment.id,
         state_word(segment.state),
         segment.seq,
-        thousands(segment.objects),
-        ByteSize::new(segment.object_bytes).to_string(),
+        thousands(segment.records),
+        ByteSize::new(segment.record_bytes).to_string(),
         segment.damaged_records
     ))?;
     for damage in &segment.damaged {
@@ -112,8 +117,8 @@ fn to_json(report: &CheckReport) -> Value {
                 "id": segment.id,
                 "state": state_word(segment.state),
                 "seq": segment.seq,
-                "objects": segment.objects,
-                "object_bytes": segment.object_bytes,
+                "records": segment.records,
+                "record_bytes": segment.record_bytes,
                 "damaged_records": segment.damaged_records,
                 "damaged": segment.damaged,
             })
@@ -125,6 +130,7 @@ fn to_json(report: &CheckReport) -> Value {
         "superblocks_total": report.superblocks_total,
         "checkpoint": report.checkpoint,
         "journal_records": report.journal_records,
+        "damaged": report.damaged,
         "damaged_total": report.damaged_total,
     })
 }

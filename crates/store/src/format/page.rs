@@ -9,7 +9,7 @@
 use super::fields::{Field, Slot, table};
 use super::record::RECORD_HEADER_BYTES;
 use super::record_walk::RecordWalk;
-use super::{FormatError, StoreNonce, UNIT_BYTES, ensure, first};
+use super::{FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
 
 /// Bytes of a page header.
 pub const PAGE_HEADER_BYTES: usize = 64;
@@ -98,6 +98,12 @@ impl PageHeader {
         };
         header.validate(page_bytes)?;
         Ok(header)
+    }
+
+    /// Whether bytes that do not decode were once one of this store.
+    #[must_use]
+    pub fn is_like(bytes: &[u8], nonce: StoreNonce) -> bool {
+        is_like(bytes, MAGIC, nonce)
     }
 
     /// Walks the records of the page that this header starts.

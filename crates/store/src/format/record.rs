@@ -17,7 +17,7 @@ use crc32c::{crc32c, crc32c_append};
 use super::fields::{Field, Slot, table};
 use super::manifest::{MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES};
 use super::patch::PATCH_BYTES;
-use super::{StoreNonce, UNIT_BYTES};
+use super::{StoreNonce, UNIT_BYTES, is_like};
 
 /// Bytes of a record header.
 pub const RECORD_HEADER_BYTES: usize = 64;
@@ -238,6 +238,12 @@ impl RecordHeader {
                 ensure(self.value_len == PATCH_BYTES as u64 && !self.chunked, "patch length")
             }
         }
+    }
+
+    /// Whether bytes that do not decode were once one of this store.
+    #[must_use]
+    pub fn is_like(bytes: &[u8], nonce: StoreNonce) -> bool {
+        is_like(bytes, MAGIC, nonce)
     }
 
     /// Bytes that the record takes, the zeros behind it included: a multiple of 64.

@@ -9,7 +9,7 @@
 
 use super::fields::{Field, Slot, table};
 use super::record::RecordKind;
-use super::{BLOCK, BLOCK_BYTES, FormatError, StoreNonce, UNIT_BYTES, ensure, first};
+use super::{BLOCK, BLOCK_BYTES, FormatError, StoreNonce, UNIT_BYTES, ensure, first, is_like};
 
 /// Bytes of the block that holds the footer.
 pub const FOOTER_BLOCK_BYTES: usize = BLOCK;
@@ -134,6 +134,12 @@ impl SegmentFooter {
         };
         footer.validate(segment_bytes)?;
         Ok(footer)
+    }
+
+    /// Whether bytes that do not decode were once one of this store.
+    #[must_use]
+    pub fn is_like(bytes: &[u8], nonce: StoreNonce) -> bool {
+        is_like(bytes, MAGIC, nonce)
     }
 
     /// Start of the first block that holds entries: what to read from.
