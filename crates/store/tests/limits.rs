@@ -2,12 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
-use std::time::Duration;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
 use damelo::{
-    ByteSize, Config, CreateError, CreateOptions, GroupId, Object, ReadError, Store, WriterOptions,
+    ByteSize, Config, CreateError, CreateOptions, GroupId, Object, ReadError, Store, SystemClock,
+    WhenMemoryFull, WriterOptions,
 };
 use tempfile::TempDir;
+
+mod in_memory;
 
 /// 4 MiB of memory, of which one record takes 512 KiB at most.
 fn config(dir: &TempDir) -> Config {
@@ -267,4 +273,96 @@ fn a_create_that_needs_memory_which_waits_to_be_written_gets_it() {
     let held = hold_all_but(&store, 6 * (64 << 10));
     (0..10).for_each(|key| create(&store, key, &[1; 100_000]));
     drop(held);
+}
+
+#[test]
+fn a_writer_is_refused_at_once_where_a_create_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.when_memory_full = WhenMemoryFull::Refuse;
+    let store = Store::open(config).unwrap();
+    let mut held = hold_all_but(&store, 3 * (64 << 10));
+    for key in 2_000..2_100_u64 {
+        if store.create(&key.to_le_bytes(), group(), &[1; 100_000]).wait().is_ok() {
+            store.sync().unwrap();
+            held.extend(store.read(&key.to_le_bytes()).wait().unwrap());
+        }
+    }
+    let begun = Instant::now();
+    let mut writer = store.writer(b"key", group(), WriterOptions::default()).unwrap();
+    assert_eq!(writer.write(&[1; 100_000]).wait(), Err(CreateError::MemoryFull));
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+/// A device that keeps writes to itself once it is told to, until it is let go.
+struct Stuck {
+    device: Arc<dyn Device>,
+    held: Mutex<Option<Vec<Io>>>,
+}
+
+impl Stuck {
+    fn let_go(&self) {
+        let held = self.held.lock().unwrap().take();
+        held.into_iter().flatten().for_each(|io| self.device.submit(io));
+    }
+}
+
+impl Device for Stuck {
+    fn info(&self) -> &DeviceInfo {
+        self.device.info()
+    }
+
+    fn submit(&self, io: Io) {
+        let mut held = self.held.lock().unwrap();
+        match &mut *held {
+            Some(held) if io.op == IoOp::Write => held.push(io),
+            _ => {
+                drop(held);
+                self.device.submit(io);
+            }
+        }
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.device.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.device.write_at(offset, buf)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.device.sync()
+    }
+
+    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
+        self.device.journal(offset, len)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.device.stats()
+    }
+}
+
+#[test]
+fn the_end_of_a_streamed_object_waits_no_longer_than_configured() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.memory_wait = Duration::from_millis(100);
+    let memory = in_memory::Memory::device(&in_memory::State::new(64 << 20, false));
+    let stuck = Arc::new(Stuck { device: memory, held: Mutex::new(None) });
+    let store = Store::open_on(config, vec![Arc::clone(&stuck) as _], Arc::new(SystemClock::new()))
+        .unwrap();
+    *stuck.held.lock().unwrap() = Some(Vec::new());
+    // Two parts, the second is sent at commit.
+    let mut writer = store.writer(b"key", group(), WriterOptions::default()).unwrap();
+    writer.write(&[1; 900 << 10]).wait().unwrap();
+    let full = |key: u64| store.create(&key.to_le_bytes(), group(), &[1; 100_000]).wait().is_err();
+    (0..100).find(|key| full(*key)).expect("the nursery has no end");
+    let (sender, ended) = std::sync::mpsc::channel();
+    let committing = std::thread::spawn(move || sender.send(writer.commit().wait()));
+    let outcome = ended.recv_timeout(Duration::from_secs(5));
+    stuck.let_go();
+    assert_eq!(outcome, Ok(Err(CreateError::MemoryFull)));
+    committing.join().unwrap().unwrap();
 }

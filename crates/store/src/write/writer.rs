@@ -17,6 +17,7 @@ use super::laid::Laid;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use crate::GroupId;
+use crate::config::WhenMemoryFull;
 use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
@@ -136,7 +137,7 @@ impl Writer {
     /// The object grows too large, or no memory comes free in time; the writer is then of no
     /// further use.
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
-        Write { writer: self, bytes, waiting: None, since: None }
+        Write { writer: self, bytes, waiting: None, since: None, idle: false }
     }
 
     /// Makes the object visible, replacing what was there. What needs no waiting is done at once.
@@ -292,6 +293,11 @@ impl Writer {
         }
         let mut waiting = Waiting::default();
         while self.filled() > 0 && !self.send_part() {
+            // What waits to be written is in the way here, not readers.
+            if waiting.elapsed() >= engine.config.memory_wait {
+                add(&engine.counters.drops_memory_full, 1);
+                return Err(CreateError::MemoryFull);
+            }
             waiting.begin(&engine.counters.writer_waits);
             engine.wait_room(Duration::from_millis(5));
         }
@@ -362,6 +368,8 @@ pub struct Write<'a> {
     waiting: Option<Deferred<'static, ()>>,
     /// When it began to wait, and how many bytes were left then.
     since: Option<(Instant, usize)>,
+    /// Nothing waited to be written before the attempt: only readers are in the way.
+    idle: bool,
 }
 
 const WRITE_NAP: Duration = Duration::from_millis(5);
@@ -380,9 +388,10 @@ impl Write<'_> {
     }
 
     fn note_wait(&mut self) -> Result<(), CreateError> {
+        let engine = &self.writer.engine;
         let left = self.bytes.len();
         if self.since.is_none() {
-            add(&self.writer.engine.counters.writer_waits, 1);
+            add(&engine.counters.writer_waits, 1);
         }
         let since = match self.since {
             Some((since, before)) if before == left => since,
@@ -390,11 +399,13 @@ impl Write<'_> {
             _ => Instant::now(),
         };
         self.since = Some((since, left));
-        if since.elapsed() >= self.writer.engine.config.memory_wait {
-            add(&self.writer.engine.counters.drops_memory_full, 1);
+        let refuses = engine.config.when_memory_full == WhenMemoryFull::Refuse && self.idle;
+        if refuses || since.elapsed() >= engine.config.memory_wait {
+            add(&engine.counters.drops_memory_full, 1);
             self.writer.counted = true;
             return Err(CreateError::MemoryFull);
         }
+        self.idle = engine.nursery.bytes() == 0;
         Ok(())
     }
 }
