@@ -233,12 +233,12 @@ impl Damelo {
         let region = match self.options.placement {
             Placement::InOrder => group,
             Placement::CentreOut => {
-                let middle = self.options.groups / 2;
+                // Of an even number the lower of the two: the last group has the last region.
+                let middle = (self.options.groups - 1) / 2;
                 let step = group.div_ceil(2);
                 if group % 2 == 1 { middle + step } else { middle - step }
             }
         };
-        let region = region.min(self.options.groups - 1);
         let frame = u64::from(region) * u64::from(self.pages_per_group) + u64::from(within);
         frame * u64::from(self.options.page_bytes)
     }

@@ -332,6 +332,26 @@ fn damelo_places_groups_from_the_centre_out() {
     assert_eq!(regions, [2, 3, 1, 4, 0]);
 }
 
+/// Each group has a place of its own, for even numbers of groups as for odd ones.
+#[test]
+fn damelo_places_no_two_groups_together() {
+    for placement in [Placement::CentreOut, Placement::InOrder] {
+        for groups in 1..=33 {
+            let options = DameloOptions {
+                placement,
+                groups,
+                page_bytes: 16 << 10,
+                disk_bytes: u64::from(groups) * 3 * (16 << 10),
+                ..DameloOptions::default()
+            };
+            let damelo = Damelo::new(options, &[], Changes::Replace);
+            let mut regions: Vec<u64> = (0..groups).map(|g| damelo.region_for_tests(g)).collect();
+            regions.sort_unstable();
+            assert!(regions.into_iter().eq(0..u64::from(groups)), "{placement:?}, {groups} groups");
+        }
+    }
+}
+
 /// UCFS, 64 KB of memory: hot 19,660 bytes, medium 26,214, cold 9,831 and 9,831; files of 4,000
 /// bytes with their headers. Medium holds 6, each half of cold 2; the 11th file makes the older half
 /// three, which leave in one cluster of 16 KB (a fourth would fit, but is not in that half), and so
