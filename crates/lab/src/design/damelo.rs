@@ -6,10 +6,11 @@
 //! on the disk is fixed by group and number. Threads: one user.
 //!
 //! Deviations: a full group gives up its oldest page (the thesis has no replacement); a create takes
-//! a page of its group in memory with room, else a new page, else the group's emptiest page is read
-//! (§4 says no more than that a page may have to be read); checkpoints write 24 bytes for each object
-//! of a group (the size is ours: MD5, page and slot), in the group's last page; centre-out
-//! placement and the two-way elevator exist as options here (§6: unimplemented there).
+//! a page of its group in memory with room, else a new page, else, of the group's eight oldest, the
+//! first on which deletes left half a page free, or the oldest without its objects (§4 says no more
+//! than that a page may have to be read); checkpoints write 24 bytes for each object of a group (the
+//! size is ours: MD5, page and slot), in the group's last page; centre-out placement and the two-way
+//! elevator exist as options here (§6: unimplemented there).
 
 use damelo::ByteSize;
 

@@ -5,6 +5,7 @@ use crate::disk::{Direction, Drive};
 use crate::machine::{Kind, Machine, MachineConfig, Report, RunOptions, run};
 
 mod audit;
+mod full;
 
 fn read(key: u64, size_bytes: u64) -> Request {
     Request { time_us: 0, client: 0, key, size_bytes, host: 0, op: Op::Read }

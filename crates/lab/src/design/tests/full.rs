@@ -1,0 +1,66 @@
+//! What designs do when they are full, and at times: exact counts on hand-made traces.
+
+use super::*;
+
+fn at(time_us: u64, request: Request) -> Request {
+    Request { time_us, ..request }
+}
+
+/// One group of four pages of 16 KiB, the last of which is for checkpoints; memory for two.
+fn damelo_of_four_pages() -> DesignOptions {
+    DesignOptions {
+        page_bytes: 16 << 10,
+        memory_bytes: 32 << 10,
+        cache_bytes: 64 << 10,
+        grouping: GroupRule::None,
+        damelo: DameloOptions { groups: 1, ..DameloOptions::default() },
+        ..DesignOptions::default()
+    }
+}
+
+/// Objects of 8,000 bytes, two on a page: six fill pages 0 to 2, of which 0 is written out for 2. The
+/// seventh finds no page and none with room: the oldest, 0, loses 1 and 2, and comes back without being
+/// read, for which 1 is written out. When 3 and 4 are deleted, all of page 1 is free. 8 lies with 7, 9
+/// takes page 1: 2 is written out for it, and it is read, since the disk has it. At the end 0 and 1
+/// are written.
+#[test]
+fn damelo_uses_pages_of_a_full_group_again() {
+    let options = damelo_of_four_pages();
+    let mut requests: Vec<Request> = (1..=7).map(|key| read(key, 8_000)).collect();
+    let report = run_named("damelo", &options, &requests);
+    assert_eq!((report.fact("pages_lost"), report.fact("objects")), (1, 5));
+    assert_eq!(io(&report), [(W, Kind::Data, 2 + 2)]);
+    requests.extend([delete(3), delete(4), read(8, 8_000), read(9, 8_000)]);
+    let report = run_named("damelo", &options, &requests);
+    assert_eq!((report.fact("pages_lost"), report.fact("objects")), (1, 5));
+    assert_eq!(report.fact("page_reads"), 1);
+    assert_eq!(io(&report), [(R, Kind::Data, 1), (W, Kind::Data, 3 + 2)]);
+    // Nothing was lost but 1 and 2: the rest hits, 5 and 6 with the one more read of page 2.
+    requests.extend([5, 6, 7, 8, 9].map(|key| read(key, 8_000)));
+    let report = run_named("damelo", &options, &requests);
+    assert_eq!((report.hits, report.fact("pages_lost")), (5, 1));
+    requests.truncate(11);
+    requests.push(read(1, 8_000));
+    assert_eq!(run_named("damelo", &options, &requests).hits, 0, "1 is gone");
+}
+
+/// A checkpoint every 60 s: one at the first use of the group, for one object (24 bytes, a sector); none
+/// while 21 more come; one at 60 s for 22 objects (528 bytes, two sectors); one more at 120 s, not before.
+#[test]
+fn damelo_writes_checkpoints_when_they_are_due() {
+    let mut options = damelo_of_four_pages();
+    options.damelo.checkpoint_s = 60;
+    let second = |s: u64, request| at(s * 1_000_000, request);
+    let mut requests = vec![second(0, read(1, 100))];
+    requests.extend((2..=22).map(|key| second(1, read(key, 100))));
+    requests.push(at(59_999_999, read(1, 100)));
+    let tables = |requests: &[Request]| {
+        let report = run_named("damelo", &options, requests);
+        (report.io.requests(W, Kind::Table), report.io.bytes(W, Kind::Table))
+    };
+    assert_eq!(tables(&requests), (1, 512));
+    requests.extend([second(60, read(1, 100)), at(119_999_999, read(1, 100))]);
+    assert_eq!(tables(&requests), (2, 512 + 1_024));
+    requests.push(second(120, read(1, 100)));
+    assert_eq!(tables(&requests), (3, 512 + 1_024 + 1_024));
+}
