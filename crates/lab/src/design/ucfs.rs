@@ -11,7 +11,9 @@
 //! not move to the hot one unless it is hit (§2.5.1 says that it does, which would put one-timers
 //! there); the half of the cold buffer that grouping looks at is kept as a list of its own and
 //! looked at by indexes, which finds what the scan of figures 4 and 5 finds first; the file
-//! system's tables are written on shutdown with 24 bytes for each file and 6 for each cluster.
+//! system's tables are written on shutdown with 24 bytes for each file and 6 for each cluster. A restart
+//! (`restart=N`) is a shutdown and, after it, reading all that it saved; requests wait for both (§3.3 gives
+//! no time between them).
 
 mod buffers;
 mod clusters;
@@ -47,6 +49,8 @@ pub struct UcfsOptions {
     pub grouping: GroupRule,
     /// Hours after which a cluster nobody used is dropped.
     pub unused_hours: u32,
+    /// Requests between restarts, with memory saved before and restored after (§3.3); 0 for none.
+    pub restart_every: u32,
 }
 
 impl Default for UcfsOptions {
@@ -60,6 +64,7 @@ impl Default for UcfsOptions {
             medium_percent: 40,
             grouping: GroupRule::HostPath,
             unused_hours: 115,
+            restart_every: 0,
         }
     }
 }
@@ -85,6 +90,13 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         values: Values::Range("1", "1000000"),
         about: "hours after which a cluster that nobody used is dropped",
         set: |o, text| number(text, 1..=1_000_000).map(|n| o.ucfs.unused_hours = n),
+    },
+    Parameter {
+        name: "restart",
+        default: "0",
+        values: Values::Range("0", "1000000000"),
+        about: "requests between restarts, memory saved before and restored after; 0 for none",
+        set: |o, text| number(text, 0..=1_000_000_000).map(|n| o.ucfs.restart_every = n),
     },
     Parameter {
         name: "file-max",
@@ -155,6 +167,9 @@ pub struct Ucfs {
     disk_hits: u64,
     stale: u64,
     writes_saved: u64,
+    /// Requests since the start, or the last restart.
+    since_start: u32,
+    restarts: u64,
 }
 
 impl Ucfs {
@@ -181,6 +196,8 @@ impl Ucfs {
             disk_hits: 0,
             stale: 0,
             writes_saved: 0,
+            since_start: 0,
+            restarts: 0,
         }
     }
 
@@ -312,6 +329,30 @@ impl Ucfs {
         }
     }
 
+    /// §3.3: memory and tables, written or read in one sequence.
+    fn saved(&self, direction: Direction, wait: bool, out: &mut Vec<Action>) {
+        let tables = self.files.len() as u64 * 24 + self.clusters.count() * 6;
+        let bytes = (tables + self.buffers.held_bytes()).max(1).div_ceil(512) * 512;
+        let (piece, kind) = (1 << 20, Kind::Table);
+        for index in 0..bytes.div_ceil(piece) {
+            let here = piece.min(bytes - index * piece) as u32;
+            let offset = self.clusters.reserved_offset() + index * piece;
+            out.push(Action::Block { direction, kind, offset, bytes: here, wait });
+        }
+    }
+
+    /// Saves and restores, if so many requests were served. What was in memory is there again: nothing of it
+    /// has to be fetched.
+    fn restart_if_due(&mut self, out: &mut Vec<Action>) {
+        if self.options.restart_every > 0 && self.since_start == self.options.restart_every {
+            self.saved(Direction::Write, true, out);
+            self.saved(Direction::Read, true, out);
+            self.since_start = 0;
+            self.restarts += 1;
+        }
+        self.since_start += 1;
+    }
+
     fn store(&mut self, request: &Request, names: &Catalogue) -> Outcome {
         if request.size_bytes > self.options.file_bytes_max {
             return Outcome::Refused;
@@ -372,6 +413,7 @@ fn is_html(url: &str) -> bool {
 
 impl Design for Ucfs {
     fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
+        self.restart_if_due(out);
         let outcome = self.serve(request, names, out);
         let now_us = request.time_us;
         let age_us = u64::from(self.options.unused_hours) * 3_600_000_000;
@@ -382,17 +424,8 @@ impl Design for Ucfs {
         outcome
     }
 
-    /// §3.3: memory and tables are saved in one sequence.
     fn finish(&mut self, out: &mut Vec<Action>) {
-        let tables = self.files.len() as u64 * 24 + self.clusters.count() * 6;
-        let bytes = (tables + self.buffers.held_bytes()).max(1).div_ceil(512) * 512;
-        let piece = 1 << 20;
-        for index in 0..bytes.div_ceil(piece) {
-            let here = piece.min(bytes - index * piece) as u32;
-            let offset = self.clusters.reserved_offset() + index * piece;
-            let (direction, kind) = (Direction::Write, Kind::Table);
-            out.push(Action::Block { direction, kind, offset, bytes: here, wait: false });
-        }
+        self.saved(Direction::Write, false, out);
     }
 
     fn facts(&self) -> Vec<(&'static str, u64)> {
@@ -404,6 +437,7 @@ impl Design for Ucfs {
             ("stale", self.stale),
             ("writes_saved", self.writes_saved),
             ("clusters_used", self.clusters.used_count()),
+            ("restarts", self.restarts),
         ]
     }
 }
