@@ -2,6 +2,8 @@
 
 use super::*;
 
+const HOUR_US: u64 = 3_600_000_000;
+
 fn at(time_us: u64, request: Request) -> Request {
     Request { time_us, ..request }
 }
@@ -74,6 +76,46 @@ fn ucfs_small(cache_bytes: u64) -> DesignOptions {
         cache_bytes,
         ..DesignOptions::default()
     }
+}
+
+/// Of 130 KiB, memory that is saved and tables leave three clusters. They hold files 0 to 8. For 9 to 11 the least used goes: all were used once, when they were
+/// written, so the first, with 0 to 2; for 12 to 14 that of 3 to 5, not the one that was just written. On
+/// disk remain 6 to 14, in memory the last 8.
+#[test]
+fn ucfs_gives_up_the_oldest_of_clusters_used_equally() {
+    let options = ucfs_small(130 << 10);
+    let requests: Vec<Request> = (0..23).map(|key| read(key, 3_850)).collect();
+    let report = run_named("ucfs", &options, &requests);
+    assert_eq!((report.fact("clusters_used"), report.fact("files")), (3, 9 + 8));
+    assert_eq!(io(&report), [(W, Kind::Data, 5), (W, Kind::Table, 1)]);
+    for key in 0..15 {
+        let report = run_named("ucfs", &options, &[&requests[..], &[read(key, 3_850)]].concat());
+        assert_eq!(report.hits, u64::from(key >= 6), "file {key}");
+        assert_eq!(report.io.requests(R, Kind::Data), u64::from(key >= 6), "file {key}");
+    }
+}
+
+/// Ten clusters written at 0 s. File 0 is read a microsecond later: its cluster is used, and two more files
+/// leave memory, so an eleventh is written. After 115 hours none is older than that; a microsecond later
+/// nine are, and 27 files are nowhere else; another, and so are the other two.
+#[test]
+fn ucfs_drops_what_nobody_used_for_longer_than_115_hours() {
+    let options = ucfs_small(64 << 20);
+    let mut requests: Vec<Request> = (0..40).map(|key| read(key, 3_850)).collect();
+    requests.push(at(1, read(0, 3_850)));
+    let facts = |requests: &[Request]| {
+        let report = run_named("ucfs", &options, requests);
+        (report.fact("clusters_used"), report.fact("files"))
+    };
+    assert_eq!(facts(&requests), (11, 40));
+    let now = |time_us| at(time_us, delete(1_000));
+    requests.push(now(115 * HOUR_US));
+    assert_eq!(facts(&requests), (11, 40));
+    requests.push(now(115 * HOUR_US + 1));
+    assert_eq!(facts(&requests), (2, 40 - 27));
+    requests.push(now(115 * HOUR_US + 2));
+    let (clusters, _) = facts(&requests);
+    assert_eq!(clusters, 0);
 }
 
 /// A restart before every third request but the first: once in five. In memory are three files of 4,000

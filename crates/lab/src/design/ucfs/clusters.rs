@@ -36,6 +36,8 @@ struct Unit {
     clusters: Vec<u32>,
     files: Vec<u64>,
     references: u32,
+    /// Number of its last use, in the order of all uses.
+    use_number: u64,
 }
 
 /// All clusters.
@@ -52,9 +54,10 @@ pub(super) struct Clusters {
     spare: Vec<UnitId>,
     /// By last use; the value is the time.
     order: Lru<u64>,
-    /// By count, for LFU.
-    by_references: BTreeSet<(u32, UnitId)>,
+    /// By count, for LFU; among equals by last use, so that old clusters go (§2.4.9).
+    by_references: BTreeSet<(u32, u64, UnitId)>,
     references_sum: u64,
+    uses: u64,
 }
 
 /// Mean references above which all are halved.
@@ -78,6 +81,7 @@ impl Clusters {
             order: Lru::new(),
             by_references: BTreeSet::new(),
             references_sum: 0,
+            uses: 0,
         }
     }
 
@@ -128,7 +132,9 @@ impl Clusters {
             clusters.push(at);
         }
         self.free_count -= wanted;
-        let unit = Unit { clusters, files: files.to_vec(), references: 1 };
+        self.uses += 1;
+        let use_number = self.uses;
+        let unit = Unit { clusters, files: files.to_vec(), references: 1, use_number };
         let id = match self.spare.pop() {
             Some(id) => {
                 self.units[id as usize] = unit;
@@ -140,7 +146,7 @@ impl Clusters {
             }
         };
         self.order.insert(u64::from(id), now_us);
-        self.by_references.insert((1, id));
+        self.by_references.insert((1, use_number, id));
         self.references_sum += 1;
         Some(id)
     }
@@ -163,9 +169,10 @@ impl Clusters {
             *time_us = now_us;
         }
         let entry = &mut self.units[unit as usize];
-        self.by_references.remove(&(entry.references, unit));
-        entry.references += 1;
-        self.by_references.insert((entry.references, unit));
+        self.by_references.remove(&(entry.references, entry.use_number, unit));
+        self.uses += 1;
+        (entry.references, entry.use_number) = (entry.references + 1, self.uses);
+        self.by_references.insert((entry.references, entry.use_number, unit));
         self.references_sum += 1;
         if self.references_sum > self.order.len() as u64 * REFERENCES_MEAN_MAX {
             self.age();
@@ -173,20 +180,19 @@ impl Clusters {
     }
 
     fn age(&mut self) {
-        let units: Vec<(u32, UnitId)> =
-            std::mem::take(&mut self.by_references).into_iter().collect();
+        let units = std::mem::take(&mut self.by_references);
         self.references_sum = 0;
-        for (references, unit) in units {
+        for (references, use_number, unit) in units {
             let references = references.div_ceil(2);
             self.units[unit as usize].references = references;
-            self.by_references.insert((references, unit));
+            self.by_references.insert((references, use_number, unit));
             self.references_sum += u64::from(references);
         }
     }
 
-    /// The unit used least, for a full disk.
+    /// The unit used least, of equals the one that was used longest ago, for a full disk.
     pub(super) fn least_used(&self) -> Option<UnitId> {
-        self.by_references.first().map(|(_, unit)| *unit)
+        self.by_references.first().map(|(_, _, unit)| *unit)
     }
 
     /// A unit that nobody used since a time.
@@ -200,7 +206,7 @@ impl Clusters {
         let entry = std::mem::take(&mut self.units[unit as usize]);
         assert!(!entry.clusters.is_empty(), "unit {unit} is valid");
         self.order.remove(u64::from(unit));
-        self.by_references.remove(&(entry.references, unit));
+        self.by_references.remove(&(entry.references, entry.use_number, unit));
         self.references_sum -= u64::from(entry.references);
         self.free_count += entry.clusters.len() as u32;
         for cluster in entry.clusters {
@@ -208,5 +214,67 @@ impl Clusters {
         }
         self.spare.push(unit);
         entry.files
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLUSTER_BYTES: u32 = 16 << 10;
+
+    fn three_units() -> (Clusters, [UnitId; 3]) {
+        let mut clusters = Clusters::new(CLUSTER_BYTES, 1 << 20, 0);
+        let units = [1, 2, 3].map(|key| clusters.write(&[key], 100, 0).expect("there is room"));
+        (clusters, units)
+    }
+
+    fn references(clusters: &Clusters, units: [UnitId; 3]) -> [u32; 3] {
+        units.map(|unit| clusters.units[unit as usize].references)
+    }
+
+    /// Written and used once each: of equals the one that was used longest ago.
+    #[test]
+    fn the_least_used_is_the_oldest_of_equals() {
+        let (mut clusters, [a, b, c]) = three_units();
+        assert_eq!(clusters.least_used(), Some(a));
+        clusters.used(a, 0);
+        assert_eq!(clusters.least_used(), Some(b));
+        clusters.used(c, 0);
+        clusters.used(b, 0);
+        // Two uses each, in the order a, c, b.
+        for expected in [a, c, b] {
+            assert_eq!(clusters.least_used(), Some(expected));
+            clusters.invalidate(expected);
+        }
+        assert_eq!(clusters.least_used(), None);
+    }
+
+    /// A number that is used again does not make a unit old.
+    #[test]
+    fn a_number_used_again_is_that_of_the_newest() {
+        let (mut clusters, [a, b, c]) = three_units();
+        clusters.invalidate(a);
+        assert_eq!(clusters.write(&[4], 100, 0), Some(a));
+        for expected in [b, c, a] {
+            assert_eq!(clusters.least_used(), Some(expected));
+            clusters.invalidate(expected);
+        }
+    }
+
+    /// Two uses of each of three units: 6, and 294 more of b are 100 each. One more, and all are
+    /// halved, upwards: 1, 149 (of 297), 1; a was used before c.
+    #[test]
+    fn references_are_halved_above_a_mean_of_100() {
+        let (mut clusters, units) = three_units();
+        let [a, b, c] = units;
+        units.iter().for_each(|unit| clusters.used(*unit, 0));
+        (0..294).for_each(|_| clusters.used(b, 0));
+        assert_eq!(references(&clusters, units), [2, 296, 2]);
+        clusters.used(b, 0);
+        assert_eq!(references(&clusters, units), [1, 149, 1]);
+        assert_eq!(clusters.references_sum, 151);
+        clusters.used(a, 0);
+        assert_eq!(clusters.least_used(), Some(c));
     }
 }
