@@ -3,7 +3,7 @@
 //!
 //! Owns a bitmap of cacheblocks for each proxy file, the runs of chunks and their order of use.
 //! Invariants: cacheblocks in use are those of runs; a run is contiguous in one proxy file and of
-//! one remote file. Threads: one user.
+//! one remote file, in the list of hosts nearby or in that of hosts far away. Threads: one user.
 //!
 //! Deviations: requests are reads of whole remote files, as in the paper's measurements; a run is
 //! what one request fetched; a host further than a threshold is remote, and which hosts are is said
@@ -56,6 +56,14 @@ impl HadesOptions {
         let proxy_file_bytes = HadesOptions::default().proxy_file_bytes.min(cache_bytes);
         let fetch_us = context.options.fetch_us;
         HadesOptions { cache_bytes, proxy_file_bytes, fetch_us, ..context.options.hades }
+    }
+
+    /// Bytes of each proxy file; the last is what remains of the cache, if that is a cacheblock at least.
+    fn file_bytes(self) -> impl Iterator<Item = u64> {
+        let whole = self.cache_bytes / self.proxy_file_bytes;
+        let rest = self.cache_bytes % self.proxy_file_bytes;
+        let rest = (rest >= self.cacheblock_bytes).then_some(rest);
+        (0..whole).map(move |_| self.proxy_file_bytes).chain(rest)
     }
 }
 
@@ -113,12 +121,12 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = HadesOptions::of(context);
-    let files = (options.cache_bytes / options.proxy_file_bytes) as usize;
-    let per_file = options.proxy_file_bytes / options.cacheblock_bytes;
+    let blocks = |bytes: u64| bytes / options.cacheblock_bytes;
     let cache = Hades {
         options,
-        bitmaps: vec![Bitmap::new(per_file); files],
-        runs: Lru::new(),
+        bitmaps: options.file_bytes().map(|bytes| Bitmap::new(blocks(bytes))).collect(),
+        near: Lru::new(),
+        far: Lru::new(),
         last_of_user: NumberMap::default(),
         used_last: 0,
         evicted_local: 0,
@@ -158,14 +166,14 @@ struct Run {
     file: FileId,
     start: u64,
     bytes: u64,
-    remote: bool,
 }
 
 struct Hades {
     options: HadesOptions,
     bitmaps: Vec<Bitmap>,
-    /// By remote file.
-    runs: Lru<Run>,
+    /// By remote file: those of hosts nearby, and those of hosts far away.
+    near: Lru<Run>,
+    far: Lru<Run>,
     last_of_user: NumberMap<u32, usize>,
     used_last: usize,
     evicted_local: u64,
@@ -192,21 +200,22 @@ impl Hades {
 
     /// The oldest local run, or the oldest at all if none is local (§3.1).
     fn evict(&mut self) -> bool {
-        let local = self.runs.iter().find(|(_, run)| !run.remote).map(|(key, _)| key);
-        let Some(key) = local.or_else(|| self.runs.oldest()) else { return false };
-        match local {
-            Some(_) => self.evicted_local += 1,
-            None => self.evicted_remote += 1,
-        }
-        self.release(key);
+        let run = if let Some((_, run)) = self.near.pop_oldest() {
+            self.evicted_local += 1;
+            run
+        } else if let Some((_, run)) = self.far.pop_oldest() {
+            self.evicted_remote += 1;
+            run
+        } else {
+            return false;
+        };
+        self.release(run);
         true
     }
 
-    fn release(&mut self, key: u64) {
-        if let Some(run) = self.runs.remove(key) {
-            let count = self.cacheblocks(run.bytes);
-            self.bitmaps[run.file as usize].release(run.start, count);
-        }
+    fn release(&mut self, run: Run) {
+        let count = self.cacheblocks(run.bytes);
+        self.bitmaps[run.file as usize].release(run.start, count);
     }
 
     /// The run, chunk by chunk.
@@ -230,17 +239,17 @@ impl Hades {
 
 impl Cache for Hades {
     fn prepare(&mut self, out: &mut Vec<Action>) {
-        let bytes = self.options.proxy_file_bytes;
-        let files = 0..self.bitmaps.len() as FileId;
-        out.extend(files.map(|file| Action::Create { dir: 0, file, bytes }));
+        let files = (0..).zip(self.options.file_bytes());
+        out.extend(files.map(|(file, bytes)| Action::Create { dir: 0, file, bytes }));
     }
 
     fn size_of(&self, key: u64) -> Option<u64> {
-        self.runs.peek(key).map(|run| run.bytes)
+        self.near.peek(key).or_else(|| self.far.peek(key)).map(|run| run.bytes)
     }
 
     fn fetch(&mut self, request: &Request, out: &mut Vec<Action>) {
-        if let Some(&mut run) = self.runs.touch(request.key) {
+        let near = self.near.touch(request.key).copied();
+        if let Some(run) = near.or_else(|| self.far.touch(request.key).copied()) {
             self.transfer(run, false, out);
         }
     }
@@ -261,21 +270,44 @@ impl Cache for Hades {
         };
         let every = self.options.remote_host_every;
         let remote = every > 0 && request.host.is_multiple_of(every);
-        let run = Run { file: file as FileId, start, bytes, remote };
-        self.runs.insert(request.key, run);
+        let run = Run { file: file as FileId, start, bytes };
+        let runs = if remote { &mut self.far } else { &mut self.near };
+        runs.insert(request.key, run);
         self.transfer(run, true, out);
         true
     }
 
     fn discard(&mut self, key: u64, _out: &mut Vec<Action>) {
-        self.release(key);
+        if let Some(run) = self.near.remove(key).or_else(|| self.far.remove(key)) {
+            self.release(run);
+        }
     }
 
     fn facts(&self) -> Vec<(&'static str, u64)> {
         vec![
-            ("runs", self.runs.len() as u64),
+            ("runs", (self.near.len() + self.far.len()) as u64),
             ("evicted_local", self.evicted_local),
             ("evicted_remote", self.evicted_remote),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No part of a cache that holds a cacheblock is left out, and no file is longer than the others.
+    #[test]
+    fn proxy_files_take_all_of_the_cache() {
+        let files = |cache_bytes: u64, proxy_file_bytes: u64| {
+            let options = HadesOptions { cache_bytes, proxy_file_bytes, ..HadesOptions::default() };
+            options.file_bytes().collect::<Vec<u64>>()
+        };
+        const GIB: u64 = 1 << 30;
+        assert_eq!(files(GIB, GIB), [GIB]);
+        assert_eq!(files(5 * GIB / 2, GIB), [GIB, GIB, GIB / 2]);
+        assert_eq!(files(GIB + 4_096, GIB), [GIB, 4_096]);
+        assert_eq!(files(GIB + 4_095, GIB), [GIB]);
+        assert_eq!(files(12 << 10, 12 << 10), [12 << 10]);
     }
 }

@@ -138,3 +138,27 @@ fn ucfs_restores_what_it_saved() {
     assert_eq!((report.memory_hits, report.fact("restarts")), (1, 0));
     assert_eq!(io(&report), [(W, Kind::Table, 1)]);
 }
+
+/// A proxy file of three cacheblocks; every second host is far away (host 0), the other is not (host 1).
+/// 1 (far), 2, 3 fill it. 4 puts out 2, though 1 is older; 1 hits; 2 puts out 3; 5 (far) puts out 4;
+/// 6 (far) puts out 2; for 7 (far) none near is left, and the oldest of all goes: 1. 5 hits then.
+#[test]
+fn hades_keeps_what_is_far_away() {
+    let options = DesignOptions {
+        cache_bytes: 12 << 10,
+        hades: HadesOptions { remote_host_every: 2, ..HadesOptions::default() },
+        ..DesignOptions::default()
+    };
+    let far = |key| read(key, 4_096);
+    let near = |key| Request { host: 1, ..read(key, 4_096) };
+    let mut requests = vec![far(1), near(2), near(3), near(4), far(1), near(2), far(5), far(6)];
+    let facts = |requests: &[Request]| {
+        let report = run_named("hades", &options, requests);
+        (report.hits, report.fact("evicted_local"), report.fact("evicted_remote"))
+    };
+    assert_eq!(facts(&requests), (1, 4, 0));
+    requests.extend([far(7), far(5), far(6)]);
+    assert_eq!(facts(&requests), (3, 4, 1));
+    requests.push(far(1));
+    assert_eq!(facts(&requests), (3, 4, 2), "1 had gone, and 7 goes for it");
+}
