@@ -2,9 +2,10 @@
 //! objects for runs: the policy names a queue, its oldest object leaves, and the policy says whether it
 //! is copied on.
 //!
-//! Differences to the engine: there memory is freed by frames, and of a frame at most a share is copied
-//! on; here each object is judged alone. Groups are neutral, and nothing but the policy remembers that an
-//! object was seen before.
+//! Differences to the engine: there memory is freed by frames, of a frame at most a share is copied
+//! on, and of so many frames for one object nothing; here each object is judged alone, and of so many
+//! objects none stays. Groups are neutral, and nothing but the policy remembers that an object was seen
+//! before.
 
 use damelo::ResidencyPolicyKind;
 use damelo::policy::{
@@ -20,6 +21,11 @@ pub(crate) struct StoreMemory {
     capacity_bytes: u64,
     policy: Box<dyn ResidencyPolicy>,
 }
+
+/// For one that comes, each object may be kept so often; then whatever is looked at goes. No policy keeps
+/// one more often but the one that finds out what is worth it: at first all is, and with objects of few
+/// bytes it would look at millions before it knew better.
+const TURNS_MAX: u64 = 2;
 
 /// What the engine keeps of each object in memory: hits, and the policy's stamp.
 fn packed(hits: u8, epoch: u8) -> u32 {
@@ -59,8 +65,9 @@ impl StoreMemory {
         usage
     }
 
-    /// Takes one object from the queue that the policy names; it may go on in another.
-    fn evict(&mut self) {
+    /// Takes one object from the queue that the policy names; as long as there is some `sparing` left, it
+    /// may go on in another.
+    fn evict(&mut self, sparing: &mut u64) {
         let named = self.policy.victim(&self.usage(), Hint::Neutral);
         let filled = || QUEUES.into_iter().find(|queue| self.queues[*queue as usize].len() > 0);
         let Some(from) = named.or_else(filled) else { return };
@@ -74,10 +81,14 @@ impl StoreMemory {
         let size_bytes = self.nodes.size(key);
         let bytes = size_bytes.min(u64::from(u32::MAX)) as u32;
         let leaving = Leaving { hash: hash_of(key), bytes, hits, epoch };
-        let fate = self.policy.fate(from, &leaving);
+        let may_keep = *sparing > 0;
+        *sparing = sparing.saturating_sub(1);
+        let fate = if may_keep { self.policy.fate(from, &leaving) } else { Fate::Drop };
         let kept_bytes = if fate == Fate::Drop { 0 } else { size_bytes as usize };
         self.policy.take_hits(from, &leaving);
-        self.policy.looked_at(from, size_bytes as usize, kept_bytes);
+        if may_keep {
+            self.policy.looked_at(from, size_bytes as usize, kept_bytes);
+        }
         if let Fate::CopyTo(to) = fate {
             let stays_with = packed(self.policy.hits_after(from, hits), self.policy.epoch());
             self.nodes.set_count(key, stays_with);
@@ -99,8 +110,9 @@ impl Policy for StoreMemory {
         if step.size_bytes > self.capacity_bytes {
             return false;
         }
+        let mut sparing = TURNS_MAX * self.objects();
         while self.used_bytes() > self.capacity_bytes - step.size_bytes {
-            self.evict();
+            self.evict(&mut sparing);
         }
         self.nodes.reach(key);
         self.nodes.set_size(key, step.size_bytes);
@@ -136,6 +148,7 @@ impl Policy for StoreMemory {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::policy::NEVER;
@@ -146,6 +159,10 @@ mod tests {
     fn what_was_hit_stays() {
         for kind in ResidencyPolicyKind::ALL {
             let mut cache = StoreMemory::new(3, kind);
+            // By density: it has found out that a single use of a byte is too little, and two are enough,
+            // 2% for each 64 KiB that stayed, from 1e-9 to 1.4.
+            let protected = damelo::policy::Queue::Protected;
+            (0..1_065).for_each(|_| cache.policy.looked_at(protected, 1 << 16, 1 << 16));
             let mut hit = |key| cache.get(&Step::get(key, 1, NEVER));
             let found = [0, 1, 2, 0, 3, 0, 2, 1].map(&mut hit);
             let expected = [false, false, false, true, false, true, true, false];
@@ -153,6 +170,30 @@ mod tests {
             assert_eq!((cache.objects(), cache.used_bytes()), (3, 3));
         }
     }
+
+    /// Keeps whatever it is asked about, as often as it is asked.
+    struct KeepsAll(AtomicUsize);
+
+    impl ResidencyPolicy for KeepsAll {
+        fn victim(&self, _usage: &Usage, _requester: Hint) -> Option<damelo::policy::Queue> {
+            None
+        }
+
+        fn fate(&self, queue: damelo::policy::Queue, _object: &Leaving) -> Fate {
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) < 100, "asked without an end");
+            Fate::CopyTo(queue)
+        }
+    }
+
+    /// Three objects fit; each is kept twice, then the first goes, whatever the policy says.
+    #[test]
+    fn room_is_found_even_if_all_is_to_be_kept() {
+        let mut cache = StoreMemory::new(3, ResidencyPolicyKind::Lru);
+        cache.policy = Box::new(KeepsAll(AtomicUsize::new(0)));
+        let found = [0, 1, 2, 3, 1, 2, 0].map(|key| cache.get(&Step::get(key, 1, NEVER)));
+        assert_eq!(found, [false, false, false, false, true, true, false]);
+    }
+
     /// Requests for objects asked for before that memory of so many bytes does not have: what would be read
     /// from disk.
     fn misses(kind: ResidencyPolicyKind, capacity_bytes: u64, requests: &[u32]) -> usize {
