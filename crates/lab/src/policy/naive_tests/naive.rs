@@ -1,5 +1,6 @@
 //! The policies written for being read: vectors in order, searched from one end.
 
+use super::naive_store::{naive_disk, naive_memory};
 use crate::policy::Step;
 
 /// Key and size, oldest first.
@@ -437,6 +438,10 @@ pub(super) fn naive(kind: &'static str, capacity: u64) -> Box<dyn Naive> {
         "gdsf" | "belady" => {
             Box::new(Ranked { capacity, held: Vec::new(), inflation: 0.0, moment: 0, kind })
         }
+        "store-memory-lru" | "store-memory-clock" => {
+            naive_memory(capacity, kind == "store-memory-clock")
+        }
+        "store-disk-fifo" | "store-disk-lru" => naive_disk(capacity, kind == "store-disk-lru"),
         _ => Box::new(OneLine { capacity, line: Vec::new(), kind, hand: 0 }),
     }
 }
