@@ -90,7 +90,8 @@ fn random_requests(seed: u64, count: usize) -> Vec<Request> {
         if rng.u8(0..20) == 0 {
             *size = fresh;
         }
-        time_us += rng.u64(0..2_000_000);
+        // Four hours in all, so that what is done after one is done.
+        time_us += rng.u64(0..10_000_000);
         let op = match rng.u8(0..20) {
             0 => Op::Delete,
             1 => Op::Write,
@@ -136,8 +137,6 @@ impl Space<'_> {
             "mmap-infinite" => self.check_segments(end, present),
             "afs" => assert!(files <= self.cache_bytes + AFS_ITEMS_BYTES, "{name}: {files}"),
             "hades" => assert!(files <= self.cache_bytes, "{name}: {files} bytes of files"),
-            // A store is never made on less than 8 MiB.
-            "store" => assert!(end <= 8 << 20, "{name}: {end}"),
             _ => assert!(end <= self.cache_bytes && files == 0, "{name}: {end} and {files}"),
         }
     }
@@ -165,14 +164,52 @@ impl Space<'_> {
     }
 }
 
-fn audit(entry: &Entry, seed: u64) {
+/// Some parameters in the middle of their ranges, where the most happens.
+const CHOSEN: [&str; 12] = [
+    "mmap-fbc:cmax=2:amax=3",
+    "cfs:block=4kib:buffered=no:compact=yes",
+    "damelo:groups=4:placement=centre-out:checkpoint=60",
+    "damelo:groups=7:placement=centre-out:checkpoint=1",
+    "ucfs:restart=500:unused-hours=1",
+    "ucfs:hot=10:medium=20:file-max=16kib:restart=97",
+    "afs:chunk=16kib",
+    "hades:remote-every=3:chunk=64kib",
+    "hades:remote-every=2:chunk=16kib:cacheblock=512b",
+    "store:disk=lfu-aging:memory=clock:reinsert=60:segment=512kib",
+    "store:disk=lru:memory=s3-fifo:admission=second-hit:segment=256kib",
+    "store:disk=fifo:memory=lru",
+];
+
+/// A store is never made on less than 8 MiB, nor with less than 4 MiB of memory.
+fn audit_base(entry: &Entry) -> DesignOptions {
+    let (cache_bytes, memory_bytes) =
+        if entry.name == "store" { (8 << 20, 4 << 20) } else { (4 << 20, 512 << 10) };
+    DesignOptions { cache_bytes, memory_bytes, page_bytes: 32 << 10, ..DesignOptions::default() }
+}
+
+/// A design with some of its parameters at one of their ends, as far as they go together.
+fn extreme(entry: &'static Entry, rng: &mut fastrand::Rng) -> String {
+    let mut name = entry.name.to_owned();
+    for parameter in entry.parameters {
+        if rng.bool() {
+            continue;
+        }
+        let values = parameter.values.extremes();
+        let value = values[rng.usize(..values.len())].to_lowercase();
+        let longer = format!("{name}:{}={value}", parameter.name);
+        let spec = DesignSpec::parse(&longer).expect("within the ranges that are listed");
+        if spec.options(&audit_base(entry)).is_ok() {
+            name = longer;
+        }
+    }
+    name
+}
+
+fn audit(name: &str, seed: u64) {
     let requests = random_requests(seed, 3_000);
-    let options = DesignOptions {
-        cache_bytes: 4 << 20,
-        memory_bytes: 512 << 10,
-        page_bytes: 32 << 10,
-        ..DesignOptions::default()
-    };
+    let spec = DesignSpec::parse(name).expect(name);
+    let entry = spec.entry;
+    let options = spec.options(&audit_base(entry)).expect(name);
     let context = Context { options: &options, requests: &requests, drive: &config().drive };
     let mut design = (entry.make)(&context);
     let (mut auditor, mut out, names) = (Auditor::default(), Vec::new(), Catalogue::new());
@@ -185,7 +222,7 @@ fn audit(entry: &Entry, seed: u64) {
         // A hit is of an object that was stored, in that version, and not deleted since.
         match (request.op, outcome) {
             (_, Outcome::Hit) => {
-                assert_eq!(present.get(&request.key), Some(&request.size_bytes), "{}", entry.name);
+                assert_eq!(present.get(&request.key), Some(&request.size_bytes), "{name}");
             }
             (Op::Delete, _) => {
                 present.remove(&request.key);
@@ -209,7 +246,16 @@ proptest::proptest! {
     #[test]
     fn designs_read_only_what_they_wrote(seed in proptest::prelude::any::<u64>()) {
         for entry in &REGISTRY {
-            audit(entry, seed);
+            audit(entry.name, seed);
+        }
+    }
+
+    #[test]
+    fn so_they_do_with_other_parameters(seed in proptest::prelude::any::<u64>()) {
+        CHOSEN.into_iter().for_each(|name| audit(name, seed));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for entry in REGISTRY.iter().filter(|entry| !entry.parameters.is_empty()) {
+            audit(&extreme(entry, &mut rng), seed);
         }
     }
 }
