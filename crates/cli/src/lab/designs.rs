@@ -70,7 +70,7 @@ pub(crate) struct Designs {
     /// Clients that each have one request at a time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     clients: u32,
-    /// Requests come when the trace says, not as fast as they are served
+    /// Requests come when the trace says, not as fast as they are served; responses count from then
     #[arg(long)]
     at_trace_pace: bool,
     /// Do not count the first so many requests

@@ -53,7 +53,7 @@ pub struct Histogram {
     bins: Vec<u64>,
     fine_us: Fine,
     count: u64,
-    sum_ns: u64,
+    sum_ns: u128,
     max_ns: u64,
 }
 
@@ -69,7 +69,7 @@ impl Histogram {
         self.bins[bin as usize] += 1;
         self.fine_us.add(ns / 1_000);
         self.count += 1;
-        self.sum_ns += ns;
+        self.sum_ns += u128::from(ns);
         self.max_ns = self.max_ns.max(ns);
     }
 

@@ -2,7 +2,7 @@
 //! reads and synchronous writes, and leave the rest to the queues.
 //!
 //! Owns virtual time. Invariants: a request begins when a client is free (and, at the trace's pace,
-//! when it arrived); a design sees requests in the order they begin; events are handled in time
+//! when it arrived); its response counts from then, at the trace's pace from its arrival; a design sees requests in the order they begin; events are handled in time
 //! order, disks before clients. Threads: one user.
 
 use super::report::MAP_PARTS;
@@ -18,7 +18,7 @@ pub enum Pace {
     /// Each as soon as a client is free.
     #[default]
     AsFastAsPossible,
-    /// Not before its time in the trace.
+    /// Not before its time in the trace; a response counts from then, waiting for a free client included.
     Trace,
 }
 
@@ -62,7 +62,8 @@ struct Client {
     next_step: usize,
     /// When it goes on; `None` while it waits for a disk or has no more requests.
     ready_ns: Option<u64>,
-    begun_ns: u64,
+    /// From when on the response counts.
+    asked_ns: u64,
     request: Option<(Request, Outcome)>,
     waited_read: bool,
     counted: bool,
@@ -103,7 +104,7 @@ pub fn run(
         plan: Plan::default(),
         next_step: 0,
         ready_ns: Some(start_ns),
-        begun_ns: 0,
+        asked_ns: 0,
         request: None,
         waited_read: false,
         counted: false,
@@ -232,12 +233,12 @@ impl Run<'_> {
             self.clients[index].ready_ns = None;
             return Ok(false);
         };
-        let arrival_ns = match self.options.pace {
-            Pace::AsFastAsPossible => 0,
+        let asked_ns = match self.options.pace {
+            Pace::AsFastAsPossible => now_ns,
             Pace::Trace => self.start_ns + request.time_us * 1_000,
         };
-        if arrival_ns > now_ns {
-            self.clients[index].ready_ns = Some(arrival_ns);
+        if asked_ns > now_ns {
+            self.clients[index].ready_ns = Some(asked_ns);
             return Ok(false);
         }
         let mut plan = std::mem::take(&mut self.clients[index].plan);
@@ -253,7 +254,7 @@ impl Run<'_> {
         let client = &mut self.clients[index];
         client.plan = plan;
         client.next_step = 0;
-        client.begun_ns = now_ns;
+        client.asked_ns = asked_ns;
         client.waited_read = false;
         client.counted = self.next_request >= self.options.warmup;
         client.request = Some((request, outcome));
@@ -281,7 +282,7 @@ impl Run<'_> {
         if !client.counted {
             return;
         }
-        let (response_ns, from_memory) = (now_ns - client.begun_ns, !client.waited_read);
+        let (response_ns, from_memory) = (now_ns - client.asked_ns, !client.waited_read);
         let report = &mut self.report;
         report.requests += 1;
         report.responses.add(response_ns);

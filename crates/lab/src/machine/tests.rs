@@ -99,6 +99,24 @@ fn requests_keep_the_pace_of_the_trace() {
     let options = RunOptions { pace: Pace::Trace, ..RunOptions::default() };
     let report = play(vec![read(0), read(0)], 20_000, options);
     assert_eq!(report.elapsed_ns, 21_000_000);
+    assert_eq!((report.responses.bins()[1], report.responses.mean_ms()), (2, 1.0), "1 ms each");
+}
+
+/// The second request comes after half a millisecond, waits for the only client as long, and has its sector
+/// at 6 ms: 5.5 ms after it came, as if there were two clients and it had waited for the disk. Not at the
+/// trace's pace it comes when the client asks: 5 ms.
+#[test]
+fn waiting_for_a_client_counts_at_the_pace_of_the_trace() {
+    let mean_ms = |options| {
+        let read = |sector| vec![block(Direction::Read, sector, true)];
+        let report = play(vec![read(0), read(50)], 500, options);
+        assert_eq!(report.elapsed_ns, 6_000_000);
+        report.responses.mean_ms()
+    };
+    let paced = RunOptions { pace: Pace::Trace, ..RunOptions::default() };
+    assert_eq!(mean_ms(paced), (1.0 + 5.5) / 2.0);
+    assert_eq!(mean_ms(RunOptions { clients: 2, ..paced }), (1.0 + 5.5) / 2.0);
+    assert_eq!(mean_ms(RunOptions::default()), (1.0 + 5.0) / 2.0);
 }
 
 /// Counting begins after one request; computing takes 3 ms of each.
