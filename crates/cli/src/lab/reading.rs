@@ -1,6 +1,8 @@
 //! How the lab's commands read traces: one set of arguments, progress by bytes of the file, and a word
 //! on stderr about what was skipped.
 
+use std::time::Instant;
+
 use clap::Args;
 use damelo_lab::trace::{ColumnOptions, Format, ReadOptions, RecordSource, Skipped, Trace};
 
@@ -61,11 +63,13 @@ impl ReadArgs {
     }
 }
 
-/// Progress through a trace: by bytes where the file's size is known.
+/// Progress through a trace: by bytes where the file's size is known, else by requests.
 pub(crate) struct Reading {
     progress: Progress,
     position: damelo_lab::trace::ReadPosition,
     file_bytes: u64,
+    /// That a generator will make; 0 if it does not say.
+    requests: u64,
 }
 
 impl Reading {
@@ -74,7 +78,13 @@ impl Reading {
             0 => Progress::count("requests"),
             _ => Progress::bytes("trace"),
         };
-        Reading { progress, position: trace.position(), file_bytes: trace.file_bytes() }
+        let requests = trace.requests_to_come().unwrap_or(0);
+        Reading { progress, position: trace.position(), file_bytes: trace.file_bytes(), requests }
+    }
+
+    /// For one that was begun before anything could be said of it.
+    pub(crate) fn since(self, start: Instant) -> Reading {
+        Reading { progress: self.progress.since(start), ..self }
     }
 
     /// Says how far it is.
@@ -82,7 +92,7 @@ impl Reading {
         if self.file_bytes > 0 {
             self.progress.set(self.position.bytes(), self.file_bytes);
         } else {
-            self.progress.set(requests, 0);
+            self.progress.set(requests, self.requests);
         }
     }
 }

@@ -116,8 +116,11 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     let open = || Trace::open(name, &read);
     let mut passes: BTreeMap<u32, Reading> = BTreeMap::new();
     let start = Instant::now();
+    let mut before = start;
     let report = simulate(&open, &options, &mut |pass, trace, requests| {
-        passes.entry(pass).or_insert_with(|| Reading::of(trace)).set(requests);
+        // A pass says something only after its first batch, and began where the one before ended.
+        passes.entry(pass).or_insert_with(|| Reading::of(trace).since(before)).set(requests);
+        before = Instant::now();
     })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(passes);

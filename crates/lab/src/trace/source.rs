@@ -91,6 +91,13 @@ impl Trace {
         self.name.strip_prefix(GENERATOR_PREFIX).and_then(workload::seed)
     }
 
+    /// Requests that a generator will make, as far as it can be told before; none of a file.
+    #[must_use]
+    pub fn requests_to_come(&self) -> Option<u64> {
+        let requests = self.name.strip_prefix(GENERATOR_PREFIX).and_then(workload::requests)?;
+        Some(requests.min(self.requests_max))
+    }
+
     /// Bytes of the file, 0 for a generator.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {

@@ -96,9 +96,18 @@ pub(crate) fn generator(given: &str) -> Result<Box<dyn RecordSource>, TraceError
 
 /// The seed of the generator that a `gen:` name asks for.
 pub(crate) fn seed(given: &str) -> Option<u64> {
+    parameters(given)?.seed().ok()
+}
+
+/// How many requests that generator makes, if that is one of its parameters.
+pub(crate) fn requests(given: &str) -> Option<u64> {
+    parameters(given)?.whole("requests", 0, u64::MAX).ok()
+}
+
+fn parameters(given: &str) -> Option<Parameters> {
     let (name, query) = given.split_once('?').unwrap_or((given, ""));
     let (.., defaults) = GENERATORS.into_iter().find(|(known, ..)| *known == name)?;
-    Parameters::parse(defaults, query).ok()?.seed().ok()
+    Parameters::parse(defaults, query).ok()
 }
 
 fn source<G: Generator + 'static>(generator: G) -> Box<dyn RecordSource> {

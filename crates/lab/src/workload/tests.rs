@@ -52,6 +52,17 @@ fn the_same_seed_gives_the_same_requests_in_order_of_time() {
     }
 }
 
+/// So that progress can say how much is left.
+#[test]
+fn as_many_requests_come_as_were_said_before() {
+    for name in SMALL {
+        let said = requests(name);
+        assert!(said.is_none_or(|said| said == all(name).len() as u64), "{name}: {said:?}");
+        assert_eq!(said.is_some(), name.contains("requests="), "{name}");
+    }
+    assert_eq!(requests("zipf"), Some(100_000));
+}
+
 #[test]
 fn wrong_names_and_values_say_what_would_be_right() {
     for (name, reason) in [
