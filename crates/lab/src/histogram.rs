@@ -43,7 +43,8 @@ impl Histogram {
         self.counts.iter().take(bucket(value) + 1).sum()
     }
 
-    /// The greatest value of the bucket in which the quantile lies; `None` if nothing was counted.
+    /// The greatest value of the bucket in which the quantile lies, or of all if that is less; `None` if
+    /// nothing was counted.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let wanted = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count.max(1));
@@ -51,7 +52,7 @@ impl Histogram {
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= wanted {
-                return Some(upper_end(bucket));
+                return Some(upper_end(bucket).min(self.max));
             }
         }
         None
@@ -103,6 +104,7 @@ mod tests {
             let at = ((values.len() as f64 * share).ceil() as usize).clamp(1, values.len()) - 1;
             let found = histogram.quantile(share).expect("not empty");
             prop_assert!(found >= values[at] && found - values[at] <= values[at] / 32);
+            prop_assert!(found <= *values.last().expect("not empty"));
         }
     }
 

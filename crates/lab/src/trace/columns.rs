@@ -29,6 +29,12 @@ pub struct ColumnOptions {
 }
 
 impl ColumnOptions {
+    /// True if they mean something only where a line has columns.
+    pub(crate) fn name_columns(&self) -> bool {
+        let columns = [self.time_column, self.object_column, self.size_column];
+        columns.iter().any(Option::is_some) || self.delimiter.is_some()
+    }
+
     /// Understands libCacheSim's notation; parts are separated by `,` or `;`.
     ///
     /// # Errors
@@ -186,14 +192,12 @@ impl Columns {
     }
 
     /// A header has a time or size that is no number; without either it has more letters than
-    /// digits.
+    /// digits. A column that is not there says nothing: that is an error of this line, too.
     fn looks_like_header(&self, line: &[u8]) -> bool {
         let numbers = [self.time, self.size];
         if numbers.iter().any(Option::is_some) {
-            return numbers.iter().flatten().any(|column| {
-                let text = self.column(line, *column).unwrap_or_default();
-                fields::parse_seconds_us(text).is_none()
-            });
+            let texts = numbers.iter().flatten().filter_map(|column| self.column(line, *column));
+            return texts.into_iter().any(|text| fields::parse_seconds_us(text).is_none());
         }
         let digits = line.iter().filter(|byte| byte.is_ascii_digit()).count();
         let letters = line.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
@@ -368,6 +372,8 @@ mod tests {
         assert!(header("obj-id-col=1", "object,x"));
         assert!(!header("obj-id-col=1", "12345,6"));
         assert!(!header("obj-id-col=1,has-header=false", "object,x"));
+        assert!(!header("time-col=1,obj-id-col=2,obj-size-col=9", "5,7,100"), "a column too many");
+        assert!(header("time-col=1,obj-id-col=2,obj-size-col=9", "time,id,size"));
     }
 
     #[test]

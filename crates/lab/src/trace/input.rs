@@ -1,5 +1,6 @@
 //! Bytes of a trace file: opened, decompressed as its first bytes say (gzip, zstd or neither), read in
-//! large pieces. Lines and records are borrowed from the buffer. One thread at a time.
+//! large pieces. Lines and records are borrowed from the buffer. What was read before reading failed is
+//! handed out first, and then the failure. One thread at a time.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -51,6 +52,8 @@ pub(crate) struct Input {
     start: usize,
     end: usize,
     eof: bool,
+    /// Why nothing comes after what is in the buffer, if not because it ends.
+    failure: Option<io::Error>,
 }
 
 /// What the next line is.
@@ -95,13 +98,16 @@ impl Input {
     }
 
     pub(crate) fn new(source: Box<dyn Read + Send>) -> Input {
-        Input { source, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, eof: false }
+        Input { source, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, eof: false, failure: None }
     }
 
     /// The first bytes of what has not been read yet, at least [`HEAD_BYTES`] unless the trace ends.
     pub(crate) fn head(&mut self) -> io::Result<&[u8]> {
         while self.end - self.start < HEAD_BYTES && !self.eof {
-            self.fill()?;
+            self.fill();
+        }
+        if self.start == self.end {
+            self.failed()?;
         }
         Ok(&self.buffer[self.start..self.end])
     }
@@ -131,13 +137,15 @@ impl Input {
             if self.eof {
                 let line = self.start..self.end;
                 self.start = self.end;
+                // How much of the last line is missing nobody knows.
+                self.failed()?;
                 return Ok(match (too_long, line.is_empty()) {
                     (true, _) => Line::TooLong,
                     (false, true) => Line::End,
                     (false, false) => Line::Whole(self.trimmed(line)),
                 });
             }
-            self.fill()?;
+            self.fill();
         }
     }
 
@@ -150,17 +158,25 @@ impl Input {
     /// They lie in `Input::bytes(range)`.
     pub(crate) fn records(&mut self, record_bytes: usize) -> io::Result<std::ops::Range<usize>> {
         while self.end - self.start < record_bytes && !self.eof {
-            self.fill()?;
+            self.fill();
         }
         let whole = (self.end - self.start) / record_bytes * record_bytes;
+        if whole == 0 {
+            self.failed()?;
+        }
         let bytes = if whole == 0 { self.end - self.start } else { whole };
         let start = self.start;
         self.start += bytes;
         Ok(start..start + bytes)
     }
 
-    /// Moves what is unread to the front and reads more behind it.
-    fn fill(&mut self) -> io::Result<()> {
+    /// The failure that ended the trace, once.
+    fn failed(&mut self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Moves what is unread to the front and reads more behind it; a failure ends the trace.
+    fn fill(&mut self) {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -174,9 +190,9 @@ impl Input {
                 Ok(0) => self.eof = true,
                 Ok(bytes) => self.end += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+                Err(error) => (self.failure, self.eof) = (Some(error), true),
             }
-            return Ok(());
+            return;
         }
     }
 }

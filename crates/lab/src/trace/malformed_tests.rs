@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::input::LINE_BYTES_MAX;
 use super::*;
-use crate::error::TraceError;
+use crate::error::{Place, TraceError};
 
 /// A trace of two good requests and what is broken between or behind them.
 struct Case {
@@ -159,6 +159,75 @@ fn compression_changes_no_place() {
             assert!(cut, "{}: {error}", case.format);
         }
     }
+}
+
+/// Of a compressed trace that is cut off, what can be read is; the error says behind which line or record.
+#[test]
+fn what_was_read_before_the_damage_is_handed_out() {
+    let bed = Bed::new();
+    let mut rng = fastrand::Rng::with_seed(3);
+    let lines: Vec<String> =
+        (0..40_000).map(|n| format!("{n},c,GET,200,{},http://a/{n}\n", rng.u32(..))).collect();
+    let records: Vec<u8> = (0..40_000_u32)
+        .flat_map(|n| {
+            let fields =
+                [n.to_le_bytes(), rng.u32(..).to_le_bytes(), [0; 4], [1; 4], [0; 4], [0; 4]];
+            fields.concat()
+        })
+        .collect();
+    for (format, bytes) in [("damelo", lines.concat().into_bytes()), ("oracleGeneral", records)] {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&bytes).expect("memory");
+        let zstd = zstd::encode_all(&bytes[..], 1).expect("memory");
+        for compressed in [gzip.finish().expect("memory"), zstd] {
+            let path = bed.file(&compressed[..compressed.len() * 3 / 4]);
+            for skip_bad in [false, true] {
+                let format = Format::by_name(format).expect("a format");
+                let options = ReadOptions { format, skip_bad, ..ReadOptions::default() };
+                let mut trace = Trace::open(&path, &options).expect("the beginning is whole");
+                let mut raw = Vec::new();
+                let error = trace.batch(&mut raw, 1 << 20).expect_err("cut off");
+                assert!(raw.len() > 20_000, "{} of 40,000", raw.len());
+                let TraceError::Read { place, .. } = error else { panic!("{error}") };
+                let (Place::Line(last) | Place::Record(last)) = place;
+                assert_eq!(last, raw.len() as u64, "{error}");
+            }
+        }
+    }
+}
+
+/// Options that name columns mean nothing where a line is an object, and are not passed over.
+#[test]
+fn a_txt_trace_has_no_columns_to_name() {
+    let bed = Bed::new();
+    let path = bed.file(b"7,1\n7,2\n");
+    let with = |columns: &str| ReadOptions {
+        format: Some(Format::Txt),
+        columns: Some(ColumnOptions::parse(columns).expect("columns")),
+        ..ReadOptions::default()
+    };
+    for columns in ["time-col=1", "obj-id-col=1", "obj-size-col=2", "delimiter=,"] {
+        let error = read(&path, &with(columns)).expect_err(columns);
+        assert!(matches!(error, TraceError::NoColumns { .. }), "{columns}: {error}");
+    }
+    assert_eq!(read(&path, &with("has-header=true")).expect("means something").0, 1);
+}
+
+/// A column too many is missing in the first line, too, which was taken for a header.
+#[test]
+fn a_column_that_is_nowhere_is_missing_from_the_first_line_on() {
+    let bed = Bed::new();
+    let path = bed.file(b"1,7,5\n2,7,5\n");
+    let columns = ColumnOptions::parse("time-col=1,obj-id-col=2,obj-size-col=9").expect("columns");
+    let options = |skip_bad| ReadOptions {
+        format: Some(Format::Csv),
+        columns: Some(columns.clone()),
+        skip_bad,
+        ..ReadOptions::default()
+    };
+    let error = read(&path, &options(false)).expect_err("no column 9").to_string();
+    assert_eq!(error, format!("{path}: line 1: no column 9 (size) in a line of 3 columns"));
+    assert_eq!(read(&path, &options(true)).expect("skipped").1.count, 2);
 }
 
 /// All are counted, the first five are told.

@@ -151,7 +151,12 @@ impl TraceReader {
             Some(format) => settle(format, head),
             None => detect(&name, head, options.columns.as_ref()).map_err(unknown)?,
         };
-        if options.columns.is_some() && !matches!(format, Format::Csv | Format::Txt) {
+        let means_nothing = |columns: &ColumnOptions| match format {
+            Format::Csv => false,
+            Format::Txt => columns.name_columns(),
+            _ => true,
+        };
+        if options.columns.as_ref().is_some_and(means_nothing) {
             return Err(TraceError::NoColumns { path: path.to_owned(), format: format.name() });
         }
         let body = body(format, head, options).map_err(unknown)?;

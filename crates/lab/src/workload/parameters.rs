@@ -21,9 +21,13 @@ impl Parameters {
             parts.map(pair).collect()
         };
         let mut values: BTreeMap<String, String> = pairs(defaults)?.into_iter().collect();
-        for (name, value) in pairs(query)? {
-            match values.get_mut(&name) {
-                Some(old) => *old = value,
+        let given = pairs(query)?;
+        for (at, (name, value)) in given.iter().enumerate() {
+            if given[..at].iter().any(|(before, _)| before == name) {
+                return Err(format!("`{name}` is given twice"));
+            }
+            match values.get_mut(name) {
+                Some(old) => old.clone_from(value),
                 None => return Err(format!("there is no `{name}`; by default {defaults}")),
             }
         }

@@ -74,6 +74,7 @@ fn wrong_names_and_values_say_what_would_be_right() {
         ("zipf?alpha=9", "`alpha=9`: write a number from 0 to 4"),
         ("zipf?requests=many", "`requests=many`: write a whole number from 0 to"),
         ("zipf?alpha", "`alpha` is not of the form name=value"),
+        ("zipf?requests=1&requests=5", "`requests` is given twice"),
         ("thesis?order=up", "`order=up`: write sequential, random, zipf-1-8"),
         ("files?size=2MB", "`size=2MB`: write 100KB, 1MB, 100MB or 1GB"),
     ] {
