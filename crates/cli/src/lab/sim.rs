@@ -333,11 +333,6 @@ fn exact_table(args: &Sim, report: &SimReport, trace: &TraceIdentity) -> Table {
 /// What a reader of the results should know.
 fn warnings(options: &SimOptions, report: &SimReport) -> Vec<String> {
     let mut warnings = Vec::new();
-    if report.caches.is_empty() {
-        warnings.push(
-            "the working set is too small for `auto`: write sizes, such as 0.1,0.5".to_owned(),
-        );
-    }
     for cache in report.caches.iter().filter(|cache| cache.objects == 0) {
         warnings.push(format!(
             "{} of {} held nothing at the end: every object is larger than it, or than the part \

@@ -162,6 +162,14 @@ pub fn simulate(
     };
     let mut feed = Feed::new(open()?, options.ignores_sizes);
     let caches = caches(options, first.as_ref());
+    if let Some(&Scan { objects: objects @ 1.., .. }) = first.as_ref()
+        && caches.is_empty()
+    {
+        let reason = format!(
+            "the trace has {objects} objects, and no share holds enough of them: write sizes, such as 0.1,0.5"
+        );
+        return Err(SimError::Size { given: "auto".to_owned(), reason });
+    }
     let mut cutter = Cutter::new(options, first.unwrap_or_default());
     let caches = run_all(&mut feed, caches, options.threads.max(1), &mut cutter, progress)?;
     if cutter.steps == 0 {

@@ -93,6 +93,17 @@ fn sizes_can_be_ignored() {
     assert_eq!(report.working_set, Some(5));
 }
 
+/// Five objects: no share of them holds a hundred. A size beside `auto` is simulated.
+#[test]
+fn a_trace_too_small_for_auto_is_an_error() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = trace(&dir, 100);
+    let open = || Trace::open(&path, &ReadOptions::default());
+    let error = simulate(&open, &options("lru", "auto"), &mut |_, _, _| {}).expect_err("small");
+    assert!(error.to_string().contains("`auto`: the trace has 5 objects"), "{error}");
+    assert_eq!(run(&path, &options("lru", "auto,50")).caches.len(), 1);
+}
+
 #[test]
 fn nothing_to_simulate_is_an_error() {
     let dir = tempfile::tempdir().expect("a directory");
