@@ -139,6 +139,19 @@ fn ucfs_restores_what_it_saved() {
     assert_eq!(io(&report), [(W, Kind::Table, 1)]);
 }
 
+/// What is larger than all of the device is refused before anything of it is written: what is written is the
+/// small object, twice, and tables. It was there, and is not any more: its contents are others now.
+#[test]
+fn store_writes_nothing_of_what_it_cannot_hold() {
+    let options =
+        DesignOptions { cache_bytes: 8 << 20, memory_bytes: 4 << 20, ..DesignOptions::default() };
+    let large = read(1, 9 << 20);
+    let requests = [read(1, 3_000), large, large, read(1, 3_000), read(1, 3_000)];
+    let report = run_named("store", &options, &requests);
+    assert_eq!((report.hits, report.refused, report.fact("objects")), (1, 2, 1));
+    assert!(report.io.bytes_of(W) < 1 << 20, "{} bytes", report.io.bytes_of(W));
+}
+
 /// A proxy file of three cacheblocks; every second host is far away (host 0), the other is not (host 1).
 /// 1 (far), 2, 3 fill it. 4 puts out 2, though 1 is older; 1 hits; 2 puts out 3; 5 (far) puts out 4;
 /// 6 (far) puts out 2; for 7 (far) none near is left, and the oldest of all goes: 1. 5 hits then.
