@@ -380,6 +380,7 @@ fn what_would_do_nothing_is_refused() {
             &["designs", "gen:web", "ucfs", "--system-memory", "1MiB"],
             "--system-memory changes nothing",
         ),
+        (&["sim", "gen:zipf?objects=20", "lru", "auto"], "the trace has 20 objects, and no share"),
         (&["sim", "gen:web", "lrru", "auto"], "there is no policy `lrru`; do you mean `lru`?"),
         (&["designs", "gen:web", "store", "--drive", "hdd18tb"], "do you mean `hdd-18tb`?"),
     ] {
@@ -653,6 +654,7 @@ fn designs_take_parameters_of_their_own() {
     let told =
         "(order fcfs) with 64MiB of cache, 8 clients asking when the trace says. The first 1,000";
     assert!(page.contains(told), "{page}");
+    assert!(page.contains("Share of requests by response time, in four classes"), "a histogram");
     let (code, said) = bed.fails(&["designs", trace, "store:disk=arc"]);
     assert!(code == 2 && said.contains("write one of fbc, lfu-aging, lru, fifo"), "{said}");
     assert!(bed.ok(&["designs", "--help"]).contains("unused-hours=115"));
@@ -670,6 +672,12 @@ fn designs_take_parameters_of_their_own() {
         let (code, said) = bed.fails(&[&["designs", trace], args].concat());
         assert!(code == 2 && said.contains(reason), "{said}");
     }
+    // Of several that only the last is refused is said before any runs.
+    let (code, said) = bed.fails(&["designs", trace, "squid,ucfs,store", "--memory", "4MiB,1MiB"]);
+    assert!(code == 2 && !said.contains("requests/s simulated"), "{said}");
+    let output = bed.run(&["designs", trace, "squid,cern", "--cache", "64MiB"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("--cache changes nothing for cern: no limit"), "{said}");
     let (code, said) = bed.fails(&["sim", "-", "lru", "1MiB"]);
     assert!(code == 4 && said.contains("save it to a file first"), "{said}");
 }

@@ -190,7 +190,10 @@ pub(super) fn page(played: &Played<'_>, all: &[Done]) -> Page {
     page.bars(&by_kind(all, Direction::Read, "Reads"));
     page.bars(&by_kind(all, Direction::Write, "Writes"));
     page.section("Response times");
-    page.chart(&responses(all.iter().map(|done| (name(done, all), &done.report.responses))));
+    let of = |done: &Done| (name(done, all), done.report.responses.clone());
+    let of: Vec<_> = all.iter().map(of).collect();
+    page.chart(&response_histogram(&of));
+    page.chart(&responses(&of));
     page.chart(&over_time(all));
     sweeps(&mut page, all);
     page.section("Where on the disk");
@@ -250,8 +253,40 @@ const STEPS: i32 = 12;
 /// Hundredths of a millisecond up to ten seconds.
 const TENFOLDS: i32 = 6;
 
-/// How long requests took, of several runs with their names.
-pub(super) fn responses<'a>(runs: impl Iterator<Item = (String, &'a Histogram)>) -> LineChart {
+/// Steps of the histogram for each tenfold of time.
+const BARS: i32 = 4;
+
+/// Which share of the requests took how long, of several runs with their names: the outlines of bars, so
+/// that several can be seen in one chart.
+pub(super) fn response_histogram(runs: &[(String, Histogram)]) -> LineChart {
+    let us = |n: i32| 10f64.powf(1.0 + f64::from(n) / f64::from(BARS));
+    let outline = |responses: &Histogram| {
+        let mut points = Vec::new();
+        let mut before = 0.0;
+        for n in 0..=BARS * TENFOLDS {
+            let within = responses.percent_within_us(us(n) as u64);
+            // The first bar is of all that took less, the last of all that took more.
+            let share = if n == BARS * TENFOLDS { 100.0 } else { within } - before;
+            points.extend([us(n - 1), us(n)].map(|us| (us / 1e3, share)));
+            before = within;
+        }
+        points
+    };
+    LineChart {
+        title: "Share of requests by response time, in four classes for each tenfold".to_owned(),
+        x_label: "milliseconds, in the first class all below, in the last all above".to_owned(),
+        y_label: "percent of requests".to_owned(),
+        log_x: true,
+        log_y: false,
+        series: runs
+            .iter()
+            .map(|(name, of)| Series { name: name.clone(), points: outline(of) })
+            .collect(),
+    }
+}
+
+/// How long requests took at most, of several runs with their names.
+pub(super) fn responses(runs: &[(String, Histogram)]) -> LineChart {
     let shares = |responses: &Histogram| {
         let within = |n: i32| {
             let us = 10f64.powf(1.0 + f64::from(n) / f64::from(STEPS));
@@ -269,7 +304,10 @@ pub(super) fn responses<'a>(runs: impl Iterator<Item = (String, &'a Histogram)>)
         y_label: "percent of requests".to_owned(),
         log_x: true,
         log_y: false,
-        series: runs.map(|(name, of)| Series { name, points: shares(of) }).collect(),
+        series: runs
+            .iter()
+            .map(|(name, of)| Series { name: name.clone(), points: shares(of) })
+            .collect(),
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct Designs {
     read: ReadArgs,
     #[command(flatten)]
     pub(super) system: SystemArgs,
-    /// Room for objects on disk
+    /// Room for objects on disk; cern and mmap-infinite keep everything, whatever it says
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::new(CACHE_DEFAULT_BYTES))]
     pub(super) cache: ByteSize,
     /// Memory of designs that manage their own; 128MiB if not given
@@ -143,8 +143,12 @@ pub(super) struct Setting {
 
 impl Setting {
     /// What a design is made with: these, if it takes them.
-    pub(super) fn options(setting: Option<Setting>, cache_bytes: u64) -> DesignOptions {
-        let mut options = DesignOptions { cache_bytes, ..DesignOptions::default() };
+    pub(super) fn base(setting: Option<Setting>, cache_bytes: u64, real: bool) -> DesignOptions {
+        let mut options = DesignOptions { cache_bytes, real, ..DesignOptions::default() };
+        if real {
+            // Objects come from nowhere: what fetching would take is not the disk's.
+            options.fetch_us = 0;
+        }
         if let Some(setting) = setting {
             options.memory_bytes = setting.memory_bytes;
             options.page_bytes = setting.page_bytes;
@@ -225,6 +229,21 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     if let Some(place) = &place {
         specs.iter().try_for_each(|spec| place.check(spec.entry))?;
     }
+    let drive = Drive::open(&args.system.drive)?;
+    let cache_bytes = match &place {
+        Some(place) => {
+            cache_bytes(args, place.space_bytes()?, &place.path().display().to_string())?
+        }
+        None => cache_bytes(args, drive.size_bytes(), &format!("the drive {}", args.system.drive))?,
+    };
+    let runs: Vec<(&DesignSpec, Option<Setting>)> = specs
+        .iter()
+        .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)))
+        .collect();
+    // What does not go together is found now, not when those before it have run.
+    for (spec, setting) in &runs {
+        spec.options(&Setting::base(*setting, cache_bytes, place.is_some()))?;
+    }
     let new_page = NewPage::begin(args.html.as_deref())?;
     let loaded = load(&args.trace, &args.read)?;
     if args.warmup_req >= loaded.requests.len() {
@@ -234,24 +253,25 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
             args.warmup_req
         )));
     }
-    let drive = Drive::open(&args.system.drive)?;
-    let cache_bytes = match &place {
-        Some(place) => {
-            cache_bytes(args, place.space_bytes()?, &place.path().display().to_string())?
-        }
-        None => cache_bytes(args, drive.size_bytes(), &format!("the drive {}", args.system.drive))?,
-    };
+    tell_unlimited(args, &specs);
     let manifest = Manifest {
         drive: drive_identity(&args.system.drive, args.is_kept())?,
         ..manifest(loaded.identity.clone(), args.is_kept())?
     };
     let played = Played { args, loaded: &loaded, cache_bytes, manifest };
-    let runs = specs
-        .iter()
-        .flat_map(|spec| settings(args, spec).into_iter().map(move |setting| (spec, setting)));
+    let runs = runs.into_iter();
     match place {
         Some(place) => real::run(&played, runs, &place, &drive, new_page),
         None => run_modelled(&played, runs, &args.system.machine(drive), new_page),
+    }
+}
+
+/// Says of designs that keep everything that room for objects, if it was asked for, is not theirs.
+fn tell_unlimited(args: &Designs, specs: &[DesignSpec]) {
+    let unlimited = specs.iter().filter(|spec| spec.entry.is_unlimited);
+    let names: Vec<&str> = unlimited.map(|spec| spec.entry.name).collect();
+    if args.cache.bytes() != CACHE_DEFAULT_BYTES && !names.is_empty() {
+        say(format_args!("damelo: --cache changes nothing for {}: no limit", names.join(", ")));
     }
 }
 
@@ -318,7 +338,7 @@ fn run_one(
 ) -> Result<Done, Failure> {
     let begun = Instant::now();
     let &Played { args, loaded, cache_bytes, .. } = played;
-    let options = spec.options(&Setting::options(setting, cache_bytes))?;
+    let options = spec.options(&Setting::base(setting, cache_bytes, false))?;
     let context = Context { options: &options, requests: &loaded.requests, drive: &config.drive };
     let mut design = Watched::new(spec.make(&context), loaded.requests.len());
     let mut machine = Machine::new(config);

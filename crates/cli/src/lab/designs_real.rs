@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use damelo::ByteSize;
-use damelo_lab::design::{Context, DesignOptions, DesignSpec};
+use damelo_lab::design::{Context, DesignSpec};
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{RealConfig, RealMachine, RealPlace, RealReport, run_real};
 use damelo_lab::output::{BarChart, Report as Page, Table};
 use serde_json::{Value, json};
 
-use super::design_report::{columns_of, responses};
+use super::design_report::{columns_of, response_histogram, responses};
 use super::designs::{Played, Setting};
 use super::manifest::NewPage;
 use super::watched::Watched;
@@ -109,7 +109,10 @@ fn page(played: &Played<'_>, all: &[Done]) -> Page {
         bars: all.iter().map(|done| (name(done), megabytes(done))).collect(),
     });
     page.section("Response times");
-    page.chart(&responses(all.iter().map(|done| (name(done), &done.report.responses))));
+    let of = |done: &'_ Done| (name(done), done.report.responses.clone());
+    let of: Vec<_> = all.iter().map(of).collect();
+    page.chart(&response_histogram(&of));
+    page.chart(&responses(&of));
     page
 }
 
@@ -121,9 +124,7 @@ fn run_one(
     drive: &Drive,
 ) -> Result<RealReport, Failure> {
     let &Played { loaded, cache_bytes, .. } = played;
-    // Objects come from nowhere: what fetching would take is not the disk's.
-    let base = DesignOptions { fetch_us: 0, real: true, ..Setting::options(setting, cache_bytes) };
-    let options = spec.options(&base)?;
+    let options = spec.options(&Setting::base(setting, cache_bytes, true))?;
     let context = Context { options: &options, requests: &loaded.requests, drive };
     let size_bytes = cache_bytes.saturating_mul(2).max(FILE_BYTES_MIN);
     let config = RealConfig { place: place.clone(), size_bytes, flush: true };

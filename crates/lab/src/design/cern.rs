@@ -7,7 +7,8 @@
 //! metadata as soon as it has an object. Threads: one user.
 //!
 //! Deviations: a lock is never met, since requests come one after the other, as in the paper's
-//! generator (§4); metadata has a fixed length (4 KB) and is written as a whole; nothing expires.
+//! generator (§4); metadata has a fixed length (4 KB) and is written as a whole; nothing expires, and
+//! nothing is replaced: the paper gives it no limit, and `cache_bytes` is none.
 
 use super::grouping::{NameHash, directory_of};
 use super::{Cache, Context, Design, Served};

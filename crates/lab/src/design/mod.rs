@@ -175,6 +175,8 @@ pub struct Entry {
     pub has_pages: bool,
     /// All that it touches is a device's blocks: it needs no files, directories or mapped file.
     pub on_blocks: bool,
+    /// It keeps all that it stores, by its paper or its definition: space for objects is no limit to it.
+    pub is_unlimited: bool,
     /// Its own parameters.
     pub parameters: &'static [Parameter],
     /// What does not go together in its parameters.
@@ -199,6 +201,7 @@ const fn plain(name: &'static str, paper: &'static str, make: Make) -> Entry {
         paper,
         has_pages: false,
         on_blocks: false,
+        is_unlimited: false,
         parameters: &[],
         check: no_check,
         make,
@@ -214,19 +217,23 @@ const fn paged(entry: Entry) -> Entry {
     Entry { has_pages: true, ..on_blocks(entry) }
 }
 
+const fn unlimited(entry: Entry) -> Entry {
+    Entry { is_unlimited: true, ..entry }
+}
+
 const fn on_blocks(entry: Entry) -> Entry {
     Entry { on_blocks: true, ..entry }
 }
 
 /// Every design.
 pub const REGISTRY: [Entry; 16] = [
-    plain("cern", "squid-disk-io-1999", cern::make),
+    unlimited(plain("cern", "squid-disk-io-1999", cern::make)),
     plain("squid", "squid-disk-io-1999", squid::make),
     plain("squidl", "squid-disk-io-1999", squidl::make),
     plain("squidm", "squid-disk-io-1999", squidm::make),
     plain("squidml", "squid-disk-io-1999", squidml::make),
     plain("squidmla", "squid-disk-io-1999", squidmla::make),
-    plain("mmap-infinite", "squid-disk-io-1999", mapped::make_infinite),
+    unlimited(plain("mmap-infinite", "squid-disk-io-1999", mapped::make_infinite)),
     plain("mmap-lru", "squid-disk-io-1999", mapped::make_lru),
     with(mapped::PARAMETERS, plain("mmap-fbc", "squid-disk-io-1999", mapped::make_fbc)),
     plain("mmap-future", "squid-disk-io-1999", mapped_future::make),
