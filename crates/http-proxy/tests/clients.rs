@@ -2,13 +2,21 @@
 
 mod support;
 
+use std::convert::Infallible;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use damelo_http_proxy::{ListenAddress, Listener, ProxyConfig, RunningInfo};
-use support::wire::{raw, raw_answer};
+use http::Request;
+use hyper::body::{Body, Frame};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use support::wire::{block_on, raw, raw_answer};
 use support::{Origin, Proxy, eventually, read_message, reply};
 
 const SHORT: Duration = Duration::from_millis(500);
@@ -141,6 +149,63 @@ fn a_slow_request_body_is_answered_408() {
     let answer = raw_answer(proxy.info.address, head);
     assert_eq!(answer.status(), 408, "{answer:?}");
     assert!(answer.cache().contains("detail=client-timeout"), "{answer:?}");
+}
+
+/// Sends a byte every 50 ms for ever.
+struct Drip(tokio::time::Interval);
+
+impl Body for Drip {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+    }
+}
+
+/// Never silent for long, and never done.
+#[test]
+fn a_trickle_of_a_request_body_is_answered_408() {
+    let origin = hello();
+    let proxy = Proxy::start_with(&origin, |c| c.body_idle_timeout = SHORT);
+    let trickle = |head: &'static [u8], piece: &'static [u8], pieces: usize| {
+        let mut stream = connect(proxy.info.address);
+        stream.write_all(head).expect("write");
+        let mut writer = stream.try_clone().expect("clone");
+        std::thread::spawn(move || {
+            for _ in 0..pieces {
+                std::thread::sleep(SHORT / 10);
+                if writer.write_all(piece).is_err() {
+                    return;
+                }
+            }
+        });
+        read_message(&mut BufReader::new(stream), false).expect("an answer")
+    };
+    for (head, piece) in [
+        (&b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n"[..], &b"x"[..]),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    ] {
+        let answer = trickle(head, piece, 300);
+        assert_eq!(answer.status(), 408, "{answer:?}");
+        assert!(answer.cache().contains("detail=client-timeout"), "{answer:?}");
+    }
+    // Slow, but fast enough: 1,000 bytes a second, for longer than the grace.
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n";
+    assert_eq!(trickle(head, &[b'x'; 50], 20).status(), 200);
+    let status = block_on(async {
+        let stream = tokio::net::TcpStream::connect(proxy.info.address).await.expect("connect");
+        let io = (TokioExecutor::new(), TokioIo::new(stream));
+        let (mut sender, connection) = http2::handshake(io.0, io.1).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let body = Drip(tokio::time::interval(SHORT / 10));
+        let request = Request::post("http://a/").body(body).expect("request");
+        sender.send_request(request).await.expect("an answer").status()
+    });
+    assert_eq!(status, 408);
 }
 
 #[test]

@@ -147,6 +147,9 @@ pub struct ClientLimits {
     pub idle_timeout: Duration,
     /// Time a client may take nothing of its answer; then the connection is closed. Default 30 s.
     pub write_timeout: Duration,
+    /// Bytes that each second must bring which the body of a request is waited for, beyond a grace of
+    /// `body_idle_timeout` in all; then 408. Default 500; 0 is no limit.
+    pub upload_second_bytes_min: u32,
     /// Lines in the headers of a request; more get 431. Default 100.
     pub header_lines_max: usize,
     /// Bytes of a request target; more get 414. Default 32 KiB.
@@ -168,6 +171,7 @@ impl Default for ClientLimits {
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
+            upload_second_bytes_min: 500,
             header_lines_max: 100,
             uri_bytes_max: 32 << 10,
             http2_streams_max: 128,

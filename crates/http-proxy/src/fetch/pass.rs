@@ -26,7 +26,8 @@ pub(crate) async fn pass(
     body: Incoming,
     mut status: CacheStatus,
 ) -> Answer {
-    let body = OriginBody::stream(body, worker.idle_limit());
+    let second_bytes = worker.shared.config.transport.clients.upload_second_bytes_min;
+    let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
     let (asked_s, epoch) = (worker.now_s(), worker.shared.vault.epoch(&ask.target.primary));
     match worker.fetcher.send(ask.forward(&worker.shared, body)).await {
         Err(error) => origin_failed(worker, error, status),
