@@ -79,6 +79,10 @@ mod error;
 
 #[cfg(test)]
 mod documents;
+// What fuzz targets reach into.
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(feature = "fuzzing"), allow(unreachable_pub, reason = "exported with the feature"))]
+mod fuzz_tests;
 
 use damelo_http_rules as rules;
 
@@ -93,6 +97,9 @@ pub use error::ProxyError;
 pub use forward::ForwardConfig;
 pub use forward::access::{AccessRule, Destination, ParseRuleError};
 pub use forward::auth::hash_credentials;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use fuzz_tests::{configuration, credentials, proxy_header, purge_order, stored_entry};
 pub use ruleset::Ruleset;
 pub use server::{RunningInfo, run, run_forward};
 pub use settings::{Settings, SettingsError, reference as settings_reference};

@@ -174,7 +174,7 @@ fn verify(password: &str, expected: &str) -> bool {
         .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
 }
 
-fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let mut lines = headers.get_all(PROXY_AUTHORIZATION).iter();
     let (line, more) = (lines.next()?, lines.next());
     let text = line.to_str().ok().filter(|_| more.is_none())?;

@@ -7,7 +7,7 @@
 mod body;
 mod connection;
 mod deadlines;
-mod proxy_protocol;
+pub(crate) mod proxy_protocol;
 mod stream;
 mod tls;
 
