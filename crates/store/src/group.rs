@@ -16,9 +16,9 @@ use crate::sync::{Arc, Mutex};
 
 const SHARDS: usize = 16;
 /// Memory of one remembered group with a few pages, counted against the budget.
-pub(crate) const GROUP_BYTES: usize = 300;
+pub(crate) const GROUP_BYTES: usize = 400;
 /// Groups are remembered in at most this part of the memory for data.
-const MEMORY_SHARE: u64 = 16;
+const MEMORY_SHARE: u64 = 12;
 /// Most page runs remembered for one group; beyond, the oldest are forgotten.
 const PAGE_RUNS_MAX: usize = 4096;
 

@@ -71,8 +71,9 @@ struct State {
     objects: u64,
     /// Objects that the flusher has taken and not finished.
     in_flight: u64,
-    /// The most objects that there were at once.
+    /// The most objects, and the most groups of those that wait, that there were at once.
     most: u64,
+    most_groups: usize,
     /// Unfinished objects of each round since `first_round`, the current one last.
     rounds: VecDeque<u64>,
     first_round: u64,
@@ -90,6 +91,10 @@ const EXTENTS_PART: u64 = 2;
 
 /// What a list takes of what is in it, on the average: it grows by doubling.
 const LISTED_PERCENT: usize = 150;
+
+/// What a group takes besides its list: its place in a table that is half full on the average, and what
+/// the allocator puts before a list.
+const GROUP_BYTES: usize = 2 * size_of::<(u64, Pending)>() + 16;
 
 /// Creates that wait are woken when this part of the limit is free.
 const WAKE_PART: u64 = 8;
@@ -186,12 +191,17 @@ impl Nursery {
         let bytes = u64::from(staged.stored_bytes);
         let pending = state.groups.entry(group).or_default();
         pending.due = earlier(pending.due, staged.due);
+        if pending.objects.capacity() == 0 {
+            // Many groups have one object: a list that grows by itself begins with room for four.
+            pending.objects.reserve_exact(1);
+        }
         pending.objects.push(staged);
         pending.bytes += bytes;
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
         state.most = state.most.max(state.objects + state.in_flight);
+        state.most_groups = state.most_groups.max(state.groups.len());
         let wake = state.waiting_bytes >= self.flush_at_bytes;
         drop(state);
         if wake {
@@ -203,7 +213,9 @@ impl Nursery {
     /// What is kept of the objects besides their bytes: as much as it ever was, since the allocator does not
     /// give back what it had for so many small lists.
     pub(crate) fn table_bytes(&self) -> usize {
-        lock(&self.state).most as usize * size_of::<Staged>() * LISTED_PERCENT / 100
+        let state = lock(&self.state);
+        let listed = state.most as usize * size_of::<Staged>() * LISTED_PERCENT / 100;
+        listed + state.most_groups * GROUP_BYTES
     }
 
     /// The same for an extent. Who waits to be told where a part lies learns from its sender's end that it
