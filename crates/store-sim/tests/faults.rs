@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use damelo::format::{JOURNAL_CELL_BYTES, Superblock};
+use damelo::format::{CheckpointHeader, JOURNAL_CELL_BYTES, Superblock};
 use damelo::{Durability, GroupId, Store};
 use damelo_store_sim::driver::Driver;
 use damelo_store_sim::harness::{
@@ -218,6 +218,52 @@ fn a_damaged_journal_revives_nothing() {
             }
         }
         Ok(())
+    });
+}
+
+/// Where the first piece of the newest checkpoint's index lies.
+fn checkpoint_piece(disk: &SimDisk) -> std::ops::Range<usize> {
+    let superblock = Superblock::decode(disk.bytes()).expect("a superblock");
+    let layout = superblock.layout();
+    let header = |slot: usize| {
+        let at = layout.checkpoint_slot(slot) as usize;
+        let header = CheckpointHeader::decode(
+            &disk.bytes()[at..],
+            superblock.nonce(),
+            layout.checkpoint_bytes,
+        );
+        header.ok().map(|header| (header.generation, at, header))
+    };
+    let newest =
+        [header(0), header(1)].into_iter().flatten().max_by_key(|(generation, ..)| *generation);
+    let (_, at, header) = newest.expect("a checkpoint");
+    let start = at + header.shard_offset(0).expect("a piece") as usize;
+    start..start + header.shard_bytes as usize
+}
+
+#[test]
+fn a_bit_of_a_checkpoint_costs_no_object() {
+    watched(|| {
+        let world = blank_world(8 << 20);
+        let mut driver = filled(&world, 50)?;
+        driver.close()?;
+        let disks = world.snapshot();
+        let rng = &mut fastrand::Rng::with_seed(6);
+        for _ in 0..20 {
+            let mut disks = disks.clone();
+            let at = rng.usize(checkpoint_piece(&disks[0]));
+            disks[0].bytes_mut()[at] ^= 1 << rng.u8(0..8);
+            let (there, damaged) = survivors(&disks)?;
+            if there.contains(&false) || damaged != 1 {
+                return Err(format!("{there:?}, {damaged} damaged"));
+            }
+        }
+        // What cannot be put right is counted, and nothing wrong is served.
+        let mut disks = disks.clone();
+        let piece = checkpoint_piece(&disks[0]);
+        disks[0].scribble(piece.start as u64..piece.end as u64, rng);
+        let (_, damaged) = survivors(&disks)?;
+        (damaged > 0).then_some(()).ok_or_else(|| "damage is counted".into())
     });
 }
 

@@ -8,7 +8,7 @@ use crate::sync::Mutex;
 use std::io;
 
 use crate::engine::Engine;
-use crate::format::{BLOCK_BYTES, CheckpointHeader, CheckpointTables, ShardPlan};
+use crate::format::{BLOCK_BYTES, CheckpointHeader, CheckpointTables, ShardPlan, mend_bit};
 use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
 use crate::memory::pool::lock;
 use crate::stats::add;
@@ -194,7 +194,7 @@ pub(crate) fn clear_clean(engine: &Engine, found: &Found) -> io::Result<()> {
 }
 
 /// Loads the shards of a checkpoint, entries in segments that are still in the same life only.
-/// Returns how many entries were loaded; a damaged piece is skipped and counted.
+/// Returns how many entries were loaded; a damaged piece is counted, and skipped unless one bit put right makes it whole.
 pub(crate) fn load_shards(
     engine: &Engine,
     found: &Found,
@@ -211,11 +211,13 @@ pub(crate) fn load_shards(
             .header
             .shard_offset(number)
             .is_some_and(|at| volume.device.read_at(slot + at, &mut buf).is_ok());
-        let good =
-            read && found.tables.shard_crcs.get(number as usize) == Some(&crc32c::crc32c(&buf));
-        if !good {
-            buf.fill(0);
+        let crc = found.tables.shard_crcs.get(number as usize).copied();
+        if !read || crc != Some(crc32c::crc32c(&buf)) {
             add(&engine.counters.damaged_records, 1);
+            // What a slot says is looked at again when its object is read.
+            if !read || !crc.is_some_and(|crc| mend_bit(&mut buf, crc)) {
+                buf.fill(0);
+            }
         }
         pending.extend_from_slice(&buf);
         while pending.len() >= shard_bytes && shard < engine.index.shard_count() {

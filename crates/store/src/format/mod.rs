@@ -24,6 +24,7 @@ mod fields;
 mod journal;
 mod layout;
 mod manifest;
+mod mend;
 mod page;
 mod patch;
 mod record;
@@ -43,6 +44,7 @@ pub use layout::{
 pub use manifest::{
     MANIFEST_HEAD_BYTES, MANIFEST_PART_BYTES, MANIFEST_PARTS_MAX, Manifest, ManifestPart,
 };
+pub use mend::mend_bit;
 pub use page::{PAGE_HEADER_BYTES, PageHeader};
 pub use patch::{PATCH_BYTES, Patch};
 pub use record::{
