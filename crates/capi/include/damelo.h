@@ -287,7 +287,8 @@ void damelo_text_free(char *text);
 int damelo_create(damelo_store *store, const void *key, size_t key_bytes, uint64_t group,
                   const void *value, size_t value_bytes);
 
-/* The same, with metadata and the time from which it counts as missing (0: never). */
+/* The same, with metadata and the time from which it counts as missing (0: never; after 2^32 - 1, in
+ * February 2106, counts as that). */
 int damelo_create_with(damelo_store *store, const void *key, size_t key_bytes, uint64_t group,
                        const void *value, size_t value_bytes, const void *metadata,
                        size_t metadata_bytes, uint64_t expires_unix_s);

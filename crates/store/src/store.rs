@@ -41,7 +41,8 @@ pub struct CreateOptions<'a> {
     /// Kept beside the value, can be replaced later. Up to 1 MiB, less on small segments or little
     /// memory.
     pub metadata: &'a [u8],
-    /// When it expires, in seconds since 1970: from then on it is a miss.
+    /// When it expires, in seconds since 1970: from then on it is a miss. In February 2106 at the latest, at
+    /// 2^32 - 1.
     pub expires_unix_s: Option<u64>,
 }
 

@@ -366,3 +366,16 @@ fn the_end_of_a_streamed_object_waits_no_longer_than_configured() {
     assert_eq!(outcome, Ok(Err(CreateError::MemoryFull)));
     committing.join().unwrap().unwrap();
 }
+
+#[test]
+fn what_is_to_expire_after_2106_expires_in_2106() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir)).unwrap();
+    let last = u64::from(u32::MAX);
+    for (told, kept) in [(last - 1, last - 1), (last, last), (last + 1, last), (u64::MAX, last)] {
+        let options = CreateOptions { expires_unix_s: Some(told), ..CreateOptions::default() };
+        store.create_with(b"k", group(), b"v", options).wait().unwrap();
+        let info = store.lookup(b"k").wait().unwrap().unwrap();
+        assert_eq!(info.expires_unix_s, Some(kept));
+    }
+}

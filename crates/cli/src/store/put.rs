@@ -47,7 +47,7 @@ pub(crate) struct Put {
     /// File whose bytes become the object's metadata
     #[arg(long, value_name = "FILE")]
     meta: Option<PathBuf>,
-    /// Seconds until the object expires
+    /// Seconds until the object expires (in February 2106 at the latest)
     #[arg(long, value_name = "SECONDS")]
     expires: Option<u64>,
     /// Print the result as JSON

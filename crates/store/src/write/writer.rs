@@ -33,7 +33,7 @@ use crate::stats::{Waiting, add};
 pub struct WriterOptions {
     /// Metadata; can be changed until the commit.
     pub metadata: Vec<u8>,
-    /// When it expires, in seconds since 1970.
+    /// When it expires, in seconds since 1970; in February 2106 at the latest.
     pub expires_unix_s: Option<u64>,
     /// Its length if known: an object that cannot be stored is then refused at the start, before it has pushed
     /// out others, and takes no more memory than it needs. It may turn out to be another.
@@ -67,8 +67,8 @@ pub struct Writer {
 }
 
 pub(crate) fn expires_s(unix_s: Option<u64>) -> u32 {
-    // Zero on disk means never; what expires after 2106 does not expire.
-    unix_s.map_or(0, |s| u32::try_from(s.max(1)).unwrap_or(0))
+    // Zero on disk means never; what is to expire later than 32 bits can say expires then.
+    unix_s.map_or(0, |s| u32::try_from(s.max(1)).unwrap_or(u32::MAX))
 }
 
 impl Writer {
@@ -126,7 +126,7 @@ impl Writer {
         self.metadata = metadata;
     }
 
-    /// Replaces the time of expiry that will be stored, in seconds since 1970.
+    /// Replaces the time of expiry that will be stored, in seconds since 1970, at most 2^32 - 1.
     pub fn set_expires(&mut self, unix_s: Option<u64>) {
         self.expires_s = expires_s(unix_s);
     }
