@@ -81,9 +81,12 @@ impl From<&OpenError> for Status {
             OpenError::Setting { .. } | OpenError::TooSmall { .. } => Status::Invalid,
             OpenError::NotOurs { .. } => Status::Foreign,
             OpenError::Version { .. } | OpenError::Damaged { .. } => Status::Format,
-            OpenError::Contradicts { .. } | OpenError::WrongVolume { .. } => Status::Mismatch,
+            OpenError::Contradicts { .. }
+            | OpenError::WrongVolume { .. }
+            | OpenError::VolumeCount { .. } => Status::Mismatch,
+            OpenError::NamedTwice { .. } => Status::Invalid,
             OpenError::SmallerThanDeclared { .. } => Status::NoSpace,
-            OpenError::Missing { .. } => Status::Missing,
+            OpenError::Missing { .. } | OpenError::VolumeMissing { .. } => Status::Missing,
             OpenError::Io { .. } => Status::Io,
             _ => Status::Open,
         }

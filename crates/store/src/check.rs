@@ -18,6 +18,7 @@ use crate::format::{
     JournalRecord, JournalWalk, StoreNonce, Superblock,
 };
 use crate::memory::mapped::AlignedBuf;
+use crate::open::{check_belong, check_paths};
 
 /// How far a check has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,20 +109,14 @@ pub fn check_volumes(
         damaged_total: 0,
         damaged: Vec::new(),
     };
+    check_paths(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), true)?;
     let mut volumes = Vec::new();
     for path in paths {
-        if !path.exists() {
-            return Err(OpenError::Missing { path: path.clone() });
-        }
         let device = crate::device::open(&OpenOptions::new(path))?.device;
         let superblock = check_superblocks(path, device.as_ref(), &mut report)?;
         volumes.push((path, device, superblock));
     }
-    for (index, (path, _, superblock)) in volumes.iter().enumerate() {
-        if !superblock.is_volume(index, paths.len(), &volumes[0].2) {
-            return Err(OpenError::WrongVolume { path: (*path).clone(), index });
-        }
-    }
+    check_belong(volumes.iter().map(|(path, _, superblock)| (path.as_path(), superblock)))?;
     let total_bytes =
         volumes.iter().map(|(_, _, s)| u64::from(s.segment_count) * s.segment_bytes).sum();
     let mut done_bytes = 0;

@@ -92,6 +92,34 @@ pub enum OpenError {
         /// Its place in the list.
         index: usize,
     },
+    /// Another number of volumes than the store has was named.
+    #[error(
+        "{path} is one of the {expected} volumes of its store, of which {named} were named; give all of them, in \
+         their order"
+    )]
+    VolumeCount {
+        /// A volume of the store.
+        path: PathBuf,
+        /// Volumes it has.
+        expected: usize,
+        /// Volumes that were named.
+        named: usize,
+    },
+    /// One of several volumes is not there.
+    #[error(
+        "{path} is missing, another volume of the store is there; a store opens with all its volumes only: bring it \
+         back, or make a new store of all of them"
+    )]
+    VolumeMissing {
+        /// The volume that is not there.
+        path: PathBuf,
+    },
+    /// A volume was named twice.
+    #[error("{path} is named twice; give each volume once")]
+    NamedTwice {
+        /// The volume.
+        path: PathBuf,
+    },
     /// There is no store there.
     #[error("{path} does not hold a store; make one first")]
     Missing {

@@ -138,10 +138,33 @@ fn a_check_wants_all_volumes_of_one_store_in_their_order() {
     store.close().unwrap();
     let check = |paths: &[std::path::PathBuf]| damelo::check::check_volumes(paths, &mut |_| {});
     assert_eq!(check(&paths).unwrap().damaged_total, 0);
-    for some in [&paths[..1], &paths[1..], &[paths[1].clone(), paths[0].clone()]] {
-        let error = check(some).unwrap_err();
-        assert!(matches!(error, OpenError::WrongVolume { .. }), "{some:?}: {error}");
+    let opened = |paths: &[std::path::PathBuf]| {
+        let mut config = Config::existing(&paths[0]);
+        let volume = |path: &std::path::PathBuf| VolumeConfig { path: path.clone(), size: None };
+        config.volumes = paths.iter().map(volume).collect();
+        Store::open(config).map(drop)
+    };
+    let both = |some: &[std::path::PathBuf], expected: fn(&OpenError) -> bool| {
+        for error in [check(some).map(drop).unwrap_err(), opened(some).unwrap_err()] {
+            assert!(expected(&error), "{some:?}: {error}");
+        }
+    };
+    let (first, second) = (&paths[0], &paths[1]);
+    let twice = |e: &_| matches!(e, OpenError::NamedTwice { .. });
+    both(&[first.clone(), first.clone()], twice);
+    both(&[first.clone(), dir.path().join(".").join(first.file_name().unwrap())], twice);
+    let reversed = [second.clone(), first.clone()];
+    both(&reversed, |error| matches!(error, OpenError::WrongVolume { .. }));
+    for one in [first, second] {
+        both(std::slice::from_ref(one), |error| {
+            matches!(error, OpenError::VolumeCount { expected: 2, named: 1, .. })
+        });
     }
+    std::fs::remove_file(second).unwrap();
+    both(
+        &paths,
+        |error| matches!(error, OpenError::VolumeMissing { path } if path.ends_with("second")),
+    );
 }
 
 #[test]

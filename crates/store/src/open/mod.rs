@@ -12,7 +12,7 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::io;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::ByteSize;
 use crate::admission::AdmissionState;
@@ -71,15 +71,14 @@ pub(crate) struct RawVolume {
 
 /// Opens the devices a configuration names.
 pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<String>), OpenError> {
+    let paths: Vec<&Path> = config.volumes.iter().map(|v| v.path.as_path()).collect();
+    check_paths(&paths, config.must_exist)?;
     if config.anew {
         check_anew(config)?;
     }
     let mut warnings = Vec::new();
     let mut volumes = Vec::new();
     for volume in &config.volumes {
-        if config.must_exist && !volume.path.exists() {
-            return Err(OpenError::Missing { path: volume.path.clone() });
-        }
         let mut options = OpenOptions::new(&volume.path);
         options.create_bytes =
             if config.must_exist { None } else { volume.size.map(ByteSize::bytes) };
@@ -99,6 +98,43 @@ pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<Strin
         volumes.push(RawVolume { path, device: opened.device, fresh, declared_bytes, undo });
     }
     Ok((volumes, warnings))
+}
+
+/// That no volume is named twice, and that all are there if they must be.
+pub(crate) fn check_paths(paths: &[&Path], must_exist: bool) -> Result<(), OpenError> {
+    let real: Vec<PathBuf> =
+        paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.into())).collect();
+    for (index, path) in paths.iter().enumerate() {
+        if real[..index].contains(&real[index]) {
+            return Err(OpenError::NamedTwice { path: path.into() });
+        }
+        if must_exist && !path.exists() {
+            let path = path.to_path_buf();
+            return Err(match paths.iter().any(|path| path.exists()) {
+                true => OpenError::VolumeMissing { path },
+                false => OpenError::Missing { path },
+            });
+        }
+    }
+    Ok(())
+}
+
+/// That these are all the volumes of one store, in their order.
+pub(crate) fn check_belong<'a>(
+    volumes: impl ExactSizeIterator<Item = (&'a Path, &'a Superblock)>,
+) -> Result<(), OpenError> {
+    let named = volumes.len();
+    let mut first = None;
+    for (index, (path, superblock)) in volumes.enumerate() {
+        let expected = usize::from(superblock.volume_count);
+        if expected != named {
+            return Err(OpenError::VolumeCount { path: path.into(), expected, named });
+        }
+        if !superblock.is_volume(index, named, first.get_or_insert(superblock)) {
+            return Err(OpenError::WrongVolume { path: path.into(), index });
+        }
+    }
+    Ok(())
 }
 
 /// That nobody uses the volumes and that they are large enough: before any file is emptied.
@@ -263,12 +299,11 @@ fn superblocks(
     let mut all = Vec::new();
     for (index, (volume, superblock)) in volumes.iter().zip(found).enumerate() {
         let wrong = || OpenError::WrongVolume { path: volume.path.clone(), index };
-        let superblock = superblock.ok_or_else(wrong)?;
-        if !superblock.is_volume(index, volumes.len(), all.first().unwrap_or(&superblock)) {
-            return Err(wrong());
-        }
-        contradictions(config, volume, &superblock)?;
-        all.push(superblock);
+        all.push(superblock.ok_or_else(wrong)?);
+    }
+    check_belong(volumes.iter().map(|volume| volume.path.as_path()).zip(&all))?;
+    for (volume, superblock) in volumes.iter().zip(&all) {
+        contradictions(config, volume, superblock)?;
     }
     Ok((all, false))
 }
