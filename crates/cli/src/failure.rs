@@ -248,8 +248,12 @@ impl Failure {
         let mut text = format!("damelo: {self}\n");
         let mut cause = self.source();
         while let Some(error) = cause {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "  because: {error}");
+            let more = error.to_string();
+            // Some errors tell their cause themselves.
+            if !text.contains(&more) {
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "  because: {more}");
+            }
             cause = error.source();
         }
         if let Some(advice) = self.advice() {
@@ -274,6 +278,12 @@ mod tests {
     fn the_text_names_the_cause_and_the_way_out() {
         let failure = Failure::io("read `x`", io::Error::other("disk on fire"));
         assert_eq!(failure.text(), "damelo: cannot read `x`\n  because: disk on fire\n");
+        let path = PathBuf::from("x");
+        let source = io::Error::other("it is a dangling link");
+        let source =
+            damelo::device::DeviceOpenError::Io { path: path.clone(), doing: "open it", source };
+        let failure = Failure::Open { path, source: source.into() };
+        assert_eq!(failure.text().matches("dangling").count(), 1, "{}", failure.text());
         assert!(Failure::NotFound { key: "k".into() }.text().contains("try: `damelo ls"));
     }
 

@@ -34,6 +34,8 @@ Start here:
 Sizes are written as people write them: 4096, 64KiB, 512 MiB, 20GiB (units are powers of two).
 PATH is a file or a block device; a store on several volumes is written as PATH,PATH,...
 
+Errors and warnings are text on standard error, also with --json.
+
 Exit codes:
   0  done
   1  something asked for is not there, `check` found damage, or `lab rerun` a difference

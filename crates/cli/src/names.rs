@@ -60,23 +60,30 @@ pub(crate) fn key_bytes(argument: &OsStr) -> &[u8] {
     argument.as_bytes()
 }
 
-/// A key for people: as it is where that is unambiguous in one line, else with `\xNN`.
+/// A key for people: as it is where that is unambiguous in one line, else with `\xNN` for bytes that do not
+/// print and `\\` for a backslash.
 pub(crate) fn key_text(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     for chunk in key.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_control() || c == '\\' {
-                text.extend(c.escape_default());
+            if c == '\\' {
+                text.push_str("\\\\");
+            } else if c.is_control() {
+                push_bytes(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes());
             } else {
                 text.push(c);
             }
         }
-        for byte in chunk.invalid() {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "\\x{byte:02x}");
-        }
+        push_bytes(&mut text, chunk.invalid());
     }
     text
+}
+
+fn push_bytes(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\\x{byte:02x}");
+    }
 }
 
 /// Bytes in hexadecimal.
@@ -102,7 +109,8 @@ mod tests {
     fn keys_print_in_one_line_without_ambiguity() {
         assert_eq!(key_text(b"http://a/b?c"), "http://a/b?c");
         assert_eq!(key_text("caf\u{e9}".as_bytes()), "caf\u{e9}");
-        assert_eq!(key_text(b"a\n\xff\\"), "a\\n\\xff\\\\");
+        assert_eq!(key_text(b"a\n\x01\xff\\"), "a\\x0a\\x01\\xff\\\\");
+        assert_eq!(key_text("\u{85}".as_bytes()), "\\xc2\\x85");
         assert_eq!(hex(&[0, 255]), "00ff");
     }
 }

@@ -310,6 +310,9 @@ fn rm_and_a_missing_key_end_with_one() {
     bed.ok(&["rm", &store, "a"]);
     assert_eq!(bed.keys(&[]), ["b"]);
     assert!(bed.fails(1, &["get", &store, "a"]).contains("`a` is not in the store"));
+    let missing = bed.run(&["get", &store, "a", "--json"]);
+    let said: Value = serde_json::from_slice(&missing.stdout).unwrap();
+    assert_eq!((missing.status.code(), &said["found"]), (Some(1), &Value::Bool(false)));
     assert!(bed.fails(1, &["rm", &store, "a", "b"]).contains("1 of 2"));
     assert!(bed.keys(&[]).is_empty(), "the one that was there is gone nevertheless");
     bed.ok(&["rm", &store, "--force", "a"]);
@@ -324,6 +327,7 @@ fn purge_drops_a_group_a_prefix_or_everything() {
     let store = bed.store();
     bed.ok(&["purge", &store, "--group", "g"]);
     assert_eq!(bed.keys(&[]), ["a/2", "b/1", "c/1"]);
+    assert!(bed.fails(2, &["purge", &store, "--prefix", ""]).contains("--all"));
     bed.ok(&["purge", &store, "--prefix", "a/"]);
     assert_eq!(bed.keys(&[]), ["b/1", "c/1"]);
     let purged = bed.json(&["purge", &store, "--all", "--json"]);

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use crate::device::{Device, OpenOptions};
 use crate::error::OpenError;
 use crate::format::{
-    BLOCK_BYTES, CheckpointHeader, CheckpointTables, FormatError, JOURNAL_CELL_BYTES,
-    JournalRecord, JournalWalk, StoreNonce, Superblock,
+    BLOCK_BYTES, CheckpointHeader, CheckpointTables, FORMAT_VERSION, FormatError,
+    JOURNAL_CELL_BYTES, JournalRecord, JournalWalk, StoreNonce, Superblock,
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::open::{check_belong, check_paths};
@@ -178,6 +178,9 @@ fn check_superblocks(
     }
     good.ok_or_else(|| match last {
         FormatError::NotOurs => OpenError::NotOurs { path: path.to_owned() },
+        FormatError::OtherVersion { found } => {
+            OpenError::Version { path: path.to_owned(), found, expected: FORMAT_VERSION }
+        }
         error => OpenError::Damaged { path: path.to_owned(), reason: error.to_string() },
     })
 }

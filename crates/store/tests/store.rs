@@ -70,6 +70,7 @@ fn a_refused_open_leaves_files_as_they_were() {
     (config.page, config.segment) = (Some(ByteSize::new(1 << 20)), Some(ByteSize::new(1 << 20)));
     let setting = refused(config);
     assert!(matches!(setting, OpenError::Setting { setting: "segment", .. }), "{setting}");
+    assert!(setting.to_string().contains("to 64MiB"), "{setting}");
     let mut config = sized(64 << 20);
     let (orphan, size) = (dir.path().join("none").join("second"), config.volumes[0].size);
     config.volumes.push(VolumeConfig { path: orphan, size });

@@ -82,11 +82,11 @@ pub(crate) struct Micro {
     /// Seed of everything random
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Orders to run
-    #[arg(long, value_delimiter = ',', value_enum, default_values_t = ORDERS)]
+    /// Orders to run, with commas between them [default: all]
+    #[arg(long, value_delimiter = ',', value_enum, default_values_t = ORDERS, hide_default_value = true)]
     orders: Vec<Order>,
-    /// Stages to report; earlier ones run nevertheless
-    #[arg(long, value_delimiter = ',', value_enum, default_values_t = STAGES)]
+    /// Stages to report, with commas between them; earlier ones run nevertheless [default: all]
+    #[arg(long, value_delimiter = ',', value_enum, default_values_t = STAGES, hide_default_value = true)]
     stages: Vec<Stage>,
     /// Compare every byte of every read, not only length and both ends
     #[arg(long)]

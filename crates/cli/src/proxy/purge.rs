@@ -128,6 +128,10 @@ fn purge_store(args: &Purge, volumes: &Volumes) -> Result<(), Failure> {
         let text = "a store takes one of --group, --prefix and --all at a time";
         return Err(Failure::Usage(text.to_owned()));
     }
+    if args.prefix.as_ref().is_some_and(|prefix| prefix.is_empty()) {
+        let text = "--prefix: an empty prefix begins every key; say --all to drop everything";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let group = args.group.as_ref().map(|name| name.parse::<GroupName>()).transpose();
     let group = group.map_err(|_| Failure::Usage("--group: write a name or id:NUMBER".into()))?;
     let memory = ByteSize::new(64 << 20);

@@ -27,7 +27,7 @@ Examples:
   damelo get cache.damelo big.iso --range -100            the last 100 bytes
   damelo get cache.damelo logo --json                     only what is known about it
 
-Exit code 1 if the key is not there.";
+Exit code 1 if the key is not there, with --json also \"found\": false.";
 
 /// Write an object to standard output or a file.
 #[derive(Debug, Args)]
@@ -105,7 +105,14 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
 
 fn copy_out(args: &Get, store: &Store) -> Result<(), Failure> {
     let not_found = || Failure::NotFound { key: key_text(key_bytes(&args.key)) };
-    let mut reader = store.reader(key_bytes(&args.key)).wait()?.ok_or_else(not_found)?;
+    let Some(mut reader) = store.reader(key_bytes(&args.key)).wait()? else {
+        if args.json {
+            let mut out = Out::new();
+            out.json(&json!({ "key": key_text(key_bytes(&args.key)), "found": false }))?;
+            out.finish()?;
+        }
+        return Err(not_found());
+    };
     let info = reader.info().clone();
     let length = info.length_bytes;
     let range = args.range.map_or(0..length, |spec| spec.resolve(length));
@@ -167,6 +174,7 @@ fn stream(reader: &mut Reader, range: Range<u64>, sink: Sink<'_>) -> Result<(), 
 fn to_json(key: &OsString, info: &ObjectInfo) -> Value {
     json!({
         "key": key_text(key_bytes(key)),
+        "found": true,
         "group": info.group.get(),
         "length_bytes": info.length_bytes,
         "metadata_bytes": info.metadata.len(),

@@ -21,7 +21,7 @@ Examples:
 
 Each line is: length in bytes, group, key. Groups are printed as id:NUMBER, which every command
 takes wherever it takes a group's name (names themselves are not stored). Bytes of a key that do
-not print are written \\xNN; with --json they are in `key_hex`.";
+not print are written \\xNN, a backslash \\\\; with --json, keys that are no text are in `key_hex`.";
 
 /// List the objects of a store.
 #[derive(Debug, Args)]

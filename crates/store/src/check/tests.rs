@@ -211,3 +211,20 @@ fn what_another_store_left_on_a_device_is_no_damage() {
         assert_eq!(report.segments.iter().map(|s| s.records).sum::<u64>(), 1);
     }
 }
+
+#[test]
+fn another_version_of_the_format_is_named_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    drop(Store::open(Config::new(&path, ByteSize::new(64 << 20))).unwrap());
+    let mut image = fs::read(&path).unwrap();
+    for copy in image[..2 * BLOCK_BYTES as usize].chunks_exact_mut(BLOCK_BYTES as usize) {
+        copy[8] += 1;
+        let crc_at = copy.len() - 4;
+        let crc = crc32c::crc32c(&copy[..crc_at]);
+        copy[crc_at..].copy_from_slice(&crc.to_le_bytes());
+    }
+    fs::write(&path, image).unwrap();
+    let error = check_volumes(&[path], &mut |_| {}).unwrap_err();
+    assert!(matches!(error, OpenError::Version { found: 2, expected: 1, .. }), "{error}");
+}

@@ -91,7 +91,7 @@ pub struct Opened {
     pub device: Arc<dyn Device>,
     /// True if the file was made, or was empty and has been filled, just now: it is all zeros.
     pub created: bool,
-    /// What is not as it should be, in words for a log.
+    /// What is not as it should be with it, in words for a log, without its path.
     pub warnings: Vec<String>,
 }
 
@@ -267,7 +267,7 @@ fn create(
     let undo = UndoOnDrop::new(path, &file, false)?;
     reserve(&file, path, bytes, warnings)?;
     if let Err(e) = File::open(parent).and_then(|dir| dir.sync_all()) {
-        warnings.push(format!("{}: cannot sync the directory: {e}", parent.display()));
+        warnings.push(format!("cannot sync its directory: {e}"));
     }
     let meta = file.metadata().map_err(|e| describe(path, "look at it", e))?;
     Ok(Some(Target { undo: Some(undo), file, meta, created: true }))
@@ -308,7 +308,7 @@ fn open_existing(
     };
     if raw || (meta.len() > 0 && meta.len() == wanted) {
         if !raw && meta.blocks().saturating_mul(512) < meta.len() {
-            warnings.push(format!("{}: is sparse, its space is not reserved", path.display()));
+            warnings.push("is sparse, its space is not reserved".to_owned());
         }
         return Ok(Some(Target { undo: None, file, meta, created: false }));
     }
@@ -361,7 +361,7 @@ fn planned(path: &Path, bytes: u64, own_bytes: u64) -> Result<u64, DeviceOpenErr
     };
     let parent = parent_of(path);
     let free = sys::free_bytes(parent).map_err(|e| describe(path, "ask for free space", e))?;
-    let available = free.saturating_add(own_bytes);
+    let available = free.map_or(u64::MAX, |free| free.saturating_add(own_bytes));
     if needed > available {
         return Err(DeviceOpenError::NoRoom { path: owned(), needed, available });
     }
@@ -379,10 +379,8 @@ fn reserve(
     let refused = match sys::allocate(file, bytes) {
         Ok(()) => None,
         Err(e) if e.kind() == io::ErrorKind::Unsupported => {
-            warnings.push(format!(
-                "{}: the file system cannot reserve space; writes fail if it fills up",
-                path.display()
-            ));
+            let text = "the file system cannot reserve space; writes fail if it fills up";
+            warnings.push(text.to_owned());
             file.set_len(bytes).err()
         }
         Err(e) => Some(e),
@@ -391,7 +389,8 @@ fn reserve(
         None => file.sync_all().map_err(|e| describe(path, "sync it", e)),
         Some(e) => Err(match e.kind() {
             io::ErrorKind::StorageFull => {
-                let available = sys::free_bytes(parent_of(path)).unwrap_or(0).min(bytes - 1);
+                let free = sys::free_bytes(parent_of(path)).ok().flatten();
+                let available = free.unwrap_or(0).min(bytes - 1);
                 DeviceOpenError::NoRoom { path: owned(), needed: bytes, available }
             }
             io::ErrorKind::QuotaExceeded => DeviceOpenError::Quota { path: owned(), needed: bytes },
@@ -422,7 +421,7 @@ fn inspect(
     let path = options.path.as_path();
     let raw = meta.file_type().is_block_device();
     let size = size_of(file, meta, path)?;
-    let direct = if options.direct { go_direct(file, raw, path, warnings) } else { None };
+    let direct = if options.direct { go_direct(file, raw, warnings) } else { None };
     let block = direct.unwrap_or(1);
     let size_bytes = size - size % u64::from(block);
     if size_bytes == 0 {
@@ -444,7 +443,7 @@ fn inspect(
 
 /// Makes the descriptor bypass the page cache. The alignment that I/O then needs, or `None` and a
 /// warning.
-fn go_direct(file: &File, raw: bool, path: &Path, warnings: &mut Warnings) -> Option<u32> {
+fn go_direct(file: &File, raw: bool, warnings: &mut Warnings) -> Option<u32> {
     let told = sys::direct_align(file);
     let block = match told {
         _ if raw => sys::sector_bytes(file).unwrap_or(BLOCK_BYTES),
@@ -455,10 +454,8 @@ fn go_direct(file: &File, raw: bool, path: &Path, warnings: &mut Warnings) -> Op
     if usable && sys::set_direct(file).is_ok() {
         return Some(block.max(512));
     }
-    warnings.push(format!(
-        "{}: no direct I/O (O_DIRECT) here, using the page cache: slower, and more memory",
-        path.display()
-    ));
+    let text = "no direct I/O (O_DIRECT) here, using the page cache: slower, and more memory";
+    warnings.push(text.to_owned());
     None
 }
 

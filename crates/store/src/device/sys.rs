@@ -13,8 +13,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Bytes that an ordinary user may still allocate on the file system of `path`.
-pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {
+/// Bytes that an ordinary user may still allocate on the file system of `path`; `None` if it does not count
+/// any, as one in memory may.
+pub(super) fn free_bytes(path: &Path) -> io::Result<Option<u64>> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     let mut vfs = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the path is a C string and the result has the right type.
@@ -24,7 +25,21 @@ pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {
     // SAFETY: the call succeeded, so it filled the structure.
     let vfs = unsafe { vfs.assume_init() };
     #[allow(clippy::unnecessary_cast, reason = "the field types differ between targets")]
-    Ok((vfs.f_bavail as u64).saturating_mul(vfs.f_frsize as u64))
+    let (blocks, free, bytes) = (vfs.f_blocks as u64, vfs.f_bavail as u64, vfs.f_frsize as u64);
+    Ok(free_of(blocks, free, bytes))
+}
+
+/// What so many free blocks of so many mean.
+fn free_of(blocks: u64, free: u64, block_bytes: u64) -> Option<u64> {
+    (blocks > 0).then(|| free.saturating_mul(block_bytes))
+}
+
+#[cfg(test)]
+#[test]
+fn a_file_system_without_a_size_is_not_full() {
+    assert_eq!(free_of(0, 0, 4096), None);
+    assert_eq!(free_of(10, 0, 4096), Some(0));
+    assert_eq!(free_of(10, 2, 4096), Some(8192));
 }
 
 /// The largest file this process may make (`ulimit -f`). Beyond it the kernel sends a signal that

@@ -142,9 +142,11 @@ fn layout_error(path: &Path, size: u64, error: &LayoutError) -> OpenError {
         LayoutError::PageSize { page_bytes } => {
             setting("page", ByteSize::new(page_bytes.into()).to_string())
         }
-        LayoutError::SegmentSize { segment_bytes } => {
-            setting("segment", ByteSize::new(segment_bytes).to_string())
-        }
+        LayoutError::SegmentSize { segment_bytes } => OpenError::Setting {
+            setting: "segment",
+            value: ByteSize::new(segment_bytes).to_string(),
+            limit: "a power of two from 256KiB to 64MiB, and at least four pages".to_owned(),
+        },
         LayoutError::IndexSlots { index_slots } => setting("objects_max", index_slots.to_string()),
         LayoutError::TooManySegments { .. } => setting("size", size.to_string()),
         LayoutError::JournalSize { .. } | LayoutError::TooSmall { .. } => {
