@@ -63,7 +63,7 @@ enum damelo_when_memory_full {
 /* Which objects stay in memory. */
 enum damelo_residency {
     DAMELO_RESIDENCY_S3_FIFO = 0,    /* scan-resistant queues */
-    DAMELO_RESIDENCY_LRU = 1,        /* least recently used goes first */
+    DAMELO_RESIDENCY_LRU = 1,        /* oldest goes first, unless used since */
     DAMELO_RESIDENCY_CLOCK = 2,      /* first in, first out with a second chance */
     DAMELO_RESIDENCY_HIT_DENSITY = 3 /* asked for most often for its bytes stays (default) */
 };
@@ -72,7 +72,7 @@ enum damelo_residency {
 enum damelo_disk_policy {
     DAMELO_DISK_FBC = 0,       /* frequency-based cyclic (default) */
     DAMELO_DISK_LFU_AGING = 1, /* most used, with counts that age */
-    DAMELO_DISK_LRU = 2,       /* used in the last half turn */
+    DAMELO_DISK_LRU = 2,       /* used in the last turn of the ring */
     DAMELO_DISK_FIFO = 3       /* none */
 };
 

@@ -48,7 +48,8 @@ pub enum ResidencyPolicyKind {
     HitDensity,
     /// Scan-resistant queues over page frames, after S3-FIFO.
     S3Fifo,
-    /// Least recently used frame goes first.
+    /// What was not used goes first, oldest first: what was used since it came into memory, or since it was last
+    /// looked at, gets another turn. LRU by runs of memory, not by single objects.
     Lru,
     /// First in, first out with a second chance.
     Clock,
@@ -72,7 +73,7 @@ pub enum DiskPolicyKind {
     Fbc,
     /// Keeps what was used most, with counts that age (UCFS 2002 §2.4.9).
     LfuAging,
-    /// Keeps what was used in the last half turn of the ring.
+    /// Keeps what was used at all since it was written, or kept: within the last turn of the ring.
     Lru,
     /// Keeps nothing: a plain ring.
     Fifo,
