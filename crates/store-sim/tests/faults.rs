@@ -3,6 +3,7 @@
 //! `DAMELO_SIM_SEEDS` sets how many seeds a row, `DAMELO_SIM_SEED` picks one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use damelo::format::{CheckpointHeader, JOURNAL_CELL_BYTES, Superblock};
@@ -73,14 +74,19 @@ fn failing_disks_give_misses_and_errors_only() {
     }
 }
 
+/// Faults of that test that were hit, of all seeds.
+static BAD_RANGE_FIRED: AtomicU64 = AtomicU64::new(0);
+
 #[test]
 fn a_bad_range_of_the_disk_costs_only_what_lies_there() {
     sweep("faults", "a_bad_range_of_the_disk_costs_only_what_lies_there", 10, |seed| {
         let start = fastrand::Rng::with_seed(seed).u64(2 << 20..5 << 20) / 4096 * 4096;
         let rule = Rule::new(&[OpKind::Read, OpKind::Write], When::Always, Effect::Eio);
         let plan = FaultPlan::new(vec![rule.within(start..start + (300 << 10))]);
-        scenario::faulty(seed, &plan, false).map(|_| ())
+        scenario::faulty(seed, &plan, false)
+            .map(|fired| _ = BAD_RANGE_FIRED.fetch_add(fired, Ordering::Relaxed))
     });
+    assert!(BAD_RANGE_FIRED.load(Ordering::Relaxed) > 0, "no fault was ever hit");
 }
 
 #[test]

@@ -54,10 +54,9 @@ pub(crate) struct Wrap {
     /// Times that every segment is reused
     #[arg(long, default_value = "2")]
     turns: u64,
-    /// Share of what is written that may be reinserted objects, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "15",
-          value_parser = clap::value_parser!(u8).range(0..=100))]
-    reinsert: u8,
+    /// Share of what is written that may be reinserted objects, in percent [default: the store's, 30]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
+    reinsert: Option<u8>,
     /// Seed of everything random
     #[arg(long, default_value = "1")]
     seed: u64,
@@ -106,7 +105,7 @@ pub(crate) fn run(args: &Wrap) -> Result<(), Failure> {
     let scratch = Scratch::new(&args.scratch)?;
     let mut config = Config::new(scratch.path(), args.disk);
     config.memory = args.memory;
-    config.reinsert_percent_max = args.reinsert;
+    config.reinsert_percent_max = args.reinsert.unwrap_or(config.reinsert_percent_max);
     config.seed = Some(args.seed);
     let store = scratch.create(config)?;
     let seen = drive(args, &store, &work)?;
