@@ -124,6 +124,8 @@ pub struct Config {
     pub memory: ByteSize,
     /// Objects the index has room for, fixed when the volume is made. Default: one for each
     /// 4 KiB of disk; at most one for each 128 bytes, and room for 64 at least. Costs 8 bytes of memory each.
+    /// When it is full a new object takes the place of the oldest of those that share its two buckets of
+    /// eight slots, not of the oldest of all; counted as `evictions{reason="index_full"}`.
     pub objects_max: Option<u64>,
     /// Page size for a new store: a power of two, 16 KiB to 1 MiB. Default 64 KiB.
     /// `None` takes what the store has.
