@@ -128,7 +128,7 @@ fn world(disks: &[SimDisk]) -> SimWorld {
 }
 
 fn length(key: &str) -> u64 {
-    if key == "big" { 600_000 } else { 3_000 }
+    if key == "big" { 350_000 } else { 3_000 }
 }
 
 impl Bench {

@@ -34,7 +34,12 @@ impl Driver {
         match error {
             None | Some(CreateError::NotAdmitted { .. }) => Ok(()),
             // On a ring of few segments parts may be overwritten before the commit.
-            Some(CreateError::Write { .. }) if self.model.demand() == Demand::Fresh => Ok(()),
+            Some(CreateError::Write { .. } | CreateError::Overwritten { .. })
+                if self.model.demand() == Demand::Fresh =>
+            {
+                Ok(())
+            }
+            Some(CreateError::TooLargeForVolumes { .. }) => Ok(()),
             Some(error) => self.expected("create", &error),
         }
     }
