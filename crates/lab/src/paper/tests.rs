@@ -2,6 +2,7 @@
 //! where they are expected to.
 
 use super::*;
+use crate::request::{Op, Request};
 
 fn tables(paper: Paper, scale_down: u32) -> Vec<Exhibit> {
     run(paper, &PaperOptions { scale_down, ..PaperOptions::default() }).expect("runs")
@@ -45,6 +46,9 @@ fn damelo_has_all_figures_and_the_thesis_ratios() {
     assert!(zipf > random, "grouping helps: {zipf}");
     // Objects of 8 KB on average: at most two of a page of 16 KB are there, one of them asked for.
     assert!(measured(&tables, "figure 6", "random, pages of 16 KB") >= 50.0);
+    let figure = tables.iter().find(|t| t.what == "figure 7").expect("the table is there");
+    let published: Vec<Published> = figure.rows.iter().take(3).map(|row| row.published).collect();
+    assert_eq!(published, [363.0, 545.0, 617.0].map(Published::Value), "each row of the thesis");
 }
 
 #[test]
@@ -102,11 +106,14 @@ fn papers_replay() {
 #[test]
 fn a_trace_of_nothing_is_an_error() {
     let names = Catalogue::new();
-    let trace = Some(Trace { name: "empty", requests: &[], names: &names });
-    let options = PaperOptions { trace, ..PaperOptions::default() };
-    for paper in [Paper::Squid, Paper::Ucfs] {
-        let error = run(paper, &options).expect_err("too short");
-        assert!(error.to_string().contains("use a longer one"), "{error}");
+    let one = Request { time_us: 0, client: 0, key: 1, size_bytes: 1, host: 0, op: Op::Read };
+    for requests in [&[][..], &[one]] {
+        let trace = Some(Trace { name: "short", requests, names: &names });
+        let options = PaperOptions { trace, ..PaperOptions::default() };
+        for paper in [Paper::Cfs, Paper::Squid, Paper::Ucfs] {
+            let error = run(paper, &options).expect_err("too short");
+            assert!(error.to_string().contains("use a longer one"), "{error}");
+        }
     }
 }
 

@@ -168,10 +168,10 @@ fn table_3(systems: &Systems) -> Exhibit {
         "table 3",
         "Document hit rates",
         "Nothing has to be replaced here, so SQUID and SQUIDML have the trace's own rate; UCFS loses what \
-         it drops after 115 hours, which the days of the trace decide. (The paper's mean for SQUID, 50.6%, \
-         is not that of its five rows, which is 52.6%.)",
+         it drops after 115 hours, which the days of the trace decide. (What the paper prints as SQUID's mean, \
+         50.6%, is not that of its five rows, which is 52.6%.)",
     );
-    table.row("SQUID/FFS", "%", Published::Value(52.6), systems.squid.hit_percent());
+    table.row("SQUID/FFS", "%", Published::Value(50.6), systems.squid.hit_percent());
     table.row("SQUIDML", "%", Published::Value(50.5), systems.squidml.hit_percent());
     table.row("UCFS", "%", Published::Value(53.6), systems.ucfs.hit_percent());
     table
