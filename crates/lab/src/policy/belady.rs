@@ -3,68 +3,78 @@
 //! is a strong rival, not a bound. Next uses are in the steps, computed by the lab. Of objects that are
 //! never asked for again the one with the greatest key, the newest name, goes first.
 
-use std::collections::BTreeSet;
-
+use super::heap::{Heap, Rank};
+use super::lists::Nodes;
 use super::{Policy, Step};
 
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    size_bytes: u64,
-    next_use: u32,
-    is_there: bool,
+/// Queues of an object: none, or there.
+const ABSENT: u8 = 0;
+const THERE: u8 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct NextUse {
+    at: u32,
+    key: u32,
 }
 
-const ABSENT: Held = Held { size_bytes: 0, next_use: 0, is_there: false };
+impl Rank for NextUse {
+    fn key(self) -> u32 {
+        self.key
+    }
+
+    #[inline]
+    fn is_before(self, other: NextUse) -> bool {
+        self > other
+    }
+}
 
 pub(crate) struct Belady {
-    held: Vec<Held>,
-    /// Next use and key; the last goes first.
-    by_next_use: BTreeSet<(u32, u32)>,
+    nodes: Nodes<u32>,
+    by_next_use: Heap<NextUse>,
     used_bytes: u64,
     capacity_bytes: u64,
 }
 
 impl Belady {
     pub(crate) fn new(capacity_bytes: u64) -> Belady {
-        Belady { held: Vec::new(), by_next_use: BTreeSet::new(), used_bytes: 0, capacity_bytes }
+        let (nodes, by_next_use) = (Nodes::default(), Heap::new());
+        Belady { nodes, by_next_use, used_bytes: 0, capacity_bytes }
+    }
+
+    fn forget(&mut self, key: u32) {
+        self.used_bytes -= self.nodes.size(key);
+        self.nodes.set_queue(key, ABSENT);
     }
 }
 
 impl Policy for Belady {
     fn get(&mut self, step: &Step) -> bool {
-        let at = step.key as usize;
-        if at >= self.held.len() {
-            self.held.resize(at + 1, ABSENT);
-        }
-        let held = &mut self.held[at];
-        if held.is_there {
-            self.by_next_use.remove(&(held.next_use, step.key));
-            self.by_next_use.insert((step.next_use, step.key));
-            held.next_use = step.next_use;
+        let key = step.key;
+        let next = NextUse { at: step.next_use, key };
+        if self.nodes.queue(key) == THERE {
+            self.by_next_use.change(&mut self.nodes, next);
             return true;
         }
         if step.size_bytes > self.capacity_bytes {
             return false;
         }
         while self.used_bytes > self.capacity_bytes - step.size_bytes {
-            let Some((_, key)) = self.by_next_use.pop_last() else { break };
-            self.used_bytes -= self.held[key as usize].size_bytes;
-            self.held[key as usize] = ABSENT;
+            let Some(last) = self.by_next_use.pop(&mut self.nodes) else { break };
+            self.forget(last.key);
         }
-        self.held[at] =
-            Held { size_bytes: step.size_bytes, next_use: step.next_use, is_there: true };
+        self.nodes.reach(key);
+        self.nodes.set_size(key, step.size_bytes);
+        self.nodes.set_queue(key, THERE);
         self.used_bytes += step.size_bytes;
-        self.by_next_use.insert((step.next_use, step.key));
+        self.by_next_use.push(&mut self.nodes, next);
         false
     }
 
     fn delete(&mut self, key: u32) {
-        let Some(held) = self.held.get_mut(key as usize).filter(|held| held.is_there) else {
-            return;
-        };
-        self.by_next_use.remove(&(held.next_use, key));
-        self.used_bytes -= held.size_bytes;
-        *held = ABSENT;
+        if self.nodes.queue(key) == THERE {
+            self.by_next_use.remove(&mut self.nodes, key);
+            self.forget(key);
+        }
     }
 
     fn used_bytes(&self) -> u64 {
@@ -73,5 +83,10 @@ impl Policy for Belady {
 
     fn objects(&self) -> u64 {
         self.by_next_use.len() as u64
+    }
+
+    #[inline]
+    fn fetch(&self, key: u32) {
+        self.nodes.fetch(key);
     }
 }

@@ -109,6 +109,11 @@ impl<P: Place> Nodes<P> {
         self.nodes[key as usize].count = [a, b, c];
     }
 
+    /// Makes the counts of all objects half of what they were.
+    pub(crate) fn halve_counts(&mut self) {
+        (0..self.nodes.len() as u32).for_each(|key| self.set_count(key, self.count(key) / 2));
+    }
+
     /// Notes where an object is for a policy that keeps it in no [`Queue`].
     #[inline]
     pub(crate) fn set_queue(&mut self, key: u32, queue: u8) {

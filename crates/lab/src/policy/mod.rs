@@ -9,6 +9,7 @@ mod belady;
 mod clock;
 mod fbc;
 mod gdsf;
+mod heap;
 mod lfu_aging;
 mod lists;
 #[cfg(test)]

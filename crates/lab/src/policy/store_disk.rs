@@ -28,12 +28,13 @@ struct Segment {
 }
 
 pub(crate) struct StoreDisk {
-    nodes: Nodes,
+    /// Their places are the segments that objects lie in, by number since the start; stale entries of
+    /// segments are told by it.
+    nodes: Nodes<u32>,
     /// Oldest first; the last is open.
     ring: VecDeque<Segment>,
-    /// Segment that an object lies in, by number since the start; stale entries are told by it.
-    home: Vec<u64>,
-    first_number: u64,
+    /// Modulo 2^32, as places are: no entry is older than the ring.
+    first_number: u32,
     segments: usize,
     segment_bytes: u64,
     reinsert_bytes: u64,
@@ -48,7 +49,6 @@ impl StoreDisk {
         StoreDisk {
             nodes: Nodes::default(),
             ring: VecDeque::from([Segment::default()]),
-            home: Vec::new(),
             first_number: 0,
             segments: segments as usize,
             segment_bytes,
@@ -66,15 +66,12 @@ impl StoreDisk {
         if full {
             self.ring.push_back(Segment::default());
         }
-        let number = self.first_number + self.ring.len() as u64 - 1;
+        let number = self.first_number.wrapping_add(self.ring.len() as u32 - 1);
         if let Some(open) = self.ring.back_mut() {
             open.keys.push(key);
             open.bytes += bytes;
         }
-        if key as usize >= self.home.len() {
-            self.home.resize(key as usize + 1, 0);
-        }
-        self.home[key as usize] = number;
+        self.nodes.set_place(key, number);
         self.nodes.set_queue(key, ON_DISK);
         self.used_bytes += bytes;
         self.objects += 1;
@@ -90,10 +87,10 @@ impl StoreDisk {
     fn reclaim(&mut self) {
         let Some(segment) = self.ring.pop_front() else { return };
         let number = self.first_number;
-        self.first_number += 1;
+        self.first_number = number.wrapping_add(1);
         let mut live: Vec<(u32, u8)> = Vec::new();
         for key in segment.keys {
-            if self.nodes.queue(key) == ON_DISK && self.home[key as usize] == number {
+            if self.nodes.queue(key) == ON_DISK && self.nodes.place(key) == number {
                 live.push((key, self.nodes.count(key) as u8));
                 self.forget(key);
             }

@@ -5,11 +5,11 @@
 //! Decides as libCacheSim does: a count rises when the object comes, when it hits in the main cache,
 //! and when it is looked at as a victim of the window; nothing larger than the window or the lower
 //! segment is taken; the window may use whatever room the main cache leaves. Deviation: counts are
-//! exact, where libCacheSim has a counting Bloom filter of about 14 counters for each byte of the main
+//! exact up to 16 million, where libCacheSim has a counting Bloom filter of about 14 counters for each byte of the main
 //! cache. With sizes in bytes that is exact too; where sizes are ignored it is 14 for each object that
 //! fits, is shared by all objects of the trace, and its miss ratios come out higher than ours.
 
-use super::lists::{Nodes, Queue};
+use super::lists::{NONE, Nodes, Queue};
 use super::{Policy, Step};
 
 const WINDOW: u8 = 1;
@@ -23,6 +23,7 @@ const UPPER_SHARE: f64 = 4.0 / 5.0;
 const SAMPLE_FACTOR: u64 = 32;
 
 pub(crate) struct WTinyLfu {
+    /// Their counts are how often an object was asked for, and live on when it is gone.
     nodes: Nodes,
     window: Queue,
     lower: Queue,
@@ -32,8 +33,6 @@ pub(crate) struct WTinyLfu {
     main_bytes: u64,
     lower_bytes: u64,
     upper_bytes: u64,
-    /// How often asked for, by key; lives on when the object is gone.
-    asked: Vec<u32>,
     counted: u64,
 }
 
@@ -51,17 +50,12 @@ impl WTinyLfu {
             main_bytes,
             lower_bytes: (LOWER_SHARE * main_bytes as f64) as u64,
             upper_bytes: (UPPER_SHARE * main_bytes as f64) as u64,
-            asked: Vec::new(),
             counted: 0,
         }
     }
 
     fn count(&mut self, key: u32) {
-        let at = key as usize;
-        if at >= self.asked.len() {
-            self.asked.resize(at + 1, 0);
-        }
-        self.asked[at] = self.asked[at].saturating_add(1);
+        self.nodes.set_count(key, self.nodes.count(key) + 1);
     }
 
     /// A hit in the main cache: promoted, and what is too much goes down.
@@ -79,7 +73,7 @@ impl WTinyLfu {
         self.counted += 1;
         if self.counted >= SAMPLE_FACTOR.saturating_mul(self.main_bytes) {
             self.counted = 0;
-            self.asked.iter_mut().for_each(|count| *count /= 2);
+            self.nodes.halve_counts();
         }
     }
 
@@ -132,8 +126,10 @@ impl WTinyLfu {
             self.window.remove(&mut self.nodes, victim);
             let has_room = self.used_main_bytes() + self.nodes.size(victim) <= self.main_bytes;
             let wins = !has_room && {
-                let asked = |key: u32| self.asked.get(key as usize).copied().unwrap_or(0);
-                asked(victim) > asked(self.main_victim())
+                // With nothing in it the main cache has nobody to lose.
+                let rival = self.main_victim();
+                let rival_count = if rival == NONE { 0 } else { self.nodes.count(rival) };
+                self.nodes.count(victim) > rival_count
             };
             if wins {
                 self.evict_main();

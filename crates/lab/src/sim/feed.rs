@@ -144,6 +144,9 @@ pub fn scan(
     if scan.next_uses.len() >= NEVER as usize {
         return Err(TraceError::TooMany { what: "requests", max: u64::from(NEVER) - 1 });
     }
+    // Names are done with: what comes next takes memory of its own.
+    drop(feed);
+    scan.next_uses.shrink_to_fit();
     keys_to_next_uses(&mut scan.next_uses, scan.objects as usize);
     Ok(scan)
 }

@@ -1,0 +1,144 @@
+//! A heap of ranks whose objects know where they stand, so that one can leave or change its rank wherever it
+//! is. The places are those of the objects' nodes. Invariants: no rank goes before its parent; the place of
+//! an object that is there is that of its rank. One thread at a time.
+
+use super::lists::Nodes;
+
+/// How an object stands among others.
+pub(crate) trait Rank: Copy {
+    /// Whose it is.
+    fn key(self) -> u32;
+    /// True if it leaves earlier than the other.
+    fn is_before(self, other: Self) -> bool;
+}
+
+pub(crate) struct Heap<R> {
+    ranks: Vec<R>,
+}
+
+impl<R: Rank> Heap<R> {
+    pub(crate) fn new() -> Heap<R> {
+        Heap { ranks: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// An object that is not there comes.
+    pub(crate) fn push(&mut self, nodes: &mut Nodes<u32>, rank: R) {
+        let at = self.ranks.len();
+        self.ranks.push(rank);
+        self.rise(nodes, at, rank);
+    }
+
+    /// An object that is there has another rank now.
+    pub(crate) fn change(&mut self, nodes: &mut Nodes<u32>, rank: R) {
+        self.settle(nodes, nodes.place(rank.key()) as usize, rank);
+    }
+
+    /// An object that is there leaves.
+    pub(crate) fn remove(&mut self, nodes: &mut Nodes<u32>, key: u32) {
+        let at = nodes.place(key) as usize;
+        if let Some(last) = self.ranks.pop()
+            && at < self.ranks.len()
+        {
+            self.settle(nodes, at, last);
+        }
+    }
+
+    /// The first leaves.
+    pub(crate) fn pop(&mut self, nodes: &mut Nodes<u32>) -> Option<R> {
+        let first = *self.ranks.first()?;
+        self.remove(nodes, first.key());
+        Some(first)
+    }
+
+    /// Puts a rank where there is a hole, or above or below.
+    fn settle(&mut self, nodes: &mut Nodes<u32>, at: usize, rank: R) {
+        if at > 0 && rank.is_before(self.ranks[(at - 1) / 2]) {
+            self.rise(nodes, at, rank);
+        } else {
+            self.sink(nodes, at, rank);
+        }
+    }
+
+    fn rise(&mut self, nodes: &mut Nodes<u32>, mut at: usize, rank: R) {
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if !rank.is_before(self.ranks[parent]) {
+                break;
+            }
+            self.put(nodes, at, self.ranks[parent]);
+            at = parent;
+        }
+        self.put(nodes, at, rank);
+    }
+
+    fn sink(&mut self, nodes: &mut Nodes<u32>, mut at: usize, rank: R) {
+        loop {
+            let (left, right) = (2 * at + 1, 2 * at + 2);
+            let Some(&left_rank) = self.ranks.get(left) else { break };
+            let child = match self.ranks.get(right) {
+                Some(other) if other.is_before(left_rank) => right,
+                _ => left,
+            };
+            if !self.ranks[child].is_before(rank) {
+                break;
+            }
+            self.put(nodes, at, self.ranks[child]);
+            at = child;
+        }
+        self.put(nodes, at, rank);
+    }
+
+    fn put(&mut self, nodes: &mut Nodes<u32>, at: usize, rank: R) {
+        self.ranks[at] = rank;
+        nodes.set_place(rank.key(), at as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Rank for (u64, u32) {
+        fn key(self) -> u32 {
+            self.1
+        }
+
+        fn is_before(self, other: Self) -> bool {
+            self < other
+        }
+    }
+
+    /// A sorted set is the model.
+    #[test]
+    fn leaves_in_order_whatever_changes() {
+        let mut rng = fastrand::Rng::with_seed(8);
+        let (mut nodes, mut heap) = (Nodes::default(), Heap::new());
+        nodes.reach(63);
+        let mut model = std::collections::BTreeSet::<(u64, u32)>::new();
+        for _ in 0..20_000 {
+            let rank = (rng.u64(0..40), rng.u32(0..64));
+            let there = model.iter().find(|held| held.1 == rank.1).copied();
+            match (there, rng.u8(0..4)) {
+                (_, 0) => assert_eq!(heap.pop(&mut nodes), model.pop_first()),
+                (Some(held), 1) => {
+                    heap.remove(&mut nodes, held.1);
+                    model.remove(&held);
+                }
+                (Some(held), _) => {
+                    heap.change(&mut nodes, rank);
+                    model.remove(&held);
+                    model.insert(rank);
+                }
+                (None, _) => {
+                    heap.push(&mut nodes, rank);
+                    model.insert(rank);
+                }
+            }
+            assert_eq!(heap.len(), model.len());
+        }
+    }
+}
