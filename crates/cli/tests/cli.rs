@@ -346,6 +346,9 @@ fn stat_tells_what_the_store_is() {
     let stat = bed.json(&["stat", &bed.store(), "--json"]);
     assert!(stat["info"]["page_bytes"].as_u64().unwrap() >= 16 << 10);
     assert!(!stat["metrics"].as_array().unwrap().is_empty());
+    let stat = bed.json(&["stat", &bed.store(), "--json"]);
+    assert_eq!(stat["latencies"][1]["name"], "damelo_disk_write_seconds");
+    assert!(bed.ok_text(&["stat", &bed.store()]).contains("damelo_disk_read_seconds_sum"));
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub use object::{Object, ObjectInfo, ObjectRange};
 pub use ops::{Commit, Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 pub use read::prefetch::PrefetchReport;
 pub use read::stream::{NextChunk, Reader};
-pub use stats::{Metric, MetricKind, Stats};
+pub use stats::{Latency, Metric, MetricKind, Stats};
 pub use store::{CreateOptions, Store, StoreInfo, VolumeInfo};
 pub use types::{ByteSize, Clock, GroupId, ParseByteSizeError, SystemClock};
 pub use write::writer::{Write, Writer, WriterOptions};

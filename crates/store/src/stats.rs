@@ -76,8 +76,12 @@ macro_rules! counters {
             pub devices: Vec<crate::device::DeviceStats>,
             /// Time of disk reads, submission to verified object: `(upper bound, count)` of buckets.
             pub read_latency: Vec<(Duration, u64)>,
+            /// All of these times together.
+            pub read_latency_sum: Duration,
             /// Time of writes of pages and extents, submission to completion: as above.
             pub write_latency: Vec<(Duration, u64)>,
+            /// All of these times together.
+            pub write_latency_sum: Duration,
             /// Segments whose contents are known, of all that must be (recovery).
             pub recovery_segments_loaded: u64,
             /// Segments that recovery must look at.
@@ -89,7 +93,9 @@ macro_rules! counters {
                 Stats {
                     $($field: self.$field.load(Ordering::Relaxed),)*
                     read_latency: self.read_latency.snapshot(),
+                    read_latency_sum: self.read_latency.sum(),
                     write_latency: self.write_latency.snapshot(),
+                    write_latency_sum: self.write_latency.sum(),
                     ..Stats::default()
                 }
             }
@@ -221,6 +227,14 @@ impl Stats {
             labels: Vec::new(),
             value,
         }));
+        let queues = ["hated", "probation", "protected", "loved"];
+        all.extend(queues.into_iter().zip(self.queue_frames).map(|(queue, frames)| Metric {
+            name: "damelo_queue_frames",
+            help: "Frames of data memory by queue.",
+            kind: MetricKind::Gauge,
+            labels: vec![("queue", queue.to_owned())],
+            value: frames as f64,
+        }));
         for (volume, device) in self.devices.iter().enumerate() {
             all.extend(device_metrics(volume, device));
         }
@@ -249,23 +263,60 @@ impl Stats {
             let suffix = if metric.kind == MetricKind::Counter { "_total" } else { "" };
             let _ = writeln!(text, "{}{suffix}{labels} {}", metric.name, metric.value);
         }
-        let (reads, writes) = (&self.read_latency, &self.write_latency);
-        latency_openmetrics(&mut text, "damelo_disk_read_seconds", "Time of disk reads.", reads);
-        let help = "Time of writes of pages and extents.";
-        latency_openmetrics(&mut text, "damelo_disk_write_seconds", help, writes);
+        self.latencies().iter().for_each(|latency| latency_openmetrics(&mut text, latency));
         text
+    }
+
+    /// The histograms of times, which [`Stats::metrics`] does not list.
+    pub fn latencies(&self) -> [Latency<'_>; 2] {
+        [
+            Latency {
+                name: "damelo_disk_read_seconds",
+                help: "Time of disk reads.",
+                buckets: &self.read_latency,
+                sum: self.read_latency_sum,
+            },
+            Latency {
+                name: "damelo_disk_write_seconds",
+                help: "Time of writes of pages and extents.",
+                buckets: &self.write_latency,
+                sum: self.write_latency_sum,
+            },
+        ]
     }
 }
 
-fn latency_openmetrics(text: &mut String, name: &str, help: &str, rows: &[(Duration, u64)]) {
+/// A histogram of times.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Latency<'a> {
+    /// Family name, such as `damelo_disk_read_seconds`.
+    pub name: &'static str,
+    /// What takes so long.
+    pub help: &'static str,
+    /// Upper bounds, each with how many took up to so long and longer than the bound before.
+    pub buckets: &'a [(Duration, u64)],
+    /// All times together.
+    pub sum: Duration,
+}
+
+impl Latency<'_> {
+    /// How many were timed.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, count)| count).sum()
+    }
+}
+
+fn latency_openmetrics(text: &mut String, latency: &Latency<'_>) {
+    let Latency { name, help, .. } = latency;
     // Writing to a String cannot fail.
     let _ = writeln!(text, "# TYPE {name} histogram\n# HELP {name} {help}");
     let mut sum = 0;
-    for (bound, count) in rows {
+    for (bound, count) in latency.buckets {
         sum += count;
         let _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {sum}", bound.as_secs_f64());
     }
     let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {sum}\n{name}_count {sum}");
+    let _ = writeln!(text, "{name}_sum {}", latency.sum.as_secs_f64());
 }
 
 fn device_metrics(volume: usize, d: &crate::device::DeviceStats) -> Vec<Metric> {
@@ -296,6 +347,7 @@ const BUCKETS: usize = 24;
 #[derive(Default)]
 pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
+    sum_ns: AtomicU64,
 }
 
 impl Histogram {
@@ -303,6 +355,11 @@ impl Histogram {
         let micros = time.as_micros().max(1) as u64;
         let bucket = (u64::BITS - (micros - 1).leading_zeros()) as usize;
         self.buckets[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+        self.sum_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed))
     }
 
     fn snapshot(&self) -> Vec<(Duration, u64)> {
@@ -349,9 +406,14 @@ mod tests {
     fn metrics_name_each_family_once_and_carry_values() {
         let counters = Counters::default();
         add(&counters.hits_disk, 3);
+        counters.read_latency.record(Duration::from_millis(1500));
+        counters.read_latency.record(Duration::from_millis(500));
         let text = counters.snapshot().to_openmetrics();
         assert!(text.contains("damelo_hits_total{from=\"disk\"} 3"), "{text}");
         assert_eq!(text.matches("# TYPE damelo_hits ").count(), 1);
+        let times = "damelo_disk_read_seconds_count 2\ndamelo_disk_read_seconds_sum 2\n";
+        assert!(text.contains(times), "{text}");
+        assert!(text.contains("damelo_queue_frames{queue=\"loved\"} 0"), "{text}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `damelo stat`: what a store is made of and what it has counted since it was opened.
 
 use clap::Args;
-use damelo::{ByteSize, Metric, Store, StoreInfo, VolumeInfo};
+use damelo::{ByteSize, Latency, Metric, Store, StoreInfo, VolumeInfo};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ A store that a proxy has open is locked: ask the proxy's metrics URL instead.";
 pub(crate) struct Stat {
     #[command(flatten)]
     store: StoreArgs,
-    /// Print as JSON: {"info": ..., "metrics": [...]}
+    /// Print as JSON: {"info": ..., "metrics": [...], "latencies": [...]}
     #[arg(long)]
     json: bool,
 }
@@ -38,6 +38,11 @@ pub(crate) fn run(args: &Stat) -> Result<(), Failure> {
         out.line(format_args!(""))?;
         for metric in store.stats().metrics() {
             out.line(format_args!("{:<64} {}", labelled(&metric), metric.value))?;
+        }
+        for latency in store.stats().latencies() {
+            let (count, sum) = (latency.count(), latency.sum.as_secs_f64());
+            out.line(format_args!("{:<64} {count}", format!("{}_count", latency.name)))?;
+            out.line(format_args!("{:<64} {sum}", format!("{}_sum", latency.name)))?;
         }
     }
     out.finish()?;
@@ -95,10 +100,12 @@ fn labelled(metric: &Metric) -> String {
 
 fn to_json(store: &Store) -> Value {
     let metrics: Vec<Value> = store.stats().metrics().iter().map(metric_json).collect();
+    let latencies: Vec<Value> = store.stats().latencies().iter().map(latency_json).collect();
     json!({
         "info": info_json(&store.info()),
         "objects": store.stats().index_objects,
         "metrics": metrics,
+        "latencies": latencies,
     })
 }
 
@@ -128,6 +135,20 @@ fn info_json(info: &StoreInfo) -> Value {
         "memory_bytes": info.memory_bytes,
         "volumes": volumes,
         "warnings": info.warnings,
+    })
+}
+
+fn latency_json(latency: &Latency<'_>) -> Value {
+    let buckets: Vec<Value> = latency
+        .buckets
+        .iter()
+        .map(|(bound, count)| json!({ "up_to_seconds": bound.as_secs_f64(), "count": count }))
+        .collect();
+    json!({
+        "name": latency.name,
+        "count": latency.count(),
+        "sum_seconds": latency.sum.as_secs_f64(),
+        "buckets": buckets,
     })
 }
 
