@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use damelo::{ByteSize, Config, GroupId, Store};
+use damelo::{ByteSize, Config, CreateError, GroupId, Store};
 
 mod in_memory;
 use in_memory::{Memory, State, Stopped};
@@ -119,7 +119,10 @@ fn callers_on_several_threads_get_on() {
             scope.spawn(move || {
                 for n in 0..1_500_u64 {
                     let key = ((thread << 32) | (n % 200)).to_le_bytes();
-                    store.create(&key, GroupId::new(n % 5), &value(n, thread)).wait().unwrap();
+                    let created = store.create(&key, GroupId::new(n % 5), &value(n, thread)).wait();
+                    // Large ones of four threads may push each other out of so small a ring.
+                    let pushed_out = matches!(created, Err(CreateError::Overwritten { .. }));
+                    assert!(created.is_ok() || pushed_out, "{created:?}");
                     match n % 97 {
                         0 => store.sync().unwrap(),
                         1 => store.purge_group(GroupId::new(n % 5)).unwrap(),
