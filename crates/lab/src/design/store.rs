@@ -235,8 +235,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let (store, below) = open_modelled(context.options, context.drive, wanted)
         .expect("a store opens on an empty device with options that were checked");
     below.recorder.drain_into(&mut Vec::new());
-    let size_bytes = below.recorder.size_bytes();
-    Box::new(EngineDesign::new(store, Some(below), size_bytes, context))
+    Box::new(EngineDesign::new(store, Some(below), context))
 }
 
 /// A store over a device in memory of about so many bytes.
@@ -265,7 +264,7 @@ fn open_modelled(
 pub(crate) fn make_real(context: &Context<'_>, path: &Path) -> Result<Box<dyn Design>, OpenError> {
     let size_bytes = context.options.cache_bytes.max(DEVICE_BYTES_MIN) & !0xffff;
     let store = Store::open(config(context.options, path, size_bytes))?;
-    Ok(Box::new(EngineDesign::new(store, None, size_bytes, context)))
+    Ok(Box::new(EngineDesign::new(store, None, context)))
 }
 
 /// What lies below a modelled store.
@@ -278,8 +277,6 @@ struct EngineDesign {
     store: Store,
     /// `None` on a real disk.
     below: Option<Below>,
-    /// Larger than this is refused before anything of it is written.
-    object_bytes_max: u64,
     grouper: Grouper,
     changes: Changes,
     /// Transfers on their way from the device's log to actions.
@@ -288,16 +285,10 @@ struct EngineDesign {
 }
 
 impl EngineDesign {
-    fn new(
-        store: Store,
-        below: Option<Below>,
-        size_bytes: u64,
-        context: &Context<'_>,
-    ) -> EngineDesign {
+    fn new(store: Store, below: Option<Below>, context: &Context<'_>) -> EngineDesign {
         EngineDesign {
             store,
             below,
-            object_bytes_max: size_bytes,
             grouper: Grouper::new(context.options.grouping, context.requests),
             changes: context.options.changes,
             transfers: Vec::new(),
@@ -322,7 +313,7 @@ impl EngineDesign {
     fn create(&mut self, request: &Request, names: &Catalogue) -> Outcome {
         let group = GroupId::new(self.grouper.group(request, names));
         let (key, bytes) = (request.key.to_le_bytes(), request.size_bytes.max(1));
-        if bytes > self.object_bytes_max || !self.try_create(&key, group, bytes as usize) {
+        if !self.try_create(&key, group, bytes as usize) {
             self.refused += 1;
             // What was there of it is of another version.
             self.refused += u64::from(self.store.remove(&key).is_err());

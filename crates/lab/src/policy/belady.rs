@@ -3,13 +3,9 @@
 //! is a strong rival, not a bound. Next uses are in the steps, computed by the lab. Of objects that are
 //! never asked for again the one with the greatest key, the newest name, goes first.
 
-use super::heap::{Heap, Rank};
+use super::heap::{ABSENT, Heap, Rank, THERE};
 use super::lists::Nodes;
 use super::{Policy, Step};
-
-/// Queues of an object: none, or there.
-const ABSENT: u8 = 0;
-const THERE: u8 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct NextUse {

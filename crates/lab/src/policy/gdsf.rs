@@ -4,15 +4,11 @@
 //! Priorities are scaled by 10^6, as in libCacheSim, which keeps their rounding alike. Counts of requests
 //! end at 16 million.
 
-use super::heap::{Heap, Rank};
+use super::heap::{ABSENT, Heap, Rank, THERE};
 use super::lists::Nodes;
 use super::{Policy, Step};
 
 const SCALE: f64 = 1.0e6;
-/// Queues of an object: none, or there.
-const ABSENT: u8 = 0;
-const THERE: u8 = 1;
-
 /// Where an object stands: by priority (its bits order like itself, being positive), then by last request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Standing {

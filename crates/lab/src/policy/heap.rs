@@ -4,6 +4,10 @@
 
 use super::lists::Nodes;
 
+/// Queues of an object whose policy has no others: none, or there.
+pub(super) const ABSENT: u8 = 0;
+pub(super) const THERE: u8 = 1;
+
 /// How an object stands among others.
 pub(crate) trait Rank: Copy {
     /// Whose it is.

@@ -208,6 +208,12 @@ struct Half {
     lost_before: Option<u64>,
 }
 
+impl Half {
+    fn of(epoch: u32) -> Half {
+        Half { epoch, end: 0, records: Vec::new(), mended: 0, lost_before: None }
+    }
+}
+
 /// Reads what an earlier life left. Damage never invents a record: a bit that has turned over is put right,
 /// and of what cannot be read it is known before which record it was.
 pub(crate) fn read_journal(
@@ -239,27 +245,37 @@ pub(crate) fn read_journal(
     })
 }
 
-/// Records of the half's last life, in order, those behind damage too.
+/// Records of the half's newest life, in order, those behind damage too. Older ones leave records behind
+/// its end.
 fn read_half(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<Half> {
-    let epoch = newest_epoch(bytes, number, nonce)?;
-    let mut half = Half { epoch, end: 0, records: Vec::new(), mended: 0, lost_before: None };
+    let mut half: Option<Half> = None;
     // Something was written here, and is neither of this life nor of an older one.
     let (mut is_damaged, mut after_damage) = (false, 0);
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let cell = &rest[..JOURNAL_CELL_BYTES.min(rest.len())];
+        if cell.iter().all(|byte| *byte == 0) {
+            at += JOURNAL_CELL_BYTES;
+            continue;
+        }
         let read = JournalRecord::decode(rest, nonce).ok();
-        let mended =
-            || JournalRecord::mend(rest, nonce).filter(|(record, _)| record.epoch == epoch);
         let was_mended = read.is_none();
+        let life = half.as_ref().map(|half| half.epoch);
+        let fits = |record: &JournalRecord| life.is_none_or(|life| life == record.epoch);
+        let mended = || JournalRecord::mend(rest, nonce).filter(|(record, _)| fits(record));
         let Some((record, length)) = read.or_else(mended) else {
-            is_damaged |= rest.iter().take(JOURNAL_CELL_BYTES).any(|byte| *byte != 0);
+            is_damaged = true;
             at += JOURNAL_CELL_BYTES;
             continue;
         };
         at += length;
-        if record.epoch != epoch {
+        if record.epoch % 2 != number || life.is_some_and(|life| record.epoch < life) {
             continue;
         }
+        if life != Some(record.epoch) {
+            half = None;
+        }
+        let half = half.get_or_insert_with(|| Half::of(record.epoch));
         if std::mem::take(&mut is_damaged) {
             after_damage = OUT_OF_ORDER_MAX;
         }
@@ -271,17 +287,7 @@ fn read_half(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<Half> {
         half.end = at as u64;
         half.records.push(record);
     }
-    Some(half)
-}
-
-/// The life that a half is in: older ones leave records behind its end.
-fn newest_epoch(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<u32> {
-    let cells = (0..bytes.len()).step_by(JOURNAL_CELL_BYTES);
-    let records = cells.filter_map(|at| JournalRecord::decode(bytes.get(at..)?, nonce).ok());
-    let first = JournalRecord::mend(bytes, nonce);
-    let epochs =
-        records.chain(first.map(|(record, _)| (record, 0))).map(|(record, _)| record.epoch);
-    epochs.filter(|epoch| epoch % 2 == number).max()
+    half
 }
 
 /// What was overwritten is covered by the newest half's checkpoint; with it missing, nothing older

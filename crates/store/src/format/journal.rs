@@ -9,6 +9,7 @@
 //! Threads: none; pure functions.
 
 use super::fields::{Field, Slot, table};
+use super::mend::mend_bit;
 use super::{FormatError, StoreNonce, ensure, first};
 
 /// Bytes of a journal record, and of each cell that its payload is stored in.
@@ -153,22 +154,18 @@ impl JournalRecord {
         Ok((record, length))
     }
 
-    /// Decodes a record of which one bit has turned over since it was written. The checksum finds it: of all
-    /// cells that differ from this one in a bit, only the right one has a valid one.
+    /// Decodes a record of which one bit has turned over since it was written.
     #[must_use]
     pub fn mend(bytes: &[u8], nonce: StoreNonce) -> Option<(Self, usize)> {
-        let cell = first::<JOURNAL_CELL_BYTES>(bytes).ok()?;
-        if cell.iter().all(|byte| *byte == 0) {
+        let mut mended = *first::<JOURNAL_CELL_BYTES>(bytes).ok()?;
+        let said = at::CRC.get(&mended);
+        if (said ^ cell_crc(&mended)).count_ones() == 1 {
+            // The checksum's own.
+            let crc = cell_crc(&mended);
+            at::CRC.put(&mut mended, crc);
+        } else if !mend_bit(mended.get_mut(at::NONCE.field.offset..)?, said) {
             return None;
         }
-        let turned = |bit: usize| {
-            let mut cell = *cell;
-            if let Some(byte) = cell.get_mut(bit / 8) {
-                *byte ^= 1 << (bit % 8);
-            }
-            (at::CRC.get(&cell) == cell_crc(&cell)).then_some(cell)
-        };
-        let mended = (0..JOURNAL_CELL_BYTES * 8).find_map(turned)?;
         let behind = bytes.get(JOURNAL_CELL_BYTES..)?;
         let payload = usize::from(at::LEN.get(&mended)).next_multiple_of(JOURNAL_CELL_BYTES);
         let whole = [&mended, behind.get(..payload)?].concat();

@@ -112,10 +112,6 @@ impl Recorder {
         Recorder { info, shared: Arc::new(shared) }
     }
 
-    pub(super) fn size_bytes(&self) -> u64 {
-        self.info.size_bytes
-    }
-
     /// Appends what was done since the last time.
     pub(super) fn drain_into(&self, out: &mut Vec<Transfer>) {
         out.append(&mut lock(&self.shared.transfers));
