@@ -15,6 +15,12 @@ fn a_crash_after_the_ring_came_round_revives_nothing() {
     sweep("crash", name, 30, scenario::crash_wrapped);
 }
 
+#[test]
+fn a_crash_after_clean_closes_leaves_nothing_wrong() {
+    let name = "a_crash_after_clean_closes_leaves_nothing_wrong";
+    sweep("crash", name, 40, scenario::crash_reopened);
+}
+
 /// Seeds beyond the default ones that found a defect once. Threads run as they like: some of these
 /// failed one time in ten.
 #[test]

@@ -1,9 +1,11 @@
-//! The ring of segments: which are free, open, sealed; in which order they are reused; and what life
-//! each is in.
+//! The ring of segments: which are free, open, sealed, resting; in which order they are reused; and
+//! what life each is in.
 //!
 //! Invariants: a segment's sequence number grows with every life and is unique in the store; zero
-//! means that it holds nothing. Sealed segments are reused oldest first. Threads: the flusher
-//! changes it, everyone reads sequence numbers without a lock.
+//! means that it holds nothing. Sealed segments are reused oldest first. A resting segment is whole on
+//! disk like a sealed one, but has room left and is the newest of its kind, so that the next records
+//! may go behind its last without a later place being older. Threads: the flusher changes it (before it
+//! runs, recovery), everyone reads sequence numbers without a lock.
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +15,19 @@ use crate::index::Location;
 use crate::memory::pool::lock;
 use crate::space::{SegmentId, Space};
 
+/// What a segment holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    Pages,
+    Extents,
+}
+
 #[derive(Default)]
 struct State {
     free: VecDeque<SegmentId>,
     sealed: VecDeque<SegmentId>,
+    /// Were open when the store was closed, at most one of a kind.
+    resting: Vec<(Holds, SegmentId)>,
     next_seq: u64,
 }
 
@@ -91,12 +102,38 @@ impl Ring {
         lock(&self.state).sealed.push_back(segment);
     }
 
-    /// The next segment to be reused, which stays readable until `free` is called.
+    /// The next segment to be reused, which stays readable until `free` is called. The ring may come
+    /// round to one that rests.
     pub(crate) fn take_oldest(&self, space: &Space) -> Option<SegmentId> {
         let mut state = lock(&self.state);
         let usable = |id: &SegmentId| !space.spot(*id, 0).volume.is_out();
-        let at = state.sealed.iter().position(usable)?;
-        state.sealed.remove(at)
+        let sealed = state.sealed.iter().position(usable);
+        let until = sealed.map_or(u64::MAX, |at| self.seq(state.sealed[at]));
+        let resting = state.resting.iter().position(|(_, id)| usable(id) && self.seq(*id) < until);
+        match resting {
+            Some(at) => Some(state.resting.swap_remove(at).1),
+            None => state.sealed.remove(sealed?),
+        }
+    }
+
+    /// Lets a sealed segment rest: the next records of its kind go there.
+    pub(crate) fn rest(&self, holds: Holds, segment: SegmentId) {
+        let mut state = lock(&self.state);
+        state.sealed.retain(|sealed| *sealed != segment);
+        state.resting.push((holds, segment));
+    }
+
+    /// The segment that rests for that kind, and its life. It is open from now on.
+    pub(crate) fn take_resting(&self, holds: Holds) -> Option<(SegmentId, u64)> {
+        let mut state = lock(&self.state);
+        let at = state.resting.iter().position(|(kind, _)| *kind == holds)?;
+        let (_, segment) = state.resting.swap_remove(at);
+        Some((segment, self.seq(segment)))
+    }
+
+    /// Puts a segment that rested, and is not to be continued after all, among the sealed.
+    pub(crate) fn reseal(&self, segment: SegmentId) {
+        lock(&self.state).sealed.push_back(segment);
     }
 
     pub(crate) fn free(&self, segment: SegmentId) {

@@ -150,6 +150,7 @@ counters! {
     reinserted_objects "damelo_reinserted_objects" [] "Objects kept when their segment was reused.";
     reinserted_bytes "damelo_reinserted_bytes" [] "Bytes of records kept when reused.";
     segments_sealed "damelo_segments_sealed" [] "Segments filled.";
+    segments_continued "damelo_segments_continued" [] "Segments of before a clean close that are filled further.";
     segments_reused "damelo_segments_reused" [] "Segments taken for reuse.";
     evicted_ring "damelo_evictions" ["reason" = "ring"] "Objects forgotten on disk.";
     evicted_index_full "damelo_evictions" ["reason" = "index_full"] "Objects forgotten on disk.";

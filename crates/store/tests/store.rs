@@ -577,6 +577,43 @@ fn what_is_synced_after_a_clean_reopen_survives_the_next_crash() {
 }
 
 #[test]
+fn opening_and_writing_often_uses_up_no_segments() {
+    each_engine(|engine| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(&dir, engine);
+        config.checkpoint_period = Duration::ZERO;
+        let large = 200_000;
+        let mut continued = 0;
+        for life in 0..60 {
+            let store = Store::open(config.clone()).unwrap();
+            let length = if life % 4 == 0 { large } else { 500 };
+            store.create(&name(life), GroupId::new(1), &value(life, length)).wait().unwrap();
+            store.sync().unwrap();
+            continued += store.stats().segments_continued;
+            if life == 58 {
+                // A crash in a life that goes on where another ended.
+                let copy = dir.path().join("after-crash");
+                std::fs::copy(dir.path().join("store"), &copy).unwrap();
+                drop(store);
+                config.volumes[0].path = copy;
+            } else {
+                store.close().unwrap();
+            }
+        }
+        let store = Store::open(config).unwrap();
+        store.wait_recovered();
+        for life in 0..60 {
+            let object = store.read(&name(life)).wait().unwrap().expect("nothing is forgotten");
+            assert_eq!(&*object, value(life, if life % 4 == 0 { large } else { 500 }));
+        }
+        let used = store.stats().segments - store.stats().segments_free;
+        // 3 MB in segments of 1 MiB, and two that the crash left.
+        assert!(used <= 8, "{used} segments in use");
+        assert!(continued >= 50, "{continued}");
+    });
+}
+
+#[test]
 fn a_sync_ends_though_the_thread_that_asks_for_it_holds_all_memory() {
     each_engine(|engine| {
         let dir = tempfile::tempdir().unwrap();

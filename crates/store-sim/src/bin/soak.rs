@@ -15,6 +15,7 @@ type Scenario = (&'static str, fn(u64) -> Result<(), String>);
 const SCENARIOS: &[Scenario] = &[
     ("crash", scenario::crash),
     ("crash_wrapped", scenario::crash_wrapped),
+    ("crash_reopened", scenario::crash_reopened),
     ("model_strict", scenario::model_strict),
     ("bit_flips", scenario::bit_flips),
     ("model_wild", scenario::model_wild),

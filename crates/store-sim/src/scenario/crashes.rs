@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use damelo::{Config, Durability};
 
-use super::{MIB, apply_all, blank_disks, driver_on, no_violations, options, varied_config};
+use super::{
+    MIB, apply_all, apply_reopening, blank_disks, driver_on, no_violations, options, varied_config,
+};
 use crate::driver::{Driver, Failure};
 use crate::model::{Demand, Model};
 use crate::trace::CrashKind;
@@ -30,6 +32,8 @@ pub struct Recorded {
     pub world: SimWorld,
     /// What was acknowledged when.
     pub model: Model,
+    /// After how many operations it was closed and opened again, if at all.
+    pub reopened_every: Option<u64>,
     /// Tick at which the first open had returned.
     pub opened: u64,
     /// Tick at which close had returned.
@@ -41,7 +45,7 @@ pub struct Recorded {
 /// # Errors
 /// A wrong answer even before any crash.
 pub fn record(seed: u64, ops: usize) -> Result<Recorded, Failure> {
-    record_on(seed, Demand::Strict, CRASH_BYTES, Profile::crash(ops, 2 * MIB))
+    record_on(seed, Demand::Strict, CRASH_BYTES, Profile::crash(ops, 2 * MIB), None)
 }
 
 fn record_on(
@@ -49,6 +53,7 @@ fn record_on(
     demand: Demand,
     disk_bytes: u64,
     profile: Profile,
+    reopened_every: Option<u64>,
 ) -> Result<Recorded, Failure> {
     let rng = &mut fastrand::Rng::with_seed(seed);
     let mut config = varied_config(rng, seed, false);
@@ -60,12 +65,12 @@ fn record_on(
     let mut driver = driver_on(&world, &config, model);
     driver.open()?;
     let opened = world.now();
-    apply_all(&mut driver, Workload::new(profile, seed))?;
+    apply_reopening(&mut driver, Workload::new(profile, seed), reopened_every)?;
     driver.close()?;
     no_violations(&world)?;
     let (model, closed) = (driver.model.clone(), world.now());
     drop(driver);
-    Ok(Recorded { config, options, world, model, opened, closed })
+    Ok(Recorded { config, options, world, model, reopened_every, opened, closed })
 }
 
 /// Opens what a crash left, and checks everything.
@@ -111,12 +116,39 @@ pub fn crash_wrapped(seed: u64) -> Result<(), Failure> {
         read_percent: 20,
         ..Profile::crash(rng.usize(100..350), u64::MAX)
     };
-    let recorded = record_on(seed, Demand::Fresh, WRAP_BYTES, profile)?;
-    if recorded.config.durability == Durability::None {
-        // Without a journal an older version may come back after a crash, which is what is promised.
-        return Ok(());
+    let recorded = record_on(seed, Demand::Fresh, WRAP_BYTES, profile, None)?;
+    crash_if_journalled(&recorded, rng)
+}
+
+/// Lives of a few operations with clean closes between them, each of which goes on in the segments of
+/// the one before: on a large ring nothing is forgotten, on a small one nothing comes back.
+///
+/// # Errors
+/// The first wrong answer, with the crash that led to it.
+pub fn crash_reopened(seed: u64) -> Result<(), Failure> {
+    let rng = &mut fastrand::Rng::with_seed(seed ^ 0x0fe2);
+    let every = Some(rng.u64(1..12));
+    if rng.bool() {
+        let profile = Profile::crash(rng.usize(12..90), 2 * MIB);
+        let recorded = record_on(seed, Demand::Strict, CRASH_BYTES, profile, every)?;
+        return crash_somewhere(&recorded, rng);
     }
-    crash_somewhere(&recorded, rng)
+    let profile = Profile {
+        keys: 60,
+        large_one_in: 5,
+        read_percent: 20,
+        ..Profile::crash(rng.usize(60..200), u64::MAX)
+    };
+    let recorded = record_on(seed, Demand::Fresh, WRAP_BYTES, profile, every)?;
+    crash_if_journalled(&recorded, rng)
+}
+
+/// Without a journal an older version may come back after a crash, which is what is promised.
+fn crash_if_journalled(recorded: &Recorded, rng: &mut fastrand::Rng) -> Result<(), Failure> {
+    match recorded.config.durability {
+        Durability::None => Ok(()),
+        _ => crash_somewhere(recorded, rng),
+    }
 }
 
 fn crash_somewhere(recorded: &Recorded, rng: &mut fastrand::Rng) -> Result<(), Failure> {
@@ -181,13 +213,14 @@ fn crash_twice(recorded: &Recorded, at: u64, kind: CrashKind, seed: u64) -> Resu
     let (world, mut driver) = recover(recorded, at, kind, seed)?;
     // Versions of the second life must differ from those of the first.
     let more = Workload::new(Profile::crash(rng.usize(0..12), MIB), seed);
-    for (version, op) in more {
-        driver.apply(1000 + version, &op).map_err(|e| format!("second life: {e}"))?;
-    }
+    let more = more.map(|(version, op)| (1000 + version, op));
+    apply_reopening(&mut driver, more, recorded.reopened_every)
+        .map_err(|e| format!("second life: {e}"))?;
     let second = Recorded {
         config: recorded.config.clone(),
         options: recorded.options.clone(),
         model: driver.model.clone(),
+        reopened_every: recorded.reopened_every,
         opened: 0,
         closed: world.now(),
         world,

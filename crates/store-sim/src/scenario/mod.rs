@@ -15,13 +15,14 @@ use damelo::{
 };
 
 pub use self::crashes::{
-    Recorded, crash, crash_everywhere, crash_in_format, crash_wrapped, record, recover,
+    Recorded, crash, crash_everywhere, crash_in_format, crash_reopened, crash_wrapped, record,
+    recover,
 };
 pub use self::damage::{bit_flips, faulty};
 use crate::driver::{Driver, Failure, Place};
 use crate::model::{Demand, Model};
 use crate::trace::Ticks;
-use crate::workload::{Profile, Workload};
+use crate::workload::{Op, Profile, Workload};
 use crate::{Completion, SimClock, SimDisk, SimOptions, SimWorld};
 
 const MIB: u64 = 1 << 20;
@@ -102,6 +103,21 @@ pub fn driver_on(world: &SimWorld, config: &Config, model: Model) -> Driver {
 fn apply_all(driver: &mut Driver, workload: Workload) -> Result<(), Failure> {
     for (version, op) in workload {
         driver.apply(version, &op)?;
+    }
+    Ok(())
+}
+
+/// The same, with a clean close and another open after each `every` of them, if given.
+fn apply_reopening(
+    driver: &mut Driver,
+    ops: impl Iterator<Item = (u64, Op)>,
+    every: Option<u64>,
+) -> Result<(), Failure> {
+    for (version, op) in ops {
+        driver.apply(version, &op)?;
+        if every.is_some_and(|every| version.is_multiple_of(every)) {
+            driver.apply(version, &Op::Reopen)?;
+        }
     }
     Ok(())
 }

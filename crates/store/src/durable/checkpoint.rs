@@ -89,7 +89,7 @@ impl Engine {
         let seq_next = self.next_seq.load(std::sync::atomic::Ordering::SeqCst);
         // Whoever has an older number is in the nursery after this.
         self.gate.wait_empty();
-        let ring_seq = self.oldest_open_seq(clean);
+        let ring_seq = self.oldest_open_seq();
         // A new version that still waits in memory has an older one in the index. Its delete record
         // may be forgotten once this checkpoint is complete, so it must be on disk before the copy.
         self.drain();
@@ -142,12 +142,9 @@ impl Engine {
     }
 
     /// Segments from this life on may hold objects that the checkpoint misses.
-    fn oldest_open_seq(&self, clean: bool) -> u64 {
+    fn oldest_open_seq(&self) -> u64 {
         let next = self.ring.next_seq();
-        if clean {
-            return next;
-        }
-        // Two segments are open at once, and lives are handed out one by one.
+        // Two segments are open, or rest, at once, and lives are handed out one by one.
         self.ring.oldest_unsealed().unwrap_or(next)
     }
 }

@@ -18,6 +18,7 @@ use crate::format::{
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::lock;
+use crate::ring::Holds;
 use crate::space::SegmentId;
 use crate::stats::add;
 use crate::write::reclaim::read_footer;
@@ -210,12 +211,9 @@ impl Engine {
         order.sort_unstable();
         let replay: Vec<_> = order.iter().copied().filter(|(seq, _)| *seq >= from).collect();
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
-        for (seq, id) in &replay {
-            if self.is_closed() {
-                break;
-            }
-            self.replay(SegmentId(*id), *seq, since);
-            self.recovery.loaded.fetch_add(1, Ordering::Relaxed);
+        let newest = self.replay_all(&replay, since);
+        if clean {
+            newest.into_iter().flatten().for_each(|(holds, id)| self.ring.rest(holds, id));
         }
         // Once more: a delete may have come between the check of an entry and its insertion. The
         // flusher is still waiting, so the index holds nothing newer than those deletes.
@@ -229,6 +227,24 @@ impl Engine {
             }
             self.learn_groups(SegmentId(*id), *seq);
         }
+    }
+
+    /// Replays segments, oldest first. Returns the newest of each kind; none if that is not certain.
+    fn replay_all(&self, order: &[(u64, u32)], since: u64) -> [Option<(Holds, SegmentId)>; 2] {
+        let mut newest = [None; 2];
+        let mut certain = true;
+        for (seq, id) in order {
+            if self.is_closed() {
+                return [None; 2];
+            }
+            let segment = SegmentId(*id);
+            match self.replay(segment, *seq, since) {
+                Some(holds) => newest[holds as usize] = Some((holds, segment)),
+                None => certain = false,
+            }
+            self.recovery.loaded.fetch_add(1, Ordering::Relaxed);
+        }
+        if certain { newest } else { [None; 2] }
     }
 
     fn ring_next(&self, found: Option<&Found>) -> u64 {
@@ -272,9 +288,10 @@ impl Engine {
         Some(page.segment_seq)
     }
 
-    /// Puts a segment's objects into the index, unless dead or already known.
-    fn replay(&self, segment: SegmentId, seq: u64, since: u64) {
-        let Some(entries) = segment_entries(self, segment) else { return };
+    /// Puts a segment's objects into the index, unless dead or already known. Returns what it holds, if
+    /// that could be told.
+    fn replay(&self, segment: SegmentId, seq: u64, since: u64) -> Option<Holds> {
+        let entries = segment_entries(self, segment)?;
         let mut oldest = u64::MAX;
         let mut newest = 0;
         for entry in &entries {
@@ -300,6 +317,9 @@ impl Engine {
         self.next_seq.fetch_max(newest + 1, Ordering::AcqRel);
         self.ring.note_oldest(segment, oldest);
         self.note_groups(segment, seq, &entries);
+        // A page begins with its header, a segment of extents with a block that holds no record.
+        let first = u64::from(entries.first()?.offset_units) * UNIT_BYTES;
+        Some(if first < BLOCK_BYTES { Holds::Pages } else { Holds::Extents })
     }
 
     /// A page record and an extent of the same key are ordered by their sequence numbers, which
@@ -374,7 +394,8 @@ pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec
     }
 }
 
-fn read_summary(
+/// What the footer vouches for; `None` if it cannot be read or is damaged.
+pub(crate) fn read_summary(
     engine: &Engine,
     segment: SegmentId,
     footer: &SegmentFooter,

@@ -34,7 +34,7 @@ pub(crate) mod at {
         SEQ_NEXT: u64, 16, "seq_next",
             "the next object's seq when it started; later records are to be added";
         RING_SEQ: u64, 24, "ring_seq",
-            "segment_seq being filled when it started; replay begins there";
+            "oldest segment_seq being filled when it started, or to be filled further by the next open; replay begins there";
         INDEX_SLOTS: u64, 32, "index_slots", "slots of the saved index; another size is not loaded";
         SHARD_COUNT: u32, 40, "shard_count", "shards behind the tables";
         SHARD_BYTES: u32, 44, "shard_bytes", "bytes of each shard, a multiple of 4096";
@@ -46,7 +46,7 @@ pub(crate) mod at {
         TABLES_BYTES: u32, 60, "tables_bytes",
             "bytes of the tables region: the three tables, unpadded";
         CLEAN: u8, 64, "clean",
-            "1 if written by an orderly stop: nothing follows, no replay needed";
+            "1 if written by an orderly stop: nothing in the segments is newer";
         ZERO: [u8; 4027], 65, "zero", "room for later versions";
         CRC: u32, 4092, "header_crc", "crc32c of bytes 0..4092";
     }
@@ -89,7 +89,8 @@ pub struct CheckpointHeader {
     pub generation: u64,
     /// The next object's sequence number when the checkpoint started.
     pub seq_next: u64,
-    /// The segment sequence that was being filled when the checkpoint started.
+    /// The oldest segment sequence that was being filled when the checkpoint started, or that the next
+    /// open goes on with.
     pub ring_seq: u64,
     /// Slots of the saved index.
     pub index_slots: u64,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::nursery::{Finished, Staged, StagedExtent, Work};
 use super::packer::{LOOK_AHEAD, fill_page};
 use super::publish::{drop_extent, drop_page, publish_extent, publish_page};
-use super::segment::{Holds, OpenSegment, close_segment, open_segment};
+use super::segment::{OpenSegment, close_segment, continue_segment, open_segment, rest_segment};
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{
@@ -20,6 +20,7 @@ use crate::format::{
 };
 use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
+use crate::ring::Holds;
 use crate::stats::add;
 
 /// Pages, or extents, that go to disk in one write.
@@ -103,10 +104,10 @@ impl Flusher {
         Step::Worked
     }
 
-    /// Seals what is open and waits until everything is written.
+    /// Seals what is open, to be continued, and waits until everything is written.
     pub(super) fn end(mut self, engine: &Arc<Engine>) {
         for open in [self.pages.take(), self.extents.take()].into_iter().flatten() {
-            close_segment(engine, open);
+            rest_segment(engine, open);
         }
         engine.wait_writes(0);
     }
@@ -281,6 +282,9 @@ fn ensure_open<'a>(
         slot.as_ref().is_some_and(|open| open.room(engine.space.segment_bytes, entries) < bytes);
     if full && let Some(open) = slot.take() {
         close_segment(engine, open);
+    }
+    if slot.is_none() {
+        *slot = continue_segment(engine, holds, bytes, entries);
     }
     if slot.is_none() {
         *slot = Some(open_segment(engine, holds)?);

@@ -1,19 +1,24 @@
-//! The open segments: one takes pages, one takes extents. Where the next batch goes, and sealing.
+//! The open segments: one takes pages, one takes extents. Where the next batch goes, sealing, and going
+//! on after a clean close where the last batch ended.
 //!
 //! Invariants: within a segment offsets only grow; a segment always has room left for the summary of
 //! what it holds; a footer is written only after everything else in its segment, while the flusher
-//! goes on with the next one. Threads: the flusher; footers are begun and noted by I/O threads too.
+//! goes on with the next one, and is gone from the disk before anything is added behind what it vouches
+//! for. Threads: the flusher; footers are begun and noted by I/O threads too.
 
 use crate::sync::{Arc, Mutex};
 use std::io;
 
+use super::reclaim::read_footer;
+use crate::durable::recovery::read_summary;
 use crate::engine::Engine;
 use crate::format::{
     BLOCK_BYTES, FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, PageHeader, SUMMARY_ENTRY_BYTES,
-    SegmentFooter, SummaryEntry, encode_summary_to,
+    SegmentFooter, SummaryEntry, UNIT_BYTES, encode_summary_to,
 };
 use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
 use crate::memory::pool::lock;
+use crate::ring::Holds;
 use crate::space::SegmentId;
 use crate::stats::add;
 
@@ -24,8 +29,14 @@ pub(crate) struct OpenSegment {
     /// Grows to megabytes and goes when the segment is full: nothing is to be left of it.
     pub(crate) entries: MappedVec<SummaryEntry>,
     object_bytes: u64,
+    /// The store is being closed: once it is sealed it is to be continued by the next open.
+    rests: bool,
     pub(crate) writes: Arc<SegmentWrites>,
 }
+
+/// A segment that took nothing while so many others were begun does not rest any more when the store is
+/// closed: after a crash all that are younger than one that rests are looked at.
+const REST_LIVES_MAX: u64 = 16;
 
 /// The writes of one segment that are under way, and who seals it after the last.
 #[derive(Default)]
@@ -68,7 +79,25 @@ pub(crate) fn close_segment(engine: &Arc<Engine>, open: OpenSegment) {
     }
 }
 
+/// Seals what is open when the store is closed, so that the next open goes on in it.
+pub(crate) fn rest_segment(engine: &Arc<Engine>, mut open: OpenSegment) {
+    open.rests = open.seq + REST_LIVES_MAX >= engine.ring.next_seq();
+    close_segment(engine, open);
+}
+
 impl OpenSegment {
+    fn new(id: SegmentId, seq: u64, cursor: u64) -> OpenSegment {
+        OpenSegment {
+            id,
+            seq,
+            cursor,
+            entries: MappedVec::new_in(Mapped),
+            object_bytes: 0,
+            rests: false,
+            writes: Arc::default(),
+        }
+    }
+
     /// Bytes that data may still take, if `more` entries are added.
     pub(crate) fn room(&self, segment_bytes: u64, more: usize) -> u64 {
         let summary = ((self.entries.len() + more) * SUMMARY_ENTRY_BYTES) as u64;
@@ -107,14 +136,7 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
         match begun {
             Ok(cursor) => {
                 add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64 + cursor);
-                return Ok(OpenSegment {
-                    id,
-                    seq,
-                    cursor,
-                    entries: MappedVec::new_in(Mapped),
-                    object_bytes: 0,
-                    writes: Arc::default(),
-                });
+                return Ok(OpenSegment::new(id, seq, cursor));
             }
             Err(_) => engine.ring.free(id),
         }
@@ -122,11 +144,51 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
     Err(io::Error::other("no segment can be written: volumes out of service or all in use"))
 }
 
-/// What a segment will hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
-    Pages,
-    Extents,
+/// Goes on in the segment that was open when the store was closed, if there is one with room for
+/// `bytes` in `entries` records.
+pub(crate) fn continue_segment(
+    engine: &Arc<Engine>,
+    holds: Holds,
+    bytes: u64,
+    entries: usize,
+) -> Option<OpenSegment> {
+    let (id, seq) = engine.ring.take_resting(holds)?;
+    let open = resume(engine, id, seq, holds)
+        .filter(|open| open.room(engine.space.segment_bytes, entries) >= bytes)
+        .filter(|_| clear_footer(engine, id).is_ok());
+    match &open {
+        Some(_) => add(&engine.counters.segments_continued, 1),
+        // Whatever is wrong with it, what it holds is in the index and goes with the others of its age.
+        None => engine.ring.reseal(id),
+    }
+    open
+}
+
+/// The state of a segment as it was when it was sealed, by its summary.
+fn resume(engine: &Engine, id: SegmentId, seq: u64, holds: Holds) -> Option<OpenSegment> {
+    if engine.space.spot(id, 0).volume.is_out() {
+        return None;
+    }
+    let footer = read_footer(engine, id).ok()?.filter(|footer| footer.segment_seq == seq)?;
+    let entries = read_summary(engine, id, &footer)?;
+    let unit = match holds {
+        Holds::Pages => engine.space.page_bytes,
+        Holds::Extents => BLOCK_BYTES,
+    };
+    let end = |e: &SummaryEntry| u64::from(e.offset_units + e.stored_units) * UNIT_BYTES;
+    let cursor = entries.iter().map(end).max()?.next_multiple_of(unit);
+    let mut open = OpenSegment::new(id, seq, cursor);
+    entries.into_iter().for_each(|entry| open.note(entry));
+    Some(open)
+}
+
+/// On disk when this returns: a footer that came back after a loss of power would hide what was added,
+/// and a second attempt would be written over the first.
+fn clear_footer(engine: &Engine, id: SegmentId) -> io::Result<()> {
+    let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
+    engine.space.write(id, engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64, &zero)?;
+    add(&engine.counters.written_bytes, FOOTER_BLOCK_BYTES as u64);
+    engine.space.spot(id, 0).volume.device.sync()
 }
 
 /// Extents do not carry the life of their segment, so a segment of extents begins with the header
@@ -174,10 +236,15 @@ fn seal(engine: &Arc<Engine>, open: &OpenSegment) {
     tail[footer_at..].copy_from_slice(&footer.encode());
     add(&engine.counters.written_bytes, tail.len() as u64);
     let oldest = open.entries.iter().map(|e| e.seq).min().unwrap_or(u64::MAX);
-    let (id, this) = (open.id, Arc::clone(engine));
+    let (id, rests, this) = (open.id, open.rests, Arc::clone(engine));
     // An error is counted by the device; the segment then looks open to recovery, which walks it.
     engine.space.submit_write(id, block_start, tail, move |_outcome| {
-        this.ring.seal(id, oldest);
+        if rests {
+            // Not among the sealed: the last checkpoint has recovery begin here.
+            this.ring.note_oldest(id, oldest);
+        } else {
+            this.ring.seal(id, oldest);
+        }
         add(&this.counters.segments_sealed, 1);
         this.writes_end();
     });
