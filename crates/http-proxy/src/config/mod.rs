@@ -190,8 +190,8 @@ pub struct ProxyConfig {
     pub header_bytes_max: usize,
     /// Connections of clients at once; further ones wait to be accepted. Default 10,000.
     pub connections_max: usize,
-    /// Largest response body stored. Default 1 GiB.
-    pub body_bytes_max: u64,
+    /// Largest response body stored. Default, and in any case, half of the cache.
+    pub body_bytes_max: Option<u64>,
     /// Bodies up to this size are stored with their headers and served as one piece of memory,
     /// larger ones lie apart and are streamed. Default 256 KiB.
     pub whole_body_bytes_max: u64,
@@ -244,7 +244,7 @@ impl ProxyConfig {
             inherited: Vec::new(),
             header_bytes_max: 64 << 10,
             connections_max: 10_000,
-            body_bytes_max: 1 << 30,
+            body_bytes_max: None,
             whole_body_bytes_max: 256 << 10,
             connect_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(60),

@@ -44,9 +44,10 @@ pub(crate) struct FillLimits {
 }
 
 impl FillLimits {
-    pub(crate) fn of(config: &ProxyConfig) -> FillLimits {
+    pub(crate) fn of(config: &ProxyConfig, vault: &Vault) -> FillLimits {
+        let configured = config.body_bytes_max.unwrap_or(u64::MAX);
         FillLimits {
-            body_bytes_max: config.body_bytes_max,
+            body_bytes_max: configured.min(vault.body_bytes_max),
             finish_bytes_max: config.finish_bytes_max,
             finish_percent_min: u64::from(config.finish_percent_min),
             idle: config.body_idle_timeout,
@@ -83,7 +84,7 @@ impl Storing {
             vault: worker.shared.vault.clone(),
             counters: worker.counters.clone(),
             primary,
-            limits: FillLimits::of(&worker.shared.config),
+            limits: FillLimits::of(&worker.shared.config, &worker.shared.vault),
             insertion: Some(insertion),
             lead,
         }

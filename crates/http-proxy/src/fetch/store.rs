@@ -48,9 +48,8 @@ impl Fetch<'_> {
             effects.admit_new(&worker.shared, ask)?;
         }
         let length = body.size_hint().exact();
-        if length
-            .is_some_and(|length| length > FillLimits::of(&worker.shared.config).body_bytes_max)
-        {
+        let limits = FillLimits::of(&worker.shared.config, &worker.shared.vault);
+        if length.is_some_and(|length| length > limits.body_bytes_max) {
             return Err(NotStoredReason::TooLarge);
         }
         let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);

@@ -74,7 +74,7 @@ keys! {
     "limits.http2_streams_max" live Count [proxy.transport.clients.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
     "limits.http2_resets_max" live Count [proxy.transport.clients.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
     "limits.http2_header_bytes_max" live Size [proxy.transport.clients.http2_header_bytes_max: u32] "Decoded header fields of one HTTP/2 request larger than this get 431.";
-    "limits.body_bytes_max" live Size [proxy.body_bytes_max: u64] "Largest response body that is stored.";
+    "limits.body_bytes_max" live Size [proxy.body_bytes_max: Option<u64>] "Largest response body that is stored; none: half of the cache, beyond which nothing is stored in any case.";
     "limits.whole_body_bytes_max" start Size [proxy.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
     "limits.pool_idle_max" live Count [proxy.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
     "timeouts.connect" live Time [proxy.connect_timeout: std::time::Duration] "To connect to the origin, TLS included.";

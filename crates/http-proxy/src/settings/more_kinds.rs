@@ -251,6 +251,19 @@ impl Kind<Option<Duration>> for Time {
     }
 }
 
+impl Kind<Option<u64>> for Size {
+    const WRITTEN: &'static str = "a size such as 512MiB, or none";
+    fn read(value: &Value) -> Result<Option<u64>, String> {
+        if *value == Value::Text("none".to_owned()) {
+            return Ok(None);
+        }
+        <Size as Kind<u64>>::read(value).map(Some)
+    }
+    fn show(value: &Option<u64>) -> String {
+        value.as_ref().map_or_else(|| quoted("none"), <Size as Kind<u64>>::show)
+    }
+}
+
 /// Whole seconds.
 impl Kind<u64> for Time {
     const WRITTEN: &'static str = "a time such as 30s, 5m, 2h or 1d";

@@ -143,6 +143,9 @@ pub(crate) struct Vault {
     pub(crate) store: Store,
     ledger: Arc<Ledger>,
     whole_body_bytes_max: u64,
+    /// Half of the store: a body that takes more would push out all that is cached, and its own
+    /// beginning.
+    pub(crate) body_bytes_max: u64,
     /// Those of the running configuration.
     rules: ArcSwap<Rules>,
     /// Which slices and sections are read whole.
@@ -160,10 +163,12 @@ impl Vault {
         let stripe =
             |_| Stripe { lock: Mutex::new(()), invalidated: RecentInvalidations::default() };
         let whole_reads = Arc::new(WholeReads::new(store.stats().memory_bytes));
+        let info = store.info();
         Vault {
             store,
             ledger,
             whole_body_bytes_max: config.whole_body_bytes_max,
+            body_bytes_max: info.segments * info.segment_bytes / 2,
             rules: ArcSwap::from_pointee(config.rules.clone()),
             group_epoch: AtomicU64::new(0),
             group_hints: GroupHints::new(config.hints_by_use),

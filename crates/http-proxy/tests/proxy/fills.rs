@@ -101,6 +101,28 @@ fn a_large_body_streams_through_little_memory() {
     }
 }
 
+/// The store of these tests has 64 MiB.
+#[test]
+fn a_body_that_takes_more_than_half_of_the_store_passes_by() {
+    let origin = Origin::start(|request| {
+        let length = if request.path() == "/small" { 1_000 } else { 40 << 20 };
+        let mut answer = reply(200, "Cache-Control: max-age=60", vec![7; length]);
+        answer.chunked = request.path() == "/chunked";
+        answer
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/small");
+    let announced = proxy.get("/announced");
+    assert!(announced.cache().contains("detail=too-large"), "{}", announced.cache());
+    assert!(announced.complete && announced.body.len() == 40 << 20);
+    for _ in 0..2 {
+        let chunked = proxy.get("/chunked");
+        assert!(chunked.complete && chunked.body.len() == 40 << 20);
+        assert!(!chunked.cache().contains("; hit"), "{}", chunked.cache());
+    }
+    assert!(proxy.get("/small").cache().contains("; hit"), "it was not pushed out");
+}
+
 #[test]
 fn a_hundred_clients_make_one_origin_request() {
     let origin = Origin::start(|_| Reply {
