@@ -182,7 +182,10 @@ impl Failure {
             Failure::Usage(_)
             | Failure::DesignSpec(_)
             | Failure::Proxy(
-                ProxyError::Origin { .. } | ProxyError::Name(_) | ProxyError::NotLoopback { .. },
+                ProxyError::Origin { .. }
+                | ProxyError::Name(_)
+                | ProxyError::NotLoopback { .. }
+                | ProxyError::Inherited { .. },
             ) => 2,
             Failure::Sim(
                 SimError::Policy { .. } | SimError::Parameter { .. } | SimError::Size { .. },
@@ -222,6 +225,9 @@ impl Failure {
             Failure::Proxy(ProxyError::Origin { .. }) => Some(
                 "write http://HOST[:PORT], https://HOST[:PORT], unix:PATH or demo".to_owned(),
             ),
+            Failure::Proxy(ProxyError::Inherited { .. }) => {
+                Some("add it to `listen` in the settings, or have the supervisor hand it to nobody".to_owned())
+            }
             Failure::Proxy(ProxyError::Listen { .. }) => {
                 Some("another program may have that address: choose one with --from".to_owned())
             }

@@ -292,49 +292,81 @@ fn a_supervisor_is_told_when_it_is_ready_reloads_and_stops() {
     assert!(proxy.child.wait().unwrap().success());
 }
 
+/// A proxy to which these descriptors are handed down, as number 3 and on.
+fn handed_down(bed: &Bed, descriptors: &[std::os::fd::RawFd]) -> Command {
+    use std::os::unix::process::CommandExt;
+    let binary = env!("CARGO_BIN_EXE_damelo");
+    // `exec` keeps the process's number, which the protocol wants to be told.
+    let run = format!("exec {binary} proxy --json --config p.toml");
+    let mut command = Command::new("sh");
+    let count = descriptors.len();
+    command.args(["-c", &format!("LISTEN_PID=$$ LISTEN_FDS={count} {run}")]);
+    command.current_dir(bed.0.path()).stdin(Stdio::null());
+    let descriptors = descriptors.to_vec();
+    let hand_down = move || {
+        // First out of the way of each other: a number may be one that is to be taken.
+        let high: [_; 2] = std::array::from_fn(|at| {
+            // SAFETY: async-signal-safe, without pointers.
+            descriptors.get(at).map(|from| unsafe { libc::fcntl(*from, libc::F_DUPFD, 100) })
+        });
+        for (to, from) in (3..).zip(high.into_iter().flatten()) {
+            // SAFETY: as above.
+            if unsafe { libc::dup2(from, to) } < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: nothing but those calls happens between fork and exec.
+    unsafe { command.pre_exec(hand_down) };
+    command
+}
+
 #[test]
 fn a_socket_that_was_handed_down_is_served() {
     use std::os::fd::AsRawFd;
-    use std::os::unix::process::CommandExt;
     let bed = Bed::new();
     bed.write("p.toml", FILE);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let binary = env!("CARGO_BIN_EXE_damelo");
-    let script = |count: u32| {
-        // `exec` keeps the process's number, which the protocol wants to be told.
-        let run = format!("exec {binary} proxy --json --config p.toml");
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("LISTEN_PID=$$ LISTEN_FDS={count} {run}")]);
-        command.current_dir(bed.0.path()).stdin(Stdio::null());
-        let descriptor = listener.as_raw_fd();
-        let hand_down = move || {
-            // Clears the flag that closes it; dup2 does so only if it makes another descriptor.
-            // SAFETY: both calls are async-signal-safe and get no pointers.
-            let result = unsafe {
-                if descriptor == 3 {
-                    libc::fcntl(3, libc::F_SETFD, 0)
-                } else {
-                    libc::dup2(descriptor, 3)
-                }
-            };
-            if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
-        };
-        // SAFETY: nothing but those calls happens between fork and exec.
-        unsafe { command.pre_exec(hand_down) };
-        command
-    };
-    let proxy = Running::of(&bed, script(1));
+    let start = || Running::of(&bed, handed_down(&bed, &[listener.as_raw_fd()]));
+    let proxy = start();
     assert_eq!(proxy.url, address);
     assert!(proxy.get("/hello").starts_with("HTTP/1.1 200"));
     drop(proxy);
     // The socket outlives the process: who connects between two lives is served by the next.
     let waiting = TcpStream::connect(&address).unwrap();
-    let proxy = Running::of(&bed, script(1));
+    let proxy = start();
     drop(waiting);
     assert!(proxy.get("/hello").starts_with("HTTP/1.1 200"));
-    let two = script(2).output().unwrap();
-    assert_eq!(two.status.code(), Some(2), "{two:?}");
+}
+
+#[test]
+fn sockets_that_were_handed_down_serve_the_listeners_with_their_addresses() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    let bed = Bed::new();
+    let path = bed.0.path().join("handed.socket");
+    let unix = UnixListener::bind(&path).unwrap();
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    bed.write("p.toml", &format!("listen = [\"unix:{}\"]\n{FILE}", path.display()));
+    let descriptors = [unix.as_raw_fd(), tcp.as_raw_fd()];
+    let proxy = Running::of(&bed, handed_down(&bed, &descriptors));
+    assert_eq!(proxy.url, address.to_string(), "the one that is left serves `from`");
+    assert!(proxy.get("/hello").starts_with("HTTP/1.1 200"));
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    drop(proxy);
+    assert!(path.exists(), "its file is the supervisor's");
+    bed.write("p.toml", FILE);
+    let refused = handed_down(&bed, &descriptors).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(told.contains("handed.socket") && told.contains("`listen`"), "{told}");
 }
 
 #[test]

@@ -37,6 +37,14 @@ pub enum ProxyError {
         #[source]
         source: io::Error,
     },
+    /// A socket was handed down that is none of ours.
+    #[error(
+        "a socket was handed down that listens on {address}, and no listener has that address or port"
+    )]
+    Inherited {
+        /// Where it listens.
+        address: String,
+    },
     /// A TLS listener without certificate.
     #[error("a TLS listener needs a certificate: give the files of a chain and its key")]
     NoCertificate,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use damelo_http_proxy::{
-    LogFormat, LogTarget, ProxyConfig, ProxyError, Settings, Target, ask_admin,
+    Inherited, LogFormat, LogTarget, ProxyConfig, ProxyError, Settings, Target, ask_admin,
 };
 use support::{Home, Origin, Proxy, eventually, reply, send_to};
 
@@ -211,7 +211,9 @@ fn an_inherited_socket_is_served_by_every_worker() {
     let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let proxy = Proxy::start_with(&origin, |config| config.inherited = vec![Arc::new(listener)]);
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.inherited = vec![Arc::new(Inherited::Tcp(listener))]
+    });
     assert_eq!(proxy.info.address, address);
     for _ in 0..20 {
         assert_eq!(proxy.get("/a").status(), 200);

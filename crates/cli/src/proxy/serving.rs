@@ -67,7 +67,7 @@ pub(crate) fn serve(
 ) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let mut settings = load()?;
-    settings.proxy.inherited.extend(supervisor::inherited_socket()?.map(Arc::new));
+    settings.proxy.inherited = supervisor::inherited_sockets()?;
     // Before a cache file is made for an origin that cannot be one, or on an address that is taken.
     settings.proxy.check()?;
     settings.proxy.check_address()?;

@@ -8,8 +8,11 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::sync::Arc;
 use std::time::Duration;
+
+use damelo_http_proxy::Inherited;
 
 use crate::failure::Failure;
 
@@ -51,30 +54,38 @@ fn monotonic() -> Duration {
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-/// The socket that the supervisor listens on for us, if it does. Call it once, at the start.
-pub(crate) fn inherited_socket() -> Result<Option<TcpListener>, Failure> {
+/// More sockets than anybody hands down; a number beyond it is a mistake.
+const SOCKETS_MAX: u32 = 1024;
+
+/// The sockets that the supervisor listens on for us, if it does. Call it once, at the start.
+pub(crate) fn inherited_sockets() -> Result<Vec<Arc<Inherited>>, Failure> {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
     let ours = number("LISTEN_PID") == Some(std::process::id());
-    match number("LISTEN_FDS").filter(|_| ours) {
-        None | Some(0) => Ok(None),
-        Some(1) => listener(FIRST_FD).map(Some),
-        Some(count) => Err(Failure::Usage(format!(
-            "{count} sockets were handed down: the proxy takes one, its address for clients"
-        ))),
+    let count = number("LISTEN_FDS").filter(|_| ours).unwrap_or(0);
+    if count > SOCKETS_MAX {
+        return Err(Failure::Usage(format!(
+            "LISTEN_FDS says that {count} sockets were handed down: at most {SOCKETS_MAX} are taken"
+        )));
     }
+    (FIRST_FD..).take(count as usize).map(|descriptor| listener(descriptor).map(Arc::new)).collect()
 }
 
-fn listener(descriptor: RawFd) -> Result<TcpListener, Failure> {
-    let failed = |source| Failure::io("use the socket that was handed down", source);
+fn listener(descriptor: RawFd) -> Result<Inherited, Failure> {
+    let failed =
+        |source| Failure::io(format!("use descriptor {descriptor}, a socket handed down"), source);
     // SAFETY: fcntl only reads and sets a flag, and fails for a descriptor that is not open.
     let set = unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
     if set < 0 {
         return Err(failed(io::Error::last_os_error()));
     }
     // SAFETY: it is open, as fcntl has shown, and by the protocol it is ours and nobody else's in
-    // this process; this is called once.
-    let listener = TcpListener::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    // this process; each is taken once.
+    let socket = TcpListener::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
     // Fails for what is no TCP socket.
-    listener.local_addr().map_err(failed)?;
-    Ok(listener)
+    if socket.local_addr().is_ok() {
+        return Ok(Inherited::Tcp(socket));
+    }
+    let socket = UnixListener::from(OwnedFd::from(socket));
+    socket.local_addr().map_err(failed)?;
+    Ok(Inherited::Unix(socket))
 }

@@ -4,7 +4,7 @@ pub(crate) mod name;
 pub(crate) mod transport;
 
 use std::fmt;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use ipnet::IpNet;
 
 use crate::ruleset::Ruleset;
 
-use crate::config::transport::Transport;
+use crate::config::transport::{Inherited, Transport};
 
 /// The origin that the proxy stands before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,8 +184,9 @@ pub struct ProxyConfig {
     pub admin_networks: Vec<IpNet>,
     /// What the admin listener wants for anything but reading health and metrics. Default nothing.
     pub admin_token: Option<String>,
-    /// Sockets that listen already, handed down by a supervisor, instead of `from`.
-    pub inherited: Vec<Arc<TcpListener>>,
+    /// Sockets that listen already, handed down by a supervisor. Each serves the listener (`from`, or
+    /// one of [`Transport::listeners`]) with its address or port; one that fits none serves `from`.
+    pub inherited: Vec<Arc<Inherited>>,
     /// Request and origin response headers larger than this are refused. Default 64 KiB.
     pub header_bytes_max: usize,
     /// Connections of clients at once; further ones wait to be accepted. Default 10,000.

@@ -4,7 +4,9 @@
 //! wrong with it is found when the proxy starts. No threads.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -69,6 +71,31 @@ pub enum ListenAddress {
     /// A Unix socket, made when the proxy starts and removed when it ends. Who may connect is up
     /// to the permissions of its directory; all peers are trusted to send a PROXY header.
     Unix(PathBuf),
+}
+
+/// A socket that listens already, handed down by a supervisor.
+#[derive(Debug)]
+pub enum Inherited {
+    /// TCP.
+    Tcp(TcpListener),
+    /// A Unix socket, whose file is the supervisor's.
+    Unix(UnixListener),
+}
+
+impl Inherited {
+    /// Where it listens. A Unix socket without a file has an empty path.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> io::Result<ListenAddress> {
+        match self {
+            Inherited::Tcp(socket) => socket.local_addr().map(ListenAddress::Tcp),
+            Inherited::Unix(socket) => {
+                let path = socket.local_addr()?.as_pathname().map(PathBuf::from);
+                Ok(ListenAddress::Unix(path.unwrap_or_default()))
+            }
+        }
+    }
 }
 
 impl fmt::Display for ListenAddress {

@@ -1,5 +1,6 @@
 //! What would keep a proxy from starting, found before anything is made or opened.
 
+use crate::config::transport::{ListenAddress, Listener};
 use crate::config::{ProxyConfig, Target, name};
 use crate::error::ProxyError;
 use crate::listen;
@@ -10,9 +11,18 @@ impl ProxyConfig {
     /// is made. [`crate::run`] looks again.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The address cannot be listened on, or a socket was handed down that no listener has.
     pub fn check_address(&self) -> Result<(), ProxyError> {
-        if self.inherited.is_empty() { listen::probe(self.from) } else { Ok(()) }
+        let assigned = listen::assign(&self.all_listeners(), &self.inherited)?;
+        if assigned[0].is_some() { Ok(()) } else { listen::probe(self.from) }
+    }
+
+    /// `from` and those beside it.
+    pub(crate) fn all_listeners(&self) -> Vec<Listener> {
+        let address = ListenAddress::Tcp(self.from);
+        let mut listeners = vec![Listener { address, tls: false, proxy_protocol: false }];
+        listeners.extend_from_slice(&self.transport.listeners);
+        listeners
     }
 
     /// Finds what would keep [`crate::run`] from starting without touching anything: call it

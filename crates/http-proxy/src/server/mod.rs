@@ -151,8 +151,7 @@ impl Proxy {
         let workers = config.workers.clamp(1, WORKERS_MAX);
         let checks = health_checks(&config)?;
         let gate = Arc::new(Gate::new(&config.transport, config.connections_max)?);
-        let inherited = config.inherited.first().map(|socket| &**socket);
-        let opening = listen::open(&all_listeners(&config), inherited, workers)?;
+        let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
         let admin_listener = config.admin.map(listen::tcp).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
         let (shared, log_thread) = shared(config, store, origin, forward)?;
@@ -234,13 +233,6 @@ fn health_checks(config: &ProxyConfig) -> Result<Option<HealthChecks>, ProxyErro
 }
 
 /// The listener that every proxy has, then the others.
-fn all_listeners(config: &ProxyConfig) -> Vec<Listener> {
-    let address = ListenAddress::Tcp(config.from);
-    let mut listeners = vec![Listener { address, tls: false, proxy_protocol: false }];
-    listeners.extend_from_slice(&config.transport.listeners);
-    listeners
-}
-
 fn shared(
     config: ProxyConfig,
     store: Store,
