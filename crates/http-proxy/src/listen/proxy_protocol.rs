@@ -29,10 +29,16 @@ pub(crate) enum Parsed {
 
 /// Reads a header from the bytes a connection began with.
 pub(crate) fn parse(bytes: &[u8]) -> Parsed {
-    // The decoder takes a line cut within its last number for a wrong one.
-    let is_v1 = bytes.starts_with(V1_PREFIX) || V1_PREFIX.starts_with(bytes);
-    if is_v1 && bytes.len() < V1_BYTES_MAX && !bytes.contains(&b'\n') {
-        return Parsed::Incomplete;
+    let mut bytes = bytes;
+    if bytes.starts_with(V1_PREFIX) || V1_PREFIX.starts_with(bytes) {
+        // The decoder takes a line cut within its last number for a wrong one, and one that a newline
+        // alone ends for whole, or not, by what has come behind it.
+        let line = &bytes[..bytes.len().min(V1_BYTES_MAX)];
+        match line.iter().position(|byte| *byte == b'\n') {
+            Some(end) if line[..end].ends_with(b"\r") => bytes = &line[..=end],
+            None if line.len() < V1_BYTES_MAX => return Parsed::Incomplete,
+            _ => return Parsed::Invalid,
+        }
     }
     let result = HeaderResult::parse(bytes);
     if result.is_incomplete() {
@@ -108,6 +114,9 @@ mod tests {
             &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
             b"PROXY TCP4 192.0.2.777 198.51.100.1 5000 443\r\n",
             b"PROXY TCP4 192.0.2.7 198.51.100.1 5000 99999\r\n",
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 5000 443 \n",
+            b"PROXY UNKNOWN x \n",
+            b"PROXY UNKNOWN x \n \r\n",
             b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c............",
         ] {
             assert_eq!(parse(bytes), Parsed::Invalid, "{}", bytes.escape_ascii());
