@@ -172,7 +172,8 @@ impl Multipart {
     /// to be drawn so that it does not occur in the body: 64 random bits do not.
     pub fn new(stored: &HeaderMap, ranges: &[Range<u64>], length: u64, boundary: u64) -> Multipart {
         let mut heads = Vec::with_capacity(ranges.len());
-        let mut length_bytes = 0;
+        // Lengths are what an origin said: no sum of them may overflow.
+        let mut length_bytes = 0_u64;
         for (index, range) in ranges.iter().enumerate() {
             let mut head = Vec::with_capacity(128);
             head.extend_from_slice(if index == 0 { b"--" } else { b"\r\n--" });
@@ -182,11 +183,12 @@ impl Multipart {
             }
             write_line(&mut head, &CONTENT_RANGE, &content_range(range, length));
             head.extend_from_slice(b"\r\n");
-            length_bytes += head.len() as u64 + (range.end - range.start);
+            let part_bytes = (range.end - range.start).saturating_add(head.len() as u64);
+            length_bytes = length_bytes.saturating_add(part_bytes);
             heads.push(head);
         }
         let tail = format!("\r\n--{boundary:016x}--\r\n").into_bytes();
-        length_bytes += tail.len() as u64;
+        length_bytes = length_bytes.saturating_add(tail.len() as u64);
         let content_type = header(format!("multipart/byteranges; boundary={boundary:016x}"));
         Multipart { heads, tail, length_bytes, content_type }
     }
@@ -277,5 +279,13 @@ mod tests {
         assert_eq!(String::from_utf8(body).unwrap(), expected);
         assert_eq!(frame.length_bytes, expected.len() as u64);
         assert_eq!(frame.content_type, "multipart/byteranges; boundary=00000000000000ab");
+    }
+
+    /// An origin may say of a resource that it is as long as a number can be.
+    #[test]
+    fn no_length_is_too_large_to_frame() {
+        let ranges = [0..6, 10..u64::MAX];
+        let frame = Multipart::new(&HeaderMap::new(), &ranges, u64::MAX, 7);
+        assert_eq!(frame.length_bytes, u64::MAX);
     }
 }
