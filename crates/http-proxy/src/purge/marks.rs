@@ -29,6 +29,9 @@ const SLOTS_OF_ONE: usize = 4;
 /// can be no more than these, so that no stored response is taken for newer than a later mark.
 const GENERATIONS_SKIPPED: u64 = 1 << 32;
 
+/// Further than any ledger counts: from here it can go on counting for ever.
+const GENERATION_MAX: u64 = 1 << 63;
+
 const VERSION: u8 = 1;
 
 /// What a purge covers.
@@ -327,7 +330,8 @@ impl Marks {
         }
         marks.slots = (0..slots).map(|_| take_u64(bytes)).collect::<Option<_>>()?;
         marks.newest_mark = marks.find_newest();
-        bytes.is_empty().then_some(marks)
+        let sound = marks.newest_mark <= marks.latest && marks.latest <= GENERATION_MAX;
+        (sound && bytes.is_empty()).then_some(marks)
     }
 
     /// Goes on where another process ended.

@@ -183,3 +183,20 @@ fn damage_is_refused_and_never_panics() {
         let _ = Marks::decode(&damaged);
     }
 }
+
+/// Found by fuzzing: a mark later than the last purge would cover all that is fetched from now on, and the
+/// purge after the last generation there is none.
+#[test]
+fn no_mark_is_later_than_the_last_purge() {
+    let mut marks = Marks::new(1);
+    marks.set(Scope::All, false, 5);
+    let bytes = marks.encode();
+    let with_latest = |latest: u64| {
+        let mut changed = bytes.clone();
+        changed[9..17].copy_from_slice(&latest.to_le_bytes());
+        Marks::decode(&changed)
+    };
+    assert_eq!(with_latest(1), Some(marks));
+    assert_eq!(with_latest(0), None);
+    assert_eq!(with_latest(u64::MAX), None);
+}
