@@ -7,6 +7,9 @@ mod damelo_csv;
 mod fields;
 mod filter;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(feature = "fuzzing"), allow(unreachable_pub, reason = "exported with the feature"))]
+mod fuzz_tests;
 mod input;
 #[cfg(test)]
 mod malformed_tests;
@@ -23,6 +26,9 @@ mod write;
 pub use columns::ColumnOptions;
 pub use filter::{FILTERS, Filter};
 pub use format::Format;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use fuzz_tests::fuzz_trace;
 pub use input::ReadPosition;
 pub use origin::{WrittenTrace, file_digest, manifest_path, manifested_path};
 pub use reader::{RawRequest, ReadOptions, RecordSource, Skipped};

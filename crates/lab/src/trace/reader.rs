@@ -139,7 +139,16 @@ impl TraceReader {
         position: ReadPosition,
     ) -> Result<(TraceReader, u64), TraceError> {
         let opening = |source| TraceError::Open { path: path.to_owned(), source };
-        let (mut input, bytes) = Input::open(Path::new(path), position).map_err(opening)?;
+        let (input, bytes) = Input::open(Path::new(path), position).map_err(opening)?;
+        Ok((TraceReader::of(path, input, options)?, bytes))
+    }
+
+    /// Reads a trace from its start; `path` is for errors, and its end may tell the format.
+    pub(super) fn of(
+        path: &str,
+        mut input: Input,
+        options: &ReadOptions,
+    ) -> Result<TraceReader, TraceError> {
         let name = Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy());
         let head = input.head().map_err(|source| TraceError::Read {
             path: path.to_owned(),
@@ -160,7 +169,7 @@ impl TraceReader {
             return Err(TraceError::NoColumns { path: path.to_owned(), format: format.name() });
         }
         let body = body(format, head, options).map_err(unknown)?;
-        let reader = TraceReader {
+        Ok(TraceReader {
             path: path.to_owned(),
             input,
             body,
@@ -171,8 +180,7 @@ impl TraceReader {
             url_prefix: options.url_prefix.clone().into_bytes(),
             prefixed: Vec::new(),
             is_prefixed: false,
-        };
-        Ok((reader, bytes))
+        })
     }
 
     pub(crate) fn format(&self) -> Format {
