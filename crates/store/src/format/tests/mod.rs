@@ -7,6 +7,7 @@
 //! - `props`   round trips of arbitrary values
 //! - `mutate`  seeded mutations: no panic, nothing accepted that would not be written
 //! - `docs`    the byte tables of `docs/format.md`
+//! - `seeds`   what the fuzz targets start from
 //!
 //! Threads: none.
 
@@ -17,3 +18,4 @@ mod mutate;
 mod props;
 mod reject;
 mod samples;
+mod seeds;
