@@ -14,3 +14,21 @@ pub(crate) fn hold(name: &str, part: &str, wanted: &str) {
     }
     assert!(middle == wanted, "docs/{name} is not what the code says");
 }
+
+/// Fails if the seed `NAME` of a fuzz target is not `wanted`; with `DAMELO_BLESS` in the environment it
+/// is written.
+pub(crate) fn hold_seed(target: &str, name: &str, wanted: &[u8]) {
+    let path = format!("{}/../../fuzz/seeds/{target}/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("DAMELO_BLESS").is_some() {
+        std::fs::write(&path, wanted).expect("written");
+    }
+    let found = std::fs::read(&path).unwrap_or_default();
+    assert!(found == wanted, "{target}/{name} is not what the code says: see CONTRIBUTING.md");
+}
+
+/// The seeds of a fuzz target.
+pub(crate) fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let path = format!("{}/../../fuzz/seeds/{target}", env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(&path).expect("seeds").map(|file| file.expect("a seed").path());
+    files.map(|file| std::fs::read(file).expect("a seed")).collect()
+}

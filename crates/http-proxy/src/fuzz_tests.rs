@@ -4,16 +4,25 @@
 //! Compiled for tests, which try damaged samples, and with the feature `fuzzing`; part of no
 //! interface.
 
+use std::str::FromStr;
+
 use bytes::Bytes;
+use damelo::ByteSize;
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::config::transport::{Choice, Listener};
+use crate::config::{Grouping, Target};
+use crate::forward::access::AccessRule;
 use crate::forward::auth::credentials as read_credentials;
 use crate::handler::purge::{order_of_json, order_of_method};
 use crate::listen::proxy_protocol::{Parsed, parse};
+use crate::purge::marks::{Marks, Scope, Standing, Subject};
 use crate::purge::stamp::Stamp;
+use crate::ruleset::Glob;
 use crate::settings::Settings;
 use crate::vault::entry::Entry;
+use crate::vault::variants::{decode_variants, encode_variants};
 
 /// The header of the PROXY protocol.
 pub fn proxy_header(data: &[u8]) {
@@ -21,6 +30,10 @@ pub fn proxy_header(data: &[u8]) {
         assert!(length <= data.len());
         // What follows it is not looked at.
         assert_eq!(parse(&data[..length]), Parsed::Header { length, client });
+        // However little of it has come, it is waited for.
+        for end in 0..length {
+            assert_eq!(parse(&data[..end]), Parsed::Incomplete, "{end} of {length}");
+        }
     }
 }
 
@@ -28,7 +41,14 @@ pub fn proxy_header(data: &[u8]) {
 pub fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Settings::parse(text) {
-        Ok(settings) => assert!(!settings.show().is_empty()),
+        Ok(settings) => {
+            // What is shown is what was read. The one value that is shown in words is no value.
+            let shown = settings.show();
+            let is_set = |line: &&String| settings.cache.is_some() || !line.starts_with("cache = ");
+            let text: Vec<&str> = shown.iter().filter(is_set).map(String::as_str).collect();
+            let again = Settings::parse(&text.join("\n")).map(|again| again.show());
+            assert_eq!(again, Ok(shown));
+        }
         Err(mistakes) => assert!(!mistakes.is_empty()),
     }
 }
@@ -85,17 +105,72 @@ pub fn stored_entry(data: &[u8]) {
     }
 }
 
+/// The ledger of purges as it lies in the store, and the list of a resource's variants.
+pub fn purge_marks(data: &[u8]) {
+    let variants = decode_variants(data);
+    assert_eq!(decode_variants(&encode_variants(&variants)), variants);
+    assert!(data.starts_with(&encode_variants(&variants)));
+    let Some(mut marks) = Marks::decode(data) else { return };
+    assert_eq!(Marks::decode(&marks.encode()).as_ref(), Some(&marks));
+    // Whatever was read, a purge of everything covers what was there before.
+    let stamp = Stamp { moment: marks.now(), tags: Vec::new() };
+    let subject = Subject { stamp: &stamp, url: b"http://h/a", url_hash: 1, group: 2 };
+    let mut covered = 0;
+    marks.covering(&subject, |_, _| covered += 1);
+    let _ = marks.judge(&subject);
+    let before = marks.now();
+    for scope in [Scope::Prefix(b"http://h/".to_vec()), Scope::All] {
+        marks.set(scope, false, 7);
+        assert_eq!(marks.judge(&subject), Standing::Gone, "{before:?}");
+    }
+    // One that has counted almost too far is refused the next time.
+    if before.generation < 1 << 62 {
+        assert_eq!(Marks::decode(&marks.encode()), Some(marks));
+    }
+}
+
+/// Values of settings and of the command line: what can be written again reads as the same. A second line
+/// is what the first, as a pattern, is matched against.
+pub fn proxy_values(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(listener) = Listener::from_str(text) {
+        assert_eq!(Listener::from_str(&listener.to_string()), Ok(listener));
+    }
+    if let Ok(grouping) = Grouping::from_str(text) {
+        assert_eq!(Grouping::from_str(&grouping.to_string()), Ok(grouping));
+    }
+    if let Ok(rule) = AccessRule::from_str(text) {
+        assert_eq!(text.split_whitespace().next(), Some(if rule.allow { "allow" } else { "deny" }));
+        assert!(rule.ports.iter().all(|ports| !ports.is_empty()));
+    }
+    let _ = Choice::from_str(text);
+    let Ok(target) = Target::from_str(text);
+    assert_eq!(target == Target::Demo, text == "demo");
+    if let Ok(size) = ByteSize::from_str(text) {
+        let exact = format!("{}B", size.bytes());
+        assert_eq!(ByteSize::from_str(&exact), Ok(size));
+        assert!(ByteSize::from_str(&size.to_string()).is_ok());
+    }
+    let (pattern, path) = text.split_once('\n').unwrap_or((text, "/a/b"));
+    if let Ok(glob) = Glob::new(pattern.to_owned()) {
+        let _ = glob.matches(path);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::{hold_seed, seeds};
 
-    /// Samples, whole and damaged: bytes changed, cut out, doubled.
-    fn try_damaged(samples: &[&[u8]], parser: fn(&[u8])) {
+    /// The target's seeds, whole and damaged: bytes changed, cut out, doubled.
+    fn try_damaged(target: &str, parser: fn(&[u8])) {
         let mut random = fastrand::Rng::with_seed(7);
-        for sample in samples {
-            parser(sample);
-            for _ in 0..2000 {
-                let mut bytes = sample.to_vec();
+        let seeds = seeds(target);
+        assert!(!seeds.is_empty());
+        for seed in &seeds {
+            parser(seed);
+            for _ in 0..500 {
+                let mut bytes = seed.clone();
                 for _ in 0..random.usize(1..4) {
                     let at = random.usize(..=bytes.len());
                     match random.u8(..4) {
@@ -113,29 +188,31 @@ mod tests {
 
     #[test]
     fn no_input_is_too_odd() {
-        let v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x02\x12\x34\0\x50";
-        let v1 = b"PROXY TCP6 2001:db8::1 2001:db8::2 1000 80\r\nGET";
-        assert!([&v1[..], v2].iter().all(|it| matches!(parse(it), Parsed::Header { .. })));
-        try_damaged(&[v1, v2], proxy_header);
-        try_damaged(&[b"Basic YWxpY2U6c2VjcmV0", b"basic Og==", b"Bearer x"], credentials);
-        let json = br#"{"url":["http://a/b?c"],"tag":"x","soft":true,"all":false}"#;
-        let lines =
-            b"soft-purge: yes\nsurrogate-key:a b\ncache-groups:\"c\", \"d\"\npurge-scope:host";
-        try_damaged(&[json, lines], purge_order);
-        // Addresses are left out, as names among them would be resolved.
-        let file =
-            b"memory = \"512MiB\"\n[limits]\nconnections_max = 7\n[[rule]]\nhost = [\"a.test\"]\n\
-            path = \"/x/*\"\nttl = \"5m\"\n";
-        assert!(Settings::parse(&String::from_utf8_lossy(file)).is_ok());
-        try_damaged(&[file], configuration);
-        let mut marker = b"\x02\x02\x01\0\0\0\0\0\0\0\x01\x06\0accept".to_vec();
-        assert!(Entry::decode(&Bytes::from(marker.clone())).is_some());
-        try_damaged(&[&marker], stored_entry);
-        Stamp {
-            moment: crate::purge::stamp::Moment { ledger: 1, generation: 2 },
-            tags: Vec::new(),
+        for header in seeds("proxy_header") {
+            assert!(matches!(parse(&header), Parsed::Header { .. }));
         }
-        .append(&mut marker);
-        try_damaged(&[&marker], stored_entry);
+        try_damaged("proxy_header", proxy_header);
+        try_damaged("credentials", credentials);
+        try_damaged("purge_order", purge_order);
+        try_damaged("configuration", configuration);
+        try_damaged("stored_entry", stored_entry);
+        try_damaged("purge_marks", purge_marks);
+        try_damaged("proxy_values", proxy_values);
+    }
+
+    /// What the code writes, as seeds; and every key is in the configuration that fuzzing starts from.
+    #[test]
+    fn the_seeds_are_what_the_code_writes() {
+        let mut marks = Marks::new(1);
+        marks.set(Scope::Url(7), true, 5);
+        marks.set(Scope::Tag(crate::purge::stamp::TagId(8)), false, 5);
+        marks.set(Scope::Prefix(b"http://h/".to_vec()), false, 6);
+        hold_seed("purge_marks", "marks", &marks.encode());
+        hold_seed("purge_marks", "variants", &encode_variants(&[b"a".to_vec(), Vec::new()]));
+        let mut settings = Settings::default();
+        for argument in ["cache=store:1GiB", "workers=2"] {
+            settings.set(argument).expect("a value");
+        }
+        hold_seed("configuration", "defaults", settings.show().join("\n").as_bytes());
     }
 }

@@ -99,7 +99,9 @@ pub use forward::access::{AccessRule, Destination, ParseRuleError};
 pub use forward::auth::hash_credentials;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub use fuzz_tests::{configuration, credentials, proxy_header, purge_order, stored_entry};
+pub use fuzz_tests::{
+    configuration, credentials, proxy_header, proxy_values, purge_marks, purge_order, stored_entry,
+};
 pub use ruleset::Ruleset;
 pub use server::{RunningInfo, run, run_forward};
 pub use settings::{Settings, SettingsError, reference as settings_reference};

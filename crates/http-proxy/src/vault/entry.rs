@@ -357,6 +357,19 @@ mod tests {
     }
 
     #[test]
+    fn the_fuzz_target_starts_from_these() {
+        let hold = |name, bytes: &[u8]| crate::documents::hold_seed("stored_entry", name, bytes);
+        let mut stamped = response().encode().unwrap();
+        hold("plain", &stamped);
+        hold("rich", &rich().encode().unwrap());
+        hold("marker", &marker().encode());
+        let moment = crate::purge::stamp::Moment { ledger: 1, generation: 2 };
+        let tags = vec![crate::purge::stamp::TagId(7); 2];
+        crate::purge::stamp::Stamp { moment, tags }.append(&mut stamped);
+        hold("stamped", &stamped);
+    }
+
+    #[test]
     fn golden_bytes() {
         let marker = marker().encode();
         assert_eq!(&marker[..11], [2, 2, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 2]);

@@ -26,7 +26,7 @@ mod recent_invalidations;
 pub(crate) mod sections;
 mod slices;
 mod validity;
-mod variants;
+pub(crate) mod variants;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

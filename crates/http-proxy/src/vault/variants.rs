@@ -143,7 +143,7 @@ pub(super) fn variant_key(
     (key.len() - start <= SECONDARY_KEY_BYTES_MAX).then_some(key)
 }
 
-fn encode_variants(variants: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn encode_variants(variants: &[Vec<u8>]) -> Vec<u8> {
     let mut list = Vec::new();
     for key in variants {
         list.put_u32_le(u32::try_from(key.len()).unwrap_or(0));
@@ -153,7 +153,7 @@ fn encode_variants(variants: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Reads the list as far as it can be read.
-fn decode_variants(mut list: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn decode_variants(mut list: &[u8]) -> Vec<Vec<u8>> {
     let mut variants = Vec::new();
     while let Some((length, rest)) = list.split_first_chunk::<4>() {
         let length = u32::from_le_bytes(*length) as usize;
