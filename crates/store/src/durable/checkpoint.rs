@@ -114,14 +114,17 @@ impl Engine {
             shard_crcs: vec![0; plan.shard_count as usize],
         };
         let (_, placed) = tables.encode(header).map_err(io::Error::other)?;
+        if placed.total_bytes() > layout.checkpoint_bytes {
+            return Err(io::Error::other("a checkpoint larger than its slot"));
+        }
         // The old header must not vouch for new shards.
         volume.device.write_at(slot, &AlignedBuf::zeroed(BLOCK_BYTES as usize))?;
         let mut buf = AlignedBuf::zeroed(plan.shard_bytes as usize);
         let crcs = &mut tables.shard_crcs;
         image_pieces(self, &plan, |number, piece| {
             buf.copy_from_slice(piece);
-            crcs[number as usize] = crc32c::crc32c(piece);
             let at = placed.shard_offset(number).ok_or_else(|| io::Error::other("shard number"))?;
+            crcs[number as usize] = crc32c::crc32c(piece);
             volume.device.write_at(slot + at, &buf)
         })?;
         let (bytes, sealed) = tables.encode(header).map_err(io::Error::other)?;

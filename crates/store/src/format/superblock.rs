@@ -8,7 +8,7 @@
 //! Threads: none; pure functions.
 
 use super::fields::{Field, Slot, table};
-use super::layout::{VolumeLayout, segment_align};
+use super::layout::{VolumeLayout, checkpoint_slot_bytes, segment_align};
 use super::{
     AREAS_OFFSET, BLOCK, BLOCK_BYTES, FORMAT_VERSION, FormatError, StoreNonce, VALUE_MAX_BYTES,
     ensure, first,
@@ -242,6 +242,10 @@ impl Superblock {
         ensure(journal_end == Some(self.checkpoint_offset), "checkpoint offset")?;
         ensure(self.checkpoint_bytes.is_multiple_of(BLOCK_BYTES), "checkpoint size")?;
         ensure((self.checkpoint_bytes > 0) == first_volume, "checkpoint on the wrong volume")?;
+        // Else a checkpoint would be written over what lies behind its slot.
+        let needed = checkpoint_slot_bytes(self.index_slots, self.segment_count);
+        let holds_index = !first_volume || needed <= self.checkpoint_bytes;
+        ensure(holds_index, "index larger than a checkpoint slot")?;
         let slots = self.checkpoint_bytes.checked_mul(2);
         let slots_end = slots.and_then(|bytes| self.checkpoint_offset.checked_add(bytes));
         ensure(slots_end.is_some_and(|end| end <= self.segments_offset), "segments offset")?;
