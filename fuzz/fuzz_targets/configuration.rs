@@ -1,4 +1,4 @@
-//! Fuzzes the configuration file. Host names in it are resolved: let it have no network. Threads: none.
+//! Fuzzes the configuration file. Host names in it are not resolved here. Threads: none.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

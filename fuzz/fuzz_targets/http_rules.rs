@@ -1,28 +1,32 @@
-//! Fuzzes everything that reads what an HTTP peer sends. Threads: none.
+//! Fuzzes what is decided of a message by its header. Threads: none.
 //!
-//! The input is lines of `name:value`; the same headers serve as request, stored response and
-//! response of the origin. Besides not panicking, what is decided must be consistent.
+//! The input is lines of `name:value`, first a request's; after an empty line follow those of a response,
+//! and after another those of a newer response to the same request. Besides not panicking, what is decided
+//! must be consistent.
 #![no_main]
 
 use damelo_http_rules::cache_control::{RequestDirectives, ResponseDirectives};
-use damelo_http_rules::parts::Part;
+use damelo_http_rules::parts::{self, Part};
+use damelo_http_rules::preconditions::{self, Outcome};
 use damelo_http_rules::reuse::{self, Arrived, Decision, Policy};
 use damelo_http_rules::storing::{self, Exchange};
 use damelo_http_rules::{
-    CacheStatus, Forward, Rules, cache_groups, group, invalidation, key, preconditions, ranges,
-    validation, vary,
+    CacheStatus, Forward, Rules, cache_groups, group, invalidation, ranges, trailers, validation,
+    vary,
 };
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use libfuzzer_sys::fuzz_target;
 
 const NOW: u64 = 1_795_000_000;
 
-fn headers(data: &[u8]) -> HeaderMap {
+/// The lines up to an empty one.
+fn headers<'a>(lines: impl Iterator<Item = &'a [u8]>) -> HeaderMap {
     let mut map = HeaderMap::new();
-    for line in data.split(|b| *b == b'\n').take(64) {
+    for line in lines.take_while(|line| !line.is_empty()).take(64) {
         let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
         let name = HeaderName::from_bytes(&line[..colon]);
-        let value = HeaderValue::from_bytes(&line[colon + 1..]);
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
         if let (Ok(name), Ok(value)) = (name, value) {
             map.append(name, value);
         }
@@ -30,71 +34,151 @@ fn headers(data: &[u8]) -> HeaderMap {
     map
 }
 
-fn store_and_reuse(map: &HeaderMap, rules: &Rules) {
-    let directives = ResponseDirectives::of(map, rules);
-    let wishes = RequestDirectives::of(map);
+fn store_and_reuse(request: &HeaderMap, response: &HeaderMap, newer: &HeaderMap, rules: &Rules) {
+    let directives = ResponseDirectives::of(response, rules);
+    let wishes = RequestDirectives::of(request);
     let exchange = Exchange {
         method: &Method::GET,
-        request: map,
+        request,
         wishes: &wishes,
         status: StatusCode::OK,
-        response: map,
+        response,
         directives: &directives,
         response_time_s: NOW,
         selective: false,
     };
     if storing::decide(exchange, rules).is_ok() {
-        assert!(!directives.private && !wishes.no_store);
+        assert!(!directives.private && !directives.no_store && !wishes.no_store);
     }
     let arrived = Arrived {
         status: StatusCode::OK,
-        headers: map,
-        received: map,
+        headers: response,
+        received: response,
         directives: &directives,
         request_time_s: NOW,
         response_time_s: NOW,
     };
     let policy = Policy::of(arrived, rules);
-    let stale = policy.staleness_s(NOW).is_some();
-    if reuse::decide(&wishes, &policy, rules, NOW) == Decision::Serve {
-        assert!(!stale);
+    // It only gets older.
+    for (now_s, later_s) in [(NOW, NOW + 1), (NOW + 1, u64::MAX)] {
+        assert!(policy.age_s(now_s) <= policy.age_s(later_s));
+        assert!(policy.ttl_s(now_s) >= policy.ttl_s(later_s));
+        if policy.staleness_s(now_s).is_some() && !policy.never_stale {
+            assert!(policy.staleness_s(later_s).is_some());
+        }
+        let decision = reuse::decide(&wishes, &policy, rules, now_s);
+        if decision == Decision::Serve {
+            assert!(policy.staleness_s(now_s).is_none());
+        }
+        let _ = reuse::decide(&wishes, &policy.made_stale(), rules, now_s);
     }
-    let stored = storing::stored_headers(map, &directives, rules, NOW);
-    assert!(validation::merge(&stored, map, rules, NOW).contains_key("date"));
+    let stored = storing::stored_headers(response, &directives, rules, NOW);
+    assert!(!stored.contains_key("connection") && !stored.contains_key(TRANSFER_ENCODING));
+    let merged = validation::merge(&stored, newer, rules, NOW);
+    assert!(merged.contains_key("date"));
+    assert_eq!(merged.get(CONTENT_LENGTH), stored.get(CONTENT_LENGTH));
 }
 
-fuzz_target!(|data: &[u8]| {
-    let rules = Rules::default();
-    let map = headers(data);
-    store_and_reuse(&map, &rules);
-    let _ = preconditions::evaluate(&Method::GET, &map, StatusCode::OK, &map, NOW);
-    let _ = preconditions::range_applies(&map, &map, NOW);
-    for length in [0, 1, 1000] {
-        match ranges::answer(&Method::GET, &map, length, 8) {
-            ranges::Answer::One(range) => assert!(range.start < range.end && range.end <= length),
+/// Conditions made of a stored response are met by that very response.
+fn validate(request: &HeaderMap, response: &HeaderMap) {
+    let method = Method::GET;
+    let _ = preconditions::evaluate(&method, request, StatusCode::OK, response, NOW);
+    let _ = preconditions::range_applies(request, response, NOW);
+    let mut plain = request.clone();
+    validation::remove_conditions(&mut plain);
+    assert!(!preconditions::for_origin_only(&plain, &Rules::default()));
+    let outcome = preconditions::evaluate(&method, &plain, StatusCode::OK, response, NOW);
+    assert_eq!(outcome, Outcome::Proceed);
+    let mut conditional = plain;
+    validation::make_conditional(&mut conditional, response);
+    let outcome = preconditions::evaluate(&method, &conditional, StatusCode::OK, response, NOW);
+    assert_ne!(outcome, Outcome::Failed);
+    let mut kept = response.clone();
+    validation::headers_for_304(&mut kept);
+    assert!(kept.keys().all(|name| response.contains_key(name)));
+}
+
+fn answer_ranges(request: &HeaderMap, response: &HeaderMap) {
+    for length in [0, 1, 1000, u64::MAX] {
+        match ranges::answer(&Method::GET, request, length, 8) {
+            ranges::Answer::One(range) => {
+                assert!(range.start < range.end && range.end <= length);
+                let said = ranges::content_range(&range, length);
+                let part = Part::of(&HeaderMap::from_iter([(http::header::CONTENT_RANGE, said)]));
+                let part = part.expect("what we write we read");
+                assert_eq!((part.start..part.end, part.complete_bytes), (range, length));
+            }
             ranges::Answer::Several(ranges) => {
-                assert!(ranges.iter().map(|r| r.end - r.start).sum::<u64>() <= length);
+                assert!((2..=8).contains(&ranges.len()));
+                // No byte is sent twice.
+                for (at, a) in ranges.iter().enumerate() {
+                    assert!(a.start < a.end && a.end <= length);
+                    assert!(ranges[..at].iter().all(|b| a.end < b.start || b.end < a.start));
+                }
+                let frame = ranges::Multipart::new(response, &ranges, length, 7);
+                let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+                let heads: usize = frame.heads.iter().map(Vec::len).sum();
+                let framed = u128::from(bytes) + (heads + frame.tail.len()) as u128;
+                assert!(framed > u128::from(u64::MAX) || framed == u128::from(frame.length_bytes));
             }
             ranges::Answer::Whole | ranges::Answer::Unsatisfiable => {}
         }
     }
-    if let Some(part) = Part::of(&map) {
+}
+
+fn join_parts(response: &HeaderMap, newer: &HeaderMap) {
+    let (Some(older), Some(newer_part)) = (Part::of(response), Part::of(newer)) else { return };
+    for part in [older, newer_part] {
         assert!(part.start < part.end && part.end <= part.complete_bytes);
+        assert_eq!(part.locate(&(part.start..part.end)), Some(0..part.length_bytes()));
     }
-    let _ = validation::updated_by_304(&map, &[&map, &map]);
-    let _ = validation::head_effect(StatusCode::OK, &map, 1, StatusCode::OK, &map);
-    let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, &map);
-    let _ = group::Groups::of("h", "h", "/a", &map, &map);
+    if let Some(both) = older.joined(&newer_part) {
+        assert!(
+            both.length_bytes() <= older.length_bytes().saturating_add(newer_part.length_bytes())
+        );
+        assert!(both.locate(&(older.start..older.end)).is_some());
+        assert!(both.locate(&(newer_part.start..newer_part.end)).is_some());
+    }
+    if parts::may_combine(response, newer, NOW) {
+        assert!(parts::may_combine(newer, response, NOW));
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let rules = Rules::default();
+    let mut lines = data.split(|b| *b == b'\n');
+    let [request, response, newer] = [(); 3].map(|()| headers(&mut lines));
+    store_and_reuse(&request, &response, &newer, &rules);
+    validate(&request, &response);
+    answer_ranges(&request, &response);
+    join_parts(&response, &newer);
+    for at in validation::updated_by_304(&newer, &[&response, &response]) {
+        assert!(at < 2);
+    }
+    let _ = validation::head_effect(StatusCode::OK, &newer, 1, StatusCode::OK, &response);
+    let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, &response);
+    let _ = group::Groups::of("h", "h", "/a", &request, &response);
+    let origins = [("http", "h"), ("https", "h"), ("", "")];
+    let base = invalidation::Base { origins, path_and_query: "/a?b" };
+    assert!(invalidation::named(base, &response).all(|path| path.starts_with('/')));
+    let _ = invalidation::represents_target(base, &response);
+    if let vary::Vary::Names(names) = vary::of(&response) {
+        assert!(
+            (1..=vary::VARY_NAMES_MAX).contains(&names.len())
+                && names.is_sorted_by_key(|name| name.as_str())
+        );
+        let mut keys = [Vec::new(), Vec::new()];
+        vary::secondary_key(&names, &request, &rules, &mut keys[0]);
+        // Asked for as what it stands for, it is the same variant.
+        let mut reduced = request.clone();
+        vary::reduce_request(&mut reduced, &rules);
+        vary::secondary_key(&names, &reduced, &rules, &mut keys[1]);
+        assert_eq!(keys[0], keys[1]);
+    }
+    let mut sifted = newer;
+    trailers::sift(&mut sifted);
+    assert!(!sifted.contains_key(CONTENT_LENGTH));
     let text = String::from_utf8_lossy(data);
-    let base = invalidation::Base { scheme: "http", hosts: ["h", ""], path_and_query: "/a?b" };
-    let _ = invalidation::named(base, &map).count();
-    if let Some(path) = invalidation::resolve(base, &text) {
-        assert!(path.starts_with('/'));
-    }
-    let _ = key::KeyRules { sort_query: true, ..Default::default() }.primary("http", "h", &text);
-    if let vary::Vary::Names(names) = vary::of(&map) {
-        vary::secondary_key(&names, &map, &rules, &mut Vec::new());
-    }
     let shown =
         CacheStatus { key: Some(text.into_owned()), ..CacheStatus::forwarded(Forward::Stale) };
     assert!(sfv::Parser::new(&shown.render("c")).parse::<sfv::List>().is_ok());
