@@ -1,13 +1,16 @@
-//! What is stored at all: the admission rules, and what they remember.
+//! What is stored at all: the admission policies, and what they remember.
 //!
-//! Invariant: no I/O, no clock of its own. Threads: any, without locks; lost updates of two creates at
-//! once let one object in, or refuse one, that would not have been.
+//! Invariants: no I/O, no clock of their own, no locks. Threads: any; a lost update of two creates at once
+//! lets one object in, or refuses one, that would not have been.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::GroupId;
 use crate::config::Admission;
+use crate::memory::policy::Hint;
+use crate::write_budget::WriteBudget;
 
 const PLACES: usize = 1 << 16;
 /// Window over which a write budget is averaged.
@@ -37,52 +40,124 @@ impl Seen {
     }
 }
 
-/// What the rule of a store remembers: refused keys, and recent bytes.
-#[derive(Default)]
-pub(crate) struct AdmissionState {
-    seen: Seen,
-    window_start_ms: AtomicU64,
-    window_bytes: AtomicU64,
+/// An object that somebody wants to store.
+#[derive(Debug, Clone, Copy)]
+pub struct Newcomer<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Hash of its key: another one in every store.
+    pub hash: u64,
+    /// Its group.
+    pub group: GroupId,
+    /// What was said of its group.
+    pub hint: Hint,
+    /// Length of its value; `None` for a stream that has not said it.
+    pub bytes: Option<u64>,
+    /// Time by the store's clock, since some fixed moment.
+    pub now: Duration,
 }
 
-impl AdmissionState {
-    pub(crate) fn admits(
-        &self,
-        rule: Admission,
-        hash: u64,
-        bytes: u64,
-        now: Duration,
-    ) -> Result<(), &'static str> {
-        match rule {
-            Admission::Always => Ok(()),
-            Admission::SecondHit if self.seen.before(hash) => Ok(()),
-            Admission::SecondHit => Err("second_hit: first seen now"),
-            Admission::WriteBudget { bytes_per_second } => {
-                let budget = bytes_per_second.saturating_mul(BUDGET_WINDOW.as_secs());
-                if self.written_in_window(bytes, now) <= budget {
-                    Ok(())
-                } else {
-                    Err("write_budget: spent for now")
-                }
-            }
-        }
+/// Decides what is stored at all. What it remembers is its own and bounded; it does no I/O, reads no clock,
+/// and must not call the store.
+pub trait AdmissionPolicy: Send + Sync {
+    /// Whether to store it. The error names the rule that refuses it: the caller is told, and the store
+    /// counts it. Asked once for each create and each writer, by any thread.
+    fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str>;
+
+    /// So many bytes are written that no [`AdmissionPolicy::admit`] has named: objects that were kept when
+    /// their segment was reused, and streams that did not say their length.
+    fn written_beside(&self, _bytes: u64, _now: Duration) {}
+}
+
+struct Always;
+
+impl AdmissionPolicy for Always {
+    fn admit(&self, _new: &Newcomer<'_>) -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct SecondHit(Seen);
+
+impl AdmissionPolicy for SecondHit {
+    fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str> {
+        if self.0.before(new.hash) { Ok(()) } else { Err("second_hit: first seen now") }
+    }
+}
+
+struct WithinBudget(WriteBudget);
+
+impl AdmissionPolicy for WithinBudget {
+    fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str> {
+        let taken = self.0.take(new.bytes.unwrap_or(0), new.now);
+        if taken { Ok(()) } else { Err("write_budget: spent for now") }
     }
 
-    /// Bytes of the window that `now` is in, these included.
-    fn written_in_window(&self, bytes: u64, now: Duration) -> u64 {
-        let now_ms = now.as_millis() as u64;
-        let start = self.window_start_ms.load(Ordering::Relaxed);
-        if now_ms.saturating_sub(start) >= BUDGET_WINDOW.as_millis() as u64 {
-            self.window_start_ms.store(now_ms, Ordering::Relaxed);
-            self.window_bytes.store(0, Ordering::Relaxed);
-        }
-        self.window_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    fn written_beside(&self, bytes: u64, now: Duration) {
+        self.0.charge(bytes, now);
     }
+}
+
+struct SizeMax(u64);
+
+impl AdmissionPolicy for SizeMax {
+    fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str> {
+        let fits = new.bytes.is_none_or(|bytes| bytes <= self.0);
+        if fits { Ok(()) } else { Err("size_max: larger than that") }
+    }
+}
+
+/// Every question is another draw, so that what is created again and again comes in in the end.
+struct Probability {
+    percent: u8,
+    seed: u64,
+    draws: AtomicU64,
+}
+
+impl AdmissionPolicy for Probability {
+    fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str> {
+        let draw = self.draws.fetch_add(1, Ordering::Relaxed);
+        let seed = self.seed ^ new.hash;
+        let number = twox_hash::XxHash3_64::oneshot_with_seed(seed, &draw.to_le_bytes());
+        let drawn = number % 100 < u64::from(self.percent);
+        if drawn { Ok(()) } else { Err("probability: not drawn this time") }
+    }
+}
+
+/// The admission policy that a rule names; `seed` decides what is left to chance.
+pub fn admission_policy(rule: Admission, seed: u64) -> Box<dyn AdmissionPolicy> {
+    match rule {
+        Admission::Always => Box::new(Always),
+        Admission::SecondHit => Box::<SecondHit>::default(),
+        Admission::WriteBudget { bytes_per_second } => {
+            let bytes = bytes_per_second.saturating_mul(BUDGET_WINDOW.as_secs());
+            Box::new(WithinBudget(WriteBudget::new(bytes, BUDGET_WINDOW)))
+        }
+        Admission::SizeMax { bytes } => Box::new(SizeMax(bytes)),
+        Admission::Probability { percent } => {
+            Box::new(Probability { percent, seed, draws: AtomicU64::new(0) })
+        }
+    }
+}
+
+/// The admission policy of a rule if it refuses anything.
+pub(crate) fn unless_always(rule: Admission, seed: u64) -> Option<Arc<dyn AdmissionPolicy>> {
+    (rule != Admission::Always).then(|| admission_policy(rule, seed).into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn newcomer(hash: u64, bytes: Option<u64>, now: Duration) -> Newcomer<'static> {
+        let group = GroupId::new(1);
+        Newcomer { key: b"key", hash, group, hint: Hint::Neutral, bytes, now }
+    }
+
+    fn admits(policy: &dyn AdmissionPolicy, hash: u64, bytes: Option<u64>) -> bool {
+        policy.admit(&newcomer(hash, bytes, Duration::ZERO)).is_ok()
+    }
 
     #[test]
     fn the_second_time_is_known_and_nothing_else() {
@@ -93,5 +168,32 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         let others = (0..10 * PLACES).filter(|_| seen.before(random.u64(..))).count();
         assert!(others < 100, "{others}");
+    }
+
+    #[test]
+    fn every_rule_admits_what_it_says() {
+        let policy = |rule| admission_policy(rule, 7);
+        assert!(admits(&*policy(Admission::Always), 1, Some(u64::MAX)));
+        let second = policy(Admission::SecondHit);
+        assert!(!admits(&*second, 1, None) && admits(&*second, 1, None));
+        let small = policy(Admission::SizeMax { bytes: 10 });
+        assert!(admits(&*small, 1, Some(10)) && !admits(&*small, 1, Some(11)));
+        assert!(admits(&*small, 1, None), "nobody knows yet");
+        for (percent, expected) in [(0, 0..=0), (25, 2300..=2700), (100, 10_000..=10_000)] {
+            let policy = policy(Admission::Probability { percent });
+            let admitted = (0..10_000).filter(|_| admits(&*policy, 1, None)).count();
+            assert!(expected.contains(&admitted), "{percent}%: {admitted}");
+        }
+    }
+
+    /// What is written beside counts; a stream of unknown length costs when its length is known.
+    #[test]
+    fn a_write_budget_counts_everything_that_is_written() {
+        let policy = admission_policy(Admission::WriteBudget { bytes_per_second: 100 }, 7);
+        assert!(admits(&*policy, 1, Some(900)) && admits(&*policy, 2, None));
+        policy.written_beside(100, Duration::ZERO);
+        assert!(!admits(&*policy, 3, None));
+        let later = newcomer(3, Some(1), Duration::from_secs(1));
+        assert!(policy.admit(&later).is_ok());
     }
 }

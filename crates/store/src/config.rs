@@ -1,9 +1,15 @@
 //! What a store is opened with. Plain data with defaults that suit most; checked by `validate`.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ByteSize;
+use crate::admission::AdmissionPolicy;
+use crate::disk_policy::DiskPolicy;
+use crate::memory::policy::ResidencyPolicy;
+use crate::reinsertion::ReinsertionPolicy;
 
 /// How long an acknowledged delete or purge lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,19 +85,119 @@ pub enum DiskPolicyKind {
     Fifo,
 }
 
+/// What is written again of what the disk policy would keep, see [`Config::reinsert_percent_max`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reinsertion {
+    /// Everything that the disk policy finds worth it, the worthiest first (default).
+    #[default]
+    Worthy,
+    /// Of that, what was asked for since it was written, or last kept.
+    Used {
+        /// At least so often, 1 to 3, as far as seen: reads from disk, and one for a stay in memory with hits.
+        hits_min: u8,
+    },
+    /// Nothing.
+    Never,
+}
+
 /// Which new objects are written to disk at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Admission {
     /// Every object (default).
     #[default]
     Always,
-    /// An object that was asked for, or created, once before within the ghost window.
+    /// An object that somebody wanted to create once before, as far as 65,536 keys are remembered.
     SecondHit,
-    /// Every object until this many bytes a second have been written, then none.
+    /// Every object until this many bytes a second have been written, then none until they are paid for.
+    /// What is kept when a segment is reused counts, too.
     WriteBudget {
         /// Bytes per second, averaged over ten seconds.
         bytes_per_second: u64,
     },
+    /// Objects up to this size, and streams that do not say theirs.
+    SizeMax {
+        /// Length of the value in bytes.
+        bytes: u64,
+    },
+    /// An object by chance, another time it is created again: what is wanted often comes in.
+    Probability {
+        /// How many of a hundred.
+        percent: u8,
+    },
+}
+
+/// Policies of the caller's own. What is given takes the place of what [`Config::residency`],
+/// [`Config::disk_policy`], [`Config::reinsertion`] and [`Config::admission`] name; it may share what it
+/// remembers with the others, or with other stores.
+///
+/// A store that never stores objects of one group for the first time they are wanted:
+///
+/// ```
+/// use std::sync::Arc;
+/// use damelo::policy::{AdmissionPolicy, Newcomer, Seen};
+/// use damelo::{ByteSize, Config, CreateError, GroupId, Store};
+///
+/// struct SecondTimeFor { group: GroupId, seen: Seen }
+///
+/// impl AdmissionPolicy for SecondTimeFor {
+///     fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str> {
+///         let known = new.group != self.group || self.seen.before(new.hash);
+///         if known { Ok(()) } else { Err("first time") }
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// let searches = GroupId::of("search");
+/// let mut config = Config::new(dir.path().join("cache"), "64MiB".parse()?);
+/// config.memory = "8MiB".parse()?;
+/// let policy = SecondTimeFor { group: searches, seen: Seen::default() };
+/// config.own_policies.admission = Some(Arc::new(policy));
+/// let store = Store::open(config)?;
+/// let refused = CreateError::NotAdmitted { rule: "first time" };
+/// assert_eq!(store.create(b"?q=x", searches, b"...").wait(), Err(refused));
+/// assert_eq!(store.create(b"?q=x", searches, b"...").wait(), Ok(()));
+/// assert_eq!(store.create(b"/logo.png", GroupId::of("images"), b"...").wait(), Ok(()));
+/// # store.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct OwnPolicies {
+    /// Which objects stay in memory.
+    pub residency: Option<Arc<dyn ResidencyPolicy>>,
+    /// Which objects survive a turn of the ring.
+    pub disk: Option<Arc<dyn DiskPolicy>>,
+    /// What is written again of what survives.
+    pub reinsertion: Option<Arc<dyn ReinsertionPolicy>>,
+    /// Which objects are written to disk.
+    pub admission: Option<Arc<dyn AdmissionPolicy>>,
+}
+
+impl fmt::Debug for OwnPolicies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnPolicies")
+            .field("residency", &self.residency.is_some())
+            .field("disk", &self.disk.is_some())
+            .field("reinsertion", &self.reinsertion.is_some())
+            .field("admission", &self.admission.is_some())
+            .finish()
+    }
+}
+
+/// The same if they are the same objects.
+impl PartialEq for OwnPolicies {
+    fn eq(&self, other: &OwnPolicies) -> bool {
+        fn same<T: ?Sized>(a: &Option<Arc<T>>, b: &Option<Arc<T>>) -> bool {
+            match (a, b) {
+                (Some(a), Some(b)) => std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b)),
+                (None, None) => true,
+                _ => false,
+            }
+        }
+        same(&self.residency, &other.residency)
+            && same(&self.disk, &other.disk)
+            && same(&self.reinsertion, &other.reinsertion)
+            && same(&self.admission, &other.admission)
+    }
 }
 
 /// One file or block device of a store.
@@ -165,6 +271,8 @@ pub struct Config {
     pub fbc_average_max_percent: u32,
     /// Share of what is written that may be reinserted objects, in percent. Default 30.
     pub reinsert_percent_max: u8,
+    /// What is written again of what survives.
+    pub reinsertion: Reinsertion,
     /// Which objects are written to disk.
     pub admission: Admission,
     /// Time between index checkpoints. Zero: only at close. Default 30 s.
@@ -180,6 +288,8 @@ pub struct Config {
     /// How long `Store::open` waits for recovery, so that a small store is complete when it returns;
     /// a larger one goes on loading while it serves. Default 100 ms.
     pub open_wait: Duration,
+    /// Policies of the caller's own in place of those named above.
+    pub own_policies: OwnPolicies,
     /// Seed for everything random; `None` takes one from the system.
     pub seed: Option<u64>,
     /// Whether the store has threads of its own. Default true. Without them recovery ends before `open`
@@ -213,12 +323,14 @@ impl Config {
             fbc_count_max: 3,
             fbc_average_max_percent: 100,
             reinsert_percent_max: 30,
+            reinsertion: Reinsertion::Worthy,
             admission: Admission::Always,
             checkpoint_period: Duration::from_secs(30),
             flush_period: Duration::from_secs(5),
             groups_tracked_max: 65_536,
             volume_errors_max: 16,
             open_wait: Duration::from_millis(100),
+            own_policies: OwnPolicies::default(),
             seed: None,
             background: true,
         }

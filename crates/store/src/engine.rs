@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::admission::AdmissionPolicy;
 use crate::config::{Config, WhenMemoryFull};
+use crate::disk_policy::DiskPolicy;
 use crate::durable::checkpoint::CheckpointState;
 use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
@@ -25,6 +27,7 @@ use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
 use crate::read::neighbours::{Neighbours, Touched};
 use crate::read::page_choice::ReadCosts;
+use crate::reinsertion::ReinsertionPolicy;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
@@ -34,7 +37,6 @@ use crate::workers::Workers;
 use crate::write::gate::Gate;
 use crate::write::inline::InlineSlot;
 use crate::write::nursery::Nursery;
-use crate::{admission::AdmissionState, disk_policy::DiskPolicy};
 
 pub(crate) struct Engine {
     pub(crate) config: Config,
@@ -56,8 +58,10 @@ pub(crate) struct Engine {
     /// Of all groups: what is assumed of one that is new.
     pub(crate) neighbours: Neighbours,
     pub(crate) touched: Touched,
-    pub(crate) disk_policy: Box<dyn DiskPolicy>,
-    pub(crate) admission: AdmissionState,
+    pub(crate) disk_policy: Arc<dyn DiskPolicy>,
+    pub(crate) reinsertion: Arc<dyn ReinsertionPolicy>,
+    /// `None` admits everything, without a look at the clock.
+    pub(crate) admission: Option<Arc<dyn AdmissionPolicy>>,
     pub(crate) recovery: RecoveryState,
     pub(crate) checkpoints: CheckpointState,
     pub(crate) workers: Workers,

@@ -36,6 +36,7 @@ mod open;
 mod ops;
 mod page_groups;
 mod read;
+mod reinsertion;
 mod ring;
 #[cfg(all(shuttle, test))]
 mod schedule_tests;
@@ -50,20 +51,24 @@ mod sync;
 mod types;
 mod workers;
 mod write;
+mod write_budget;
 
 /// What the store's policies decide, without the store: pure functions on counts, so that a simulator
-/// can drive the code that is shipped. Not needed to use a store, and free to change with it.
+/// can drive the code that is shipped, and an embedder put in its own ([`OwnPolicies`]). Not needed to use a
+/// store with the policies it has, and free to change with it.
 pub mod policy {
-    pub use crate::admission::Seen;
+    pub use crate::admission::{AdmissionPolicy, Newcomer, Seen, admission_policy};
     pub use crate::disk_policy::{Candidate, DiskPolicy, disk_policy};
     pub use crate::memory::policy::{
         Arrival, Fate, Hint, Leaving, QUEUES, Queue, ResidencyPolicy, Usage, residency_policy,
     };
+    pub use crate::reinsertion::{ReinsertionPolicy, Survivor, reinsertion_policy};
+    pub use crate::write_budget::WriteBudget;
 }
 
 pub use config::{
-    Admission, Config, DiskPolicyKind, Durability, IoEngine, ResidencyPolicyKind, VolumeConfig,
-    WhenMemoryFull,
+    Admission, Config, DiskPolicyKind, Durability, IoEngine, OwnPolicies, Reinsertion,
+    ResidencyPolicyKind, VolumeConfig, WhenMemoryFull,
 };
 pub use device::{Deferral, submit_deferred};
 pub use durable::recovery::RecoveryProgress;

@@ -65,7 +65,7 @@ pub(crate) struct Cache {
     /// Open logs of each queue: several, so that a record finds one whose room it fills well.
     logs: [Mutex<Vec<OpenLog>>; 4],
     open_logs_max: usize,
-    policy: Box<dyn ResidencyPolicy>,
+    policy: Arc<dyn ResidencyPolicy>,
     regret: Regret,
     index: Arc<Index>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn new(
         pool: Arc<Pool>,
-        policy: Box<dyn ResidencyPolicy>,
+        policy: Arc<dyn ResidencyPolicy>,
         index: Arc<Index>,
     ) -> Cache {
         let regret = Regret::new(pool.frames(), pool.frame_bytes());

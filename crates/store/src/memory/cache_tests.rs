@@ -63,7 +63,7 @@ fn with_object(policy: Box<dyn ResidencyPolicy>, value_len: u64) -> (Cache, Arc<
     let inserted = index.insert(HASH, location, LengthClass::from_units(8), 0, |l| l.units());
     assert!(inserted.evicted.is_empty());
     let pool = Pool::new(FRAMES, FRAME_BYTES).unwrap();
-    let cache = Cache::new(pool, policy, Arc::clone(&index));
+    let cache = Cache::new(pool, policy.into(), Arc::clone(&index));
     let header = header(value_len);
     let run = cache.pool.try_take(header.stored_bytes() as usize).unwrap();
     let mut entry = Entry::of(run.clone(), 0, &header);

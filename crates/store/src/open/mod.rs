@@ -15,8 +15,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::ByteSize;
-use crate::admission::AdmissionState;
-use crate::config::{Config, IoEngine};
+use crate::admission;
+use crate::config::{Admission, Config, IoEngine, Reinsertion};
 use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop, bytes_anew};
 use crate::disk_policy::disk_policy;
 use crate::durable::checkpoint::CheckpointState;
@@ -35,6 +35,7 @@ use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
 use crate::read::neighbours::Touched;
 use crate::read::page_choice::ReadCosts;
+use crate::reinsertion::{REINSERT_PERCENT_LIMIT, reinsertion_policy};
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
@@ -212,7 +213,14 @@ fn check_counts(config: &Config) -> Result<(), OpenError> {
     within("objects_max", config.objects_max.unwrap_or(1), 1..=u64::MAX)?;
     within("queue_depth", config.queue_depth.into(), 1..=QUEUE_DEPTH_MAX)?;
     within("groups_tracked_max", config.groups_tracked_max as u64, 0..=GROUPS_TRACKED_MAX)?;
-    within("reinsert_percent_max", config.reinsert_percent_max.into(), 0..=90)?;
+    let percent_max = REINSERT_PERCENT_LIMIT.into();
+    within("reinsert_percent_max", config.reinsert_percent_max.into(), 0..=percent_max)?;
+    if let Reinsertion::Used { hits_min } = config.reinsertion {
+        within("reinsertion.hits_min", hits_min.into(), 1..=3)?;
+    }
+    if let Admission::Probability { percent } = config.admission {
+        within("admission.percent", percent.into(), 0..=100)?;
+    }
     Ok(())
 }
 
@@ -377,11 +385,11 @@ pub(crate) fn start(
         .collect();
     let space = Arc::new(Space::new(volumes, config.volume_errors_max));
     let (journal, contents) = open_journal(&config, &space, &first, &paths)?;
-    let cache = Cache::new(
-        pool,
-        residency_policy(config.residency, config.memory.bytes()),
-        Arc::clone(&index),
-    );
+    let own = config.own_policies.clone();
+    let residency = own
+        .residency
+        .unwrap_or_else(|| residency_policy(config.residency, config.memory.bytes()).into());
+    let cache = Cache::new(pool, residency, Arc::clone(&index));
     let nursery_bytes = (config.memory.bytes() / NURSERY_SHARE).min(NURSERY_MAX);
     let generation = contents.requires.map_or(0, |r| r.generation);
     let engine = Arc::new(Engine {
@@ -399,8 +407,11 @@ pub(crate) fn start(
         costs: ReadCosts::new(),
         neighbours: Default::default(),
         touched: Touched::new(frames),
-        disk_policy: disk_policy(&config),
-        admission: AdmissionState::default(),
+        disk_policy: own.disk.unwrap_or_else(|| disk_policy(&config).into()),
+        reinsertion: own.reinsertion.unwrap_or_else(|| reinsertion_policy(&config).into()),
+        admission: own
+            .admission
+            .or_else(|| admission::unless_always(config.admission, first.hash_seed)),
         recovery: RecoveryState::default(),
         checkpoints: CheckpointState::new(generation),
         workers: Workers::default(),

@@ -10,7 +10,9 @@ use super::gate::Inside;
 use super::laid::Laid;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
-use crate::config::{Admission, WhenMemoryFull};
+use crate::GroupId;
+use crate::admission::Newcomer;
+use crate::config::WhenMemoryFull;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
@@ -81,7 +83,9 @@ impl Engine {
         } else {
             self.create_extent(new, hash)?;
         }
-        if !new.internal {
+        if new.internal {
+            self.written_beside(stored);
+        } else {
             add(&self.counters.creates, 1);
             add(&self.counters.create_bytes, new.value.len() as u64);
             let group = self.groups.entry(new.group);
@@ -163,18 +167,35 @@ impl Engine {
         Err(CreateError::MetadataTooLarge { length, max })
     }
 
-    /// Asks the admission rule; a refusal is counted.
-    pub(crate) fn admit(&self, key: &[u8], bytes: u64) -> Result<(), CreateError> {
-        let rule = self.config.admission;
-        if rule == Admission::Always {
-            return Ok(());
-        }
-        self.admission.admits(rule, self.hash(key), bytes, self.clock.monotonic()).map_err(|rule| {
+    /// Asks the admission policy; a refusal is counted. `bytes` is `None` if nobody knows yet.
+    pub(crate) fn admit(
+        &self,
+        key: &[u8],
+        group: u64,
+        bytes: Option<u64>,
+    ) -> Result<(), CreateError> {
+        let Some(policy) = &self.admission else { return Ok(()) };
+        let new = Newcomer {
+            key,
+            hash: self.hash(key),
+            group: GroupId::new(group),
+            hint: self.groups.hint(group),
+            bytes,
+            now: self.clock.monotonic(),
+        };
+        policy.admit(&new).map_err(|rule| {
             add(&self.counters.drops_not_admitted, 1);
             // What was there is out of date: the caller meant to replace it.
             let _ = self.remove(key);
             CreateError::NotAdmitted { rule }
         })
+    }
+
+    /// Tells the admission policy of bytes that are written without its having named them.
+    pub(crate) fn written_beside(&self, bytes: u64) {
+        if let Some(policy) = self.admission.as_ref().filter(|_| bytes > 0) {
+            policy.written_beside(bytes, self.clock.monotonic());
+        }
     }
 
     fn create_small(

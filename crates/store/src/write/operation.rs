@@ -20,11 +20,16 @@ pub(crate) fn create_operation(
     new: &NewObject<'_>,
 ) -> Deferred<'static, Result<(), CreateError>> {
     let checked = engine.check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
-    if let Err(error) = checked.and_then(|()| engine.admit(new.key, new.value.len() as u64)) {
+    let bytes = new.value.len() as u64;
+    let admitted = || match new.internal {
+        true => Ok(()),
+        false => engine.admit(new.key, new.group, Some(bytes)),
+    };
+    if let Err(error) = checked.and_then(|()| admitted()) {
         return Deferred::ready(Err(error));
     }
     let one_record_max = engine.one_record_max(new.key.len(), new.metadata.len());
-    if new.value.len() as u64 > one_record_max && new.kind == RecordKind::Object {
+    if bytes > one_record_max && new.kind == RecordKind::Object {
         return create_by_writer(engine, new);
     }
     match engine.create_now(new) {
@@ -81,7 +86,7 @@ fn write_all(
     options: WriterOptions,
     value: Value<'_>,
 ) -> Result<(), CreateError> {
-    let mut writer = Writer::new(engine, key, group, options)?;
+    let mut writer = Writer::admitted(engine, key, group, options)?;
     for piece in value.pieces() {
         writer.write(piece).wait()?;
     }

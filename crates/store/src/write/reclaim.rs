@@ -1,7 +1,7 @@
 //! Reuse of the oldest segment: what was used is kept, the rest is forgotten and counted.
 //!
 //! Kept objects go back to the nursery with a new sequence number, so that they come to lie with
-//! their group again. Bytes kept are bounded by `reinsert_percent_max`. Threads: the flusher.
+//! their group again. What is worth it the disk policy says, how much of that is written the reinsertion policy. Threads: the flusher.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::create::NewObject;
 use super::value::Value;
+use crate::GroupId;
 use crate::disk_policy::Candidate;
 use crate::engine::Engine;
 use crate::format::{
@@ -19,6 +20,7 @@ use crate::format::{
 use crate::index::{LengthClass, Location};
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::policy::Hint;
+use crate::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
 use crate::space::SegmentId;
 use crate::stats::add;
 
@@ -96,7 +98,7 @@ fn location_of(engine: &Engine, segment: SegmentId, entry: &SummaryEntry) -> Loc
     engine.space.location(segment, u64::from(entry.offset_units) * UNIT_BYTES)
 }
 
-/// What the disk policy keeps within the budget, the worthiest first, and the segment's mean count.
+/// What is kept, the worthiest first, and the segment's mean count.
 fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec<Keeper>, u32) {
     let mut live: Vec<(SummaryEntry, Location, u8)> = Vec::new();
     for entry in entries {
@@ -118,16 +120,29 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
         })
         .collect();
     keepers.sort_by_key(|k| std::cmp::Reverse(k.worth));
-    let budget =
-        engine.space.segment_bytes * u64::from(engine.config.reinsert_percent_max.min(90)) / 100;
-    let mut left = budget;
+    retain_within_budget(engine, &mut keepers);
+    (keepers, mean)
+}
+
+/// Leaves what the reinsertion policy has written again.
+fn retain_within_budget(engine: &Engine, keepers: &mut Vec<Keeper>) {
+    let segment_bytes = engine.space.segment_bytes;
+    let limit = segment_bytes * u64::from(REINSERT_PERCENT_LIMIT) / 100;
+    let now = engine.clock.monotonic();
+    let mut left = engine.reinsertion.budget(segment_bytes, now).min(limit);
     keepers.retain(|k| {
-        let bytes = u64::from(k.entry.stored_units) * UNIT_BYTES;
-        let fits = bytes <= left;
-        left -= if fits { bytes } else { 0 };
+        let survivor = Survivor {
+            hash: k.entry.hash,
+            group: GroupId::new(k.entry.group),
+            hint: engine.groups.hint(k.entry.group),
+            freq: k.freq,
+            worth: k.worth,
+            bytes: u64::from(k.entry.stored_units) * UNIT_BYTES,
+        };
+        let fits = survivor.bytes <= left && engine.reinsertion.keeps(&survivor);
+        left -= if fits { survivor.bytes } else { 0 };
         fits
     });
-    (keepers, mean)
 }
 
 /// Hits of an object that sits in memory have not reached the index yet.

@@ -72,7 +72,23 @@ pub(crate) fn expires_s(unix_s: Option<u64>) -> u32 {
 }
 
 impl Writer {
+    /// Asks the admission policy.
     pub(crate) fn new(
+        engine: &Arc<Engine>,
+        key: &[u8],
+        group: GroupId,
+        options: WriterOptions,
+    ) -> Result<Writer, CreateError> {
+        let mut writer = Writer::admitted(engine, key, group, options)?;
+        if let Err(refused) = engine.admit(key, group.get(), writer.expected) {
+            writer.counted = true;
+            return Err(refused);
+        }
+        Ok(writer)
+    }
+
+    /// For what the admission policy was asked about before.
+    pub(crate) fn admitted(
         engine: &Arc<Engine>,
         key: &[u8],
         group: GroupId,
@@ -89,7 +105,6 @@ impl Writer {
         if engine.is_closed() {
             return Err(CreateError::Closed);
         }
-        engine.admit(key, length)?;
         Ok(Writer {
             engine: Arc::clone(engine),
             key: key.to_vec(),
@@ -254,6 +269,10 @@ impl Writer {
     }
 
     fn end(&mut self, stored: Result<(), CreateError>) -> Result<(), CreateError> {
+        if stored.is_ok() {
+            let known = self.expected.unwrap_or(0);
+            self.engine.written_beside(self.total.saturating_sub(known));
+        }
         // Every other end has a counter of its own.
         self.counted = stored != Err(CreateError::Closed);
         stored
