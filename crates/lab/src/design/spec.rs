@@ -230,6 +230,10 @@ mod tests {
         let options = spec.options(&DesignOptions::default()).expect("goes together");
         assert_eq!(options.store.reinsert_percent_max, 20);
         assert_eq!(options.store.disk, damelo::DiskPolicyKind::Lru);
+        let spec = DesignSpec::parse("store:admission=64KiB:keep=used").expect("known");
+        let options = spec.options(&DesignOptions::default()).expect("goes together");
+        assert_eq!(options.store.admission, damelo::Admission::SizeMax { bytes: 64 << 10 });
+        assert_eq!(options.store.reinsertion, damelo::Reinsertion::Used { hits_min: 1 });
     }
 
     /// A modelled disk is in memory and as large as the drive; of a real one nobody here knows the size.
@@ -255,6 +259,7 @@ mod tests {
             ("store:disc=lru", "parameter `disc=lru`: do you mean `disk`? there are disk, "),
             ("store:disk=arc", "write one of fbc, lfu-aging, lru, fifo"),
             ("store:reinsert=91", "write a whole number from 0 to 90"),
+            ("store:admission=some", "write one of always, second-hit, half, or a size"),
             ("store:segment=3mib", "write a power of two from 256KiB to 64MiB"),
         ] {
             let error = DesignSpec::parse(given).expect_err(given).to_string();

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use damelo::{
     Admission, ByteSize, Clock, Config, CreateOptions, DiskPolicyKind, GroupId, OpenError,
-    ResidencyPolicyKind, Store,
+    Reinsertion, ResidencyPolicyKind, Store,
 };
 
 use self::device::{Recorder, Transfer};
@@ -64,6 +64,8 @@ pub struct StoreOptions {
     pub fbc_average_max_percent: u32,
     /// Share of what is written that may be kept objects.
     pub reinsert_percent_max: u8,
+    /// What is written again of what survives.
+    pub reinsertion: Reinsertion,
     /// Segment, if not what the store takes by itself.
     pub segment_bytes: Option<u64>,
 }
@@ -79,6 +81,7 @@ impl Default for StoreOptions {
             fbc_count_max: config.fbc_count_max,
             fbc_average_max_percent: config.fbc_average_max_percent,
             reinsert_percent_max: config.reinsert_percent_max,
+            reinsertion: config.reinsertion,
             segment_bytes: None,
         }
     }
@@ -98,8 +101,26 @@ const MEMORY_POLICIES: [(&str, ResidencyPolicyKind); 4] = [
     ("clock", ResidencyPolicyKind::Clock),
 ];
 
-const ADMISSIONS: [(&str, Admission); 2] =
-    [("always", Admission::Always), ("second-hit", Admission::SecondHit)];
+const ADMISSIONS: [(&str, Admission); 3] = [
+    ("always", Admission::Always),
+    ("second-hit", Admission::SecondHit),
+    ("half", Admission::Probability { percent: 50 }),
+];
+
+/// A rule by its name, or a size up to which objects are admitted.
+fn admission(text: &str) -> Result<Admission, String> {
+    choice(text, &ADMISSIONS).or_else(|names| match text.parse::<ByteSize>() {
+        Ok(size) if size.bytes() > 0 => Ok(Admission::SizeMax { bytes: size.bytes() }),
+        _ => Err(format!("{names}, or a size")),
+    })
+}
+
+const REINSERTIONS: [(&str, Reinsertion); 4] = [
+    ("worthy", Reinsertion::Worthy),
+    ("used", Reinsertion::Used { hits_min: 1 }),
+    ("used-twice", Reinsertion::Used { hits_min: 2 }),
+    ("never", Reinsertion::Never),
+];
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -119,9 +140,9 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "admission",
         default: "always",
-        values: Values::OneOf(&["always", "second-hit"]),
-        about: "what is written: always, second-hit",
-        set: |o, text| choice(text, &ADMISSIONS).map(|rule| o.store.admission = rule),
+        values: Values::OneOf(&["always", "second-hit", "half", "16KiB"]),
+        about: "what is written: always, second-hit, half (by chance), or what is no larger than a size",
+        set: |o, text| admission(text).map(|rule| o.store.admission = rule),
     },
     Parameter {
         name: "cmax",
@@ -143,6 +164,13 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         values: Values::Range("0", "90"),
         about: "percent of a reused segment that may be kept",
         set: |o, text| number(text, 0..=90).map(|n| o.store.reinsert_percent_max = n),
+    },
+    Parameter {
+        name: "keep",
+        default: "worthy",
+        values: Values::OneOf(&["worthy", "used", "used-twice", "never"]),
+        about: "what of it: worthy, used (since written), used-twice, never",
+        set: |o, text| choice(text, &REINSERTIONS).map(|rule| o.store.reinsertion = rule),
     },
     Parameter {
         name: "segment",
@@ -227,6 +255,7 @@ fn config(options: &DesignOptions, path: &Path, size_bytes: u64) -> Config {
     config.fbc_count_max = options.store.fbc_count_max;
     config.fbc_average_max_percent = options.store.fbc_average_max_percent;
     config.reinsert_percent_max = options.store.reinsert_percent_max;
+    config.reinsertion = options.store.reinsertion;
     config
 }
 

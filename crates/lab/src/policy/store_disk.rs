@@ -7,9 +7,12 @@
 //! groups are neutral; an object larger than a segment is not taken.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use damelo::Config;
-use damelo::policy::{Candidate, DiskPolicy, disk_policy};
+use damelo::policy::{
+    Candidate, DiskPolicy, ReinsertionPolicy, Survivor, disk_policy, reinsertion_policy,
+};
+use damelo::{Config, GroupId, Hint};
 
 use super::lists::Nodes;
 use super::{Policy, Step};
@@ -37,10 +40,10 @@ pub(crate) struct StoreDisk {
     first_number: u32,
     segments: usize,
     segment_bytes: u64,
-    reinsert_bytes: u64,
     used_bytes: u64,
     objects: u64,
     policy: Box<dyn DiskPolicy>,
+    reinsertion: Box<dyn ReinsertionPolicy>,
 }
 
 impl StoreDisk {
@@ -52,10 +55,10 @@ impl StoreDisk {
             first_number: 0,
             segments: segments as usize,
             segment_bytes,
-            reinsert_bytes: segment_bytes * u64::from(config.reinsert_percent_max) / 100,
             used_bytes: 0,
             objects: 0,
             policy: disk_policy(config),
+            reinsertion: reinsertion_policy(config),
         }
     }
 
@@ -105,10 +108,19 @@ impl StoreDisk {
             }
         }
         keepers.sort_by_key(|(_, _, worth)| std::cmp::Reverse(*worth));
-        let mut left = self.reinsert_bytes;
-        for (key, freq, _) in keepers {
+        // No policy of a configuration looks at the time.
+        let mut left = self.reinsertion.budget(self.segment_bytes, Duration::ZERO);
+        for (key, freq, worth) in keepers {
             let bytes = self.nodes.size(key);
-            if bytes <= left {
+            let survivor = Survivor {
+                hash: u64::from(key),
+                group: GroupId::new(0),
+                hint: Hint::Neutral,
+                freq,
+                worth,
+                bytes,
+            };
+            if bytes <= left && self.reinsertion.keeps(&survivor) {
                 left -= bytes;
                 let freq = self.policy.next_freq(freq, mean_percent);
                 self.nodes.set_count(key, u32::from(freq));

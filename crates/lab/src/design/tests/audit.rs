@@ -165,7 +165,7 @@ impl Space<'_> {
 }
 
 /// Some parameters in the middle of their ranges, where the most happens.
-const CHOSEN: [&str; 12] = [
+const CHOSEN: [&str; 13] = [
     "mmap-fbc:cmax=2:amax=3",
     "cfs:block=4kib:buffered=no:compact=yes",
     "damelo:groups=4:placement=centre-out:checkpoint=60",
@@ -178,6 +178,7 @@ const CHOSEN: [&str; 12] = [
     "store:disk=lfu-aging:memory=clock:reinsert=60:segment=512kib",
     "store:disk=lru:memory=s3-fifo:admission=second-hit:segment=256kib",
     "store:disk=fifo:memory=lru",
+    "store:admission=8kib:keep=used-twice:reinsert=60:segment=256kib",
 ];
 
 /// A store is never made on less than 8 MiB, nor with less than 4 MiB of memory.
