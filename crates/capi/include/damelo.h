@@ -78,9 +78,20 @@ enum damelo_disk_policy {
 
 /* Which new objects are written to disk. */
 enum damelo_admission {
-    DAMELO_ADMIT_ALWAYS = 0,      /* every object (default) */
-    DAMELO_ADMIT_SECOND_HIT = 1,  /* those asked for or created once before */
-    DAMELO_ADMIT_WRITE_BUDGET = 2 /* every object until a rate of bytes is reached */
+    DAMELO_ADMIT_ALWAYS = 0,       /* every object (default) */
+    DAMELO_ADMIT_SECOND_HIT = 1,   /* those that were to be created once before */
+    DAMELO_ADMIT_WRITE_BUDGET = 2, /* every object until a rate of bytes is reached */
+    DAMELO_ADMIT_SIZE_MAX = 3,     /* those up to a size */
+    DAMELO_ADMIT_PROBABILITY = 4   /* a percentage of them, by chance */
+};
+
+/* What is written again of what survives. */
+enum damelo_reinsertion {
+    DAMELO_REINSERT_WORTHY = 0,      /* all that the disk policy finds worth it (default) */
+    DAMELO_REINSERT_USED = 1,        /* of that, what was used since it was written */
+    DAMELO_REINSERT_USED_TWICE = 2,  /* at least twice */
+    DAMELO_REINSERT_USED_THRICE = 3, /* at least three times, as far as is counted */
+    DAMELO_REINSERT_NEVER = 4        /* nothing */
 };
 
 /* What a group was last told. */
@@ -216,8 +227,12 @@ int damelo_options_set_residency(damelo_options *options, int policy);
 /* One of enum damelo_disk_policy. */
 int damelo_options_set_disk_policy(damelo_options *options, int policy);
 
-/* One of enum damelo_admission; the rate counts for DAMELO_ADMIT_WRITE_BUDGET only. */
-int damelo_options_set_admission(damelo_options *options, int policy, uint64_t bytes_per_second);
+/* One of enum damelo_admission, and bytes a second, a size in bytes, or a percentage for those that
+ * take a number. */
+int damelo_options_set_admission(damelo_options *options, int policy, uint64_t number);
+
+/* One of enum damelo_reinsertion. */
+int damelo_options_set_reinsertion(damelo_options *options, int policy);
 
 /* Time between index checkpoints; 0: only at close. Default 30,000 ms. */
 int damelo_options_set_checkpoint_period(damelo_options *options, uint64_t period_ms);

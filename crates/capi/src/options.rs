@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use damelo::{
-    Admission, ByteSize, Config, DiskPolicyKind, Durability, IoEngine, ResidencyPolicyKind,
-    VolumeConfig, WhenMemoryFull,
+    Admission, ByteSize, Config, DiskPolicyKind, Durability, IoEngine, Reinsertion,
+    ResidencyPolicyKind, VolumeConfig, WhenMemoryFull,
 };
 
 use crate::border::{choice, exclusive, give, guard, guard_or, millis, take, text};
@@ -183,10 +183,26 @@ setters! {
         config.disk_policy = choice("disk policy", policy, &[Fbc, LfuAging, Lru, Fifo])?;
     };
     /// Which new objects are written.
-    damelo_options_set_admission(policy: c_int, bytes_per_second: u64) |config| {
-        let budget = Admission::WriteBudget { bytes_per_second };
-        config.admission =
-            choice("admission", policy, &[Admission::Always, Admission::SecondHit, budget])?;
+    damelo_options_set_admission(policy: c_int, number: u64) |config| {
+        let percent = u32::try_from(number).unwrap_or(u32::MAX);
+        let rules = [
+            Admission::Always,
+            Admission::SecondHit,
+            Admission::WriteBudget { bytes_per_second: number },
+            Admission::SizeMax { bytes: number },
+            Admission::Probability { percent: percent.min(100) as u8 },
+        ];
+        let rule = choice("admission", policy, &rules)?;
+        if matches!(rule, Admission::Probability { .. }) {
+            at_most("the percentage of admitted objects", percent, 100)?;
+        }
+        config.admission = rule;
+    };
+    /// What is written again of what survives.
+    damelo_options_set_reinsertion(policy: c_int) |config| {
+        let used = |hits_min| Reinsertion::Used { hits_min };
+        let rules = [Reinsertion::Worthy, used(1), used(2), used(3), Reinsertion::Never];
+        config.reinsertion = choice("reinsertion", policy, &rules)?;
     };
     /// Time between index checkpoints.
     damelo_options_set_checkpoint_period(period_ms: u64) |config|

@@ -10,14 +10,21 @@ static void enumerations(damelo_options *options) {
         OK(damelo_options_set_admission(options, value, 1 << 20));
         OK(damelo_options_set_disk_policy(options, value));
     }
+    for (value = DAMELO_REINSERT_WORTHY; value <= DAMELO_REINSERT_NEVER; value++) {
+        OK(damelo_options_set_reinsertion(options, value));
+    }
+    OK(damelo_options_set_admission(options, DAMELO_ADMIT_SIZE_MAX, 1 << 20));
+    OK(damelo_options_set_admission(options, DAMELO_ADMIT_PROBABILITY, 100));
+    INVALID(damelo_options_set_admission(options, DAMELO_ADMIT_PROBABILITY, 101));
     OK(damelo_options_set_disk_policy(options, DAMELO_DISK_FIFO));
     OK(damelo_options_set_when_memory_full(options, DAMELO_MEMORY_FULL_REFUSE, 0));
-    for (value = -1; value <= 4; value += 5) {
+    for (value = -1; value <= 5; value += 6) {
         INVALID(damelo_options_set_durability(options, value));
         INVALID(damelo_options_set_engine(options, value));
         INVALID(damelo_options_set_residency(options, value));
         INVALID(damelo_options_set_admission(options, value, 0));
         INVALID(damelo_options_set_disk_policy(options, value));
+        INVALID(damelo_options_set_reinsertion(options, value));
         INVALID(damelo_options_set_when_memory_full(options, value, 0));
     }
 }
@@ -40,6 +47,7 @@ static void null_handles(void) {
     INVALID(damelo_options_set_residency(NULL, 0));
     INVALID(damelo_options_set_disk_policy(NULL, 0));
     INVALID(damelo_options_set_admission(NULL, 0, 0));
+    INVALID(damelo_options_set_reinsertion(NULL, 0));
     INVALID(damelo_options_set_checkpoint_period(NULL, 0));
     INVALID(damelo_options_set_flush_period(NULL, 0));
     INVALID(damelo_options_set_reinsert_percent_max(NULL, 0));
@@ -73,6 +81,7 @@ static void all_set(const char *directory) {
     OK(damelo_options_set_residency(options, DAMELO_RESIDENCY_LRU));
     OK(damelo_options_set_disk_policy(options, DAMELO_DISK_LFU_AGING));
     OK(damelo_options_set_admission(options, DAMELO_ADMIT_ALWAYS, 0));
+    OK(damelo_options_set_reinsertion(options, DAMELO_REINSERT_USED));
     OK(damelo_options_set_checkpoint_period(options, 0));
     OK(damelo_options_set_flush_period(options, 1000));
     OK(damelo_options_set_reinsert_percent_max(options, 90));
