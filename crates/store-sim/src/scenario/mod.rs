@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use damelo::{
-    Admission, ByteSize, Config, DiskPolicyKind, Durability, IoEngine, ResidencyPolicyKind,
-    WhenMemoryFull,
+    Admission, ByteSize, Config, DiskPolicyKind, Durability, IoEngine, Reinsertion,
+    ResidencyPolicyKind, WhenMemoryFull,
 };
 
 pub use self::crashes::{
@@ -60,8 +60,15 @@ fn varied_config(rng: &mut fastrand::Rng, seed: u64, wild: bool) -> Config {
             DiskPolicyKind::Lru,
             DiskPolicyKind::Fifo,
         ][rng.usize(0..4)];
-        config.admission =
-            [Admission::Always, Admission::Always, Admission::SecondHit][rng.usize(0..3)];
+        config.admission = [
+            Admission::Always,
+            Admission::SecondHit,
+            Admission::SizeMax { bytes: 20_000 },
+            Admission::Probability { percent: 70 },
+        ][rng.usize(0..4)];
+        let used = Reinsertion::Used { hits_min: 2 };
+        config.reinsertion =
+            [Reinsertion::Worthy, Reinsertion::Worthy, used, Reinsertion::Never][rng.usize(0..4)];
         config.objects_max = Some([64, 512, 4096][rng.usize(0..3)]);
         config.groups_tracked_max = [4, 65_536][rng.usize(0..2)];
         config.when_memory_full = [WhenMemoryFull::Wait, WhenMemoryFull::Refuse][rng.usize(0..2)];
