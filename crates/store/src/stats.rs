@@ -39,6 +39,7 @@ macro_rules! counters {
             $(pub(crate) $field: AtomicU64,)*
             pub(crate) read_latency: Histogram,
             pub(crate) write_latency: Histogram,
+            pub(crate) create_latency: Histogram,
         }
 
         /// Values of every counter and gauge at one moment.
@@ -82,6 +83,11 @@ macro_rules! counters {
             pub write_latency: Vec<(Duration, u64)>,
             /// All of these times together.
             pub write_latency_sum: Duration,
+            /// Time of creates, from the call until readers see the object, waits for memory included; of streams,
+            /// of their commit: as above.
+            pub create_latency: Vec<(Duration, u64)>,
+            /// All of these times together.
+            pub create_latency_sum: Duration,
             /// Segments whose contents are known, of all that must be (recovery).
             pub recovery_segments_loaded: u64,
             /// Segments that recovery must look at.
@@ -96,6 +102,8 @@ macro_rules! counters {
                     read_latency_sum: self.read_latency.sum(),
                     write_latency: self.write_latency.snapshot(),
                     write_latency_sum: self.write_latency.sum(),
+                    create_latency: self.create_latency.snapshot(),
+                    create_latency_sum: self.create_latency.sum(),
                     ..Stats::default()
                 }
             }
@@ -269,7 +277,7 @@ impl Stats {
     }
 
     /// The histograms of times, which [`Stats::metrics`] does not list.
-    pub fn latencies(&self) -> [Latency<'_>; 2] {
+    pub fn latencies(&self) -> [Latency<'_>; 3] {
         [
             Latency {
                 name: "damelo_disk_read_seconds",
@@ -282,6 +290,12 @@ impl Stats {
                 help: "Time of writes of pages and extents.",
                 buckets: &self.write_latency,
                 sum: self.write_latency_sum,
+            },
+            Latency {
+                name: "damelo_create_seconds",
+                help: "Time of creates until readers see the object, of streams of their commit.",
+                buckets: &self.create_latency,
+                sum: self.create_latency_sum,
             },
         ]
     }

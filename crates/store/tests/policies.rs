@@ -94,6 +94,10 @@ fn admission_is_asked_once_for_each_object_and_told_of_the_rest() {
     let all = [all.as_slice(), &[asked(b"d", Some(400))]].concat();
     assert_eq!(*told.asked.lock().unwrap(), all);
     assert_eq!(told.beside.load(Ordering::Relaxed), 500 + 100);
+    // Each is timed once, too.
+    let stats = store.stats();
+    let timed: u64 = stats.create_latency.iter().map(|(_, count)| count).sum();
+    assert_eq!((timed, stats.creates), (4, 4));
 }
 
 #[test]

@@ -241,7 +241,16 @@ fn reference() -> String {
         RESPONSES.1,
     );
     row(&format!("damelo_proxy_{}", LATENCY.0), "histogram", "`from`, `le`", LATENCY.1);
-    let metrics = damelo::Stats::default().metrics();
+    store_reference(&mut row);
+    text
+}
+
+/// The store's part; of one volume.
+#[cfg(test)]
+fn store_reference(row: &mut impl FnMut(&str, &str, &str, &str)) {
+    let mut stats = damelo::Stats::default();
+    stats.devices.push(damelo::device::DeviceStats::default());
+    let metrics = stats.metrics();
     let mut index = 0;
     while index < metrics.len() {
         let family: Vec<_> =
@@ -250,12 +259,18 @@ fn reference() -> String {
         let kind = if first.kind == damelo::MetricKind::Counter { "counter" } else { "gauge" };
         let values: Vec<_> =
             family.iter().flat_map(|m| &m.labels).map(|(_, value)| format!("`{value}`")).collect();
-        let label = first.labels.first().map(|(name, _)| format!("`{name}`: "));
-        let labels = label.unwrap_or_default() + &values.join(", ");
+        let labels = match first.labels.first() {
+            // Its values are numbers.
+            Some(("volume", _)) => "`volume`".to_owned(),
+            Some((name, _)) => format!("`{name}`: {}", values.join(", ")),
+            None => String::new(),
+        };
         row(first.name, kind, &labels, first.help);
         index += family.len();
     }
-    text
+    for latency in stats.latencies() {
+        row(latency.name, "histogram", "`le`", latency.help);
+    }
 }
 
 #[cfg(test)]

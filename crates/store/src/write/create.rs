@@ -191,6 +191,19 @@ impl Engine {
         })
     }
 
+    /// Notes how long a create took that began then, if it succeeded.
+    pub(crate) fn timed(
+        &self,
+        started: Duration,
+        created: Result<(), CreateError>,
+    ) -> Result<(), CreateError> {
+        if created.is_ok() {
+            let took = self.clock.monotonic().saturating_sub(started);
+            self.counters.create_latency.record(took);
+        }
+        created
+    }
+
     /// Tells the admission policy of bytes that are written without its having named them.
     pub(crate) fn written_beside(&self, bytes: u64) {
         if let Some(policy) = self.admission.as_ref().filter(|_| bytes > 0) {

@@ -4,6 +4,7 @@
 //! Invariants: what an operation does later it does with its own copy of the bytes. Threads: any.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::create::{NewObject, NotNow};
 use super::value::Value;
@@ -14,11 +15,11 @@ use crate::error::CreateError;
 use crate::format::RecordKind;
 use crate::ops::Deferred;
 
+type CreateOperation = Deferred<'static, Result<(), CreateError>>;
+
 /// Reports a create that cannot be done at once as an operation that waits.
-pub(crate) fn create_operation(
-    engine: &Arc<Engine>,
-    new: &NewObject<'_>,
-) -> Deferred<'static, Result<(), CreateError>> {
+pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> CreateOperation {
+    let started = engine.clock.monotonic();
     let checked = engine.check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
     let bytes = new.value.len() as u64;
     let admitted = || match new.internal {
@@ -30,20 +31,22 @@ pub(crate) fn create_operation(
     }
     let one_record_max = engine.one_record_max(new.key.len(), new.metadata.len());
     if bytes > one_record_max && new.kind == RecordKind::Object {
-        return create_by_writer(engine, new);
+        return create_by_writer(engine, new, started);
     }
     match engine.create_now(new) {
-        Ok(()) => Deferred::ready(Ok(())),
+        Ok(()) => Deferred::ready(engine.timed(started, Ok(()))),
         Err(NotNow::Failed(error)) => Deferred::ready(Err(error)),
         // There is nothing to wait for but what this caller does.
-        Err(NotNow::MustWait) if engine.is_inline() => Deferred::ready(engine.create_waiting(new)),
+        Err(NotNow::MustWait) if engine.is_inline() => {
+            Deferred::ready(engine.timed(started, engine.create_waiting(new)))
+        }
         Err(NotNow::MustWait) => {
             let (key, metadata, value) =
                 (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
             let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
             let this = Arc::clone(engine);
             Deferred::blocking(engine, move || {
-                this.create_waiting(&NewObject {
+                let created = this.create_waiting(&NewObject {
                     kind,
                     key: &key,
                     group,
@@ -54,7 +57,8 @@ pub(crate) fn create_operation(
                     kept: None,
                     freq: 0,
                     laid: None,
-                })
+                });
+                this.timed(started, created)
             })
         }
     }
@@ -64,7 +68,8 @@ pub(crate) fn create_operation(
 fn create_by_writer(
     engine: &Arc<Engine>,
     new: &NewObject<'_>,
-) -> Deferred<'static, Result<(), CreateError>> {
+    started: Duration,
+) -> CreateOperation {
     let options = WriterOptions {
         metadata: new.metadata.to_vec(),
         expires_unix_s: (new.expires_s != 0).then_some(u64::from(new.expires_s)),
@@ -72,11 +77,15 @@ fn create_by_writer(
     };
     let group = GroupId::new(new.group);
     if engine.is_inline() {
-        return Deferred::ready(write_all(engine, new.key, group, options, new.value));
+        let written = write_all(engine, new.key, group, options, new.value);
+        return Deferred::ready(engine.timed(started, written));
     }
     let (key, value) = (new.key.to_vec(), new.value.to_vec());
     let this = Arc::clone(engine);
-    Deferred::blocking(engine, move || write_all(&this, &key, group, options, Value::Whole(&value)))
+    Deferred::blocking(engine, move || {
+        let written = write_all(&this, &key, group, options, Value::Whole(&value));
+        this.timed(started, written)
+    })
 }
 
 fn write_all(

@@ -62,6 +62,10 @@ pub struct Writer {
     volumes_max: u64,
     parts: Vec<SentPart>,
     total: u64,
+    /// The admission policy was asked about it, and not about the create that it is a part of.
+    asked: bool,
+    /// When the commit of one that was asked about began.
+    committed: Option<Duration>,
     /// Its end has a counter: it was committed, or refused for a reason that is counted.
     counted: bool,
 }
@@ -84,6 +88,7 @@ impl Writer {
             writer.counted = true;
             return Err(refused);
         }
+        writer.asked = true;
         Ok(writer)
     }
 
@@ -117,6 +122,8 @@ impl Writer {
             volumes_max,
             parts: Vec::new(),
             total: 0,
+            asked: false,
+            committed: None,
             counted: false,
         })
     }
@@ -161,6 +168,7 @@ impl Writer {
     /// A part could not be written, or was overwritten by what others wrote meanwhile; or no memory comes
     /// free in time.
     pub fn commit(mut self) -> Commit {
+        self.committed = self.asked.then(|| self.engine.clock.monotonic());
         match self.store_now() {
             Some(stored) => Commit(Deferred::ready(self.end(stored))),
             None => {
@@ -273,6 +281,10 @@ impl Writer {
             let known = self.expected.unwrap_or(0);
             self.engine.written_beside(self.total.saturating_sub(known));
         }
+        let stored = match self.committed {
+            Some(started) => self.engine.timed(started, stored),
+            None => stored,
+        };
         // Every other end has a counter of its own.
         self.counted = stored != Err(CreateError::Closed);
         stored
