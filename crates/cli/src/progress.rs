@@ -2,10 +2,13 @@
 //! to see it. Never touches stdout, so output can be piped.
 //!
 //! Invariant: rate and time left are those of all that was done since the start, the second before the bar
-//! appears included. Threads: one.
+//! appears included. Threads: one for each bar: the one that works, or one that looks at it (`watched`).
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{
@@ -67,7 +70,7 @@ fn left(done: u64, total: u64, elapsed: Duration) -> Duration {
 
 /// A bar that appears once the work has taken a second. Cleared on drop.
 pub(crate) struct Progress {
-    label: &'static str,
+    label: Cow<'static, str>,
     unit: Unit,
     start: Instant,
     patience: Duration,
@@ -80,15 +83,15 @@ pub(crate) struct Progress {
 impl Progress {
     /// Progress counted in bytes.
     pub(crate) fn bytes(label: &'static str) -> Progress {
-        Progress::new(label, Unit::Bytes)
+        Progress::new(label.into(), Unit::Bytes)
     }
 
     /// Progress counted in things.
-    pub(crate) fn count(label: &'static str) -> Progress {
-        Progress::new(label, Unit::Things)
+    pub(crate) fn count(label: impl Into<Cow<'static, str>>) -> Progress {
+        Progress::new(label.into(), Unit::Things)
     }
 
-    fn new(label: &'static str, unit: Unit) -> Progress {
+    fn new(label: Cow<'static, str>, unit: Unit) -> Progress {
         let terminal = std::io::stderr().is_terminal();
         let target = terminal.then(|| ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S));
         Progress::on(target, label, unit, PATIENCE)
@@ -96,7 +99,7 @@ impl Progress {
 
     fn on(
         target: Option<ProgressDrawTarget>,
-        label: &'static str,
+        label: Cow<'static, str>,
         unit: Unit,
         patience: Duration,
     ) -> Progress {
@@ -130,7 +133,7 @@ impl Progress {
             // Nothing is drawn before all is known that the line says.
             let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden())
                 .with_style(self.unit.style(has_end))
-                .with_message(self.label)
+                .with_message(self.label.clone())
                 .with_position(done)
                 .with_elapsed(self.start.elapsed());
             bar.set_draw_target(target);
@@ -146,6 +149,68 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Time between two looks at work that does not tell how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Does the work; while somebody is at a terminal, a thread asks now and then how much of how much is done
+/// (0: unknown), and shows it. For work whose threads should not stop to tell.
+pub(crate) fn watched<T>(
+    label: impl Into<Cow<'static, str>>,
+    how_far: impl Fn() -> (u64, u64) + Sync,
+    work: impl FnOnce() -> T,
+) -> T {
+    watched_by(Progress::count(label), LOOK_EVERY, how_far, work)
+}
+
+/// Does work that takes as long as it is given, and shows the seconds.
+pub(crate) fn timed<T>(
+    label: impl Into<Cow<'static, str>>,
+    time: Duration,
+    work: impl FnOnce() -> T,
+) -> T {
+    let start = Instant::now();
+    watched(label, || (start.elapsed().as_secs().min(time.as_secs()), time.as_secs()), work)
+}
+
+fn watched_by<T>(
+    mut progress: Progress,
+    look_every: Duration,
+    how_far: impl Fn() -> (u64, u64) + Sync,
+    work: impl FnOnce() -> T,
+) -> T {
+    if progress.target.is_none() {
+        return work();
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !over.load(Ordering::Acquire) {
+                let (done, total) = how_far();
+                progress.set(done, total);
+                thread::park_timeout(look_every);
+            }
+            // Gone from the screen before whoever works prints anything else.
+            drop(progress);
+        });
+        // When the work panics, too: the scope waits for the thread.
+        let _end = End { over: &over, watcher: watcher.thread().clone() };
+        work()
+    })
+}
+
+/// Ends a watcher.
+struct End<'a> {
+    over: &'a AtomicBool,
+    watcher: thread::Thread,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        self.watcher.unpark();
     }
 }
 
@@ -228,7 +293,7 @@ mod tests {
         let paper = Paper::default();
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(paper.clone()), 50);
         let patience = Duration::from_millis(100);
-        let mut progress = Progress::on(Some(target), "requests", Unit::Things, patience);
+        let mut progress = Progress::on(Some(target), "requests".into(), Unit::Things, patience);
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(400) {
             progress.set((start.elapsed().as_secs_f64() * 10_000.0) as u64, total);
@@ -255,6 +320,36 @@ mod tests {
             let left: u64 = left.strip_suffix('s').and_then(|left| left.parse().ok()).expect(line);
             assert!((25..=100).contains(&left), "{line}");
         }
+    }
+
+    fn on(paper: &Paper) -> Progress {
+        let target = ProgressDrawTarget::term_like_with_hz(Box::new(paper.clone()), 50);
+        Progress::on(Some(target), "requests".into(), Unit::Things, Duration::from_millis(50))
+    }
+
+    #[test]
+    fn work_that_says_nothing_is_watched_until_it_ends() {
+        let paper = Paper::default();
+        let start = Instant::now();
+        let how_far = || (start.elapsed().as_millis() as u64, 300);
+        let work = || thread::sleep(Duration::from_millis(300));
+        watched_by(on(&paper), Duration::from_millis(5), how_far, work);
+        let lines = paper.lines();
+        assert!(lines.len() > 2 && lines.iter().all(|line| line.contains("/300")), "{lines:?}");
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(paper.lines().len(), lines.len(), "nothing is drawn afterwards");
+    }
+
+    #[test]
+    fn work_that_is_short_or_panics_ends_its_watcher() {
+        let paper = Paper::default();
+        let minute = Duration::from_secs(60);
+        assert_eq!(watched_by(on(&paper), minute, || (0, 1), || 7), 7);
+        assert_eq!(paper.lines(), [""; 0]);
+        let panics = std::panic::catch_unwind(|| {
+            watched_by(on(&paper), minute, || (0, 1), || panic!("the work"));
+        });
+        assert!(panics.is_err());
     }
 
     #[test]

@@ -425,8 +425,20 @@ fn bench_micro_prints_fifteen_objects() {
                 assert_eq!(side[none], 0, "{benchmark}");
             }
         }
-        if benchmark["stage"] == "create" {
-            assert_eq!(benchmark["store"]["lost"], 0, "{benchmark}");
+        // Of every stage, creates too; and what only reads have.
+        let store = &benchmark["store"];
+        let number = |name: &str| store[name].as_f64().unwrap_or_else(|| panic!("{name} {store}"));
+        assert!(number("p50_us") > 0.0 && number("p50_us") <= number("p99_us"), "{store}");
+        assert!(number("mean_us") > 0.0 && number("p99_us") <= number("max_us"), "{store}");
+        for counted in ["reads", "read_bytes", "writes", "write_bytes"] {
+            number(counted);
+        }
+        match benchmark["stage"].as_str() {
+            Some("create") => assert_eq!(store["lost"], 0, "{benchmark}"),
+            Some("read") => {
+                assert!(number("hit_rate") > 0.0 && number("disk_reads_per_object") > 0.0);
+            }
+            _ => assert!(store["hit_rate"].is_null(), "{store}"),
         }
         assert!(benchmark["ratio"]["operations_per_second"].as_f64().unwrap() > 0.0);
     }

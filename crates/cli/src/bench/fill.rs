@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use clap::Args;
@@ -17,9 +18,12 @@ use crate::bench::scratch;
 use crate::bench::store_side::key_of;
 use crate::failure::Failure;
 use crate::output::Out;
+use crate::progress;
 
 /// Threads that fill.
 const THREADS: u32 = 2;
+/// Objects between two notes of how far a thread is.
+const TELL_EVERY: u32 = 256;
 /// Objects of one group follow each other.
 const OBJECTS_PER_GROUP: u32 = 256;
 
@@ -135,8 +139,12 @@ pub(crate) fn run(args: &Fill) -> Result<(), Failure> {
     config.memory = ByteSize::new(job.memory_bytes);
     config.objects_max = Some(job.objects_max);
     let store = scratch::open(config, &job.path)?;
-    fill(&store, &job)?;
-    store.sync()?;
+    let done = AtomicU64::new(0);
+    let how_far = || (done.load(Ordering::Relaxed), u64::from(job.objects));
+    progress::watched("filling", how_far, || {
+        fill(&store, &job, &done)?;
+        Ok::<(), Failure>(store.sync()?)
+    })?;
     let lost = (0..job.objects).filter(|&n| !store.may_contain(key_of(n).as_bytes())).count();
     let answer = FillAnswer {
         resident_bytes: resident_bytes().unwrap_or(0),
@@ -161,14 +169,19 @@ fn print(answer: &FillAnswer) -> Result<(), Failure> {
     out.finish()
 }
 
-fn fill(store: &Store, job: &FillJob) -> Result<(), Failure> {
+fn fill(store: &Store, job: &FillJob, done: &AtomicU64) -> Result<(), Failure> {
     let at = |thread: u32| (u64::from(job.objects) * u64::from(thread) / u64::from(THREADS)) as u32;
     let results: Vec<Result<(), Failure>> = thread::scope(|scope| {
         let handles: Vec<_> = (0..THREADS)
             .map(|thread| {
                 scope.spawn(move || {
                     let bytes = vec![0x5a; job.size];
-                    (at(thread)..at(thread + 1)).try_for_each(|n| create(store, n, &bytes))
+                    (at(thread)..at(thread + 1)).try_for_each(|n| {
+                        if n % TELL_EVERY == 0 {
+                            done.fetch_add(u64::from(TELL_EVERY), Ordering::Relaxed);
+                        }
+                        create(store, n, &bytes)
+                    })
                 })
             })
             .collect();

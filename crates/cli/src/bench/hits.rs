@@ -15,7 +15,10 @@ use crate::bench::scratch::{Scratch, ScratchArgs};
 use crate::bench::store_side::key_of;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
+use crate::progress::{self, Progress};
 
+/// Objects between two looks at progress.
+const TELL_EVERY: usize = 256;
 /// Operations between two looks at the clock.
 const BATCH: usize = 256;
 
@@ -71,14 +74,10 @@ pub(crate) fn run(args: &Hits) -> Result<(), Failure> {
     for &threads in &args.threads {
         let period = Duration::from_secs(args.seconds);
         let hits = hits_per_second(&store, &keys, threads, period)?;
+        let size = args.size.bytes() as usize;
         let measured = Measured {
             threads,
-            copies_per_second: copies_per_second(
-                &keys,
-                args.size.bytes() as usize,
-                threads,
-                period,
-            ),
+            copies_per_second: copies_per_second(&keys, size, threads, period),
             arithmetic_per_second: arithmetic_per_second(threads, period),
             hits,
         };
@@ -94,7 +93,11 @@ fn warm(store: &Store, keys: &[String], size: usize) -> Result<(), Failure> {
     let group = GroupId::of("bench hits");
     store.love(group);
     let bytes = vec![0x5a; size];
-    for key in keys {
+    let mut filling = Progress::count("filling");
+    for (number, key) in keys.iter().enumerate() {
+        if number % TELL_EVERY == 0 {
+            filling.set(number as u64, keys.len() as u64);
+        }
         store.create(key.as_bytes(), group, &bytes).wait()?;
     }
     store.sync()?;
@@ -199,7 +202,7 @@ fn rate(
                 })
             })
             .collect();
-        thread::sleep(period);
+        progress::timed("measuring", period, || thread::sleep(period));
         stop.store(true, Ordering::Relaxed);
         handles.into_iter().map(|handle| handle.join()).collect::<Vec<_>>()
     });

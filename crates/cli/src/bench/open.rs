@@ -14,6 +14,7 @@ use crate::bench::scratch::{self, Scratch, ScratchArgs};
 use crate::bench::store_side::key_of;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
+use crate::progress;
 
 /// Objects looked for once everything is loaded.
 const SAMPLE: u32 = 100_000;
@@ -94,7 +95,11 @@ fn time_open(args: &Open, path: &Path) -> Result<(Store, OpenTimes), Failure> {
             None => misses_before += 1,
         }
     }
-    store.wait_recovered();
+    let how_far = || {
+        let state = store.recovery();
+        (state.segments_loaded, state.segments_total)
+    };
+    progress::watched("recovering segments", how_far, || store.wait_recovered());
     let everything = start.elapsed().as_secs_f64();
     let is_missing = |key: String| !store.may_contain(key.as_bytes());
     let missing = (0..SAMPLE).filter(|_| is_missing(key_of(rng.u32(..args.objects)))).count();

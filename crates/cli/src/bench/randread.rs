@@ -15,6 +15,10 @@ use crate::bench::scratch::{Scratch, ScratchArgs};
 use crate::bench::store_side::key_of;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
+use crate::progress::{self, Progress};
+
+/// Objects between two looks at progress.
+const TELL_EVERY: u32 = 256;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -71,11 +75,13 @@ pub(crate) fn run(args: &Randread) -> Result<(), Failure> {
     let period = Duration::from_secs(args.seconds);
     let raw = || {
         let half = period / 2;
-        raw::random_reads(scratch.path(), args.size.bytes(), data_bytes, args.depth, half)
+        progress::timed("raw reads", half, || {
+            raw::random_reads(scratch.path(), args.size.bytes(), data_bytes, args.depth, half)
+        })
     };
     let raw_before = raw()?;
     let before = store_counters(&store);
-    let seen = measure(&store, args, period)?;
+    let seen = progress::timed("reads", period, || measure(&store, args, period))?;
     let disk = store_counters(&store).since(before);
     let raw_after = raw()?;
     store.close()?;
@@ -84,7 +90,11 @@ pub(crate) fn run(args: &Randread) -> Result<(), Failure> {
 
 fn fill(store: &Store, args: &Randread) -> Result<(), Failure> {
     let bytes: Vec<u8> = (0..args.size.bytes()).map(|i| i as u8).collect();
+    let mut filling = Progress::count("filling");
     for object in 0..args.objects {
+        if object % TELL_EVERY == 0 {
+            filling.set(object.into(), args.objects.into());
+        }
         let group = GroupId::new(u64::from(object % args.groups));
         store.create(key_of(object).as_bytes(), group, &bytes).wait()?;
     }

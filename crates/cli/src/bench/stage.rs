@@ -4,6 +4,7 @@
 //! both sides alike.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,10 @@ use crate::bench::latency::Latencies;
 use crate::bench::report::Measurement;
 use crate::bench::workload::{Stage, Workload, part};
 use crate::failure::Failure;
+use crate::progress;
+
+/// Operations between two notes of how far a thread is: rarely enough that threads do not meet there.
+const TELL_EVERY: usize = 64;
 
 /// What a read found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,10 +88,14 @@ impl Tally {
 pub(crate) fn run(work: &Workload, side: &dyn Side, stage: Stage) -> Result<Measurement, Failure> {
     let operations = work.operations(stage);
     let before = side.counters();
-    let (tally, took) = run_threads(work, side, stage, &operations);
-    let settle_start = Instant::now();
-    side.settle()?;
-    let settled = settle_start.elapsed();
+    let done = AtomicU64::new(0);
+    let label = format!("{} {}", stage.name(), work.order().name());
+    let how_far = || (done.load(Ordering::Relaxed), operations.len() as u64);
+    let (tally, took, settled) = progress::watched(label, how_far, || {
+        let (tally, took) = run_threads(work, side, stage, (&operations, &done));
+        let settle_start = Instant::now();
+        side.settle().map(|()| (tally, took, settle_start.elapsed()))
+    })?;
     let disk = side.counters().since(before);
     if let Some(failure) = &tally.failure {
         let (order, name) = (work.order().name(), stage.name());
@@ -114,7 +123,7 @@ fn run_threads(
     work: &Workload,
     side: &dyn Side,
     stage: Stage,
-    operations: &[u32],
+    (operations, done): (&[u32], &AtomicU64),
 ) -> (Tally, Duration) {
     let threads = work.settings().threads;
     let barrier = Barrier::new(threads as usize + 1);
@@ -124,7 +133,7 @@ fn run_threads(
                 let (mine, barrier) = (part(operations, thread, threads), &barrier);
                 scope.spawn(move || {
                     barrier.wait();
-                    run_part(work, side, stage, mine)
+                    run_part(work, side, stage, (mine, done))
                 })
             })
             .collect();
@@ -143,11 +152,19 @@ fn run_threads(
     })
 }
 
-fn run_part(work: &Workload, side: &dyn Side, stage: Stage, operations: &[u32]) -> Tally {
+fn run_part(
+    work: &Workload,
+    side: &dyn Side,
+    stage: Stage,
+    (operations, done): (&[u32], &AtomicU64),
+) -> Tally {
     let mut tally = Tally::new();
     let mut bytes = Vec::with_capacity(work.settings().size_max_bytes as usize);
     let mut scratch = vec![0; work.settings().size_max_bytes as usize + 1];
-    for &object in operations {
+    for (number, &object) in operations.iter().enumerate() {
+        if number % TELL_EVERY == TELL_EVERY - 1 {
+            done.fetch_add(TELL_EVERY as u64, Ordering::Relaxed);
+        }
         if stage == Stage::Create {
             work.fill(object, &mut bytes);
         }

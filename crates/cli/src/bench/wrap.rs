@@ -12,6 +12,7 @@ use crate::bench::workload::{Order, Settings, Workload};
 use crate::bench::zipf::Zipf;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
+use crate::progress::Progress;
 
 /// Requests between two looks at the ring.
 const BATCH: u32 = 1024;
@@ -125,7 +126,13 @@ fn drive(args: &Wrap, store: &Store, work: &Workload) -> Result<Seen, Failure> {
     let mut seen = Seen::default();
     let mut bytes = Vec::new();
     let slots = args.disk.bytes() * 2 / u64::from(work.settings().size_max_bytes) + 1024;
-    while !wrapped(store, args.turns) {
+    let mut progress = Progress::count("segments reused");
+    loop {
+        let stats = store.stats();
+        if stats.segments_reused >= stats.segments * args.turns {
+            break;
+        }
+        progress.set(stats.segments_reused, stats.segments * args.turns);
         for _ in 0..BATCH {
             let object = by_rank[zipf.draw(&mut rng) as usize];
             request(store, work, object, &mut bytes, &mut seen)?;
@@ -136,11 +143,6 @@ fn drive(args: &Wrap, store: &Store, work: &Workload) -> Result<Seen, Failure> {
         }
     }
     Ok(seen)
-}
-
-fn wrapped(store: &Store, turns: u64) -> bool {
-    let stats = store.stats();
-    stats.segments_reused >= stats.segments * turns
 }
 
 fn request(

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use super::connection::{Answer, BLOCK_BYTES, Connection, Destination, Wanted};
 use super::demand::{Demand, Drawn, Draws};
 use crate::bench::latency::Latencies;
 use crate::failure::Failure;
+use crate::progress;
 
 /// Failures in a row after which a thread gives up.
 const FAILURES_MAX: u32 = 1000;
@@ -168,16 +170,26 @@ impl Clients {
         let count = u64::from(self.connections);
         let sources = |thread: u64| (thread * count..(thread + 1) * count).map(&source).collect();
         let mut seen = Seen::new();
-        let ended: Vec<io::Result<Seen>> = thread::scope(|scope| {
-            let threads: Vec<_> = (0..u64::from(self.threads))
-                .map(|thread| {
-                    let sources = sources(thread);
-                    scope.spawn(move || self.drive_thread(sources, until))
-                })
-                .collect();
-            let panicked = || Err(io::Error::other("a thread of the load generator panicked"));
-            threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
-        });
+        let issued = AtomicU64::new(0);
+        let all_threads = || {
+            thread::scope(|scope| {
+                let threads: Vec<_> = (0..u64::from(self.threads))
+                    .map(|thread| {
+                        let (sources, issued) = (sources(thread), &issued);
+                        scope.spawn(move || self.drive_thread(sources, until, issued))
+                    })
+                    .collect();
+                let panicked = || Err(io::Error::other("a thread of the load generator panicked"));
+                threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
+            })
+        };
+        let how_far = || (issued.load(Ordering::Relaxed), self.requests_in_all(until));
+        let ended: Vec<io::Result<Seen>> = match until {
+            // A soak shows its own time.
+            _ if self.mortal => all_threads(),
+            Until::Elapsed(time) => progress::timed("measuring", time, all_threads),
+            Until::RequestsPerThread(_) => progress::watched("requests", how_far, all_threads),
+        };
         for thread in ended {
             let failed = |error| Failure::io(format!("measure {}", self.to.address), error);
             seen.merge(thread.map_err(failed)?);
@@ -185,13 +197,27 @@ impl Clients {
         Ok(seen)
     }
 
-    fn drive_thread(&self, sources: Vec<Source>, until: Until) -> io::Result<Seen> {
+    /// 0 if nobody knows.
+    fn requests_in_all(&self, until: Until) -> u64 {
+        match until {
+            Until::RequestsPerThread(each) => each.checked_mul(self.threads.into()).unwrap_or(0),
+            Until::Elapsed(_) => 0,
+        }
+    }
+
+    fn drive_thread(
+        &self,
+        sources: Vec<Source>,
+        until: Until,
+        issued_by_all: &AtomicU64,
+    ) -> io::Result<Seen> {
         let mut driver = Driver {
             clients: self,
             poll: Poll::new()?,
             lanes: Vec::with_capacity(sources.len()),
             seen: Seen::new(),
             issued: 0,
+            issued_by_all,
             issued_max: if let Until::RequestsPerThread(count) = until { count } else { u64::MAX },
             failures: 0,
             block: Box::new([0; BLOCK_BYTES]),
@@ -228,6 +254,8 @@ struct Driver<'a> {
     lanes: Vec<Lane>,
     seen: Seen,
     issued: u64,
+    /// Of all threads, for progress.
+    issued_by_all: &'a AtomicU64,
     issued_max: u64,
     failures: u32,
     block: Box<[u8; BLOCK_BYTES]>,
@@ -310,6 +338,7 @@ impl Driver<'_> {
             return Ok(());
         };
         self.issued += 1;
+        self.issued_by_all.fetch_add(1, Ordering::Relaxed);
         lane.asked = now;
         match lane.connection.ask(&self.clients.to, &self.clients.catalogue, wanted) {
             Ok(()) => Ok(()),

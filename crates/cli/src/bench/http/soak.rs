@@ -17,6 +17,7 @@ use super::target::OwnProxy;
 use super::{Bench, fail_if_wrong};
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
+use crate::progress::Progress;
 
 /// Least time between a start and a kill.
 pub(crate) const LIFE_MIN: Duration = Duration::from_millis(100);
@@ -37,8 +38,11 @@ pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy, every: Duration) -> Resul
     let demand = bench.demand(0);
     let mut rng = Rng::with_seed(bench.args.seed);
     let end = Instant::now() + bench.args.length();
+    let start = Instant::now();
+    let mut progress = Progress::count("soak, seconds");
     let mut soaked = Soaked { kills: 0, inherited: 0, barren: 0, seen: Seen::new() };
     loop {
+        progress.set(start.elapsed().as_secs(), bench.args.length_s().into());
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
@@ -56,6 +60,7 @@ pub(crate) fn run(bench: &Bench<'_>, proxy: &OwnProxy, every: Duration) -> Resul
             break;
         }
     }
+    drop(progress);
     print(&soaked, bench.args.json)?;
     if soaked.seen.requests == 0 {
         let why = soaked.seen.why.as_deref().unwrap_or("nothing was asked for");

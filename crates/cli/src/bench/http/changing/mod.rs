@@ -27,6 +27,7 @@ use super::{Http, fail_if_wrong};
 use crate::bench::zipf::Zipf;
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
+use crate::progress::Progress;
 
 /// Time between two changes.
 const CHANGE_EVERY: Duration = Duration::from_millis(2);
@@ -51,8 +52,11 @@ pub(crate) fn run(args: &Http, proxy: &OwnProxy, every: Duration) -> Result<(), 
     let zipf = Zipf::new(args.objects, args.alpha);
     let mut rng = Rng::with_seed(args.seed);
     let end = Instant::now() + args.length();
+    let start = Instant::now();
+    let mut progress = Progress::count("soak, seconds");
     let mut soaked = Soaked::default();
     while soaked.seen.wrong == 0 && Instant::now() < end {
+        progress.set(start.elapsed().as_secs(), args.length_s().into());
         let left = end.saturating_duration_since(Instant::now());
         let life = LIFE_MIN + every.mul_f64(2.0 * rng.f64()).min(left);
         // Every other life fetches ranges in slices; what the others stored is there, too.
@@ -62,6 +66,7 @@ pub(crate) fn run(args: &Http, proxy: &OwnProxy, every: Duration) -> Result<(), 
         live(args, (&proxy, life), (&world, &zipf), &mut rng, &mut soaked)?;
         soaked.kills += 1;
     }
+    drop(progress);
     print(&soaked, args.json)?;
     if soaked.seen.answers == 0 {
         return Err(Failure::Child("not one answer came to be checked".to_owned()));
