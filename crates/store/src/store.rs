@@ -516,6 +516,7 @@ impl Engine {
     fn sync(self: &Arc<Engine>) -> Result<(), SyncError> {
         self.recovery.wait_ring_known();
         self.drain();
+        self.work_inline();
         let dropped = self.nursery.take_dropped();
         for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
             volume.device.sync().map_err(SyncError::Io)?;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use damelo::{ByteSize, Config, CreateError, GroupId, Store};
 
@@ -107,6 +108,25 @@ fn what_was_synced_is_there_for_a_store_with_threads() {
         let object = store.read(&key.to_le_bytes()).wait().unwrap().expect("it was synced");
         assert_eq!(&*object, value(key, 0));
     }
+}
+
+/// When half of the journal is full it wants a checkpoint. One that the caller asks for just then must not
+/// begin another while it brings to disk what waits.
+#[test]
+fn a_checkpoint_does_not_wait_for_itself() {
+    let (sender, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let store = open(&State::new(DEVICE_BYTES, false), false);
+        // Each but the first replaces an object, which takes a record.
+        let mut journaled = 0;
+        while journaled < 5_000 {
+            store.create(b"key", GroupId::new(1), b"...").wait().unwrap();
+            journaled = store.stats().journal_records;
+            store.checkpoint().unwrap();
+        }
+        sender.send(journaled).unwrap();
+    });
+    assert!(ended.recv_timeout(Duration::from_secs(60)).is_ok());
 }
 
 #[test]

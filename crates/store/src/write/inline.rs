@@ -38,16 +38,21 @@ impl Engine {
     /// Does all that waits to be done, if this store has no threads for it. Not to be called by what
     /// the flusher does, nor inside the gate.
     pub(crate) fn work_inline(&self) {
+        self.write_inline();
+        if self.is_inline() && self.journal.take_wants_checkpoint() {
+            // A failure is counted; whoever finds the journal full tries again.
+            let _ = self.write_checkpoint(false);
+        }
+    }
+
+    /// Writes what is to be written, without a checkpoint: for one that is under way.
+    fn write_inline(&self) {
         let Some(inline) = self.inline.0.get() else { return };
         let Some(engine) = inline.engine.upgrade() else { return };
         if let Some(flusher) = lock(&inline.flusher).as_mut() {
             while flusher.step(&engine, Duration::ZERO) == Step::Worked {}
         }
         self.tick();
-        if self.journal.take_wants_checkpoint() {
-            // A failure is counted; whoever finds the journal full tries again.
-            let _ = engine.write_checkpoint(false);
-        }
     }
 
     /// The same if so much was created that a flusher with a thread would begin.
@@ -91,9 +96,10 @@ impl Engine {
         self.nursery.wait_progress(nap);
     }
 
-    /// Writes all that is in the nursery and waits until it is written.
+    /// Writes all that is in the nursery and waits until it is written. Checkpoints do so, too, and must not
+    /// come to wait for themselves here.
     pub(crate) fn drain(&self) {
-        self.nursery.drain(|| self.work_inline());
+        self.nursery.drain(|| self.write_inline());
     }
 
     /// The end of the flusher, after the nursery was stopped.
