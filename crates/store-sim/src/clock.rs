@@ -1,7 +1,8 @@
 //! A clock whose wall time stands still until it is set, and may be set backwards.
 //!
-//! Invariant: monotonic time never goes back and moves with real time, so that waits of the store
-//! that are bounded by it end. Threads: any; all state is atomic.
+//! Invariant: monotonic time never goes back. It moves with real time, so that waits of the store that are
+//! bounded by it end, or only when it is told to, for stores without threads of their own, which have
+//! none. Threads: any; all state is atomic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +17,8 @@ const UNIX_START_S: u64 = 1_720_000_000;
 pub struct SimClock {
     unix_s: AtomicU64,
     virtual_ns: AtomicU64,
-    start: Instant,
+    /// `None`: real time is none of its business.
+    start: Option<Instant>,
 }
 
 impl SimClock {
@@ -25,8 +27,19 @@ impl SimClock {
         SimClock {
             unix_s: AtomicU64::new(UNIX_START_S),
             virtual_ns: AtomicU64::new(0),
-            start: Instant::now(),
+            start: Some(Instant::now()),
         }
+    }
+
+    /// One whose monotonic time moves by [`SimClock::advance`] alone, so that the same calls on one thread
+    /// see the same times.
+    pub fn still() -> SimClock {
+        SimClock { start: None, ..SimClock::new() }
+    }
+
+    /// Whether it moves only when it is told to.
+    pub fn is_still(&self) -> bool {
+        self.start.is_none()
     }
 
     /// Sets wall time; earlier than now is allowed.
@@ -59,7 +72,8 @@ impl Clock for SimClock {
     }
 
     fn monotonic(&self) -> Duration {
-        self.start.elapsed() + Duration::from_nanos(self.virtual_ns.load(Ordering::SeqCst))
+        let real = self.start.map_or(Duration::ZERO, |start| start.elapsed());
+        real + Duration::from_nanos(self.virtual_ns.load(Ordering::SeqCst))
     }
 }
 
@@ -75,5 +89,8 @@ mod tests {
         clock.advance(Duration::from_secs(5));
         assert_eq!(clock.unix_seconds(), wall - 1000);
         assert!(clock.monotonic() >= mono + Duration::from_secs(5));
+        let still = SimClock::still();
+        still.advance(Duration::from_secs(5));
+        assert_eq!(still.monotonic(), Duration::from_secs(5));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub const SECTOR_BYTES: u64 = 512;
 
 /// An image of a disk at rest.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SimDisk {
     bytes: Arc<Vec<u8>>,
 }

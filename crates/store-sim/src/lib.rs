@@ -8,8 +8,9 @@
 //! [`scenario`] strings these together; the tests and the `soak` program only choose seeds.
 //!
 //! Threads: a driver runs on one thread; the store and the pump of [`SimDevice`] have their own.
-//! Seeds fix operations, faults and crash points. The store's own threads still run freely, so a
-//! failing seed may need several replays.
+//! Seeds fix operations, faults and crash points. Of every other seed they fix everything: the store has no
+//! threads of its own there, and time stands still but for the driver. With the others the store's threads
+//! run freely, and what failed may need several replays.
 
 mod clock;
 pub mod content;

@@ -5,6 +5,12 @@ use damelo_store_sim::harness::{fail, sweep};
 use damelo_store_sim::scenario;
 
 #[test]
+fn a_run_without_threads_of_the_store_replays_exactly() {
+    let name = "a_run_without_threads_of_the_store_replays_exactly";
+    sweep("crash", name, 12, scenario::replay_exactly);
+}
+
+#[test]
 fn a_crash_anywhere_leaves_nothing_wrong() {
     sweep("crash", "a_crash_anywhere_leaves_nothing_wrong", 80, scenario::crash);
 }

@@ -22,6 +22,10 @@ use crate::workload::{NewObject, Op, Workload};
 const GUARDS_MAX: usize = 6;
 const GUARD_BYTES_MAX: usize = 64 << 10;
 
+/// What an operation takes by a clock that does not move by itself: so that what is due after a while
+/// becomes due.
+const STEP: Duration = Duration::from_millis(7);
+
 /// Where a driver gets its store from.
 #[derive(Clone)]
 pub enum Place {
@@ -177,6 +181,9 @@ impl Driver {
     /// # Errors
     /// A wrong answer, or an error on sound disks.
     pub fn apply(&mut self, version: u64, op: &Op) -> Checked {
+        if let Some(clock) = self.jump.as_ref().filter(|clock| clock.is_still()) {
+            clock.advance(STEP);
+        }
         self.dispatch(version, op).map_err(|e| format!("operation {version} {op:?}: {e}"))
     }
 

@@ -7,14 +7,15 @@ use damelo::Durability;
 
 use super::crashes::{Recorded, describe, record};
 use super::{
-    MIB, TINY_BYTES, apply_all, blank_disks, driver_on, no_violations, options, varied_config,
+    MIB, TINY_BYTES, apply_all, blank_disks, clock, driver_on, no_violations, options,
+    varied_config,
 };
 use crate::driver::Failure;
 use crate::fault::{FaultPlan, OpKind};
 use crate::model::{Demand, Model};
 use crate::trace::CrashKind;
 use crate::workload::{Profile, Workload};
-use crate::{SimClock, SimDisk, SimOptions, SimWorld};
+use crate::{SimDisk, SimOptions, SimWorld};
 
 /// Bits that turn over on disks at rest, anywhere: every answer is a genuine value of its key, and
 /// what went missing is counted.
@@ -95,7 +96,7 @@ pub fn faulty(seed: u64, plan: &FaultPlan, from_start: bool) -> Result<u64, Fail
     if from_start {
         options.faults = plan.clone();
     }
-    let world = SimWorld::start(&disks, &options, Arc::new(SimClock::new()));
+    let world = SimWorld::start(&disks, &options, clock(seed));
     let model = Model::new(Demand::Fresh, config.durability);
     let mut driver = driver_on(&world, &config, model);
     driver.tolerant = true;
