@@ -8,7 +8,7 @@
 //! [`scenario`] strings these together; the tests and the `soak` program only choose seeds.
 //!
 //! Threads: a driver runs on one thread; the store and the pump of [`SimDevice`] have their own.
-//! Seeds fix operations, faults and crash points. Of every other seed they fix everything: the store has no
+//! Seeds fix operations, faults and crash points. Of two seeds in five they fix everything: the store has no
 //! threads of its own there, and time stands still but for the driver. With the others the store's threads
 //! run freely, and what failed may need several replays.
 

@@ -44,10 +44,11 @@ pub fn tiny_config(seed: u64) -> Config {
     config
 }
 
-/// Every other seed runs a store without threads of its own, on a clock that stands still and devices that do
-/// everything at once: such a run is the same each time, so that what fails fails again.
+/// Two seeds of five run a store without threads of its own, on a clock that stands still and devices that do
+/// everything at once: such a run is the same each time, so that what fails fails again. The others are those, too, that found a
+/// defect once because threads ran as they like.
 fn is_alone(seed: u64) -> bool {
-    seed.is_multiple_of(2)
+    seed % 5 >= 3
 }
 
 fn clock(seed: u64) -> Arc<SimClock> {
