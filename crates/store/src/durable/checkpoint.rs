@@ -9,7 +9,8 @@ use std::io;
 
 use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, CheckpointHeader, CheckpointTables, ShardPlan, mend_bit};
-use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
+use crate::index::Index;
+use crate::memory::mapped::AlignedBuf;
 use crate::memory::pool::lock;
 use crate::stats::add;
 
@@ -37,29 +38,32 @@ pub(crate) struct Found {
     pub(crate) slot: usize,
 }
 
-/// The image of an index, cut into pieces of equal size.
+/// The image of an index, cut into pieces of equal size, which lie where a device takes them from.
 fn image_pieces(
-    engine: &Engine,
+    index: &Index,
     plan: &ShardPlan,
     mut take: impl FnMut(u32, &[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
     let piece = plan.shard_bytes as usize;
-    let mut shard_image = AlignedBuf::zeroed(engine.index.shard_slots() as usize * 8);
+    let shard_bytes = index.shard_slots() as usize * 8;
     // Megabytes, now and then: nothing is to be left of them.
-    let mut pending = MappedVec::with_capacity_in(piece + shard_image.len(), Mapped);
-    let mut number = 0;
-    for shard in 0..engine.index.shard_count() {
-        engine.index.copy_shard(shard, &mut shard_image);
-        pending.extend_from_slice(&shard_image);
-        while pending.len() >= piece {
-            take(number, &pending[..piece])?;
-            pending.drain(..piece);
+    let mut image = AlignedBuf::zeroed(piece + shard_bytes);
+    let (mut filled, mut number) = (0, 0);
+    for shard in 0..index.shard_count() {
+        index.copy_shard(shard, &mut image[filled..filled + shard_bytes]);
+        filled += shard_bytes;
+        let mut taken = 0;
+        while filled - taken >= piece {
+            take(number, &image[taken..taken + piece])?;
+            taken += piece;
             number += 1;
         }
+        image.copy_within(taken..filled, 0);
+        filled -= taken;
     }
-    if !pending.is_empty() {
-        pending.resize(piece, 0);
-        take(number, &pending)?;
+    if filled > 0 {
+        image[filled..piece].fill(0);
+        take(number, &image[..piece])?;
     }
     Ok(())
 }
@@ -119,13 +123,11 @@ impl Engine {
         }
         // The old header must not vouch for new shards.
         volume.device.write_at(slot, &AlignedBuf::zeroed(BLOCK_BYTES as usize))?;
-        let mut buf = AlignedBuf::zeroed(plan.shard_bytes as usize);
         let crcs = &mut tables.shard_crcs;
-        image_pieces(self, &plan, |number, piece| {
-            buf.copy_from_slice(piece);
+        image_pieces(&self.index, &plan, |number, piece| {
             let at = placed.shard_offset(number).ok_or_else(|| io::Error::other("shard number"))?;
             crcs[number as usize] = crc32c::crc32c(piece);
-            volume.device.write_at(slot + at, &buf)
+            volume.device.write_at(slot + at, piece)
         })?;
         let (bytes, sealed) = tables.encode(header).map_err(io::Error::other)?;
         header = sealed;
@@ -232,4 +234,43 @@ pub(crate) fn load_shards(
         }
     }
     loaded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{LengthClass, Location};
+
+    /// The image is that of all shards, one after the other, whatever the pieces are: shorter than a shard,
+    /// longer, and of a length that shards do not come to. Each piece lies where direct I/O takes it.
+    #[test]
+    fn pieces_are_the_image_cut_up() {
+        let index = Index::new(20_000);
+        for n in 1..=9_000_u64 {
+            let hash = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let _ = index.insert(hash, Location::new(n), LengthClass::LARGE, 0, |_| 0);
+        }
+        let mut whole = Vec::new();
+        let mut image = vec![0; index.shard_slots() as usize * 8];
+        for shard in 0..index.shard_count() {
+            index.copy_shard(shard, &mut image);
+            whole.extend_from_slice(&image);
+        }
+        assert!(whole.iter().any(|byte| *byte != 0));
+        for piece in [4096, 3 * 4096, image.len().next_multiple_of(4096), 1 << 20] {
+            let plan = ShardPlan { shard_count: 0, shard_bytes: piece as u32 };
+            let mut joined = Vec::new();
+            image_pieces(&index, &plan, |number, bytes| {
+                assert_eq!((number as usize * piece, bytes.len()), (joined.len(), piece));
+                assert!((bytes.as_ptr() as usize).is_multiple_of(4096));
+                joined.extend_from_slice(bytes);
+                Ok(())
+            })
+            .expect("nothing fails");
+            assert_eq!(joined.len(), whole.len().next_multiple_of(piece));
+            assert!(
+                joined[..whole.len()] == whole && joined[whole.len()..].iter().all(|b| *b == 0)
+            );
+        }
+    }
 }
