@@ -20,7 +20,7 @@ use crate::group::GroupStats;
 use crate::memory::policy::Hint;
 use crate::memory::pool::lock;
 use crate::object::ObjectInfo;
-use crate::open::{RawVolume, Threads, open_devices, start, validate};
+use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
 use crate::ops::{
     Create, Deferred, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata,
 };
@@ -138,6 +138,15 @@ impl Store {
             })
             .collect();
         Store::start(config, volumes, Vec::new(), clock)
+    }
+
+    /// That [`Store::open_on`] could make a store anew of devices with so many bytes: that its settings are
+    /// within their limits and go together. Nothing is opened and no memory taken.
+    ///
+    /// # Errors
+    /// What opening would say.
+    pub fn check_anew(config: &Config, device_bytes: &[u64]) -> Result<(), OpenError> {
+        check_sizes(config, device_bytes)
     }
 
     fn start(

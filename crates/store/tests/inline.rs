@@ -155,3 +155,55 @@ fn callers_on_several_threads_get_on() {
     });
     store.close().unwrap();
 }
+
+/// What an earlier store left does not come back, though the new one has the same numbers from the same
+/// seed; and nobody reads its segments to find that out.
+#[test]
+fn a_store_made_anew_is_empty_and_looks_at_no_segment() {
+    let state = State::new(DEVICE_BYTES, true);
+    let store = open(&state, false);
+    for key in 0..50_u64 {
+        store.create(&key.to_le_bytes(), GroupId::new(1), &value(key, 1)).wait().unwrap();
+    }
+    let segments = store.info().segments as usize;
+    drop(store);
+    state.lock().unwrap().take_log();
+    let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
+    (config.memory, config.seed) = (ByteSize::new(4 << 20), Some(1));
+    (config.background, config.anew) = (false, true);
+    let store = Store::open_on(config, vec![Memory::device(&state)], Arc::new(Stopped)).unwrap();
+    let reads = state.lock().unwrap().take_log().iter().filter(|transfer| !transfer.0).count();
+    assert!(reads < segments, "{reads} reads, {segments} segments");
+    assert!((0..50_u64).all(|key| store.read(&key.to_le_bytes()).wait().unwrap().is_none()));
+    assert_eq!(store.stats().index_objects, 0);
+}
+
+/// Without a device the same is said as with one.
+#[test]
+fn settings_are_judged_without_a_device_as_with_one() {
+    let judge = |change: fn(&mut Config)| {
+        let mut config = Config::new("memory", ByteSize::new(DEVICE_BYTES as u64));
+        (config.memory, config.anew) = (ByteSize::new(4 << 20), true);
+        change(&mut config);
+        let said = |result: Result<(), damelo::OpenError>| result.err().map(|e| e.to_string());
+        let before = said(Store::check_anew(&config, &[DEVICE_BYTES as u64]));
+        let device = Memory::device(&State::new(DEVICE_BYTES, false));
+        let opened = Store::open_on(config, vec![device], Arc::new(Stopped));
+        assert_eq!(before, said(opened.map(drop)));
+        before.is_none()
+    };
+    let fine: [fn(&mut Config); 2] = [|_| (), |c| c.page = Some(ByteSize::new(128 << 10))];
+    assert!(fine.into_iter().all(judge));
+    let wrong: [fn(&mut Config); 6] = [
+        |c| c.memory = ByteSize::new(1 << 20),
+        |c| c.page = Some(ByteSize::new(1 << 20)),
+        |c| c.segment = Some(ByteSize::new(3 << 20)),
+        |c| {
+            c.page = Some(ByteSize::new(256 << 10));
+            c.segment = Some(ByteSize::new(256 << 10));
+        },
+        |c| c.segment = Some(ByteSize::new(64 << 20)),
+        |c| c.objects_max = Some(1 << 40),
+    ];
+    assert!(!wrong.into_iter().any(judge));
+}

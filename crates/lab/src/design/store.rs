@@ -233,10 +233,8 @@ pub(super) fn check(options: &DesignOptions) -> Result<(), String> {
     }
     memory_check(options, MEMORY_BYTES_MIN)?;
     // Only the store knows whether pages and segments go together on so much.
-    let drive = Drive::named("nvme-1tb").expect("a drive of the registry");
-    open_modelled(options, &drive, options.cache_bytes)
-        .map(|_| ())
-        .map_err(|error| error.to_string())
+    let (config, device_bytes) = modelled(options, options.cache_bytes);
+    Store::check_anew(&config, &[device_bytes]).map_err(|error| error.to_string())
 }
 
 /// What the modelled and the shipped store have in common; `path` is where it lies, or a name.
@@ -267,20 +265,26 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     Box::new(EngineDesign::new(store, Some(below), context))
 }
 
+/// What a modelled store on about so many bytes is configured with, and how long its device is.
+fn modelled(options: &DesignOptions, wanted_bytes: u64) -> (Config, u64) {
+    let device_bytes = wanted_bytes.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
+    let mut config = config(options, Path::new("lab"), device_bytes);
+    config.checkpoint_period = Duration::ZERO;
+    config.flush_period = Duration::ZERO;
+    config.background = false;
+    config.seed = Some(1);
+    (config, device_bytes)
+}
+
 /// A store over a device in memory of about so many bytes.
 fn open_modelled(
     options: &DesignOptions,
     drive: &Drive,
     wanted_bytes: u64,
 ) -> Result<(Store, Below), OpenError> {
-    let device_bytes = wanted_bytes.clamp(DEVICE_BYTES_MIN, DEVICE_BYTES_MAX) & !0xffff;
+    let (config, device_bytes) = modelled(options, wanted_bytes);
     let clock = Arc::new(TraceClock::default());
     let recorder = Arc::new(Recorder::new(device_bytes, drive, Arc::clone(&clock)));
-    let mut config = config(options, Path::new("lab"), device_bytes);
-    config.checkpoint_period = Duration::ZERO;
-    config.flush_period = Duration::ZERO;
-    config.background = false;
-    config.seed = Some(1);
     let store = Store::open_on(config, vec![recorder.clone()], clock.clone())?;
     Ok((store, Below { recorder, clock }))
 }

@@ -176,6 +176,8 @@ impl Engine {
         let clean = plan.found.as_ref().is_some_and(|f| f.header.clean);
         let seqs = match &plan.found {
             Some(found) if clean => found.tables.segment_seqs.clone(),
+            // Nothing on the volumes can be of a store that was made just now.
+            _ if self.created => vec![0; self.space.segments as usize],
             _ => self.find_segments(),
         };
         if let Some(found) = plan.found.as_ref().filter(|_| clean)

@@ -150,6 +150,16 @@ fn check_anew(config: &Config) -> Result<(), OpenError> {
     new_index(&planned[0]).map(drop)
 }
 
+/// That a store could be made of devices of these sizes.
+pub(crate) fn check_sizes(config: &Config, device_bytes: &[u64]) -> Result<(), OpenError> {
+    validate(config)?;
+    let named = config.volumes.iter().map(|volume| volume.path.as_path());
+    let paths = named.chain(std::iter::repeat(Path::new("")));
+    let found: Vec<_> = paths.zip(device_bytes).map(|(path, bytes)| (path, *bytes, None)).collect();
+    let planned = making::plan(config, &found, &SystemClock::new())?;
+    planned.first().map_or(Ok(()), |first| enough_memory(config, u64::from(first.page_bytes)))
+}
+
 fn new_index(first: &Superblock) -> Result<Index, OpenError> {
     Index::try_new(first.index_slots).ok_or_else(|| {
         let bytes = ByteSize::new(first.index_slots.saturating_mul(8));
