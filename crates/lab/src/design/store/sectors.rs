@@ -50,9 +50,18 @@ impl Sectors {
 
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let mut rest = buf;
-        for (sector, range) in self.pieces(offset, rest.len())? {
-            let (piece, after) = rest.split_at_mut(range.len());
-            match u8::try_from(self.contents[sector]) {
+        let mut pieces = self.pieces(offset, rest.len())?.peekable();
+        while let Some((sector, range)) = pieces.next() {
+            let content = self.contents[sector];
+            let mut len = range.len();
+            // Sectors that are alike are filled at once.
+            let is_alike = content < SLOTS_FROM;
+            let alike = |(next, _): &(usize, _)| is_alike && self.contents[*next] == content;
+            while let Some((_, next)) = pieces.next_if(alike) {
+                len += next.len();
+            }
+            let (piece, after) = rest.split_at_mut(len);
+            match u8::try_from(content) {
                 Ok(byte) => piece.fill(byte),
                 Err(_) => piece.copy_from_slice(&self.slots[self.slot(sector)][range]),
             }
@@ -77,7 +86,8 @@ impl Sectors {
             if is_repeated(bytes) {
                 self.write_repeated(sector, bytes[0]);
             } else {
-                self.write_piece(sector, 0, bytes);
+                let slot = self.slot_for(sector);
+                self.slots[slot] = *bytes;
             }
         }
         if !tail.is_empty() {
@@ -98,19 +108,22 @@ impl Sectors {
         if repeated.is_some_and(|byte| piece.iter().all(|other| *other == byte)) {
             return;
         }
+        let slot = self.slot_for(sector);
         if let Some(byte) = repeated {
-            let content = self.free.pop().unwrap_or_else(|| {
+            self.slots[slot].fill(byte);
+        }
+        self.slots[slot][start..start + piece.len()].copy_from_slice(piece);
+    }
+
+    /// Index of the bytes of a sector that is to have some of its own; new ones hold anything.
+    fn slot_for(&mut self, sector: usize) -> usize {
+        if self.contents[sector] < SLOTS_FROM {
+            self.contents[sector] = self.free.pop().unwrap_or_else(|| {
                 self.slots.push([0; LEN]);
                 SLOTS_FROM + (self.slots.len() - 1) as Content
             });
-            self.contents[sector] = content;
-            let slot = self.slot(sector);
-            if piece.len() < LEN {
-                self.slots[slot].fill(byte);
-            }
         }
-        let slot = self.slot(sector);
-        self.slots[slot][start..start + piece.len()].copy_from_slice(piece);
+        self.slot(sector)
     }
 
     /// Index of the bytes of a sector that has some of its own.
