@@ -101,6 +101,16 @@ pub enum TraceError {
         /// What the system said.
         source: io::Error,
     },
+    /// What is known of the future cannot be put aside.
+    #[error(
+        "cannot keep next uses in a file in {dir}; set TMPDIR to a directory with 4 bytes a request"
+    )]
+    Spill {
+        /// The system's directory for files that do not stay.
+        dir: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// More different objects, hosts or clients than ids.
     #[error("more than {max} different {what} in one trace; sample it first")]
     TooMany {

@@ -25,6 +25,8 @@ TYPE      its form, where users of libCacheSim write it: auto, csv, txt, oracleG
 POLICIES  lru,s3-fifo,fbc:cmax=5 and so on; `damelo lab policies` lists them
 SIZES     64MiB,1GiB; 0.01,0.1 of the working set; auto
 
+`belady` keeps 4 bytes for each request in a file without a name while it runs, in the directory that TMPDIR names.
+
 Examples:
   damelo lab sim access.log lru,s3-fifo,gdsf auto
   damelo lab sim t.oracleGeneral.zst lru,belady 0.01,0.1 --html report.html
@@ -103,8 +105,24 @@ pub(crate) fn generators(_: &Generators) -> Result<(), Failure> {
     out.finish()
 }
 
+/// Tables from this length on are mapped by themselves; batches of requests stay below it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const TABLE_BYTES_MIN: libc::c_int = 288 << 10;
+
+/// Has the allocator give back at once what large tables leave when they grow. By itself glibc stops
+/// that as soon as one of them was freed, and keeps up to as much as is in use.
+fn keep_tables_apart() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: both are settings of the allocator, which takes them at any time; a refusal changes nothing.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, TABLE_BYTES_MIN);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 8 * TABLE_BYTES_MIN);
+    }
+}
+
 /// Simulates and prints.
 pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
+    keep_tables_apart();
     let (name, trace_type, policies, sizes) = match args.what.as_slice() {
         [name, policies, sizes] => (name, None, policies, sizes),
         [name, trace_type, policies, sizes] => (name, Some(trace_type.as_str()), policies, sizes),

@@ -3,9 +3,60 @@
 //! is a strong rival, not a bound. Next uses are in the steps, computed by the lab. Of objects that are
 //! never asked for again the one with the greatest key, the newest name, goes first.
 
-use super::heap::{ABSENT, Heap, Rank, THERE};
-use super::lists::Nodes;
+use super::heap::{Heap, Places, Rank};
+use super::sizes::LargeSizes;
 use super::{Policy, Step};
+use crate::near;
+
+/// The place of an object that is not there.
+const ABSENT: u32 = u32::MAX;
+
+/// What is kept of an object: there is no queue and no count here, as `lists.rs` has them.
+#[derive(Debug, Clone, Copy)]
+struct Object {
+    place: u32,
+    size: u32,
+}
+
+const _: () = assert!(size_of::<Object>() == 8);
+
+/// All objects ever seen, by key.
+#[derive(Debug, Default)]
+struct Objects {
+    objects: Vec<Object>,
+    large: LargeSizes,
+}
+
+impl Places for Objects {
+    #[inline]
+    fn place(&self, key: u32) -> u32 {
+        self.objects[key as usize].place
+    }
+
+    #[inline]
+    fn set_place(&mut self, key: u32, place: u32) {
+        self.objects[key as usize].place = place;
+    }
+}
+
+impl Objects {
+    fn is_there(&self, key: u32) -> bool {
+        self.objects.get(key as usize).is_some_and(|object| object.place != ABSENT)
+    }
+
+    fn size(&self, key: u32) -> u64 {
+        self.large.unpacked(key, self.objects[key as usize].size)
+    }
+
+    /// Notes the size of an object that comes.
+    fn set_size(&mut self, key: u32, size_bytes: u64) {
+        let len = key as usize + 1;
+        if len > self.objects.len() {
+            self.objects.resize(len, Object { place: ABSENT, size: 0 });
+        }
+        self.objects[key as usize].size = self.large.packed(key, size_bytes);
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct NextUse {
@@ -25,7 +76,7 @@ impl Rank for NextUse {
 }
 
 pub(crate) struct Belady {
-    nodes: Nodes<u32>,
+    objects: Objects,
     by_next_use: Heap<NextUse>,
     used_bytes: u64,
     capacity_bytes: u64,
@@ -33,13 +84,13 @@ pub(crate) struct Belady {
 
 impl Belady {
     pub(crate) fn new(capacity_bytes: u64) -> Belady {
-        let (nodes, by_next_use) = (Nodes::default(), Heap::new());
-        Belady { nodes, by_next_use, used_bytes: 0, capacity_bytes }
+        let (objects, by_next_use) = (Objects::default(), Heap::new());
+        Belady { objects, by_next_use, used_bytes: 0, capacity_bytes }
     }
 
     fn forget(&mut self, key: u32) {
-        self.used_bytes -= self.nodes.size(key);
-        self.nodes.set_queue(key, ABSENT);
+        self.used_bytes -= self.objects.size(key);
+        self.objects.set_place(key, ABSENT);
     }
 }
 
@@ -47,28 +98,26 @@ impl Policy for Belady {
     fn get(&mut self, step: &Step) -> bool {
         let key = step.key;
         let next = NextUse { at: step.next_use, key };
-        if self.nodes.queue(key) == THERE {
-            self.by_next_use.change(&mut self.nodes, next);
+        if self.objects.is_there(key) {
+            self.by_next_use.change(&mut self.objects, next);
             return true;
         }
         if step.size_bytes > self.capacity_bytes {
             return false;
         }
         while self.used_bytes > self.capacity_bytes - step.size_bytes {
-            let Some(last) = self.by_next_use.pop(&mut self.nodes) else { break };
+            let Some(last) = self.by_next_use.pop(&mut self.objects) else { break };
             self.forget(last.key);
         }
-        self.nodes.reach(key);
-        self.nodes.set_size(key, step.size_bytes);
-        self.nodes.set_queue(key, THERE);
+        self.objects.set_size(key, step.size_bytes);
         self.used_bytes += step.size_bytes;
-        self.by_next_use.push(&mut self.nodes, next);
+        self.by_next_use.push(&mut self.objects, next);
         false
     }
 
     fn delete(&mut self, key: u32) {
-        if self.nodes.queue(key) == THERE {
-            self.by_next_use.remove(&mut self.nodes, key);
+        if self.objects.is_there(key) {
+            self.by_next_use.remove(&mut self.objects, key);
             self.forget(key);
         }
     }
@@ -83,6 +132,6 @@ impl Policy for Belady {
 
     #[inline]
     fn fetch(&self, key: u32) {
-        self.nodes.fetch(key);
+        near::fetch(&self.objects.objects, key as usize);
     }
 }

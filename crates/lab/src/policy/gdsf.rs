@@ -4,37 +4,17 @@
 //! Priorities are scaled by 10^6, as in libCacheSim, which keeps their rounding alike. Counts of requests
 //! end at 16 million.
 
-use super::heap::{ABSENT, Heap, Rank, THERE};
+use super::ascending::{Ascending, Standing};
 use super::lists::Nodes;
 use super::{Policy, Step};
 
 const SCALE: f64 = 1.0e6;
-/// Where an object stands: by priority (its bits order like itself, being positive), then by last request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Standing {
-    priority: u64,
-    /// Its number, modulo 2^32: among equals of longer traces the order is lost.
-    last_request: u32,
-    key: u32,
-}
-
-const _: () = assert!(size_of::<Standing>() == 16);
-
-impl Rank for Standing {
-    fn key(self) -> u32 {
-        self.key
-    }
-
-    #[inline]
-    fn is_before(self, other: Standing) -> bool {
-        self < other
-    }
-}
 
 pub(crate) struct Gdsf {
     /// Their counts are requests.
-    nodes: Nodes<u32>,
-    ranks: Heap<Standing>,
+    nodes: Nodes<Standing>,
+    /// By priority, whose bits order like itself, being positive. None is below L, and hits raise it.
+    ranks: Ascending,
     used_bytes: u64,
     capacity_bytes: u64,
     /// L.
@@ -46,7 +26,7 @@ impl Gdsf {
     pub(crate) fn new(capacity_bytes: u64) -> Gdsf {
         Gdsf {
             nodes: Nodes::default(),
-            ranks: Heap::new(),
+            ranks: Ascending::new(),
             used_bytes: 0,
             capacity_bytes,
             inflation: 0.0,
@@ -58,14 +38,13 @@ impl Gdsf {
     fn standing(&self, key: u32, times: u32) -> Standing {
         // An object of no bytes costs nothing to keep: it ranks above all others.
         let priority = self.inflation + f64::from(times) * SCALE / self.nodes.size(key) as f64;
-        Standing { priority: priority.to_bits(), last_request: self.requests, key }
+        Standing::new(priority.to_bits(), self.requests)
     }
 
     fn evict(&mut self) {
-        let Some(first) = self.ranks.pop(&mut self.nodes) else { return };
-        self.inflation = f64::from_bits(first.priority);
-        self.used_bytes -= self.nodes.size(first.key);
-        self.nodes.set_queue(first.key, ABSENT);
+        let Some((first, priority)) = self.ranks.pop(&mut self.nodes) else { return };
+        self.inflation = f64::from_bits(priority);
+        self.used_bytes -= self.nodes.size(first);
     }
 }
 
@@ -73,11 +52,11 @@ impl Policy for Gdsf {
     fn get(&mut self, step: &Step) -> bool {
         self.requests = self.requests.wrapping_add(1);
         let key = step.key;
-        if self.nodes.queue(key) == THERE {
+        if Ascending::holds(&self.nodes, key) {
             let times = self.nodes.count(key) + 1;
             self.nodes.set_count(key, times);
             let standing = self.standing(key, times);
-            self.ranks.change(&mut self.nodes, standing);
+            self.ranks.raise(&mut self.nodes, key, standing);
             return true;
         }
         if step.size_bytes > self.capacity_bytes {
@@ -86,10 +65,9 @@ impl Policy for Gdsf {
         self.nodes.reach(key);
         self.nodes.set_size(key, step.size_bytes);
         self.nodes.set_count(key, 1);
-        self.nodes.set_queue(key, THERE);
         self.used_bytes += step.size_bytes;
         let standing = self.standing(key, 1);
-        self.ranks.push(&mut self.nodes, standing);
+        self.ranks.push(&mut self.nodes, key, standing);
         while self.used_bytes > self.capacity_bytes {
             self.evict();
         }
@@ -97,10 +75,9 @@ impl Policy for Gdsf {
     }
 
     fn delete(&mut self, key: u32) {
-        if self.nodes.queue(key) == THERE {
+        if Ascending::holds(&self.nodes, key) {
             self.ranks.remove(&mut self.nodes, key);
             self.used_bytes -= self.nodes.size(key);
-            self.nodes.set_queue(key, ABSENT);
         }
     }
 
@@ -109,7 +86,7 @@ impl Policy for Gdsf {
     }
 
     fn objects(&self) -> u64 {
-        self.ranks.len() as u64
+        self.ranks.len()
     }
 
     #[inline]

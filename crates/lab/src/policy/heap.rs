@@ -1,12 +1,13 @@
 //! A heap of ranks whose objects know where they stand, so that one can leave or change its rank wherever it
-//! is. The places are those of the objects' nodes. Invariants: no rank goes before its parent; the place of
+//! is. The policy keeps their places. Invariants: no rank goes before its parent; the place of
 //! an object that is there is that of its rank. One thread at a time.
 
-use super::lists::Nodes;
-
-/// Queues of an object whose policy has no others: none, or there.
-pub(super) const ABSENT: u8 = 0;
-pub(super) const THERE: u8 = 1;
+/// What has the places of a heap's objects, by key.
+pub(crate) trait Places {
+    /// Of an object that is there.
+    fn place(&self, key: u32) -> u32;
+    fn set_place(&mut self, key: u32, place: u32);
+}
 
 /// How an object stands among others.
 pub(crate) trait Rank: Copy {
@@ -30,56 +31,56 @@ impl<R: Rank> Heap<R> {
     }
 
     /// An object that is not there comes.
-    pub(crate) fn push(&mut self, nodes: &mut Nodes<u32>, rank: R) {
+    pub(crate) fn push(&mut self, places: &mut impl Places, rank: R) {
         let at = self.ranks.len();
         self.ranks.push(rank);
-        self.rise(nodes, at, rank);
+        self.rise(places, at, rank);
     }
 
     /// An object that is there has another rank now.
-    pub(crate) fn change(&mut self, nodes: &mut Nodes<u32>, rank: R) {
-        self.settle(nodes, nodes.place(rank.key()) as usize, rank);
+    pub(crate) fn change(&mut self, places: &mut impl Places, rank: R) {
+        self.settle(places, places.place(rank.key()) as usize, rank);
     }
 
     /// An object that is there leaves.
-    pub(crate) fn remove(&mut self, nodes: &mut Nodes<u32>, key: u32) {
-        let at = nodes.place(key) as usize;
+    pub(crate) fn remove(&mut self, places: &mut impl Places, key: u32) {
+        let at = places.place(key) as usize;
         if let Some(last) = self.ranks.pop()
             && at < self.ranks.len()
         {
-            self.settle(nodes, at, last);
+            self.settle(places, at, last);
         }
     }
 
     /// The first leaves.
-    pub(crate) fn pop(&mut self, nodes: &mut Nodes<u32>) -> Option<R> {
+    pub(crate) fn pop(&mut self, places: &mut impl Places) -> Option<R> {
         let first = *self.ranks.first()?;
-        self.remove(nodes, first.key());
+        self.remove(places, first.key());
         Some(first)
     }
 
     /// Puts a rank where there is a hole, or above or below.
-    fn settle(&mut self, nodes: &mut Nodes<u32>, at: usize, rank: R) {
+    fn settle(&mut self, places: &mut impl Places, at: usize, rank: R) {
         if at > 0 && rank.is_before(self.ranks[(at - 1) / 2]) {
-            self.rise(nodes, at, rank);
+            self.rise(places, at, rank);
         } else {
-            self.sink(nodes, at, rank);
+            self.sink(places, at, rank);
         }
     }
 
-    fn rise(&mut self, nodes: &mut Nodes<u32>, mut at: usize, rank: R) {
+    fn rise(&mut self, places: &mut impl Places, mut at: usize, rank: R) {
         while at > 0 {
             let parent = (at - 1) / 2;
             if !rank.is_before(self.ranks[parent]) {
                 break;
             }
-            self.put(nodes, at, self.ranks[parent]);
+            self.put(places, at, self.ranks[parent]);
             at = parent;
         }
-        self.put(nodes, at, rank);
+        self.put(places, at, rank);
     }
 
-    fn sink(&mut self, nodes: &mut Nodes<u32>, mut at: usize, rank: R) {
+    fn sink(&mut self, places: &mut impl Places, mut at: usize, rank: R) {
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
             let Some(&left_rank) = self.ranks.get(left) else { break };
@@ -90,21 +91,31 @@ impl<R: Rank> Heap<R> {
             if !self.ranks[child].is_before(rank) {
                 break;
             }
-            self.put(nodes, at, self.ranks[child]);
+            self.put(places, at, self.ranks[child]);
             at = child;
         }
-        self.put(nodes, at, rank);
+        self.put(places, at, rank);
     }
 
-    fn put(&mut self, nodes: &mut Nodes<u32>, at: usize, rank: R) {
+    fn put(&mut self, places: &mut impl Places, at: usize, rank: R) {
         self.ranks[at] = rank;
-        nodes.set_place(rank.key(), at as u32);
+        places.set_place(rank.key(), at as u32);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Places for Vec<u32> {
+        fn place(&self, key: u32) -> u32 {
+            self[key as usize]
+        }
+
+        fn set_place(&mut self, key: u32, place: u32) {
+            self[key as usize] = place;
+        }
+    }
 
     impl Rank for (u64, u32) {
         fn key(self) -> u32 {
@@ -120,25 +131,24 @@ mod tests {
     #[test]
     fn leaves_in_order_whatever_changes() {
         let mut rng = fastrand::Rng::with_seed(8);
-        let (mut nodes, mut heap) = (Nodes::default(), Heap::new());
-        nodes.reach(63);
+        let (mut places, mut heap) = (vec![0; 64], Heap::new());
         let mut model = std::collections::BTreeSet::<(u64, u32)>::new();
         for _ in 0..20_000 {
             let rank = (rng.u64(0..40), rng.u32(0..64));
             let there = model.iter().find(|held| held.1 == rank.1).copied();
             match (there, rng.u8(0..4)) {
-                (_, 0) => assert_eq!(heap.pop(&mut nodes), model.pop_first()),
+                (_, 0) => assert_eq!(heap.pop(&mut places), model.pop_first()),
                 (Some(held), 1) => {
-                    heap.remove(&mut nodes, held.1);
+                    heap.remove(&mut places, held.1);
                     model.remove(&held);
                 }
                 (Some(held), _) => {
-                    heap.change(&mut nodes, rank);
+                    heap.change(&mut places, rank);
                     model.remove(&held);
                     model.insert(rank);
                 }
                 (None, _) => {
-                    heap.push(&mut nodes, rank);
+                    heap.push(&mut places, rank);
                     model.insert(rank);
                 }
             }

@@ -3,15 +3,11 @@
 //! linked by keys, 16 bytes an object; `rings.rs` has those that nobody enters but at the head. An object
 //! waits in at most one queue at a time. One thread at a time.
 
-use std::collections::HashMap;
-
 use super::one_queue::ObjectQueue;
+use super::sizes::LargeSizes;
 pub(crate) use crate::linked::NONE;
 use crate::linked::{Link, Linked, List};
 use crate::near;
-
-/// Written where the size does not fit 32 bits; it is then in `Nodes::large`.
-const LARGE: u32 = u32::MAX;
 
 /// `P`: what says where in its queue an object is. A link has newer: towards the head, where objects arrive,
 /// and older: towards the tail, where they leave.
@@ -25,6 +21,7 @@ struct Node<P> {
 }
 
 const _: () = assert!(size_of::<Node<Link>>() == 16 && size_of::<Node<u32>>() == 12);
+const _: () = assert!(size_of::<Node<super::ascending::Standing>>() == 20);
 
 /// The place of an object that is in no queue.
 pub(crate) trait Place: Copy {
@@ -49,13 +46,12 @@ pub(crate) const COUNT_MAX: u32 = 0x00ff_ffff;
 #[derive(Debug)]
 pub(crate) struct Nodes<P = Link> {
     nodes: Vec<Node<P>>,
-    /// Sizes of 4 GiB and more.
-    large: HashMap<u32, u64>,
+    large: LargeSizes,
 }
 
 impl<P> Default for Nodes<P> {
     fn default() -> Nodes<P> {
-        Nodes { nodes: Vec::new(), large: HashMap::new() }
+        Nodes { nodes: Vec::new(), large: LargeSizes::default() }
     }
 }
 
@@ -79,22 +75,12 @@ impl<P: Place> Nodes<P> {
     /// Size that an object had when it came.
     #[inline]
     pub(crate) fn size(&self, key: u32) -> u64 {
-        match self.nodes[key as usize].size {
-            LARGE => self.large.get(&key).copied().unwrap_or(u64::from(LARGE)),
-            size => u64::from(size),
-        }
+        self.large.unpacked(key, self.nodes[key as usize].size)
     }
 
     #[inline]
     pub(crate) fn set_size(&mut self, key: u32, size: u64) {
-        let node = &mut self.nodes[key as usize];
-        match u32::try_from(size) {
-            Ok(small) if small != LARGE => node.size = small,
-            _ => {
-                node.size = LARGE;
-                self.large.insert(key, size);
-            }
-        }
+        self.nodes[key as usize].size = self.large.packed(key, size);
     }
 
     #[inline]

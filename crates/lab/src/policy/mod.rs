@@ -5,6 +5,7 @@
 //! by, and room is made before the new object goes in (but for GDSF). One policy a file; the registry is the table in
 //! `registry.rs`.
 
+mod ascending;
 mod belady;
 mod clock;
 mod fbc;
@@ -19,6 +20,7 @@ mod registry;
 mod rings;
 mod s3_fifo;
 mod sieve;
+mod sizes;
 mod store_disk;
 mod store_memory;
 mod w_tinylfu;
@@ -69,6 +71,11 @@ impl Step {
     #[must_use]
     pub fn is_delete(&self) -> bool {
         self.size_bytes == DELETES
+    }
+
+    #[cfg(test)]
+    pub(crate) fn next_use(&self) -> u32 {
+        self.next_use
     }
 
     pub(crate) fn set_next_use(&mut self, next_use: u32) {

@@ -247,6 +247,11 @@ impl PolicySpec {
         self.info.kind == Kind::Belady
     }
 
+    /// True if it keeps so much of each object that the names beside it should take little.
+    pub(crate) fn keeps_much(&self) -> bool {
+        matches!(self.info.kind, Kind::Gdsf | Kind::StoreMemory(ResidencyPolicyKind::HitDensity))
+    }
+
     /// The store's defaults with what the parameters say; `amax` is in hundredths, as there.
     fn store_config(&self, kind: DiskPolicyKind) -> Config {
         let mut config = Config::new("", ByteSize::new(0));

@@ -2,6 +2,7 @@
 //! a batch overlap in memory. Requests of no bytes are left out, as by libCacheSim: an error reply or a
 //! validation is no object. One thread.
 
+use super::future::Future;
 use crate::error::TraceError;
 use crate::ids::{IdTable, Mixed, mix};
 use crate::policy::{NEVER, Step};
@@ -9,7 +10,7 @@ use crate::request::Op;
 use crate::trace::{RawRequest, RecordSource, Trace};
 
 /// Requests read at once.
-const BATCH: usize = 1 << 10;
+pub(crate) const BATCH_READ: usize = 1 << 10;
 /// The line of the table and then the name of a request are fetched while those so many before it are
 /// looked up: as long as memory takes.
 const AHEAD: usize = 12;
@@ -27,12 +28,13 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(trace: Trace, ignores_sizes: bool) -> Feed {
+    /// `ids`: of names that have keys already.
+    pub(crate) fn new(trace: Trace, ids: IdTable, ignores_sizes: bool) -> Feed {
         Feed {
             trace,
-            ids: IdTable::new(),
-            raw: Vec::with_capacity(BATCH),
-            mixed: Vec::with_capacity(BATCH),
+            ids,
+            raw: Vec::with_capacity(BATCH_READ),
+            mixed: Vec::with_capacity(BATCH_READ),
             ignores_sizes,
             empty: 0,
             has_ended: false,
@@ -84,8 +86,8 @@ impl Feed {
     fn read(&mut self) -> Result<(), TraceError> {
         self.raw.clear();
         while self.raw.is_empty() && !self.has_ended {
-            self.trace.batch(&mut self.raw, BATCH)?;
-            self.has_ended = self.raw.len() < BATCH;
+            self.trace.batch(&mut self.raw, BATCH_READ)?;
+            self.has_ended = self.raw.len() < BATCH_READ;
             let before = self.raw.len();
             self.raw.retain(|raw| raw.size_bytes > 0 || raw.op == Op::Delete);
             self.empty += (before - self.raw.len()) as u64;
@@ -103,23 +105,33 @@ pub struct Scan {
     pub objects: u64,
     /// Sum of their first sizes.
     pub bytes: u64,
-    /// For each step the number of the next request for its object; empty if not asked for.
-    pub(crate) next_uses: Vec<u32>,
 }
 
-/// Reads a trace to find its working set, and if wanted all next uses, at 4 bytes a request.
+/// What it leaves to the second one.
+pub(crate) struct First {
+    pub(crate) scan: Scan,
+    /// When objects are asked for again, if that was asked for.
+    pub(crate) future: Option<Future>,
+    /// All names, with the keys that they have in both passes: they are found once more, not placed anew.
+    pub(crate) ids: IdTable,
+}
+
+/// Reads a trace to find its working set, and if wanted all next uses.
 ///
 /// # Errors
-/// When the trace cannot be read, or has more requests than 32 bits count and next uses are wanted.
-pub fn scan(
+/// When the trace cannot be read, or has more requests than 32 bits count and next uses are wanted, or these find no
+/// room.
+pub(crate) fn scan(
     trace: Trace,
+    ids: IdTable,
     ignores_sizes: bool,
     wants_next_uses: bool,
     mut progress: impl FnMut(&Trace, u64),
-) -> Result<Scan, TraceError> {
-    let mut feed = Feed::new(trace, ignores_sizes);
+) -> Result<First, TraceError> {
+    let mut feed = Feed::new(trace, ids, ignores_sizes);
     let (mut steps, mut times_us) = (Vec::new(), Vec::new());
     let mut scan = Scan::default();
+    let mut future = wants_next_uses.then(Future::new);
     loop {
         steps.clear();
         times_us.clear();
@@ -128,57 +140,22 @@ pub fn scan(
             break;
         }
         for step in &steps {
-            if !step.is_delete() && u64::from(step.key()) == scan.objects {
+            if u64::from(step.key()) == scan.objects {
                 scan.objects += 1;
-                scan.bytes += step.size_bytes();
-            } else if u64::from(step.key()) == scan.objects {
-                scan.objects += 1;
+                scan.bytes += if step.is_delete() { 0 } else { step.size_bytes() };
             }
-            if wants_next_uses {
-                scan.next_uses.push(step.key());
+            if let Some(future) = &mut future {
+                future.push(step.key())?;
             }
         }
         scan.steps += steps.len() as u64;
         progress(feed.trace(), scan.steps);
     }
-    if scan.next_uses.len() >= NEVER as usize {
-        return Err(TraceError::TooMany { what: "requests", max: u64::from(NEVER) - 1 });
+    if let Some(future) = &mut future {
+        if future.len() >= u64::from(NEVER) {
+            return Err(TraceError::TooMany { what: "requests", max: u64::from(NEVER) - 1 });
+        }
+        future.turn_around(scan.objects as usize)?;
     }
-    // Names are done with: what comes next takes memory of its own.
-    drop(feed);
-    scan.next_uses.shrink_to_fit();
-    keys_to_next_uses(&mut scan.next_uses, scan.objects as usize);
-    Ok(scan)
-}
-
-/// Replaces each key by the place of its next occurrence.
-fn keys_to_next_uses(keys: &mut [u32], objects: usize) {
-    let mut next = vec![NEVER; objects];
-    for (at, key) in keys.iter_mut().enumerate().rev() {
-        let object = *key as usize;
-        *key = std::mem::replace(&mut next[object], at as u32);
-    }
-}
-
-/// Pages through a scan's next uses as batches go by.
-pub(crate) fn set_next_uses(steps: &mut [Step], first: u64, scan: &Scan) {
-    if scan.next_uses.is_empty() {
-        return;
-    }
-    let first = first as usize;
-    for (step, next_use) in steps.iter_mut().zip(&scan.next_uses[first..]) {
-        step.set_next_use(*next_use);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn next_uses_are_places_of_the_next_request() {
-        let mut keys = vec![0, 1, 0, 2, 1, 0];
-        keys_to_next_uses(&mut keys, 3);
-        assert_eq!(keys, [2, 4, 5, NEVER, NEVER, NEVER]);
-    }
+    Ok(First { scan, future, ids: feed.ids })
 }

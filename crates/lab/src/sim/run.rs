@@ -10,9 +10,11 @@ use std::thread;
 
 use serde::Serialize;
 
-use super::feed::{Feed, Scan, scan, set_next_uses};
+use super::feed::{BATCH_READ, Feed, First, Scan, scan};
+use super::future::Future;
 use super::size::SizeSpec;
 use crate::error::{SimError, TraceError};
+use crate::ids::IdTable;
 use crate::policy::{Policy, PolicySpec, Step, Tally};
 use crate::trace::{RecordSource, Skipped, Trace};
 
@@ -154,13 +156,17 @@ pub fn simulate(
     progress: Progress<'_>,
 ) -> Result<SimReport, SimError> {
     let knows_future = options.policies.iter().any(PolicySpec::knows_future);
-    let first = if knows_future || options.sizes.iter().any(SizeSpec::is_relative) {
+    let keeps_much = options.policies.iter().any(PolicySpec::keeps_much);
+    let ids = if keeps_much { IdTable::tight() } else { IdTable::new() };
+    let (first, future, ids) = if knows_future || options.sizes.iter().any(SizeSpec::is_relative) {
         let mut report = |trace: &Trace, steps| progress(1, trace, steps);
-        Some(scan(open()?, options.ignores_sizes, knows_future, &mut report)?)
+        let First { scan, future, ids } =
+            scan(open()?, ids, options.ignores_sizes, knows_future, &mut report)?;
+        (Some(scan), future, ids)
     } else {
-        None
+        (None, None, ids)
     };
-    let mut feed = Feed::new(open()?, options.ignores_sizes);
+    let mut feed = Feed::new(open()?, ids, options.ignores_sizes);
     let caches = caches(options, first.as_ref());
     if let Some(&Scan { objects: objects @ 1.., .. }) = first.as_ref()
         && caches.is_empty()
@@ -170,7 +176,7 @@ pub fn simulate(
         );
         return Err(SimError::Size { given: "auto".to_owned(), reason });
     }
-    let mut cutter = Cutter::new(options, first.unwrap_or_default());
+    let mut cutter = Cutter::new(options, first.unwrap_or_default(), future);
     let caches = run_all(&mut feed, caches, options.threads.max(1), &mut cutter, progress)?;
     if cutter.steps == 0 {
         return Err(SimError::NoRequests { path: feed.trace().name().to_owned() });
@@ -219,6 +225,7 @@ fn caches(options: &SimOptions, first: Option<&Scan>) -> Vec<Cache> {
 /// Cuts what the feed brings into batches that end where the warm-up or an interval does.
 struct Cutter {
     scan: Scan,
+    future: Option<Future>,
     warmup: Warmup,
     interval_us: Option<u64>,
     steps: u64,
@@ -229,9 +236,10 @@ struct Cutter {
 }
 
 impl Cutter {
-    fn new(options: &SimOptions, scan: Scan) -> Cutter {
+    fn new(options: &SimOptions, scan: Scan, future: Option<Future>) -> Cutter {
         Cutter {
             scan,
+            future,
             warmup: options.warmup,
             interval_us: options.interval_s.map(|s| s.max(1).saturating_mul(US_PER_S)),
             steps: 0,
@@ -260,13 +268,20 @@ impl Cutter {
     }
 
     /// Hands on steps in batches, in order.
-    fn cut(&mut self, steps: &mut Vec<Step>, times_us: &[u64], mut emit: impl FnMut(Batch)) {
-        set_next_uses(steps, self.steps, &self.scan);
+    fn cut(
+        &mut self,
+        steps: &mut Vec<Step>,
+        times_us: &[u64],
+        mut emit: impl FnMut(Batch),
+    ) -> Result<(), TraceError> {
+        if let Some(future) = &mut self.future {
+            future.set_next_uses(steps, self.steps)?;
+        }
         // Mostly there is nothing to cut, and no step has to be looked at.
         if self.interval_us.is_none() && (self.is_warm || self.warmup == Warmup::None) {
             self.steps += steps.len() as u64;
             emit(Batch { steps: std::mem::take(steps), ..Batch::default() });
-            return;
+            return Ok(());
         }
         let mut batch = Batch::default();
         for (step, time_us) in steps.iter().zip(times_us) {
@@ -285,6 +300,7 @@ impl Cutter {
             self.warmup_steps += u64::from(is_warmup);
         }
         emit(batch);
+        Ok(())
     }
 
     /// The end of the interval that is over by this time, if one is.
@@ -337,7 +353,7 @@ fn read_all(
         steps.clear();
         steps.reserve(BATCH_STEPS);
         times_us.clear();
-        while steps.len() < BATCH_STEPS {
+        while steps.len() + BATCH_READ <= BATCH_STEPS {
             let before = steps.len();
             feed.fill(&mut steps, &mut times_us)?;
             if steps.len() == before {
@@ -347,7 +363,7 @@ fn read_all(
         if steps.is_empty() {
             return Ok(());
         }
-        cutter.cut(&mut steps, &times_us, &mut emit);
+        cutter.cut(&mut steps, &times_us, &mut emit)?;
         progress(2, feed.trace(), cutter.steps);
     }
 }
