@@ -90,12 +90,12 @@ impl Marks {
         if state.all_before > 0 {
             records.push(record(JournalOp::PurgeAll, state.all_before));
         }
-        records.extend(
-            state
-                .groups
-                .iter()
-                .map(|(group, seq)| record(JournalOp::PurgeGroup { group: *group }, *seq)),
-        );
+        // In an order, so that the same store writes the same bytes.
+        let mut groups: Vec<(u64, u64)> =
+            state.groups.iter().map(|(id, seq)| (*seq, *id)).collect();
+        groups.sort_unstable();
+        let group = |(seq, group)| record(JournalOp::PurgeGroup { group }, seq);
+        records.extend(groups.into_iter().map(group));
         records.extend(
             state.prefixes.iter().map(|(prefix, seq)| {
                 record(JournalOp::PurgePrefix { prefix: prefix.clone() }, *seq)

@@ -1,7 +1,8 @@
 //! Reuse of the oldest segment: what was used is kept, the rest is forgotten and counted.
 //!
 //! Kept objects go back to the nursery with a new sequence number, so that they come to lie with
-//! their group again. What is worth it the disk policy says, how much of that is written the reinsertion policy. Threads: the flusher.
+//! their group again. The disk policy says what is worth keeping, the reinsertion policy how much of that
+//! is written. Threads: the flusher.
 
 use std::borrow::Cow;
 use std::ops::Range;
