@@ -118,8 +118,9 @@ impl Insertion {
         length: Option<u64>,
     ) -> Result<InsertionBody, NotStoredReason> {
         let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
-        // With the length of all of it: what the store could never hold is refused here.
-        let writer = self.section_writer(store, apart, length)?;
+        // Each section is an object: whether all of them fit was asked before (`FillLimits`).
+        let first = length.map(|length| length.min(SECTION_BYTES));
+        let writer = self.section_writer(store, apart, first)?;
         Ok(InsertionBody::Large { writer, apart, announced_bytes: length })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use damelo::ByteSize;
 use damelo_http_proxy::Target;
 
 use crate::support::{
@@ -121,6 +122,22 @@ fn a_body_that_takes_more_than_half_of_the_store_passes_by() {
         assert!(!chunked.cache().contains("; hit"), "{}", chunked.cache());
     }
     assert!(proxy.get("/small").cache().contains("; hit"), "it was not pushed out");
+}
+
+/// Bodies lie in sections: `object_max` (8 GiB by default) is for one of them.
+#[test]
+fn a_body_may_be_longer_than_the_longest_object_of_the_store() {
+    let body = noise(5, 6 << 20);
+    let sent = body.clone();
+    let origin = Origin::start(move |_| reply(200, "Cache-Control: max-age=60", sent.clone()));
+    let mut home = Home::new();
+    home.object_max = Some(ByteSize::new(2 << 20));
+    let url = format!("http://{}", origin.address);
+    let proxy = Proxy::start_in(&home, Target::Url(url), |_| {});
+    let miss = proxy.get("/big");
+    assert!(miss.cache().contains("; stored"), "{}", miss.cache());
+    let hit = proxy.get("/big");
+    assert!(hit.cache().contains("; hit") && hit.body == body, "{}", hit.cache());
 }
 
 #[test]
