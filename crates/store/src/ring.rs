@@ -15,6 +15,10 @@ use crate::index::Location;
 use crate::memory::pool::lock;
 use crate::space::{SegmentId, Space};
 
+/// A segment rests no longer when so many others were begun since: by an open, and after a crash, all that
+/// are younger than one that rests are looked at.
+const REST_LIVES_MAX: u64 = 16;
+
 /// What a segment holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holds {
@@ -38,6 +42,10 @@ pub(crate) struct Ring {
     /// No record of a segment's former life has this sequence number or a greater one.
     floors: Box<[AtomicU64]>,
     state: Mutex<State>,
+}
+
+fn is_near(seq: u64, next_seq: u64) -> bool {
+    seq + REST_LIVES_MAX >= next_seq
 }
 
 impl Ring {
@@ -94,7 +102,15 @@ impl Ring {
         let seq = state.next_seq;
         state.next_seq += 1;
         self.seqs[segment.0 as usize].store(seq, Ordering::Release);
+        let State { resting, sealed, .. } = &mut *state;
+        let passed = resting.extract_if(.., |(_, id)| !is_near(self.seq(*id), seq + 1));
+        sealed.extend(passed.map(|(_, id)| id));
         Some((segment, seq))
+    }
+
+    /// Whether the next open may go on in a segment in that life.
+    pub(crate) fn may_rest(&self, seq: u64) -> bool {
+        is_near(seq, self.next_seq())
     }
 
     pub(crate) fn seal(&self, segment: SegmentId, oldest_object: u64) {

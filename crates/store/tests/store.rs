@@ -613,6 +613,31 @@ fn opening_and_writing_often_uses_up_no_segments() {
     });
 }
 
+/// Else every open, and every recovery after a crash, would look at all that was written since.
+#[test]
+fn a_segment_that_many_others_passed_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Auto);
+    config.segment = Some(ByteSize::new(256 << 10));
+    let store = Store::open(config.clone()).unwrap();
+    store.create(b"large", GroupId::new(1), &value(1, 100_000)).wait().unwrap();
+    store.close().unwrap();
+    // Pages alone, and twice as much as may pass.
+    let store = Store::open(config.clone()).unwrap();
+    for key in 0..1_000 {
+        store.create(&name(key), GroupId::new(key % 16), &value(key, 8_000)).wait().unwrap();
+    }
+    store.close().unwrap();
+    let store = Store::open(config).unwrap();
+    store.wait_recovered();
+    let looked_at = store.recovery().segments_total;
+    assert!(looked_at <= 2, "{looked_at} segments were looked at");
+    assert_eq!(&*store.read(b"large").wait().unwrap().unwrap(), value(1, 100_000));
+    store.create(b"next", GroupId::new(1), &value(2, 100_000)).wait().unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.stats().segments_continued, 0, "the pages' one rests still");
+}
+
 #[test]
 fn a_sync_ends_though_the_thread_that_asks_for_it_holds_all_memory() {
     each_engine(|engine| {

@@ -131,14 +131,8 @@ pub fn crash(seed: u64) -> Result<(), Failure> {
 /// The first wrong answer, with the crash that led to it.
 pub fn crash_wrapped(seed: u64) -> Result<(), Failure> {
     let rng = &mut fastrand::Rng::with_seed(seed ^ 0x4a9);
-    let profile = Profile {
-        keys: 60,
-        large_one_in: 5,
-        read_percent: 20,
-        ..Profile::crash(rng.usize(100..350), u64::MAX)
-    };
-    let recorded = record_on(seed, Demand::Fresh, WRAP_BYTES, profile, None)?;
-    crash_if_journalled(&recorded, rng)
+    let ops = rng.usize(100..350);
+    crash_on_small_ring(seed, ops, None, rng)
 }
 
 /// Lives of a few operations with clean closes between them, each of which goes on in the segments of
@@ -154,21 +148,23 @@ pub fn crash_reopened(seed: u64) -> Result<(), Failure> {
         let recorded = record_on(seed, Demand::Strict, CRASH_BYTES, profile, every)?;
         return crash_somewhere(&recorded, rng);
     }
-    let profile = Profile {
-        keys: 60,
-        large_one_in: 5,
-        read_percent: 20,
-        ..Profile::crash(rng.usize(60..200), u64::MAX)
-    };
-    let recorded = record_on(seed, Demand::Fresh, WRAP_BYTES, profile, every)?;
-    crash_if_journalled(&recorded, rng)
+    let ops = rng.usize(60..200);
+    crash_on_small_ring(seed, ops, every, rng)
 }
 
-/// Without a journal an older version may come back after a crash, which is what is promised.
-fn crash_if_journalled(recorded: &Recorded, rng: &mut fastrand::Rng) -> Result<(), Failure> {
+fn crash_on_small_ring(
+    seed: u64,
+    ops: usize,
+    reopened_every: Option<u64>,
+    rng: &mut fastrand::Rng,
+) -> Result<(), Failure> {
+    let crash = Profile::crash(ops, u64::MAX);
+    let profile = Profile { keys: 60, large_one_in: 5, read_percent: 20, ..crash };
+    let recorded = record_on(seed, Demand::Fresh, WRAP_BYTES, profile, reopened_every)?;
+    // Without a journal an older version may come back after a crash, which is what is promised.
     match recorded.config.durability {
         Durability::None => Ok(()),
-        _ => crash_somewhere(recorded, rng),
+        _ => crash_somewhere(&recorded, rng),
     }
 }
 

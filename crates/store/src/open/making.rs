@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use super::{RawVolume, SEGMENT_MIN};
+use super::RawVolume;
+use super::settings::SEGMENT_MIN;
 use crate::ByteSize;
 use crate::config::Config;
 use crate::error::OpenError;

@@ -6,17 +6,19 @@
 //! keeper.
 
 mod making;
+mod settings;
 
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::io;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use self::settings::enough_memory;
+pub(crate) use self::settings::validate;
 use crate::ByteSize;
 use crate::admission;
-use crate::config::{Admission, Config, IoEngine, Reinsertion};
+use crate::config::{Config, IoEngine};
 use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop, bytes_anew};
 use crate::disk_policy::disk_policy;
 use crate::durable::checkpoint::CheckpointState;
@@ -35,7 +37,7 @@ use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
 use crate::read::neighbours::Touched;
 use crate::read::page_choice::ReadCosts;
-use crate::reinsertion::{REINSERT_PERCENT_LIMIT, reinsertion_policy};
+use crate::reinsertion::reinsertion_policy;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
@@ -44,17 +46,6 @@ use crate::types::{Clock, SystemClock};
 use crate::workers::Workers;
 use crate::write::nursery::Nursery;
 
-const MEMORY_MIN: u64 = 4 << 20;
-/// Pages that memory must hold: some are always being filled, written or read into.
-const MEMORY_PAGES_MIN: u64 = 16;
-/// As much as the disk of a store has.
-const MEMORY_MAX: u64 = 16 << 40;
-const QUEUE_DEPTH_MAX: u64 = 4096;
-const GROUPS_TRACKED_MAX: u64 = 1 << 32;
-const PAGE_MIN: u64 = 16 << 10;
-const PAGE_MAX: u64 = 1 << 20;
-const SEGMENT_MIN: u64 = 256 << 10;
-const SEGMENT_MAX: u64 = 64 << 20;
 /// At most this share of memory waits to be written.
 const NURSERY_SHARE: u64 = 4;
 const NURSERY_MAX: u64 = 64 << 20;
@@ -165,84 +156,6 @@ fn new_index(first: &Superblock) -> Result<Index, OpenError> {
         let bytes = ByteSize::new(first.index_slots.saturating_mul(8));
         let text = format!("no {bytes} for an index of {} objects", first.index_slots);
         OpenError::System(io::Error::new(io::ErrorKind::OutOfMemory, text))
-    })
-}
-
-/// Checks what does not depend on the volumes.
-pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
-    let bad = |setting, value: String, limit: &str| {
-        Err(OpenError::Setting { setting, value, limit: limit.to_owned() })
-    };
-    if config.volumes.is_empty() || config.volumes.len() > 64 {
-        return bad("volumes", config.volumes.len().to_string(), "a store has 1 to 64 volumes");
-    }
-    if config.anew && config.must_exist {
-        return bad("anew", "true".to_owned(), "not together with must_exist");
-    }
-    if config.memory.bytes() < MEMORY_MIN {
-        return bad("memory", config.memory.to_string(), "at least 4MiB");
-    }
-    if config.memory.bytes() > MEMORY_MAX {
-        return bad("memory", config.memory.to_string(), "at most 16TiB");
-    }
-    check_counts(config)?;
-    if let Some(page) = config.page {
-        let fits = (PAGE_MIN..=PAGE_MAX).contains(&page.bytes()) && page.bytes().is_power_of_two();
-        if !fits {
-            return bad("page", page.to_string(), "a power of two from 16KiB to 1MiB");
-        }
-        enough_memory(config, page.bytes())?;
-    }
-    if let Some(segment) = config.segment {
-        let fits = (SEGMENT_MIN..=SEGMENT_MAX).contains(&segment.bytes())
-            && segment.bytes().is_power_of_two();
-        if !fits {
-            return bad("segment", segment.to_string(), "a power of two from 256KiB to 64MiB");
-        }
-    }
-    if config.fbc_count_max > 3 {
-        return bad(
-            "fbc_count_max",
-            config.fbc_count_max.to_string(),
-            "0 to 3: the index has two bits",
-        );
-    }
-    Ok(())
-}
-
-/// Checks what is a number of things.
-fn check_counts(config: &Config) -> Result<(), OpenError> {
-    let within = |setting, value: u64, limits: RangeInclusive<u64>| {
-        if limits.contains(&value) {
-            return Ok(());
-        }
-        let limit = format!("{} to {}", limits.start(), limits.end());
-        Err(OpenError::Setting { setting, value: value.to_string(), limit })
-    };
-    // How many there is room for depends on the volumes.
-    within("objects_max", config.objects_max.unwrap_or(1), 1..=u64::MAX)?;
-    within("queue_depth", config.queue_depth.into(), 1..=QUEUE_DEPTH_MAX)?;
-    within("groups_tracked_max", config.groups_tracked_max as u64, 0..=GROUPS_TRACKED_MAX)?;
-    let percent_max = REINSERT_PERCENT_LIMIT.into();
-    within("reinsert_percent_max", config.reinsert_percent_max.into(), 0..=percent_max)?;
-    if let Reinsertion::Used { hits_min } = config.reinsertion {
-        within("reinsertion.hits_min", hits_min.into(), 1..=3)?;
-    }
-    if let Admission::Probability { percent } = config.admission {
-        within("admission.percent", percent.into(), 0..=100)?;
-    }
-    Ok(())
-}
-
-fn enough_memory(config: &Config, page_bytes: u64) -> Result<(), OpenError> {
-    let min = page_bytes * MEMORY_PAGES_MIN;
-    if config.memory.bytes() >= min {
-        return Ok(());
-    }
-    Err(OpenError::Setting {
-        setting: "memory",
-        value: config.memory.to_string(),
-        limit: format!("at least {} with pages this large", ByteSize::new(min)),
     })
 }
 

@@ -29,6 +29,7 @@ use crate::stats::add;
 struct Keeper {
     entry: SummaryEntry,
     location: Location,
+    hint: Hint,
     worth: u8,
     freq: u8,
 }
@@ -117,7 +118,7 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
             let candidate =
                 Candidate { freq, loved: hint == Hint::Loved, hated: hint == Hint::Hated };
             let worth = engine.disk_policy.worth(candidate, mean)?;
-            Some(Keeper { entry, location, worth, freq })
+            Some(Keeper { entry, location, hint, worth, freq })
         })
         .collect();
     keepers.sort_by_key(|k| std::cmp::Reverse(k.worth));
@@ -135,7 +136,7 @@ fn retain_within_budget(engine: &Engine, keepers: &mut Vec<Keeper>) {
         let survivor = Survivor {
             hash: k.entry.hash,
             group: GroupId::new(k.entry.group),
-            hint: engine.groups.hint(k.entry.group),
+            hint: k.hint,
             freq: k.freq,
             worth: k.worth,
             bytes: u64::from(k.entry.stored_units) * UNIT_BYTES,

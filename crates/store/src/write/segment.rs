@@ -34,10 +34,6 @@ pub(crate) struct OpenSegment {
     pub(crate) writes: Arc<SegmentWrites>,
 }
 
-/// A segment that took nothing while so many others were begun does not rest any more when the store is
-/// closed: after a crash all that are younger than one that rests are looked at.
-const REST_LIVES_MAX: u64 = 16;
-
 /// The writes of one segment that are under way, and who seals it after the last.
 #[derive(Default)]
 pub(crate) struct SegmentWrites(Mutex<(usize, Option<OpenSegment>)>);
@@ -81,7 +77,7 @@ pub(crate) fn close_segment(engine: &Arc<Engine>, open: OpenSegment) {
 
 /// Seals what is open when the store is closed, so that the next open goes on in it.
 pub(crate) fn rest_segment(engine: &Arc<Engine>, mut open: OpenSegment) {
-    open.rests = open.seq + REST_LIVES_MAX >= engine.ring.next_seq();
+    open.rests = engine.ring.may_rest(open.seq);
     close_segment(engine, open);
 }
 
