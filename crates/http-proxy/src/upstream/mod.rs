@@ -18,6 +18,7 @@ mod pool;
 mod request_body;
 mod response_body;
 mod stream;
+mod version;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -12,9 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING};
-use http::uri::{Authority, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -27,6 +26,7 @@ use crate::io::body::PolledFrame;
 use crate::io::idle::IdleTimer;
 use crate::metrics::Counters;
 use crate::upstream::endpoint::{Endpoint, Purpose};
+use crate::upstream::version::{as_http1, as_http2};
 use crate::upstream::{OriginBody, poll_incoming};
 
 /// Fewest bytes hyper accepts as a buffer limit.
@@ -434,45 +434,6 @@ impl SendError {
     }
 }
 
-/// `Host` becomes `:authority` (RFC 9113 §8.3.1).
-fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Request<OriginBody> {
-    // Fields of a connection have no place in HTTP/2 (§8.2.2).
-    request.headers_mut().remove(TRANSFER_ENCODING);
-    request.headers_mut().remove(CONNECTION);
-    let host = request.headers_mut().remove(HOST);
-    let mut parts = std::mem::take(request.uri_mut()).into_parts();
-    parts.scheme = Some(scheme);
-    let authority = host.as_ref().and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    parts.authority = Some(authority.unwrap_or(Authority::from_static("localhost")));
-    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
-    *request.version_mut() = Version::HTTP_2;
-    request
-}
-
-/// The way back, for a request that an HTTP/2 connection did not take.
-fn as_http1(mut request: Request<OriginBody>) -> Request<OriginBody> {
-    if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
-        // Unless told so, hyper leaves out the body of a GET whose length it does not know.
-        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    if request.headers().contains_key(TE) {
-        // What is said by `TE` is said to the next one only (RFC 9110 §10.1.4).
-        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("te"));
-    }
-    if request.version() != Version::HTTP_2 {
-        return request;
-    }
-    let mut parts = std::mem::take(request.uri_mut()).into_parts();
-    parts.scheme = None;
-    let authority = parts.authority.take();
-    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
-    if let Some(Ok(host)) = authority.map(|host| HeaderValue::try_from(host.as_str())) {
-        request.headers_mut().insert(HOST, host);
-    }
-    *request.version_mut() = Version::HTTP_11;
-    request
-}
-
 /// What can be sent again without harm: a safe method without body.
 fn spare_copy(request: &Request<OriginBody>) -> Option<Outgoing> {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
@@ -484,23 +445,4 @@ fn spare_copy(request: &Request<OriginBody>) -> Option<Outgoing> {
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
     Some(copy)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_survive_the_way_to_http2_and_back() {
-        let mut request = Request::new(OriginBody::Empty);
-        *request.uri_mut() = Uri::from_static("/a?b");
-        request.headers_mut().insert(HOST, HeaderValue::from_static("x.test:81"));
-        let request = as_http2(request, Scheme::HTTP);
-        assert_eq!(request.uri(), "http://x.test:81/a?b");
-        assert!(!request.headers().contains_key(HOST));
-        let request = as_http1(request);
-        assert_eq!(request.uri(), "/a?b");
-        assert_eq!(request.headers()[HOST], "x.test:81");
-        assert_eq!(request.version(), Version::HTTP_11);
-    }
 }

@@ -1,4 +1,4 @@
-//! The flusher: builds pages from what waits in the nursery and writes pages and extents.
+//! The flusher: has pages built of what waits in the nursery (`page_build`) and writes pages and extents.
 //!
 //! Invariants: an object is in the index only after its bytes are on the device; a page's entries
 //! move from nursery to page frame under the shard lock, so that a remove or replace in between is
@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::nursery::{Finished, Staged, StagedExtent, Work};
-use super::packer::{LOOK_AHEAD, fill_page};
+use super::packer::fill_page;
+use super::page_build::{BuiltPage, build_page, cut_page, finish_page, record_kind};
 use super::publish::{drop_extent, drop_page, publish_extent, publish_page};
 use super::segment::{OpenSegment, close_segment, continue_segment, open_segment, rest_segment};
 use crate::device::IoOp;
 use crate::engine::Engine;
-use crate::format::{
-    BLOCK_BYTES, PAGE_HEADER_BYTES, PageHeader, RecordHeader, RecordKind, SummaryEntry, UNIT_BYTES,
-};
+use crate::format::{BLOCK_BYTES, PAGE_HEADER_BYTES, SummaryEntry, UNIT_BYTES};
 use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
 use crate::ring::Holds;
@@ -33,26 +32,6 @@ const WRITES_MAX: u64 = 16;
 const FRAME_WAIT: Duration = Duration::from_millis(100);
 /// Longest sleep without work: timers are looked at this often.
 const NAP: Duration = Duration::from_millis(20);
-
-/// One object on its way from nursery to page.
-pub(super) struct Move {
-    pub(super) hash: u64,
-    pub(super) from_first: u32,
-    pub(super) from_offset: u32,
-    pub(super) offset: u32,
-    pub(super) group: u64,
-    pub(super) stored_units: u32,
-    pub(super) freq: u8,
-}
-
-pub(super) struct BuiltPage {
-    pub(super) run: Run,
-    pub(super) moves: Vec<Move>,
-    /// Keeps the staged bytes alive until the entries have moved.
-    pub(super) staged: Vec<Staged>,
-    /// The frame is needed again: the objects leave memory once they are on disk.
-    pub(super) passing: bool,
-}
 
 pub(crate) struct Flusher {
     pages: Option<OpenSegment>,
@@ -245,32 +224,6 @@ fn on_disk(extent: &StagedExtent) -> u64 {
     u64::from(extent.staged.stored_bytes).next_multiple_of(BLOCK_BYTES)
 }
 
-/// Cuts one page's worth off the front.
-fn cut_page(objects: &mut VecDeque<Staged>, capacity: u32) -> Vec<Staged> {
-    let mut sum = 0;
-    let fits = |s: &&Staged| {
-        sum += u64::from(s.stored_bytes);
-        sum <= u64::from(capacity)
-    };
-    let window = objects.iter().take_while(fits).count() + LOOK_AHEAD;
-    let sizes: Vec<u32> = objects.iter().take(window).map(|s| s.stored_bytes).collect();
-    let chosen = fill_page(&sizes, capacity);
-    let last = chosen.iter().max().copied().unwrap_or(0);
-    let mut take = vec![false; last + 1];
-    for index in &chosen {
-        take[*index] = true;
-    }
-    let mut page = Vec::with_capacity(chosen.len());
-    let mut rest = Vec::new();
-    for (index, object) in objects.drain(..=last).enumerate() {
-        if take[index] { page.push(object) } else { rest.push(object) }
-    }
-    for object in rest.into_iter().rev() {
-        objects.push_front(object);
-    }
-    page
-}
-
 fn ensure_open<'a>(
     slot: &'a mut Option<OpenSegment>,
     engine: &Arc<Engine>,
@@ -294,53 +247,6 @@ fn ensure_open<'a>(
         return Err(io::Error::other("an empty segment is too small for this"));
     }
     Ok(open)
-}
-
-/// Copies what is still wanted into a page frame.
-fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Option<BuiltPage> {
-    let mut offset = PAGE_HEADER_BYTES;
-    let mut moves = Vec::with_capacity(objects.len());
-    let mut staged = Vec::with_capacity(objects.len());
-    let mut dead = Finished::default();
-    for object in objects {
-        let wanted = engine
-            .cache
-            .resident
-            .shard(object.hash)
-            .map
-            .get(&object.hash)
-            .filter(|e| e.is_at(object.run.first(), object.offset))
-            .map(|e| e.group);
-        let Some(group) = wanted else {
-            dead.add(&object);
-            continue;
-        };
-        let len = object.stored_bytes as usize;
-        // SAFETY: the frame is fresh and known to this thread only.
-        unsafe { run.bytes_mut(offset, len) }
-            .copy_from_slice(object.run.bytes(object.offset as usize, len));
-        moves.push(Move {
-            hash: object.hash,
-            from_first: object.run.first(),
-            from_offset: object.offset,
-            offset: offset as u32,
-            group,
-            stored_units: object.stored_bytes / UNIT_BYTES as u32,
-            freq: object.freq,
-        });
-        offset += len;
-        staged.push(object);
-    }
-    if dead.objects() > 0 {
-        add(&engine.counters.drops_superseded, dead.objects());
-        engine.nursery.finished(&dead, 0);
-    }
-    if moves.is_empty() {
-        return None;
-    }
-    // SAFETY: as above; the tail of the page must not carry bytes of the frame's former life.
-    unsafe { run.bytes_mut(offset, run.len_bytes() - offset) }.fill(0);
-    Some(BuiltPage { run, moves, staged, passing: false })
 }
 
 fn writes_max(engine: &Engine) -> usize {
@@ -399,40 +305,6 @@ fn submit_write(
         writes.end(&this);
         this.writes_end();
     });
-}
-
-/// Writes the page header and the summary's entries.
-fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltPage) {
-    let used = page.moves.iter().map(|m| m.stored_units * UNIT_BYTES as u32).sum::<u32>();
-    let header = PageHeader {
-        nonce: engine.space.nonce,
-        segment_seq: open.seq,
-        page_index: (open.cursor / engine.space.page_bytes) as u32,
-        record_count: page.moves.len() as u32,
-        used_bytes: used + PAGE_HEADER_BYTES as u32,
-        primary_group: page.moves[0].group,
-    };
-    // SAFETY: the frame is not published yet.
-    unsafe { page.run.bytes_mut(0, PAGE_HEADER_BYTES) }.copy_from_slice(&header.encode());
-    for (m, staged) in page.moves.iter().zip(&page.staged) {
-        let size = u64::from(staged.stored_bytes);
-        if !staged.reinserted {
-            add(&engine.counters.written_object_bytes, size);
-        }
-        open.note(SummaryEntry {
-            hash: m.hash,
-            group: m.group,
-            seq: staged.seq,
-            offset_units: ((open.cursor + u64::from(m.offset)) / UNIT_BYTES) as u32,
-            stored_units: m.stored_units,
-            kind: record_kind(engine, &page.run, m.offset),
-        });
-    }
-}
-
-fn record_kind(engine: &Engine, run: &Run, offset: u32) -> Option<RecordKind> {
-    let bytes = run.bytes(offset as usize, crate::format::RECORD_HEADER_BYTES);
-    RecordHeader::decode(bytes, engine.space.nonce).ok().map(|header| header.kind)
 }
 
 /// Starts one write of extents that lie one after the other.

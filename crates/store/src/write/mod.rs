@@ -1,5 +1,5 @@
 //! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
-//! page), `flusher` (pages and extents into segments), `publish` (then into the index), `segment` (the
+//! page), `page_build` (its bytes), `flusher` (pages and extents into segments), `publish` (then into the index), `segment` (the
 //! open ones), `reclaim` (reuse of the oldest), `longest` (limits of length), `writer` (streamed objects), `laid` (their bytes, where
 //! they will stay), `operation` (creates that may have to wait), `metadata` (its replacement), `remove`
 //! (removes and purges), `gate` (creates beside checkpoints), `inline` (the flusher's work done by
@@ -15,6 +15,7 @@ pub(crate) mod metadata;
 pub(crate) mod nursery;
 pub(crate) mod operation;
 pub(crate) mod packer;
+mod page_build;
 mod publish;
 pub(crate) mod reclaim;
 mod remove;

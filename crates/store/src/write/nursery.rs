@@ -5,15 +5,18 @@
 //! that waits or is being written, and is what back-pressure is measured by. Threads: any create;
 //! one flusher takes.
 
+mod waiting;
+
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mpsc::Sender;
-use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
 use crate::memory::pool::{Run, lock};
 use crate::signal::Signal;
+
+use waiting::{Pending, State, earlier};
 
 /// An object that waits.
 pub(crate) struct Staged {
@@ -44,44 +47,9 @@ pub(crate) struct StagedExtent {
 pub(crate) type PartSender = Sender<Result<(crate::index::Location, u64), String>>;
 
 #[derive(Default)]
-struct Pending {
-    objects: Vec<Staged>,
-    bytes: u64,
-    /// When the oldest must be on its way, by the monotonic clock.
-    due: Option<Duration>,
-}
-
-#[derive(Default)]
 struct OpenRun {
     run: Option<Run>,
     used: usize,
-}
-
-#[derive(Default)]
-struct State {
-    groups: HashMap<u64, Pending>,
-    extents: Vec<StagedExtent>,
-    extent_bytes: u64,
-    /// A writer waits for one of the extents to be on disk.
-    part_waits: bool,
-    /// The first time at which an extent is due.
-    extents_due: Option<Duration>,
-    /// Bytes in `groups` and `extents`.
-    waiting_bytes: u64,
-    objects: u64,
-    /// Objects that the flusher has taken and not finished.
-    in_flight: u64,
-    /// The most objects, and the most groups of those that wait, that there were at once.
-    most: u64,
-    most_groups: usize,
-    /// Unfinished objects of each round since `first_round`, the current one last.
-    rounds: VecDeque<u64>,
-    first_round: u64,
-    stop: bool,
-    /// The flusher has ended: what came now would wait for ever.
-    ended: bool,
-    drain: bool,
-    dropped: u64,
 }
 
 /// Extents wait until so much can go to disk in one write, unless somebody waits for them.
@@ -287,7 +255,7 @@ impl Nursery {
             state = self.work.wait_for(state, nap).0;
         }
         if self.wants_extents(&state) || state.extents_due.is_some_and(|due| due <= now()) {
-            return Work::Extents(take_extents(&mut state));
+            return Work::Extents(state.take_extents());
         }
         if state.objects == 0 {
             state.drain = false;
@@ -298,15 +266,15 @@ impl Nursery {
             return if stop { Work::Stop } else { Work::Idle };
         }
         let over = state.waiting_bytes >= self.flush_at_bytes;
-        if over && let Some(groups) = take_full_groups(&mut state, page_bytes) {
+        if over && let Some(groups) = state.take_full_groups(page_bytes) {
             return Work::Pages { groups, partial: false };
         }
         let target = if state.drain || state.stop { u64::MAX } else { self.flush_at_bytes / 2 };
         let groups = if state.drain || state.stop || over {
             state.drain = false;
-            take_largest(&mut state, target)
+            state.take_largest(target)
         } else {
-            take_due(&mut state, now())
+            state.take_due(now())
         };
         if groups.is_empty() { Work::Idle } else { Work::Pages { groups, partial: true } }
     }
@@ -412,105 +380,6 @@ impl Finished {
     pub(crate) fn objects(&self) -> u64 {
         self.objects
     }
-}
-
-impl State {
-    fn enter_round(&mut self) -> u64 {
-        if self.rounds.is_empty() {
-            self.rounds.push_back(0);
-        }
-        let last = self.rounds.len() - 1;
-        self.rounds[last] += 1;
-        self.first_round + last as u64
-    }
-
-    fn leave_round(&mut self, round: u64, count: u64) {
-        self.rounds[(round - self.first_round) as usize] -= count;
-        while self.rounds.len() > 1 && self.rounds[0] == 0 {
-            self.rounds.pop_front();
-            self.first_round += 1;
-        }
-    }
-
-    /// Begins a new round; returns the one before.
-    fn end_round(&mut self) -> u64 {
-        if self.rounds.is_empty() {
-            self.rounds.push_back(0);
-        }
-        let last = self.first_round + self.rounds.len() as u64 - 1;
-        self.rounds.push_back(0);
-        self.leave_round(last, 0);
-        last
-    }
-
-    fn has_unfinished(&self, last: u64) -> bool {
-        let count = (last + 1).saturating_sub(self.first_round) as usize;
-        self.rounds.iter().take(count).any(|unfinished| *unfinished > 0)
-    }
-}
-
-fn taken(state: &mut State, objects: u64, bytes: u64) {
-    state.objects -= objects;
-    state.in_flight += objects;
-    state.waiting_bytes -= bytes;
-}
-
-fn take_extents(state: &mut State) -> Vec<StagedExtent> {
-    let extents = std::mem::take(&mut state.extents);
-    let bytes = std::mem::take(&mut state.extent_bytes);
-    state.part_waits = false;
-    state.extents_due = None;
-    taken(state, extents.len() as u64, bytes);
-    extents
-}
-
-fn earlier(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-fn take_group(state: &mut State, group: u64) -> Option<(u64, Vec<Staged>)> {
-    let pending = state.groups.remove(&group)?;
-    taken(state, pending.objects.len() as u64, pending.bytes);
-    Some((group, pending.objects))
-}
-
-/// Groups with at least two pages' worth.
-fn take_full_groups(state: &mut State, page_bytes: u64) -> Option<Vec<(u64, Vec<Staged>)>> {
-    let mut full: Vec<u64> =
-        state.groups.iter().filter(|(_, p)| p.bytes >= 2 * page_bytes).map(|(id, _)| *id).collect();
-    full.sort_unstable();
-    let groups: Vec<_> = full.into_iter().filter_map(|id| take_group(state, id)).collect();
-    (!groups.is_empty()).then_some(groups)
-}
-
-/// The largest groups, until `target` bytes are taken.
-fn take_largest(state: &mut State, target: u64) -> Vec<(u64, Vec<Staged>)> {
-    let mut order: Vec<(u64, u64)> = state.groups.iter().map(|(id, p)| (p.bytes, *id)).collect();
-    order.sort_unstable_by(|a, b| b.cmp(a));
-    let mut sum = 0;
-    let mut groups = Vec::new();
-    for (bytes, id) in order {
-        if sum >= target {
-            break;
-        }
-        sum += bytes;
-        groups.extend(take_group(state, id));
-    }
-    groups
-}
-
-fn take_due(state: &mut State, now: Duration) -> Vec<(u64, Vec<Staged>)> {
-    let mut due: Vec<u64> = state
-        .groups
-        .iter()
-        .filter(|(_, p)| p.due.is_some_and(|due| due <= now))
-        .map(|(id, _)| *id)
-        .collect();
-    due.sort_unstable();
-    due.into_iter().filter_map(|id| take_group(state, id)).collect()
 }
 
 #[cfg(test)]

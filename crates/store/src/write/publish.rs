@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::flusher::BuiltPage;
 use super::nursery::{Finished, StagedExtent};
+use super::page_build::BuiltPage;
 use crate::engine::Engine;
 use crate::format::UNIT_BYTES;
 use crate::index::LengthClass;

@@ -1,0 +1,90 @@
+//! What a program can ask an open store about itself: its sizes, its volumes, its warnings.
+//!
+//! A copy of the moment at which it was asked. Threads: any.
+
+use std::path::PathBuf;
+
+use crate::engine::Engine;
+use crate::space::Volume;
+
+/// Facts about an open store.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct StoreInfo {
+    /// Made when the store was formatted.
+    pub store_id: [u8; 16],
+    /// Bytes that move as one.
+    pub page_bytes: u64,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Segments of all volumes.
+    pub segments: u64,
+    /// Objects the index has room for.
+    pub objects_max: u64,
+    /// Largest object: `object_max`, or less on small volumes or segments. No object takes more than half of
+    /// the segments, since all of it must be there when its end is written, and others with it. Less
+    /// where key or metadata are large.
+    pub object_bytes_max: u64,
+    /// Memory of the index and all tables beside it, in bytes.
+    pub index_bytes: u64,
+    /// Memory for data, in bytes.
+    pub memory_bytes: u64,
+    /// Its volumes, in order.
+    pub volumes: Vec<VolumeInfo>,
+    /// What should be known by whoever runs it.
+    pub warnings: Vec<String>,
+    /// True if it was made by this open.
+    pub created: bool,
+}
+
+/// Facts about a volume of an open store.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct VolumeInfo {
+    /// File or device.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// What moves its bytes.
+    pub engine: &'static str,
+    /// True if the page cache is bypassed.
+    pub direct: bool,
+    /// True for a disk with seeks.
+    pub rotational: bool,
+    /// False once repeated errors have taken it out of service.
+    pub in_service: bool,
+}
+
+impl StoreInfo {
+    pub(super) fn of(engine: &Engine) -> StoreInfo {
+        let first = &engine.space.volumes[0].superblock;
+        let tables = engine.ring.memory_bytes() + engine.page_groups.memory_bytes();
+        StoreInfo {
+            store_id: first.store_id,
+            page_bytes: engine.space.page_bytes,
+            segment_bytes: engine.space.segment_bytes,
+            segments: u64::from(engine.space.segments),
+            objects_max: engine.index.slots(),
+            object_bytes_max: engine.length_max(),
+            index_bytes: engine.index.memory_bytes() + tables as u64,
+            memory_bytes: engine.config.memory.bytes(),
+            volumes: engine.space.volumes.iter().map(VolumeInfo::of).collect(),
+            warnings: engine.warnings.clone(),
+            created: engine.created,
+        }
+    }
+}
+
+impl VolumeInfo {
+    fn of(volume: &Volume) -> VolumeInfo {
+        let info = volume.device.info();
+        VolumeInfo {
+            path: volume.path.clone(),
+            size_bytes: volume.superblock.volume_bytes,
+            engine: info.engine,
+            direct: info.direct,
+            rotational: info.rotational,
+            in_service: !volume.is_out(),
+        }
+    }
+}

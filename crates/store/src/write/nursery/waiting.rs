@@ -1,0 +1,149 @@
+//! What waits in the nursery, under its lock: objects by group, records too large for a page, and how many
+//! of each round are not done yet.
+//!
+//! Invariants: `waiting_bytes` and `objects` are the sums of what lies in `groups` and `extents`; what the
+//! flusher takes counts as `in_flight` until it is finished or put back. Threads: whoever holds the lock.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use super::{Staged, StagedExtent};
+
+#[derive(Default)]
+pub(super) struct Pending {
+    pub(super) objects: Vec<Staged>,
+    pub(super) bytes: u64,
+    /// When the oldest must be on its way, by the monotonic clock.
+    pub(super) due: Option<Duration>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) groups: HashMap<u64, Pending>,
+    pub(super) extents: Vec<StagedExtent>,
+    pub(super) extent_bytes: u64,
+    /// A writer waits for one of the extents to be on disk.
+    pub(super) part_waits: bool,
+    /// The first time at which an extent is due.
+    pub(super) extents_due: Option<Duration>,
+    /// Bytes in `groups` and `extents`.
+    pub(super) waiting_bytes: u64,
+    pub(super) objects: u64,
+    /// Objects that the flusher has taken and not finished.
+    pub(super) in_flight: u64,
+    /// The most objects, and the most groups of those that wait, that there were at once.
+    pub(super) most: u64,
+    pub(super) most_groups: usize,
+    /// Unfinished objects of each round since `first_round`, the current one last.
+    rounds: VecDeque<u64>,
+    first_round: u64,
+    pub(super) stop: bool,
+    /// The flusher has ended: what came now would wait for ever.
+    pub(super) ended: bool,
+    pub(super) drain: bool,
+    pub(super) dropped: u64,
+}
+
+impl State {
+    pub(super) fn enter_round(&mut self) -> u64 {
+        if self.rounds.is_empty() {
+            self.rounds.push_back(0);
+        }
+        let last = self.rounds.len() - 1;
+        self.rounds[last] += 1;
+        self.first_round + last as u64
+    }
+
+    pub(super) fn leave_round(&mut self, round: u64, count: u64) {
+        self.rounds[(round - self.first_round) as usize] -= count;
+        while self.rounds.len() > 1 && self.rounds[0] == 0 {
+            self.rounds.pop_front();
+            self.first_round += 1;
+        }
+    }
+
+    /// Begins a new round; returns the one before.
+    pub(super) fn end_round(&mut self) -> u64 {
+        if self.rounds.is_empty() {
+            self.rounds.push_back(0);
+        }
+        let last = self.first_round + self.rounds.len() as u64 - 1;
+        self.rounds.push_back(0);
+        self.leave_round(last, 0);
+        last
+    }
+
+    pub(super) fn has_unfinished(&self, last: u64) -> bool {
+        let count = (last + 1).saturating_sub(self.first_round) as usize;
+        self.rounds.iter().take(count).any(|unfinished| *unfinished > 0)
+    }
+
+    fn taken(&mut self, objects: u64, bytes: u64) {
+        self.objects -= objects;
+        self.in_flight += objects;
+        self.waiting_bytes -= bytes;
+    }
+
+    pub(super) fn take_extents(&mut self) -> Vec<StagedExtent> {
+        let extents = std::mem::take(&mut self.extents);
+        let bytes = std::mem::take(&mut self.extent_bytes);
+        self.part_waits = false;
+        self.extents_due = None;
+        self.taken(extents.len() as u64, bytes);
+        extents
+    }
+
+    fn take_group(&mut self, group: u64) -> Option<(u64, Vec<Staged>)> {
+        let pending = self.groups.remove(&group)?;
+        self.taken(pending.objects.len() as u64, pending.bytes);
+        Some((group, pending.objects))
+    }
+
+    /// Groups with at least two pages' worth.
+    pub(super) fn take_full_groups(&mut self, page_bytes: u64) -> Option<Vec<(u64, Vec<Staged>)>> {
+        let mut full: Vec<u64> = self
+            .groups
+            .iter()
+            .filter(|(_, p)| p.bytes >= 2 * page_bytes)
+            .map(|(id, _)| *id)
+            .collect();
+        full.sort_unstable();
+        let groups: Vec<_> = full.into_iter().filter_map(|id| self.take_group(id)).collect();
+        (!groups.is_empty()).then_some(groups)
+    }
+
+    /// The largest groups, until `target` bytes are taken.
+    pub(super) fn take_largest(&mut self, target: u64) -> Vec<(u64, Vec<Staged>)> {
+        let mut order: Vec<(u64, u64)> = self.groups.iter().map(|(id, p)| (p.bytes, *id)).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        let mut sum = 0;
+        let mut groups = Vec::new();
+        for (bytes, id) in order {
+            if sum >= target {
+                break;
+            }
+            sum += bytes;
+            groups.extend(self.take_group(id));
+        }
+        groups
+    }
+
+    pub(super) fn take_due(&mut self, now: Duration) -> Vec<(u64, Vec<Staged>)> {
+        let mut due: Vec<u64> = self
+            .groups
+            .iter()
+            .filter(|(_, p)| p.due.is_some_and(|due| due <= now))
+            .map(|(id, _)| *id)
+            .collect();
+        due.sort_unstable();
+        due.into_iter().filter_map(|id| self.take_group(id)).collect()
+    }
+}
+
+/// The sooner of two times, where there are any.
+pub(super) fn earlier(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
