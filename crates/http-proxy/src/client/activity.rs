@@ -20,6 +20,10 @@ pub(crate) struct Activity {
     /// Answers with bytes ready that the client does not take.
     stalled: AtomicUsize,
     moved_ms: AtomicU64,
+    /// The last request is such that nothing of it can still be on its way.
+    may_rest: AtomicBool,
+    /// The connection has been silent for so long that it should let go of what it does not need.
+    rests: AtomicBool,
     /// An answer broke off, and nothing but the way the connection ends can tell its client.
     broken_off: AtomicBool,
     /// What the connection counts for, tunnels that were made of it included.
@@ -40,6 +44,8 @@ impl Activity {
             begun: AtomicU64::new(0),
             stalled: AtomicUsize::new(0),
             moved_ms: AtomicU64::new(0),
+            may_rest: AtomicBool::new(true),
+            rests: AtomicBool::new(false),
             broken_off: AtomicBool::new(false),
         })
     }
@@ -58,6 +64,26 @@ impl Activity {
     /// Requests so far.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Relaxed)
+    }
+
+    /// Says of a request that has just begun whether the connection may rest when it is answered.
+    pub(crate) fn set_may_rest(&self, may_rest: bool) {
+        self.may_rest.store(may_rest, Relaxed);
+    }
+
+    /// No request is under way, and nothing of the last one is.
+    pub(crate) fn may_rest(&self) -> bool {
+        self.is_idle() && self.may_rest.load(Relaxed)
+    }
+
+    /// The connection should rest.
+    pub(crate) fn rest(&self) {
+        self.rests.store(true, Relaxed);
+    }
+
+    /// Whether it should; said once.
+    pub(crate) fn take_rest(&self) -> bool {
+        self.rests.load(Relaxed) && self.rests.swap(false, Relaxed)
     }
 
     /// When the client last took a part of an answer, if it has one before it and does not.

@@ -172,6 +172,9 @@ pub struct ClientLimits {
     pub header_timeout: Duration,
     /// Time a connection may wait for its next request; then it is closed. Default 75 s.
     pub idle_timeout: Duration,
+    /// Silence between requests after which an HTTP/1 connection keeps nothing but its socket until something
+    /// comes. Default 2 s; not before `idle_timeout` is never.
+    pub rest_after: Duration,
     /// Time a client may take nothing of its answer; then the connection is closed. Default 30 s.
     pub write_timeout: Duration,
     /// Bytes that each second must bring which the body of a request is waited for, beyond a grace of
@@ -197,6 +200,7 @@ impl Default for ClientLimits {
             connections_per_client_max: 1024,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
+            rest_after: Duration::from_secs(2),
             write_timeout: Duration::from_secs(30),
             upload_second_bytes_min: 500,
             header_lines_max: 100,

@@ -4,45 +4,29 @@
 //! is told why if it speaks clear text, and ends. Threads: one task on the worker that accepted;
 //! HTTP/2 streams are tasks of their own there.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Request, Version};
-use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Duration, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::client::Peer;
 use crate::client::activity::Activity;
 use crate::client::limits::Counted;
 use crate::config::transport::ClientLimits;
-use crate::handler::{self, upgrade};
-use crate::listen::body::ClientBody;
 use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
-use crate::listen::{Gate, Kind, stopped};
+use crate::listen::{Gate, Kind, http1, http2};
 use crate::worker::Worker;
 
 /// What an HTTP/2 client sends first (RFC 9113 §3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Fewest bytes hyper accepts as a buffer limit.
-const BUFFER_BYTES_MIN: usize = 8192;
-/// Header lines that hyper has room for without asking the allocator.
-const HEADER_LINES_INLINE: usize = 100;
-/// Answers held for one HTTP/2 stream whose client has no room for them.
-const HTTP2_SEND_BYTES_MAX: usize = 256 << 10;
-/// An HTTP/2 client that was silent for so long is asked whether it is there, and has as long.
-const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 
 const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\n\
     Content-Length: 39\r\nConnection: close\r\n\r\n429 Too many connections from your IP.\n";
@@ -110,7 +94,7 @@ pub(crate) async fn serve_connection(
 }
 
 /// What clients may cost by the settings of this moment.
-fn limits(worker: &Worker) -> &ClientLimits {
+pub(super) fn limits(worker: &Worker) -> &ClientLimits {
     &worker.shared.config.transport.clients
 }
 
@@ -214,103 +198,16 @@ async fn speak(
     let deadlines = Deadlines {
         header: limits.header_timeout,
         idle: limits.idle_timeout,
+        rest: limits.rest_after,
         write: limits.write_timeout,
     };
     let counters = now.counters.clone();
     drop(now);
     let stream = Watched::new(stream, protocol, deadlines, peer.activity.clone(), counters);
-    let stream = TokioIo::new(stream);
     match protocol {
-        Protocol::Http1 => speak_http1(worker, stream, peer, stop).await,
-        Protocol::Http2 => speak_http2(worker, stream, peer, stop).await,
+        Protocol::Http1 => http1::speak(worker, stream, peer, stop).await,
+        Protocol::Http2 => http2::speak(worker, stream, peer, stop).await,
     }
-}
-
-type Stream = TokioIo<Watched>;
-
-async fn speak_http1(
-    worker: Arc<ArcSwap<Worker>>,
-    stream: Stream,
-    peer: Peer,
-    mut stop: watch::Receiver<bool>,
-) {
-    let interim = stream.inner().interim();
-    let service = service_fn(|request: Request<Incoming>| {
-        // Each request sees the settings of its own moment, from beginning to end.
-        let (worker, active) = (worker.load_full(), peer.activity.begin());
-        let version = request.version();
-        // Older clients do not know of interim answers (RFC 9110 §15.2).
-        let sender = (version == Version::HTTP_11).then(|| interim.begin());
-        let peer = Peer { interim: sender.clone(), ..peer.clone() };
-        async move {
-            let response = handler::handle(&worker, request, peer).await;
-            if let Some(sender) = sender {
-                sender.end().await;
-            }
-            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, version)))
-        }
-    });
-    let now = worker.load_full();
-    let config = &now.shared.config;
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(None)
-        .max_buf_size(config.header_bytes_max.max(BUFFER_BYTES_MIN))
-        .half_close(true);
-    let lines_max = config.transport.clients.header_lines_max;
-    if lines_max != HEADER_LINES_INLINE {
-        builder.max_headers(lines_max);
-    }
-    drop(now);
-    let connection = builder.serve_connection(stream, service).with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    // A connection that breaks concerns nobody but its client.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = connection.await;
-}
-
-async fn speak_http2(
-    worker: Arc<ArcSwap<Worker>>,
-    stream: Stream,
-    peer: Peer,
-    mut stop: watch::Receiver<bool>,
-) {
-    let now = worker.load_full();
-    let limits = limits(&now);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (worker, active) = (worker.load_full(), peer.activity.begin());
-        let peer = peer.clone();
-        async move {
-            let response = handler::handle(&worker, request, peer).await;
-            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, Version::HTTP_2)))
-        }
-    });
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.http2_streams_max)
-        .max_pending_accept_reset_streams(limits.http2_resets_max)
-        .max_header_list_size(limits.http2_header_bytes_max)
-        .max_send_buf_size(HTTP2_SEND_BYTES_MAX)
-        .keep_alive_interval(HTTP2_PING_INTERVAL)
-        .keep_alive_timeout(HTTP2_PING_INTERVAL);
-    // A forward proxy's CONNECT is for tunnels alone.
-    let upgrades = &now.shared.config.transport.upgrades;
-    if now.shared.forward.is_none() && upgrade::is_offered_by_http2(upgrades) {
-        builder.enable_connect_protocol();
-    }
-    drop(now);
-    let connection = builder.serve_connection(stream, service);
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = connection.await;
 }
 
 /// The address of a peer, none for Unix sockets.

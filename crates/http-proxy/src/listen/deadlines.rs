@@ -12,8 +12,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Duration, Instant, Sleep};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use crate::client::activity::Activity;
 use crate::client::interim::Interim;
@@ -31,6 +32,7 @@ pub(crate) const REQUEST_TIMEOUT: &[u8] =
 pub(crate) struct Deadlines {
     pub(crate) header: Duration,
     pub(crate) idle: Duration,
+    pub(crate) rest: Duration,
     pub(crate) write: Duration,
 }
 
@@ -113,6 +115,26 @@ impl Watched {
         self.interim.poll_write(&mut self.inner, cx)
     }
 
+    /// Bytes that were read and not used are read again.
+    pub(crate) fn put_back(&mut self, bytes: Bytes) {
+        self.inner.put_back(bytes);
+    }
+
+    /// Waits, at rest, for what the client sends next. False: it sent nothing for as long as it may, or
+    /// `stop` has come, and the connection has been ended.
+    pub(crate) async fn wait_for_more(&mut self, stop: impl Future<Output = ()>) -> bool {
+        (self.read_timer, self.write_timer) = (None, None);
+        tokio::select! {
+            biased;
+            () = self.inner.readable() => return true,
+            () = sleep_until(self.since + self.deadlines.idle) => {}
+            () = stop => {}
+        }
+        // Whether it hears of it is the client's concern.
+        let _ = self.shutdown().await;
+        false
+    }
+
     /// Bytes came in.
     fn arrived(&mut self) {
         if self.protocol == Protocol::Http1 && !self.in_headers && self.activity.is_idle() {
@@ -139,9 +161,26 @@ impl Watched {
             self.since = Instant::now();
             self.in_headers = false;
         }
+        if self.protocol == Protocol::Http1 {
+            self.look_for_rest(cx);
+        }
         let limit = if self.in_headers { self.deadlines.header } else { self.deadlines.idle };
         ready!(poll_deadline(&mut self.read_timer, self.since + limit, cx));
         Poll::Ready(if self.in_headers { Late::Headers } else { Late::Idle })
+    }
+
+    /// Says when the connection has been silent for so long that it should rest, and nothing is on its way.
+    fn look_for_rest(&mut self, cx: &mut Context<'_>) {
+        let Deadlines { rest, idle, .. } = self.deadlines;
+        let silent = !self.in_headers && self.write_blocked_since.is_none();
+        if silent
+            && rest < idle
+            && self.activity.may_rest()
+            && poll_deadline(&mut self.read_timer, self.since + rest, cx).is_ready()
+        {
+            self.activity.rest();
+            self.counters.connections_rested.one();
+        }
     }
 
     /// The client is told as far as it can be, and the stream ends.

@@ -7,6 +7,8 @@
 mod body;
 mod connection;
 mod deadlines;
+mod http1;
+mod http2;
 mod inherited;
 mod open;
 pub(crate) mod proxy_protocol;

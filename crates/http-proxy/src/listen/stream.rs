@@ -70,6 +70,15 @@ impl<S: AsyncRead + Unpin> Prefixed<S> {
         self.prefix.advance(bytes.min(self.prefix.len()));
     }
 
+    /// These bytes are read again, before all others.
+    fn put_back(&mut self, bytes: Bytes) {
+        self.prefix = if self.prefix.is_empty() {
+            bytes
+        } else {
+            [bytes, std::mem::take(&mut self.prefix)].concat().into()
+        };
+    }
+
     fn read_some(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> PolledRead {
         if self.prefix.is_empty() {
             return Pin::new(&mut self.inner).poll_read(cx, buffer);
@@ -81,13 +90,40 @@ impl<S: AsyncRead + Unpin> Prefixed<S> {
 }
 
 impl ClientStream {
-    /// Lets the connection end in a reset when it is dropped. A Unix socket knows none.
-    pub(crate) fn reset_at_close(&self) {
-        let socket = match self {
+    fn socket(&self) -> &Socket {
+        match self {
             ClientStream::Plain(stream) => &stream.inner,
             ClientStream::Tls(stream) => &stream.inner.get_ref().0.inner,
+        }
+    }
+
+    /// Bytes that were read and not used are read again.
+    pub(crate) fn put_back(&mut self, bytes: Bytes) {
+        match self {
+            ClientStream::Plain(stream) => stream.put_back(bytes),
+            ClientStream::Tls(stream) => stream.put_back(bytes),
+        }
+    }
+
+    /// Waits until the client may have sent something, or gone, unless there is what was put back.
+    pub(crate) async fn readable(&self) {
+        let put_back = match self {
+            ClientStream::Plain(stream) => !stream.prefix.is_empty(),
+            ClientStream::Tls(stream) => !stream.prefix.is_empty(),
         };
-        if let Socket::Tcp(stream) = socket {
+        if put_back {
+            return;
+        }
+        // A socket that cannot be waited for tells why when it is read.
+        let _ = match self.socket() {
+            Socket::Tcp(stream) => stream.readable().await,
+            Socket::Unix(stream) => stream.readable().await,
+        };
+    }
+
+    /// Lets the connection end in a reset when it is dropped. A Unix socket knows none.
+    pub(crate) fn reset_at_close(&self) {
+        if let Socket::Tcp(stream) = self.socket() {
             // If that fails, the connection is gone.
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }

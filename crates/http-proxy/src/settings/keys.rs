@@ -82,6 +82,7 @@ keys! {
     "timeouts.body_idle" live Time [proxy.body_idle_timeout: std::time::Duration] "Longest silence within a body, in either direction.";
     "timeouts.client_header" live Time [proxy.transport.clients.header_timeout: std::time::Duration] "From the first byte of a request to the end of its headers, for a TLS handshake, for a PROXY header; then 408. Applies to new connections.";
     "timeouts.client_idle" live Time [proxy.transport.clients.idle_timeout: std::time::Duration] "A connection may wait so long for its next request. Applies to new connections.";
+    "timeouts.client_rest" live Time [proxy.transport.clients.rest_after: std::time::Duration] "After so long without a request an HTTP/1 connection keeps its socket only, no buffers, until something comes. Applies to new connections.";
     "timeouts.client_write" live Time [proxy.transport.clients.write_timeout: std::time::Duration] "A client may take nothing of its answer for so long. Applies to new connections.";
     "timeouts.total" live Time [proxy.transport.upstream.total_timeout: Option<std::time::Duration>] "From sending a request to the origin to the end of its answer.";
     "timeouts.tunnel_idle" live Time [proxy.transport.tunnel_idle_timeout: std::time::Duration] "A tunnel (CONNECT, WebSocket) in which nothing moves is cut after so long.";

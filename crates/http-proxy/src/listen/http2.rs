@@ -1,0 +1,70 @@
+//! Requests of one HTTP/2 connection.
+//!
+//! Invariant: a stream's request sees the settings of its own moment, from beginning to end. Threads: the
+//! connection is one task, each of its streams another, on one worker.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{Request, Version};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::sync::watch;
+use tokio::time::Duration;
+
+use crate::client::Peer;
+use crate::handler::{self, upgrade};
+use crate::listen::body::ClientBody;
+use crate::listen::connection::limits;
+use crate::listen::deadlines::Watched;
+use crate::listen::stopped;
+use crate::worker::Worker;
+
+/// Answers held for one HTTP/2 stream whose client has no room for them.
+const HTTP2_SEND_BYTES_MAX: usize = 256 << 10;
+/// An HTTP/2 client that was silent for so long is asked whether it is there, and has as long.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
+
+/// Serves a connection to its end.
+pub(super) async fn speak(
+    worker: Arc<ArcSwap<Worker>>,
+    stream: Watched,
+    peer: Peer,
+    mut stop: watch::Receiver<bool>,
+) {
+    let now = worker.load_full();
+    let limits = limits(&now);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (worker, active) = (worker.load_full(), peer.activity.begin());
+        let peer = peer.clone();
+        async move {
+            let response = handler::handle(&worker, request, peer).await;
+            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, Version::HTTP_2)))
+        }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.http2_streams_max)
+        .max_pending_accept_reset_streams(limits.http2_resets_max)
+        .max_header_list_size(limits.http2_header_bytes_max)
+        .max_send_buf_size(HTTP2_SEND_BYTES_MAX)
+        .keep_alive_interval(HTTP2_PING_INTERVAL)
+        .keep_alive_timeout(HTTP2_PING_INTERVAL);
+    // A forward proxy's CONNECT is for tunnels alone.
+    let upgrades = &now.shared.config.transport.upgrades;
+    if now.shared.forward.is_none() && upgrade::is_offered_by_http2(upgrades) {
+        builder.enable_connect_protocol();
+    }
+    drop(now);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
