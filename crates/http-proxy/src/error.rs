@@ -65,6 +65,9 @@ pub enum ProxyError {
         /// The address.
         address: SocketAddr,
     },
+    /// A rule of a forward proxy names an origin.
+    #[error("a rule has `to`, but in a forward proxy the client says where to go: leave it out")]
+    RuleInForward,
     /// The file of users cannot be used.
     #[error("cannot take users from `{path}`: {reason}")]
     UsersFile {

@@ -221,7 +221,7 @@ async fn share_failure(
         }
         _ => {}
     }
-    origin_failed(worker, error, status)
+    origin_failed(worker, ask, error, status)
 }
 
 /// Validates what is stored while its client is served (RFC 5861 §3), unless somebody does already.

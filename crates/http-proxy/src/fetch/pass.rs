@@ -30,11 +30,11 @@ pub(crate) async fn pass(
     let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
     let (asked_s, epoch) = (worker.now_s(), worker.shared.vault.epoch(&ask.target.primary));
     match worker.fetcher.send(ask.forward(&worker.shared, body)).await {
-        Err(error) => origin_failed(worker, error, status),
+        Err(error) => origin_failed(worker, ask, error, status),
         Ok(response)
             if response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes() =>
         {
-            origin_failed(worker, FetchError::Unasked, status)
+            origin_failed(worker, ask, FetchError::Unasked, status)
         }
         Ok(response) if stands_for_get(worker, ask, &response, epoch) => {
             keep_for_get(worker, ask, response, asked_s).await
@@ -58,7 +58,10 @@ fn stands_for_get<B>(worker: &Worker, ask: &Ask, response: &Response<B>, epoch: 
     let (headers, rules) = (response.headers(), &worker.shared.config.rules);
     let (status, now_s) = (response.status(), worker.now_s());
     storing::post_stands_for_get(&ask.method, status, headers, rules, now_s)
-        && invalidation::represents_target(ask.base(worker.shared.origin.name()), headers)
+        && invalidation::represents_target(
+            ask.base(worker.shared.sites.get(ask.site).name()),
+            headers,
+        )
         && !ask.pass
         && ask.target.primary.len() <= PRIMARY_KEY_BYTES_MAX
         && worker.shared.vault.is_current(epoch)
@@ -86,7 +89,7 @@ async fn keep_for_get(
 /// the groups that its answer names.
 async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
     let rules = &worker.shared.config.rules;
-    let named = ask.keys_of_named(response, &rules.key, worker.shared.origin.name());
+    let named = ask.keys_of_named(response, &rules.key, worker.shared.sites.get(ask.site).name());
     for key in named.into_iter().chain([ask.target.primary.clone()]) {
         worker.counters.invalidations.one();
         worker.shared.vault.invalidate(&key).await;

@@ -20,7 +20,7 @@ impl Fetch<'_> {
         {
             return answer;
         }
-        origin_failed(worker, error, self.status)
+        origin_failed(worker, self.ask, error, self.status)
     }
 
     /// What is stored, if it may be served in place of this failure and is still there.

@@ -143,6 +143,9 @@ impl Forward {
         {
             return Err(ProxyError::NotLoopback { address });
         }
+        if !config.proxy.ruleset.sites().is_empty() {
+            return Err(ProxyError::RuleInForward);
+        }
         let access = Access {
             rules: config.rules.clone(),
             to_link_local: config.to_link_local,

@@ -38,6 +38,7 @@ use crate::fetch::pass::pass;
 use crate::handler::upgrade::Upgrade;
 use crate::request::{Ask, announces_body};
 use crate::rules::{CacheStatus, Forward, preconditions};
+use crate::ruleset::SiteId;
 use crate::vault::PRIMARY_KEY_BYTES_MAX;
 use crate::worker::Worker;
 
@@ -66,6 +67,9 @@ pub(crate) async fn handle(
             record.status = response.status();
             record.media_type = response.headers().get(CONTENT_TYPE).cloned();
             record.result = status.word();
+            if let Some(site) = response.extensions().get::<SiteId>() {
+                worker.shared.sites.get(*site).authority.clone_into(&mut record.origin);
+            }
             response.map(|body| body.with_record(record))
         }
     }
@@ -103,11 +107,14 @@ async fn dispatch(
     let upgrade = if leaves { Upgrade::take(&mut request, protocols) } else { None };
     match Ask::new(request, peer, &worker.shared) {
         Ok((ask, body)) => {
-            let (response, mut status) = match upgrade {
+            let (mut response, mut status) = match upgrade {
                 None => route(worker, &ask, body).await,
                 Some(upgrade) => Box::pin(upgrade.pass(worker, &ask)).await,
             };
             record::asked(worker, &ask, &status, start);
+            if ask.site != SiteId::MAIN {
+                response.extensions_mut().insert(ask.site);
+            }
             if worker.shared.config.rules.show_key {
                 let key = String::from_utf8_lossy(&ask.target.primary);
                 status.key = Some(key.into_owned());

@@ -65,7 +65,7 @@ pub(super) fn begin(
         media_type: None,
         origin: match (&worker.shared.forward, request.uri().authority()) {
             (Some(_), Some(asked)) => asked.to_string(),
-            _ => worker.shared.origin.authority.clone(),
+            _ => worker.shared.sites.main().authority.clone(),
         },
         result: "none",
         body_bytes: 0,

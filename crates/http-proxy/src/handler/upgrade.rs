@@ -88,7 +88,7 @@ impl Upgrade {
         status.detail = Some("upgrade");
         let mut response = match worker.fetcher.send_upgrade(self.request(worker, ask)).await {
             Ok(response) => response,
-            Err(error) => return answer::origin_failed(worker, error, status),
+            Err(error) => return answer::origin_failed(worker, ask, error, status),
         };
         status.forward_status = Some(response.status());
         let origin = hyper::upgrade::on(&mut response);

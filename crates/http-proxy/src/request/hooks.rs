@@ -33,7 +33,7 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
         return;
     }
     let effects = rules.on_request(&ask.view());
-    ask.pass = effects.pass;
+    (ask.pass, ask.site) = (effects.pass, effects.site);
     if effects.edit(&mut ask.headers) {
         ask.wishes = RequestDirectives::of(&ask.headers);
     }

@@ -19,6 +19,7 @@ use crate::request::naming::Naming;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::key::KeyRules;
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
+use crate::ruleset::SiteId;
 use crate::upstream::OriginBody;
 use crate::vault::Target;
 use crate::worker::Shared;
@@ -37,6 +38,8 @@ pub(crate) struct Ask {
     pub(crate) wishes: RequestDirectives,
     /// A rule sends it past the cache.
     pub(crate) pass: bool,
+    /// Who answers it.
+    pub(crate) site: SiteId,
     /// In which the client asked.
     version: Version,
     peer: Peer,
@@ -78,7 +81,8 @@ impl Ask {
         if headers.contains_key(TE) {
             settle_te(&mut headers);
         }
-        let mut ask = Ask { method, headers, target, wishes, pass: false, version, peer };
+        let (pass, site) = (false, SiteId::MAIN);
+        let mut ask = Ask { method, headers, target, wishes, pass, site, version, peer };
         hooks::on_request(shared, &mut ask);
         Ok((ask, body))
     }
@@ -110,7 +114,7 @@ impl Ask {
         {
             headers.insert(HOST, value);
         } else {
-            headers.insert(HOST, shared.origin.host_header.clone());
+            headers.insert(HOST, shared.sites.get(self.site).host_header.clone());
         }
         let ours = (&shared.config, &shared.via);
         forwarded::add(&mut headers, ours, (&self.peer, self.version), &self.target, host);
@@ -119,6 +123,9 @@ impl Ask {
         // A target that parsed once parses again.
         *request.uri_mut() = self.target.path_and_query.parse().unwrap_or(Uri::from_static("/"));
         *request.headers_mut() = headers;
+        if self.site != SiteId::MAIN {
+            request.extensions_mut().insert(self.site);
+        }
         if let Some(route) = &self.peer.route {
             request.extensions_mut().insert(route.clone());
         }

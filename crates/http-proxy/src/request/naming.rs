@@ -23,7 +23,7 @@ pub(crate) struct Naming<'a> {
 
 impl Naming<'_> {
     pub(crate) fn of(shared: &Shared) -> Naming<'_> {
-        let (config, origin) = (&shared.config, &shared.origin);
+        let (config, origin) = (&shared.config, shared.sites.main());
         let fields = config.transport.forwarding;
         let tells = fields.x_forwarded || fields.forwarded || fields.trust_client;
         // A forward proxy is asked for URLs of `http`, however it is reached.

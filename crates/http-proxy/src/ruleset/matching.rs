@@ -122,6 +122,13 @@ pub(crate) fn append_header(name: &HeaderName, headers: &HeaderMap, key: &mut Ve
     }
 }
 
+/// Appends the first of the origins that answer.
+pub(crate) fn append_site(url: &str, key: &mut Vec<u8>) {
+    key.push(KEY_PART);
+    key.push(b'>');
+    append_value(url.as_bytes(), key);
+}
+
 /// Appends a cookie's value, if the request has it.
 pub(crate) fn append_cookie(name: &str, headers: &HeaderMap, key: &mut Vec<u8>) {
     key.push(KEY_PART);

@@ -33,6 +33,20 @@ pub(crate) enum Admission {
     SecondHit,
 }
 
+/// Which site a request is for: the proxy's own, or one that rules name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SiteId(usize);
+
+impl SiteId {
+    /// The one that the proxy was started for.
+    pub(crate) const MAIN: SiteId = SiteId(0);
+
+    /// Its place among those of the rules.
+    pub(crate) fn among_ruled(self) -> Option<usize> {
+        self.0.checked_sub(1)
+    }
+}
+
 /// What must hold for a rule to apply; an empty condition always holds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Conditions {
@@ -51,6 +65,8 @@ pub(crate) struct Conditions {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Actions {
     pub(crate) pass: Option<bool>,
+    /// URLs of the origins, which are alike.
+    pub(crate) to: Vec<String>,
     pub(crate) key_headers: Vec<HeaderName>,
     pub(crate) key_cookies: Vec<String>,
     pub(crate) request_set: Vec<(HeaderName, HeaderValue)>,
@@ -90,6 +106,7 @@ impl Rule {
         let then = &self.then;
         let early = [
             ("pass", then.pass.is_some()),
+            ("to", !then.to.is_empty()),
             ("key_headers", !then.key_headers.is_empty()),
             ("key_cookies", !then.key_cookies.is_empty()),
             ("request_set", !then.request_set.is_empty()),
@@ -122,12 +139,17 @@ impl Rule {
 pub struct Ruleset {
     rules: Vec<Rule>,
     extends_keys: bool,
+    /// The origins that rules name, each list once.
+    sites: Vec<Vec<String>>,
 }
 
 /// What the rules make of a request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestEffects<'r> {
     pub(crate) pass: bool,
+    pub(crate) site: SiteId,
+    /// The origins of `site`, if a rule named them.
+    to: &'r [String],
     rules: Vec<&'r Rule>,
 }
 
@@ -144,10 +166,22 @@ pub(crate) struct ResponseEffects<'r> {
 
 impl Ruleset {
     pub(crate) fn new(rules: Vec<Rule>) -> Ruleset {
-        let extends =
-            |rule: &Rule| !rule.then.key_headers.is_empty() || !rule.then.key_cookies.is_empty();
-        let extends_keys = rules.iter().any(extends);
-        Ruleset { rules, extends_keys }
+        let extends = |then: &Actions| {
+            !then.key_headers.is_empty() || !then.key_cookies.is_empty() || !then.to.is_empty()
+        };
+        let extends_keys = rules.iter().any(|rule| extends(&rule.then));
+        let mut sites: Vec<Vec<String>> = Vec::new();
+        for rule in rules.iter().filter(|rule| !rule.then.to.is_empty()) {
+            if !sites.contains(&rule.then.to) {
+                sites.push(rule.then.to.clone());
+            }
+        }
+        Ruleset { rules, extends_keys, sites }
+    }
+
+    /// The origins of each site that rules name.
+    pub(crate) fn sites(&self) -> &[Vec<String>] {
+        &self.sites
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -170,11 +204,16 @@ impl Ruleset {
             |rule: &&Rule| !rule.when.is_on_response() && rule.when.match_request(request);
         for rule in self.rules.iter().filter(matches) {
             effects.pass = rule.then.pass.unwrap_or(effects.pass);
+            if !rule.then.to.is_empty() {
+                effects.to = &rule.then.to;
+            }
             effects.rules.push(rule);
             if rule.last {
                 break;
             }
         }
+        let place = self.sites.iter().position(|site| site.as_slice() == effects.to);
+        effects.site = place.map_or(SiteId::MAIN, |place| SiteId(place + 1));
         effects
     }
 
@@ -214,8 +253,12 @@ impl<'r> RequestEffects<'r> {
         edit(headers, edits)
     }
 
-    /// Appends what the rules add to the key; nothing if they add nothing.
+    /// Appends what the rules add to the key; nothing if they add nothing. Another site may answer
+    /// otherwise, even for the same URL.
     pub(crate) fn extend_key(&self, headers: &HeaderMap, key: &mut Vec<u8>) {
+        if let Some(first) = self.to.first() {
+            matching::append_site(first, key);
+        }
         for rule in &self.rules {
             for name in &rule.then.key_headers {
                 matching::append_header(name, headers, key);

@@ -32,9 +32,11 @@ impl ProxyConfig {
     /// The origin or the cache's name cannot be used.
     pub fn check(&self) -> Result<(), ProxyError> {
         name::check_name(&self.name)?;
-        match &self.to {
-            Target::Demo => Ok(()),
-            Target::Url(url) => Origin::new(url, &self.transport.upstream).map(drop),
+        let upstream = &self.transport.upstream;
+        if let Target::Url(url) = &self.to {
+            Origin::new(url, upstream)?;
         }
+        let mut of_rules = self.ruleset.sites().iter();
+        of_rules.try_for_each(|urls| Origin::of_urls(urls, upstream).map(drop))
     }
 }

@@ -36,7 +36,7 @@ use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
 use crate::metrics::Counters;
 use crate::purge::ledger::Ledger;
-use crate::upstream::{Fetcher, Origin, PoolSettings, check_all};
+use crate::upstream::{Fetcher, Origin, PoolSettings, Sites, check_all};
 use crate::vault::Vault;
 use crate::worker::control::Control;
 use crate::worker::{Shared, Worker};
@@ -147,24 +147,24 @@ impl Proxy {
             Target::Url(url) => url.clone(),
             Target::Demo => start_demo(&mut last_threads, last_stopping.clone()).await?,
         };
-        let origin = Arc::new(origin(&config, &origin_url)?);
+        let sites = sites(&config, &origin_url, forward.is_some())?;
         let workers = config.workers.clamp(1, WORKERS_MAX);
         let checks = health_checks(&config)?;
         let gate = Arc::new(Gate::new(&config.transport, config.connections_max)?);
         let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
         let admin_listener = config.admin.map(listen::tcp).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
-        let (shared, log_thread) = shared(config, store, origin, forward)?;
+        let (shared, log_thread) = shared(config, store, sites, forward)?;
         let control = Control::new(Arc::new(shared));
         let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
         let start = Start { shared: control.watch(), gate, stop: stopping.clone() };
         let mut threads = spawn_workers(&start, opening.workers, &counters)?;
         if let Some(checks) = checks {
             counters.push(Arc::default());
-            let (shared, counters) = (control.shared(), counters[workers].clone());
-            let settings = PoolSettings::of(&shared.config);
-            let origin = shared.origin.clone();
-            let checking = async move { check_all(origin, checks, settings, counters).await };
+            let (control, counters) = (control.clone(), counters[workers].clone());
+            let settings = PoolSettings::of(&control.shared().config);
+            let sites = move || control.shared().sites.clone();
+            let checking = async move { check_all(sites, checks, settings, counters).await };
             threads.push(spawn("damelo-health", move || until_stopped(stopping, checking))?);
         }
         if let Some((listener, _)) = admin_listener {
@@ -205,13 +205,13 @@ impl Proxy {
     }
 }
 
-fn origin(config: &ProxyConfig, url: &str) -> Result<Origin, ProxyError> {
+fn sites(config: &ProxyConfig, url: &str, is_forward: bool) -> Result<Sites, ProxyError> {
     let mut origin = Origin::new(url, &config.transport.upstream)?;
     if config.to == Target::Demo {
         // Its port is another one each time; its objects are the same.
         "demo".clone_into(&mut origin.authority);
     }
-    Ok(origin)
+    Sites::new(origin, is_forward).with(&config.ruleset, &config.transport.upstream)
 }
 
 fn spawn_workers(
@@ -236,7 +236,7 @@ fn health_checks(config: &ProxyConfig) -> Result<Option<HealthChecks>, ProxyErro
 fn shared(
     config: ProxyConfig,
     store: Store,
-    origin: Arc<Origin>,
+    sites: Sites,
     forward: Option<Arc<Forward>>,
 ) -> Result<(Shared, Option<JoinHandle<()>>), ProxyError> {
     let started = AccessLog::start(&config.log_target)
@@ -247,7 +247,16 @@ fn shared(
     let vault = Arc::new(Vault::new(store, ledger, &config));
     let collapse = Collapse::new();
     Ok((
-        Shared { config, origin, forward, vault, collapse, seen: Arc::default(), log, via },
+        Shared {
+            config,
+            sites: Arc::new(sites),
+            forward,
+            vault,
+            collapse,
+            seen: Arc::default(),
+            log,
+            via,
+        },
         log_thread,
     ))
 }
@@ -297,7 +306,7 @@ async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
     let drain_timeout = {
         let mut reloads = start.shared;
         let make = |shared: Arc<Shared>| {
-            let fetcher = Fetcher::new(&shared.origin, &shared.config, counters.clone());
+            let fetcher = Fetcher::new(&shared.sites, &shared.config, counters.clone());
             let (counters, relay, alive) = (counters.clone(), relay.clone(), alive.clone());
             Arc::new(Worker { shared, counters, fetcher, relay, alive })
         };

@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue, Method};
 
 use super::kinds::{Flag, Kind, Size, Text, Time, Value};
 use crate::ruleset::{Admission, Glob, HeaderMatch, Hint, Rule, edits_allowed};
+use crate::upstream::check_url;
 
 /// One key of a rule.
 pub(crate) struct RuleKey {
@@ -48,6 +49,8 @@ rule_keys! {
         |rule, value| put(&mut rule.when.size_max, u64::read_some::<Size>(value));
     "pass" "true or false" "Neither look it up nor store it."
         |rule, value| put(&mut rule.then.pass, Flag::read(value).map(Some));
+    "to" "URL or list" "Sends it to this origin instead of the proxy's own `to`, or to one of several that are alike; the host of the first is the one they are asked with. Not for forward proxies."
+        |rule, value| put(&mut rule.then.to, each(value, origin));
     "key_headers" "list of names" "Adds these request headers to the cache key."
         |rule, value| put(&mut rule.then.key_headers, each(value, header_name));
     "key_cookies" "list of names" "Adds these cookies to the cache key."
@@ -113,6 +116,11 @@ fn texts(value: &Value) -> Result<Vec<String>, String> {
 
 fn globs(value: &Value, lower: bool) -> Result<Vec<Glob>, String> {
     each(value, |text| Glob::new(if lower { text.to_ascii_lowercase() } else { text.to_owned() }))
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    check_url(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
 }
 
 fn header_name(text: &str) -> Result<HeaderName, String> {

@@ -83,12 +83,22 @@ struct Parsed {
 impl Origin {
     /// The site of `url`, served by it and by the others in `upstream`.
     pub(crate) fn new(url: &str, upstream: &Upstream) -> Result<Origin, ProxyError> {
+        Origin::of(url, &upstream.more_origins, upstream)
+    }
+
+    /// The site that rules name by these URLs, at least one.
+    pub(crate) fn of_urls(urls: &[String], upstream: &Upstream) -> Result<Origin, ProxyError> {
+        let (first, more) = urls.split_first().expect("a rule that names a site has a URL");
+        Origin::of(first, more, upstream)
+    }
+
+    fn of(url: &str, more: &[String], upstream: &Upstream) -> Result<Origin, ProxyError> {
         let first = Parsed::new(url)?;
         let host_header = HeaderValue::try_from(&first.authority)
             .map_err(|_| ProxyError::Origin { url: url.to_owned(), reason: "bad host" })?;
         let (scheme, authority) = (first.scheme, first.authority.clone());
         let mut endpoints = vec![Arc::new(Endpoint::new(url, first, upstream)?)];
-        for url in &upstream.more_origins {
+        for url in more {
             let parsed = Parsed::new(url)?;
             endpoints.push(Arc::new(Endpoint::new(url, parsed, upstream)?));
         }

@@ -21,6 +21,7 @@ use crate::metrics::Counters;
 use crate::upstream::OriginBody;
 use crate::upstream::endpoint::Origin;
 use crate::upstream::pool::{Pool, PoolSettings};
+use crate::upstream::sites::Sites;
 
 /// Shortest time between two checks, whatever is configured.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -82,33 +83,37 @@ impl Health {
     }
 }
 
-/// Asks every endpoint of `origin` at intervals, for as long as it is polled.
+/// Asks every endpoint of every site at intervals, for as long as it is polled. `current` has the sites of
+/// the moment: rules that are read again may name others.
 pub(crate) async fn check_all(
-    origin: Arc<Origin>,
+    current: impl Fn() -> Arc<Sites>,
     checks: HealthChecks,
     settings: PoolSettings,
     counters: Arc<Counters>,
 ) {
     // A check that went over a connection of old would not notice that new ones fail.
     let settings = PoolSettings { idle_max: 0, keep_http2: false, ..settings };
-    let new_pool = |endpoint: &Arc<_>| Pool::new(Arc::clone(endpoint), settings.clone());
-    let pools: Vec<Pool> = origin.endpoints.iter().map(new_pool).collect();
     let mut ticks = interval(checks.interval.max(INTERVAL_MIN));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         // One after the other would let a hanging one delay the rest.
         let mut asking = Vec::new();
-        for pool in &pools {
-            asking.push(check(pool.clone(), check_request(&origin, &checks), checks.clone()));
+        let sites = current();
+        for origin in sites.all() {
+            for endpoint in &origin.endpoints {
+                let pool = Pool::new(endpoint.clone(), settings.clone());
+                let checking = check(pool, check_request(origin, &checks), checks.clone());
+                asking.push((endpoint.clone(), tokio::spawn(checking)));
+            }
         }
-        let asking: Vec<_> = asking.into_iter().map(tokio::spawn).collect();
-        for (pool, result) in pools.iter().zip(asking) {
+        drop(sites);
+        for (endpoint, result) in asking {
             let good = result.await.unwrap_or(false);
             if !good {
                 counters.origin_checks_failed.one();
             }
-            pool.endpoint().health().checked(good, &checks);
+            endpoint.health().checked(good, &checks);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The side towards origins: which endpoint, over which connection, for how long.
+//! The side towards origins: which site (`sites`, by the rules), which endpoint of it, over which
+//! connection, for how long.
 //!
 //! ```text
 //! Fetcher::send ─► choose (balance, health) ─► Pool::send_retrying ─► response, holding its place
@@ -17,6 +18,7 @@ mod incoming;
 mod pool;
 mod request_body;
 mod response_body;
+mod sites;
 mod stream;
 mod version;
 
@@ -34,6 +36,7 @@ use crate::config::transport::{Choice, Ejection};
 use crate::error::FetchError;
 use crate::forward::Route;
 use crate::metrics::Counters;
+use crate::ruleset::SiteId;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
 use crate::upstream::pool::{Outgoing, Pool, SendError};
@@ -45,11 +48,12 @@ pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pool::PoolSettings;
 pub(crate) use request_body::OriginBody;
 pub(crate) use response_body::FetchedBody;
+pub(crate) use sites::Sites;
 
 /// Sends requests to origins.
 pub(crate) struct Fetcher {
-    /// Those of the site of a reverse proxy.
-    pools: Vec<Pool>,
+    /// Those of each site of a reverse proxy: its own first, then those of the rules.
+    sites: Vec<Vec<Pool>>,
     /// Those of a forward proxy.
     anywhere: AnyPools,
     counters: Arc<Counters>,
@@ -60,12 +64,12 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    pub(crate) fn new(origin: &Origin, config: &ProxyConfig, counters: Arc<Counters>) -> Fetcher {
+    pub(crate) fn new(sites: &Sites, config: &ProxyConfig, counters: Arc<Counters>) -> Fetcher {
         let settings = PoolSettings::of(config);
         let pool = |endpoint: &Arc<_>| Pool::new(Arc::clone(endpoint), settings.clone());
         let upstream = &config.transport.upstream;
         Fetcher {
-            pools: origin.endpoints.iter().map(pool).collect(),
+            sites: sites.all().map(|site| site.endpoints.iter().map(pool).collect()).collect(),
             anywhere: AnyPools::new(settings.clone()),
             counters,
             choice: upstream.choice,
@@ -109,11 +113,13 @@ impl Fetcher {
                 pool.send_upgrade(request, Some(&*route)).await
             }
             None => {
-                let tried = vec![false; self.pools.len()];
-                let index = self.choose(&tried, key_of(&request)).ok_or(FetchError::Connect)?;
-                let pool = &self.pools[index];
+                let pools = self.pools_for(&request);
+                let tried = vec![false; pools.len()];
+                let index =
+                    self.choose(pools, &tried, key_of(&request)).ok_or(FetchError::Connect)?;
+                let pool = &pools[index];
                 let sent = pool.send_upgrade(request, None).await;
-                self.judge(pool, sent.as_ref().err().copied());
+                self.judge(pool, pools.len(), sent.as_ref().err().copied());
                 sent
             }
         };
@@ -153,14 +159,15 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let key = key_of(&request);
-        let mut tried = vec![false; self.pools.len()];
+        let pools = self.pools_for(&request);
+        let mut tried = vec![false; pools.len()];
         let mut last_error = FetchError::Connect;
-        while let Some(index) = self.choose(&tried, key) {
+        while let Some(index) = self.choose(pools, &tried, key) {
             tried[index] = true;
-            let pool = &self.pools[index];
+            let pool = &pools[index];
             let hold = self.hold(pool).await?;
             let sent = pool.send_retrying(request, None, &self.counters).await;
-            self.judge(pool, sent.as_ref().err().map(|failed| failed.error));
+            self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| failed.error));
             match sent {
                 Ok(response) => {
                     return Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)));
@@ -177,7 +184,13 @@ impl Fetcher {
         Err(last_error)
     }
 
-    fn choose(&self, tried: &[bool], key: u64) -> Option<usize> {
+    /// Those of the site that the request is for. Its number comes from the rules that this was made with.
+    fn pools_for(&self, request: &Request<OriginBody>) -> &[Pool] {
+        let site = request.extensions().get::<SiteId>().copied().unwrap_or(SiteId::MAIN);
+        &self.sites[site.among_ruled().map_or(0, |place| place + 1)]
+    }
+
+    fn choose(&self, pools: &[Pool], tried: &[bool], key: u64) -> Option<usize> {
         if let [only] = tried {
             return (!only).then_some(0);
         }
@@ -191,18 +204,17 @@ impl Fetcher {
                 tried: *tried,
             }
         };
-        let candidates: Vec<_> = self.pools.iter().zip(tried).map(candidate).collect();
+        let candidates: Vec<_> = pools.iter().zip(tried).map(candidate).collect();
         balance::choose(&candidates, self.choice, key)
     }
 
-    /// Remembers how an endpoint did.
-    fn judge(&self, pool: &Pool, error: Option<FetchError>) {
+    /// Remembers how an endpoint of so many did.
+    fn judge(&self, pool: &Pool, of: usize, error: Option<FetchError>) {
         let mut health = pool.endpoint().health();
         match error {
             None => health.answered(),
             Some(error) if error.is_origins_fault() => {
-                if health.failed(&self.ejection, std::time::Instant::now()) && self.pools.len() > 1
-                {
+                if health.failed(&self.ejection, std::time::Instant::now()) && of > 1 {
                     self.counters.origin_ejections.one();
                 }
             }

@@ -88,6 +88,7 @@ impl Control {
         config.clock = kept.clock.clone();
         keep_transport(&mut config.transport, &kept.transport);
         let via = Via::of(&config.name)?;
+        let sites = Arc::new(running.sites.with(&config.ruleset, &config.transport.upstream)?);
         running.vault.set_rules(&config.rules);
         if config.hints_by_use != kept.hints_by_use {
             running.vault.group_hints.switch(config.hints_by_use, running.vault.store());
@@ -95,7 +96,7 @@ impl Control {
         let shared = Shared {
             config,
             via,
-            origin: running.origin.clone(),
+            sites,
             forward: running.forward.clone(),
             vault: running.vault.clone(),
             collapse: running.collapse.clone(),

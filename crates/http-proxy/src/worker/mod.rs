@@ -17,13 +17,13 @@ use crate::forward::Forward;
 use crate::io::wake_relay::WakeRelay;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
-use crate::upstream::{Fetcher, Origin};
+use crate::upstream::{Fetcher, Sites};
 use crate::vault::Vault;
 
 /// Shared by all workers.
 pub(crate) struct Shared {
     pub(crate) config: ProxyConfig,
-    pub(crate) origin: Arc<Origin>,
+    pub(crate) sites: Arc<Sites>,
     /// Set if this is a forward proxy.
     pub(crate) forward: Option<Arc<Forward>>,
     pub(crate) vault: Arc<Vault>,

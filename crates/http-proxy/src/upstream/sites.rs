@@ -1,0 +1,58 @@
+//! The sites that a proxy serves: the one that it was started for, and those that its rules name.
+//!
+//! Invariant: a site whose origins a reload leaves as they were stays the same, with what is known of their
+//! load and health. Threads: shared by all workers.
+
+use std::sync::Arc;
+
+use crate::config::transport::Upstream;
+use crate::error::ProxyError;
+use crate::ruleset::{Ruleset, SiteId};
+use crate::upstream::endpoint::Origin;
+
+/// All sites.
+pub(crate) struct Sites {
+    main: Arc<Origin>,
+    /// Whether clients say where to go, and rules do not.
+    is_forward: bool,
+    /// In the order of the rules' own list, with the URLs that they were made from.
+    ruled: Vec<(Vec<String>, Arc<Origin>)>,
+}
+
+impl Sites {
+    /// The proxy's own site, and none else.
+    pub(crate) fn new(main: Origin, is_forward: bool) -> Sites {
+        Sites { main: Arc::new(main), is_forward, ruled: Vec::new() }
+    }
+
+    /// The same with the sites that these rules name, instead of those before.
+    pub(crate) fn with(&self, rules: &Ruleset, upstream: &Upstream) -> Result<Sites, ProxyError> {
+        if self.is_forward && !rules.sites().is_empty() {
+            return Err(ProxyError::RuleInForward);
+        }
+        let ruled = rules.sites().iter().map(|urls| {
+            let known = self.ruled.iter().find(|(known, _)| known == urls);
+            let site = match known {
+                Some((_, site)) => site.clone(),
+                None => Arc::new(Origin::of_urls(urls, upstream)?),
+            };
+            Ok((urls.clone(), site))
+        });
+        let ruled = ruled.collect::<Result<_, ProxyError>>()?;
+        Ok(Sites { main: self.main.clone(), is_forward: self.is_forward, ruled })
+    }
+
+    pub(crate) fn main(&self) -> &Arc<Origin> {
+        &self.main
+    }
+
+    /// A site of the rules that these were made with.
+    pub(crate) fn get(&self, site: SiteId) -> &Arc<Origin> {
+        site.among_ruled().map_or(&self.main, |place| &self.ruled[place].1)
+    }
+
+    /// Every site, the proxy's own first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Origin>> {
+        [&self.main].into_iter().chain(self.ruled.iter().map(|(_, site)| site))
+    }
+}
