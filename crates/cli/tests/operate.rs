@@ -208,6 +208,8 @@ fn purge_asks_a_running_proxy_and_holds_after_kill_9() {
     drop(proxy);
     assert!(bed.says(4, &["purge", "--admin", &admin, "--all"]).contains("--admin"));
     bed.says(2, &["purge", "--all"]);
+    let said = bed.says(2, &["purge", "http://demo/a", "--admin", &admin]);
+    assert!(said.contains("--url http://demo/a"), "{said}");
     bed.says(2, &["purge", "c.damelo", "--all", "--soft"]);
     bed.says(2, &["purge", "c.damelo", "--tag", "x"]);
 }

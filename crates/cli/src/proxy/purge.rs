@@ -34,7 +34,7 @@ With PATH the store must not be open anywhere. What was purged stays purged afte
 #[command(group = clap::ArgGroup::new("where").required(true).args(["volumes", "admin"]))]
 pub(crate) struct Purge {
     /// A store that nobody has open (several volumes: PATH,PATH)
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = no_url)]
     volumes: Option<Volumes>,
     #[command(flatten)]
     admin: AdminArgs,
@@ -62,6 +62,15 @@ pub(crate) struct Purge {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A store's path. `explain` takes a URL at this place, and so a hand may write one here.
+fn no_url(text: &str) -> Result<Volumes, String> {
+    if text.contains("://") {
+        return Err(format!("this is the place of a store's path: write --url {text}"));
+    }
+    let Ok(volumes) = text.parse();
+    Ok(volumes)
 }
 
 /// Records the purge and says what was purged.
