@@ -155,6 +155,10 @@ pub enum Failure {
 }
 
 /// Whether a stored response may be served in place of a failure (§4.2.4, §4.3.3, RFC 5861 §4).
+///
+/// A client's `max-age` and `min-fresh` were obeyed when the origin was asked; that it cannot say
+/// anything newer is no reason to answer nothing, and `Age` tells what came. Package managers and
+/// browsers that reload say `max-age=0` every time. `no-cache` does mean: not without validation.
 pub fn may_serve_on_error(
     request: &RequestDirectives,
     policy: &Policy,
@@ -168,18 +172,19 @@ pub fn may_serve_on_error(
         Failure::Status(_) => return false,
     };
     let wishes = wishes(request, rules);
-    let age_s = policy.age_s(now_s);
-    let unwanted =
-        wishes.no_cache || wishes.min_fresh.is_some() || wishes.max_age.is_some_and(|m| age_s > m);
-    if unwanted || policy.no_cache {
-        return false;
-    }
-    let Some(staleness_s) = age_s.checked_sub(policy.lifetime_s) else { return true };
-    if policy.never_stale {
+    if wishes.no_cache || policy.no_cache {
         return false;
     }
     let stale_if_error_s = wishes.stale_if_error_s.unwrap_or(0).max(policy.stale_if_error_s);
-    staleness_s < stale_if_error_s || (disconnected && staleness_s < rules.disconnected_stale_max_s)
+    match policy.staleness_s(now_s) {
+        // Fresh: only the client wanted the origin asked.
+        None => disconnected || stale_if_error_s > 0,
+        Some(_) if policy.never_stale => false,
+        Some(staleness_s) => {
+            staleness_s < stale_if_error_s
+                || (disconnected && staleness_s < rules.disconnected_stale_max_s)
+        }
+    }
 }
 
 /// What of a request's wishes is obeyed.
@@ -313,8 +318,16 @@ mod tests {
             ("s-maxage=60", 70, "", Disconnected, false),
             ("no-cache, max-age=60", 10, "", Disconnected, false),
             ("max-age=60", 70, "no-cache", Disconnected, false),
-            ("max-age=60", 70, "max-age=10", Disconnected, false),
-            ("max-age=60, must-revalidate", 10, "min-fresh=55", Disconnected, false),
+            ("max-age=60", 70, "max-age=10", Disconnected, true),
+            ("max-age=60", 10, "max-age=0", Disconnected, true),
+            ("max-age=60", 10, "max-age=0, no-cache", Disconnected, false),
+            ("max-age=60", 160, "max-age=0", Disconnected, false),
+            ("max-age=60", 10, "max-age=0", UNAVAILABLE, false),
+            ("max-age=60, stale-if-error=30", 10, "max-age=0", UNAVAILABLE, true),
+            ("max-age=60, stale-if-error=30", 89, "max-age=0", UNAVAILABLE, true),
+            ("max-age=60, stale-if-error=30", 90, "max-age=0", UNAVAILABLE, false),
+            ("max-age=60, must-revalidate", 10, "min-fresh=55", Disconnected, true),
+            ("max-age=60, must-revalidate", 60, "max-age=0", Disconnected, false),
             ("max-age=60, must-revalidate", 10, "", Disconnected, true),
         ] {
             let policy = policy(response, &rules);

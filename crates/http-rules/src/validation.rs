@@ -7,7 +7,7 @@
 use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName,
     HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
-    LAST_MODIFIED, RANGE,
+    LAST_MODIFIED, RANGE, VARY,
 };
 use http::{HeaderMap, StatusCode};
 
@@ -57,7 +57,10 @@ pub fn make_conditional_on_any<'a>(
 
 /// Whether a stored variant may be asked about for a request that it was not stored for: only by a
 /// strong tag, which names one representation and no other, and only in a coding that the client
-/// says it understands, as some origins give all codings of a thing the same tag.
+/// says it understands, as some origins give all codings of a thing the same tag. One without a
+/// coding, where there are others, does not stand for a client that takes codings: servers that
+/// compress as they send compare with the tag of what they have not compressed yet, say 304, and
+/// the client would get all of it in place of what is a tenth as long.
 pub fn may_stand_for_another(request: &HeaderMap, variant: &HeaderMap) -> bool {
     let strong = variant.get(ETAG).is_some_and(|tag| is_strong(tag.as_bytes()));
     let accepted = |coding: &[u8]| {
@@ -66,7 +69,15 @@ pub fn may_stand_for_another(request: &HeaderMap, variant: &HeaderMap) -> bool {
             member.eq_ignore_ascii_case(coding)
         })
     };
-    strong && list_members(variant, &CONTENT_ENCODING).all(accepted)
+    let coded = list_members(variant, &CONTENT_ENCODING).next().is_some();
+    let could_be_coded = || {
+        let varies =
+            list_members(variant, &VARY).any(|name| name.eq_ignore_ascii_case(b"accept-encoding"));
+        let takes_more = list_members(request, &ACCEPT_ENCODING)
+            .any(|member| !member.eq_ignore_ascii_case(b"identity"));
+        varies && takes_more
+    };
+    strong && list_members(variant, &CONTENT_ENCODING).all(accepted) && (coded || !could_be_coded())
 }
 
 /// Takes off every condition and range, so that the origin answers with something whole that can
@@ -125,7 +136,10 @@ pub fn merge(
     let said = ResponseDirectives::of(response, rules);
     let news = storing::stored_headers(response, &said, rules, response_time_s);
     let mut merged = stored.clone();
-    for name in news.keys().filter(|name| !UNCHANGED.contains(name)) {
+    let stays = |name: &HeaderName| {
+        UNCHANGED.contains(name) || (*name == ETAG && strengthens(stored, response))
+    };
+    for name in news.keys().filter(|name| !stays(name)) {
         merged.remove(name);
         for value in news.get_all(name) {
             merged.append(name.clone(), value.clone());
@@ -134,6 +148,19 @@ pub fn merge(
     // The merged Cache-Control may newly name fields that may not be kept.
     let says = ResponseDirectives::of(&merged, rules);
     storing::stored_headers(&merged, &says, rules, response_time_s)
+}
+
+/// Whether a 304 would make a weak tag strong. Servers that compress as they send weaken the tag of
+/// what they compressed, but not that of a 304: taken from there, compressed and plain bytes would
+/// have the same strong tag, and a client could put ranges of both together.
+fn strengthens(stored: &HeaderMap, response: &HeaderMap) -> bool {
+    match (stored.get(ETAG), response.get(ETAG)) {
+        (Some(old), Some(new)) => {
+            let (old, new) = (old.as_bytes(), new.as_bytes());
+            !is_strong(old) && is_strong(new) && weakly(old, new)
+        }
+        _ => false,
+    }
 }
 
 /// What the answer to a HEAD means for a stored GET response (§4.3.5).

@@ -39,6 +39,7 @@ fn several_variants_are_asked_about_at_once() {
 #[test]
 fn which_variants_may_stand_for_another() {
     let gzip = ("content-encoding", "gzip");
+    let coded = ("vary", "cookie, Accept-Encoding");
     for (request, variant, expected) in [
         (&[][..], &[("etag", "\"1\"")][..], true),
         (&[], &[("etag", "W/\"1\"")], false),
@@ -46,6 +47,12 @@ fn which_variants_may_stand_for_another() {
         (&[], &[("etag", "\"1\""), gzip], false),
         (&[("accept-encoding", "br, GZIP")], &[("etag", "\"1\""), gzip], true),
         (&[("accept-encoding", "gzip;q=0")], &[("etag", "\"1\""), gzip], false),
+        // What was not compressed for one client is not asked about for one that takes it so.
+        (&[("accept-encoding", "gzip, br")], &[("etag", "\"1\""), coded], false),
+        (&[("accept-encoding", "gzip")], &[("etag", "\"1\""), ("vary", "cookie")], true),
+        (&[("accept-encoding", "identity")], &[("etag", "\"1\""), coded], true),
+        (&[], &[("etag", "\"1\""), coded], true),
+        (&[("accept-encoding", "gzip")], &[("etag", "\"1\""), coded, gzip], true),
     ] {
         let got = may_stand_for_another(&headers(request), &headers(variant));
         assert_eq!(got, expected, "{request:?} {variant:?}");
@@ -126,6 +133,22 @@ fn merging() {
     }
     for name in ["age", "x-hop", "content-length", "content-range"] {
         assert!(!merged.contains_key(name), "{name}");
+    }
+}
+
+/// Servers that compress as they send have a weak tag for that, and a strong one in their 304.
+#[test]
+fn a_304_does_not_make_a_weak_tag_strong() {
+    for (old, new, expected) in [
+        ("W/\"1\"", "\"1\"", "W/\"1\""),
+        ("W/\"1\"", "W/\"1\"", "W/\"1\""),
+        ("\"1\"", "W/\"1\"", "W/\"1\""),
+        ("\"1\"", "\"1\"", "\"1\""),
+        ("W/\"1\"", "\"2\"", "\"2\""),
+    ] {
+        let merged =
+            merge(&headers(&[("etag", old)]), &headers(&[("etag", new)]), &Rules::default(), 0);
+        assert_eq!(merged["etag"], expected, "{old} and {new}");
     }
 }
 
