@@ -19,7 +19,7 @@ use crate::handler::purge::{order_of_json, order_of_method};
 use crate::listen::proxy_protocol::{Parsed, parse};
 use crate::purge::marks::{Marks, Scope, Standing, Subject};
 use crate::purge::stamp::Stamp;
-use crate::ruleset::Glob;
+use crate::ruleset::{Glob, Segments};
 use crate::settings::Settings;
 use crate::vault::entry::Entry;
 use crate::vault::variants::{decode_variants, encode_variants};
@@ -152,8 +152,10 @@ pub fn proxy_values(data: &[u8]) {
         assert!(ByteSize::from_str(&size.to_string()).is_ok());
     }
     let (pattern, path) = text.split_once('\n').unwrap_or((text, "/a/b"));
-    if let Ok(glob) = Glob::new(pattern.to_owned()) {
-        let _ = glob.matches(path);
+    for segments in [Segments::BySlash, Segments::None] {
+        if let Ok(glob) = Glob::new(pattern, segments) {
+            let _ = glob.matches(path.as_bytes());
+        }
     }
 }
 

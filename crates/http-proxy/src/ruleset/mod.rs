@@ -6,6 +6,7 @@
 //! before is refused when the rules are read. Invariants: pure functions of message and rules; no
 //! rule touches the headers that frame a message or name its host. Threads: read by all workers.
 
+mod glob;
 mod matching;
 
 use std::ops::RangeInclusive;
@@ -16,7 +17,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-pub(crate) use matching::{Glob, HeaderMatch, RequestView, ResponseView};
+pub(crate) use glob::{Glob, Segments};
+pub(crate) use matching::{HeaderMatch, RequestView, ResponseView};
 
 /// What a rule wants of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

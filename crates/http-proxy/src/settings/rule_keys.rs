@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use http::{HeaderName, HeaderValue, Method};
 
 use super::kinds::{Flag, Kind, Size, Text, Time, Value};
-use crate::ruleset::{Admission, Glob, HeaderMatch, Hint, Rule, edits_allowed};
+use crate::ruleset::{Admission, Glob, HeaderMatch, Hint, Rule, Segments, edits_allowed};
 use crate::upstream::check_url;
 
 /// One key of a rule.
@@ -115,7 +115,10 @@ fn texts(value: &Value) -> Result<Vec<String>, String> {
 }
 
 fn globs(value: &Value, lower: bool) -> Result<Vec<Glob>, String> {
-    each(value, |text| Glob::new(if lower { text.to_ascii_lowercase() } else { text.to_owned() }))
+    each(value, |text| {
+        let text = if lower { text.to_ascii_lowercase() } else { text.to_owned() };
+        Glob::new(&text, Segments::BySlash)
+    })
 }
 
 fn origin(text: &str) -> Result<String, String> {
@@ -148,7 +151,7 @@ fn header_match(text: &str) -> Result<HeaderMatch, String> {
     match text.split_once(':') {
         None => Ok(HeaderMatch { name: header_name(text)?, value: None }),
         Some((name, value)) => {
-            let value = Glob::new(value.trim().to_owned())?;
+            let value = Glob::new(value.trim(), Segments::None)?;
             Ok(HeaderMatch { name: header_name(name)?, value: Some(value) })
         }
     }

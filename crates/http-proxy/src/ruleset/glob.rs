@@ -1,0 +1,409 @@
+//! Patterns of rules: `*` within a segment, `**` for anything, `?`, `[a-z]`, `{a,b}`, `!` before all.
+//!
+//! Invariants: a pattern that cannot mean anything is refused when it is read; text is bytes, as
+//! clients send what is no UTF-8; matching takes time in proportion to text and pattern, whatever
+//! either is: no text makes it try a place twice for the same `*`. Pure, no threads.
+
+/// Longest pattern: matching time grows with it.
+const PATTERN_BYTES_MAX: usize = 1024;
+
+/// Most patterns that the braces of one may stand for.
+const ALTERNATIVES_MAX: usize = 256;
+
+/// What has segments, and what has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Segments {
+    /// Slashes part them: paths and media types. `*` stays within one.
+    BySlash,
+    /// Values of headers: a slash is a character like any other.
+    None,
+}
+
+/// A pattern, compared with the whole of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Glob {
+    /// One for each choice that its braces leave; one of them must match.
+    alternatives: Vec<Vec<Token>>,
+    /// A `!` before it: what does not match does.
+    negated: bool,
+    segments: Segments,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Char(char),
+    /// `?`
+    One,
+    /// `[a-z]`
+    Class {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
+    /// `*`
+    Star,
+    /// `**`
+    Anything,
+    /// `**/` where a segment begins: any number of whole segments, none among them.
+    Directories,
+}
+
+impl Glob {
+    pub(crate) fn new(pattern: &str, segments: Segments) -> Result<Glob, String> {
+        if pattern.is_empty() || pattern.len() > PATTERN_BYTES_MAX {
+            return Err(format!("a pattern has 1 to {PATTERN_BYTES_MAX} characters"));
+        }
+        let positive = pattern.trim_start_matches('!');
+        let negated = (pattern.len() - positive.len()) % 2 == 1;
+        let mut choices = Vec::new();
+        expand(positive, &mut choices).map_err(|why| format!("\"{pattern}\": {why}"))?;
+        let alternatives = choices
+            .iter()
+            .map(|choice| tokens(choice))
+            .collect::<Result<_, _>>()
+            .map_err(|why| format!("\"{pattern}\": {why}"))?;
+        Ok(Glob { alternatives, negated, segments })
+    }
+
+    pub(crate) fn matches(&self, text: &[u8]) -> bool {
+        self.alternatives.iter().any(|tokens| whole(tokens, text, self.segments)) != self.negated
+    }
+}
+
+/// Where the first character of `text` that is `wanted`, neither escaped nor in brackets nor in
+/// braces, lies.
+fn find_bare(text: &str, wanted: &[char]) -> Option<usize> {
+    let (mut escaped, mut bracket, mut depth) = (false, false, 0_u32);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if bracket => bracket = c != ']',
+            _ if depth == 0 && wanted.contains(&c) => return Some(at),
+            '[' => bracket = true,
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Writes out every choice that the braces of a pattern leave.
+fn expand(pattern: &str, choices: &mut Vec<String>) -> Result<(), &'static str> {
+    let Some(open) = find_bare(pattern, &['{']) else {
+        if choices.len() == ALTERNATIVES_MAX {
+            return Err("its braces leave too many choices");
+        }
+        choices.push(pattern.to_owned());
+        return Ok(());
+    };
+    let (head, rest) = (&pattern[..open], &pattern[open + 1..]);
+    let close = find_bare(rest, &['}']).ok_or("a `{` is not closed")?;
+    let (mut inner, tail) = (&rest[..close], &rest[close + 1..]);
+    loop {
+        let comma = find_bare(inner, &[',']);
+        let choice = &inner[..comma.unwrap_or(inner.len())];
+        expand(&format!("{head}{choice}{tail}"), choices)?;
+        match comma {
+            Some(comma) => inner = &inner[comma + 1..],
+            None => return Ok(()),
+        }
+    }
+}
+
+fn tokens(pattern: &str) -> Result<Vec<Token>, &'static str> {
+    let mut tokens = Vec::new();
+    let mut rest = pattern;
+    while let Some(c) = rest.chars().next() {
+        let begins_segment =
+            matches!(tokens.last(), None | Some(Token::Char('/') | Token::Directories));
+        rest = &rest[c.len_utf8()..];
+        let token = match c {
+            '*' if !rest.starts_with('*') => Token::Star,
+            '*' => {
+                rest = rest.trim_start_matches('*');
+                match rest.strip_prefix('/') {
+                    Some(behind) if begins_segment => {
+                        rest = behind;
+                        Token::Directories
+                    }
+                    _ => Token::Anything,
+                }
+            }
+            '?' => Token::One,
+            '[' => class(&mut rest)?,
+            '\\' => {
+                let c = rest.chars().next().ok_or("nothing follows its last `\\`")?;
+                rest = &rest[c.len_utf8()..];
+                Token::Char(c)
+            }
+            c => Token::Char(c),
+        };
+        tokens.push(token);
+    }
+    Ok(tokens)
+}
+
+/// What follows a `[`.
+fn class(rest: &mut &str) -> Result<Token, &'static str> {
+    const OPEN: &str = "a `[` is not closed";
+    let negated = rest.starts_with(['!', '^']);
+    let mut chars = rest.char_indices().skip(usize::from(negated)).peekable();
+    let mut ranges = Vec::new();
+    loop {
+        let (at, c) = chars.next().ok_or(OPEN)?;
+        // As in shells, a `]` that comes first is one of the characters.
+        if c == ']' && !ranges.is_empty() {
+            *rest = &rest[at + 1..];
+            return Ok(Token::Class { negated, ranges });
+        }
+        let first = if c == '\\' { chars.next().ok_or(OPEN)?.1 } else { c };
+        let mut last = first;
+        let mut ahead = chars.clone();
+        if let (Some((_, '-')), Some((_, end))) = (ahead.next(), ahead.next())
+            && end != ']'
+        {
+            last = if end == '\\' { ahead.next().ok_or(OPEN)?.1 } else { end };
+            chars = ahead;
+        }
+        ranges.push((first, last));
+    }
+}
+
+/// The first character and its length. A byte that is no UTF-8 is one by itself.
+fn first_char(text: &[u8]) -> Option<(char, usize)> {
+    let length = match text.first()? {
+        0xF0.. => 4,
+        0xE0.. => 3,
+        0xC0.. => 2,
+        ascii @ ..0x80 => return Some((char::from(*ascii), 1)),
+        _ => 1,
+    };
+    let whole = text.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    Some(
+        whole
+            .and_then(|text| text.chars().next())
+            .map_or((char::REPLACEMENT_CHARACTER, 1), |c| (c, c.len_utf8())),
+    )
+}
+
+impl Token {
+    /// How many bytes of the text this takes, if it stands for one character and for that one.
+    fn takes(&self, text: &[u8], segments: Segments) -> Option<usize> {
+        let (c, length) = first_char(text)?;
+        let parts = segments == Segments::BySlash && c == '/';
+        let is_it = match self {
+            Token::Char(wanted) => *wanted == c,
+            Token::One => !parts,
+            Token::Class { negated, ranges } => {
+                !parts
+                    && ranges.iter().any(|(first, last)| (first..=last).contains(&&c)) != *negated
+            }
+            Token::Star | Token::Anything | Token::Directories => false,
+        };
+        is_it.then_some(length)
+    }
+}
+
+/// A place to go on from if what follows does not match.
+#[derive(Clone, Copy)]
+struct Retry {
+    /// First token behind the `*` or `**`.
+    token: usize,
+    /// Where in the text these were tried.
+    at: usize,
+}
+
+/// Whether the tokens are the whole text. The shortest text is tried for each `*` and `**` first;
+/// only the last of each kind is ever tried again, since what an earlier one could take more of,
+/// the later one could as well.
+fn whole(tokens: &[Token], text: &[u8], segments: Segments) -> bool {
+    let (mut token, mut at) = (0, 0);
+    let (mut star, mut anything): (Option<Retry>, Option<Retry>) = (None, None);
+    // The first `*` behind a `**` was tried at every place up to this one.
+    let mut tried_to = None;
+    loop {
+        match tokens.get(token) {
+            Some(Token::Star) if star.is_some() || tried_to.is_none_or(|end| at > end) => {
+                if star.is_none() {
+                    tried_to = Some(segment_end(text, at, segments));
+                }
+                token += 1;
+                star = Some(Retry { token, at });
+                continue;
+            }
+            Some(Token::Anything | Token::Directories) => {
+                token += 1;
+                (star, tried_to) = (None, None);
+                anything = Some(Retry { token, at });
+                continue;
+            }
+            Some(one) => {
+                if let Some(length) = one.takes(&text[at..], segments) {
+                    (token, at) = (token + 1, at + length);
+                    continue;
+                }
+            }
+            None if at == text.len() => return true,
+            None => {}
+        }
+        let again = star.and_then(|retry| further(retry, text, segments, &Token::Star));
+        star = again;
+        let again = again.or_else(|| {
+            anything = anything
+                .and_then(|retry| further(retry, text, segments, tokens.get(retry.token - 1)?));
+            anything
+        });
+        let Some(retry) = again else { return false };
+        (token, at) = (retry.token, retry.at);
+    }
+}
+
+/// The next place to try behind a `*`, `**` or `**/`.
+fn further(retry: Retry, text: &[u8], segments: Segments, kind: &Token) -> Option<Retry> {
+    let rest = &text[retry.at..];
+    let taken = match kind {
+        Token::Directories => rest.iter().position(|byte| *byte == b'/')? + 1,
+        Token::Star if segments == Segments::BySlash && rest.first() == Some(&b'/') => return None,
+        _ => first_char(rest)?.1,
+    };
+    Some(Retry { at: retry.at + taken, ..retry })
+}
+
+fn segment_end(text: &[u8], at: usize, segments: Segments) -> usize {
+    let slash = text[at..].iter().position(|byte| *byte == b'/');
+    match slash {
+        Some(length) if segments == Segments::BySlash => at + length,
+        _ => text.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        Glob::new(pattern, Segments::BySlash).unwrap().matches(text.as_bytes())
+    }
+
+    #[test]
+    fn patterns_of_paths() {
+        for (pattern, text, expected) in [
+            ("/img/*", "/img/a.png", true),
+            ("/img/*", "/img/a/b.png", false),
+            ("/img/*", "/img/", true),
+            ("/img/**", "/img/a/b.png", true),
+            ("/img/**", "/img/", true),
+            ("/img/**", "/img", false),
+            ("/img**", "/img", true),
+            ("/img**", "/img/a/b", true),
+            ("**.php", "/index.php", true),
+            ("**.php", "/a/b/index.php", true),
+            ("**.php", "/a/b/index.php5", false),
+            ("/a/**.{jpg,png}", "/a/b/c.png", true),
+            ("**/*.{css,js}", "/a/b.js", true),
+            ("**/*.{css,js}", "b.js", true),
+            ("/a/**/b", "/a/b", true),
+            ("/a/**/b", "/a/x/y/b", true),
+            ("/a/**/b", "/a/xb", false),
+            ("/**/admin/**", "/x/admin/", true),
+            ("/**/admin/**", "/x/nadmin/", false),
+            ("/a?c", "/abc", true),
+            ("/a?c", "/a/c", false),
+            ("/a?c", "/a\u{e9}c", true),
+            ("/[a-c]x", "/bx", true),
+            ("/[!a-c]x", "/bx", false),
+            ("/[^a-c]x", "/dx", true),
+            ("/[]x]", "/]", true),
+            ("/[a-]", "/-", true),
+            ("/{a,b{c,d}}", "/bd", true),
+            ("/{a,}", "/", true),
+            ("/{a,b}{1,2}", "/b1", true),
+            ("/{a,b}{1,2}", "/b3", false),
+            ("/\\*", "/*", true),
+            ("/\\*", "/x", false),
+            ("/[{]", "/{", true),
+            ("!/a/**", "/b", true),
+            ("!/a/**", "/a/b", false),
+            ("image/*", "image/png", true),
+            ("*/*", "image/png", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    /// Cookies have slashes, and bytes that are no ASCII.
+    #[test]
+    fn values_have_no_segments() {
+        for (pattern, text, expected) in [
+            ("*session=*", &b"a=/x/y; session=1/2"[..], true),
+            ("**session=**", b"a=/x/y; session=1/2", true),
+            ("*session=*", b"a=\xff\xc3\xa9; session=1", true),
+            ("*session=?", b"session=\xff", true),
+            ("*session=*", b"a=/x/y", false),
+            ("Mozilla*", b"Mozilla/5.0 (X11)", true),
+            ("a**/b", b"a/b", true),
+        ] {
+            let glob = Glob::new(pattern, Segments::None).unwrap();
+            assert_eq!(glob.matches(text), expected, "{pattern} {}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn patterns_that_mean_nothing_are_refused() {
+        let long = "x".repeat(PATTERN_BYTES_MAX + 1);
+        let choices = "{a,b}".repeat(9);
+        for pattern in ["", "/[a", "/{a,b", "/[a-", "/a\\", &long, &choices] {
+            assert!(Glob::new(pattern, Segments::BySlash).is_err(), "{pattern}");
+        }
+    }
+
+    /// By the definition: a star takes this much, or one character more.
+    fn naive(tokens: &[Token], text: &[u8], segments: Segments) -> bool {
+        let Some((first, rest)) = tokens.split_first() else { return text.is_empty() };
+        let more = |pass: &dyn Fn(usize) -> bool| {
+            (0..=text.len()).any(|taken| pass(taken) && naive(rest, &text[taken..], segments))
+        };
+        match first {
+            Token::Star if segments == Segments::None => more(&|_| true),
+            Token::Star => more(&|taken| !text[..taken].contains(&b'/')),
+            Token::Anything => more(&|_| true),
+            Token::Directories => more(&|taken| taken == 0 || text[taken - 1] == b'/'),
+            one => one.takes(text, segments).is_some_and(|n| naive(rest, &text[n..], segments)),
+        }
+    }
+
+    #[test]
+    fn as_by_the_definition() {
+        const PARTS: [&str; 8] = ["a", "b", "/", "*", "**", "**/", "?", "[ab]"];
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut matched = 0;
+        for _ in 0..50_000 {
+            let pattern: String =
+                (0..random.usize(1..10)).map(|_| PARTS[random.usize(..PARTS.len())]).collect();
+            let text: String =
+                (0..random.usize(..13)).map(|_| ['a', 'b', '/'][random.usize(..3)]).collect();
+            for segments in [Segments::BySlash, Segments::None] {
+                let glob = Glob::new(&pattern, segments).unwrap();
+                let expected = naive(&glob.alternatives[0], text.as_bytes(), segments);
+                assert_eq!(glob.matches(text.as_bytes()), expected, "{pattern} {text}");
+                matched += u32::from(expected);
+            }
+        }
+        assert!(matched > 5_000, "{matched}");
+    }
+
+    /// Clients choose the text, up to `limits.uri_bytes_max`.
+    #[test]
+    fn long_texts_take_no_longer_than_they_are() {
+        let begun = std::time::Instant::now();
+        for text in ["a".repeat(1 << 20), "a/".repeat(1 << 19), "ab/a".repeat(1 << 18)] {
+            for pattern in ["**a*b*c", "*a*a*a*b", "**/a*/b*/**c*d", "/**a*a?a*c"] {
+                for segments in [Segments::BySlash, Segments::None] {
+                    assert!(!Glob::new(pattern, segments).unwrap().matches(text.as_bytes()));
+                }
+            }
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+    }
+}
