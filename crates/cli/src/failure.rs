@@ -228,6 +228,15 @@ impl Failure {
             Failure::Proxy(ProxyError::Inherited { .. }) => {
                 Some("add it to `listen` in the settings, or have the supervisor hand it to nobody".to_owned())
             }
+            Failure::Proxy(ProxyError::Listen { source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Some(
+                    "ports below 1024 want root, CAP_NET_BIND_SERVICE or a socket handed down: \
+                     packaging/damelo.service shows how"
+                        .to_owned(),
+                )
+            }
             Failure::Proxy(ProxyError::Listen { .. }) => {
                 Some("another program may have that address: choose one with --from".to_owned())
             }

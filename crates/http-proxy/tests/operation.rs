@@ -243,6 +243,44 @@ fn the_access_log_has_a_line_for_each_request_and_follows_rotation() {
     assert!(new.contains("/b") && new.lines().count() == 1, "{new}");
 }
 
+/// Behind a load balancer every line would name that.
+#[test]
+fn the_access_log_names_the_client_that_a_trusted_proxy_names() {
+    for (trusted, expected) in [(true, "192.0.2.7 "), (false, "127.0.0.1 ")] {
+        let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "12345"));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let proxy = Proxy::start_with(&origin, |config| {
+            config.log_target = LogTarget::File(path.clone());
+            config.transport.forwarding.trust_client = trusted;
+        });
+        proxy.get_with("/a", "X-Forwarded-For: 198.51.100.1, 192.0.2.7\r\n");
+        proxy.stop();
+        let log = std::fs::read_to_string(&path).unwrap();
+        assert!(log.starts_with(expected), "{log}");
+    }
+}
+
+#[test]
+fn what_keeps_the_proxy_from_starting_is_found_before_a_store_is_made() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let config = |text: &str| Settings::parse(&format!("{text}\n")).unwrap().proxy;
+    for text in [
+        format!("to = \"http://a\"\nfrom = \"{address}\""),
+        format!("to = \"http://a\"\nfrom = \"127.0.0.1:0\"\nlisten = [\"tcp:{address}\"]"),
+        format!("to = \"http://a\"\nfrom = \"127.0.0.1:0\"\nadmin.from = \"{address}\""),
+    ] {
+        let refused = config(&text).check_address();
+        assert!(
+            matches!(refused, Err(ProxyError::Listen { address: a, .. }) if a == address),
+            "{text}"
+        );
+    }
+    let certificates = config("to = \"http://a\"\ntls.certificates = [\"/nothing,/nothing\"]");
+    assert!(matches!(certificates.check(), Err(ProxyError::CertificateFile { .. })));
+}
+
 #[test]
 fn a_request_under_way_ends_with_the_settings_it_began_with() {
     let origin = Origin::start(|_| {

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use crate::answer::body::ProxyBody;
 use crate::log::LogRecord;
 use crate::purge::url_of_key;
-use crate::request::Ask;
+use crate::request::{Ask, forwarded};
 use crate::rules::CacheStatus;
 use crate::worker::Worker;
 
@@ -48,13 +48,16 @@ pub(super) fn begin(
     start: Instant,
 ) -> Option<LogRecord> {
     let log = worker.shared.log.clone()?;
+    // Behind a proxy that is believed, everybody would come from there.
+    let told = worker.shared.config.transport.forwarding.trust_client;
+    let told = told.then(|| forwarded::client(request.headers())).flatten();
     Some(LogRecord {
         log,
         format: worker.shared.config.log_format,
         counters: worker.counters.clone(),
         start,
         start_unix_ms: worker.shared.config.clock.unix_millis(),
-        client,
+        client: told.unwrap_or(client),
         method: request.method().clone(),
         version: request.version(),
         host: request.headers().get(HOST).cloned(),

@@ -152,7 +152,9 @@ async fn shake_hands(
     // A TLS listener without certificates is refused at start.
     let certificates = gate.certificates.as_ref().ok_or(Refused::Gone)?;
     let (config, refreshed) = certificates.config();
-    if refreshed.is_err() {
+    if let Err(error) = refreshed {
+        // Somebody has just put them there, and would learn of it when the former ones run out.
+        eprintln!("damelo: certificates cannot be used, the former stay: {error}");
         worker.counters.certificate_errors.one();
     }
     let shaking = TlsAcceptor::from(config).accept(stream);

@@ -5,7 +5,7 @@
 //! an origin is told are those of the key; a client that is not trusted says nothing by which an origin may
 //! take the request for another. Pure.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HeaderName, HeaderValue, VIA};
 use http::{HeaderMap, Version};
@@ -50,6 +50,29 @@ pub(crate) fn given(headers: &HeaderMap) -> (Option<&'static str>, Option<&str>)
     };
     let is_host = |host: &&str| !host.is_empty() && is_plain_authority(host.as_bytes());
     (first(&X_FORWARDED_PROTO).and_then(known), first(&X_FORWARDED_HOST).filter(is_host))
+}
+
+/// The client that a proxy before this one was asked by: the last of the list, which that proxy wrote
+/// itself; what stands before it anybody may have written.
+pub(crate) fn client(headers: &HeaderMap) -> Option<IpAddr> {
+    let last = |name: HeaderName| {
+        let line = headers.get_all(name).iter().next_back()?.to_str().ok()?;
+        line.rsplit(',').next().map(str::trim)
+    };
+    if let Some(address) = last(X_FORWARDED_FOR) {
+        return bare_address(address);
+    }
+    last(FORWARDED)?.split(';').find_map(|pair| {
+        let (name, value) = pair.trim().split_once('=')?;
+        if name.eq_ignore_ascii_case("for") { bare_address(value.trim_matches('"')) } else { None }
+    })
+}
+
+/// An address with or without brackets and port.
+fn bare_address(text: &str) -> Option<IpAddr> {
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    text.parse().ok().or_else(with_port).or_else(bracketed)
 }
 
 /// Adds to the headers of a request to the origin. `host`: the one the client asked, in `version`.
@@ -113,6 +136,30 @@ fn element(peer: &Peer, scheme: &str, host: Option<&HeaderValue>) -> String {
 mod tests {
     use super::*;
     use crate::client::activity::Activity;
+
+    #[test]
+    fn the_client_is_the_last_that_is_named() {
+        for (name, lines, expected) in [
+            ("x-forwarded-for", &["192.0.2.1"][..], Some("192.0.2.1")),
+            ("x-forwarded-for", &["10.0.0.1, 192.0.2.1"], Some("192.0.2.1")),
+            ("x-forwarded-for", &["10.0.0.1", "10.0.0.2, 2001:db8::1"], Some("2001:db8::1")),
+            ("x-forwarded-for", &["192.0.2.1:4711"], Some("192.0.2.1")),
+            ("x-forwarded-for", &["[2001:db8::1]:4711"], Some("2001:db8::1")),
+            ("x-forwarded-for", &["[2001:db8::1]"], Some("2001:db8::1")),
+            ("x-forwarded-for", &["192.0.2.1, unknown"], None),
+            ("x-forwarded-for", &[""], None),
+            ("forwarded", &["for=10.0.0.1;proto=http, For=\"[2001:db8::1]\""], Some("2001:db8::1")),
+            ("forwarded", &["proto=http;for=192.0.2.1;host=\"a:81\""], Some("192.0.2.1")),
+            ("forwarded", &["for=_hidden"], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(name, HeaderValue::from_static(line));
+            }
+            let expected = expected.map(|text| text.parse().unwrap());
+            assert_eq!(client(&headers), expected, "{lines:?}");
+        }
+    }
 
     #[test]
     fn elements_are_quoted_where_they_must_be() {

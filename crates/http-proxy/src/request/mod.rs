@@ -3,7 +3,7 @@
 //! Invariant: the key is made from all that the origin is asked and told of scheme, host and target
 //! (`naming`), and from nothing else that a client may choose freely. No threads.
 
-mod forwarded;
+pub(crate) mod forwarded;
 pub(crate) mod grouping;
 pub(crate) mod hooks;
 pub(crate) mod naming;

@@ -3,18 +3,24 @@
 use crate::config::transport::{ListenAddress, Listener};
 use crate::config::{ProxyConfig, Target, name};
 use crate::error::ProxyError;
-use crate::listen;
+use crate::listen::{self, Gate};
 use crate::upstream::Origin;
 
 impl ProxyConfig {
-    /// Finds whether another program has the address, without keeping it: call it before a store
-    /// is made. [`crate::run`] looks again.
+    /// Finds whether another program has one of the addresses, without keeping them: call it before
+    /// a store is made. [`crate::run`] looks again.
     ///
     /// # Errors
-    /// The address cannot be listened on, or a socket was handed down that no listener has.
+    /// An address cannot be listened on, or a socket was handed down that no listener has.
     pub fn check_address(&self) -> Result<(), ProxyError> {
-        let assigned = listen::assign(&self.all_listeners(), &self.inherited)?;
-        if assigned[0].is_some() { Ok(()) } else { listen::probe(self.from) }
+        let listeners = self.all_listeners();
+        let assigned = listen::assign(&listeners, &self.inherited)?;
+        let own = listeners.iter().zip(&assigned).filter(|(_, socket)| socket.is_none());
+        let addresses = own.filter_map(|(listener, _)| match listener.address {
+            ListenAddress::Tcp(address) => Some(address),
+            ListenAddress::Unix(_) => None,
+        });
+        addresses.chain(self.admin).try_for_each(listen::probe)
     }
 
     /// `from` and those beside it.
@@ -29,9 +35,10 @@ impl ProxyConfig {
     /// before a store is made.
     ///
     /// # Errors
-    /// The origin or the cache's name cannot be used.
+    /// The origin, the cache's name or a certificate cannot be used.
     pub fn check(&self) -> Result<(), ProxyError> {
         name::check_name(&self.name)?;
+        Gate::new(&self.transport, self.connections_max)?;
         let upstream = &self.transport.upstream;
         if let Target::Url(url) = &self.to {
             Origin::new(url, upstream)?;
