@@ -155,3 +155,27 @@ fn max_forwards_is_counted_and_trace_goes_nowhere() {
     }
     assert_eq!(origin.count(), asked);
 }
+
+/// An origin that is asked by its own name sends clients there, which they may not even reach.
+#[test]
+fn redirects_to_the_origins_own_name_lead_back_to_the_proxy() {
+    for preserves in [false, true] {
+        let origin = Origin::start(|request| {
+            let host = request.header("host");
+            let location = match request.path() {
+                "/elsewhere" => "http://www.example/a".to_owned(),
+                path => format!("http://{host}{path}/?b"),
+            };
+            reply(301, &format!("Cache-Control: max-age=60\r\nLocation: {location}"), "x")
+        });
+        let proxy = Proxy::start_with(&origin, |config| config.preserve_host = preserves);
+        let expected = if preserves { "http://a/a/?b" } else { "/a/?b" };
+        for result in ["stored", "; hit"] {
+            let answer = proxy.get("/a");
+            assert_eq!(answer.header("location"), expected, "{answer:?}");
+            assert!(answer.cache().contains(result), "{answer:?}");
+        }
+        assert_eq!(proxy.get("/elsewhere").header("location"), "http://www.example/a");
+        assert_eq!(proxy.ask("POST", "/a", "").header("location"), expected);
+    }
+}

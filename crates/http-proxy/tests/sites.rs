@@ -65,6 +65,18 @@ fn hosts_and_paths_have_their_own_origins() {
 }
 
 #[test]
+fn redirects_to_a_sites_own_name_lead_back_to_the_proxy() {
+    let main = named("main");
+    let other = Origin::start(|request| {
+        let location = format!("Location: http://{}/b", request.header("host"));
+        reply(301, &location, "")
+    });
+    let text = format!("[[rule]]\nprefix = \"/x\"\nto = \"{}\"\n", url(&other));
+    let proxy = start(&main, &text, |_| {});
+    assert_eq!(proxy.get("/x").header("location"), "/b");
+}
+
+#[test]
 fn the_log_says_who_was_asked() {
     let (main, other, home) = (named("main"), named("other"), tempfile::tempdir().expect("dir"));
     let path = home.path().join("access.log");

@@ -56,7 +56,7 @@ keys! {
     "memory" start Size [memory: damelo::ByteSize] "Memory for data.";
     "workers" start Count [proxy.workers: usize] "Threads that serve, each with its own event loop.";
     "name" live Text [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";
-    "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, in place of the origin's own.";
+    "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, in place of the origin's own. Without it, redirects to the origin's own name are sent without that, so that they lead back here.";
     "listen" start Listeners [proxy.transport.listeners: Vec<crate::config::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
     "tls.certificates" start Certificates [proxy.transport.certificates: Vec<crate::config::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
     "proxy_protocol.from" start Networks [proxy.transport.proxy_protocol_from: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";

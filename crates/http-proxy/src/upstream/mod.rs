@@ -16,6 +16,7 @@ mod endpoint;
 mod health;
 mod incoming;
 mod pool;
+mod redirects;
 mod request_body;
 mod response_body;
 mod sites;
@@ -40,6 +41,7 @@ use crate::ruleset::SiteId;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
 use crate::upstream::pool::{Outgoing, Pool, SendError};
+use crate::upstream::redirects::OwnName;
 use crate::upstream::response_body::{Hold, Load};
 
 pub(crate) use endpoint::{Origin, check_url, dial_tcp};
@@ -53,7 +55,7 @@ pub(crate) use sites::Sites;
 /// Sends requests to origins.
 pub(crate) struct Fetcher {
     /// Those of each site of a reverse proxy: its own first, then those of the rules.
-    sites: Vec<Vec<Pool>>,
+    sites: Vec<SitePools>,
     /// Those of a forward proxy.
     anywhere: AnyPools,
     counters: Arc<Counters>,
@@ -63,13 +65,24 @@ pub(crate) struct Fetcher {
     total_timeout: Option<Duration>,
 }
 
+/// One site, as a worker asks it.
+struct SitePools {
+    pools: Vec<Pool>,
+    /// Taken off its redirects, where it is asked by it.
+    own_name: Option<OwnName>,
+}
+
 impl Fetcher {
     pub(crate) fn new(sites: &Sites, config: &ProxyConfig, counters: Arc<Counters>) -> Fetcher {
         let settings = PoolSettings::of(config);
         let pool = |endpoint: &Arc<_>| Pool::new(Arc::clone(endpoint), settings.clone());
+        let site = |origin: &Arc<Origin>| SitePools {
+            pools: origin.endpoints.iter().map(pool).collect(),
+            own_name: (!config.preserve_host).then(|| OwnName::new(origin)),
+        };
         let upstream = &config.transport.upstream;
         Fetcher {
-            sites: sites.all().map(|site| site.endpoints.iter().map(pool).collect()).collect(),
+            sites: sites.all().map(site).collect(),
             anywhere: AnyPools::new(settings.clone()),
             counters,
             choice: upstream.choice,
@@ -113,7 +126,7 @@ impl Fetcher {
                 pool.send_upgrade(request, Some(&*route)).await
             }
             None => {
-                let pools = self.pools_for(&request);
+                let pools = &self.site_of(&request).pools;
                 let tried = vec![false; pools.len()];
                 let index =
                     self.choose(pools, &tried, key_of(&request)).ok_or(FetchError::Connect)?;
@@ -159,7 +172,7 @@ impl Fetcher {
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let key = key_of(&request);
-        let pools = self.pools_for(&request);
+        let SitePools { pools, own_name } = self.site_of(&request);
         let mut tried = vec![false; pools.len()];
         let mut last_error = FetchError::Connect;
         while let Some(index) = self.choose(pools, &tried, key) {
@@ -169,7 +182,10 @@ impl Fetcher {
             let sent = pool.send_retrying(request, None, &self.counters).await;
             self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| failed.error));
             match sent {
-                Ok(response) => {
+                Ok(mut response) => {
+                    if let Some(own_name) = own_name {
+                        own_name.take_off(response.headers_mut());
+                    }
                     return Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)));
                 }
                 Err(SendError { error, unsent: Some(unsent) }) if error.is_unreachable() => {
@@ -184,8 +200,8 @@ impl Fetcher {
         Err(last_error)
     }
 
-    /// Those of the site that the request is for. Its number comes from the rules that this was made with.
-    fn pools_for(&self, request: &Request<OriginBody>) -> &[Pool] {
+    /// The site that the request is for. Its number comes from the rules that this was made with.
+    fn site_of(&self, request: &Request<OriginBody>) -> &SitePools {
         let site = request.extensions().get::<SiteId>().copied().unwrap_or(SiteId::MAIN);
         &self.sites[site.among_ruled().map_or(0, |place| place + 1)]
     }

@@ -1,0 +1,86 @@
+//! Redirects of an origin that is asked by its own name, and knows no other.
+//!
+//! A server that is told its own name in `Host` sends clients there: past the proxy, or to an
+//! address that only the proxy can reach. Its name is taken off, which leaves the same resource as
+//! the client calls it (RFC 9110 §10.2.2 allows relative references). Invariants: nothing else is
+//! changed, and what is left is a path of this host, never the name of another. Pure.
+
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderValue};
+
+use crate::upstream::Origin;
+
+/// The origin's own name in its redirects.
+#[derive(Debug)]
+pub(crate) struct OwnName {
+    scheme: String,
+    authority: String,
+}
+
+impl OwnName {
+    pub(crate) fn new(origin: &Origin) -> OwnName {
+        let (scheme, authority) = origin.name();
+        let authority = without_default_port(scheme, authority).to_owned();
+        OwnName { scheme: scheme.to_owned(), authority }
+    }
+
+    /// Takes the name off, if the redirect has it.
+    pub(crate) fn take_off(&self, headers: &mut HeaderMap) {
+        let path = headers.get(LOCATION).and_then(|to| self.path_of(to.to_str().ok()?));
+        if let Some(path) = path.and_then(|path| HeaderValue::try_from(path).ok()) {
+            headers.insert(LOCATION, path);
+        }
+    }
+
+    /// What follows the name in a URL.
+    fn path_of(&self, url: &str) -> Option<String> {
+        let (scheme, rest) = url.split_once("://")?;
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let is_own = scheme.eq_ignore_ascii_case(&self.scheme)
+            && without_default_port(&self.scheme, authority).eq_ignore_ascii_case(&self.authority);
+        // Two slashes would begin with the name of another host.
+        if !is_own || path.starts_with("//") {
+            return None;
+        }
+        Some(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
+    }
+}
+
+fn without_default_port<'a>(scheme: &str, authority: &'a str) -> &'a str {
+    let port = if scheme == "https" { ":443" } else { ":80" };
+    authority.strip_suffix(port).unwrap_or(authority)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_origins_own_name_is_taken_off() {
+        let own = |scheme: &str, authority: &str| OwnName {
+            scheme: scheme.to_owned(),
+            authority: authority.to_owned(),
+        };
+        let (plain, secure) = (own("http", "10.0.0.5:8000"), own("https", "Origin.example"));
+        for (own, url, expected) in [
+            (&plain, "http://10.0.0.5:8000/a/?b#c", Some("/a/?b#c")),
+            (&plain, "HTTP://10.0.0.5:8000", Some("/")),
+            (&plain, "http://10.0.0.5:8000?b", Some("/?b")),
+            (&plain, "https://10.0.0.5:8000/a", None),
+            (&plain, "http://10.0.0.5/a", None),
+            (&plain, "http://10.0.0.5:80000/a", None),
+            (&plain, "http://10.0.0.5:8000.example/a", None),
+            (&plain, "http://10.0.0.5:8000@example/a", None),
+            (&plain, "http://10.0.0.5:8000//example/a", None),
+            (&plain, "http://www.example/a", None),
+            (&plain, "/a", None),
+            (&plain, "//10.0.0.5:8000/a", None),
+            (&plain, "/a?to=http://10.0.0.5:8000/", None),
+            (&secure, "https://origin.example:443/a", Some("/a")),
+            (&secure, "https://ORIGIN.example/a", Some("/a")),
+            (&secure, "https://origin.example:80/a", None),
+        ] {
+            assert_eq!(own.path_of(url).as_deref(), expected, "{url}");
+        }
+    }
+}
