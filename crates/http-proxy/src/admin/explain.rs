@@ -47,6 +47,7 @@ pub(crate) async fn explain(
         path_and_query: &text[after_host..],
         method: &Method::GET,
         headers: &headers,
+        met: None,
     };
     let effects = shared.config.ruleset.on_request(&view);
     let mut key = url.clone();

@@ -22,6 +22,7 @@ impl Ask {
             path_and_query: &self.target.path_and_query,
             method: &self.method,
             headers: &self.headers,
+            met: self.met.as_deref(),
         }
     }
 }
@@ -34,6 +35,9 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     }
     let effects = rules.on_request(&ask.view());
     (ask.pass, ask.site) = (effects.pass, effects.site);
+    if effects.edits() {
+        ask.met = Some(rules.met(&ask.view()));
+    }
     if effects.edit(&mut ask.headers) {
         ask.wishes = RequestDirectives::of(&ask.headers);
     }
@@ -59,8 +63,14 @@ pub(crate) fn on_response<'s>(
 }
 
 impl ResponseEffects<'_> {
-    /// A response's lifetime, if a rule says one.
+    /// A response's lifetime, and how long it may be served after that, if a rule says so.
     pub(crate) fn adjust(&self, policy: &mut Policy) {
+        if let Some(window) = self.stale_while_revalidate {
+            policy.stale_while_revalidate_s = window.as_secs();
+        }
+        if let Some(window) = self.stale_if_error {
+            policy.stale_if_error_s = window.as_secs();
+        }
         if let Some(ttl) = self.ttl {
             policy.lifetime_s = policy.initial_age_s.saturating_add(ttl.as_secs());
             policy.no_cache = false;
@@ -78,8 +88,13 @@ impl ResponseEffects<'_> {
         }
         let forced = self.store == Some(true);
         // An origin that says nothing of caching and sets a cookie most likely means one user.
-        let timed = self.ttl.is_some() && !response.contains_key(SET_COOKIE);
+        let for_one = response.contains_key(SET_COOKIE);
+        let timed = self.ttl.is_some() && !for_one;
+        let windows = [self.stale_while_revalidate, self.stale_if_error];
+        let useful = !for_one && windows.iter().flatten().any(|window| !window.is_zero());
         match decision {
+            // Not fresh for a moment, and served all the same: as a rule has it.
+            Err(NotStoredReason::NeverUseful) if useful => Ok(()),
             Err(NotStoredReason::NotCacheable | NotStoredReason::NeverUseful)
                 if forced || timed =>
             {

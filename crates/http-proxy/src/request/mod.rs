@@ -40,6 +40,8 @@ pub(crate) struct Ask {
     pub(crate) pass: bool,
     /// Who answers it.
     pub(crate) site: SiteId,
+    /// Which rules it met, if they edited its headers.
+    pub(crate) met: Option<Box<[bool]>>,
     /// In which the client asked.
     version: Version,
     peer: Peer,
@@ -81,8 +83,8 @@ impl Ask {
         if headers.contains_key(TE) {
             settle_te(&mut headers);
         }
-        let (pass, site) = (false, SiteId::MAIN);
-        let mut ask = Ask { method, headers, target, wishes, pass, site, version, peer };
+        let (pass, met, site) = (false, None, SiteId::MAIN);
+        let mut ask = Ask { method, headers, target, wishes, pass, met, site, version, peer };
         hooks::on_request(shared, &mut ask);
         Ok((ask, body))
     }

@@ -22,6 +22,30 @@ impl HeaderMatch {
     }
 }
 
+/// A cookie that the request has, with a value that matches if one is said.
+#[derive(Debug, Clone)]
+pub(crate) struct CookieMatch {
+    pub(crate) name: Glob,
+    pub(crate) value: Option<Glob>,
+}
+
+impl CookieMatch {
+    fn matches(&self, headers: &HeaderMap) -> bool {
+        cookies(headers).any(|pair| {
+            let equals = pair.iter().position(|byte| *byte == b'=');
+            let (name, value) =
+                equals.map_or((pair, &b""[..]), |at| (&pair[..at], &pair[at + 1..]));
+            self.name.matches(name) && self.value.as_ref().is_none_or(|glob| glob.matches(value))
+        })
+    }
+}
+
+/// Every `name=value` of a request's cookies.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let lines = headers.get_all(COOKIE).into_iter();
+    lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).map(<[u8]>::trim_ascii)
+}
+
 /// A request as conditions see it.
 #[derive(Debug)]
 pub(crate) struct RequestView<'a> {
@@ -30,6 +54,8 @@ pub(crate) struct RequestView<'a> {
     pub(crate) path_and_query: &'a str,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
+    /// Which rules it met before they edited its headers; `None` if they did not.
+    pub(crate) met: Option<&'a [bool]>,
 }
 
 /// A response as conditions see it.
@@ -50,11 +76,14 @@ impl Conditions {
     }
 
     pub(crate) fn match_request(&self, request: &RequestView<'_>) -> bool {
-        let path = request.path_and_query.split('?').next().unwrap_or_default();
+        let (path, query) =
+            request.path_and_query.split_once('?').unwrap_or((request.path_and_query, ""));
         let host = without_port(request.host);
         any_or_empty(&self.hosts, |glob| glob.matches(host.as_bytes()))
             && any_or_empty(&self.paths, |glob| glob.matches(path.as_bytes()))
             && any_or_empty(&self.prefixes, |prefix| path.starts_with(prefix.as_str()))
+            && any_or_empty(&self.queries, |glob| glob.matches(query.as_bytes()))
+            && any_or_empty(&self.cookies, |cookie| cookie.matches(request.headers))
             && any_or_empty(&self.methods, |method| method == request.method)
             && self.headers.iter().all(|header| header.matches(request.headers))
     }
@@ -114,10 +143,7 @@ pub(crate) fn append_cookie(name: &str, headers: &HeaderMap, key: &mut Vec<u8>) 
     key.push(KEY_PART);
     key.push(b';');
     key.extend_from_slice(name.as_bytes());
-    let lines = headers.get_all(COOKIE).into_iter();
-    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    for pair in pairs {
-        let pair = pair.trim_ascii();
+    for pair in cookies(headers) {
         if let Some(value) = pair.strip_prefix(name.as_bytes()).and_then(|v| v.strip_prefix(b"=")) {
             append_value(value, key);
         }
@@ -148,7 +174,7 @@ mod tests {
     }
 
     fn view<'a>(host: &'a str, path: &'a str, headers: &'a HeaderMap) -> RequestView<'a> {
-        RequestView { host, path_and_query: path, method: &Method::GET, headers }
+        RequestView { host, path_and_query: path, method: &Method::GET, headers, met: None }
     }
 
     #[test]
@@ -217,6 +243,33 @@ mod tests {
             headers.insert(name.clone(), http::HeaderValue::from_bytes(line).unwrap());
             let view = view("h", "/", &headers);
             assert_eq!(when.match_request(&view), expected, "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn conditions_on_queries_and_cookies() {
+        let values = |text: &str| vec![Glob::new(text, Segments::None).unwrap()];
+        let cookie = |name: &str, value: Option<&str>| {
+            let glob = |text: &str| Glob::new(text, Segments::None).unwrap();
+            vec![CookieMatch { name: glob(name), value: value.map(glob) }]
+        };
+        let some =
+            headers(&[("cookie", "a=1; wp_user_7=x%2Fy/z=="), ("cookie", "bare;theme=dark")]);
+        let all = Conditions::default;
+        for (when, path, expected) in [
+            (Conditions { queries: values("*preview=*"), ..all() }, "/a?b=/c&preview=1", true),
+            (Conditions { queries: values("*preview=*"), ..all() }, "/preview=1", false),
+            (Conditions { queries: values("?*"), ..all() }, "/a?", false),
+            (Conditions { queries: values("!?*"), ..all() }, "/a", true),
+            (Conditions { queries: values("a?b"), ..all() }, "/?a?b", true),
+            (Conditions { cookies: cookie("wp_user_*", None), ..all() }, "/", true),
+            (Conditions { cookies: cookie("wp_user_*", Some("*/z==")), ..all() }, "/", true),
+            (Conditions { cookies: cookie("user", None), ..all() }, "/", false),
+            (Conditions { cookies: cookie("bare", None), ..all() }, "/", true),
+            (Conditions { cookies: cookie("theme", Some("light")), ..all() }, "/", false),
+            (Conditions { cookies: cookie("theme", Some("d*")), ..all() }, "/", true),
+        ] {
+            assert_eq!(when.match_request(&view("h", path, &some)), expected, "{when:?} {path}");
         }
     }
 

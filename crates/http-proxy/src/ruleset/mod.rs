@@ -18,7 +18,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 pub(crate) use glob::{Glob, Segments};
-pub(crate) use matching::{HeaderMatch, RequestView, ResponseView};
+pub(crate) use matching::{CookieMatch, HeaderMatch, RequestView, ResponseView};
 
 /// What a rule wants of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub(crate) struct Conditions {
     pub(crate) hosts: Vec<Glob>,
     pub(crate) paths: Vec<Glob>,
     pub(crate) prefixes: Vec<String>,
+    pub(crate) queries: Vec<Glob>,
+    pub(crate) cookies: Vec<CookieMatch>,
     pub(crate) methods: Vec<Method>,
     pub(crate) headers: Vec<HeaderMatch>,
     pub(crate) statuses: Vec<RangeInclusive<u16>>,
@@ -74,6 +76,8 @@ pub(crate) struct Actions {
     pub(crate) request_set: Vec<(HeaderName, HeaderValue)>,
     pub(crate) request_remove: Vec<HeaderName>,
     pub(crate) ttl: Option<Duration>,
+    pub(crate) stale_while_revalidate: Option<Duration>,
+    pub(crate) stale_if_error: Option<Duration>,
     pub(crate) store: Option<bool>,
     pub(crate) admission: Option<Admission>,
     pub(crate) group: Option<String>,
@@ -116,6 +120,8 @@ impl Rule {
         ];
         let early = early.iter().find(|(_, used)| *used).map(|(name, _)| *name);
         let late = then.ttl.is_some()
+            || then.stale_while_revalidate.is_some()
+            || then.stale_if_error.is_some()
             || then.store.is_some()
             || then.admission.is_some()
             || then.group.is_some()
@@ -159,6 +165,8 @@ pub(crate) struct RequestEffects<'r> {
 #[derive(Debug, Default)]
 pub(crate) struct ResponseEffects<'r> {
     pub(crate) ttl: Option<Duration>,
+    pub(crate) stale_while_revalidate: Option<Duration>,
+    pub(crate) stale_if_error: Option<Duration>,
     pub(crate) store: Option<bool>,
     pub(crate) admission: Option<Admission>,
     pub(crate) group: Option<&'r str>,
@@ -219,6 +227,11 @@ impl Ruleset {
         effects
     }
 
+    /// Which rules a request meets, as far as requests go.
+    pub(crate) fn met(&self, request: &RequestView<'_>) -> Box<[bool]> {
+        self.rules.iter().map(|rule| rule.when.match_request(request)).collect()
+    }
+
     /// What follows for a response to a request.
     pub(crate) fn on_response(
         &self,
@@ -226,10 +239,19 @@ impl Ruleset {
         response: &ResponseView<'_>,
     ) -> ResponseEffects<'_> {
         let mut effects = ResponseEffects::default();
-        let matches =
-            |rule: &&Rule| rule.when.match_request(request) && rule.when.match_response(response);
-        for rule in self.rules.iter().filter(matches) {
+        // What a rule takes off a request is no reason for it not to hold for the response.
+        let met = |index: usize, rule: &Rule| match request.met.and_then(|met| met.get(index)) {
+            Some(met) => *met,
+            None => rule.when.match_request(request),
+        };
+        let matches = |(index, rule): &(usize, &Rule)| {
+            met(*index, rule) && rule.when.match_response(response)
+        };
+        for (_, rule) in self.rules.iter().enumerate().filter(matches) {
             effects.ttl = rule.then.ttl.or(effects.ttl);
+            effects.stale_while_revalidate =
+                rule.then.stale_while_revalidate.or(effects.stale_while_revalidate);
+            effects.stale_if_error = rule.then.stale_if_error.or(effects.stale_if_error);
             effects.store = rule.then.store.or(effects.store);
             effects.admission = rule.then.admission.or(effects.admission);
             effects.hint = rule.then.hint.or(effects.hint);
@@ -247,6 +269,14 @@ impl<'r> RequestEffects<'r> {
     /// Names of the rules that matched.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'r str> {
         self.rules.iter().map(|rule| rule.name.as_str())
+    }
+
+    /// Whether any of them edits headers.
+    pub(crate) fn edits(&self) -> bool {
+        let edits = |rule: &&Rule| {
+            !rule.then.request_remove.is_empty() || !rule.then.request_set.is_empty()
+        };
+        self.rules.iter().any(edits)
     }
 
     /// Edits the headers. True if anything may have changed.

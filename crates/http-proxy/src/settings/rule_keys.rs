@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use http::{HeaderName, HeaderValue, Method};
 
 use super::kinds::{Flag, Kind, Size, Text, Time, Value};
-use crate::ruleset::{Admission, Glob, HeaderMatch, Hint, Rule, Segments, edits_allowed};
+use crate::ruleset::{
+    Admission, CookieMatch, Glob, HeaderMatch, Hint, Rule, Segments, edits_allowed,
+};
 use crate::upstream::check_url;
 
 /// One key of a rule.
@@ -33,6 +35,10 @@ rule_keys! {
         |rule, value| put(&mut rule.when.paths, globs(value, false));
     "prefix" "text or list" "Matches paths that begin so."
         |rule, value| put(&mut rule.when.prefixes, texts(value));
+    "query" "pattern or list" "Matches the query, without its `?`; it is empty where there is none."
+        |rule, value| put(&mut rule.when.queries, each(value, value_glob));
+    "cookie" "`name` or `name=pattern`, or list" "Matches if the request has one of these cookies, with a value that matches. The name is a pattern, too."
+        |rule, value| put(&mut rule.when.cookies, each(value, cookie_match));
     "method" "method or list" "Matches the method."
         |rule, value| put(&mut rule.when.methods, each(value, |text| {
             Method::from_bytes(text.as_bytes()).map_err(|_| format!("\"{text}\" is not a method"))
@@ -61,6 +67,10 @@ rule_keys! {
         |rule, value| put(&mut rule.then.request_remove, each(value, edited_name));
     "ttl" "a time such as 10m" "Fresh for so long from its arrival, whatever the response says; stored even if nothing in it makes it cacheable, unless it sets a cookie that no rule removes."
         |rule, value| put(&mut rule.then.ttl, Time::read(value).map(Some));
+    "stale_while_revalidate" "a time such as 10m" "Goes before what the response says of it, and `caching.stale_while_revalidate`; where the response forbids stale answers it stays forbidden."
+        |rule, value| put(&mut rule.then.stale_while_revalidate, Time::read(value).map(Some));
+    "stale_if_error" "a time such as 10m" "The same for `stale-if-error`."
+        |rule, value| put(&mut rule.then.stale_if_error, Time::read(value).map(Some));
     "store" "true or false" "`false`: never store it. `true`: store it even if it says `no-store` or has no freshness; what is `private`, has `Vary: *` or answers `Authorization` is still not stored."
         |rule, value| put(&mut rule.then.store, Flag::read(value).map(Some));
     "admission" "always or second-hit" "`second-hit`: store it when it is asked for the second time, as far as 65,536 resources are remembered; for what is mostly asked for once. A stored response is renewed in any case."
@@ -126,6 +136,19 @@ fn origin(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Of what has no segments.
+fn value_glob(text: &str) -> Result<Glob, String> {
+    Glob::new(text, Segments::None)
+}
+
+fn cookie_match(text: &str) -> Result<CookieMatch, String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value_glob(value.trim())?)),
+        None => (text, None),
+    };
+    Ok(CookieMatch { name: value_glob(name.trim())?, value })
+}
+
 fn header_name(text: &str) -> Result<HeaderName, String> {
     text.trim().parse().map_err(|_| format!("\"{text}\" is not a header's name"))
 }
@@ -151,7 +174,7 @@ fn header_match(text: &str) -> Result<HeaderMatch, String> {
     match text.split_once(':') {
         None => Ok(HeaderMatch { name: header_name(text)?, value: None }),
         Some((name, value)) => {
-            let value = Glob::new(value.trim(), Segments::None)?;
+            let value = value_glob(value.trim())?;
             Ok(HeaderMatch { name: header_name(name)?, value: Some(value) })
         }
     }

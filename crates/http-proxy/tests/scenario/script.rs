@@ -3,6 +3,7 @@
 //! ```text
 //! # Why.
 //! set KEY=VALUE                 a key of the configuration file; before the first request
+//! rule                          a rule of it, with its keys in the indented lines, `NAME: VALUE`
 //! origin 200 BODY               what the origin answers from now on, with the indented headers;
 //!     Date: {-5}                {N} becomes the date N seconds from the moment of answering
 //! validated 304                 what it answers to If-None-Match and If-Modified-Since instead
@@ -67,6 +68,7 @@ pub(crate) enum Wish {
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
     Set(String),
+    Rule(Fields),
     Answers(OriginAnswer),
     Validates(OriginAnswer),
     Gone(bool),
@@ -105,6 +107,7 @@ impl Action {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         Some(match (verb, rest) {
             ("set", setting) => Action::Set(setting.to_owned()),
+            ("rule", "") => Action::Rule(Fields::new()),
             ("origin", "gone") => Action::Gone(true),
             ("origin", "back") => Action::Gone(false),
             ("origin", "holds") => Action::Holds(true),
@@ -144,6 +147,7 @@ impl Action {
         let fields = match self {
             Action::Answers(answer) | Action::Validates(answer) => &mut answer.fields,
             Action::Request { ask, .. } | Action::Begin(_, ask) => &mut ask.fields,
+            Action::Rule(fields) => fields,
             _ => return None,
         };
         fields.push((name.to_owned(), value.trim().to_owned()));

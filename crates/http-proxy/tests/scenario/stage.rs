@@ -157,9 +157,19 @@ fn start_proxy(
     clock: &Arc<TestClock>,
 ) -> Result<Proxy, Mistake> {
     let mut settings = Settings::default();
+    let mut rules = String::new();
     for step in &script.steps {
-        if let Action::Set(setting) = &step.action {
-            settings.set(setting).map_err(|why| (step.line, why))?;
+        let line = step.line;
+        match &step.action {
+            Action::Set(setting) => settings.set(setting).map_err(|why| (line, why))?,
+            Action::Rule(keys) => {
+                rules.push_str("[[rule]]\n");
+                keys.iter()
+                    .for_each(|(name, value)| rules.push_str(&format!("{name} = {value}\n")));
+                let parsed = Settings::parse(&rules).map_err(|why| (line, format!("{why:?}")))?;
+                settings.proxy.ruleset = parsed.proxy.ruleset;
+            }
+            _ => {}
         }
     }
     let to = Target::Url(format!("http://{}", origin.address));
@@ -182,7 +192,7 @@ impl Stage {
     fn act(&mut self, action: &Action) -> Result<(), String> {
         let origin = &self.origin;
         match action {
-            Action::Set(_) => {}
+            Action::Set(_) | Action::Rule(_) => {}
             Action::Answers(answer) => origin.change(|manner| manner.answers = answer.clone()),
             Action::Validates(answer) => {
                 origin.change(|manner| manner.validates = Some(answer.clone()));
