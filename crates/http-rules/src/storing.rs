@@ -49,6 +49,8 @@ pub enum NotStoredReason {
     Store,
     /// The same resource was invalidated while the response was on its way.
     Invalidated,
+    /// Another answer about it was stored while this one was on its way.
+    Superseded,
     /// The origin broke off.
     Truncated,
     /// The client left too early for the rest to be worth fetching.
@@ -61,7 +63,7 @@ pub enum NotStoredReason {
 
 impl NotStoredReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [NotStoredReason; 19] = [
+    pub const ALL: [NotStoredReason; 20] = [
         NotStoredReason::Method,
         NotStoredReason::RequestNoStore,
         NotStoredReason::NoStore,
@@ -77,6 +79,7 @@ impl NotStoredReason {
         NotStoredReason::HeadersTooLarge,
         NotStoredReason::Store,
         NotStoredReason::Invalidated,
+        NotStoredReason::Superseded,
         NotStoredReason::Truncated,
         NotStoredReason::ClientGone,
         NotStoredReason::Rule,
@@ -101,6 +104,7 @@ impl NotStoredReason {
             NotStoredReason::HeadersTooLarge => "headers-too-large",
             NotStoredReason::Store => "store",
             NotStoredReason::Invalidated => "invalidated",
+            NotStoredReason::Superseded => "superseded",
             NotStoredReason::Truncated => "truncated",
             NotStoredReason::ClientGone => "client-gone",
             NotStoredReason::Rule => "rule",

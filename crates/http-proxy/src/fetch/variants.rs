@@ -66,7 +66,8 @@ impl Fetch<'_> {
             let merged = self.merged(worker, &variant.response, response.headers());
             if let Some(metadata) = merged.encode() {
                 let primary = &self.ask.target.primary;
-                vault.update(primary, &variant.key, &variant.blob, &metadata, self.epoch).await;
+                let _ =
+                    vault.update(primary, &variant.key, &variant.blob, &metadata, self.epoch).await;
             }
         }
         worker.counters.revalidated.one();

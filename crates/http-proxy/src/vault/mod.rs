@@ -341,8 +341,8 @@ impl Vault {
         insertion.write(&self.store, bytes, limit).await
     }
 
-    /// Replaces the metadata of a stored response, if it is still the one that was read. False: it
-    /// is not, and nothing was changed.
+    /// Replaces the metadata of a stored response, if it is still the one that was read; else
+    /// nothing is changed, for the reason that comes back.
     pub(crate) async fn update(
         &self,
         primary: &[u8],
@@ -350,17 +350,22 @@ impl Vault {
         blob: &Bytes,
         metadata: &[u8],
         epoch: Epoch,
-    ) -> bool {
+    ) -> Result<(), NotStoredReason> {
         let _ordered = self.lock(primary).await;
         if !self.is_current(epoch) {
-            return false;
+            return Err(NotStoredReason::Invalidated);
         }
-        let Some(metadata) = stamped(metadata, epoch) else { return false };
+        let metadata = stamped(metadata, epoch).ok_or(NotStoredReason::HeadersTooLarge)?;
         match self.store.lookup(key).await {
             Ok(Some(info)) if info.metadata == *blob => {}
-            _ => return false,
+            Ok(_) => return Err(NotStoredReason::Superseded),
+            Err(_) => return Err(NotStoredReason::Store),
         }
-        matches!(self.store.set_metadata(key, &metadata).await, Ok(true))
+        match self.store.set_metadata(key, &metadata).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(NotStoredReason::Superseded),
+            Err(_) => Err(NotStoredReason::Store),
+        }
     }
 
     /// Finishes an insertion: from now on it is served.

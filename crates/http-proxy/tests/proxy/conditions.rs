@@ -143,3 +143,33 @@ fn a_304_that_nobody_asked_for_is_a_broken_answer() {
     let asked = proxy.get_with("/x", "If-None-Match: \"v1\"\nRange: bytes=0-1,4-5");
     assert_eq!(asked.status(), 304, "{}", asked.cache());
 }
+
+/// A page that is validated each time, and that many want: that a 304 has nothing to update any
+/// more, since another has done it, is no invalidation.
+#[test]
+fn validations_side_by_side_supersede_each_other() {
+    let origin = Origin::start(|request| {
+        let known = request.has("if-none-match");
+        let mut answer =
+            reply(if known { 304 } else { 200 }, "Cache-Control: no-cache\nETag: \"a\"", "x");
+        answer.delay = std::time::Duration::from_millis(30);
+        answer
+    });
+    let proxy = Proxy::start(&origin);
+    proxy.get("/");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let answer = proxy.get("/");
+                    assert_eq!((answer.status(), answer.text()), (200, "x".to_owned()));
+                }
+            });
+        }
+    });
+    let not_stored = |reason: &str| {
+        proxy.metric(&format!("damelo_proxy_not_stored_total{{reason=\"{reason}\"}}"))
+    };
+    assert_eq!(not_stored("invalidated"), 0);
+    assert!(not_stored("superseded") > 0);
+}
