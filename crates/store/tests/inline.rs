@@ -207,3 +207,30 @@ fn settings_are_judged_without_a_device_as_with_one() {
     ];
     assert!(!wrong.into_iter().any(judge));
 }
+
+/// Replaces the objects of a few keys again and again; bytes of records written, and written in all.
+fn replace_often(keys: u64, length: usize, replacements: u64) -> (u64, u64) {
+    let store = open(&State::new(DEVICE_BYTES, false), false);
+    let mut rng = fastrand::Rng::with_seed(3);
+    for _ in 0..replacements {
+        let key = rng.u64(0..keys).to_le_bytes();
+        store.create(&key, GroupId::new(1), &vec![rng.u8(..); length]).wait().unwrap();
+    }
+    store.sync().unwrap();
+    let stats = store.stats();
+    assert!(stats.drops_superseded * 2 > replacements, "most are replaced while they wait");
+    (stats.written_object_bytes, stats.written_bytes)
+}
+
+#[test]
+fn what_is_replaced_while_it_waits_takes_no_room_in_pages() {
+    let (records, all) = replace_often(150, 500, 50_000);
+    assert!(all * 100 < records * 150, "{all} bytes written for {records} of records");
+}
+
+#[test]
+fn large_objects_that_are_replaced_while_they_wait_are_not_written() {
+    let replacements = 400;
+    let (records, _) = replace_often(1, 40 << 10, replacements);
+    assert!(records < replacements * (40 << 10) / 2, "{records} bytes of records");
+}

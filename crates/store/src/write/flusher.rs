@@ -14,6 +14,7 @@ use super::packer::fill_page;
 use super::page_build::{BuiltPage, build_page, cut_page, finish_page, record_kind};
 use super::publish::{drop_extent, drop_page, publish_extent, publish_page};
 use super::segment::{OpenSegment, close_segment, continue_segment, open_segment, rest_segment};
+use super::superseded::{leave_out_dead, leave_out_dead_extents};
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, PAGE_HEADER_BYTES, SummaryEntry, UNIT_BYTES};
@@ -96,7 +97,9 @@ impl Flusher {
         // Enough is left of a group that its next page has a choice too, unless all must go.
         let keep = if partial { capacity } else { capacity + capacity / 4 };
         let mut small: Vec<(u64, Vec<Staged>)> = Vec::new();
-        for (group, objects) in groups {
+        for (group, mut objects) in groups {
+            // Before pages are cut: what is overwritten again and again would fill them with nothing.
+            leave_out_dead(engine, &mut objects);
             let mut bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
             let mut objects = VecDeque::from(objects);
             while bytes > keep {
@@ -122,15 +125,17 @@ impl Flusher {
         capacity: u32,
     ) {
         groups.retain(|(_, objects)| !objects.is_empty());
+        // Summed up once: a page takes few of what may be hundreds of thousands.
+        let mut sizes: Vec<u32> = groups
+            .iter()
+            .map(|(_, objects)| objects.iter().map(|s| s.stored_bytes).sum())
+            .collect();
         while !groups.is_empty() {
-            let sizes: Vec<u32> = groups
-                .iter()
-                .map(|(_, objects)| objects.iter().map(|s| s.stored_bytes).sum())
-                .collect();
             let mut chosen = fill_page(&sizes, capacity);
             chosen.sort_unstable();
             let mut page = Vec::new();
             for index in chosen.into_iter().rev() {
+                sizes.swap_remove(index);
                 page.extend(groups.swap_remove(index).1);
             }
             self.add_page(engine, page);
@@ -192,7 +197,8 @@ impl Flusher {
         }
     }
 
-    fn write_extents(&mut self, engine: &Arc<Engine>, extents: Vec<StagedExtent>) {
+    fn write_extents(&mut self, engine: &Arc<Engine>, mut extents: Vec<StagedExtent>) {
+        leave_out_dead_extents(engine, &mut extents);
         let mut waiting = VecDeque::from(extents);
         while let Some(first) = waiting.pop_front() {
             let open =

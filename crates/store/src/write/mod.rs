@@ -1,7 +1,8 @@
 //! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
-//! page), `page_build` (its bytes), `flusher` (pages and extents into segments), `publish` (then into the index), `segment` (the
-//! open ones), `reclaim` (reuse of the oldest), `longest` (limits of length), `writer` (streamed objects), `laid` (their bytes, where
-//! they will stay), `operation` (creates that may have to wait), `metadata` (its replacement), `remove`
+//! page), `page_build` (its bytes), `superseded` (what need not go), `flusher` (pages and extents into
+//! segments), `publish` (then into the index), `segment` (the open ones), `reclaim` (reuse of the
+//! oldest), `longest` (limits of length), `writer` (streamed objects), `laid` (their bytes, where they
+//! will stay), `operation` (creates that may have to wait), `metadata` (its replacement), `remove`
 //! (removes and purges), `gate` (creates beside checkpoints), `inline` (the flusher's work done by
 //! callers).
 
@@ -20,5 +21,6 @@ mod publish;
 pub(crate) mod reclaim;
 mod remove;
 pub(crate) mod segment;
+mod superseded;
 pub(crate) mod value;
 pub(crate) mod writer;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use super::nursery::{Finished, Staged};
 use super::packer::{LOOK_AHEAD, fill_page};
 use super::segment::OpenSegment;
+use super::superseded::{finish_dead, wanted};
 use crate::engine::Engine;
 use crate::format::{
     PAGE_HEADER_BYTES, PageHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SummaryEntry,
@@ -69,15 +70,8 @@ pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Opt
     let mut staged = Vec::with_capacity(objects.len());
     let mut dead = Finished::default();
     for object in objects {
-        let wanted = engine
-            .cache
-            .resident
-            .shard(object.hash)
-            .map
-            .get(&object.hash)
-            .filter(|e| e.is_at(object.run.first(), object.offset))
-            .map(|e| e.group);
-        let Some(group) = wanted else {
+        // Again: it may have died since its page was cut.
+        let Some(group) = wanted(engine, &object) else {
             dead.add(&object);
             continue;
         };
@@ -97,10 +91,7 @@ pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Opt
         offset += len;
         staged.push(object);
     }
-    if dead.objects() > 0 {
-        add(&engine.counters.drops_superseded, dead.objects());
-        engine.nursery.finished(&dead, 0);
-    }
+    finish_dead(engine, &dead);
     if moves.is_empty() {
         return None;
     }

@@ -1,0 +1,45 @@
+//! What waits to be written and need not be any more: it was replaced or removed meanwhile.
+//!
+//! Invariant: left out is only what the resident table does not show at that place; parts of streamed
+//! objects, which it never shows, are always written. Threads: the flusher.
+
+use super::nursery::{Finished, Staged, StagedExtent};
+use crate::engine::Engine;
+use crate::stats::add;
+
+/// The group of an object that waits, if it is still wanted.
+pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
+    let shard = engine.cache.resident.shard(object.hash);
+    let entry = shard.map.get(&object.hash)?;
+    entry.is_at(object.run.first(), object.offset).then_some(entry.group)
+}
+
+/// Leaves out, and counts, what has died.
+pub(super) fn leave_out_dead(engine: &Engine, objects: &mut Vec<Staged>) {
+    let mut dead = Finished::default();
+    objects.retain(|object| keep(engine, object, &mut dead));
+    finish_dead(engine, &dead);
+}
+
+/// The same for extents.
+pub(super) fn leave_out_dead_extents(engine: &Engine, extents: &mut Vec<StagedExtent>) {
+    let mut dead = Finished::default();
+    extents.retain(|extent| extent.part.is_some() || keep(engine, &extent.staged, &mut dead));
+    finish_dead(engine, &dead);
+}
+
+fn keep(engine: &Engine, object: &Staged, dead: &mut Finished) -> bool {
+    let is_wanted = wanted(engine, object).is_some();
+    if !is_wanted {
+        dead.add(object);
+    }
+    is_wanted
+}
+
+/// Counts the dead, and tells the nursery that it is done with them.
+pub(super) fn finish_dead(engine: &Engine, dead: &Finished) {
+    if dead.objects() > 0 {
+        add(&engine.counters.drops_superseded, dead.objects());
+        engine.nursery.finished(dead, 0);
+    }
+}
