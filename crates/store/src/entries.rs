@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::GroupId;
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -59,9 +61,8 @@ impl Entries {
             {
                 continue;
             }
-            if let Some(entry) = entry_at(engine, segment, &image[offset as usize..]) {
-                self.ready.push_back(Ok(entry));
-            }
+            let entry = entry_at(engine, segment, &image[offset as usize..]);
+            self.ready.extend(entry.transpose());
         }
     }
 }
@@ -78,43 +79,45 @@ impl Engine {
 }
 
 /// The entry of a record, unless it is dead or damaged.
-fn entry_at(engine: &Engine, segment: SegmentId, record: &[u8]) -> Option<Entry> {
-    let header = RecordHeader::decode(record, engine.space.nonce).ok()?;
-    let key = record.get(header.key_range())?;
+/// `Ok(None)`: dead or damaged, or a part of it is no longer there.
+fn entry_at(
+    engine: &Arc<Engine>,
+    segment: SegmentId,
+    record: &[u8],
+) -> Result<Option<Entry>, ReadError> {
+    let Ok(header) = RecordHeader::decode(record, engine.space.nonce) else { return Ok(None) };
+    let Some(key) = record.get(header.key_range()) else { return Ok(None) };
     let dead = header.expired(engine.clock.unix_seconds())
         || engine.marks.kills(header.group, key, header.seq);
-    if dead || header.kind == RecordKind::Part {
-        return None;
-    }
-    let length_bytes = match header.kind {
-        RecordKind::Manifest => {
-            let value = record.get(header.value_range())?;
-            crate::format::Manifest::decode(value, engine.space.segment_bytes).ok()?.total_len
-        }
-        RecordKind::Patch => patched_length(engine, record.get(header.value_range())?)?,
-        RecordKind::Object | RecordKind::Part => header.value_len,
+    let Some(length_bytes) = length_of(engine, &header, key, record)?.filter(|_| !dead) else {
+        return Ok(None);
     };
-    Some(Entry {
+    Ok(Some(Entry {
         key: key.to_vec(),
         group: GroupId::new(header.group),
         length_bytes,
         metadata_bytes: u64::from(header.meta_len),
         expires_unix_s: (header.expires_s != 0).then_some(u64::from(header.expires_s)),
         segment: segment.0,
-    })
+    }))
 }
 
-fn patched_length(engine: &Engine, value: &[u8]) -> Option<u64> {
-    let patch = crate::format::Patch::decode(value).ok()?;
-    let location = crate::index::Location::try_new(patch.base_units)?;
-    engine.space.holds(engine.space.split(location).0).then_some(())?;
-    let (segment, start, len) = engine.blocks_of(location, 4096);
-    let mut buf = AlignedBuf::zeroed(len as usize);
-    engine.space.read(segment, start, &mut buf).ok()?;
-    let (_, offset) = engine.space.split(location);
-    let header =
-        RecordHeader::decode(buf.get((offset - start) as usize..)?, engine.space.nonce).ok()?;
-    (header.seq == patch.base_seq).then_some(header.value_len)
+/// Length of the object's value, wherever it lies; `None` if not all of it is there, or if the record is
+/// none of an object's own.
+fn length_of(
+    engine: &Arc<Engine>,
+    header: &RecordHeader,
+    key: &[u8],
+    record: &[u8],
+) -> Result<Option<u64>, ReadError> {
+    let Some(value) = record.get(header.value_range()) else { return Ok(None) };
+    let large = match header.kind {
+        RecordKind::Object => return Ok(Some(header.value_len)),
+        RecordKind::Part => None,
+        RecordKind::Manifest => engine.of_manifest(header, Bytes::new(), value),
+        RecordKind::Patch => engine.of_patch(header.hash, key, header, Bytes::new(), value)?,
+    };
+    Ok(large.map(|large| large.info.length_bytes))
 }
 
 impl Iterator for Entries {

@@ -463,6 +463,27 @@ fn metadata_is_replaced_for_objects_of_every_size() {
         }
     }
     assert!(!store.set_metadata(b"none", b"x").wait().unwrap());
+    store.sync().unwrap();
+    let mut listed: Vec<u64> = store.entries().map(|entry| entry.unwrap().length_bytes).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, [10, 30_000, 200_000, 900_000, 5 << 20], "the values' lengths");
+}
+
+#[test]
+fn objects_that_lost_a_part_are_not_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();
+    for key in 0..20 {
+        store.create(&name(key), GroupId::new(key), &value(key, 6 << 20)).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    let listed: Vec<Vec<u8>> = store.entries().map(|entry| entry.unwrap().key).collect();
+    let there = |key: &u64| store.length(&name(*key)).wait().unwrap().is_some();
+    let found: Vec<u64> = (0..20).filter(there).collect();
+    assert!((3..10).contains(&found.len()), "the ring came round: {found:?}");
+    assert_eq!(listed.len(), found.len(), "{listed:?}");
+    assert!(found.iter().all(|key| listed.contains(&name(*key))), "{listed:?} {found:?}");
 }
 
 #[test]

@@ -188,7 +188,8 @@ impl Engine {
         Ok(large)
     }
 
-    fn of_manifest(
+    /// `None` if not all parts are there.
+    pub(crate) fn of_manifest(
         &self,
         header: &RecordHeader,
         metadata: Bytes,
