@@ -250,7 +250,7 @@ int damelo_options_set_fbc_count_max(damelo_options *options, uint32_t count);
 /* DAMELO_DISK_FBC: mean count above which all are halved (A_max), in hundredths. Default 100. */
 int damelo_options_set_fbc_average_max_percent(damelo_options *options, uint32_t percent);
 
-/* Groups whose pages and hints are remembered at once, within a sixteenth of the memory; 0: as few as
+/* Groups whose pages and hints are remembered at once, within a twelfth of the memory; 0: as few as
  * can be. Default 65,536. */
 int damelo_options_set_groups_tracked_max(damelo_options *options, uint64_t groups);
 

@@ -280,8 +280,9 @@ pub struct Config {
     /// Time after which a created object is on its way to disk even if its page is not full.
     /// Zero: never. Default 5 s. `Store::set_checkpoint` sets it for one group.
     pub flush_period: Duration,
-    /// Groups whose pages and hints are remembered in memory at once, in a sixteenth of
-    /// `memory` at most. Default 65,536, at most 2^32.
+    /// Groups whose pages and hints are remembered in memory at once, in a twelfth of
+    /// `memory` at most, 400 bytes each. Default 65,536, at most 2^32. Hints and flush periods beyond are
+    /// forgotten, those of the groups that were known first.
     pub groups_tracked_max: usize,
     /// Consecutive errors after which a volume is taken out of service. Default 16.
     pub volume_errors_max: u32,

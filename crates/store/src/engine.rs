@@ -19,6 +19,7 @@ use crate::durable::marks::Marks;
 use crate::durable::recovery::RecoveryState;
 use crate::format::JournalOp;
 use crate::group::{GROUP_BYTES, Groups};
+use crate::hints::PendingHints;
 use crate::index::{Index, Location};
 use crate::memory::cache::Cache;
 use crate::memory::policy::Hint;
@@ -49,6 +50,7 @@ pub(crate) struct Engine {
     pub(crate) inline: InlineSlot,
     pub(crate) gate: Gate,
     pub(crate) groups: Groups,
+    pub(crate) hints: PendingHints,
     pub(crate) page_groups: PageGroups,
     pub(crate) marks: Marks,
     pub(crate) journal: Journal,
@@ -172,8 +174,10 @@ impl Engine {
         self.journal.append(op, seq).inspect_err(|_| add(&self.counters.journal_errors, 1))
     }
 
-    /// A regular small duty of the flusher: what tables take now is taken from the memory for data.
+    /// Regular small duties of the flusher: what tables take now is taken from the memory for data, and hints
+    /// that came one after the other are applied to what is in memory.
     pub(crate) fn tick(&self) {
+        self.hints.apply(self);
         let tables = self.groups.tracked() * GROUP_BYTES + self.touched.bytes();
         self.cache.charge_tables(tables + self.nursery.table_bytes());
     }

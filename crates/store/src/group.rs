@@ -131,30 +131,40 @@ impl GroupState {
     }
 }
 
-/// Groups of a shard. Invariant: `order` has each of them once.
+/// Groups that had a hint when it was their turn, and are looked at for one that has none any more.
+const LOOKS_MAX: usize = 16;
+
+/// Groups of a shard. Invariant: `order` and `spared` together have each of them once.
 #[derive(Default)]
 struct Shard {
     states: HashMap<u64, Arc<GroupState>>,
     /// Who is forgotten next, from the front. Not left to the map, whose order differs from run to run.
     order: VecDeque<u64>,
+    /// Who was spared for a hint, those that came first in front: not looked at again while there are
+    /// others, or a store of many hinted groups would look at all of them for each new one.
+    spared: VecDeque<u64>,
 }
 
 impl Shard {
     /// Forgets the group that has been here longest and has no hint; if all have one, the hint of the
     /// longest is lost rather than the bound.
     fn forget_one(&mut self) {
-        for _ in 0..self.order.len() {
-            let Some(id) = self.order.pop_front() else { return };
-            if self.states.get(&id).is_some_and(|state| state.is_worth_keeping()) {
-                self.order.push_back(id);
-            } else {
+        while let Some(id) = self.order.pop_front() {
+            if !self.is_worth_keeping(id) {
                 self.states.remove(&id);
                 return;
             }
+            self.spared.push_back(id);
         }
-        if let Some(id) = self.order.pop_front() {
+        let hint_is_gone = |id: &u64| !self.is_worth_keeping(*id);
+        let at = self.spared.iter().take(LOOKS_MAX).position(hint_is_gone).unwrap_or(0);
+        if let Some(id) = self.spared.remove(at) {
             self.states.remove(&id);
         }
+    }
+
+    fn is_worth_keeping(&self, id: u64) -> bool {
+        self.states.get(&id).is_some_and(|state| state.is_worth_keeping())
     }
 }
 
@@ -262,5 +272,22 @@ mod tests {
         groups.entry(ids[4]);
         assert_eq!(groups.tracked(), 2, "hints do not raise the bound");
         assert!(groups.get(ids[4]).is_some());
+        assert!(groups.get(ids[0]).is_none() && groups.get(ids[3]).is_some(), "the first");
+    }
+
+    #[test]
+    fn among_hinted_groups_those_that_lost_their_hint_go_first() {
+        let groups = Groups::new(8 * SHARDS, u64::MAX);
+        let shard = |id: u64| std::ptr::from_ref(groups.shard(id));
+        let mut ids = (0..1_000).filter(|id| shard(*id) == shard(0));
+        let hinted: Vec<u64> = ids.by_ref().take(8).collect();
+        hinted.iter().for_each(|id| groups.set_hint(GroupId::new(*id), Hint::Loved));
+        // All are spared once, and the first goes for the new one.
+        groups.set_hint(GroupId::new(ids.next().unwrap()), Hint::Loved);
+        groups.set_hint(GroupId::new(hinted[4]), Hint::Neutral);
+        groups.set_hint(GroupId::new(ids.next().unwrap()), Hint::Loved);
+        groups.entry(ids.next().unwrap());
+        let left: Vec<bool> = hinted.iter().map(|id| groups.get(*id).is_some()).collect();
+        assert_eq!(left, [false, false, true, true, false, true, true, true]);
     }
 }

@@ -29,6 +29,7 @@ mod entries;
 mod error;
 pub mod format;
 mod group;
+mod hints;
 pub mod index;
 mod memory;
 mod object;

@@ -270,7 +270,9 @@ impl Store {
         self.engine().remove(key)
     }
 
-    /// Keeps a group's objects in memory as long as anything else can go, and on disk as well.
+    /// Keeps a group's objects in memory as long as anything else can go, and on disk as well. A hint holds until
+    /// it is taken back, or until more groups have one than are remembered
+    /// ([`Config::groups_tracked_max`]): then those that were known first lose theirs.
     pub fn love(&self, group: GroupId) {
         self.hint(group, Hint::Loved);
     }
@@ -286,12 +288,7 @@ impl Store {
     }
 
     fn hint(&self, group: GroupId, hint: Hint) {
-        let engine = self.engine();
-        let before = engine.groups.hint(group.get());
-        engine.groups.set_hint(group, hint);
-        if before != hint {
-            engine.cache.requeue(|id| id == group.get(), hint);
-        }
+        self.engine().hint(group, hint);
     }
 
     /// Brings the pages of a group into memory.

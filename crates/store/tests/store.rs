@@ -534,6 +534,29 @@ fn replaced_objects_are_new_for_readers_old_for_guards() {
 }
 
 #[test]
+fn many_hints_at_once_reach_what_is_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Auto);
+    config.page = Some(ByteSize::new(16 << 10));
+    let store = Store::open(config).unwrap();
+    // A page for each, most of it filled by one object.
+    for key in 0..200 {
+        store.create(&name(key), GroupId::new(key), &value(key, 7_000)).wait().unwrap();
+        store.create(&name(1000 + key), GroupId::new(key), &value(key, 7_000)).wait().unwrap();
+    }
+    store.sync().unwrap();
+    assert_eq!(store.stats().queue_frames[3], 0);
+    (0..200).for_each(|group| store.love(GroupId::new(group)));
+    (0..100).for_each(|group| store.neutral(GroupId::new(group)));
+    let settled = || (90..=110).contains(&store.stats().queue_frames[3]);
+    let begun = std::time::Instant::now();
+    while !settled() && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(settled(), "{:?}", store.stats().queue_frames);
+}
+
+#[test]
 fn expired_objects_are_misses() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(config(&dir, IoEngine::Auto)).unwrap();

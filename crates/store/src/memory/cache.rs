@@ -7,7 +7,7 @@
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use super::policy::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
 use super::pool::{Pool, Run, lock};
@@ -419,8 +419,9 @@ impl Cache {
         }
     }
 
-    /// Moves every tracked run of a group's objects to the queue that fits its new hint.
-    pub(crate) fn requeue(&self, is_member: impl Fn(u64) -> bool, hint: Hint) {
+    /// Moves every tracked run of these groups' objects to the queue that fits their new hint. Looks at all of
+    /// memory, however few the groups are.
+    pub(crate) fn requeue(&self, hints: &HashMap<u64, Hint>) {
         for first in 0..self.pool.places() as u32 {
             let hash = {
                 let slot = lock(&self.slots[first as usize]);
@@ -434,8 +435,8 @@ impl Cache {
                 let shard = self.resident.shard(hash);
                 shard.map.get(&hash).filter(|e| e.run.first() == first).map(|e| e.group)
             };
-            if group.is_some_and(&is_member) {
-                self.move_run(first, self.policy.arrive(hint, Arrival::Hinted));
+            if let Some(hint) = group.and_then(|group| hints.get(&group)) {
+                self.move_run(first, self.policy.arrive(*hint, Arrival::Hinted));
             }
         }
     }

@@ -322,6 +322,7 @@ pub(crate) fn start(
         inline: Default::default(),
         gate: Default::default(),
         groups: Groups::new(config.groups_tracked_max, config.memory.bytes()),
+        hints: Default::default(),
         page_groups: PageGroups::new(space.segments, space.segment_bytes / page_bytes),
         marks: Default::default(),
         journal,
