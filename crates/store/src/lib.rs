@@ -62,6 +62,7 @@ pub mod policy {
     pub use crate::disk_policy::{Candidate, DiskPolicy, disk_policy};
     pub use crate::memory::policy::{
         Arrival, Fate, Hint, Leaving, QUEUES, Queue, ResidencyPolicy, Usage, residency_policy,
+        residency_policy_growing,
     };
     pub use crate::reinsertion::{ReinsertionPolicy, Survivor, reinsertion_policy};
     pub use crate::write_budget::WriteBudget;

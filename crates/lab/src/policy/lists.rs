@@ -1,6 +1,7 @@
 //! Objects of a policy-only cache and the queues they wait in: one array of nodes by dense key, so a cache of
 //! millions of objects needs no allocation for each and its state lies in one cache line. Here queues are
-//! linked by keys, 16 bytes an object; `rings.rs` has those that nobody enters but at the head. An object
+//! linked by keys, 16 bytes an object; `rings.rs` has those that nobody enters but at the head, `arrivals.rs` those in which
+//! nobody moves. An object
 //! waits in at most one queue at a time. One thread at a time.
 
 use super::one_queue::ObjectQueue;
@@ -22,6 +23,7 @@ struct Node<P> {
 
 const _: () = assert!(size_of::<Node<Link>>() == 16 && size_of::<Node<u32>>() == 12);
 const _: () = assert!(size_of::<Node<super::ascending::Standing>>() == 20);
+const _: () = assert!(size_of::<Node<()>>() == 8);
 
 /// The place of an object that is in no queue.
 pub(crate) trait Place: Copy {
@@ -34,6 +36,11 @@ impl Place for Link {
 
 impl Place for u32 {
     const NOWHERE: u32 = 0;
+}
+
+/// Where it is, nobody has to know.
+impl Place for () {
+    const NOWHERE: () = ();
 }
 
 /// Objects at the tail of a queue whose state is on its way from memory before they leave.

@@ -5,6 +5,7 @@
 //! by, and room is made before the new object goes in (but for GDSF). One policy a file; the registry is the table in
 //! `registry.rs`.
 
+mod arrivals;
 mod ascending;
 mod belady;
 mod clock;
@@ -13,6 +14,7 @@ mod gdsf;
 mod heap;
 mod lfu_aging;
 mod lists;
+mod log;
 #[cfg(test)]
 mod naive_tests;
 mod one_queue;

@@ -7,31 +7,21 @@
 //! has; of those that do not count there are at most as many as of those that do, and [`SPARE`]. So an
 //! object costs at most 12 bytes for its node and 8 here. One thread at a time.
 
-use std::collections::VecDeque;
-
 use super::lists::Nodes;
+use super::log::{CHUNK, Log};
 use super::one_queue::ObjectQueue;
 
-/// Entries of a chunk of the log; a chunk is freed when the tail has passed it.
-const CHUNK: usize = 1 << 12;
 /// Entries that do not count and are kept all the same, so that short queues are not swept all the time.
 const SPARE: u64 = CHUNK as u64;
-/// Entries from the tail to the one whose node is fetched: longer than memory takes.
-const AHEAD: usize = 16;
 
 /// A queue; its nodes have places in the log.
 #[derive(Debug)]
 pub(crate) struct Ring {
     id: u8,
-    chunks: VecDeque<Box<[u32]>>,
-    /// A chunk that the tail has passed, for the head.
-    free: Option<Box<[u32]>>,
-    /// Entries of the first chunk that the tail has passed.
-    passed: usize,
+    /// Those that do not count among them; fewer than 2^32.
+    entries: Log,
     /// Place of the tail. Places are numbered in a circle of 2^32.
     tail: u32,
-    /// Entries, those that do not count among them; fewer than 2^32.
-    entries: u64,
     bytes: u64,
     len: u64,
 }
@@ -42,8 +32,7 @@ impl ObjectQueue for Ring {
     /// An empty queue; ids are 1 and up, and differ within one `Nodes`.
     fn new(id: u8) -> Ring {
         assert!(id > 0, "0 means no queue");
-        let chunks = VecDeque::new();
-        Ring { id, chunks, free: None, passed: 0, tail: 0, entries: 0, bytes: 0, len: 0 }
+        Ring { id, entries: Log::default(), tail: 0, bytes: 0, len: 0 }
     }
 
     /// Sum of the sizes of its objects.
@@ -101,7 +90,7 @@ impl Ring {
     /// Writes an entry that counts.
     #[inline]
     fn write(&mut self, nodes: &mut Nodes<u32>, key: u32) {
-        if self.entries >= (2 * self.len + SPARE).min(u64::from(u32::MAX) - 1) {
+        if self.entries.len() >= (2 * self.len + SPARE).min(u64::from(u32::MAX) - 1) {
             self.sweep(nodes);
         }
         self.append(nodes, key);
@@ -109,39 +98,26 @@ impl Ring {
 
     #[inline]
     fn append(&mut self, nodes: &mut Nodes<u32>, key: u32) {
-        let at = self.passed + self.entries as usize;
-        if at == self.chunks.len() * CHUNK {
-            let chunk = self.free.take();
-            self.chunks.push_back(chunk.unwrap_or_else(|| vec![0; CHUNK].into_boxed_slice()));
-        }
-        self.chunks[at / CHUNK][at % CHUNK] = key;
-        nodes.set_place(key, self.tail.wrapping_add(self.entries as u32));
-        self.entries += 1;
+        nodes.set_place(key, self.tail.wrapping_add(self.entries.len() as u32));
+        self.entries.append(key);
     }
 
     /// Takes the entry at the tail off the log; true if it counts. There must be one.
     #[inline]
     fn pass(&mut self, nodes: &Nodes<u32>) -> (u32, bool) {
-        let ahead = self.passed + AHEAD;
-        if let Some(chunk) = self.chunks.get(ahead / CHUNK) {
-            nodes.fetch(chunk[ahead % CHUNK]);
+        if let Some(ahead) = self.entries.ahead() {
+            nodes.fetch(ahead);
         }
-        let key = self.chunks[0][self.passed];
+        let key = self.entries.pass();
         let counts = nodes.queue(key) == self.id && nodes.place(key) == self.tail;
         self.tail = self.tail.wrapping_add(1);
-        self.passed += 1;
-        self.entries -= 1;
-        if self.passed == CHUNK {
-            self.passed = 0;
-            self.free = self.chunks.pop_front();
-        }
         (key, counts)
     }
 
     /// Leaves out what does not count: every entry is taken at the tail and, if it counts, written at the head.
     #[cold]
     fn sweep(&mut self, nodes: &mut Nodes<u32>) {
-        for _ in 0..self.entries {
+        for _ in 0..self.entries.len() {
             if let (key, true) = self.pass(nodes) {
                 self.append(nodes, key);
             }
@@ -213,11 +189,8 @@ mod tests {
         (0..KEYS).for_each(|key| ring.push(&mut nodes, key));
         for round in 0..10 {
             (0..KEYS).for_each(|key| ring.renew(&mut nodes, (key * 7 + round) % KEYS));
-            assert!(ring.entries <= 2 * ring.len() + SPARE);
-            assert!(
-                ring.chunks.len() as u64 * CHUNK as u64
-                    <= 2 * ring.len() + SPARE + 2 * CHUNK as u64
-            );
+            assert!(ring.entries.len() <= 2 * ring.len() + SPARE);
+            assert!(ring.entries.room() <= 2 * ring.len() + SPARE + 2 * CHUNK as u64);
         }
         assert_eq!(ring.len(), u64::from(KEYS));
     }

@@ -5,21 +5,25 @@
 //! Differences to the engine: there memory is freed by frames, of a frame at most a share is copied
 //! on, and of so many frames for one object nothing; here each object is judged alone, and of so many
 //! objects none stays. Groups are neutral, and nothing but the policy remembers that an object was seen
-//! before.
+//! before. What it remembers takes a share of memory in the engine. Here it counts alike in half of that, and where that is more than
+//! eleven bytes for each key of the trace, with fewer counters: a trace may have few keys, and its cache be as large as somebody likes.
 
 use damelo::ResidencyPolicyKind;
 use damelo::policy::{
-    Arrival, Fate, Hint, Leaving, QUEUES, ResidencyPolicy, Usage, residency_policy,
+    Arrival, Fate, Hint, Leaving, QUEUES, ResidencyPolicy, Usage, residency_policy_growing,
 };
 
-use super::lists::{Nodes, Queue};
+use super::arrivals::Arrivals;
+use super::lists::Nodes;
 use super::{Policy, Step};
 
 pub(crate) struct StoreMemory {
-    nodes: Nodes,
-    queues: [Queue; 4],
+    nodes: Nodes<()>,
+    queues: [Arrivals; 4],
     capacity_bytes: u64,
     policy: Box<dyn ResidencyPolicy>,
+    /// Asked for so far.
+    keys: usize,
 }
 
 /// For one that comes, each object may be kept so often; then whatever is looked at goes. No policy keeps
@@ -51,9 +55,10 @@ impl StoreMemory {
     pub(crate) fn new(capacity_bytes: u64, kind: ResidencyPolicyKind) -> StoreMemory {
         StoreMemory {
             nodes: Nodes::default(),
-            queues: QUEUES.map(|queue| Queue::new(list_id(queue))),
+            queues: QUEUES.map(|queue| Arrivals::new(list_id(queue))),
             capacity_bytes,
-            policy: residency_policy(kind, capacity_bytes),
+            policy: residency_policy_growing(kind, capacity_bytes),
+            keys: 0,
         }
     }
 
@@ -114,6 +119,10 @@ impl Policy for StoreMemory {
         while self.used_bytes() > self.capacity_bytes - step.size_bytes {
             self.evict(&mut sparing);
         }
+        if key as usize >= self.keys {
+            self.keys = key as usize + 1;
+            self.policy.keys_known(self.keys);
+        }
         self.nodes.reach(key);
         self.nodes.set_size(key, step.size_bytes);
         self.nodes.set_count(key, packed(0, self.policy.epoch()));
@@ -132,11 +141,11 @@ impl Policy for StoreMemory {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.queues.iter().map(Queue::bytes).sum()
+        self.queues.iter().map(Arrivals::bytes).sum()
     }
 
     fn objects(&self) -> u64 {
-        self.queues.iter().map(Queue::len).sum()
+        self.queues.iter().map(Arrivals::len).sum()
     }
 
     #[inline]
@@ -227,6 +236,23 @@ mod tests {
         // Zipf with exponent 0.8, by the inverse of its integral.
         let rank = |u: f64| (1.0 + u * (OBJECTS.powf(0.2) - 1.0)).powf(5.0);
         (0..count).map(|_| rank(rng.f64()) as u32).collect()
+    }
+
+    /// Whatever it takes here, it decides as in service; and there is no cache that its tables are too large for.
+    #[test]
+    fn the_default_decides_as_in_service_and_takes_any_capacity() {
+        let (kind, capacity_bytes) = (ResidencyPolicyKind::HitDensity, 24 << 20);
+        let [mut here, mut service] = [(); 2].map(|()| StoreMemory::new(capacity_bytes, kind));
+        service.policy = damelo::policy::residency_policy(kind, capacity_bytes);
+        for key in by_popularity(60_000).into_iter().chain(by_recency(60_000)) {
+            let step = Step::get(key, 2_048 + u64::from(key % 7) * 2_000, NEVER);
+            assert_eq!(here.get(&step), service.get(&step));
+        }
+        assert_eq!((here.objects(), here.used_bytes()), (service.objects(), service.used_bytes()));
+        let mut vast = StoreMemory::new(100 << 40, kind);
+        let found = [1, 2, 1].map(|key| vast.get(&Step::get(key, 1 << 40, NEVER)));
+        assert_eq!(found, [false, false, true]);
+        assert!(vast.policy.bytes() < 1 << 20, "{}", vast.policy.bytes());
     }
 
     #[test]

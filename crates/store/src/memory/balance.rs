@@ -33,6 +33,8 @@ const NEAR_MAX: f64 = 2.0;
 const NEAR_SHARE_MIN: f64 = 0.02;
 /// Memory for data that pays for one note; the table is rounded up to twice as many at most.
 const BYTES_PER_NOTE: u64 = 16384;
+/// Notes of one for few keys: as many as a gibibyte pays for. With more objects a share of them is followed.
+const FEW_NOTES_MAX: u64 = 1 << 16;
 /// Notes for each object that is followed and leaves within the margin, so that few are lost.
 const NOTES_PER_LEAVING: f64 = 2.0;
 const OBJECTS_MIN: u64 = 64;
@@ -60,10 +62,19 @@ fn float(count: &AtomicU64) -> f64 {
 
 impl Balance {
     pub(super) fn new(memory_bytes: u64) -> Balance {
+        Balance::with(memory_bytes, memory_bytes / BYTES_PER_NOTE)
+    }
+
+    /// One whose memory ends somewhere, however much there is to be had.
+    pub(super) fn of_few(memory_bytes: u64) -> Balance {
+        Balance::with(memory_bytes, (memory_bytes / BYTES_PER_NOTE).min(FEW_NOTES_MAX))
+    }
+
+    fn with(memory_bytes: u64, notes: u64) -> Balance {
         Balance {
             memory_bytes,
             share: AtomicU64::new(SHARE_START.to_bits()),
-            left: Sample::new((memory_bytes / BYTES_PER_NOTE) as usize, 1),
+            left: Sample::new(notes as usize, 1),
             left_bytes: AtomicU64::new(0),
             objects: AtomicU64::new(OBJECTS_MIN),
             looked: Default::default(),

@@ -52,12 +52,21 @@ fn density(times: u32, bytes: u32) -> f64 {
 
 impl HitDensity {
     pub(super) fn new(memory_bytes: u64) -> HitDensity {
+        HitDensity::with(Sketch::new(memory_bytes), Balance::new(memory_bytes))
+    }
+
+    /// With tables that go by the keys there are, up to those of `new`.
+    pub(super) fn growing(memory_bytes: u64) -> HitDensity {
+        HitDensity::with(Sketch::growing(memory_bytes), Balance::of_few(memory_bytes))
+    }
+
+    fn with(sketch: Sketch, balance: Balance) -> HitDensity {
         HitDensity {
-            sketch: Sketch::new(memory_bytes),
+            sketch,
             threshold: AtomicU64::new(THRESHOLD_MIN.to_bits()),
             looked: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
-            balance: Balance::new(memory_bytes),
+            balance,
         }
     }
 
@@ -161,6 +170,10 @@ impl ResidencyPolicy for HitDensity {
         if self.sketch.halve_if_due() {
             self.scale_threshold(0.5);
         }
+    }
+
+    fn keys_known(&self, keys: usize) {
+        self.sketch.set_keys(keys);
     }
 
     fn epoch(&self) -> u8 {

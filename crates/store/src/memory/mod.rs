@@ -1,5 +1,5 @@
 //! Memory: frames (`pool`), what is resident in them (`resident`), who gets them (`cache`, with the
-//! decisions in `policy` and `density`, which remembers by a `sketch` and divides by `balance`); what
+//! decisions in `policy` and `density`, which remembers by a `sketch`, if need be of `nibbles`, and divides by `balance`); what
 //! others lose by it (`regret`). The last two follow a `sample` of what leaves, by `notes`.
 
 mod balance;
@@ -8,6 +8,7 @@ pub(crate) mod cache;
 mod cache_tests;
 mod density;
 pub(crate) mod mapped;
+mod nibbles;
 pub(crate) mod notes;
 pub(crate) mod policy;
 pub(crate) mod pool;

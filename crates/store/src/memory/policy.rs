@@ -130,6 +130,10 @@ pub trait ResidencyPolicy: Send + Sync {
     /// moment for work that takes long.
     fn settle(&self, _objects: usize) {}
 
+    /// So many keys were asked for so far. Told only to one of [`residency_policy_growing`], whose tables have room for
+    /// them then.
+    fn keys_known(&self, _keys: usize) {}
+
     /// Stamp for objects that come or stay now; wraps.
     fn epoch(&self) -> u8 {
         0
@@ -255,6 +259,19 @@ pub fn residency_policy(kind: ResidencyPolicyKind, memory_bytes: u64) -> Box<dyn
         ResidencyPolicyKind::S3Fifo => Box::new(S3Fifo),
         ResidencyPolicyKind::Lru => Box::new(Lru),
         ResidencyPolicyKind::Clock => Box::new(Clock),
+    }
+}
+
+/// The same for who knows how many keys there are, and tells ([`ResidencyPolicy::keys_known`]): what the policy remembers
+/// takes at most eleven bytes for each of them, or a quarter of a mebibyte, where that is less than its share of the memory. It decides
+/// alike while that is no less, and else nearly.
+pub fn residency_policy_growing(
+    kind: ResidencyPolicyKind,
+    memory_bytes: u64,
+) -> Box<dyn ResidencyPolicy> {
+    match kind {
+        ResidencyPolicyKind::HitDensity => Box::new(HitDensity::growing(memory_bytes)),
+        other => residency_policy(other, memory_bytes),
     }
 }
 

@@ -3,21 +3,37 @@
 //!
 //! Invariants: an estimate is never below the true count since the last halving, saturation and lost
 //! races aside; both only blur it. Counting costs the same each time, since it is done under locks of
-//! others: who has the time halves. Threads: any, without locks.
+//! others: who has the time halves, or has the sketch grow. Threads: any, without locks.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use super::nibbles::{Nibbles, zeros};
 
 /// Memory for data that pays for one counter: a 256th of it goes to the sketch at most.
 const BYTES_PER_COUNTER: u64 = 256;
 const COUNTERS_MIN: u64 = 1024;
+/// One that grows has at most so many counters for each key and more than half as many, no fewer than the first number and
+/// no more than the second in all.
+const COUNTERS_PER_KEY: u64 = 22;
+const GROWING_MIN: u64 = 1 << 19;
+const GROWING_MAX: u64 = 1 << 32;
 /// Counters of a key.
 const ROWS: u32 = 3;
 /// Counts are halved after so many sightings for each object in memory.
 const SIGHTINGS_PER_OBJECT: u64 = 10;
 const OBJECTS_MIN: u64 = 256;
 
+/// How counts are kept: what is read and written all the time in a byte each, what is to be small in half of one.
+enum Counters {
+    Bytes(Box<[AtomicU8]>),
+    Nibbles(Nibbles),
+}
+
 pub(super) struct Sketch {
-    counters: Box<[AtomicU8]>,
+    counters: Counters,
+    /// Of the counters those in use, less one: they are a power of two. The others are zero, and take no memory before
+    /// they are used.
+    mask: AtomicUsize,
     sightings: AtomicU64,
     halve_after: AtomicU64,
     halvings: AtomicU32,
@@ -27,17 +43,53 @@ impl Sketch {
     pub(super) fn new(memory_bytes: u64) -> Sketch {
         // A power of two, rounded down so that the share above is a limit.
         let counters = 1_u64 << (memory_bytes / BYTES_PER_COUNTER).max(COUNTERS_MIN).ilog2();
+        Sketch::with(Counters::Bytes(zeros(counters as usize)), counters)
+    }
+
+    /// One that begins with few counters and grows with the keys that there are, up to what `new` has. It counts alike, in
+    /// half of the memory and more time.
+    pub(super) fn growing(memory_bytes: u64) -> Sketch {
+        let most = (memory_bytes / BYTES_PER_COUNTER).clamp(COUNTERS_MIN, GROWING_MAX).ilog2();
+        let counters = Nibbles::new(1 << most);
+        Sketch::with(Counters::Nibbles(counters), GROWING_MIN.min(1 << most))
+    }
+
+    fn with(counters: Counters, in_use: u64) -> Sketch {
         Sketch {
-            counters: (0..counters).map(|_| AtomicU8::new(0)).collect(),
+            counters,
+            mask: AtomicUsize::new(in_use as usize - 1),
             sightings: AtomicU64::new(0),
             halve_after: AtomicU64::new(SIGHTINGS_PER_OBJECT * OBJECTS_MIN),
             halvings: AtomicU32::new(0),
         }
     }
 
+    fn in_use(&self) -> usize {
+        self.mask.load(Ordering::Relaxed) + 1
+    }
+
     /// What it takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.counters.len()
+        match self.counters {
+            Counters::Bytes(_) => self.in_use(),
+            Counters::Nibbles(_) => self.in_use() / 2,
+        }
+    }
+
+    /// So many keys are there to be counted: one that grows has room for them from now on. Estimates stay as they
+    /// are.
+    pub(super) fn set_keys(&self, keys: usize) {
+        let Counters::Nibbles(counters) = &self.counters else { return };
+        let wanted = (keys as u64).saturating_mul(COUNTERS_PER_KEY);
+        loop {
+            let in_use = self.in_use();
+            if 2 * in_use as u64 > wanted || in_use == counters.len() {
+                return;
+            }
+            // A key's counter stays, or is the one as far behind it as there were counters.
+            counters.double(in_use);
+            self.mask.fetch_max(2 * in_use - 1, Ordering::Relaxed);
+        }
     }
 
     /// Counts are halved the more seldom, the more objects there are in memory.
@@ -51,15 +103,21 @@ impl Sketch {
         self.halvings.load(Ordering::Relaxed)
     }
 
-    fn counter(&self, hash: u64, row: u32) -> &AtomicU8 {
+    fn place(&self, hash: u64, row: u32) -> usize {
         // The hash is mixed well already; rows take different bits of it, spread by an odd factor.
         let spread = hash.rotate_left(21 * row).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.counters[(spread >> 32) as usize & (self.counters.len() - 1)]
+        (spread >> 32) as usize & self.mask.load(Ordering::Relaxed)
     }
 
     pub(super) fn estimate(&self, hash: u64) -> u32 {
-        let counts = (0..ROWS).map(|row| self.counter(hash, row).load(Ordering::Relaxed));
-        counts.min().map_or(0, u32::from)
+        let places = (0..ROWS).map(|row| self.place(hash, row));
+        let count = match &self.counters {
+            Counters::Bytes(counters) => {
+                places.map(|at| counters[at].load(Ordering::Relaxed)).min()
+            }
+            Counters::Nibbles(counters) => places.map(|at| counters.get(at)).min(),
+        };
+        count.map_or(0, u32::from)
     }
 
     /// Adds `times`.
@@ -68,8 +126,13 @@ impl Sketch {
             return;
         }
         let target = (self.estimate(hash) + times).min(u32::from(u8::MAX)) as u8;
-        for row in 0..ROWS {
-            self.counter(hash, row).fetch_max(target, Ordering::Relaxed);
+        for at in (0..ROWS).map(|row| self.place(hash, row)) {
+            match &self.counters {
+                Counters::Bytes(counters) => {
+                    counters[at].fetch_max(target, Ordering::Relaxed);
+                }
+                Counters::Nibbles(counters) => counters.raise(at, target),
+            }
         }
         self.sightings.fetch_add(u64::from(times), Ordering::Relaxed);
     }
@@ -86,8 +149,13 @@ impl Sketch {
         if won.is_err() {
             return false;
         }
-        for counter in &self.counters {
-            counter.store(counter.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+        match &self.counters {
+            Counters::Bytes(counters) => {
+                for counter in counters {
+                    counter.store(counter.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+                }
+            }
+            Counters::Nibbles(counters) => counters.halve(self.in_use()),
         }
         self.halvings.fetch_add(1, Ordering::Relaxed);
         true
@@ -113,6 +181,38 @@ mod tests {
         }
         let excess: u32 = (0..count).map(|n| sketch.estimate(hash(n)) - n % 7).sum();
         assert!(excess < 600, "{excess}");
+    }
+
+    /// With as many counters the two agree in everything; one that has grown forgets nothing.
+    #[test]
+    #[cfg_attr(miri, ignore = "long")]
+    fn one_that_grows_counts_alike_and_takes_what_the_keys_need() {
+        for (memory_bytes, is_alike) in [(1 << 20, true), (1 << 27, true), (1 << 30, false)] {
+            let (whole, growing) = (Sketch::new(memory_bytes), Sketch::growing(memory_bytes));
+            let keys = 60_000;
+            for n in 0..2 * keys {
+                growing.set_keys((n % keys) as usize + 1);
+                // Few of them very often.
+                let times = 1 + 40 * u32::from(n % 64 == 0);
+                for sketch in [&whole, &growing] {
+                    sketch.add(hash(n % keys), times);
+                }
+                let halved = [&whole, &growing].map(Sketch::halve_if_due);
+                assert_eq!(halved[0], halved[1]);
+            }
+            assert!(growing.bytes() <= 11 * keys as usize, "{}", growing.bytes());
+            assert!(growing.bytes() <= whole.bytes() / 2);
+            let differ =
+                (0..keys).filter(|n| growing.estimate(hash(*n)) != whole.estimate(hash(*n)));
+            assert!(differ.count() <= if is_alike { 0 } else { keys as usize / 100 });
+        }
+        let growing = Sketch::growing(1 << 30);
+        growing.set_keys(usize::MAX);
+        assert_eq!(
+            growing.bytes(),
+            1 << 21,
+            "no more counters than one that has all from the start"
+        );
     }
 
     #[test]
