@@ -107,7 +107,7 @@ pub(crate) fn generators(_: &Generators) -> Result<(), Failure> {
 
 /// Tables from this length on are mapped by themselves; batches of requests stay below it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const TABLE_BYTES_MIN: libc::c_int = 288 << 10;
+const TABLE_BYTES_MIN: libc::c_int = 72 << 10;
 
 /// Has the allocator give back at once what large tables leave when they grow. By itself glibc stops
 /// that as soon as one of them was freed, and keeps up to as much as is in use.
@@ -116,7 +116,7 @@ fn keep_tables_apart() {
     // SAFETY: both are settings of the allocator, which takes them at any time; a refusal changes nothing.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, TABLE_BYTES_MIN);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 8 * TABLE_BYTES_MIN);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 4 * TABLE_BYTES_MIN);
     }
 }
 

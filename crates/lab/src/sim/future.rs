@@ -15,7 +15,7 @@ use crate::error::TraceError;
 use crate::policy::{NEVER, Step};
 
 /// Numbers written or turned around at once.
-const BLOCK: usize = 1 << 14;
+const BLOCK: usize = 1 << 12;
 const NUMBER_BYTES: usize = size_of::<u32>();
 
 /// A number for each request: its object's key at first, then the number of the next request for it.

@@ -18,9 +18,9 @@ use crate::ids::IdTable;
 use crate::policy::{Policy, PolicySpec, Step, Tally};
 use crate::trace::{RecordSource, Skipped, Trace};
 
-/// Steps handed on at once: enough that a hand-over costs nothing, few enough for the third-level
-/// cache.
-const BATCH_STEPS: usize = 1 << 14;
+/// Steps handed on at once: enough that a hand-over costs nothing, few enough for the second-level
+/// cache, and for a run with few objects.
+const BATCH_STEPS: usize = 1 << 12;
 /// Batches that may wait for a worker: readers and workers take turns in bursts.
 const BATCHES_WAITING: usize = 4;
 const US_PER_S: u64 = 1_000_000;

@@ -3,20 +3,21 @@
 //! handed out first, and then the failure. One thread at a time.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Large reads: the cost of a system call or of a call into the decompressor is spread over many
-/// requests, and the buffer still fits the processor's second-level cache.
-const BUFFER_BYTES: usize = 256 << 10;
+/// Large reads: the cost of a system call or of a call into the decompressor is spread over a thousand
+/// requests, and the buffer fits the processor's second-level cache. It is what every run takes, however few objects its
+/// trace has.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Longest line. URLs of real logs stay below 64 KiB; what is longer is no log line.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 /// Bytes that are looked at to tell a format.
-pub(crate) const HEAD_BYTES: usize = 64 << 10;
+pub(crate) const HEAD_BYTES: usize = BUFFER_BYTES;
 
 /// How far a trace is read, in bytes of its file; shared with whoever shows progress.
 #[derive(Debug, Clone, Default)]
@@ -80,14 +81,17 @@ impl Input {
         if !metadata.is_file() {
             return Err(not_a_file());
         }
-        let file = File::open(path)?;
+        let mut file = File::open(path)?;
         let bytes = metadata.len();
-        let mut raw = BufReader::with_capacity(BUFFER_BYTES, Counted { file, position });
-        let magic = raw.fill_buf()?;
+        let mut magic = Vec::new();
+        file.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut magic)?;
+        file.rewind()?;
+        let raw = Counted { file, position };
+        let buffered = |raw| BufReader::with_capacity(BUFFER_BYTES, raw);
         let source: Box<dyn Read + Send> = if magic.starts_with(&GZIP_MAGIC) {
-            Box::new(flate2::bufread::MultiGzDecoder::new(raw))
+            Box::new(flate2::bufread::MultiGzDecoder::new(buffered(raw)))
         } else if magic.starts_with(&ZSTD_MAGIC) {
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw)?;
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(raw))?;
             // Traces are published with windows of up to 2 GiB (`zstd --long=31`).
             decoder.window_log_max(31)?;
             Box::new(decoder)
@@ -112,6 +116,12 @@ impl Input {
         Ok(&self.buffer[self.start..self.end])
     }
 
+    /// Leaves out some of the first bytes that [`Input::head`] has shown.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.end - self.start);
+        self.start += bytes;
+    }
+
     /// Bytes of a range that was handed out by the call before.
     pub(crate) fn bytes(&self, range: std::ops::Range<usize>) -> &[u8] {
         &self.buffer[range]
@@ -126,6 +136,7 @@ impl Input {
             if let Some(at) = memchr::memchr(b'\n', unread) {
                 let line = self.start..self.start + searched + at;
                 self.start = line.end + 1;
+                too_long |= line.len() > LINE_BYTES_MAX;
                 return Ok(if too_long { Line::TooLong } else { Line::Whole(self.trimmed(line)) });
             }
             searched = self.end - self.start;
@@ -139,6 +150,7 @@ impl Input {
                 self.start = self.end;
                 // How much of the last line is missing nobody knows.
                 self.failed()?;
+                too_long |= line.len() > LINE_BYTES_MAX;
                 return Ok(match (too_long, line.is_empty()) {
                     (true, _) => Line::TooLong,
                     (false, true) => Line::End,
@@ -228,8 +240,12 @@ mod tests {
         let mut bytes = vec![b'x'; LINE_BYTES_MAX + 10 * BUFFER_BYTES];
         bytes.extend_from_slice(b"\nnext\n");
         assert_eq!(lines(&bytes), ["too long", "next"]);
-        let long_but_allowed = vec![b'y'; LINE_BYTES_MAX - 1];
-        assert_eq!(lines(&long_but_allowed)[0].len(), LINE_BYTES_MAX - 1);
+        for end in [&b""[..], b"\n"] {
+            let longest = [vec![b'y'; LINE_BYTES_MAX], end.to_vec()].concat();
+            assert_eq!(lines(&longest)[0].len(), LINE_BYTES_MAX);
+            let longer = [vec![b'y'; LINE_BYTES_MAX + 1], end.to_vec()].concat();
+            assert_eq!(lines(&longer), ["too long"]);
+        }
     }
 
     #[test]

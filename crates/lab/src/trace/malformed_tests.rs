@@ -230,6 +230,35 @@ fn a_column_that_is_nowhere_is_missing_from_the_first_line_on() {
     assert_eq!(read(&path, &options(true)).expect("skipped").1.count, 2);
 }
 
+/// What programs of Windows write before text is no part of it: the first line is as others are.
+#[test]
+fn a_byte_order_mark_is_passed_over_in_text_and_only_there() {
+    let bed = Bed::new();
+    for case in CASES.iter().filter(|case| case.format != "oracleGeneral") {
+        let whole = [case.before, case.after].concat();
+        let marked = bed.file(&[&b"\xef\xbb\xbf"[..], &whole].concat());
+        let told = ReadOptions { format: None, ..options(case, false) };
+        for options in [options(case, false), told] {
+            let mut trace = Trace::open(&marked, &options).expect(case.format);
+            let (with, names) = load(&mut trace, |_| {}).expect(case.format);
+            let mut trace = Trace::open(&bed.file(&whole), &options).expect(case.format);
+            let (without, bare) = load(&mut trace, |_| {}).expect(case.format);
+            assert_eq!(with, without, "{}", case.format);
+            assert_eq!(names.url(0), bare.url(0), "{}", case.format);
+            bed.file(&[&b"\xef\xbb\xbf"[..], &whole].concat());
+        }
+    }
+    // Second 12,565,487: the same three bytes, and no mark.
+    let records = TWO_RECORDS.as_chunks::<24>().0;
+    let marked: Vec<u8> =
+        records.iter().flat_map(|r| [&b"\xef\xbb\xbf\0"[..], &r[4..]].concat()).collect();
+    let path = bed.file(&marked);
+    for format in [None, Some(Format::OracleGeneral)] {
+        let options = ReadOptions { format, ..ReadOptions::default() };
+        assert_eq!(read(&path, &options).expect("two records").0, 2);
+    }
+}
+
 /// All are counted, the first five are told.
 #[test]
 fn many_broken_lines_are_counted_and_some_told() {

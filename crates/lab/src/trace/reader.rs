@@ -55,6 +55,8 @@ pub struct Skipped {
 }
 
 const EXAMPLES_MAX: usize = 5;
+/// What some programs write before text to say that it is UTF-8; no part of the first line.
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// One request as far as a policy cares: no names, a number for the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,10 +158,17 @@ impl TraceReader {
             source,
         })?;
         let unknown = |reason| TraceError::UnknownFormat { path: path.to_owned(), reason };
+        let text = head.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(head);
+        let columns = options.columns.as_ref();
         let format = match options.format {
-            Some(format) => settle(format, head),
-            None => detect(&name, head, options.columns.as_ref()).map_err(unknown)?,
+            Some(format) => settle(format, text),
+            None => match detect(&name, head, columns) {
+                // The first three bytes of binary records mean something else.
+                Ok(Format::OracleGeneral) => Format::OracleGeneral,
+                _ => detect(&name, text, columns).map_err(unknown)?,
+            },
         };
+        let mark_bytes = if format == Format::OracleGeneral { 0 } else { head.len() - text.len() };
         let means_nothing = |columns: &ColumnOptions| match format {
             Format::Csv => false,
             Format::Txt => columns.name_columns(),
@@ -168,7 +177,8 @@ impl TraceReader {
         if options.columns.as_ref().is_some_and(means_nothing) {
             return Err(TraceError::NoColumns { path: path.to_owned(), format: format.name() });
         }
-        let body = body(format, head, options).map_err(unknown)?;
+        let body = body(format, text, options).map_err(unknown)?;
+        input.skip(mark_bytes);
         Ok(TraceReader {
             path: path.to_owned(),
             input,
