@@ -148,6 +148,14 @@ fn sim_takes_columns_as_libcachesim_does() {
     let report = bed.json(&["sim", "t.csv", "csv", "s3fifo,LRU", "1mb", "-t", params, "--json"]);
     assert_eq!(report["caches"][0]["policy"], "s3-fifo");
     assert_eq!(report["caches"][1]["misses"], 2);
+    // Options may stand between, as there.
+    for args in [
+        ["sim", "t.csv", "csv", "-t", params, "s3fifo,LRU", "1mb", "--json"],
+        ["sim", "t.csv", "-t", params, "csv", "s3fifo,LRU", "--json", "1mb"],
+        ["sim", "--json", "t.csv", "csv", "s3fifo,LRU", "-t", params, "1mb"],
+    ] {
+        assert_eq!(bed.json(&args)["caches"], report["caches"], "{args:?}");
+    }
     let (code, words) = bed.fails(&["sim", "t.csv", "csv", "lru", "1mb"]);
     assert!(code == 4 && words.contains("-t time-col=..,obj-id-col=.."), "{words}");
     let (code, words) = bed.fails(&["sim", "t.csv", "lru", "1mb", "-t", "speed=1"]);

@@ -132,7 +132,7 @@ impl Command {
         let mut product = Product::Report;
         let mut drive = None;
         let (trace, html, real) = match line.lab.which {
-            Which::Sim(args) => (args.what.into_iter().next(), args.html, None),
+            Which::Sim(args) => (Some(args.trace), args.html, None),
             Which::Designs(args) => {
                 let args = *args;
                 drive = Some(args.system.drive);

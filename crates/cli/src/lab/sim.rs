@@ -37,9 +37,17 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Sim {
-    /// TRACE POLICIES SIZES, or TRACE TYPE POLICIES SIZES
-    #[arg(num_args = 3..=4, required = true, value_names = ["TRACE", "POLICIES", "SIZES"])]
-    pub(super) what: Vec<String>,
+    /// A file, or gen:NAME
+    pub(super) trace: String,
+    // One argument each, so that options may stand between them.
+    /// Policies; or the trace's TYPE, and then POLICIES SIZES
+    #[arg(value_name = "POLICIES")]
+    second: String,
+    /// Sizes
+    #[arg(value_name = "SIZES")]
+    third: String,
+    #[arg(hide = true)]
+    fourth: Option<String>,
     #[command(flatten)]
     read: ReadArgs,
     /// Every object counts as one: sizes are numbers of objects
@@ -123,10 +131,10 @@ fn keep_tables_apart() {
 /// Simulates and prints.
 pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     keep_tables_apart();
-    let (name, trace_type, policies, sizes) = match args.what.as_slice() {
-        [name, policies, sizes] => (name, None, policies, sizes),
-        [name, trace_type, policies, sizes] => (name, Some(trace_type.as_str()), policies, sizes),
-        _ => return Err(Failure::Usage("write TRACE [TYPE] POLICIES SIZES".to_owned())),
+    let name = &args.trace;
+    let (trace_type, policies, sizes) = match &args.fourth {
+        None => (None, &args.second, &args.third),
+        Some(sizes) => (Some(args.second.as_str()), &args.third, sizes),
     };
     let read = args.read.options(trace_type)?;
     let options = options(args, policies, sizes)?;
