@@ -373,6 +373,11 @@ fn what_would_do_nothing_is_refused() {
         (&["trace", "stat", "access.log", "-t", "time-col=1"], "squid, which has no columns"),
         (&["paper", "cfs", "--url-prefix", "http://a"], "--url-prefix is about --trace"),
         (&["paper", "hades", "--trace", "access.log"], "--trace changes nothing for hades"),
+        (&["paper", "squid", "--unfiltered"], "--unfiltered is about --trace"),
+        (
+            &["paper", "cfs", "--trace", "access.log", "--unfiltered"],
+            "--unfiltered changes nothing",
+        ),
         (&["paper", "ucfs", "--trace", "access.log", "--seed", "2"], "--seed changes nothing"),
         (&["paper", "squid", "--trace", "access.log", "--scale-down", "2"], "--scale-down changes"),
         (&["sim", "gen:web", "lru", "auto", "--report-interval", "0"], "0 is not in 1.."),
@@ -688,6 +693,42 @@ fn designs_take_parameters_of_their_own() {
     assert!(said.contains("--cache changes nothing for cern: no limit"), "{said}");
     let (code, said) = bed.fails(&["sim", "-", "lru", "1MiB"]);
     assert!(code == 4 && said.contains("save it to a file first"), "{said}");
+}
+
+/// Of 1,500 requests a fifth has a `?`: by the rule of §4 they are no part of it, as if they had been filtered out before.
+#[test]
+fn a_paper_plays_what_its_own_rule_lets_through() {
+    let bed = Bed::new();
+    let line = |n: u32| match n % 5 {
+        0 => format!("{n},c,GET,200,900,http://h{}/?{}\n", n % 7, n % 90),
+        _ => format!("{n},c,GET,200,900,http://h{}/{}\n", n % 7, n % 90),
+    };
+    bed.file("t.csv", &(0..1500).map(line).collect::<String>());
+    let squid = |trace: &str, more: &[&str]| {
+        bed.ok(&[&["paper", "squid", "--trace", trace, "--json"], more].concat())
+    };
+    let tables = |text: &str| -> Vec<Value> {
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (chosen, all) = (tables(&squid("t.csv", &[])), tables(&squid("t.csv", &["--unfiltered"])));
+    for (chosen, all) in chosen.iter().zip(&all) {
+        assert_eq!(chosen["rule"], "squid-disk-io-1999");
+        assert_eq!(
+            (&chosen["requests_left_out"], &all["requests_left_out"]),
+            (&300.into(), &0.into())
+        );
+        assert_eq!(all["rule"], Value::Null);
+    }
+    bed.ok(&["trace", "filter", "t.csv", "f.csv", "--rule", "squid-disk-io-1999"]);
+    let before = tables(&squid("f.csv", &["--unfiltered"]));
+    let rows = |tables: &[Value]| tables.iter().map(|t| t["rows"].clone()).collect::<Vec<_>>();
+    assert_eq!(rows(&chosen), rows(&before));
+    assert_ne!(rows(&chosen), rows(&all));
+    let words = "squid: 1,200 of 1,500 requests, those that the paper's own rule";
+    assert!(bed.ok(&["paper", "squid", "--trace", "t.csv", "--html", "p.html"]).starts_with(words));
+    assert!(std::fs::read_to_string(bed.path("p.html")).unwrap().contains(words));
+    let csv = bed.ok(&["paper", "squid", "--trace", "t.csv", "--csv"]);
+    assert!(csv.lines().nth(2).unwrap().ends_with(",squid-disk-io-1999"), "{csv}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A whole trace in memory with its names, as designs and papers need it.
 
 use damelo_lab::output::TraceIdentity;
-use damelo_lab::trace::{Trace, load as load_all};
+use damelo_lab::trace::{Filter, Record, Trace, load_kept};
 use damelo_lab::{Catalogue, Request};
 
 use super::reading::{ReadArgs, Reading, remarks};
@@ -12,14 +12,31 @@ pub(crate) struct Loaded {
     pub(crate) identity: TraceIdentity,
     pub(crate) requests: Vec<Request>,
     pub(crate) names: Catalogue,
+    /// Requests that a rule left out.
+    pub(crate) left_out: u64,
 }
 
 /// Reads all of a trace.
 pub(crate) fn load(name: &str, args: &ReadArgs) -> Result<Loaded, Failure> {
+    load_by(name, args, None)
+}
+
+/// Reads what a rule lets through.
+pub(crate) fn load_by(
+    name: &str,
+    args: &ReadArgs,
+    rule: Option<Filter>,
+) -> Result<Loaded, Failure> {
     let mut trace = Trace::open(name, &args.options(None)?)?;
     let mut reading = Reading::of(&trace);
-    let (requests, names) = load_all(&mut trace, |requests| reading.set(requests))?;
+    let mut left_out = 0;
+    let keeps = |record: &Record<'_>| {
+        let keeps = rule.is_none_or(|rule| rule.keeps(record));
+        left_out += u64::from(!keeps);
+        keeps
+    };
+    let (requests, names) = load_kept(&mut trace, keeps, |requests| reading.set(requests))?;
     drop(reading);
     remarks(&trace);
-    Ok(Loaded { identity: TraceIdentity::of(&trace), requests, names })
+    Ok(Loaded { identity: TraceIdentity::of(&trace), requests, names, left_out })
 }

@@ -7,14 +7,15 @@ use clap::Args;
 use damelo_lab::machine::RealPlace;
 use damelo_lab::output::{Manifest, Table, TraceIdentity};
 use damelo_lab::paper::{Exhibit, PAPERS, Paper, PaperOptions, Published, Trace, run as measure};
+use damelo_lab::trace::Filter;
 use serde_json::{Value, json};
 
-use super::load::{Loaded, load};
+use super::load::{Loaded, load_by};
 use super::manifest::{NewPage, manifest};
 use super::paper_report::page;
 use super::reading::ReadArgs;
 use crate::failure::Failure;
-use crate::output::{Out, say};
+use crate::output::{Out, say, thousands};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -22,6 +23,9 @@ Examples:
   damelo lab paper squid --trace bu95.csv.zst     with requests that somebody made
   damelo lab paper damelo --real /var/tmp         its designs on a real file system as well
   damelo lab paper all --scale-down 10            everything, a tenth of the size
+
+Of a trace, squid and ucfs play what their papers' rules let through (`damelo lab trace filter --help`), as the authors did; the
+output says how much that is.
 
 What came out and what did not is told in docs/lab in the source.";
 
@@ -37,6 +41,9 @@ pub(crate) struct PaperArgs {
     pub(super) trace: Option<String>,
     #[command(flatten)]
     read: ReadArgs,
+    /// Play all requests of the trace, also those that the paper's own rule leaves out
+    #[arg(long)]
+    unfiltered: bool,
     /// Run the designs here too: a directory or, for those that need no files, a file or device whose contents
     /// are lost
     #[arg(long, value_name = "DIR|DEVICE")]
@@ -81,6 +88,20 @@ fn check(args: &PaperArgs) -> Result<(), Failure> {
     if !has_trace && let Some(option) = args.read.given() {
         return Err(Failure::Usage(format!("{option} is about --trace, which is not given")));
     }
+    if args.unfiltered {
+        let chooses = |paper: Paper| paper.filter().is_some();
+        match args.paper {
+            _ if !has_trace => {
+                let words = "--unfiltered is about --trace, which is not given".to_owned();
+                return Err(Failure::Usage(words));
+            }
+            Which::One(name, paper) if !chooses(paper) => {
+                let words = format!("--unfiltered changes nothing for {name}: leave it out");
+                return Err(Failure::Usage(words));
+            }
+            _ => {}
+        }
+    }
     // Real disks take a part of any trace, so that everything matters there.
     let (Which::One(name, paper), None) = (args.paper, &args.real) else { return Ok(()) };
     let idle = if has_trace && !paper.takes_trace() {
@@ -104,50 +125,114 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     // Not only after everything else was measured.
     args.real.as_deref().map(RealPlace::of).transpose()?;
     let new_page = NewPage::begin(args.html.as_deref())?;
-    let loaded = args.trace.as_deref().map(|name| load(name, &args.read)).transpose()?;
-    let trace = loaded.as_ref().map(|l| Trace {
-        name: &l.identity.name,
-        requests: &l.requests,
-        names: &l.names,
-    });
-    let real = args.real.as_deref();
-    let options =
-        PaperOptions { seed: seed(args), trace, scale_down: args.scale_down.unwrap_or(1), real };
     let wanted: Vec<(&str, Paper)> = match args.paper {
         Which::All => PAPERS.to_vec(),
         Which::One(name, paper) => vec![(name, paper)],
     };
+    let traces = Traces::load(args, &wanted)?;
+    let loaded = traces.0.first().map(|(_, loaded)| loaded);
     let own = wanted.iter().any(|(_, paper)| !paper.takes_trace());
     let is_kept = args.json || args.csv || args.html.is_some();
-    let manifest = manifest(identity(args, loaded.as_ref(), own), is_kept)?;
+    let manifest = manifest(identity(args, loaded, own), is_kept)?;
     let mut out = Out::new();
-    let mut all = Vec::new();
+    let (mut all, mut all_words) = (Vec::new(), Vec::new());
     let count = wanted.len();
     for (at, (name, paper)) in wanted.into_iter().enumerate() {
         let begun = Instant::now();
         say(format_args!("damelo: measuring {name} ({} of {count})", at + 1));
-        let tables = measure(paper, &options)?;
+        let chosen = traces.of(args, paper);
+        if let Some(words) = chosen.and_then(|chosen| chosen.words(name)) {
+            match args.json || args.csv {
+                true => say(format_args!("damelo: {words}")),
+                false => out.line(format_args!("{words}\n"))?,
+            }
+            all_words.push(words);
+        }
+        let tables = measure(paper, &paper_options(args, chosen))?;
         for table in &tables {
             if args.json {
-                out.json(&json_of(name, table, &manifest))?;
+                out.json(&json_of(name, table, chosen, &manifest))?;
             } else if !args.csv {
                 out.line(format_args!("{name} {table}"))?;
             }
         }
         out.flush()?;
         say(format_args!("damelo: {name} took {:.1} s", begun.elapsed().as_secs_f64()));
-        all.push((name, tables));
+        all.push((name, chosen, tables));
     }
     if args.csv {
         out.bytes(manifest.csv_comment().as_bytes())?;
         out.bytes(exact_table(&all).csv().as_bytes())?;
     }
     if let Some(new_page) = new_page {
-        let synthetic = loaded.as_ref().is_none_or(|loaded| loaded.identity.synthetic) || own;
-        let words = requests_of(args, loaded.as_ref(), own);
-        new_page.write(&page(&all, &words, synthetic).finish(&manifest))?;
+        let synthetic = loaded.is_none_or(|loaded| loaded.identity.synthetic) || own;
+        all_words.insert(0, requests_of(args, loaded, own));
+        let tables: Vec<_> = all.iter().map(|(name, _, tables)| (*name, &tables[..])).collect();
+        new_page.write(&page(&tables, &all_words, synthetic).finish(&manifest))?;
     }
     out.finish()
+}
+
+/// The trace that is given, as papers want it: by a rule or whole.
+struct Traces(Vec<(Option<Filter>, Loaded)>);
+
+/// What a paper plays of it.
+#[derive(Clone, Copy)]
+struct Chosen<'a> {
+    rule: Option<Filter>,
+    loaded: &'a Loaded,
+}
+
+impl Traces {
+    /// Reads it once for each rule.
+    fn load(args: &PaperArgs, wanted: &[(&str, Paper)]) -> Result<Traces, Failure> {
+        let mut traces: Vec<(Option<Filter>, Loaded)> = Vec::new();
+        let Some(name) = &args.trace else { return Ok(Traces(traces)) };
+        for (_, paper) in wanted {
+            let rule = rule(args, *paper);
+            if !traces.iter().any(|(known, _)| *known == rule) {
+                traces.push((rule, load_by(name, &args.read, rule)?));
+            }
+        }
+        Ok(Traces(traces))
+    }
+
+    fn of(&self, args: &PaperArgs, paper: Paper) -> Option<Chosen<'_>> {
+        let wanted = rule(args, paper);
+        let (rule, loaded) = self.0.iter().find(|(rule, _)| *rule == wanted)?;
+        Some(Chosen { rule: *rule, loaded })
+    }
+}
+
+fn rule(args: &PaperArgs, paper: Paper) -> Option<Filter> {
+    if args.unfiltered { None } else { paper.filter() }
+}
+
+impl Chosen<'_> {
+    /// What the rule does, if there is one.
+    fn words(&self, paper: &str) -> Option<String> {
+        let kept = self.loaded.requests.len() as u64;
+        Some(format!(
+            "{paper}: {} of {} requests, those that the paper's own rule ({}) lets through; --unfiltered plays all",
+            thousands(kept),
+            thousands(kept + self.loaded.left_out),
+            self.rule?.name()
+        ))
+    }
+
+    fn rule_name(&self) -> Option<&'static str> {
+        self.rule.map(Filter::name)
+    }
+}
+
+fn paper_options<'a>(args: &'a PaperArgs, chosen: Option<Chosen<'a>>) -> PaperOptions<'a> {
+    let trace = chosen.map(|Chosen { loaded, .. }| Trace {
+        name: &loaded.identity.name,
+        requests: &loaded.requests,
+        names: &loaded.names,
+    });
+    let scale_down = args.scale_down.unwrap_or(1);
+    PaperOptions { seed: seed(args), trace, scale_down, real: args.real.as_deref() }
 }
 
 fn seed(args: &PaperArgs) -> u64 {
@@ -184,12 +269,21 @@ fn identity(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> TraceIdenti
 
 /// For programs: nothing rounded. Published numbers are a range, of which both ends are the same for most; neither is
 /// there for what is ours alone, or in a picture only.
-fn exact_table(papers: &[(&str, Vec<Exhibit>)]) -> Table {
-    let columns =
-        ["paper", "what", "label", "unit", "published_from", "published_to", "measured", "ratio"];
-    let mut table = Table::new(&columns);
+fn exact_table(papers: &[(&str, Option<Chosen<'_>>, Vec<Exhibit>)]) -> Table {
+    let mut table = Table::new(&[
+        "paper",
+        "what",
+        "label",
+        "unit",
+        "published_from",
+        "published_to",
+        "measured",
+        "ratio",
+        "rule",
+    ]);
     let text = |number: Option<f64>| number.map_or_else(String::new, |number| number.to_string());
-    for (paper, exhibits) in papers {
+    for (paper, chosen, exhibits) in papers {
+        let rule = chosen.and_then(|chosen| chosen.rule_name()).unwrap_or_default();
         for (exhibit, row) in exhibits.iter().flat_map(|e| e.rows.iter().map(move |row| (e, row))) {
             let (from, to) = match row.published {
                 Published::Value(value) => (Some(value), Some(value)),
@@ -199,13 +293,14 @@ fn exact_table(papers: &[(&str, Vec<Exhibit>)]) -> Table {
             let mut cells =
                 [*paper, &exhibit.what, &row.label, row.unit].map(str::to_owned).to_vec();
             cells.extend([from, to, Some(row.measured), row.ratio()].map(text));
+            cells.push(rule.to_owned());
             table.row(cells);
         }
     }
     table
 }
 
-fn json_of(paper: &str, table: &Exhibit, manifest: &Manifest) -> Value {
+fn json_of(paper: &str, table: &Exhibit, chosen: Option<Chosen<'_>>, manifest: &Manifest) -> Value {
     let published = |p: Published| match p {
         Published::Value(value) => json!(value),
         Published::Range(low, high) => json!([low, high]),
@@ -235,5 +330,7 @@ fn json_of(paper: &str, table: &Exhibit, manifest: &Manifest) -> Value {
         "rows": rows,
         "series": series,
         "why": table.why,
+        "rule": chosen.and_then(|chosen| chosen.rule_name()),
+        "requests_left_out": chosen.map(|chosen| chosen.loaded.left_out),
     })
 }

@@ -8,16 +8,16 @@ use damelo_lab::paper::Exhibit;
 const LOG_FACTOR: f64 = 100.0;
 
 /// The page of several papers.
-pub(super) fn page(papers: &[(&str, Vec<Exhibit>)], requests: &str, synthetic: bool) -> Page {
+pub(super) fn page(papers: &[(&str, &[Exhibit])], requests: &[String], synthetic: bool) -> Page {
     let names: Vec<&str> = papers.iter().map(|(name, _)| *name).collect();
     let mut page = Page::new(&format!("Measured again: {}", names.join(", ")), synthetic);
-    page.paragraph(requests);
+    requests.iter().for_each(|words| page.paragraph(words));
     page.paragraph(
         "\"Picture only\" is a number that the paper has in a picture and does not state; rows without \
          a published number are ours alone.",
     );
     for (name, exhibits) in papers {
-        for exhibit in exhibits {
+        for exhibit in *exhibits {
             page.section(&format!("{name}, {}: {}", exhibit.what, exhibit.title));
             page.table(&exhibit.table());
             if !exhibit.series.is_empty() {

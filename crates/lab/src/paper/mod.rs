@@ -19,6 +19,7 @@ use crate::error::TraceError;
 use crate::machine::{MachineError, RealError};
 use crate::output::{Series, Table};
 use crate::request::{Catalogue, Request};
+use crate::trace::Filter;
 
 /// A paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,6 +55,15 @@ impl Paper {
     /// their own.
     pub fn takes_trace(self) -> bool {
         matches!(self, Paper::Cfs | Paper::Squid | Paper::Ucfs)
+    }
+
+    /// By which rule its authors chose from the requests that their proxies logged, if they say so.
+    pub fn filter(self) -> Option<Filter> {
+        match self {
+            Paper::Squid => Some(Filter::SquidDiskIo),
+            Paper::Ucfs => Some(Filter::Ucfs),
+            Paper::Cfs | Paper::Damelo | Paper::Hades => None,
+        }
     }
 
     /// Whether anything is drawn at random, with a trace or without.
@@ -245,7 +255,9 @@ pub enum PaperError {
     #[error("cannot measure on real disks")]
     Real(#[from] RealError),
     /// The trace has nothing to measure.
-    #[error("the trace has {requests} requests, {needed} are needed; use a longer one or none")]
+    #[error(
+        "there are {requests} requests of the trace, {needed} are needed; use a longer one or none"
+    )]
     TraceTooShort {
         /// What it has.
         requests: usize,

@@ -34,6 +34,6 @@ pub use origin::{WrittenTrace, file_digest, manifest_path, manifested_path};
 pub use reader::{RawRequest, ReadOptions, RecordSource, Skipped};
 pub use record::{ObjectName, Record, host_of};
 pub use sample::{SampleBy, Sampler};
-pub use source::{Interner, Trace, is_generator, load};
+pub use source::{Interner, Trace, is_generator, load, load_kept};
 pub use stat::{Quantiles, TraceStat, trace_stat};
 pub use write::{TraceWriter, WriteFormat};

@@ -263,7 +263,7 @@ impl Interner {
 }
 
 /// Progress is told after so many requests.
-const TELL_EVERY: usize = 1 << 16;
+const TELL_EVERY: u64 = 1 << 16;
 
 /// All that is left of a trace, with names, as designs and papers need it: 40 bytes a request besides
 /// the names. Time counts from the first request; `tell` hears now and then how many were read.
@@ -272,14 +272,31 @@ const TELL_EVERY: usize = 1 << 16;
 /// When the trace cannot be read.
 pub fn load(
     source: &mut dyn RecordSource,
+    tell: impl FnMut(u64),
+) -> Result<(Vec<Request>, Catalogue), TraceError> {
+    load_kept(source, |_| true, tell)
+}
+
+/// The same of those requests that are to be kept; the others leave no names.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn load_kept(
+    source: &mut dyn RecordSource,
+    mut keeps: impl FnMut(&Record<'_>) -> bool,
     mut tell: impl FnMut(u64),
 ) -> Result<(Vec<Request>, Catalogue), TraceError> {
     let mut interner = Interner::with_names();
     let mut requests: Vec<Request> = Vec::new();
+    let mut read = 0;
     while source.advance()? {
-        requests.push(interner.request(&source.record())?);
-        if requests.len().is_multiple_of(TELL_EVERY) {
-            tell(requests.len() as u64);
+        let record = source.record();
+        if keeps(&record) {
+            requests.push(interner.request(&record)?);
+        }
+        read += 1;
+        if read % TELL_EVERY == 0 {
+            tell(read);
         }
     }
     let start_us = requests.first().map_or(0, |request| request.time_us);
