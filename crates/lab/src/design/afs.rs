@@ -36,7 +36,7 @@ const ITEMS_FILE: FileId = 0;
 const ITEM_BYTES: u64 = 512;
 const ITEMS: u64 = 8_192;
 /// Time to enter a chunk into the tables.
-const MAP_US: u32 = 100;
+pub(crate) const MAP_US: u32 = 100;
 
 /// A remote file: its size if it was stored, and the numbers of its chunks. Chunks are numbered one file
 /// after the other, so that those of small files lie together in the map.

@@ -135,7 +135,8 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     Box::new(Served { cache, changes: context.options.changes })
 }
 
-const MAP_US: u32 = 20;
+/// Time to enter a chunk into the tables.
+pub(crate) const MAP_US: u32 = 20;
 
 /// Free and used cacheblocks of a proxy file, searched from where the last search ended.
 #[derive(Debug, Clone)]

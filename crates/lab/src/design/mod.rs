@@ -26,10 +26,12 @@ mod store;
 mod tests;
 mod ucfs;
 
+pub(crate) use afs::MAP_US as AFS_MAP_US;
 pub use cfs::{Cfs, CfsOptions};
 pub use damelo::{Damelo, DameloOptions, Placement};
 pub use grouping::{GROUP_RULES, GroupRule, Grouper};
 pub use hades::HadesOptions;
+pub(crate) use hades::MAP_US as HADES_MAP_US;
 pub(crate) use segments::PackedFile;
 pub use spec::{DesignError, DesignSpec, Parameter, Values, parse_choice, parse_size};
 pub use store::StoreOptions;
