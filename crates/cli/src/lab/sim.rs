@@ -113,24 +113,26 @@ pub(crate) fn generators(_: &Generators) -> Result<(), Failure> {
     out.finish()
 }
 
-/// Tables from this length on are mapped by themselves; batches of requests stay below it.
+/// Tables from this length on are mapped by themselves; batches of requests stay below it: with several caches, and
+/// with one.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const TABLE_BYTES_MIN: libc::c_int = 72 << 10;
+const TABLE_BYTES_MIN: [libc::c_int; 2] = [288 << 10, 72 << 10];
 
 /// Has the allocator give back at once what large tables leave when they grow. By itself glibc stops
 /// that as soon as one of them was freed, and keeps up to as much as is in use.
-fn keep_tables_apart() {
+fn keep_tables_apart(is_one_cache: bool) {
+    let _ = is_one_cache;
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: both are settings of the allocator, which takes them at any time; a refusal changes nothing.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, TABLE_BYTES_MIN);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 4 * TABLE_BYTES_MIN);
+        let bytes = TABLE_BYTES_MIN[usize::from(is_one_cache)];
+        libc::mallopt(libc::M_MMAP_THRESHOLD, bytes);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 4 * bytes);
     }
 }
 
 /// Simulates and prints.
 pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
-    keep_tables_apart();
     let name = &args.trace;
     let (trace_type, policies, sizes) = match &args.fourth {
         None => (None, &args.second, &args.third),
@@ -138,6 +140,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     };
     let read = args.read.options(trace_type)?;
     let options = options(args, policies, sizes)?;
+    keep_tables_apart(options.is_one_cache());
     let new_page = NewPage::begin(args.html.as_deref())?;
     let open = || Trace::open(name, &read);
     let mut passes: BTreeMap<u32, Reading> = BTreeMap::new();

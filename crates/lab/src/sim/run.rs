@@ -18,9 +18,11 @@ use crate::ids::IdTable;
 use crate::policy::{Policy, PolicySpec, Step, Tally};
 use crate::trace::{RecordSource, Skipped, Trace};
 
-/// Steps handed on at once: enough that a hand-over costs nothing, few enough for the second-level
-/// cache, and for a run with few objects.
-const BATCH_STEPS: usize = 1 << 12;
+/// Steps handed on at once: enough that a hand-over costs nothing, and that what one cache fetched from memory is of use
+/// to it before the next one's turn; few enough for the third-level cache.
+const BATCH_STEPS: usize = 1 << 14;
+/// With one cache, which takes no turns: a run over few objects should not take more for this than for them.
+const BATCH_STEPS_ALONE: usize = 1 << 12;
 /// Batches that may wait for a worker: readers and workers take turns in bursts.
 const BATCHES_WAITING: usize = 4;
 const US_PER_S: u64 = 1_000_000;
@@ -52,6 +54,15 @@ pub struct SimOptions {
     pub interval_s: Option<u64>,
     /// Threads to use, at least 1.
     pub threads: usize,
+}
+
+impl SimOptions {
+    /// True if it is one policy at one size.
+    #[must_use]
+    pub fn is_one_cache(&self) -> bool {
+        self.policies.len() == 1
+            && matches!(self.sizes.as_slice(), [size] if *size != SizeSpec::Auto)
+    }
 }
 
 /// Counts within one interval of the trace's time.
@@ -328,7 +339,8 @@ fn run_all(
     let workers = (threads - 1).min(caches.len().saturating_sub(1));
     let mut caches = if workers == 0 {
         let mut caches = caches;
-        read_all(feed, cutter, progress, |batch| {
+        let batch_steps = if caches.len() > 1 { BATCH_STEPS } else { BATCH_STEPS_ALONE };
+        read_all(feed, cutter, batch_steps, progress, |batch| {
             caches.iter_mut().for_each(|cache| cache.run(&batch));
         })?;
         caches
@@ -345,15 +357,16 @@ fn run_all(
 fn read_all(
     feed: &mut Feed,
     cutter: &mut Cutter,
+    batch_steps: usize,
     progress: Progress<'_>,
     mut emit: impl FnMut(Batch),
 ) -> Result<(), TraceError> {
     let (mut steps, mut times_us) = (Vec::new(), Vec::new());
     loop {
         steps.clear();
-        steps.reserve(BATCH_STEPS);
+        steps.reserve(batch_steps);
         times_us.clear();
-        while steps.len() + BATCH_READ <= BATCH_STEPS {
+        while steps.len() + BATCH_READ <= batch_steps {
             let before = steps.len();
             feed.fill(&mut steps, &mut times_us)?;
             if steps.len() == before {
@@ -390,7 +403,7 @@ fn run_threads(
             senders.push(sender);
             handles.push(scope.spawn(move || work(share, &receiver)));
         }
-        let read = read_all(feed, cutter, progress, |batch| {
+        let read = read_all(feed, cutter, BATCH_STEPS, progress, |batch| {
             let batch = Arc::new(batch);
             for sender in &senders {
                 // A worker ends early only by a panic, which the join below passes on.
