@@ -227,6 +227,12 @@ impl Store {
 
     /// Group, length, metadata and expiry of an object, without reading its value if it is large.
     pub fn lookup(&self, key: &[u8]) -> Lookup {
+        let engine = self.engine();
+        if !engine.is_closed()
+            && let Some(object) = engine.lookup_memory(engine.hash(key), key)
+        {
+            return Lookup(Deferred::ready(Ok(Some(ObjectInfo::of(&object)))));
+        }
         let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
         Lookup(self.reading(move || lookup(&engine, &key)))
     }
@@ -257,6 +263,9 @@ impl Store {
 
     /// Replaces an object's metadata. The value of a large object is not written again.
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
+        if let Some(done) = self.engine().set_metadata_now(key, metadata) {
+            return SetMetadata(Deferred::ready(done));
+        }
         let (engine, key, metadata) = (Arc::clone(self.engine()), key.to_vec(), metadata.to_vec());
         let work = move || engine.set_metadata(&key, &metadata);
         SetMetadata(Deferred::blocking(self.engine(), work))

@@ -93,3 +93,24 @@ fn pieces_come_back_as_one_however_long() {
         }
     });
 }
+
+/// Waking a thread takes longer than all that these do.
+#[test]
+fn what_is_small_and_in_memory_needs_no_other_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(32 << 20));
+    config.memory = ByteSize::new(4 << 20);
+    let store = Store::open(config).unwrap();
+    block_on(store.create(b"a", GroupId::new(1), &[1; 3000])).unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    for round in 0..100_u8 {
+        let set = pin!(store.set_metadata(b"a", &[round])).as_mut().poll(&mut cx);
+        assert!(matches!(set, Poll::Ready(Ok(true))), "{round}: {set:?}");
+        let found = pin!(store.lookup(b"a")).as_mut().poll(&mut cx);
+        let Poll::Ready(Ok(Some(info))) = found else { panic!("{round}: {found:?}") };
+        assert_eq!(
+            (info.metadata.to_vec(), info.length_bytes, info.resident),
+            (vec![round], 3000, true)
+        );
+    }
+}

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::create::NewObject;
+use super::create::{NewObject, NotNow};
 use super::operation::create_operation;
 use super::value::Value;
 use super::writer::expires_s;
@@ -94,6 +94,25 @@ impl Engine {
             }
             waiting.begin(&self.counters.metadata_waits);
             self.wait_written(Duration::from_millis(20));
+        }
+    }
+
+    /// The same for a small object in memory, if nothing is in the way: without another thread, whose
+    /// waking takes longer than all else. `None`: that one must see to it.
+    pub(crate) fn set_metadata_now(
+        self: &Arc<Engine>,
+        key: &[u8],
+        metadata: &[u8],
+    ) -> Option<Result<bool, CreateError>> {
+        let object = self.lookup_memory(self.hash(key), key)?;
+        let info = ObjectInfo::of(&object);
+        if info.length_bytes > self.page_record_max() {
+            return None;
+        }
+        match self.create_now(&replacement(RecordKind::Object, key, &info, metadata, &object)) {
+            Ok(()) => Some(Ok(true)),
+            Err(NotNow::Failed(error)) => Some(Err(error)),
+            Err(NotNow::MustWait) => None,
         }
     }
 
