@@ -28,6 +28,7 @@ use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
 use crate::read::neighbours::{Neighbours, Touched};
 use crate::read::page_choice::ReadCosts;
+use crate::read::under_way::UnderWay;
 use crate::reinsertion::ReinsertionPolicy;
 use crate::ring::Ring;
 use crate::signal::Signal;
@@ -56,6 +57,7 @@ pub(crate) struct Engine {
     pub(crate) journal: Journal,
     pub(crate) counters: Counters,
     pub(crate) flights: Flights,
+    pub(crate) reads_under_way: UnderWay,
     pub(crate) costs: ReadCosts,
     /// Of all groups: what is assumed of one that is new.
     pub(crate) neighbours: Neighbours,

@@ -114,3 +114,43 @@ fn what_is_small_and_in_memory_needs_no_other_thread() {
         );
     }
 }
+
+/// Each would take 64 KiB before it is submitted: more than all memory together.
+#[test]
+fn a_thousand_reads_at_once_leave_in_memory_what_is_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(16 << 20);
+    let store = Store::open(config).unwrap();
+    let (hot, all) = (500_u32, 6_000_u32);
+    for key in 0..all {
+        // One group each, so that they are not worth a page.
+        let group = GroupId::new(u64::from(key));
+        store.create(&key.to_le_bytes(), group, &vec![key as u8; 4_000]).wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    for _ in 0..5 {
+        (0..hot).for_each(|key| drop(store.read(&key.to_le_bytes()).wait().unwrap().unwrap()));
+    }
+    let mut cold = hot..all;
+    for _ in 0..5 {
+        let keys: Vec<u32> = cold.by_ref().take(1_000).collect();
+        let mut reads: Vec<_> = keys.iter().map(|key| store.read(&key.to_le_bytes())).collect();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut objects: Vec<Option<_>> = reads.iter().map(|_| None).collect();
+        for (read, object) in reads.iter_mut().zip(&mut objects) {
+            if let Poll::Ready(found) = std::pin::Pin::new(read).poll(&mut cx) {
+                *object = Some(found);
+            }
+        }
+        for ((read, object), key) in reads.into_iter().zip(objects).zip(keys) {
+            let found = object.unwrap_or_else(|| block_on(read)).unwrap().expect("it was synced");
+            assert_eq!(&*found, vec![key as u8; 4_000]);
+        }
+    }
+    let resident =
+        |key: &u32| store.read(&key.to_le_bytes()).wait().unwrap().unwrap().from_memory();
+    let left = (0..hot).filter(resident).count();
+    assert!(left > 400, "{left} of {hot} are still in memory");
+}

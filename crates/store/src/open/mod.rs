@@ -37,6 +37,7 @@ use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
 use crate::read::neighbours::Touched;
 use crate::read::page_choice::ReadCosts;
+use crate::read::under_way::UnderWay;
 use crate::reinsertion::reinsertion_policy;
 use crate::ring::Ring;
 use crate::signal::Signal;
@@ -328,6 +329,7 @@ pub(crate) fn start(
         journal,
         counters: Counters::default(),
         flights: Flights::default(),
+        reads_under_way: UnderWay::new(frames * page_bytes as usize),
         costs: ReadCosts::new(),
         neighbours: Default::default(),
         touched: Touched::new(frames),

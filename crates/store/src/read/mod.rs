@@ -1,5 +1,5 @@
 //! Reads: memory first (`Engine::lookup_memory`), then the index and one disk read (`disk`), of the
-//! object or of its page (`page_choice`, from what `neighbours` tell), shared with other callers (`flight`). Parts of large objects
+//! object or of its page (`page_choice`, from what `neighbours` tell), shared with other callers (`flight`), so many at once (`under_way`). Parts of large objects
 //! come by `range` and `stream`; whole groups by `prefetch`.
 
 pub(crate) mod disk;
@@ -11,6 +11,7 @@ pub(crate) mod prefetch;
 pub(crate) mod range;
 pub(crate) mod stream;
 mod submit;
+pub(crate) mod under_way;
 
 use std::sync::Arc;
 

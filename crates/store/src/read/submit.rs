@@ -37,11 +37,12 @@ impl Engine {
         if self.wants_page(hash, &candidate) {
             return self.submit_page_read(hash, key, &candidate, promise, fallback);
         }
+        let (segment, start, len) = self.blocks_of(candidate.location, bytes);
+        let Some(room) = self.room_to_submit(len as usize) else { return fallback() };
         let lead = match self.flights.join(candidate.location.units()) {
             Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
             Joined::Leader(lead) => lead,
         };
-        let (segment, start, len) = self.blocks_of(candidate.location, bytes);
         let Some(run) = self.cache.take(len as usize, Hint::Neutral) else {
             self.flights.land(lead);
             return fallback();
@@ -73,6 +74,7 @@ impl Engine {
                 }
                 Some(Found::LookAgain) | None => fallback(),
             }
+            drop(room);
         });
     }
 

@@ -1,0 +1,75 @@
+//! How much memory reads that were submitted, and that no thread waits for, may take at once.
+//!
+//! Each takes its memory before it is submitted, a frame at least, so a thousand of them would push out all
+//! that is cached, to wait in the device's queue. Beyond a share of the memory they are left to the worker
+//! threads, which are few. Threads: any.
+
+use crate::engine::Engine;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// Part of the memory that they may take together.
+const MEMORY_SHARE: usize = 8;
+
+pub(crate) struct UnderWay {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl UnderWay {
+    pub(crate) fn new(memory_bytes: usize) -> UnderWay {
+        UnderWay { bytes: AtomicUsize::new(0), bytes_max: memory_bytes / MEMORY_SHARE }
+    }
+
+    /// True if a read that takes so much may begin. The first may take more than all there is.
+    fn begin(&self, bytes: usize) -> bool {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let may = before == 0 || before + bytes <= self.bytes_max;
+        if !may {
+            self.end(bytes);
+        }
+        may
+    }
+
+    fn end(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A read's share of the memory for what is under way.
+pub(super) struct Room {
+    engine: Arc<Engine>,
+    bytes: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.engine.reads_under_way.end(self.bytes);
+    }
+}
+
+impl Engine {
+    /// Room for a read that takes so much memory, if there is.
+    pub(super) fn room_to_submit(self: &Arc<Engine>, bytes: usize) -> Option<Room> {
+        let bytes = self.cache.pool.run_bytes_for(bytes);
+        let may = self.reads_under_way.begin(bytes);
+        may.then(|| Room { engine: Arc::clone(self), bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_take_their_share_and_one_always_may() {
+        let under_way = UnderWay::new(8 * 100);
+        let begun = (0..10).filter(|_| under_way.begin(30)).count();
+        assert_eq!(begun, 3);
+        under_way.end(30);
+        assert!(under_way.begin(40) && !under_way.begin(1));
+        [30, 30, 40].into_iter().for_each(|bytes| under_way.end(bytes));
+        assert!(under_way.begin(5_000), "longer than all of it");
+        assert!(!under_way.begin(1));
+    }
+}
