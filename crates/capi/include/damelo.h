@@ -348,7 +348,8 @@ int damelo_may_contain(damelo_store *store, const void *key, size_t key_bytes, i
 int damelo_get_metadata(damelo_store *store, const void *key, size_t key_bytes, void *buffer,
                         size_t capacity, size_t *metadata_bytes);
 
-/* Replaces the metadata without rewriting the value. */
+/* Replaces the metadata; the value of a large object is not written again. What another thread does with
+ * the same key meanwhile is undone by it, a purge included. */
 int damelo_set_metadata(damelo_store *store, const void *key, size_t key_bytes,
                         const void *metadata, size_t metadata_bytes);
 

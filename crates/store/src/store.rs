@@ -262,6 +262,9 @@ impl Store {
     }
 
     /// Replaces an object's metadata. The value of a large object is not written again.
+    ///
+    /// Reads the object and stores it anew. What another thread does with the same key in between is undone by
+    /// that, a purge included: who does both orders them.
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
         if let Some(done) = self.engine().set_metadata_now(key, metadata) {
             return SetMetadata(Deferred::ready(done));
