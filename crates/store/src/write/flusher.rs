@@ -14,7 +14,7 @@ use super::packer::fill_page;
 use super::page_build::{BuiltPage, build_page, cut_page, finish_page, record_kind};
 use super::publish::{drop_extent, drop_page, publish_extent, publish_page};
 use super::segment::{OpenSegment, close_segment, continue_segment, open_segment, rest_segment};
-use super::superseded::{leave_out_dead, leave_out_dead_extents};
+use super::superseded::{leave_out_dead, leave_out_dead_extents, replaced_ever};
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, PAGE_HEADER_BYTES, SummaryEntry, UNIT_BYTES};
@@ -40,6 +40,8 @@ pub(crate) struct Flusher {
     batch: Vec<BuiltPage>,
     /// A frame set aside, so that what waits gets to disk even if readers hold all others.
     spare: Option<Run>,
+    /// What [`replaced_ever`] said when nothing waited: while it says the same, nothing that waits has died.
+    replaced_before: u64,
 }
 
 /// What a step of the flusher came to.
@@ -53,7 +55,8 @@ pub(super) enum Step {
 impl Flusher {
     pub(crate) fn new(engine: &Engine) -> Flusher {
         let spare = engine.cache.pool.try_take_frame();
-        Flusher { pages: None, extents: None, batch: Vec::new(), spare }
+        let replaced_before = replaced_ever(engine);
+        Flusher { pages: None, extents: None, batch: Vec::new(), spare, replaced_before }
     }
 
     /// The flusher thread: runs until the nursery is stopped and empty, then seals.
@@ -77,6 +80,7 @@ impl Flusher {
             Work::Extents(extents) => self.write_extents(engine, extents),
             Work::Idle => {
                 engine.nursery.release_open();
+                self.note_empty(engine);
                 return Step::Idle;
             }
             Work::Stop => return Step::Stopped,
@@ -92,14 +96,25 @@ impl Flusher {
         engine.wait_writes(0);
     }
 
+    /// Notes that nothing waits, if that is so: asked before, so that what dies from now on is seen.
+    fn note_empty(&mut self, engine: &Engine) {
+        let replaced = replaced_ever(engine);
+        if engine.nursery.bytes() == 0 {
+            self.replaced_before = replaced;
+        }
+    }
+
     fn build(&mut self, engine: &Arc<Engine>, groups: Vec<(u64, Vec<Staged>)>, partial: bool) {
         let capacity = engine.space.page_bytes - PAGE_HEADER_BYTES as u64;
         // Enough is left of a group that its next page has a choice too, unless all must go.
         let keep = if partial { capacity } else { capacity + capacity / 4 };
+        let some_died = self.replaced_before != replaced_ever(engine);
         let mut small: Vec<(u64, Vec<Staged>)> = Vec::new();
         for (group, mut objects) in groups {
             // Before pages are cut: what is overwritten again and again would fill them with nothing.
-            leave_out_dead(engine, &mut objects);
+            if some_died {
+                leave_out_dead(engine, &mut objects);
+            }
             let mut bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
             let mut objects = VecDeque::from(objects);
             while bytes > keep {

@@ -3,9 +3,11 @@
 //! Invariant: left out is only what the resident table does not show at that place; parts of streamed
 //! objects, which it never shows, are always written. Threads: the flusher.
 
+use std::sync::atomic::Ordering;
+
 use super::nursery::{Finished, Staged, StagedExtent};
 use crate::engine::Engine;
-use crate::stats::add;
+use crate::stats::{Counters, add};
 
 /// The group of an object that waits, if it is still wanted.
 pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
@@ -14,7 +16,14 @@ pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
     entry.is_at(object.run.first(), object.offset).then_some(entry.group)
 }
 
-/// Leaves out, and counts, what has died.
+/// Grows whenever something that waits may have died, as a create or a remove has it. What was purged or has
+/// expired is found when its page is built.
+pub(super) fn replaced_ever(engine: &Engine) -> u64 {
+    let Counters { replaced, removes, .. } = &engine.counters;
+    replaced.load(Ordering::Relaxed) + removes.load(Ordering::Relaxed)
+}
+
+/// Leaves out, and counts, what has died. Costs a look at the table of what is in memory for each.
 pub(super) fn leave_out_dead(engine: &Engine, objects: &mut Vec<Staged>) {
     let mut dead = Finished::default();
     objects.retain(|object| keep(engine, object, &mut dead));
