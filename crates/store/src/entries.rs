@@ -78,8 +78,7 @@ impl Engine {
     }
 }
 
-/// The entry of a record, unless it is dead or damaged.
-/// `Ok(None)`: dead or damaged, or a part of it is no longer there.
+/// The entry of a record; `None` if that is dead or damaged, or a part of it no longer there.
 fn entry_at(
     engine: &Arc<Engine>,
     segment: SegmentId,

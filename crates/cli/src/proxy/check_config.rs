@@ -50,7 +50,7 @@ pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
             out.json(&json!({ "good": true, "rules": settings.rule_count() }))?;
         } else {
             let rules = settings.rule_count();
-            out.line(format_args!("{} is good, with {rules} rules", path.display()))?;
+            out.line(format_args!("{} is good; rules: {rules}", path.display()))?;
         }
         if args.show {
             for line in settings.show() {

@@ -111,22 +111,13 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    fn nodes(keys: u32) -> Nodes<()> {
-        let mut nodes = Nodes::default();
-        for key in 0..keys {
-            nodes.reach(key);
-            nodes.set_size(key, u64::from(key) + 1);
-        }
-        nodes
-    }
-
     /// A vector in the same order is the model. Objects come again while their old keys are still listed, here
     /// and in the other queue.
     #[test]
     fn behaves_like_a_vector() {
         const KEYS: u32 = 40;
         let mut rng = fastrand::Rng::with_seed(11);
-        let mut nodes = nodes(KEYS);
+        let mut nodes = Nodes::of_rising_sizes(KEYS);
         let mut queues = [Arrivals::new(1), Arrivals::new(2)];
         let mut models: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
         let mut stale_max = 0;
@@ -162,7 +153,7 @@ mod tests {
     /// However many are deleted, the log stays as short as promised, and what waits keeps its order.
     #[test]
     fn deletes_take_no_memory_for_ever() {
-        let (mut nodes, mut queue) = (nodes(10), Arrivals::new(1));
+        let (mut nodes, mut queue) = (Nodes::of_rising_sizes(10), Arrivals::new(1));
         queue.push(&mut nodes, 0);
         queue.push(&mut nodes, 1);
         for _ in 0..10 * SPARE {

@@ -62,6 +62,19 @@ impl<P> Default for Nodes<P> {
     }
 }
 
+#[cfg(test)]
+impl<P: Place> Nodes<P> {
+    /// Keys of which each is a byte larger than the one before, beginning with one: to test queues with.
+    pub(crate) fn of_rising_sizes(keys: u32) -> Nodes<P> {
+        let mut nodes = Nodes::default();
+        for key in 0..keys {
+            nodes.reach(key);
+            nodes.set_size(key, u64::from(key) + 1);
+        }
+        nodes
+    }
+}
+
 impl<P: Place> Nodes<P> {
     /// Makes room for a key.
     #[inline]

@@ -129,21 +129,12 @@ impl Ring {
 mod tests {
     use super::*;
 
-    fn nodes(keys: u32) -> Nodes<u32> {
-        let mut nodes = Nodes::default();
-        for key in 0..keys {
-            nodes.reach(key);
-            nodes.set_size(key, u64::from(key) + 1);
-        }
-        nodes
-    }
-
     /// A vector in the same order is the model. Long enough for many sweeps, and for places to go round.
     #[test]
     fn behaves_like_a_vector() {
         const KEYS: u32 = 40;
         let mut rng = fastrand::Rng::with_seed(11);
-        let mut nodes = nodes(KEYS);
+        let mut nodes = Nodes::of_rising_sizes(KEYS);
         let mut rings = [Ring::new(1), Ring::new(2)];
         for ring in &mut rings {
             ring.tail = u32::MAX - 1000;
@@ -184,7 +175,7 @@ mod tests {
     #[test]
     fn a_log_stays_as_short_as_promised() {
         const KEYS: u32 = 3 * CHUNK as u32;
-        let mut nodes = nodes(KEYS);
+        let mut nodes = Nodes::of_rising_sizes(KEYS);
         let mut ring = Ring::new(1);
         (0..KEYS).for_each(|key| ring.push(&mut nodes, key));
         for round in 0..10 {

@@ -16,8 +16,8 @@ pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
     entry.is_at(object.run.first(), object.offset).then_some(entry.group)
 }
 
-/// Grows whenever something that waits may have died, as a create or a remove has it. What was purged or has
-/// expired is found when its page is built.
+/// Grows whenever something that waits may have died, as a create or a remove has it. What a purge or its
+/// expiry kills is not looked for here: it is written, unless a read came upon it before its page was built.
 pub(super) fn replaced_ever(engine: &Engine) -> u64 {
     let Counters { replaced, removes, .. } = &engine.counters;
     replaced.load(Ordering::Relaxed) + removes.load(Ordering::Relaxed)
