@@ -1,0 +1,224 @@
+//! What opening a store makes, refuses and leaves as it was.
+
+use super::*;
+
+#[test]
+fn a_refused_open_leaves_files_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let sized = |bytes: u64| Config::new(&path, ByteSize::new(bytes));
+    let refused = |config: Config| Store::open(config).map(|_| ()).unwrap_err();
+
+    let small = refused(sized(100 << 10));
+    assert!(matches!(small, OpenError::TooSmall { .. }), "{small}");
+    assert!(!path.exists(), "made for nothing");
+    let mut config = sized(64 << 20);
+    (config.page, config.segment) = (Some(ByteSize::new(1 << 20)), Some(ByteSize::new(1 << 20)));
+    let setting = refused(config);
+    assert!(matches!(setting, OpenError::Setting { setting: "segment", .. }), "{setting}");
+    assert!(setting.to_string().contains("to 64MiB"), "{setting}");
+    let mut config = sized(64 << 20);
+    let (orphan, size) = (dir.path().join("none").join("second"), config.volumes[0].size);
+    config.volumes.push(VolumeConfig { path: orphan, size });
+    refused(config);
+    assert!(!path.exists(), "made for a store whose second volume cannot be");
+
+    for objects in [0, 1 << 20, 1_000_000_000_000, u64::MAX] {
+        let mut config = sized(64 << 20);
+        config.objects_max = Some(objects);
+        let refusal = refused(config);
+        let OpenError::Setting { setting: "objects_max", value, .. } = &refusal else {
+            panic!("{objects}: {refusal}");
+        };
+        assert_eq!(*value, objects.to_string());
+        assert!(!path.exists(), "made for an index of {objects}");
+    }
+    for (depth, groups) in [(0, 1), (4097, 1), (64, usize::MAX)] {
+        let mut config = sized(64 << 20);
+        (config.queue_depth, config.groups_tracked_max) = (depth, groups);
+        let refusal = refused(config);
+        assert!(matches!(refusal, OpenError::Setting { .. }), "{depth}, {groups}: {refusal}");
+    }
+
+    std::fs::write(&path, "").unwrap();
+    refused(sized(100 << 10));
+    assert_eq!(std::fs::read(&path).unwrap(), b"", "was empty");
+    std::fs::write(&path, "letter").unwrap();
+    let other = refused(sized(64 << 20)).to_string();
+    assert!(other.contains("6 bytes") || other.contains("not a Damelo store"), "{other}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"letter");
+
+    std::fs::remove_file(&path).unwrap();
+    let text = small.to_string();
+    let enough = text.split(": ").last().and_then(|rest| rest.split(' ').next()).unwrap();
+    Store::open(sized(enough.parse::<ByteSize>().unwrap().bytes())).unwrap().close().unwrap();
+    assert!(path.exists());
+}
+
+#[test]
+fn memory_for_too_few_pages_is_refused_rather_than_exceeded() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    config.page = Some(ByteSize::new(1 << 20));
+    let path = config.volumes[0].path.clone();
+    let refused = |config: &Config| Store::open(config.clone()).map(|_| ()).unwrap_err();
+    let about_memory = |e: &OpenError| matches!(e, OpenError::Setting { setting: "memory", .. });
+    let error = refused(&config);
+    assert!(about_memory(&error) && error.to_string().contains("at least 16MiB"), "{error}");
+    assert!(!path.exists());
+    config.memory = ByteSize::new(16 << 20);
+    Store::open(config.clone()).unwrap().close().unwrap();
+    (config.page, config.memory) = (None, ByteSize::new(8 << 20));
+    assert!(about_memory(&refused(&config)), "the store's own pages count");
+    assert!(path.exists());
+}
+
+#[test]
+fn a_check_wants_all_volumes_of_one_store_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let second = VolumeConfig { path: dir.path().join("second"), ..config.volumes[0].clone() };
+    config.volumes.push(second);
+    let paths: Vec<_> = config.volumes.iter().map(|volume| volume.path.clone()).collect();
+    let store = Store::open(config).unwrap();
+    fill(&store, 100);
+    store.close().unwrap();
+    let check = |paths: &[std::path::PathBuf]| damelo::check::check_volumes(paths, &mut |_| {});
+    assert_eq!(check(&paths).unwrap().damaged_total, 0);
+    let opened = |paths: &[std::path::PathBuf]| {
+        let mut config = Config::existing(&paths[0]);
+        let volume = |path: &std::path::PathBuf| VolumeConfig { path: path.clone(), size: None };
+        config.volumes = paths.iter().map(volume).collect();
+        Store::open(config).map(drop)
+    };
+    let both = |some: &[std::path::PathBuf], expected: fn(&OpenError) -> bool| {
+        for error in [check(some).map(drop).unwrap_err(), opened(some).unwrap_err()] {
+            assert!(expected(&error), "{some:?}: {error}");
+        }
+    };
+    let (first, second) = (&paths[0], &paths[1]);
+    let twice = |e: &_| matches!(e, OpenError::NamedTwice { .. });
+    both(&[first.clone(), first.clone()], twice);
+    both(&[first.clone(), dir.path().join(".").join(first.file_name().unwrap())], twice);
+    let reversed = [second.clone(), first.clone()];
+    both(&reversed, |error| matches!(error, OpenError::WrongVolume { .. }));
+    for one in [first, second] {
+        both(std::slice::from_ref(one), |error| {
+            matches!(error, OpenError::VolumeCount { expected: 2, named: 1, .. })
+        });
+    }
+    std::fs::remove_file(second).unwrap();
+    both(
+        &paths,
+        |error| matches!(error, OpenError::VolumeMissing { path } if path.ends_with("second")),
+    );
+}
+
+#[test]
+fn a_new_store_takes_no_more_of_what_is_there_than_was_declared() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    std::fs::write(&path, vec![7; 32 << 20]).unwrap();
+    config.volumes[0].size = Some(ByteSize::new(16 << 20));
+    config.force = true;
+    let store = Store::open(config).unwrap();
+    assert_eq!(store.info().volumes[0].size_bytes, 16 << 20);
+    fill(&store, 2000);
+    store.close().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(bytes[16 << 20..].iter().all(|byte| *byte == 7), "written beyond what was declared");
+    let again = Store::open(Config::existing(&path)).unwrap();
+    again.wait_recovered();
+    assert!(verify(&again, 2000) > 0);
+}
+
+#[test]
+fn a_store_made_anew_has_nothing_of_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    for (size, before) in [(64_u64 << 20, 0), (64 << 20, 500), (32 << 20, 500), (48 << 20, 500)] {
+        config.volumes[0].size = Some(ByteSize::new(size));
+        let store = Store::open(config.clone()).unwrap();
+        assert!(store.info().created);
+        assert_eq!(verify(&store, before), 0, "made anew with {size} bytes");
+        fill(&store, 500);
+        store.close().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), size);
+        let kept = Store::open(Config::existing(&path)).unwrap();
+        kept.wait_recovered();
+        assert!(verify(&kept, 500) > 0, "without the option a store stays");
+        kept.close().unwrap();
+        config.anew = true;
+    }
+}
+
+/// Nothing is lost for a store that cannot be made: of no volume, whichever it is that cannot be.
+#[test]
+fn a_store_that_cannot_be_made_anew_leaves_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = config(&dir, IoEngine::Threads);
+    let path = made.volumes[0].path.clone();
+    let store = Store::open(made.clone()).unwrap();
+    fill(&store, 500);
+    store.close().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let refused = |change: &dyn Fn(&mut Config)| {
+        let mut config = made.clone();
+        config.anew = true;
+        change(&mut config);
+        let error = Store::open(config).map(|_| ()).unwrap_err();
+        assert!(std::fs::read(&path).unwrap() == before, "changed before {error}");
+        error
+    };
+    let small = refused(&|config| config.volumes[0].size = Some(ByteSize::new(1 << 20)));
+    assert!(matches!(small, OpenError::TooSmall { .. }), "{small}");
+    let huge = refused(&|config| config.volumes[0].size = Some(ByteSize::new(1 << 62)));
+    assert!(matches!(huge, OpenError::Device(_)), "{huge}");
+    let both = refused(&|config| config.must_exist = true);
+    assert!(matches!(both, OpenError::Setting { setting: "anew", .. }), "{both}");
+    let second = |size| VolumeConfig { path: dir.path().join("second"), size: Some(size) };
+    let (small, enough) = (ByteSize::new(100 << 10), ByteSize::new(32 << 20));
+    refused(&|config| {
+        config.volumes[0].size = Some(enough);
+        config.volumes.push(second(small));
+    });
+    assert!(!dir.path().join("second").exists());
+    let mut other = Config::new(dir.path().join("second"), enough);
+    other.memory = ByteSize::new(8 << 20);
+    let used = Store::open(other).unwrap();
+    refused(&|config| {
+        config.volumes[0].size = Some(enough);
+        config.volumes.push(second(enough));
+    });
+    used.close().unwrap();
+}
+
+#[test]
+fn a_volume_that_is_smaller_than_declared_is_refused_and_a_store_of_another_size_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir, IoEngine::Threads);
+    let path = config.volumes[0].path.clone();
+    // A file of zeros is as good as an empty device, another's only with force.
+    for (bytes, force) in [(0, false), (7, true)] {
+        std::fs::write(&path, vec![bytes; 32 << 20]).unwrap();
+        config.force = force;
+        let error = Store::open(config.clone()).map(|_| ()).unwrap_err();
+        assert!(matches!(error, OpenError::SmallerThanDeclared { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("32MiB") && text.contains("64MiB"), "{text}");
+        assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == bytes), "touched");
+    }
+    config.force = false;
+    std::fs::remove_file(&path).unwrap();
+    let store = Store::open(config.clone()).unwrap();
+    let about_size = |store: &Store| store.info().warnings.iter().any(|w| w.contains("declared"));
+    assert!(!about_size(&store));
+    store.close().unwrap();
+    config.volumes[0].size = Some(ByteSize::new(128 << 20));
+    let warnings = Store::open(config).unwrap().info().warnings;
+    let told = |text: &String| text.contains("64MiB") && text.contains("128MiB");
+    assert!(warnings.iter().any(told), "{warnings:?}");
+    assert!(!about_size(&Store::open(Config::existing(&path)).unwrap()));
+}
