@@ -183,7 +183,7 @@ int damelo_options_add_volume(damelo_options *options, const char *path, uint64_
 int damelo_options_set_memory(damelo_options *options, uint64_t bytes);
 
 /* Objects the index has room for, for a new store, at most one for each 128 bytes of disk; 0: one for
- * each 4 KiB (default). */
+ * each 4 KiB (default), on less than 4 GiB one for each KiB up to a million. */
 int damelo_options_set_objects_max(damelo_options *options, uint64_t objects);
 
 /* Largest object accepted, in bytes. Default 8 GiB; at most about half of the volumes in any case, see
@@ -349,7 +349,9 @@ int damelo_get_metadata(damelo_store *store, const void *key, size_t key_bytes, 
                         size_t capacity, size_t *metadata_bytes);
 
 /* Replaces the metadata; the value of a large object is not written again. What another thread does with
- * the same key meanwhile is undone by it, a purge included. */
+ * the same key meanwhile stands: DAMELO_ENOTFOUND if it was removed or purged, DAMELO_ESUPERSEDED if it was
+ * stored anew (or, now and then, if a large object was just moved on disk: try again). DAMELO_EWRITING: a large
+ * object did not get to disk in time. */
 int damelo_set_metadata(damelo_store *store, const void *key, size_t key_bytes,
                         const void *metadata, size_t metadata_bytes);
 

@@ -65,6 +65,7 @@ statuses! {
     Dropped = 23, "DAMELO_EDROPPED", "objects could not be written and were dropped";
     Other = 24, "DAMELO_EOTHER", "error";
     StillWriting = 25, "DAMELO_EWRITING", "the object is still on its way to disk";
+    Superseded = 26, "DAMELO_ESUPERSEDED", "the object was stored anew meanwhile";
 }
 
 impl Status {
@@ -125,6 +126,7 @@ impl From<&CreateError> for Status {
             CreateError::VolumesGone => Status::Volume,
             CreateError::Write { .. } => Status::Io,
             CreateError::StillWriting { .. } => Status::StillWriting,
+            CreateError::Superseded => Status::Superseded,
             _ => Status::Other,
         }
     }

@@ -16,14 +16,14 @@ int main(void) {
     int status, other;
 
     CHECK(strchr(damelo_version(), '.') != NULL);
-    for (status = DAMELO_OK; status <= DAMELO_EWRITING; status++) {
+    for (status = DAMELO_OK; status <= DAMELO_ESUPERSEDED; status++) {
         CHECK(strlen(damelo_strerror(status)) > 1);
         for (other = DAMELO_OK; other < status; other++) {
             CHECK(strcmp(damelo_strerror(status), damelo_strerror(other)) != 0);
         }
     }
     CHECK(strcmp(damelo_strerror(-1), "unknown status") == 0);
-    CHECK(strcmp(damelo_strerror(DAMELO_EWRITING + 1), "unknown status") == 0);
+    CHECK(strcmp(damelo_strerror(DAMELO_ESUPERSEDED + 1), "unknown status") == 0);
 
     CHECK(strcmp(damelo_last_error_message(), "") == 0);
     CHECK(damelo_options_new("", 1) == NULL);

@@ -58,6 +58,16 @@ fn any_length(rng: &mut fastrand::Rng) -> u64 {
     [20, 300, 4_000, 9_000, 60_000, 300_000][rng.choice([0, 1, 1, 2, 2, 2, 3, 4, 5]).unwrap_or(0)]
 }
 
+/// False if others filled the ring before the last part of the object was written, as happens to a thread that
+/// the system lets wait.
+fn created(result: Result<(), CreateError>) -> Result<bool, String> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(CreateError::Overwritten { .. }) => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Each thread knows exactly what its own keys hold.
 fn own_keys(seed: u64) -> Result<(), String> {
     let rig = rig(|_| ())?;
@@ -71,8 +81,11 @@ fn own_keys(seed: u64) -> Result<(), String> {
             match rng.u8(0..20) {
                 0..10 => {
                     let value = content::value(&key, version, any_length(rng));
-                    rig.store.create(&key, group, &value).wait().map_err(|e| e.to_string())?;
                     current[index] = version;
+                    if !created(rig.store.create(&key, group, &value).wait())? {
+                        rig.store.remove(&key).map_err(|e| e.to_string())?;
+                        current[index] = 0;
+                    }
                 }
                 10 => {
                     rig.store.remove(&key).map_err(|e| e.to_string())?;
@@ -127,10 +140,20 @@ impl Shared {
         } else {
             let value = content::value(&key, version, any_length(rng));
             let group = GroupId::new(rng.u64(0..3));
-            store.create(&key, group, &value).wait().map_err(|e| e.to_string())?;
-            floor.store(version, Ordering::SeqCst);
+            if created(store.create(&key, group, &value).wait())? {
+                floor.store(version, Ordering::SeqCst);
+            }
         }
         Ok(())
+    }
+
+    /// Without a turn: what the writers do meanwhile stands.
+    fn set_metadata(store: &Store, rng: &mut fastrand::Rng) -> Result<(), String> {
+        let key = format!("shared/{}", rng.usize(0..SHARED_KEYS)).into_bytes();
+        match store.set_metadata(&key, b"new").wait() {
+            Ok(_) | Err(CreateError::Superseded | CreateError::StillWriting { .. }) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn read(&self, store: &Store, rng: &mut fastrand::Rng) -> Result<(), String> {
@@ -158,6 +181,7 @@ fn shared_keys(seed: u64) -> Result<(), String> {
                 0 => rig.store.drop_memory(),
                 1 => rig.store.sync().map_err(|e| e.to_string())?,
                 2..35 => shared.write(&rig.store, rng)?,
+                35..50 => Shared::set_metadata(&rig.store, rng)?,
                 _ => shared.read(&rig.store, rng)?,
             }
         }

@@ -229,7 +229,7 @@ pub struct Config {
     /// most 16 TiB.
     pub memory: ByteSize,
     /// Objects the index has room for, fixed when the volume is made. Default: one for each
-    /// 4 KiB of disk; at most one for each 128 bytes, and room for 64 at least. Costs 8 bytes of memory each.
+    /// 4 KiB of disk, on less than 4 GiB one for each KiB up to a million; at most one for each 128 bytes, and room for 64 at least. Costs 8 bytes of memory each.
     /// When it is full a new object takes the place of the oldest of those that share its two buckets of
     /// eight slots, not of the oldest of all; counted as `evictions{reason="index_full"}`.
     pub objects_max: Option<u64>,

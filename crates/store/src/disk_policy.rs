@@ -23,6 +23,12 @@ pub trait DiskPolicy: Send + Sync {
     /// count in hundredths.
     fn worth(&self, candidate: Candidate, mean_percent: u32) -> Option<u8>;
 
+    /// What it is worth where little of its segment is left, since most was removed or replaced: to keep that
+    /// takes less than a third of a segment and frees a whole one. Asked for what [`DiskPolicy::worth`] lets go.
+    fn worth_among_few(&self, candidate: Candidate) -> Option<u8> {
+        (!candidate.hated).then_some(0)
+    }
+
     /// Count that a kept object starts its next turn with.
     fn next_freq(&self, freq: u8, mean_percent: u32) -> u8;
 }
@@ -80,6 +86,10 @@ impl DiskPolicy for Fifo {
         None
     }
 
+    fn worth_among_few(&self, _c: Candidate) -> Option<u8> {
+        None
+    }
+
     fn next_freq(&self, _freq: u8, _mean_percent: u32) -> u8 {
         0
     }
@@ -119,8 +129,11 @@ mod tests {
             assert!(policy.worth(used, 100).is_some(), "{kind:?}");
             assert!(policy.worth(unused, 100).is_none(), "{kind:?}");
             assert!(policy.worth(hated, 100).is_none(), "{kind:?}");
+            assert!(policy.worth_among_few(unused).is_some(), "{kind:?}");
+            assert!(policy.worth_among_few(hated).is_none(), "{kind:?}");
         }
-        assert!(policy(DiskPolicyKind::Fifo).worth(used, 0).is_none());
+        let fifo = policy(DiskPolicyKind::Fifo);
+        assert!(fifo.worth(used, 0).is_none() && fifo.worth_among_few(used).is_none());
     }
 
     #[test]

@@ -203,6 +203,7 @@ impl Engine {
         stats.memory_large_page_bytes = self.cache.pool.large_page_bytes() as u64;
         stats.nursery_bytes = self.nursery.bytes();
         stats.groups_tracked = self.groups.tracked() as u64;
+        stats.purge_marks = self.marks.count() as u64;
         stats.segments = u64::from(self.ring.segments());
         stats.segments_free = self.ring.free_count() as u64;
         stats.volumes_out = self.space.volumes.iter().filter(|v| v.is_out()).count() as u64;

@@ -23,7 +23,7 @@ pub enum OpenError {
         limit: String,
     },
     /// The volume is too small.
-    #[error("{path}: {size} is too small: {reason}")]
+    #[error("{path}: {size:#} is too small: {reason}")]
     TooSmall {
         /// Volume.
         path: PathBuf,
@@ -201,6 +201,9 @@ pub enum CreateError {
         /// How long it was waited for.
         waited_ms: u64,
     },
+    /// The object whose metadata was to be replaced has been stored anew meanwhile.
+    #[error("the object was stored anew meanwhile: its new metadata stays")]
+    Superseded,
     /// The admission rule refused it.
     #[error("not admitted: {rule}")]
     NotAdmitted {
@@ -273,10 +276,12 @@ pub enum SyncError {
     #[error("the device failed while syncing")]
     Io(#[source] io::Error),
     /// Objects could not be written and were dropped.
-    #[error("{objects} objects could not be written and were dropped; see the store's counters")]
+    #[error("{objects} objects could not be written and were dropped: {reason}")]
     Dropped {
         /// How many since the last sync.
         objects: u64,
+        /// Which volume failed last, and how.
+        reason: String,
     },
     /// Every volume is out of service.
     #[error("every volume is out of service after repeated I/O errors")]

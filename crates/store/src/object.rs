@@ -21,6 +21,8 @@ pub struct Object {
     value_len: u32,
     expires_s: u32,
     group: u64,
+    /// Sequence number of the record that it is known by.
+    pub(crate) seq: u64,
     from_memory: bool,
 }
 
@@ -35,6 +37,7 @@ impl Object {
             value_len: entry.value_len,
             expires_s: entry.expires_s,
             group: entry.group,
+            seq: entry.seq,
             from_memory,
         }
     }

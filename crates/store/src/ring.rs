@@ -4,11 +4,13 @@
 //! Invariants: a segment's sequence number grows with every life and is unique in the store; zero
 //! means that it holds nothing. Sealed segments are reused oldest first. A resting segment is whole on
 //! disk like a sealed one, but has room left and is the newest of its kind, so that the next records
-//! may go behind its last without a later place being older. Threads: the flusher changes it (before it
+//! may go behind its last without a later place being older. One is reused before its turn only if most of
+//! what it held is gone and nothing outside the index refers to it; who forgets what it still holds must see
+//! to it that no older version in an older segment comes back. Threads: the flusher changes it (before it
 //! runs, recovery), everyone reads sequence numbers without a lock.
 
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
 
 use crate::index::Location;
@@ -37,12 +39,19 @@ struct State {
 
 pub(crate) struct Ring {
     seqs: Box<[AtomicU64]>,
-    /// Sequence number of the oldest object in each segment, for pruning marks.
+    /// No object in a segment has a smaller sequence number, for pruning marks.
     oldest_objects: Box<[AtomicU64]>,
     /// No record of a segment's former life has this sequence number or a greater one.
     floors: Box<[AtomicU64]>,
+    /// Something refers to a segment that the index does not count there (parts of large objects, values under
+    /// new metadata), or might, since an earlier life of the store wrote it.
+    referred: Box<[AtomicBool]>,
     state: Mutex<State>,
 }
+
+/// A sealed segment is reused before older ones if what it still holds is at most so much of it: by default all
+/// of that can be kept (`Config::reinsert_percent_max`).
+pub(crate) const SPARSE_PERCENT: u64 = 30;
 
 fn is_near(seq: u64, next_seq: u64) -> bool {
     seq + REST_LIVES_MAX >= next_seq
@@ -51,12 +60,18 @@ fn is_near(seq: u64, next_seq: u64) -> bool {
 impl Ring {
     pub(crate) fn new(segments: u32) -> Ring {
         let zeros = || (0..segments).map(|_| AtomicU64::new(0)).collect();
-        Ring { seqs: zeros(), oldest_objects: zeros(), floors: zeros(), state: Mutex::default() }
+        Ring {
+            seqs: zeros(),
+            oldest_objects: zeros(),
+            floors: zeros(),
+            referred: (0..segments).map(|_| AtomicBool::new(false)).collect(),
+            state: Mutex::default(),
+        }
     }
 
     /// Bytes of its tables.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.seqs.len() * 28
+        self.seqs.len() * 29
     }
 
     pub(crate) fn segments(&self) -> u32 {
@@ -77,6 +92,7 @@ impl Ring {
         for (segment, seq) in seqs.iter().enumerate() {
             self.seqs[segment].store(*seq, Ordering::Release);
             self.floors[segment].store(floor, Ordering::Relaxed);
+            self.referred[segment].store(*seq != 0, Ordering::Relaxed);
             let id = segment as u32;
             if *seq == 0 {
                 let volume = space.spot(SegmentId(id), 0).volume;
@@ -102,6 +118,7 @@ impl Ring {
         let seq = state.next_seq;
         state.next_seq += 1;
         self.seqs[segment.0 as usize].store(seq, Ordering::Release);
+        self.referred[segment.0 as usize].store(false, Ordering::Relaxed);
         let State { resting, sealed, .. } = &mut *state;
         let passed = resting.extract_if(.., |(_, id)| !is_near(self.seq(*id), seq + 1));
         sealed.extend(passed.map(|(_, id)| id));
@@ -130,6 +147,33 @@ impl Ring {
             Some(at) => Some(state.resting.swap_remove(at).1),
             None => state.sealed.remove(sealed?),
         }
+    }
+
+    /// Takes a sealed segment of which hardly anything is left, the emptiest, though older ones are sealed.
+    /// `held` says what the index knows of a segment, in bytes. None if the oldest itself is as empty.
+    pub(crate) fn take_sparse(
+        &self,
+        space: &Space,
+        held: impl Fn(SegmentId) -> u64,
+    ) -> Option<SegmentId> {
+        let mut state = lock(&self.state);
+        let usable = |id: &SegmentId| {
+            !space.spot(*id, 0).volume.is_out()
+                && !self.referred[id.0 as usize].load(Ordering::Relaxed)
+        };
+        let most = space.segment_bytes * SPARSE_PERCENT / 100;
+        let sealed = state.sealed.iter().enumerate().filter(|(_, id)| usable(id));
+        // Of several as empty the oldest.
+        let (at, bytes) = sealed.map(|(at, id)| (at, held(*id))).min_by_key(|(_, bytes)| *bytes)?;
+        if at == 0 || bytes > most {
+            return None;
+        }
+        state.sealed.remove(at)
+    }
+
+    /// Notes that something the index does not count lies in a segment: its turn is waited for.
+    pub(crate) fn refer(&self, segment: SegmentId) {
+        self.referred[segment.0 as usize].store(true, Ordering::Relaxed);
     }
 
     /// Lets a sealed segment rest: the next records of its kind go there.

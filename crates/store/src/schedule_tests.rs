@@ -163,6 +163,7 @@ fn staged(run: &Run, seq: u64) -> Staged {
         freq: 0,
         due: None,
         round: 0,
+        came_at: 0,
     }
 }
 

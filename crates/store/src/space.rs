@@ -13,7 +13,8 @@ use crate::device::{Device, Io, IoBuf, IoOp};
 use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
 use crate::index::Location;
 use crate::memory::mapped::AlignedBuf;
-use crate::memory::pool::Run;
+use crate::memory::pool::{Run, lock};
+use crate::sync::Mutex;
 
 /// Segment number, counted over all volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,6 +35,8 @@ pub(crate) struct Space {
     pub(crate) segments: u32,
     pub(crate) nonce: StoreNonce,
     errors_max: u32,
+    /// The last write that failed: which volume, and why.
+    write_error: Mutex<Option<String>>,
 }
 
 /// A place on a volume.
@@ -61,7 +64,8 @@ impl Space {
                 out_of_service: AtomicBool::new(false),
             })
             .collect();
-        Space { volumes, page_bytes, segment_bytes, segments, nonce, errors_max }
+        let write_error = Mutex::default();
+        Space { volumes, page_bytes, segment_bytes, segments, nonce, errors_max, write_error }
     }
 
     pub(crate) fn location(&self, segment: SegmentId, offset: u64) -> Location {
@@ -115,8 +119,7 @@ impl Space {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
         let outcome = spot.volume.device.read_at(spot.offset, buf);
-        spot.volume.note(&outcome, self.errors_max);
-        outcome
+        self.noted(IoOp::Read, spot.volume, outcome)
     }
 
     /// Writes on this thread.
@@ -124,8 +127,7 @@ impl Space {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
         let outcome = spot.volume.device.write_at(spot.offset, buf);
-        spot.volume.note(&outcome, self.errors_max);
-        outcome
+        self.noted(IoOp::Write, spot.volume, outcome)
     }
 
     /// Starts a read or write of the leading `lengths` of `runs`; `done` keeps them alive.
@@ -189,14 +191,37 @@ impl Space {
     ) {
         let (space, volume) = (Arc::clone(self), spot.volume.superblock.volume_index as usize);
         let done = Box::new(move |outcome: io::Result<()>| {
-            space.volumes[volume].note(&outcome, space.errors_max);
-            done(outcome);
+            done(space.noted(op, &space.volumes[volume], outcome));
         });
         spot.volume.device.submit(Io { op, offset: spot.offset, bufs, done });
     }
 }
 
+impl Space {
+    /// The outcome, with the volume's path if it failed: counted and remembered.
+    fn noted(&self, op: IoOp, volume: &Volume, outcome: io::Result<()>) -> io::Result<()> {
+        volume.note(&outcome, self.errors_max);
+        outcome.map_err(|error| {
+            let error = volume.named(error);
+            if op == IoOp::Write {
+                *lock(&self.write_error) = Some(error.to_string());
+            }
+            error
+        })
+    }
+
+    /// Which volume a write last failed on, and why, if one did since this was last asked.
+    pub(crate) fn take_write_error(&self) -> Option<String> {
+        lock(&self.write_error).take()
+    }
+}
+
 impl Volume {
+    /// An error of its device, for people: of several volumes they want to know which.
+    pub(crate) fn named(&self, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+    }
+
     pub(crate) fn is_out(&self) -> bool {
         self.out_of_service.load(Ordering::Relaxed)
     }
@@ -207,7 +232,7 @@ impl Volume {
 
     fn usable(&self) -> io::Result<()> {
         if self.is_out() {
-            return Err(io::Error::other("volume out of service after repeated errors"));
+            return Err(self.named(io::Error::other("out of service after repeated errors")));
         }
         Ok(())
     }

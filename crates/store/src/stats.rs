@@ -65,6 +65,8 @@ macro_rules! counters {
             pub nursery_bytes: u64,
             /// Groups remembered.
             pub groups_tracked: u64,
+            /// Purge marks remembered.
+            pub purge_marks: u64,
             /// Segments in all.
             pub segments: u64,
             /// Segments that hold nothing.
@@ -158,8 +160,9 @@ counters! {
     reinserted_objects "damelo_reinserted_objects" [] "Objects kept when their segment was reused.";
     reinserted_bytes "damelo_reinserted_bytes" [] "Bytes of records kept when reused.";
     segments_sealed "damelo_segments_sealed" [] "Segments filled.";
-    segments_continued "damelo_segments_continued" [] "Segments of before a clean close that are filled further.";
+    segments_continued "damelo_segments_continued" [] "Segments of an earlier life that are filled further.";
     segments_reused "damelo_segments_reused" [] "Segments taken for reuse.";
+    segments_reused_early "damelo_segments_reused_early" [] "Of these, those taken before older ones since little was left in them.";
     evicted_ring "damelo_evictions" ["reason" = "ring"] "Objects forgotten on disk.";
     evicted_index_full "damelo_evictions" ["reason" = "index_full"] "Objects forgotten on disk.";
     evicted_collision "damelo_evictions" ["reason" = "tag_collision"] "Objects forgotten on disk.";
@@ -196,7 +199,7 @@ impl Stats {
     /// Every metric with its value, in a fixed order.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = self.counter_metrics();
-        let gauges: [(&'static str, &'static str, f64); 15] = [
+        let gauges: [(&'static str, &'static str, f64); 16] = [
             ("damelo_index_objects", "Objects in the index.", self.index_objects as f64),
             ("damelo_index_slots", "Slots of the index.", self.index_slots as f64),
             ("damelo_index_bytes", "Memory of the index.", self.index_bytes as f64),
@@ -210,6 +213,7 @@ impl Stats {
             ),
             ("damelo_nursery_bytes", "Bytes waiting to be written.", self.nursery_bytes as f64),
             ("damelo_groups_tracked", "Groups remembered.", self.groups_tracked as f64),
+            ("damelo_purge_marks", "Purge marks remembered.", self.purge_marks as f64),
             ("damelo_segments", "Segments in all.", self.segments as f64),
             ("damelo_segments_free", "Segments that hold nothing.", self.segments_free as f64),
             ("damelo_volumes_out", "Volumes out of service.", self.volumes_out as f64),

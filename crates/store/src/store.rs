@@ -33,7 +33,7 @@ use crate::read::stream::Reader;
 use crate::space::SegmentId;
 use crate::stats::Stats;
 use crate::types::{Clock, SystemClock};
-use crate::write::create::NewObject;
+use crate::write::create::{Instead, NewObject};
 use crate::write::operation::create_operation;
 use crate::write::value::Value;
 use crate::write::writer::{Writer, WriterOptions, expires_s};
@@ -187,7 +187,7 @@ impl Store {
             value,
             expires_s: expires_s(options.expires_unix_s),
             internal: false,
-            kept: None,
+            instead: Instead::Anything,
             freq: 0,
             laid: None,
         };
@@ -261,16 +261,19 @@ impl Store {
             || !self.engine().ordered_candidates(hash).is_empty()
     }
 
-    /// Replaces an object's metadata. The value of a large object is not written again.
+    /// Replaces an object's metadata. The value of a large object is not written again. `Ok(false)`: there is
+    /// no such object, or it was removed, purged or forgotten meanwhile.
     ///
-    /// Reads the object and stores it anew. What another thread does with the same key in between is undone by
-    /// that, a purge included: who does both orders them.
+    /// What others do with the same key meanwhile stands, and an object that they store with another value
+    /// keeps the metadata that they gave it: that is told as [`CreateError::Superseded`]. So it is, now and then,
+    /// if the store itself moved a large object just then: who still wants it asks again.
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
-        if let Some(done) = self.engine().set_metadata_now(key, metadata) {
-            return SetMetadata(Deferred::ready(done));
-        }
+        let first = match self.engine().set_metadata_now(key, metadata) {
+            Ok(done) => return SetMetadata(Deferred::ready(done)),
+            Err(seen) => seen,
+        };
         let (engine, key, metadata) = (Arc::clone(self.engine()), key.to_vec(), metadata.to_vec());
-        let work = move || engine.set_metadata(&key, &metadata);
+        let work = move || engine.set_metadata(&key, &metadata, first);
         SetMetadata(Deferred::blocking(self.engine(), work))
     }
 
@@ -466,14 +469,16 @@ impl Engine {
         self.work_inline();
         let dropped = self.nursery.take_dropped();
         for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
-            volume.device.sync().map_err(SyncError::Io)?;
+            volume.device.sync().map_err(|error| SyncError::Io(volume.named(error)))?;
         }
         self.journal.sync().map_err(SyncError::Io)?;
         if self.space.all_gone() {
             return Err(SyncError::VolumesGone);
         }
         if dropped > 0 {
-            return Err(SyncError::Dropped { objects: dropped });
+            let reason = self.space.take_write_error();
+            let reason = reason.unwrap_or_else(|| "no segment was to be had".to_owned());
+            return Err(SyncError::Dropped { objects: dropped, reason });
         }
         Ok(())
     }

@@ -47,6 +47,8 @@ impl fmt::Display for GroupId {
 /// assert_eq!("20GiB".parse::<ByteSize>().unwrap().bytes(), 20 << 30);
 /// assert_eq!("1.5 MiB".parse::<ByteSize>().unwrap().bytes(), 3 << 19);
 /// assert_eq!(ByteSize::new(65536).to_string(), "64KiB");
+/// assert_eq!(ByteSize::new(1_050_000).to_string(), "1.0MiB");
+/// assert_eq!(format!("{:#}", ByteSize::new(1_050_000)), "1050000B", "exactly");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ByteSize(u64);
@@ -69,7 +71,7 @@ impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, shift) in SIZE_UNITS {
             let one = 1_u64 << shift;
-            if self.0 >= one {
+            if self.0 >= one && (!f.alternate() || self.0.is_multiple_of(one)) {
                 return if self.0.is_multiple_of(one) {
                     write!(f, "{}{unit}", self.0 / one)
                 } else {

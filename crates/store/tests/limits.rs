@@ -379,3 +379,93 @@ fn what_is_to_expire_after_2106_expires_in_2106() {
         assert_eq!(info.expires_unix_s, Some(kept));
     }
 }
+
+/// A store that is never idle forgets purge marks once the ring has come round past what they were for, and
+/// what was purged stays so even if only memory still has it.
+#[test]
+fn marks_of_purges_do_not_pile_up_in_a_busy_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.volumes[0].size = Some(ByteSize::new(16 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    config.flush_period = Duration::from_secs(1);
+    let store = Store::open(config).unwrap();
+    let loved = GroupId::of("loved");
+    store.love(loved);
+    store.create(b"kept in memory", loved, &[1; 2_000]).wait().unwrap();
+    store.sync().unwrap();
+    store.purge_group(loved).unwrap();
+    let mut most = 0;
+    for key in 0..24_000_u64 {
+        create(&store, key, &[2; 4_000]);
+        if key % 20 == 0 {
+            store.purge_group(GroupId::new(1_000 + key)).unwrap();
+            store.purge_prefix(format!("prefix {key}").as_bytes()).unwrap();
+        }
+        most = most.max(store.stats().purge_marks);
+    }
+    let stats = store.stats();
+    assert!(stats.written_bytes > 5 * (16 << 20), "the ring came round: {}", stats.written_bytes);
+    // A turn takes about 4,000 objects, hence 400 marks.
+    assert!(most < 1_200, "{most} of {} marks", stats.purges);
+    assert!(store.read(b"kept in memory").wait().unwrap().is_none(), "it was purged");
+    let there = (23_500..24_000_u64)
+        .filter(|key| store.read(&key.to_le_bytes()).wait().unwrap().is_some())
+        .count();
+    assert_eq!(there, 500, "nothing else was");
+    store.close().unwrap();
+}
+
+#[test]
+fn what_cannot_be_written_names_the_volume() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = in_memory::State::new(64 << 20, false);
+    let volume = in_memory::Memory::device(&state);
+    let store = Store::open_on(config(&dir), vec![volume], Arc::new(SystemClock::new())).unwrap();
+    state.lock().unwrap().fail_writes();
+    create(&store, 1, &[1; 1000]);
+    let error = store.sync().unwrap_err().to_string();
+    let told = "1 objects could not be written and were dropped: memory: it is broken";
+    assert_eq!(error, told);
+    let mut writer = store.writer(b"parts", group(), WriterOptions::default()).unwrap();
+    let written = writer.write(&[2; 1_500_000]).wait();
+    let error = written.and_then(|()| writer.commit().wait()).unwrap_err().to_string();
+    assert!(error.contains(": memory: "), "{error}");
+}
+
+/// Each crash costs what was not written yet, and no segment.
+#[test]
+fn a_store_that_crashes_often_forgets_nothing_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = in_memory::State::new(28 << 20, false);
+    let open = |state: &Arc<Mutex<in_memory::State>>| {
+        let mut config = config(&dir);
+        config.segment = Some(ByteSize::new(512 << 10));
+        let volume = in_memory::Memory::device(state);
+        let store = Store::open_on(config, vec![volume], Arc::new(SystemClock::new())).unwrap();
+        store.wait_recovered();
+        store
+    };
+    let store = open(&state);
+    (0..1_500_u64).for_each(|key| create(&store, key, &[1; 8_000]));
+    store.close().unwrap();
+    let mut continued = 0;
+    for life in 0..60_u64 {
+        let store = open(&state);
+        create(&store, 10_000 + life, &[2; 1_000]);
+        if life % 4 == 0 {
+            create(&store, 20_000 + life, &[3; 40_000]);
+        }
+        store.sync().unwrap();
+        continued += store.stats().segments_continued;
+        let crashed = state.lock().unwrap().copied();
+        drop(store);
+        state = crashed;
+    }
+    let store = open(&state);
+    let there = |key: u64| store.read(&key.to_le_bytes()).wait().unwrap().is_some();
+    assert_eq!((0..1_500).filter(|key| there(*key)).count(), 1_500, "went on {continued} times");
+    assert_eq!((10_000..10_060).filter(|key| there(*key)).count(), 60);
+    assert_eq!((0..60).filter(|life| there(20_000 + life)).count(), 15);
+    assert!(continued >= 60, "{continued}");
+}

@@ -497,3 +497,37 @@ fn a_sync_ends_though_the_thread_that_asks_for_it_holds_all_memory() {
         }
     });
 }
+
+/// A page holds objects of up to half its size, which are not cut into chunks: with large pages these are
+/// larger than what is otherwise read whole.
+#[test]
+fn large_objects_in_large_pages_are_found_by_every_operation() {
+    for (page, lengths) in
+        [(1 << 20, [270_000, 400_000, 523_000]), (512 << 10, [250_000, 258_000, 261_000])]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(&dir, IoEngine::Auto);
+        config.memory = ByteSize::new(32 << 20);
+        config.page = Some(ByteSize::new(page));
+        let store = Store::open(config).unwrap();
+        for length in lengths {
+            let bytes = value(length as u64, length);
+            store.create(&name(1), GroupId::new(1), &bytes).wait().unwrap();
+            store.sync().unwrap();
+            store.drop_memory();
+            let info = store.lookup(&name(1)).wait().unwrap();
+            assert_eq!(info.map(|info| info.length_bytes), Some(length as u64));
+            store.drop_memory();
+            let part = store.read_range(&name(1), 1_000..2_000).wait().unwrap();
+            assert_eq!(part.as_deref(), Some(&bytes[1_000..2_000]), "{length} of {page}");
+            store.drop_memory();
+            let mut reader = store.reader(&name(1)).wait().unwrap().unwrap();
+            let piece = reader.next().wait().unwrap().unwrap();
+            assert!(bytes.starts_with(&piece) && !piece.is_empty());
+            drop((reader, piece));
+            store.drop_memory();
+            assert!(store.set_metadata(&name(1), b"new").wait().unwrap());
+            assert_eq!(store.read(&name(1)).wait().unwrap().as_deref(), Some(&bytes[..]));
+        }
+    }
+}

@@ -151,7 +151,8 @@ impl Driver {
         }
         self.record(begin, Change::SetMetadata { key, version, length }, outcome);
         match result {
-            Ok(_) | Err(CreateError::NotAdmitted { .. }) => Ok(()),
+            // The ring may just have moved it.
+            Ok(_) | Err(CreateError::NotAdmitted { .. } | CreateError::Superseded) => Ok(()),
             Err(error) => self.expected("set_metadata", &error),
         }
     }

@@ -8,13 +8,17 @@ use crate::sync::{PoisonError, RwLock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::format::{JournalOp, JournalRecord, MARKS_MAX};
+use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, MARKS_MAX};
 
 /// Longest prefix of a prefix purge, in bytes.
 pub(crate) const PREFIX_MAX: usize = 8192;
 /// Most prefix marks, since each is compared on the first read of an object after a purge.
 const PREFIX_MARKS_MAX: usize = 1024;
-const GROUP_MARKS_MAX: usize = MARKS_MAX as usize / 2;
+/// What a checkpoint has room for, in cells, less the mark on everything: groups get most of it.
+const GROUP_MARKS_MAX: usize = MARKS_MAX as usize / 4 * 3;
+const PREFIX_CELLS_MAX: usize = MARKS_MAX as usize - GROUP_MARKS_MAX - 1;
+/// Where there are too many this part of them, the oldest, becomes one mark on everything that old.
+const FOLDED_PART: usize = 16;
 
 #[derive(Debug, Default, Clone)]
 struct State {
@@ -75,11 +79,26 @@ impl Marks {
         }
     }
 
-    /// Forgets marks that no object on disk or in memory can be older than.
+    /// Puts one mark on everything in place of those that no object on disk or on its way there is old
+    /// enough for. What only memory still has, after the ring came round to its place, is killed by that
+    /// one, whether it was meant or not: what was meant must not come back.
     pub(crate) fn prune(&self, oldest_seq: u64) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        state.groups.retain(|_, before| *before > oldest_seq);
-        state.prefixes.retain(|(_, before)| *before > oldest_seq);
+        let mut newest = 0;
+        let mut keeps = |before: u64| {
+            let keeps = before > oldest_seq;
+            newest = if keeps { newest } else { before.max(newest) };
+            keeps
+        };
+        state.groups.retain(|_, before| keeps(*before));
+        state.prefixes.retain(|(_, before)| keeps(*before));
+        state.all_before = state.all_before.max(newest);
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.groups.len() + state.prefixes.len() + usize::from(state.all_before > 0)
     }
 
     /// All marks as journal records, for a checkpoint.
@@ -109,13 +128,19 @@ fn add_prefix(state: &mut State, prefix: &[u8], seq: u64) {
     // A longer prefix is implied by a shorter, newer one.
     state.prefixes.retain(|(old, before)| !(old.starts_with(prefix) && *before <= seq));
     state.prefixes.push((prefix.to_vec(), seq));
-    if state.prefixes.len() > PREFIX_MARKS_MAX {
-        // Forgetting more than was asked is allowed, forgetting a purge is not: the oldest quarter
-        // becomes one mark on everything that old.
+    // Forgetting more than was asked is allowed, forgetting a purge is not.
+    while state.prefixes.len() > PREFIX_MARKS_MAX || prefix_cells(state) > PREFIX_CELLS_MAX {
         state.prefixes.sort_by_key(|(_, before)| *before);
-        let folded: Vec<_> = state.prefixes.drain(..PREFIX_MARKS_MAX / 4).collect();
-        state.all_before = folded.iter().map(|(_, b)| *b).max().unwrap_or(0).max(state.all_before);
+        let many = state.prefixes.len().div_ceil(FOLDED_PART);
+        let folded = state.prefixes.drain(..many).map(|(_, before)| before).max();
+        state.all_before = state.all_before.max(folded.unwrap_or(0));
     }
+}
+
+/// What the prefixes take in a checkpoint: a cell each, and as many as hold their bytes.
+fn prefix_cells(state: &State) -> usize {
+    let cells = |prefix: &[u8]| 1 + prefix.len().div_ceil(JOURNAL_CELL_BYTES);
+    state.prefixes.iter().map(|(prefix, _)| cells(prefix)).sum()
 }
 
 fn fold_groups(state: &mut State) {
@@ -124,7 +149,7 @@ fn fold_groups(state: &mut State) {
     }
     let mut seqs: Vec<u64> = state.groups.values().copied().collect();
     seqs.sort_unstable();
-    let floor = seqs[GROUP_MARKS_MAX / 4];
+    let floor = seqs[GROUP_MARKS_MAX / FOLDED_PART];
     state.all_before = state.all_before.max(floor);
     state.groups.retain(|_, before| *before > floor);
 }
@@ -152,6 +177,20 @@ mod tests {
     }
 
     #[test]
+    fn marks_that_were_pruned_kill_all_the_same() {
+        let marks = Marks::default();
+        marks.apply(&JournalOp::PurgeGroup { group: 1 }, 10);
+        marks.apply(&JournalOp::PurgePrefix { prefix: b"a/".to_vec() }, 20);
+        marks.apply(&JournalOp::PurgeGroup { group: 2 }, 30);
+        marks.prune(9);
+        assert_eq!(marks.count(), 3);
+        marks.prune(25);
+        assert_eq!(marks.count(), 2, "one mark on everything that old, and the newest");
+        assert!(marks.kills(1, b"x", 9) && marks.kills(3, b"a/b", 19) && marks.kills(2, b"x", 29));
+        assert!(!marks.kills(3, b"a/b", 20) && !marks.kills(1, b"x", 20));
+    }
+
+    #[test]
     fn too_many_marks_forget_more_never_less() {
         let marks = Marks::default();
         for seq in 1..=(PREFIX_MARKS_MAX as u64 + 1) {
@@ -164,5 +203,30 @@ mod tests {
             assert!(marks.kills(0, format!("p{seq}/x").as_bytes(), seq * 10 - 1), "{seq}");
         }
         assert!(!marks.kills(0, b"other", u64::MAX));
+    }
+
+    #[test]
+    fn a_checkpoint_has_room_for_all_marks_and_most_are_kept() {
+        let marks = Marks::default();
+        let last = 3 * u64::from(MARKS_MAX);
+        for seq in 1..=last {
+            marks.apply(&JournalOp::PurgeGroup { group: seq }, seq);
+            if seq % 64 == 0 {
+                let prefix = format!("{seq:01000}").into_bytes();
+                marks.apply(&JournalOp::PurgePrefix { prefix }, seq);
+            }
+        }
+        let cells = |record: &JournalRecord| match &record.op {
+            JournalOp::PurgePrefix { prefix } => 1 + prefix.len().div_ceil(JOURNAL_CELL_BYTES),
+            _ => 1,
+        };
+        let all: usize = marks.records().iter().map(cells).sum();
+        assert!(all <= MARKS_MAX as usize, "{all}");
+        assert!(
+            marks.kills(last, b"x", last - 1)
+                && marks.kills(0, format!("{last:01000}").as_bytes(), 1)
+        );
+        // Nothing of the last twenty-five thousand purges was folded into one that kills others, too.
+        assert!(!marks.kills(0, b"x", last - 25_000));
     }
 }

@@ -37,8 +37,9 @@ pub struct RecoveryProgress {
 }
 
 /// More creates than can happen between two records of journal or checkpoint; of 2^64 sequence
-/// numbers there are enough for 16 million crashes.
-const SEQ_GAP: u64 = 1 << 40;
+/// numbers there are enough for 16 million crashes. Parts are told apart by the low half of theirs: that
+/// changes as well, since what a crash lost may leave its place to another in the same life of a segment.
+const SEQ_GAP: u64 = (1 << 40) + 0x9e37_79b9;
 
 #[derive(Default)]
 pub(crate) struct RecoveryState {
@@ -214,8 +215,11 @@ impl Engine {
         let replay: Vec<_> = order.iter().copied().filter(|(seq, _)| *seq >= from).collect();
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
         let newest = self.replay_all(&replay, since);
-        if clean {
-            newest.into_iter().flatten().for_each(|(holds, id)| self.ring.rest(holds, id));
+        for (holds, id) in newest.into_iter().flatten() {
+            // Another may be the newest of its kind and old all the same.
+            if self.ring.may_rest(self.ring.seq(id)) {
+                self.ring.rest(holds, id);
+            }
         }
         // Once more: a delete may have come between the check of an entry and its insertion. The
         // flusher is still waiting, so the index holds nothing newer than those deletes.
@@ -313,6 +317,8 @@ impl Engine {
             {
                 continue;
             }
+            // An older version must not outlast a newer one, which may be reused first.
+            self.index.remove_older(entry.hash, location, |l| self.ring.age(&self.space, l));
             self.index_insert(entry.hash, location, Engine::class_of(entry));
             self.recovery.objects.fetch_add(1, Ordering::Relaxed);
         }
@@ -417,6 +423,32 @@ pub(crate) fn walk_segment(engine: &Engine, segment: SegmentId) -> Option<Vec<Su
     add(&engine.counters.maintenance_reads, 1);
     engine.space.read(segment, 0, &mut image).ok()?;
     Some(walk_image(engine, &image))
+}
+
+/// The same for a segment of that life that is to be filled further. `None` if a later walk might take for
+/// its own what this one does not see: extents behind one that did not get to disk.
+pub(crate) fn walk_to_go_on(
+    engine: &Engine,
+    segment: SegmentId,
+    seq: u64,
+) -> Option<Vec<SummaryEntry>> {
+    let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
+    add(&engine.counters.maintenance_reads, 1);
+    engine.space.read(segment, 0, &mut image).ok()?;
+    let nonce = engine.space.nonce;
+    let first = PageHeader::decode(&image, nonce, engine.space.page_bytes as u32).ok()?;
+    let entries = walk_image(engine, &image);
+    let last = entries.last()?;
+    let end = u64::from(last.offset_units + last.stored_units) * UNIT_BYTES;
+    let mut behind = image.get(end.next_multiple_of(BLOCK_BYTES) as usize..)?;
+    let is_of_this_life = |record: RecordHeader| record.seq >= first.primary_group;
+    while first.record_count == 0 && behind.len() >= BLOCK_BYTES as usize {
+        if RecordHeader::decode(behind, nonce).is_ok_and(is_of_this_life) {
+            return None;
+        }
+        behind = &behind[BLOCK_BYTES as usize..];
+    }
+    (first.segment_seq == seq).then_some(entries)
 }
 
 fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {

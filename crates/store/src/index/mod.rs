@@ -33,6 +33,7 @@
 //!
 //! Memory is zeroed when reserved and only taken as slots are first used.
 
+mod census;
 mod dropped;
 mod few;
 mod geometry;
@@ -54,6 +55,7 @@ use std::fmt;
 pub use few::Few;
 pub use slot::{LengthClass, Location, MAX_FREQ, SlotFields, UNIT_BYTES};
 
+use census::Census;
 use geometry::{Geometry, Pair};
 use shard::{Locked, Shard, ShardHead};
 use table::Table;
@@ -63,6 +65,7 @@ pub struct Index {
     table: Table,
     heads: Box<[ShardHead]>,
     geometry: Geometry,
+    census: Census,
 }
 
 /// An entry that a lookup found: perhaps the one asked for.
@@ -141,7 +144,20 @@ impl Index {
         let mut heads = Vec::new();
         heads.try_reserve_exact(geometry.shards).ok()?;
         heads.extend((0..geometry.shards).map(|_| ShardHead::new()));
-        Some(Index { table, heads: heads.into(), geometry })
+        Some(Index { table, heads: heads.into(), geometry, census: Census::default() })
+    }
+
+    /// The same empty index, which counts what it knows of each segment of so many units: see
+    /// [`Index::units_in`].
+    #[must_use]
+    pub fn counting(mut self, segments: u32, segment_units: u64) -> Index {
+        self.census = Census::new(segments, segment_units);
+        self
+    }
+
+    /// What the entries in a segment take together, in 64-byte units and as their length classes say.
+    pub fn units_in(&self, segment: u32) -> u64 {
+        self.census.units(segment)
     }
 
     /// How many entries an index has room for that was made for that many.
@@ -166,7 +182,8 @@ impl Index {
 
     /// The memory all of this takes once every slot was used.
     pub fn memory_bytes(&self) -> u64 {
-        self.table.memory_bytes() + size_of_val(&*self.heads) as u64 + size_of::<Index>() as u64
+        let heads = size_of_val(&*self.heads) as u64;
+        self.table.memory_bytes() + heads + self.census.memory_bytes() + size_of::<Index>() as u64
     }
 
     /// The entries that may be the key's: all with the hash's tag and buckets. No lock.
@@ -341,6 +358,7 @@ impl Index {
         Shard {
             head: &self.heads[shard],
             buckets: &self.table.buckets()[shard * buckets..][..buckets],
+            census: &self.census,
         }
     }
 

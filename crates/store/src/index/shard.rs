@@ -22,6 +22,7 @@
 use std::array;
 use std::sync::PoisonError;
 
+use super::census::Census;
 use super::dropped::Dropped;
 use super::geometry::Pair;
 use super::slot::{self, EMPTY, Location};
@@ -69,6 +70,7 @@ pub(super) struct At {
 pub(super) struct Shard<'a> {
     pub(super) head: &'a ShardHead,
     pub(super) buckets: &'a [Bucket],
+    pub(super) census: &'a Census,
 }
 
 /// A shard as the holder of its lock may use it.
@@ -199,6 +201,7 @@ impl Locked<'_> {
     pub(super) fn fill(&self, at: At, entry: u64) {
         debug_assert_eq!(self.load(at), EMPTY);
         self.shard.at(at).store(entry, Ordering::Release);
+        self.shard.census.came(entry);
         self.set_len(self.len() + 1);
     }
 
@@ -206,7 +209,9 @@ impl Locked<'_> {
     pub(super) fn clear(&self, at: At) -> u64 {
         self.count_move();
         self.set_len(self.len() - 1);
-        self.shard.at(at).swap(EMPTY, Ordering::AcqRel)
+        let held = self.shard.at(at).swap(EMPTY, Ordering::AcqRel);
+        self.shard.census.went(held);
+        held
     }
 
     /// Notes that an entry of this family goes, though its record stays on disk: before it goes.
@@ -217,7 +222,9 @@ impl Locked<'_> {
     /// Puts an entry in place of another.
     pub(super) fn overwrite(&self, at: At, entry: u64) {
         self.count_move();
-        self.shard.at(at).store(entry, Ordering::Release);
+        let held = self.shard.at(at).swap(entry, Ordering::AcqRel);
+        self.shard.census.went(held);
+        self.shard.census.came(entry);
     }
 
     /// Changes the entry in a slot, freq raised meanwhile included.
@@ -230,6 +237,8 @@ impl Locked<'_> {
         {
             seen = now;
         }
+        self.shard.census.went(seen);
+        self.shard.census.came(change(seen));
     }
 
     /// Moves an entry to an empty slot of its other bucket.

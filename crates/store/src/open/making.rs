@@ -23,6 +23,9 @@ const SEGMENT_DEFAULT: u64 = 16 << 20;
 const SEGMENTS_WANTED: u64 = 32;
 /// Disk bytes for which the index has one slot unless told otherwise.
 const BYTES_PER_OBJECT: u64 = 4096;
+/// The same as long as the index then has at most so many slots, for 8 MiB of memory.
+const BYTES_PER_OBJECT_FEW: u64 = 1024;
+const OBJECTS_FEW: u64 = 1 << 20;
 /// What the smallest object takes on disk.
 const RECORD_BYTES_MIN: u64 = 2 * UNIT_BYTES;
 /// The index has at least so many slots.
@@ -99,7 +102,7 @@ pub(super) fn plan(
     store_id[..8].copy_from_slice(&rng.next().to_le_bytes());
     store_id[8..].copy_from_slice(&rng.next().to_le_bytes());
     let mut all: Vec<Superblock> = Vec::new();
-    for (index, ((path, ..), size)) in volumes.iter().zip(&sizes).enumerate() {
+    for (index, ((path, found, declared), size)) in volumes.iter().zip(&sizes).enumerate() {
         let layout = VolumeLayout::plan(&PlanRequest {
             volume_bytes: *size,
             volume_index: index as u16,
@@ -109,7 +112,8 @@ pub(super) fn plan(
             journal_bytes: if index == 0 { journal } else { 0 },
             total_segments,
         })
-        .map_err(|error| layout_error(path, *size, &error))?;
+        // As it was said, not in whole blocks.
+        .map_err(|error| layout_error(path, declared.unwrap_or(*found), &error))?;
         all.push(Superblock {
             page_bytes: page as u32,
             segment_bytes: segment,
@@ -173,7 +177,8 @@ fn index_slots(config: &Config, total_bytes: u64) -> Result<u64, OpenError> {
             limit: format!("volumes of {} hold at most {most}", ByteSize::new(total_bytes)),
         }),
         declared => {
-            let objects = declared.unwrap_or(total_bytes / BYTES_PER_OBJECT);
+            let few = (total_bytes / BYTES_PER_OBJECT_FEW).min(OBJECTS_FEW);
+            let objects = declared.unwrap_or(few.max(total_bytes / BYTES_PER_OBJECT));
             Ok(Index::slots_for(objects.max(OBJECTS_MIN)))
         }
     }

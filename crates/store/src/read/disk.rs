@@ -345,8 +345,8 @@ impl Engine {
         let asked = Arrival::Asked { hash, bytes: stored as u32 };
         let queue = self.cache.arrive(group.hint(), asked);
         let mut entry = Entry::of(raw.run.clone(), raw.start, header);
+        // A purge may have come since the marks were asked: its epoch stays zero, so that they are again.
         entry.location = Some(candidate.location);
-        entry.marks_epoch = self.marks.epoch();
         let object = Object::of(&entry, false);
         if !self.index.contains_at(hash, candidate.location) {
             // Replaced or removed while it was read: right for this reader, not for the next.
@@ -362,7 +362,6 @@ impl Engine {
         if let Some((run, offset)) = self.cache.append(queue, hash, record, true) {
             let mut copied = Entry::of(run, offset, header);
             copied.location = Some(candidate.location);
-            copied.marks_epoch = entry.marks_epoch;
             let object = Object::of(&copied, false);
             self.cache.publish_logged(hash, copied, || self.is_newest(hash, candidate.location));
             return Found::Object(object);
@@ -453,8 +452,8 @@ impl Engine {
         entry.meta_len = pieces[1].len() as u32;
         entry.value_len = value_len as u32;
         entry.stored_bytes = run.len_bytes() as u32;
+        // As in `admit_read`; here the value was read since.
         entry.location = Some(location);
-        entry.marks_epoch = self.marks.epoch();
         let object = Object::of(&entry, false);
         if self.publish_read(hash, entry) {
             let hint = self.groups.hint(header.group);

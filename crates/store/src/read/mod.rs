@@ -88,12 +88,17 @@ impl Engine {
             add(&self.counters.misses_expired, 1);
             return true;
         }
-        let purged = self.marks.kills(group, key, seq)
-            || (!self.recovery.is_done() && self.recovery_kills(self.hash(key), seq));
+        let purged = self.was_deleted(group, key, seq);
         if purged {
             add(&self.counters.misses_purged, 1);
         }
         purged
+    }
+
+    /// Dead by a purge mark, or by a delete that recovery has not applied yet.
+    pub(crate) fn was_deleted(&self, group: u64, key: &[u8], seq: u64) -> bool {
+        self.marks.kills(group, key, seq)
+            || (!self.recovery.is_done() && self.recovery_kills(self.hash(key), seq))
     }
 
     /// A read as an operation: ready if it is in memory or certainly nowhere.

@@ -17,7 +17,7 @@ use crate::format::{
     CHUNK_BYTES, Manifest, ManifestPart, Patch, RecordHeader, RecordKind, UNIT_BYTES, verify_body,
     verify_chunks, verify_head,
 };
-use crate::index::{Candidate, Location};
+use crate::index::{Candidate, LengthClass, Location};
 use crate::memory::pool::{Run, lock};
 use crate::object::{Object, ObjectInfo, ObjectRange};
 use crate::space::SegmentId;
@@ -37,6 +37,8 @@ pub(crate) enum Source {
 /// An object on disk that is read in parts.
 pub(crate) struct LargeObject {
     pub(crate) info: ObjectInfo,
+    /// Sequence number of the record that it is known by: of the patch, if it has one.
+    pub(crate) seq: u64,
     extents: Vec<Extent>,
     /// Head of the extent read last.
     head: Mutex<Option<(usize, Arc<Head>)>>,
@@ -75,8 +77,7 @@ impl Engine {
             Indirect::Nothing => {}
         }
         for candidate in self.ordered_candidates(hash) {
-            let small = candidate.length_class.units() * UNIT_BYTES <= WHOLE_BYTES_MAX;
-            if small && !candidate.length_class.is_large() {
+            if self.is_read_whole(candidate.length_class) {
                 break;
             }
             match self.resolve_candidate(hash, key, &candidate)? {
@@ -90,6 +91,13 @@ impl Engine {
             Err(ReadError::TooLargeForMemory { .. }) => self.resolve_indirect(hash, key),
             Err(error) => Err(error),
         }
+    }
+
+    /// What may lie in a page has no checksums of its parts, however large pages are.
+    fn is_read_whole(&self, class: LengthClass) -> bool {
+        let in_pages = LengthClass::from_units(self.page_record_max() / UNIT_BYTES + 1);
+        let most = in_pages.units().max(WHOLE_BYTES_MAX / UNIT_BYTES);
+        class.units() <= most && !class.is_large()
     }
 
     /// `None`: another key's; `Some(None)`: the key's, but gone.
@@ -119,6 +127,7 @@ impl Engine {
             let info = info_of(&header, header.value_len, metadata);
             return Ok(Some(Some(LargeObject {
                 info,
+                seq: header.seq,
                 extents: vec![extent],
                 head: Mutex::new(head),
             })));
@@ -203,7 +212,7 @@ impl Engine {
             start += u64::from(part.value_len);
         }
         let info = info_of(header, manifest.total_len, metadata);
-        Some(LargeObject { info, extents, head: Mutex::new(None) })
+        Some(LargeObject { info, seq: header.seq, extents, head: Mutex::new(None) })
     }
 
     /// `None` if the part's segment has been reused.
@@ -252,7 +261,8 @@ impl Engine {
         }
         let extent = self.extent(location, &base.header);
         let info = info_of(header, base.header.value_len, metadata);
-        Ok(Some(LargeObject { info, extents: vec![extent], head: Mutex::new(None) }))
+        let (seq, head) = (header.seq, Mutex::new(None));
+        Ok(Some(LargeObject { info, seq, extents: vec![extent], head }))
     }
 
     /// Reads and verifies the head of a record (all of it if it is not chunked and short).

@@ -175,3 +175,50 @@ fn shuttle_memory_that_is_full_is_taken_from_nobody_who_reads() {
         Arc::into_inner(store).expect("the threads have ended").close().unwrap();
     });
 }
+
+/// Another thread's create, remove or purge stands, whenever it comes between, and after the store was
+/// closed and opened.
+#[test]
+fn shuttle_new_metadata_undoes_nothing() {
+    let others: [fn(&Store); 4] = [
+        |store| store.create(b"key", GroupId::new(1), &value(2, 800)).wait().unwrap(),
+        |store| drop(store.remove(b"key").unwrap()),
+        |store| store.purge_group(GroupId::new(1)).unwrap(),
+        |store| {
+            store.purge_prefix(b"k").unwrap();
+            store.create(b"key", GroupId::new(1), &value(2, 800)).wait().unwrap();
+        },
+    ];
+    for (other, left) in others.into_iter().zip([Some(2), None, None, Some(2)]) {
+        explore(100, move || {
+            let bytes = State::new(DEVICE_BYTES, false);
+            let store = Arc::new(open(&bytes));
+            store.create(b"key", GroupId::new(1), &value(1, 800)).wait().unwrap();
+            let setters: Vec<_> = (0..2)
+                .map(|setter| {
+                    let store = Arc::clone(&store);
+                    thread::spawn(move || {
+                        if setter == 0 {
+                            store.sync().unwrap();
+                            store.drop_memory();
+                        }
+                        match store.set_metadata(b"key", b"new").wait() {
+                            Ok(_) | Err(crate::CreateError::Superseded) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    })
+                })
+                .collect();
+            other(&store);
+            let seen = |store: &Store| read(store, b"key").map(|object| version_of(&object));
+            assert_eq!(seen(&store), left);
+            setters.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(seen(&store), left);
+            Arc::into_inner(store).expect("the threads have ended").close().unwrap();
+            let store = open(&bytes);
+            store.wait_recovered();
+            assert_eq!(seen(&store), left);
+            store.close().unwrap();
+        });
+    }
+}

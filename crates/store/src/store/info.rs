@@ -4,8 +4,15 @@
 
 use std::path::PathBuf;
 
+use crate::ByteSize;
 use crate::engine::Engine;
+use crate::format::UNIT_BYTES;
 use crate::space::Volume;
+
+/// An index with so many of its slots in use pushes out objects.
+const FULL_PERCENT: u64 = 97;
+/// It is too small if what it knows takes no more of the disk than this: full rings hold dead objects, too.
+const SPARE_PERCENT: u64 = 60;
 
 /// Facts about an open store.
 #[derive(Debug, Clone)]
@@ -31,7 +38,7 @@ pub struct StoreInfo {
     pub memory_bytes: u64,
     /// Its volumes, in order.
     pub volumes: Vec<VolumeInfo>,
-    /// What should be known by whoever runs it.
+    /// What should be known by whoever runs it: what was found at open, and, as of now, an index that is too small.
     pub warnings: Vec<String>,
     /// True if it was made by this open.
     pub created: bool,
@@ -69,10 +76,28 @@ impl StoreInfo {
             index_bytes: engine.index.memory_bytes() + tables as u64,
             memory_bytes: engine.config.memory.bytes(),
             volumes: engine.space.volumes.iter().map(VolumeInfo::of).collect(),
-            warnings: engine.warnings.clone(),
+            warnings: engine.warnings.iter().cloned().chain(full_index(engine)).collect(),
             created: engine.created,
         }
     }
+}
+
+/// Says so where the index is full long before the disk is.
+fn full_index(engine: &Engine) -> Option<String> {
+    let (objects, slots) = (engine.index.len(), engine.index.slots());
+    let disk = u64::from(engine.space.segments) * engine.space.segment_bytes;
+    let units = (0..engine.space.segments).map(|segment| engine.index.units_in(segment));
+    let held = units.sum::<u64>() * UNIT_BYTES;
+    if objects * 100 < slots * FULL_PERCENT || held * 100 > disk * SPARE_PERCENT {
+        return None;
+    }
+    let wanted = (u128::from(objects) * u128::from(disk) / u128::from(held.max(1))) as u64;
+    Some(format!(
+        "the index is full: its {objects} objects take {}% of the disk, and a new one pushes out another; \
+         made anew for {wanted} objects (objects_max, --objects) it would use all of it, for {} of memory",
+        held * 100 / disk,
+        ByteSize::new(wanted * 8),
+    ))
 }
 
 impl VolumeInfo {

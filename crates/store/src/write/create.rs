@@ -10,6 +10,7 @@ use super::gate::Inside;
 use super::laid::Laid;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
+use super::version::Version;
 use crate::GroupId;
 use crate::admission::Newcomer;
 use crate::config::WhenMemoryFull;
@@ -24,6 +25,7 @@ use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::stats::{Waiting, add};
+use crate::sync::{PoisonError, RwLockReadGuard};
 
 /// What to store.
 #[derive(Clone, Copy)]
@@ -36,17 +38,35 @@ pub(crate) struct NewObject<'a> {
     pub(crate) expires_s: u32,
     /// Kept from a reused segment, or written anew by the store itself: no admission, not counted.
     pub(crate) internal: bool,
-    /// Moved from here, a segment about to be reused: the same bytes, so nothing becomes out of date.
-    pub(crate) kept: Option<Location>,
+    pub(crate) instead: Instead<'a>,
     /// Frequency that it starts with in the index.
     pub(crate) freq: u8,
     /// The value, if it lies in memory of ours already.
     pub(crate) laid: Option<&'a Laid>,
 }
 
+/// What an object comes in place of.
+#[derive(Clone, Copy)]
+pub(crate) enum Instead<'a> {
+    /// Whatever is there.
+    Anything,
+    /// Itself: moved from here, a segment about to be reused. The same bytes, so nothing becomes out of date.
+    Itself(Location),
+    /// This version, if it still is what readers would get.
+    Version(&'a Version),
+}
+
+impl NewObject<'_> {
+    fn is_moved(&self) -> bool {
+        matches!(self.instead, Instead::Itself(_))
+    }
+}
+
 /// Why a create did not finish at once.
 pub(crate) enum NotNow {
     MustWait,
+    /// What it was to come in place of is not there any more.
+    Outdated,
     Failed(CreateError),
 }
 
@@ -63,9 +83,19 @@ enum Published {
     /// A create of the same key with a greater sequence number came first: this one counts as
     /// replaced by it, as it will be after a crash.
     Overtaken,
-    /// It was to move from `kept`, but has been replaced or removed since: with its new sequence
-    /// number it would come back after a crash, so it must not be written either.
-    Moved,
+    /// What it was to come in place of has been replaced, removed or purged since: with its new sequence
+    /// number it would win over that after a crash, so it must not be written either.
+    Outdated,
+}
+
+/// A create between its number and the nursery.
+struct Entered<'a> {
+    /// Of the marks, before its number was taken: those that come later are looked at.
+    marks_epoch: u32,
+    /// Nothing is purged meanwhile.
+    unpurged: Option<RwLockReadGuard<'a, ()>>,
+    #[expect(dead_code, reason = "held, not read")]
+    inside: Inside<'a>,
 }
 
 impl Engine {
@@ -75,7 +105,7 @@ impl Engine {
         let hash = self.hash(new.key);
         let stored = header_of(&fields_of(self, new, hash, 0, false), new).stored_bytes();
         let full = !new.internal && self.nursery.is_full(stored);
-        if full || (new.kept.is_none() && !self.journal.has_room()) {
+        if full || (!new.is_moved() && !self.journal.has_room()) {
             return Err(NotNow::MustWait);
         }
         if stored <= self.page_record_max() {
@@ -108,6 +138,7 @@ impl Engine {
             match self.create_now(new) {
                 Ok(()) => return Ok(()),
                 Err(NotNow::Failed(error)) => return Err(error),
+                Err(NotNow::Outdated) => return Err(CreateError::Superseded),
                 Err(NotNow::MustWait) => {
                     let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
                     if (refuses && idle) || waiting.elapsed() >= self.config.memory_wait {
@@ -224,17 +255,18 @@ impl Engine {
             let fresh = self.cache.take_frame(Hint::Loved).ok_or(NotNow::MustWait)?;
             self.nursery.refill(fresh);
         };
-        let _inside = self.enter(new, hash);
+        let mut entered = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, false);
         // SAFETY: the range was reserved for this create and is published below.
         let record = unsafe { run.bytes_mut(offset, stored) };
         let header = header_of(&fields, new);
         encode(record, &fields, new, &header);
-        match self.publish_new(hash, Entry::of(run.clone(), offset, &header), seq, new.kept) {
+        let entry = Entry::of(run.clone(), offset, &header);
+        match self.publish_new(hash, entry, new, &mut entered) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
-            Published::Moved => return Err(NotNow::MustWait),
+            Published::Outdated => return Err(NotNow::Outdated),
         }
         let staged = Staged {
             run,
@@ -242,10 +274,11 @@ impl Engine {
             stored_bytes: stored as u32,
             hash,
             seq,
-            reinserted: new.kept.is_some(),
+            reinserted: new.is_moved(),
             freq: new.freq,
             due: self.due(new.group),
             round: 0,
+            came_at: 0,
         };
         if self.nursery.push(new.group, staged) {
             Ok(())
@@ -270,7 +303,7 @@ impl Engine {
             .clone()
             .or_else(|| self.cache.take(stored as usize, hint))
             .ok_or(NotNow::MustWait)?;
-        let _inside = self.enter(new, hash);
+        let mut entered = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);
         let header = header_of(&fields, new);
@@ -278,10 +311,11 @@ impl Engine {
             Some(laid) => laid.finish(&fields, new.key, new.metadata),
             None => encode_extent(&run, &fields, new, &header),
         }
-        match self.publish_new(hash, Entry::of(run.clone(), 0, &header), seq, new.kept) {
+        let entry = Entry::of(run.clone(), 0, &header);
+        match self.publish_new(hash, entry, new, &mut entered) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
-            Published::Moved => return Err(NotNow::MustWait),
+            Published::Outdated => return Err(NotNow::Outdated),
         }
         let staged = Staged {
             run,
@@ -289,10 +323,11 @@ impl Engine {
             stored_bytes: stored as u32,
             hash,
             seq,
-            reinserted: new.kept.is_some(),
+            reinserted: new.is_moved(),
             freq: new.freq,
             due: self.due(new.group),
             round: 0,
+            came_at: 0,
         };
         if self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group }) {
             Ok(())
@@ -301,8 +336,33 @@ impl Engine {
         }
     }
 
-    fn enter(&self, new: &NewObject<'_>, hash: u64) -> Inside<'_> {
-        if new.kept.is_some() { self.gate.enter_alone(hash) } else { self.gate.enter(hash) }
+    /// What comes in place of one version only is numbered with nobody else of its key inside, and with no
+    /// purge between the look at the marks and its number: who asks for a purge waits for that long.
+    fn enter(&self, new: &NewObject<'_>, hash: u64) -> Entered<'_> {
+        let unpurged = matches!(new.instead, Instead::Version(_))
+            .then(|| self.purge_lock.read().unwrap_or_else(PoisonError::into_inner));
+        let inside = match new.instead {
+            Instead::Anything => self.gate.enter(hash),
+            // Who moves it holds `purge_lock`.
+            Instead::Itself(_) | Instead::Version(_) => self.gate.enter_alone(hash),
+        };
+        Entered { marks_epoch: self.marks.epoch(), unpurged, inside }
+    }
+
+    /// True if that is what readers get of this key, or would if it were asked for. To be asked with the
+    /// shard of the resident table locked.
+    fn is_there(&self, hash: u64, new: &NewObject<'_>, resident: Option<&Entry>) -> bool {
+        match new.instead {
+            Instead::Anything => true,
+            Instead::Itself(place) => {
+                self.is_only_version(hash, place)
+                    && resident.is_none_or(|entry| entry.location == Some(place))
+            }
+            Instead::Version(version) => {
+                self.is_newest_version(hash, version, resident)
+                    && !self.was_deleted(new.group, new.key, version.seq)
+            }
+        }
     }
 
     /// Makes an entry visible in place of whatever older was there.
@@ -310,24 +370,21 @@ impl Engine {
         &self,
         hash: u64,
         mut entry: Entry,
-        seq: u64,
-        kept: Option<Location>,
+        new: &NewObject<'_>,
+        entered: &mut Entered<'_>,
     ) -> Published {
-        entry.marks_epoch = self.marks.epoch();
+        let seq = entry.seq;
+        entry.marks_epoch = entered.marks_epoch;
         // While recovery runs nobody knows whether there is an older version.
-        let loading = kept.is_none() && !self.recovery.is_done();
-        let old = {
+        let loading = !new.is_moved() && !self.recovery.is_done();
+        let (old, known) = {
             let mut shard = self.cache.resident.shard(hash);
             let resident = shard.map.get(&hash);
-            match kept {
-                Some(place) => {
-                    let there = self.is_only_version(hash, place);
-                    if !there || resident.is_some_and(|e| e.location != Some(place)) {
-                        return Published::Moved;
-                    }
-                }
-                None if resident.is_some_and(|e| e.seq > seq) => return Published::Overtaken,
-                None => {}
+            if !self.is_there(hash, new, resident) {
+                return Published::Outdated;
+            }
+            if resident.is_some_and(|e| e.seq > seq) {
+                return Published::Overtaken;
             }
             if loading {
                 self.note_delete(hash, seq);
@@ -337,14 +394,20 @@ impl Engine {
             if let Some(location) = old.as_ref().and_then(|old| old.location) {
                 self.index.remove_at(hash, location);
             }
-            old
+            // What else the index knows is an older version too, or, rarely, another key, as for removes.
+            let known = !new.is_moved() && !self.index.candidates(hash).is_empty();
+            if known {
+                self.forget(hash);
+            }
+            (old, known)
         };
-        let known = || !self.index.candidates(hash).is_empty();
-        let replaces = kept.is_none() && (loading || old.is_some() || known());
+        // The journal may have to wait, and a purge need not.
+        entered.unpurged = None;
+        let replaces = !new.is_moved() && (loading || old.is_some() || known);
         if replaces {
             add(&self.counters.replaced, 1);
         }
-        if replaces || (kept.is_none() && self.index.has_dropped(hash)) {
+        if replaces || (!new.is_moved() && self.index.has_dropped(hash)) {
             // Without this record a crash before the new object is written would bring back the old
             // one. An error is counted; the create itself stands.
             let _ = self.journal_append(JournalOp::DeleteKey { hash }, seq);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::nursery::{Finished, Staged, StagedExtent, Work};
 use super::packer::fill_page;
-use super::page_build::{BuiltPage, build_page, cut_page, finish_page, record_kind};
+use super::page_build::{BuiltPage, build_page, cut_page, finish_page, record_kind, split_largest};
 use super::publish::{drop_extent, drop_page, publish_extent, publish_page};
 use super::segment::{OpenSegment, close_segment, continue_segment, open_segment, rest_segment};
 use super::superseded::{leave_out_dead, leave_out_dead_extents, replaced_ever};
@@ -29,6 +29,9 @@ const WRITE_BYTES_MAX: u64 = 1 << 20;
 const WRITES_MEMORY_SHARE: u64 = 16;
 const WRITES_MIN: u64 = 2;
 const WRITES_MAX: u64 = 16;
+/// A page of small groups is not left emptier than by this part of it: one of the next groups is split for it,
+/// and takes one page more. Groups of alike size would else leave up to half of each page empty.
+const EMPTY_PART: u32 = 8;
 /// How long a page waits for a frame while readers hold them all; then it goes through the spare.
 const FRAME_WAIT: Duration = Duration::from_millis(100);
 /// Longest sleep without work: timers are looked at this often.
@@ -149,9 +152,13 @@ impl Flusher {
             let mut chosen = fill_page(&sizes, capacity);
             chosen.sort_unstable();
             let mut page = Vec::new();
+            let mut room = capacity;
             for index in chosen.into_iter().rev() {
-                sizes.swap_remove(index);
+                room -= sizes.swap_remove(index);
                 page.extend(groups.swap_remove(index).1);
+            }
+            if room > capacity / EMPTY_PART {
+                page.extend(split_largest(&mut groups, &mut sizes, room));
             }
             self.add_page(engine, page);
         }

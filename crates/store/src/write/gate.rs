@@ -2,8 +2,9 @@
 //!
 //! A checkpoint names the next sequence number: whatever is older is in its copy of the index or dead.
 //! A create that has its number but has not reached the nursery would be neither, so the checkpoint
-//! waits for those. A kept object must not be numbered between the number of a create of the same key
-//! and its publication, since the copy would then seem the newer one: it enters alone.
+//! waits for those. What goes on with an older version, a kept object or new metadata, must not be numbered
+//! between the number of a create of the same key and its publication, since it would then seem the newer
+//! one: it enters alone.
 //! Invariant: nothing inside the gate waits for a checkpoint or for the flusher.
 //! Threads: any create enters; the writer of a checkpoint and the flusher wait.
 

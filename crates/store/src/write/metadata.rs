@@ -1,23 +1,38 @@
 //! New metadata for an object that is there: the whole object again if it is small, else a patch record
 //! that refers to the value where it lies.
 //!
-//! Invariant: readers see the old metadata or the new with the whole value, never a mixture, since
-//! either way one record replaces another. Threads: any.
+//! Invariants: readers see the old metadata or the new with the whole value, never a mixture, since
+//! either way one record replaces another. The new record comes in place of the version that was read and
+//! of nothing else: what is created, removed or purged meanwhile stands. Threads: any.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::create::{NewObject, NotNow};
-use super::operation::create_operation;
+use super::create::{Instead, NewObject, NotNow};
 use super::value::Value;
-use super::writer::expires_s;
+use super::version::Version;
+use super::writer::{Writer, WriterOptions, expires_s};
 use crate::engine::Engine;
 use crate::error::{CreateError, ReadError};
 use crate::format::{Patch, RecordKind};
+use crate::index::Location;
 use crate::object::{Object, ObjectInfo};
 use crate::read::disk::Indirect;
+use crate::read::range::Source;
 use crate::stats::Waiting;
-use crate::store::lookup;
+
+/// So often something else may come between, at tags equal by chance even something of other keys.
+const ATTEMPTS_MAX: u32 = 64;
+
+/// A version as it was found.
+pub(crate) struct Seen {
+    version: Version,
+    info: ObjectInfo,
+    /// The object, if it is in memory as one piece.
+    object: Option<Object>,
+    /// What a patch of it refers to, once that is known.
+    base: Option<Patch>,
+}
 
 /// What a patch could refer to.
 enum Base {
@@ -26,143 +41,239 @@ enum Base {
     MemoryOnly(Object),
     /// It is still on its way to disk.
     NotYet,
+    /// It is another version by now, or gone.
+    Changed,
 }
 
-fn replacement<'a>(
-    kind: RecordKind,
-    key: &'a [u8],
-    info: &ObjectInfo,
-    metadata: &'a [u8],
-    value: &'a [u8],
-) -> NewObject<'a> {
-    NewObject {
-        kind,
-        key,
-        group: info.group.get(),
-        metadata,
-        value: Value::Whole(value),
-        expires_s: expires_s(info.expires_unix_s),
-        internal: true,
-        kept: None,
-        freq: 1,
-        laid: None,
+enum Attempt {
+    Replaced,
+    /// Something came between.
+    Again,
+    NotYet,
+}
+
+impl Seen {
+    fn in_memory(object: Object) -> Seen {
+        let (version, info) = (Version::in_memory(object.seq), ObjectInfo::of(&object));
+        Seen { version, info, object: Some(object), base: None }
+    }
+
+    /// True if it has the value of another version, which then differs in metadata at most, or in where
+    /// the store has moved it.
+    fn is_same_value(&self, other: &Seen) -> bool {
+        let beside = |seen: &Seen| (seen.info.group, seen.info.expires_unix_s);
+        let same_bytes = || match (&self.object, &other.object) {
+            (Some(one), Some(another)) => one[..] == another[..],
+            _ => self.base.is_some() && self.base == other.base,
+        };
+        self.version.seq == other.version.seq || (beside(self) == beside(other) && same_bytes())
+    }
+
+    fn replacement<'a>(
+        &'a self,
+        kind: RecordKind,
+        key: &'a [u8],
+        metadata: &'a [u8],
+        value: &'a [u8],
+    ) -> NewObject<'a> {
+        NewObject {
+            kind,
+            key,
+            group: self.info.group.get(),
+            metadata,
+            value: Value::Whole(value),
+            expires_s: expires_s(self.info.expires_unix_s),
+            internal: true,
+            instead: Instead::Version(&self.version),
+            freq: 1,
+            laid: None,
+        }
     }
 }
 
 impl Engine {
     /// Small objects are stored anew, since their value lies in the same page; large ones that are
-    /// on disk get a patch record that refers to the value.
+    /// on disk get a patch record that refers to the value. `first` is what was seen of the object when
+    /// the caller began, if it was looked at.
     ///
     /// # Errors
-    /// As for creates; `StillWriting` if the object did not get to disk within `memory_wait`.
+    /// As for creates; `StillWriting` if the object did not get to disk within `memory_wait`; `Superseded`
+    /// if it has another value by now.
     pub(crate) fn set_metadata(
         self: &Arc<Engine>,
         key: &[u8],
         metadata: &[u8],
+        mut first: Option<Box<Seen>>,
     ) -> Result<bool, CreateError> {
         let mut waiting = Waiting::default();
+        let mut attempts = 0;
         loop {
-            let info = match lookup(self, key) {
-                Ok(Some(info)) => info,
-                Ok(None) | Err(ReadError::Gone) => return Ok(false),
-                Err(ReadError::Closed) => return Err(CreateError::Closed),
-                Err(_) => return Err(CreateError::MemoryFull),
-            };
-            if info.length_bytes <= self.page_record_max() {
-                let Ok(found) = self.read_blocking_or_memory(key) else {
-                    return Err(CreateError::MemoryFull);
-                };
-                let Some(object) = found else { return Ok(false) };
-                let new = replacement(RecordKind::Object, key, &info, metadata, &object);
-                return self.create_waiting(&new).map(|()| true);
-            }
-            match self.patch_base(key) {
-                Base::OnDisk(patch) => {
-                    let value = patch.encode();
-                    let new = replacement(RecordKind::Patch, key, &info, metadata, &value);
-                    return self.create_waiting(&new).map(|()| true);
+            let Some(mut seen) = self.see(key)?.map(Box::new) else { return Ok(false) };
+            let attempt = self.attempt(key, metadata, &mut seen, first.as_deref())?;
+            // It has the same value, and more may be known of it.
+            first = Some(seen);
+            match attempt {
+                Attempt::Replaced => return Ok(true),
+                Attempt::Again if attempts == ATTEMPTS_MAX => return Err(CreateError::Superseded),
+                Attempt::Again => attempts += 1,
+                Attempt::NotYet => {
+                    let waited = waiting.elapsed();
+                    if waited >= self.config.memory_wait {
+                        let waited_ms = waited.as_millis() as u64;
+                        return Err(CreateError::StillWriting { waited_ms });
+                    }
+                    waiting.begin(&self.counters.metadata_waits);
+                    self.wait_written(Duration::from_millis(20));
                 }
-                Base::MemoryOnly(value) => {
-                    let new = replacement(RecordKind::Object, key, &info, metadata, &value);
-                    return create_operation(self, &new).wait().map(|()| true);
-                }
-                Base::NotYet => {}
             }
-            let waited = waiting.elapsed();
-            if waited >= self.config.memory_wait {
-                return Err(CreateError::StillWriting { waited_ms: waited.as_millis() as u64 });
-            }
-            waiting.begin(&self.counters.metadata_waits);
-            self.wait_written(Duration::from_millis(20));
         }
     }
 
     /// The same for a small object in memory, if nothing is in the way: without another thread, whose
-    /// waking takes longer than all else. `None`: that one must see to it.
+    /// waking takes longer than all else. The error is what was seen: that one must see to it.
     pub(crate) fn set_metadata_now(
         self: &Arc<Engine>,
         key: &[u8],
         metadata: &[u8],
-    ) -> Option<Result<bool, CreateError>> {
-        let object = self.lookup_memory(self.hash(key), key)?;
-        let info = ObjectInfo::of(&object);
-        if info.length_bytes > self.page_record_max() {
-            return None;
-        }
-        match self.create_now(&replacement(RecordKind::Object, key, &info, metadata, &object)) {
-            Ok(()) => Some(Ok(true)),
-            Err(NotNow::Failed(error)) => Some(Err(error)),
-            Err(NotNow::MustWait) => None,
+    ) -> Result<Result<bool, CreateError>, Option<Box<Seen>>> {
+        let object = self.lookup_memory(self.hash(key), key).ok_or(None)?;
+        let is_small = object.len() as u64 <= self.page_record_max();
+        let seen = Seen::in_memory(object);
+        let Some(value) = seen.object.as_ref().filter(|_| is_small) else {
+            // A large one is not to be held until the caller waits.
+            return Err(Some(Box::new(Seen { object: None, ..seen })));
+        };
+        match self.create_now(&seen.replacement(RecordKind::Object, key, metadata, value)) {
+            Ok(()) => Ok(Ok(true)),
+            Err(NotNow::Failed(error)) => Ok(Err(error)),
+            Err(NotNow::MustWait | NotNow::Outdated) => Err(Some(Box::new(seen))),
         }
     }
 
-    fn read_blocking_or_memory(
+    /// The newest version, with its value if that is small.
+    fn see(self: &Arc<Engine>, key: &[u8]) -> Result<Option<Seen>, CreateError> {
+        let hash = self.hash(key);
+        let family = self.family(hash);
+        let mut found = self.resolve(key);
+        if let Ok(Some(Source::Disk(large))) = &found
+            && large.info.length_bytes <= self.page_record_max()
+        {
+            found = self.read_blocking(hash, key).map(|found| found.map(Source::Memory));
+        }
+        let (seq, info, object) = match found {
+            Ok(Some(Source::Memory(object))) => (object.seq, ObjectInfo::of(&object), Some(object)),
+            Ok(Some(Source::Disk(large))) => (large.seq, large.info.clone(), None),
+            Ok(None) | Err(ReadError::Gone) => return Ok(None),
+            Err(ReadError::Closed) => return Err(CreateError::Closed),
+            Err(_) => return Err(CreateError::MemoryFull),
+        };
+        let version = self.version(hash, seq, family);
+        Ok(Some(Seen { version, info, object, base: None }))
+    }
+
+    fn attempt(
         self: &Arc<Engine>,
         key: &[u8],
-    ) -> Result<Option<Object>, ReadError> {
-        let hash = self.hash(key);
-        match self.lookup_memory(hash, key) {
-            Some(object) => Ok(Some(object)),
-            None => self.read_blocking(hash, key),
+        metadata: &[u8],
+        seen: &mut Seen,
+        first: Option<&Seen>,
+    ) -> Result<Attempt, CreateError> {
+        let base = self.base_of(key, seen);
+        if let Base::OnDisk(patch) = &base {
+            seen.base = Some(*patch);
+        }
+        if first.is_some_and(|first| !first.is_same_value(seen)) {
+            return Err(CreateError::Superseded);
+        }
+        let stored = match base {
+            Base::OnDisk(patch) => {
+                let place = Location::new(patch.base_units);
+                self.ring.refer(self.space.split(place).0);
+                let value = patch.encode();
+                self.create_waiting(&seen.replacement(RecordKind::Patch, key, metadata, &value))
+            }
+            Base::MemoryOnly(value) => self.store_again(key, metadata, seen, &value),
+            Base::NotYet => return Ok(Attempt::NotYet),
+            Base::Changed => return Ok(Attempt::Again),
+        };
+        match stored {
+            Ok(()) => Ok(Attempt::Replaced),
+            Err(CreateError::Superseded) => Ok(Attempt::Again),
+            Err(error) => Err(error),
         }
     }
 
-    /// Where the value of a large object lies: the record itself, or what an earlier patch refers to.
-    fn patch_base(self: &Arc<Engine>, key: &[u8]) -> Base {
-        let hash = self.hash(key);
-        if let Indirect::Found(raw, header) = self.indirect_in_memory(hash, key) {
-            let at = raw.start + header.value_range().start;
-            let value = raw.run.bytes(at, header.value_len as usize);
-            return match header.kind {
-                RecordKind::Patch => Patch::decode(value).map_or(Base::NotYet, Base::OnDisk),
-                // A manifest on its way to disk has no place yet.
-                _ => Base::NotYet,
-            };
+    /// The whole object from memory.
+    fn store_again(
+        self: &Arc<Engine>,
+        key: &[u8],
+        metadata: &[u8],
+        seen: &Seen,
+        value: &Object,
+    ) -> Result<(), CreateError> {
+        self.check_metadata(metadata)?;
+        if value.len() as u64 <= self.one_record_max(key.len(), metadata.len()) {
+            return self.create_waiting(&seen.replacement(
+                RecordKind::Object,
+                key,
+                metadata,
+                value,
+            ));
         }
-        let resident = {
-            let shard = self.cache.resident.shard(hash);
-            shard.map.get(&hash).filter(|entry| entry.key() == key).map(|entry| entry.location)
+        let options = WriterOptions {
+            metadata: metadata.to_vec(),
+            expires_unix_s: seen.info.expires_unix_s,
+            length: Some(value.len() as u64),
         };
-        let candidates = self.ordered_candidates(hash);
-        let candidate = match resident {
-            // Still on its way to disk: what the index knows is an older version.
-            Some(None) => return Base::NotYet,
-            Some(Some(location)) => candidates.into_iter().find(|c| c.location == location),
-            None => candidates.into_iter().next(),
-        };
-        let Some(candidate) = candidate else {
+        let mut writer = Writer::admitted(self, key, seen.info.group, options)?;
+        writer.instead_of = Some(seen.version.clone());
+        writer.write(value).wait()?;
+        writer.commit().wait()
+    }
+
+    /// Where the value lies: in memory if it is small, else in the record itself, or in what an earlier
+    /// patch refers to.
+    fn base_of(self: &Arc<Engine>, key: &[u8], seen: &Seen) -> Base {
+        let from_memory = || seen.object.clone().map_or(Base::Changed, Base::MemoryOnly);
+        if seen.info.length_bytes <= self.page_record_max() {
+            return from_memory();
+        }
+        let hash = self.hash(key);
+        let seq = seen.version.seq;
+        let Some(place) = seen.version.place else { return self.base_of_unwritten(hash, key, seq) };
+        if !self.index.contains_at(hash, place) {
             // The ring came round, or the index was full: what is in memory is all there is.
-            return self.lookup_memory(hash, key).map_or(Base::NotYet, Base::MemoryOnly);
-        };
-        let Some((header, value)) = self.verified_header(key, hash, candidate.location) else {
-            return Base::NotYet;
+            return from_memory();
+        }
+        let found = self.verified_header(key, hash, place);
+        let Some((header, value)) = found.filter(|(header, _)| header.seq == seq) else {
+            return from_memory();
         };
         match header.kind {
             RecordKind::Object | RecordKind::Manifest => {
-                Base::OnDisk(Patch { base_units: candidate.location.units(), base_seq: header.seq })
+                Base::OnDisk(Patch { base_units: place.units(), base_seq: seq })
             }
-            RecordKind::Patch => Patch::decode(&value).map_or(Base::NotYet, Base::OnDisk),
-            RecordKind::Part => Base::NotYet,
+            RecordKind::Patch => Patch::decode(&value).map_or(Base::Changed, Base::OnDisk),
+            RecordKind::Part => Base::Changed,
+        }
+    }
+
+    /// Of a patch on its way to disk what it refers to is there; anything else has no place yet.
+    fn base_of_unwritten(self: &Arc<Engine>, hash: u64, key: &[u8], seq: u64) -> Base {
+        let Indirect::Found(raw, header) = self.indirect_in_memory(hash, key) else {
+            return Base::NotYet;
+        };
+        if header.seq != seq {
+            return Base::Changed;
+        }
+        let at = raw.start + header.value_range().start;
+        match header.kind {
+            RecordKind::Patch => {
+                let value = raw.run.bytes(at, header.value_len as usize);
+                Patch::decode(value).map_or(Base::Changed, Base::OnDisk)
+            }
+            // A manifest on its way to disk has no place yet.
+            _ => Base::NotYet,
         }
     }
 }

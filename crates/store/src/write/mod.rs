@@ -3,8 +3,8 @@
 //! segments), `publish` (then into the index), `segment` (the open ones), `reclaim` (reuse of the
 //! oldest), `longest` (limits of length), `writer` (streamed objects), `laid` (their bytes, where they
 //! will stay), `operation` (creates that may have to wait), `metadata` (its replacement), `remove`
-//! (removes and purges), `gate` (creates beside checkpoints), `inline` (the flusher's work done by
-//! callers).
+//! (removes and purges), `version` (what may be replaced by one caller only), `gate` (creates beside
+//! checkpoints), `inline` (the flusher's work done by callers).
 
 pub(crate) mod create;
 pub(crate) mod flusher;
@@ -23,4 +23,5 @@ mod remove;
 pub(crate) mod segment;
 mod superseded;
 pub(crate) mod value;
+pub(crate) mod version;
 pub(crate) mod writer;

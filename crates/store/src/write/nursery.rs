@@ -34,6 +34,8 @@ pub(crate) struct Staged {
     pub(crate) due: Option<Duration>,
     /// Between which two drains it came; set by the nursery.
     pub(crate) round: u64,
+    /// How many bytes of runs had been handed in when it came; set by the nursery.
+    pub(crate) came_at: u64,
 }
 
 /// A record too large for a page: written from where it lies.
@@ -57,12 +59,19 @@ const EXTENTS_BYTES: u64 = 1 << 20;
 /// They hold at most this part of what makes the flusher begin.
 const EXTENTS_PART: u64 = 2;
 
+/// A run stays as long as one object in it waits, so that a few objects of small groups could hold all memory.
+/// They are written when so many times the limit has been handed in since they came.
+const SPAN_LIMITS: u64 = 2;
+
 /// What a list takes of what is in it, on the average: it grows by doubling.
 const LISTED_PERCENT: usize = 150;
 
 /// What a group takes besides its list: its place in a table that is half full on the average, and what
 /// the allocator puts before a list.
 const GROUP_BYTES: usize = 2 * size_of::<(u64, Pending)>() + 16;
+
+/// So many rounds are told apart for [`Nursery::oldest_seq`].
+const ROUNDS_MAX: usize = 16;
 
 /// Creates that wait are woken when this part of the limit is free.
 const WAKE_PART: u64 = 8;
@@ -73,6 +82,8 @@ pub(crate) struct Nursery {
     state: Mutex<State>,
     /// Bytes waiting or being written; changed under the lock of `state`.
     bytes: AtomicU64,
+    /// Bytes of runs that were handed in for small objects, ever.
+    handed_in: AtomicU64,
     work: Signal,
     done: Signal,
     /// Bytes beyond which creates wait.
@@ -98,6 +109,7 @@ impl Nursery {
             open: Mutex::default(),
             state: Mutex::default(),
             bytes: AtomicU64::new(0),
+            handed_in: AtomicU64::new(0),
             work: Signal::default(),
             done: Signal::default(),
             limit_bytes,
@@ -114,7 +126,26 @@ impl Nursery {
     /// True if the flusher has something to do before anybody asks.
     pub(crate) fn wants_flush(&self) -> bool {
         let state = lock(&self.state);
-        self.wants_extents(&state) || state.waiting_bytes >= self.flush_at_bytes
+        self.wants_extents(&state)
+            || state.waiting_bytes >= self.flush_at_bytes
+            || self.is_stretched(&state)
+    }
+
+    /// True if something waits, perhaps, that came long ago: runs since then may all be held.
+    fn is_stretched(&self, state: &State) -> bool {
+        let handed_in = self.handed_in.load(Ordering::Relaxed);
+        let span = handed_in.saturating_sub(state.oldest_came_at);
+        !state.groups.is_empty() && span > SPAN_LIMITS * self.limit_bytes
+    }
+
+    /// All groups of which something waits since half of that span, so that all older runs come free.
+    fn take_stretched(&self, state: &mut State) -> Option<Vec<(u64, Vec<Staged>)>> {
+        if !self.is_stretched(state) {
+            return None;
+        }
+        let handed_in = self.handed_in.load(Ordering::Relaxed);
+        let groups = state.take_older(handed_in - SPAN_LIMITS * self.limit_bytes / 2);
+        (!groups.is_empty()).then_some(groups)
     }
 
     /// True if the extents that wait are worth a write, or must not wait for more.
@@ -143,6 +174,7 @@ impl Nursery {
     }
 
     pub(crate) fn refill(&self, run: Run) {
+        self.handed_in.fetch_add(run.len_bytes() as u64, Ordering::Relaxed);
         let old = std::mem::replace(&mut *lock(&self.open), OpenRun { run: Some(run), used: 0 });
         drop(old);
     }
@@ -155,7 +187,11 @@ impl Nursery {
         if state.ended {
             return false;
         }
-        staged.round = state.enter_round();
+        staged.round = state.enter_round(staged.seq);
+        staged.came_at = self.handed_in.load(Ordering::Relaxed);
+        if state.groups.is_empty() {
+            state.oldest_came_at = staged.came_at;
+        }
         let bytes = u64::from(staged.stored_bytes);
         let pending = state.groups.entry(group).or_default();
         pending.due = earlier(pending.due, staged.due);
@@ -170,7 +206,7 @@ impl Nursery {
         state.objects += 1;
         state.most = state.most.max(state.objects + state.in_flight);
         state.most_groups = state.most_groups.max(state.groups.len());
-        let wake = state.waiting_bytes >= self.flush_at_bytes;
+        let wake = state.waiting_bytes >= self.flush_at_bytes || self.is_stretched(&state);
         drop(state);
         if wake {
             self.work.notify_one();
@@ -194,7 +230,7 @@ impl Nursery {
         if state.ended {
             return false;
         }
-        extent.staged.round = state.enter_round();
+        extent.staged.round = state.enter_round(extent.staged.seq);
         let bytes = u64::from(extent.staged.stored_bytes);
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -237,6 +273,11 @@ impl Nursery {
         let mut state = lock(&self.state);
         let bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
         let count = objects.len() as u64;
+        let came_at = objects[0].came_at;
+        state.oldest_came_at = match state.groups.is_empty() {
+            true => came_at,
+            false => came_at.min(state.oldest_came_at),
+        };
         let pending = state.groups.entry(group).or_default();
         pending.due = objects.iter().fold(pending.due, |due, object| earlier(due, object.due));
         let newer = std::mem::replace(&mut pending.objects, objects);
@@ -250,7 +291,8 @@ impl Nursery {
     /// Waits for work, at most `nap`, and takes it.
     pub(crate) fn take(&self, page_bytes: u64, now: impl Fn() -> Duration, nap: Duration) -> Work {
         let mut state = lock(&self.state);
-        let urgent = state.drain || state.stop || self.wants_extents(&state);
+        let must = state.drain || state.stop || self.wants_extents(&state);
+        let urgent = must || self.is_stretched(&state);
         if !urgent && state.waiting_bytes < self.flush_at_bytes && !nap.is_zero() {
             state = self.work.wait_for(state, nap).0;
         }
@@ -264,6 +306,9 @@ impl Nursery {
             drop(state);
             self.done.notify_all();
             return if stop { Work::Stop } else { Work::Idle };
+        }
+        if let Some(groups) = self.take_stretched(&mut state) {
+            return Work::Pages { groups, partial: true };
         }
         let over = state.waiting_bytes >= self.flush_at_bytes;
         if over && let Some(groups) = state.take_full_groups(page_bytes) {
@@ -302,6 +347,17 @@ impl Nursery {
             // Something may have been put back since.
             ask = !notified;
         }
+    }
+
+    /// No object that waits or is being written has a smaller sequence number; `None` if there is none.
+    /// What it says follows the objects, since a round ends each time.
+    pub(crate) fn oldest_seq(&self) -> Option<u64> {
+        let mut state = lock(&self.state);
+        let oldest = state.oldest_seq();
+        if state.rounds() < ROUNDS_MAX {
+            state.end_round();
+        }
+        oldest
     }
 
     /// Objects dropped since this was last asked.

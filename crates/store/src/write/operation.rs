@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::create::{NewObject, NotNow};
+use super::create::{Instead, NewObject, NotNow};
 use super::value::Value;
 use super::writer::{Writer, WriterOptions};
 use crate::GroupId;
@@ -36,6 +36,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
     match engine.create_now(new) {
         Ok(()) => Deferred::ready(engine.timed(started, Ok(()))),
         Err(NotNow::Failed(error)) => Deferred::ready(Err(error)),
+        Err(NotNow::Outdated) => Deferred::ready(Err(CreateError::Superseded)),
         // There is nothing to wait for but what this caller does.
         Err(NotNow::MustWait) if engine.is_inline() => {
             Deferred::ready(engine.timed(started, engine.create_waiting(new)))
@@ -54,7 +55,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                     value: Value::Whole(&value),
                     expires_s,
                     internal: false,
-                    kept: None,
+                    instead: Instead::Anything,
                     freq: 0,
                     laid: None,
                 });

@@ -63,6 +63,24 @@ pub(super) fn cut_page(objects: &mut VecDeque<Staged>, capacity: u32) -> Vec<Sta
     page
 }
 
+/// A part of one of the next groups, the largest of them, for a page that has so much room. Its rest stays.
+pub(super) fn split_largest(
+    groups: &mut [(u64, Vec<Staged>)],
+    sizes: &mut [u32],
+    room: u32,
+) -> Vec<Staged> {
+    let next = 0..groups.len().min(LOOK_AHEAD);
+    let Some(largest) = next.max_by_key(|at| sizes[*at]) else { return Vec::new() };
+    let mut objects = VecDeque::from(std::mem::take(&mut groups[largest].1));
+    let part = match objects.iter().any(|object| object.stored_bytes <= room) {
+        true => cut_page(&mut objects, room),
+        false => Vec::new(),
+    };
+    sizes[largest] -= part.iter().map(|object| object.stored_bytes).sum::<u32>();
+    groups[largest].1 = objects.into();
+    part
+}
+
 /// Copies what is still wanted into a page frame.
 pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Option<BuiltPage> {
     let mut offset = PAGE_HEADER_BYTES;

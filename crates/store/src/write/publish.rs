@@ -97,6 +97,7 @@ pub(super) fn publish_extent(
     let bytes = u64::from(staged.stored_bytes);
     let written = Finished::of([&staged]);
     if let Some(part) = part {
+        engine.ring.refer(segment);
         // The writer may have been abandoned: then nobody is waiting, and the part is garbage.
         let _ = part.send(Ok((location, engine.ring.seq(segment))));
     } else {

@@ -1,4 +1,4 @@
-//! Reuse of the oldest segment: what was used is kept, the rest is forgotten and counted.
+//! Reuse of the oldest segment, or of one that is nearly empty: what was used is kept, the rest is forgotten and counted.
 //!
 //! Kept objects go back to the nursery with a new sequence number, so that they come to lie with
 //! their group again. The disk policy says what is worth keeping, the reinsertion policy how much of that
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use super::create::NewObject;
+use super::create::{Instead, NewObject};
 use super::value::Value;
 use crate::GroupId;
 use crate::disk_policy::Candidate;
@@ -22,6 +22,7 @@ use crate::index::{LengthClass, Location};
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::policy::Hint;
 use crate::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
+use crate::ring::SPARSE_PERCENT;
 use crate::space::SegmentId;
 use crate::stats::add;
 
@@ -34,9 +35,11 @@ struct Keeper {
     freq: u8,
 }
 
-/// Frees the oldest sealed segment; false if there is none.
-pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
-    let Some(segment) = engine.ring.take_oldest(&engine.space) else { return false };
+/// Frees a sealed segment: one that holds next to nothing any more, else the oldest. False if there is none.
+pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
+    let sparse = take_sparse(engine);
+    let oldest = || engine.ring.take_oldest(&engine.space);
+    let Some(segment) = sparse.or_else(oldest) else { return false };
     let entries = crate::durable::recovery::segment_entries(engine, segment);
     // Of a segment that cannot be read nobody knows how new its records are.
     let unread = engine.next_seq.load(Ordering::Relaxed);
@@ -58,6 +61,11 @@ pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
     let erased = erase(engine, segment);
     for entry in &entries {
         let location = location_of(engine, segment, entry);
+        if sparse.is_some() && engine.index.contains_at(entry.hash, location) {
+            // Segments that are older stay.
+            let age = |l| engine.ring.age(&engine.space, l);
+            engine.index.remove_older(entry.hash, location, age);
+        }
         let forgotten = if erased {
             engine.index.remove_at(entry.hash, location)
         } else {
@@ -67,11 +75,21 @@ pub(crate) fn reclaim_oldest(engine: &Arc<Engine>) -> bool {
     }
     engine.ring.free(segment);
     add(&engine.counters.segments_reused, 1);
-    let oldest = engine.ring.oldest_object();
-    if oldest > 0 && engine.nursery.bytes() == 0 {
-        engine.marks.prune(oldest);
-    }
+    // What waits first: by the time that the ring is asked it may be in an open segment.
+    let waiting = engine.nursery.oldest_seq().unwrap_or(u64::MAX);
+    engine.marks.prune(waiting.min(engine.ring.oldest_object()));
     true
+}
+
+/// The emptiest segment, if most of what it held is gone. While recovery runs nobody knows.
+fn take_sparse(engine: &Engine) -> Option<SegmentId> {
+    if !engine.recovery.is_done() {
+        return None;
+    }
+    let held = |segment: SegmentId| engine.index.units_in(segment.0) * UNIT_BYTES;
+    let sparse = engine.ring.take_sparse(&engine.space, held);
+    add(&engine.counters.segments_reused_early, u64::from(sparse.is_some()));
+    sparse
 }
 
 /// Takes away what recovery would know the segment by, its footer and the header of its first page, so
@@ -109,6 +127,9 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
             live.push((*entry, location, freq.max(memory_freq(engine, entry.hash, location))));
         }
     }
+    let held: u64 = live.iter().map(|(e, ..)| u64::from(e.stored_units) * UNIT_BYTES).sum();
+    // Little of it is left, and keeping that makes room for more than it takes.
+    let is_sparse = held * 100 <= engine.space.segment_bytes * SPARSE_PERCENT;
     let sum: u32 = live.iter().map(|(_, _, freq)| u32::from(*freq)).sum();
     let mean = sum * 100 / (live.len() as u32).max(1);
     let mut keepers: Vec<Keeper> = live
@@ -117,7 +138,9 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
             let hint = engine.groups.hint(entry.group);
             let candidate =
                 Candidate { freq, loved: hint == Hint::Loved, hated: hint == Hint::Hated };
-            let worth = engine.disk_policy.worth(candidate, mean)?;
+            let worth = engine.disk_policy.worth(candidate, mean);
+            let few = || engine.disk_policy.worth_among_few(candidate).filter(|_| is_sparse);
+            let worth = worth.or_else(few)?;
             Some(Keeper { entry, location, hint, worth, freq })
         })
         .collect();
@@ -174,7 +197,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
         value: Value::Whole(&record[header.value_range()]),
         expires_s: header.expires_s,
         internal: true,
-        kept: Some(keeper.location),
+        instead: Instead::Itself(keeper.location),
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
         laid: None,
     };

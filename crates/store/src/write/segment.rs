@@ -1,16 +1,17 @@
 //! The open segments: one takes pages, one takes extents. Where the next batch goes, sealing, and going
-//! on after a clean close where the last batch ended.
+//! on where the last batch of an earlier life ended.
 //!
 //! Invariants: within a segment offsets only grow; a segment always has room left for the summary of
 //! what it holds; a footer is written only after everything else in its segment, while the flusher
 //! goes on with the next one, and is gone from the disk before anything is added behind what it vouches
 //! for. Threads: the flusher; footers are begun and noted by I/O threads too.
 
+use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex};
 use std::io;
 
 use super::reclaim::read_footer;
-use crate::durable::recovery::read_summary;
+use crate::durable::recovery::{read_summary, walk_to_go_on};
 use crate::engine::Engine;
 use crate::format::{
     BLOCK_BYTES, FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, PageHeader, SUMMARY_ENTRY_BYTES,
@@ -112,7 +113,7 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
     // Every segment may hit an error once; then there is nothing left to try.
     for _ in 0..=engine.ring.segments() {
         while engine.ring.free_count() < 2 {
-            if super::reclaim::reclaim_oldest(engine) {
+            if super::reclaim::reclaim_one(engine) {
                 continue;
             }
             if engine.ring.free_count() > 0 || engine.writes_in_flight() == 0 {
@@ -121,7 +122,11 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
             // On a tiny volume all other segments may be about to be sealed.
             engine.wait_writes(0);
         }
+        // Nothing older is written to it, but by a create that has its number and is not in the nursery yet.
+        let next_seq = engine.next_seq.load(Ordering::SeqCst);
+        let oldest = engine.nursery.oldest_seq().map_or(next_seq, |waiting| waiting.min(next_seq));
         let Some((id, seq)) = engine.ring.open_free(&engine.space) else { break };
+        engine.ring.note_oldest(id, oldest);
         // The footer of the former life goes first: from now on the segment counts as open.
         let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
         let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
@@ -140,8 +145,8 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
     Err(io::Error::other("no segment can be written: volumes out of service or all in use"))
 }
 
-/// Goes on in the segment that was open when the store was closed, if there is one with room for
-/// `bytes` in `entries` records.
+/// Goes on in the segment that was open when the store was closed or crashed, if there is one with room
+/// for `bytes` in `entries` records.
 pub(crate) fn continue_segment(
     engine: &Arc<Engine>,
     holds: Holds,
@@ -160,13 +165,16 @@ pub(crate) fn continue_segment(
     open
 }
 
-/// The state of a segment as it was when it was sealed, by its summary.
+/// The state of a segment as it was when it was sealed, by its summary, or as a crash left it.
 fn resume(engine: &Engine, id: SegmentId, seq: u64, holds: Holds) -> Option<OpenSegment> {
     if engine.space.spot(id, 0).volume.is_out() {
         return None;
     }
-    let footer = read_footer(engine, id).ok()?.filter(|footer| footer.segment_seq == seq)?;
-    let entries = read_summary(engine, id, &footer)?;
+    let entries = match read_footer(engine, id).ok()? {
+        Some(footer) if footer.segment_seq == seq => read_summary(engine, id, &footer)?,
+        Some(_) => return None,
+        None => walk_to_go_on(engine, id, seq)?,
+    };
     let unit = match holds {
         Holds::Pages => engine.space.page_bytes,
         Holds::Extents => BLOCK_BYTES,

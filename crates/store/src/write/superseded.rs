@@ -1,4 +1,4 @@
-//! What waits to be written and need not be any more: it was replaced or removed meanwhile.
+//! What waits to be written and need not be any more: it was replaced or removed meanwhile, or has expired.
 //!
 //! Invariant: left out is only what the resident table does not show at that place; parts of streamed
 //! objects, which it never shows, are always written. Threads: the flusher.
@@ -11,13 +11,22 @@ use crate::stats::{Counters, add};
 
 /// The group of an object that waits, if it is still wanted.
 pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
-    let shard = engine.cache.resident.shard(object.hash);
+    let mut shard = engine.cache.resident.shard(object.hash);
     let entry = shard.map.get(&object.hash)?;
-    entry.is_at(object.run.first(), object.offset).then_some(entry.group)
+    if !entry.is_at(object.run.first(), object.offset) {
+        return None;
+    }
+    if entry.expires_s != 0 && u64::from(entry.expires_s) <= engine.clock.unix_seconds() {
+        // It would lie on disk for a turn of the ring and be read by nobody. Nothing older is in the index.
+        shard.map.remove(&object.hash);
+        return None;
+    }
+    Some(entry.group)
 }
 
-/// Grows whenever something that waits may have died, as a create or a remove has it. What a purge or its
-/// expiry kills is not looked for here: it is written, unless a read came upon it before its page was built.
+/// Grows whenever something that waits may have died, as a create or a remove has it. What a purge
+/// kills is written, unless a read came upon it before its page was built; what has expired takes its place on a page
+/// that is cut if nothing else has died.
 pub(super) fn replaced_ever(engine: &Engine) -> u64 {
     let Counters { replaced, removes, .. } = &engine.counters;
     replaced.load(Ordering::Relaxed) + removes.load(Ordering::Relaxed)

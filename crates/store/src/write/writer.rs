@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::create::{NewObject, NotNow};
+use super::create::{Instead, NewObject, NotNow};
 use super::laid::Laid;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
+use super::version::Version;
 use crate::GroupId;
 use crate::config::WhenMemoryFull;
 use crate::device::submit_deferred;
@@ -66,6 +67,8 @@ pub struct Writer {
     asked: bool,
     /// When the commit of one that was asked about began.
     committed: Option<Duration>,
+    /// It replaces this and nothing else.
+    pub(super) instead_of: Option<Version>,
     /// Its end has a counter: it was committed, or refused for a reason that is counted.
     counted: bool,
 }
@@ -124,6 +127,7 @@ impl Writer {
             total: 0,
             asked: false,
             committed: None,
+            instead_of: None,
             counted: false,
         })
     }
@@ -264,6 +268,7 @@ impl Writer {
             freq: 0,
             due: None,
             round: 0,
+            came_at: 0,
         };
         // Of a store that was closed meanwhile the commit fails, since nobody tells where this part lies.
         let _ = engine.nursery.push_extent(StagedExtent {
@@ -313,6 +318,7 @@ impl Writer {
         match self.engine.create_now(&self.whole_object()) {
             Ok(()) => Some(Ok(())),
             Err(NotNow::Failed(error)) => Some(Err(error)),
+            Err(NotNow::Outdated) => Some(Err(CreateError::Superseded)),
             Err(NotNow::MustWait) => None,
         }
     }
@@ -350,7 +356,7 @@ impl Writer {
             value: Value::Whole(value),
             expires_s: self.expires_s,
             internal: false,
-            kept: None,
+            instead: self.instead_of.as_ref().map_or(Instead::Anything, Instead::Version),
             freq: 0,
             laid: None,
         }

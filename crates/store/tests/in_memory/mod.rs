@@ -18,6 +18,7 @@ pub(crate) struct State {
     bytes: Vec<u8>,
     /// What was transferred, of a device that is watched.
     log: Option<Vec<Transfer>>,
+    fails: bool,
 }
 
 /// A device in memory that does everything at once.
@@ -30,14 +31,20 @@ impl State {
     /// An empty device.
     pub(crate) fn new(size_bytes: usize, watched: bool) -> Arc<Mutex<State>> {
         let log = watched.then(Vec::new);
-        Arc::new(Mutex::new(State { bytes: vec![0; size_bytes], log }))
+        Arc::new(Mutex::new(State { bytes: vec![0; size_bytes], log, fails: false }))
     }
 
     /// Another device with what this one holds now: what is left after a crash, where nothing that was
     /// written is lost.
     #[allow(dead_code, reason = "not every test crashes")]
     pub(crate) fn copied(&self) -> Arc<Mutex<State>> {
-        Arc::new(Mutex::new(State { bytes: self.bytes.clone(), log: None }))
+        Arc::new(Mutex::new(State { bytes: self.bytes.clone(), log: None, fails: false }))
+    }
+
+    /// From now on what is submitted to be written is not.
+    #[allow(dead_code, reason = "not every test breaks it")]
+    pub(crate) fn fail_writes(&mut self) {
+        self.fails = true;
     }
 
     /// The transfers since this was last asked.
@@ -83,6 +90,9 @@ impl Device for Memory {
     }
 
     fn submit(&self, io: Io) {
+        if io.op == IoOp::Write && self.state.lock().unwrap().fails {
+            return (io.done)(Err(io::Error::other("it is broken")));
+        }
         let mut offset = io.offset;
         for piece in &io.bufs {
             let (start, len) = (piece.as_ptr(), piece.len());

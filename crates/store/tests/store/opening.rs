@@ -174,6 +174,8 @@ fn a_store_that_cannot_be_made_anew_leaves_the_one_before() {
     };
     let small = refused(&|config| config.volumes[0].size = Some(ByteSize::new(1 << 20)));
     assert!(matches!(small, OpenError::TooSmall { .. }), "{small}");
+    let tiny = refused(&|config| config.volumes[0].size = Some(ByteSize::new(1000)));
+    assert!(tiny.to_string().contains(": 1000B is too small"), "{tiny}");
     let huge = refused(&|config| config.volumes[0].size = Some(ByteSize::new(1 << 62)));
     assert!(matches!(huge, OpenError::Device(_)), "{huge}");
     let both = refused(&|config| config.must_exist = true);

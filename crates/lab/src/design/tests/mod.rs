@@ -420,7 +420,7 @@ fn hades_writes_a_run_into_a_proxy_file() {
 /// there, and go to the device on shutdown; the delete is in the journal, which lies in mapped memory: a
 /// block of the system's buffers, written at the end. A new segment's footer is cleared first (4 KiB), then
 /// the page goes there (64 KiB). Since a delete is in the journal, a sync ends with a checkpoint: its old head is cleared
-/// (4 KiB), the index (32 KiB), the segments' table (4 KiB) and the new head (4 KiB) are written.
+/// (4 KiB), the index (128 KiB), the segments' table (4 KiB) and the new head (4 KiB) are written.
 #[test]
 fn store_on_the_small_trace() {
     let options = DesignOptions { cache_bytes: 16 << 20, ..DesignOptions::default() };
@@ -430,7 +430,7 @@ fn store_on_the_small_trace() {
     assert_eq!((report.io.requests(W, Kind::Table), report.io.bytes(W, Kind::Table)), (1, 1 << 10));
     assert_eq!(
         (report.io.requests(W, Kind::Data), report.io.bytes(W, Kind::Data)),
-        (2 + 4, (68 + 44) << 10)
+        (2 + 4, (68 + 140) << 10)
     );
     assert_eq!(report.fact("objects"), 1);
 }

@@ -16,6 +16,7 @@ fn object(run: &Run, due: u64) -> Staged {
         freq: 0,
         due: Some(Duration::from_secs(due)),
         round: 0,
+        came_at: 0,
     }
 }
 
@@ -71,4 +72,27 @@ fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
     assert!(!nursery.push(7, object(&run, 3)));
     nursery.drain(|| panic!("there is nothing to do"));
     assert_eq!(nursery.bytes(), 0);
+}
+
+#[test]
+fn what_came_long_ago_goes_though_little_waits() {
+    let pool = Pool::new(1, PAGE as usize).unwrap();
+    let run = pool.try_take_frame().unwrap();
+    let nursery = Nursery::new(4 * PAGE);
+    let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
+    let span = SPAN_LIMITS * 4;
+    for group in 0..=span {
+        assert!(matches!(take(), Work::Idle) && !nursery.wants_flush(), "{group}");
+        nursery.refill(run.clone());
+        // One waits from the beginning, one came in the middle, one late.
+        if [0, span / 2 + 2, span].contains(&group) {
+            assert!(nursery.push(group, object(&run, 100)));
+        }
+    }
+    assert!(!nursery.wants_flush());
+    nursery.refill(run.clone());
+    assert!(nursery.wants_flush());
+    let Work::Pages { groups, partial: true } = take() else { panic!("the first must go") };
+    assert_eq!(groups.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [0]);
+    assert!(matches!(take(), Work::Idle), "the others came later");
 }

@@ -17,6 +17,17 @@ pub(super) struct Pending {
     pub(super) due: Option<Duration>,
 }
 
+/// What came between the ends of two rounds and is not done yet.
+struct Round {
+    unfinished: u64,
+    /// None of these has a smaller sequence number.
+    oldest_seq: u64,
+}
+
+impl Round {
+    const NEW: Round = Round { unfinished: 0, oldest_seq: u64::MAX };
+}
+
 #[derive(Default)]
 pub(super) struct State {
     pub(super) groups: HashMap<u64, Pending>,
@@ -26,6 +37,8 @@ pub(super) struct State {
     pub(super) part_waits: bool,
     /// The first time at which an extent is due.
     pub(super) extents_due: Option<Duration>,
+    /// Nothing in `groups` came before so many bytes of runs had been handed in; it may be less than is true.
+    pub(super) oldest_came_at: u64,
     /// Bytes in `groups` and `extents`.
     pub(super) waiting_bytes: u64,
     pub(super) objects: u64,
@@ -34,8 +47,8 @@ pub(super) struct State {
     /// The most objects, and the most groups of those that wait, that there were at once.
     pub(super) most: u64,
     pub(super) most_groups: usize,
-    /// Unfinished objects of each round since `first_round`, the current one last.
-    rounds: VecDeque<u64>,
+    /// Each round since `first_round`, the current one last.
+    rounds: VecDeque<Round>,
     first_round: u64,
     pub(super) stop: bool,
     /// The flusher has ended: what came now would wait for ever.
@@ -45,18 +58,30 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn enter_round(&mut self) -> u64 {
+    pub(super) fn enter_round(&mut self, seq: u64) -> u64 {
         if self.rounds.is_empty() {
-            self.rounds.push_back(0);
+            self.rounds.push_back(Round::NEW);
         }
         let last = self.rounds.len() - 1;
-        self.rounds[last] += 1;
+        let round = &mut self.rounds[last];
+        round.unfinished += 1;
+        round.oldest_seq = round.oldest_seq.min(seq);
         self.first_round + last as u64
     }
 
+    /// None of the objects that are not done has a smaller sequence number; `None` if all are.
+    pub(super) fn oldest_seq(&self) -> Option<u64> {
+        let unfinished = self.rounds.iter().filter(|round| round.unfinished > 0);
+        unfinished.map(|round| round.oldest_seq).min()
+    }
+
+    pub(super) fn rounds(&self) -> usize {
+        self.rounds.len()
+    }
+
     pub(super) fn leave_round(&mut self, round: u64, count: u64) {
-        self.rounds[(round - self.first_round) as usize] -= count;
-        while self.rounds.len() > 1 && self.rounds[0] == 0 {
+        self.rounds[(round - self.first_round) as usize].unfinished -= count;
+        while self.rounds.len() > 1 && self.rounds[0].unfinished == 0 {
             self.rounds.pop_front();
             self.first_round += 1;
         }
@@ -65,17 +90,17 @@ impl State {
     /// Begins a new round; returns the one before.
     pub(super) fn end_round(&mut self) -> u64 {
         if self.rounds.is_empty() {
-            self.rounds.push_back(0);
+            self.rounds.push_back(Round::NEW);
         }
         let last = self.first_round + self.rounds.len() as u64 - 1;
-        self.rounds.push_back(0);
+        self.rounds.push_back(Round::NEW);
         self.leave_round(last, 0);
         last
     }
 
     pub(super) fn has_unfinished(&self, last: u64) -> bool {
         let count = (last + 1).saturating_sub(self.first_round) as usize;
-        self.rounds.iter().take(count).any(|unfinished| *unfinished > 0)
+        self.rounds.iter().take(count).any(|round| round.unfinished > 0)
     }
 
     fn taken(&mut self, objects: u64, bytes: u64) {
@@ -126,6 +151,22 @@ impl State {
             groups.extend(self.take_group(id));
         }
         groups
+    }
+
+    /// The groups of which something came before so many bytes of runs had been handed in.
+    pub(super) fn take_older(&mut self, came_before: u64) -> Vec<(u64, Vec<Staged>)> {
+        // A group's objects wait in the order in which they came.
+        let came_at = |p: &Pending| p.objects.first().map_or(u64::MAX, |first| first.came_at);
+        let mut older = Vec::new();
+        self.oldest_came_at = u64::MAX;
+        for (id, pending) in &self.groups {
+            match came_at(pending) {
+                at if at < came_before => older.push(*id),
+                at => self.oldest_came_at = self.oldest_came_at.min(at),
+            }
+        }
+        older.sort_unstable();
+        older.into_iter().filter_map(|id| self.take_group(id)).collect()
     }
 
     pub(super) fn take_due(&mut self, now: Duration) -> Vec<(u64, Vec<Staged>)> {
