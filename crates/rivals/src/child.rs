@@ -48,6 +48,8 @@ pub struct ChildSpec {
     pub reads: Option<usize>,
     /// Only create and read.
     pub skip_delete: bool,
+    /// foyer's clients are tasks.
+    pub foyer_tasks: bool,
     /// Choices for foyer.
     pub foyer: FoyerOptions,
 }
@@ -119,7 +121,7 @@ fn run_stages<C: Contestant>(
     let device = device.as_deref();
     if spec.workload.cache.is_some() {
         for stage in [Stage::Warm, Stage::Cache] {
-            let (threads, tasks) = (spec.threads, spec.foyer.tasks);
+            let (threads, tasks) = (spec.threads, spec.foyer_tasks);
             let run = StageRun { stage, threads, tasks, operations: None };
             report.stages.push(drive::run_stage(&contestant, spec.workload, run, device));
         }
@@ -129,7 +131,7 @@ fn run_stages<C: Contestant>(
     let run = |stage| StageRun {
         stage,
         threads: spec.threads,
-        tasks: spec.foyer.tasks,
+        tasks: spec.foyer_tasks,
         operations: if stage == Stage::Read { spec.reads } else { None },
     };
     report.stages.push(drive::run_stage(&contestant, spec.workload, run(Stage::Create), device));
@@ -165,7 +167,7 @@ fn hold_reads(spec: &ChildSpec, per_second: Option<u64>) -> Result<(), Box<dyn E
 /// Reads every object once, untimed, and counts those that are gone or wrong.
 fn audit<C: Contestant>(contestant: &Arc<C>, spec: &ChildSpec) -> u64 {
     let workload = Workload { ordering: Ordering::Sequential, ..spec.workload };
-    let tasks = spec.foyer.tasks;
+    let tasks = spec.foyer_tasks;
     let run = StageRun { stage: Stage::Read, threads: AUDIT_THREADS, tasks, operations: None };
     let read = drive::run_stage(contestant, workload, run, None);
     read.missing + read.wrong + read.failed

@@ -22,6 +22,9 @@ pub struct Counters {
     pub device_write_bytes: u64,
     /// Bytes this process alone caused to be fetched from storage (`/proc/self/io`).
     pub process_read_bytes: u64,
+    /// Bytes this process alone had written to storage.
+    #[serde(default)]
+    pub process_written_bytes: u64,
     /// Microseconds of processor time this process used.
     pub cpu_us: u64,
 }
@@ -30,7 +33,8 @@ impl Counters {
     /// Reads them; a device of `None` counts nothing.
     pub fn now(device: Option<&str>) -> Counters {
         let mut counters = Counters {
-            process_read_bytes: process_read_bytes().unwrap_or(0),
+            process_read_bytes: process_bytes("read_bytes: ").unwrap_or(0),
+            process_written_bytes: process_bytes("write_bytes: ").unwrap_or(0),
             cpu_us: cpu_us(),
             ..Counters::default()
         };
@@ -59,14 +63,15 @@ impl Counters {
             device_writes: self.device_writes - before.device_writes,
             device_write_bytes: self.device_write_bytes - before.device_write_bytes,
             process_read_bytes: self.process_read_bytes - before.process_read_bytes,
+            process_written_bytes: self.process_written_bytes - before.process_written_bytes,
             cpu_us: self.cpu_us - before.cpu_us,
         }
     }
 }
 
-fn process_read_bytes() -> Option<u64> {
+fn process_bytes(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
-    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.trim().parse().ok())
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
 fn cpu_us() -> u64 {

@@ -16,7 +16,8 @@ use std::path::Path;
 use foyer::{
     BlockEngineConfig, DeviceBuilder, EvictionConfig, FileDeviceBuilder, HybridCache,
     HybridCacheBuilder, HybridCachePolicy, IoEngineConfig, LfuConfig, LruConfig,
-    PsyncIoEngineConfig, RecoverMode, S3FifoConfig, SieveConfig, Spawner, UringIoEngineConfig,
+    PsyncIoEngineConfig, RecoverMode, S3FifoConfig, SieveConfig, Spawner, StorageKey,
+    UringIoEngineConfig,
 };
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
@@ -39,7 +40,8 @@ pub enum Eviction {
 }
 
 impl Eviction {
-    fn config(self) -> EvictionConfig {
+    /// As foyer wants it.
+    pub fn config(self) -> EvictionConfig {
         match self {
             Eviction::Lru => LruConfig::default().into(),
             Eviction::Lfu => LfuConfig::default().into(),
@@ -64,9 +66,6 @@ pub struct FoyerOptions {
     /// foyer: `pread` and `pwrite` on a pool of threads instead of `io_uring`.
     #[arg(long = "foyer-psync")]
     pub psync: bool,
-    /// foyer: clients are tasks on a runtime of their own, instead of threads that block.
-    #[arg(long = "foyer-tasks")]
-    pub tasks: bool,
     /// foyer: threads of its own runtime, and of that of the clients.
     #[arg(long = "foyer-workers", default_value_t = 2)]
     pub workers: usize,
@@ -78,10 +77,7 @@ pub struct Foyer {
     /// Runs the clients; foyer has another, which it owns.
     clients: Runtime,
     workload: Workload,
-    options: FoyerOptions,
-    /// Bytes created since the flushers were last waited for; only counted when paced.
-    unflushed: Mutex<u64>,
-    paced: bool,
+    pace: Option<Pace>,
 }
 
 impl Foyer {
@@ -98,64 +94,111 @@ impl Foyer {
         variant: Name,
     ) -> foyer::Result<Foyer> {
         let clients = runtime(options.workers)?;
-        let spawner = Spawner::from(runtime(options.workers)?);
         let pool = options.buffers_mib << 20;
-        let cache_bytes = memory.saturating_sub(2 * pool);
         let popular = if variant == Name::FoyerLoved { workload.popular() } else { u64::MAX };
-        let io: Box<dyn IoEngineConfig> = match options.psync {
-            true => Box::new(PsyncIoEngineConfig::new()),
-            false => Box::new(UringIoEngineConfig::new()),
-        };
-        let cache = clients.block_on(async {
-            let device =
-                FileDeviceBuilder::new(path).with_capacity(disk).with_direct(true).build()?;
-            let engine = BlockEngineConfig::new(device)
-                .with_flushers(options.flushers)
-                .with_buffer_pool_size(pool)
-                .with_submit_queue_size_threshold(2 * pool);
-            HybridCacheBuilder::new()
-                .with_policy(HybridCachePolicy::WriteOnInsertion)
-                .with_flush_on_close(false)
-                .memory(cache_bytes)
-                .with_shards(8)
-                .with_eviction_config(options.eviction.config())
-                .with_weighter(|_: &u64, value: &Vec<u8>| 8 + value.len())
-                .with_filter(move |object: &u64, _: &Vec<u8>| *object < popular)
-                .storage()
-                .with_io_engine_config(io)
-                .with_engine_config(engine)
-                .with_recover_mode(RecoverMode::None)
-                .with_spawner(spawner)
-                .build()
-                .await
-        })?;
-        let paced = variant != Name::Foyer;
-        Ok(Foyer { cache, clients, workload, options, unflushed: Mutex::new(0), paced })
+        let parts = Parts { path, disk, memory: memory.saturating_sub(2 * pool), pool };
+        let cache = hybrid(&clients, parts, options, |_: &u64| 8, move |object| *object < popular)?;
+        let pace = (variant != Name::Foyer).then(|| Pace::new(pool));
+        Ok(Foyer { cache, clients, workload, pace })
+    }
+}
+
+/// Where a cache lies, and what it may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts<'a> {
+    /// Its file.
+    pub path: &'a Path,
+    /// Bytes of the file.
+    pub disk: usize,
+    /// Bytes of its memory, flush buffers not included.
+    pub memory: usize,
+    /// Bytes of the pool of flush buffers.
+    pub pool: usize,
+}
+
+/// Makes a cache with a runtime of its own; `clients` is another's. `key_bytes`: what a key counts in memory,
+/// `admits`: which stay there.
+///
+/// # Errors
+/// Whatever foyer reports.
+pub fn hybrid<K: StorageKey>(
+    clients: &Runtime,
+    parts: Parts<'_>,
+    options: FoyerOptions,
+    key_bytes: impl Fn(&K) -> usize + Send + Sync + 'static,
+    admits: impl Fn(&K) -> bool + Send + Sync + 'static,
+) -> foyer::Result<HybridCache<K, Vec<u8>>> {
+    let spawner = Spawner::from(runtime(options.workers)?);
+    let io: Box<dyn IoEngineConfig> = match options.psync {
+        true => Box::new(PsyncIoEngineConfig::new()),
+        false => Box::new(UringIoEngineConfig::new()),
+    };
+    clients.block_on(async {
+        let device = FileDeviceBuilder::new(parts.path)
+            .with_capacity(parts.disk)
+            .with_direct(true)
+            .build()?;
+        let engine = BlockEngineConfig::new(device)
+            .with_flushers(options.flushers)
+            .with_buffer_pool_size(parts.pool)
+            .with_submit_queue_size_threshold(2 * parts.pool);
+        HybridCacheBuilder::new()
+            .with_policy(HybridCachePolicy::WriteOnInsertion)
+            .with_flush_on_close(false)
+            .memory(parts.memory)
+            .with_shards(8)
+            .with_eviction_config(options.eviction.config())
+            .with_weighter(move |key: &K, value: &Vec<u8>| key_bytes(key) + value.len())
+            .with_filter(move |key: &K, _: &Vec<u8>| admits(key))
+            .storage()
+            .with_io_engine_config(io)
+            .with_engine_config(engine)
+            .with_recover_mode(RecoverMode::None)
+            .with_spawner(spawner)
+            .build()
+            .await
+    })
+}
+
+/// Lets no more be created between two waits for the flushers than half their buffers hold.
+#[derive(Debug)]
+pub struct Pace {
+    /// Bytes created since the flushers were last waited for.
+    unflushed: Mutex<u64>,
+    bound: u64,
+}
+
+impl Pace {
+    /// For a pool of so many bytes.
+    #[must_use]
+    pub fn new(pool: usize) -> Pace {
+        Pace { unflushed: Mutex::new(0), bound: (pool / 2) as u64 }
     }
 
-    /// Lets no more be created between two waits for the flushers than half their buffers hold.
-    /// Everybody waits together: the lock is held meanwhile.
-    async fn pace(&self, bytes: usize) {
-        let bound = (self.options.buffers_mib << 19) as u64;
+    /// To be waited for before so many bytes are created. Everybody waits together: the lock is held meanwhile.
+    pub async fn wait<K: StorageKey>(&self, cache: &HybridCache<K, Vec<u8>>, bytes: usize) {
         let mut unflushed = self.unflushed.lock().await;
         *unflushed += bytes as u64;
-        if *unflushed >= bound {
-            self.cache.storage().wait().await;
+        if *unflushed >= self.bound {
+            cache.storage().wait().await;
             *unflushed = bytes as u64;
         }
     }
 }
 
 /// A runtime with so many threads.
-fn runtime(workers: usize) -> foyer::Result<Runtime> {
+///
+/// # Errors
+/// Whatever the system reports.
+pub fn runtime(workers: usize) -> foyer::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(workers).enable_all().build().map_err(foyer::Error::io_error)
 }
 
 impl Contestant for Foyer {
     async fn create(&self, object: u64, value: &[u8]) -> Outcome {
-        if self.paced {
-            self.pace(value.len()).await;
+        if let Some(pace) = &self.pace {
+            pace.wait(&self.cache, value.len()).await;
         }
         drop(self.cache.insert(object, value.to_vec()));
         Outcome::Done

@@ -14,6 +14,8 @@ mod files;
 #[cfg(feature = "damelo")]
 mod fio;
 mod foyer_cache;
+#[cfg(feature = "damelo")]
+mod loads;
 mod machine;
 mod micro;
 mod report;
@@ -52,6 +54,16 @@ enum Command {
     #[command(mut_arg("threads", |a| a.default_value("4")))]
     #[command(mut_arg("contestants", |a| a.default_value("damelo,foyer,foyer-paced")))]
     Cache(cache::CacheOptions),
+    /// Loads of an embedder, from expiry to purges: hit ratios, speeds, bytes, beside foyer.
+    #[cfg(feature = "damelo")]
+    Loads(loads::LoadOptions),
+    /// One contestant under one load; started by `loads`.
+    #[cfg(feature = "damelo")]
+    #[command(hide = true)]
+    LoadChild {
+        /// What to do, as JSON.
+        spec: String,
+    },
     /// One contestant's turn; started by the other commands.
     #[command(hide = true)]
     Child {
@@ -67,6 +79,13 @@ fn main() -> ExitCode {
         Command::Fio(options) => fio::compare(&options),
         Command::Throttled(options) => micro::throttled(&options),
         Command::Cache(options) => cache::run(&options),
+        #[cfg(feature = "damelo")]
+        Command::Loads(options) => loads::run(&options),
+        #[cfg(feature = "damelo")]
+        Command::LoadChild { spec } => {
+            loads::child::main(&spec);
+            Ok(())
+        }
         Command::Child { spec } => {
             child::main(&spec);
             Ok(())

@@ -118,6 +118,7 @@ fn run_one(
         reads_per_s: extras.reads_per_s,
         reads: extras.reads,
         skip_delete: settings.skip_delete,
+        foyer_tasks: settings.foyer_tasks,
         foyer: settings.foyer,
     };
     let report = start(&spec)?;

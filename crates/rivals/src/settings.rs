@@ -69,6 +69,9 @@ pub struct Settings {
     /// below this one.
     #[arg(long)]
     pub out: Option<PathBuf>,
+    /// foyer: clients are tasks on a runtime of their own, instead of threads that block.
+    #[arg(long = "foyer-tasks")]
+    pub foyer_tasks: bool,
     /// Choices for foyer.
     #[command(flatten)]
     pub foyer: FoyerOptions,

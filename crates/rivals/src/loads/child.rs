@@ -1,0 +1,340 @@
+//! One contestant under one load, in a process of its own.
+//!
+//! Every value read is checked: whose it is, that it is no older than what was acknowledged before the read
+//! began, and that it has not expired. Creates, removes and purges of an object take turns, so that it is
+//! known which is the last.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::caches::{self, Cache, Found, Foyer, New};
+use super::catalogue::{self, Op, Source};
+use super::value;
+use crate::contestant::Name;
+use crate::counters::{self, Counters};
+use crate::foyer_cache::FoyerOptions;
+
+/// Locks that writes of objects share.
+const STRIPES: usize = 4096;
+
+/// Everything a child is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LoadSpec {
+    /// Who runs.
+    pub contestant: Name,
+    /// Name of the load.
+    pub load: String,
+    /// Divides its operations.
+    pub divide: u64,
+    /// Longest time it is measured for, and as long for what comes before.
+    pub seconds: u64,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// An empty directory of its own.
+    pub directory: std::path::PathBuf,
+    /// Choices for foyer.
+    pub foyer: FoyerOptions,
+}
+
+/// What a child prints.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// Operations done, and time they took.
+    pub operations: u64,
+    /// Their time.
+    pub seconds: f64,
+    /// Reads tried.
+    pub reads: u64,
+    /// Reads that found their object.
+    pub hits: u64,
+    /// Of these, those memory answered (foyer: by a sample).
+    pub memory_hits: u64,
+    /// Reads that gave something wrong: another's bytes, an older version, expired.
+    pub wrong: u64,
+    /// Operations refused or failed.
+    pub failed: u64,
+    /// Creates tried, those of misses too, and their bytes.
+    pub creates: u64,
+    /// Bytes of these.
+    pub create_bytes: u64,
+    /// 50th and 99th percentile and maximum of reads, in microseconds.
+    pub read_us: [f64; 3],
+    /// The same of creates.
+    pub create_us: [f64; 3],
+    /// Operations of the client that did least, and most.
+    pub fairness: (u64, u64),
+    /// Counted by the kernel for this process alone.
+    pub read_bytes: u64,
+    /// The same for writes.
+    pub written_bytes: u64,
+    /// Processor time.
+    pub cpu_us: u64,
+    /// Largest resident size.
+    pub rss_bytes: u64,
+    /// The first fill: its seconds, and creates refused.
+    pub fill_seconds: f64,
+    /// What it counts itself.
+    pub facts: Vec<(String, f64)>,
+    /// Why there are no figures.
+    pub error: Option<String>,
+}
+
+#[derive(Default)]
+struct Tally {
+    report: LoadReport,
+    read_ns: Vec<u32>,
+    create_ns: Vec<u32>,
+}
+
+struct Run<'a> {
+    cache: &'a dyn Cache,
+    source: &'a Source,
+    /// What the next version of an object must be above, and what a read must give at least.
+    newest: Vec<AtomicU32>,
+    acknowledged: Vec<AtomicU32>,
+    stripes: Vec<Mutex<()>>,
+}
+
+struct Client<'a> {
+    run: &'a Run<'a>,
+    key: Vec<u8>,
+    /// Zeros that are never written to but for heads: they take no memory of the machine.
+    value: Vec<u8>,
+    tally: Tally,
+}
+
+fn nanoseconds(since: Instant) -> u32 {
+    u32::try_from(since.elapsed().as_nanos()).unwrap_or(u32::MAX)
+}
+
+impl<'a> Client<'a> {
+    fn turn(&self, object: u64) -> MutexGuard<'a, ()> {
+        let stripe = &self.run.stripes[object as usize % STRIPES];
+        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_version(&self, object: u64) -> u32 {
+        self.run.newest[object as usize].fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn acknowledge(&self, object: u64, version: u32) {
+        self.run.acknowledged[object as usize].store(version, Ordering::Release);
+    }
+
+    fn create(&mut self, object: u64) {
+        let source = self.run.source;
+        let lasts_s = source.lasts_s(object);
+        let length = source.length(object);
+        let run = self.run;
+        let turn = self.turn(object);
+        let version = self.next_version(object);
+        let expires_s = if lasts_s > 0 { value::now_s() + lasts_s } else { 0 };
+        source.key(object, &mut self.key);
+        value::write(&mut self.value[..length], object, version, expires_s);
+        let new = New { value: &self.value[..length], group: source.group(object), expires_s };
+        let begun = Instant::now();
+        let stored = run.cache.create(&self.key, new);
+        self.tally.create_ns.push(nanoseconds(begun));
+        self.acknowledge(object, version);
+        drop(turn);
+        let report = &mut self.tally.report;
+        report.failed += u64::from(!stored);
+        report.creates += 1;
+        report.create_bytes += (length + self.key.len()) as u64;
+    }
+
+    fn read(&mut self, object: u64, aside: bool) {
+        let source = self.run.source;
+        let at_least = self.run.acknowledged[object as usize].load(Ordering::Acquire);
+        let length = source.length(object);
+        source.key(object, &mut self.key);
+        let mut right = true;
+        let mut look = |bytes: &[u8]| right = value::is_right(bytes, object, length, at_least);
+        let begun = Instant::now();
+        let found = self.run.cache.read(&self.key, &mut look);
+        self.tally.read_ns.push(nanoseconds(begun));
+        let report = &mut self.tally.report;
+        report.reads += 1;
+        report.wrong += u64::from(!right);
+        match found {
+            Found::Missing if aside => self.create(object),
+            Found::Missing => {}
+            Found::Failed => report.failed += 1,
+            Found::Somewhere => report.hits += 1,
+            Found::Memory(reads) => {
+                report.hits += 1;
+                report.memory_hits += reads;
+            }
+        }
+    }
+
+    fn remove(&mut self, object: u64) {
+        let turn = self.turn(object);
+        let version = self.next_version(object);
+        self.run.source.key(object, &mut self.key);
+        let removed = self.run.cache.remove(&self.key);
+        self.acknowledge(object, version);
+        drop(turn);
+        self.tally.report.failed += u64::from(!removed);
+    }
+
+    /// What is created meanwhile may or may not survive, so that only older versions are wrong afterwards.
+    fn purge(&mut self, group: u64) {
+        let members = self.run.source.members(group);
+        let newest: Vec<u32> = members
+            .iter()
+            .map(|object| self.run.acknowledged[*object as usize].load(Ordering::Acquire))
+            .collect();
+        if self.run.cache.purge(group) {
+            for (object, seen) in members.iter().zip(newest) {
+                let acknowledged = &self.run.acknowledged[*object as usize];
+                // One that was acknowledged before the purge is dead: a read must give a newer one.
+                acknowledged.fetch_max(seen + 1, Ordering::AcqRel);
+                self.run.newest[*object as usize].fetch_max(seen + 1, Ordering::AcqRel);
+            }
+        } else {
+            members.into_iter().for_each(|object| self.remove(object));
+        }
+    }
+
+    fn operate(&mut self, op: Op) {
+        self.tally.report.operations += 1;
+        match op {
+            Op::Read(object) => self.read(object, self.run.source.load.mix.aside),
+            Op::Put(object) => self.create(object),
+            Op::Remove(object) => self.remove(object),
+            Op::Purge(group) => self.purge(group),
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(cache: &'a dyn Cache, source: &'a Source) -> Run<'a> {
+        let zeros = || (0..source.load.objects).map(|_| AtomicU32::new(0)).collect();
+        let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
+        Run { cache, source, newest: zeros(), acknowledged: zeros(), stripes }
+    }
+
+    /// Clients take operations off one order until it is used up or the time is.
+    fn clients(&self, most: Duration, op: &(dyn Fn(u64) -> Option<Op> + Sync)) -> Vec<Tally> {
+        let next = AtomicU64::new(0);
+        let begun = Instant::now();
+        let longest = self.source.length_max();
+        std::thread::scope(|scope| {
+            let client = || {
+                let (key, value) = (Vec::new(), vec![0; longest]);
+                let mut client = Client { run: self, key, value, tally: Tally::default() };
+                while begun.elapsed() < most
+                    && let Some(op) = op(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    client.operate(op);
+                }
+                client.tally
+            };
+            let clients: Vec<_> =
+                (0..self.source.load.threads).map(|_| scope.spawn(client)).collect();
+            clients.into_iter().map(|c| c.join().expect("a client panicked")).collect()
+        })
+    }
+}
+
+/// Median, 99th percentile, maximum, in microseconds.
+fn percentiles(mut ns: Vec<u32>) -> [f64; 3] {
+    ns.sort_unstable();
+    let at = |share: f64| {
+        let index = ((ns.len() as f64 * share) as usize).min(ns.len().saturating_sub(1));
+        f64::from(ns.get(index).copied().unwrap_or(0)) / 1e3
+    };
+    [at(0.5), at(0.99), at(1.0)]
+}
+
+fn sum(tallies: Vec<Tally>) -> LoadReport {
+    let mut total = LoadReport { fairness: (u64::MAX, 0), ..LoadReport::default() };
+    let (mut reads, mut creates) = (Vec::new(), Vec::new());
+    for tally in tallies {
+        let report = tally.report;
+        total.operations += report.operations;
+        total.reads += report.reads;
+        total.hits += report.hits;
+        total.memory_hits += report.memory_hits;
+        total.wrong += report.wrong;
+        total.failed += report.failed;
+        total.creates += report.creates;
+        total.create_bytes += report.create_bytes;
+        let (least, most) = total.fairness;
+        total.fairness = (least.min(report.operations), most.max(report.operations));
+        reads.extend(tally.read_ns);
+        creates.extend(tally.create_ns);
+    }
+    total.read_us = percentiles(reads);
+    total.create_us = percentiles(creates);
+    total
+}
+
+/// Runs the load as told.
+///
+/// # Errors
+/// If there is no such load or the contestant cannot be opened.
+pub fn run(spec: &LoadSpec) -> Result<LoadReport, Box<dyn Error>> {
+    let load = catalogue::all().into_iter().find(|load| load.name == spec.load);
+    let mut load = load.ok_or("no such load")?;
+    load.operations.0 /= spec.divide;
+    load.operations.1 /= spec.divide;
+    let source = Source::new(load, spec.seed);
+    let (memory, disk) = (load.mib.0 << 20, load.mib.1 << 20);
+    let file = spec.directory.join("cache");
+    let cache: Box<dyn Cache> = match spec.contestant {
+        Name::Damelo => Box::new(caches::damelo(&file, memory, disk, spec.seed)?),
+        Name::Foyer => Box::new(Foyer::open(&file, memory, disk, spec.foyer, false)?),
+        Name::FoyerPaced => Box::new(Foyer::open(&file, memory, disk, spec.foyer, true)?),
+        Name::FoyerLoved | Name::Files => return Err("takes no part in these loads".into()),
+    };
+    let run = Run::new(&*cache, &source);
+    let most = Duration::from_secs(spec.seconds);
+    let begun = Instant::now();
+    let fill = if load.filled { load.objects } else { 0 };
+    let filled = sum(run.clients(most, &|at| (at < fill).then_some(Op::Put(at))));
+    let fill_seconds = begun.elapsed().as_secs_f64();
+    let (before, measured) = load.operations;
+    run.clients(most, &|at| (at < before).then(|| source.op(at)));
+    cache.settle();
+    let counted = Counters::now(None);
+    let begun = Instant::now();
+    let op = |at: u64| (at < measured).then(|| source.op(before + at));
+    let tallies = run.clients(most, &op);
+    let seconds = begun.elapsed().as_secs_f64();
+    cache.settle();
+    let counters = Counters::now(None).since(counted);
+    let mut report = LoadReport {
+        seconds,
+        fill_seconds,
+        read_bytes: counters.process_read_bytes,
+        written_bytes: counters.process_written_bytes,
+        cpu_us: counters.cpu_us,
+        rss_bytes: counters::peak_rss_bytes(),
+        facts: cache.facts(),
+        ..sum(tallies)
+    };
+    report.failed += filled.failed;
+    if measured == 0 || load.mix.puts + load.mix.removes == 0 && !load.mix.aside {
+        report.creates = filled.creates;
+        report.create_us = filled.create_us;
+    }
+    Ok(report)
+}
+
+/// Entry point of `rivals load-child`: prints one line of JSON, whatever happens.
+pub fn main(spec: &str) {
+    let report = serde_json::from_str::<LoadSpec>(spec)
+        .map_err(|e| Box::new(e) as Box<dyn Error>)
+        .and_then(|spec| run(&spec))
+        .unwrap_or_else(|e| LoadReport { error: Some(e.to_string()), ..LoadReport::default() });
+    match serde_json::to_string(&report) {
+        Ok(line) => println!("{line}"),
+        Err(e) => eprintln!("rivals load-child: {e}"),
+    }
+}
