@@ -29,6 +29,10 @@ fn date(text: &[u8]) {
         let written = dates::format(unix_s);
         assert_eq!(dates::parse(written.as_bytes(), NOW), Some(unix_s), "{written}");
     }
+    // It takes any white space off the ends, which may not stand in a field.
+    if HeaderValue::from_bytes(text).is_err() {
+        return;
+    }
     let Ok(text) = std::str::from_utf8(text) else { return };
     let theirs: Option<SystemTime> = httpdate::parse_http_date(text.trim_ascii()).ok();
     let theirs = theirs.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_secs());
@@ -104,11 +108,11 @@ fn tail(text: &str) {
 
 /// A host that counts as another one counts as that.
 fn host(text: &str) {
-    // No name has two dots or colons in a row, but addresses of IPv6, which have brackets.
-    let odd = ["..", "::", ".:"].iter().any(|twice| text.trim_end_matches(':').contains(twice));
+    // No name has two colons in a row, but addresses of IPv6, which have brackets.
+    let name = text.rsplit(']').next().unwrap_or_default();
+    let odd = ["::", ".:"].iter().any(|twice| name.trim_end_matches(':').contains(twice));
     let is_host = is_plain_authority(text.as_bytes());
-    if !is_host || text.parse::<http::uri::Authority>().is_err() || (odd && !text.starts_with('['))
-    {
+    if !is_host || text.parse::<http::uri::Authority>().is_err() || odd {
         return;
     }
     for scheme in ["http", "https"] {

@@ -55,22 +55,22 @@ fn store_and_reuse(request: &HeaderMap, response: &HeaderMap, newer: &HeaderMap,
         headers: response,
         received: response,
         directives: &directives,
-        request_time_s: NOW,
-        response_time_s: NOW,
+        request_time_ms: NOW * 1000,
+        response_time_ms: NOW * 1000,
     };
     let policy = Policy::of(arrived, rules);
     // It only gets older.
-    for (now_s, later_s) in [(NOW, NOW + 1), (NOW + 1, u64::MAX)] {
-        assert!(policy.age_s(now_s) <= policy.age_s(later_s));
-        assert!(policy.ttl_s(now_s) >= policy.ttl_s(later_s));
-        if policy.staleness_s(now_s).is_some() && !policy.never_stale {
-            assert!(policy.staleness_s(later_s).is_some());
+    for (now_ms, later_ms) in [(NOW * 1000, NOW * 1000 + 1), (NOW * 1000 + 1, u64::MAX)] {
+        assert!(policy.age_s(now_ms) <= policy.age_s(later_ms));
+        assert!(policy.ttl_s(now_ms) >= policy.ttl_s(later_ms));
+        if policy.staleness_ms(now_ms).is_some() && !policy.never_stale {
+            assert!(policy.staleness_ms(later_ms).is_some());
         }
-        let decision = reuse::decide(&wishes, &policy, rules, now_s);
+        let decision = reuse::decide(&wishes, &policy, rules, now_ms);
         if decision == Decision::Serve {
-            assert!(policy.staleness_s(now_s).is_none());
+            assert!(policy.staleness_ms(now_ms).is_none());
         }
-        let _ = reuse::decide(&wishes, &policy.made_stale(), rules, now_s);
+        let _ = reuse::decide(&wishes, &policy.made_stale(), rules, now_ms);
     }
     let stored = storing::stored_headers(response, &directives, rules, NOW);
     assert!(!stored.contains_key("connection") && !stored.contains_key(TRANSFER_ENCODING));

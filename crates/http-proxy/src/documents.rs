@@ -1,4 +1,4 @@
-//! Parts of documents that the code writes. For tests only; no threads.
+//! Files and parts of documents that the code writes. For tests only; no threads.
 
 /// Fails if what stands in `docs/NAME` between the marks `part` is not `wanted`; with `DAMELO_BLESS`
 /// in the environment it is put there.
@@ -13,6 +13,16 @@ pub(crate) fn hold(name: &str, part: &str, wanted: &str) {
         return;
     }
     assert!(middle == wanted, "docs/{name} is not what the code says");
+}
+
+/// Fails if a file of the repository is not `wanted`; with `DAMELO_BLESS` in the environment it is written.
+pub(crate) fn hold_file(name: &str, wanted: &str) {
+    let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("DAMELO_BLESS").is_some() {
+        std::fs::write(&path, wanted).expect("written");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == wanted, "{name} is not what the code says: see CONTRIBUTING.md");
 }
 
 /// Fails if the seed `NAME` of a fuzz target is not `wanted`; with `DAMELO_BLESS` in the environment it

@@ -65,8 +65,11 @@ pub enum ProxyError {
         /// The address.
         address: SocketAddr,
     },
-    /// A rule of a forward proxy names an origin.
-    #[error("a rule has `to`, but in a forward proxy the client says where to go: leave it out")]
+    /// A rule of a forward proxy names an origin, or changes what it is asked for.
+    #[error(
+        "a rule has `to`, `strip_prefix` or `add_prefix`, but in a forward proxy the client says \
+         where to go: leave it out"
+    )]
     RuleInForward,
     /// The file of users cannot be used.
     #[error("cannot take users from `{path}`: {reason}")]
@@ -132,7 +135,10 @@ pub(crate) enum FetchError {
     HeaderTimeout,
     #[error("the origin closed the connection or did not speak HTTP")]
     Broken,
-    #[error("the origin's headers are longer than limits.header_bytes_max")]
+    #[error(
+        "the origin's headers are longer than limits.header_bytes_max, or have more lines than \
+         limits.origin_header_lines_max"
+    )]
     HeadersTooLarge,
     #[error("the origin did not say plainly how long its answer is, or in which coding")]
     Framing,

@@ -5,7 +5,7 @@ mod support;
 use std::io::Write as _;
 use std::net::TcpStream;
 
-use damelo_http_proxy::{LogTarget, ProxyConfig};
+use damelo_http_proxy::{LogTarget, ProxyConfig, Target};
 use serde_json::json;
 use support::wire::raw;
 use support::{Message, Nobody, Origin, Proxy, Reply, eventually, reply};
@@ -103,7 +103,7 @@ fn purges_and_invalidations_are_counted() {
 #[test]
 fn trouble_with_origins_is_counted() {
     let (missing, home) = (Nobody::new(), support::Home::new());
-    let to = damelo_http_proxy::Target::Url(missing.url());
+    let to = Target::Url(missing.url());
     let proxy = Proxy::start_in(&home, to, |_| {});
     assert_eq!(moved(&proxy, ["origin_errors", "own_errors"], || drop(proxy.get("/"))), [1, 1]);
     // A connection that the origin closed after its answer, without having said so.
@@ -174,4 +174,67 @@ fn the_admin_page_has_every_metric_of_the_document() {
         count += 1;
     }
     assert!(count > 50, "{count} in the document");
+}
+
+#[test]
+fn bytes_are_counted_by_where_they_come_from() {
+    let body = "x".repeat(5000);
+    let origin = Origin::start(move |request| match request.path() {
+        "/private" => reply(200, "Cache-Control: private", body.as_str()),
+        _ => reply(200, "Cache-Control: max-age=60", body.as_str()),
+    });
+    let proxy = Proxy::start(&origin);
+    let names = [
+        "client_body_bytes_total{from=\"store\"}",
+        "client_body_bytes_total{from=\"origin\"}",
+        "client_body_bytes_total{from=\"own\"}",
+        "origin_body_bytes_total",
+    ];
+    let read = || names.map(|name| proxy.metric(&format!("damelo_proxy_{name}")));
+    assert_eq!(read(), [0, 0, 0, 0]);
+    proxy.get("/a");
+    assert_eq!(read(), [0, 5000, 0, 5000]);
+    proxy.get("/a");
+    assert_eq!(read(), [5000, 5000, 0, 5000]);
+    proxy.get("/private");
+    assert_eq!(read(), [5000, 10_000, 0, 10_000]);
+    proxy.ask("HEAD", "/a", "");
+    assert_eq!(read(), [5000, 10_000, 0, 10_000]);
+    let own = proxy.get_with("/", "Host: a\nHost: b").body.len() as u64;
+    assert_eq!(read(), [5000, 10_000, own, 10_000]);
+}
+
+#[test]
+fn what_is_open_now_is_shown() {
+    let (origin, proxy) = start(|_| {});
+    let names = ["connections_open", "requests_open"];
+    let read = || names.map(|name| proxy.metric(&format!("damelo_proxy_{name}")));
+    eventually("nothing is open", || read() == [0, 0]);
+    let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
+    eventually("the connection is", || read() == [1, 0]);
+    // Its body does not come.
+    stream.write_all(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n").expect("write");
+    eventually("a request is", || read() == [1, 1]);
+    drop(stream);
+    eventually("nothing is open any more", || read() == [0, 0]);
+    assert!(proxy.metric("damelo_proxy_connections_max") > 100);
+    let healthy = format!("damelo_proxy_origin_healthy{{origin=\"http://{}\"}}", origin.address);
+    assert_eq!(proxy.metric(&healthy), 1);
+}
+
+#[test]
+fn reloads_are_counted_and_the_last_failure_shows() {
+    let (_origin, proxy) = start(|_| {});
+    let names = ["reloads_total", "reload_errors_total", "reload_failed"];
+    let read = || names.map(|name| proxy.metric(&format!("damelo_proxy_{name}")));
+    assert_eq!(read(), [0, 0, 0]);
+    let settings = || ProxyConfig::new(proxy.info.address, Target::Demo);
+    let mut bad = settings();
+    bad.name = "not a name".to_owned();
+    proxy.info.control.reload(bad).expect_err("a name with spaces");
+    assert_eq!(read(), [0, 1, 1]);
+    proxy.info.control.reload(settings()).expect("settings that can be used");
+    assert_eq!(read(), [1, 1, 0]);
+    proxy.info.control.reload_failed();
+    assert_eq!(read(), [1, 2, 1]);
 }

@@ -68,6 +68,22 @@ fn rules_pass_refuse_to_store_and_edit_headers() {
     assert!(!origin.last().has("cookie"));
 }
 
+/// What nobody may claim, the operator may say.
+#[test]
+fn a_rule_tells_the_origin_what_clients_may_not() {
+    let origin = Origin::start(|_| reply(200, "cache-control: max-age=60", "x"));
+    let rule = "[[rule]]\nprefix = \"/app\"\nstrip_prefix = \"/app\"\n\
+                request_set = [\"X-Forwarded-Prefix: /app\"]\n";
+    let proxy = with_rules(&origin, rule);
+    let claims = "X-Forwarded-Prefix: /evil\nX-Original-URL: /evil";
+    for (path, told) in [("/app/a", "/app"), ("/a", "")] {
+        proxy.get_with(path, claims);
+        assert_eq!(origin.last().path(), "/a");
+        assert_eq!(origin.last().header("x-forwarded-prefix"), told, "{path}");
+        assert!(!origin.last().has("x-original-url"), "{path}");
+    }
+}
+
 #[test]
 fn a_rule_stores_at_the_second_request() {
     let origin = Origin::start(|_| reply(200, "cache-control: max-age=60\netag: \"1\"", "x"));

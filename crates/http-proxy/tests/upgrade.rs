@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use damelo_http_proxy::{ProxyConfig, Target};
+use damelo_http_proxy::{ProxyConfig, Settings, Target};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper::ext::Protocol;
@@ -232,6 +232,24 @@ fn websocket_on_a_stream_of_http2() {
         }
     });
     assert_eq!(proxy.metric("damelo_proxy_tunnels_total"), 2);
+}
+
+/// RFC 8441 §5: any 2xx would be the beginning of a tunnel.
+#[test]
+fn what_a_rule_answers_is_no_tunnel() {
+    let home = Home::new();
+    for (respond, seen) in [(200, 501), (503, 503)] {
+        let text = format!("[[rule]]\nrespond = {respond}\n");
+        let ruleset = Settings::parse(&text).expect("good rules").proxy.ruleset;
+        let proxy = start(&home, echo(), |config| config.ruleset = ruleset);
+        block_on(async {
+            let mut sender = settled(proxy.info.address).await;
+            let request = extended_connect("websocket", ("x-a", "1"));
+            let response = sender.send_request(request).await.expect("an answer");
+            assert_eq!(response.status(), seen);
+            assert_eq!(response.headers()["cache-status"], "damelo; detail=respond");
+        });
+    }
 }
 
 #[test]

@@ -140,6 +140,33 @@ fn headers_of_an_origin_have_a_limit() {
 }
 
 #[test]
+fn header_lines_of_an_origin_have_a_limit() {
+    let origin = Origin::start(|request| {
+        let lines: usize = request.path().trim_start_matches('/').parse().expect("a number");
+        let fields: Vec<String> = (0..lines).map(|line| format!("X-{line}: {line}")).collect();
+        reply(200, &format!("Cache-Control: max-age=60\r\n{}", fields.join("\r\n")), "body")
+    });
+    let home = Home::new();
+    let proxy = proxy_to(&home, url(&origin), |_| {});
+    for path in ["/100", "/450", "/450"] {
+        let answer = proxy.get(path);
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "body"), "{path}");
+        let last = path.trim_start_matches('/').parse::<usize>().expect("a number") - 1;
+        assert_eq!(answer.header(&format!("x-{last}")), last.to_string());
+    }
+    assert!(proxy.get("/450").cache().contains("hit"));
+    let answer = proxy.get("/500");
+    assert_eq!(answer.status(), 502);
+    assert!(answer.cache().contains("origin-headers-too-large"), "{}", answer.cache());
+    assert!(answer.text().contains("limits.origin_header_lines_max"), "{}", answer.text());
+    drop(proxy);
+    let proxy =
+        proxy_to(&home, url(&origin), |config| config.transport.upstream.header_lines_max = 50);
+    assert_eq!(proxy.get("/60").status(), 502);
+    assert_eq!(proxy.get("/40").status(), 200, "a new connection");
+}
+
+#[test]
 fn an_unsafe_request_is_never_sent_twice() {
     // Takes one request a connection, then closes without an answer.
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");

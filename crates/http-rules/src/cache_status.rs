@@ -11,6 +11,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 /// The header's name.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
+/// What a rule of the operator's has answered: as detail, and in the access log.
+const RESPOND: &str = "respond";
+
 /// Why a request went to the origin (RFC 9211 §2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forward {
@@ -81,6 +84,11 @@ impl CacheStatus {
         CacheStatus { detail: Some(detail), ..CacheStatus::default() }
     }
 
+    /// Answered by a rule of the operator's.
+    pub fn responded() -> CacheStatus {
+        CacheStatus::own(RESPOND)
+    }
+
     /// One word for the access log.
     pub fn word(&self) -> &'static str {
         match self.forward {
@@ -91,6 +99,7 @@ impl CacheStatus {
                 _ => "revalidated",
             },
             Some(reason) => reason.name(),
+            None if self.detail == Some(RESPOND) => RESPOND,
             None => "none",
         }
     }

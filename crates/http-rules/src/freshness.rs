@@ -71,22 +71,32 @@ pub fn heuristically_cacheable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// `corrected_initial_age` (§4.2.3): how old the response was when it had arrived.
-pub fn initial_age(headers: &HeaderMap, request_time_s: u64, response_time_s: u64) -> u64 {
-    let date_s = dates::header(headers, &DATE, response_time_s).unwrap_or(response_time_s);
-    let apparent_age = response_time_s.saturating_sub(date_s);
-    let response_delay = response_time_s.saturating_sub(request_time_s);
-    apparent_age.max(age_value(headers).saturating_add(response_delay))
+/// `corrected_initial_age` (§4.2.3): how old the response was when it had arrived, in milliseconds.
+///
+/// `Date` names a second, not a moment. If that second had not ended when the request was sent, the
+/// response may have been made since, and how long it took to come says more of its age; §4.2.3 lets
+/// `corrected_age_value` alone count. Any earlier `Date` counts from the beginning of its second.
+pub fn initial_age(headers: &HeaderMap, request_time_ms: u64, response_time_ms: u64) -> u64 {
+    let date_s = dates::header(headers, &DATE, response_time_ms / 1000);
+    let apparent_age = match date_s.map(|date_s| date_s.saturating_mul(1000)) {
+        Some(date_ms) if date_ms.saturating_add(1000) <= request_time_ms => {
+            response_time_ms.saturating_sub(date_ms)
+        }
+        _ => 0,
+    };
+    let response_delay = response_time_ms.saturating_sub(request_time_ms);
+    let age_value = age_value(headers).saturating_mul(1000);
+    apparent_age.max(age_value.saturating_add(response_delay))
 }
 
-/// The first member of `Age` over all its lines; zero if it is not a number (§5.1).
+/// Seconds: the first member of `Age` over all its lines; zero if it is not a number (§5.1).
 fn age_value(headers: &HeaderMap) -> u64 {
     list_members(headers, &AGE).next().and_then(delta_seconds).unwrap_or(0)
 }
 
-/// `current_age` (§4.2.3).
-pub fn current_age(initial_age_s: u64, response_time_s: u64, now_s: u64) -> u64 {
-    initial_age_s.saturating_add(now_s.saturating_sub(response_time_s))
+/// `current_age` (§4.2.3), in milliseconds.
+pub fn current_age(initial_age_ms: u64, response_time_ms: u64, now_ms: u64) -> u64 {
+    initial_age_ms.saturating_add(now_ms.saturating_sub(response_time_ms))
 }
 
 #[cfg(test)]
@@ -177,10 +187,39 @@ mod tests {
             (vec![("age", "2147483648")], 0, 1 << 31),
             (vec![("age", "99999999999999999999")], 0, 1 << 31),
         ] {
-            assert_eq!(initial_age(&headers(&lines), NOW - delay, NOW), expected, "{lines:?}");
+            let (request_time_ms, response_time_ms) = ((NOW - delay) * 1000, NOW * 1000);
+            let got = initial_age(&headers(&lines), request_time_ms, response_time_ms);
+            assert_eq!(got, expected * 1000, "{lines:?}");
         }
         assert_eq!(current_age(5, NOW, NOW + 10), 15);
         assert_eq!(current_age(5, NOW, NOW - 10), 5, "clock jumped back");
         assert_eq!(current_age(u64::MAX, 0, NOW), u64::MAX);
+    }
+
+    /// RFC 9111 §4.2.3: a response that was made while it was asked for is as old as it took to come,
+    /// wherever in a second that was; what is older counts from the beginning of its `Date`.
+    #[test]
+    fn ages_within_a_second() {
+        const NOW_MS: u64 = NOW * 1000;
+        for (request_ms, response_ms, date, age, expected_ms) in [
+            (NOW_MS, NOW_MS, NOW, None, 0),
+            (NOW_MS + 700, NOW_MS + 705, NOW, None, 5),
+            (NOW_MS + 990, NOW_MS + 1040, NOW, None, 50),
+            (NOW_MS + 990, NOW_MS + 1040, NOW + 1, None, 50),
+            (NOW_MS + 999, NOW_MS + 2500, NOW, None, 1501),
+            (NOW_MS + 1000, NOW_MS + 1001, NOW, None, 1001),
+            (NOW_MS + 1700, NOW_MS + 1705, NOW, None, 1705),
+            (NOW_MS + 700, NOW_MS + 705, NOW, Some("0"), 5),
+            (NOW_MS + 700, NOW_MS + 705, NOW, Some("1"), 1005),
+            (NOW_MS + 1700, NOW_MS + 1705, NOW, Some("1"), 1705),
+            (NOW_MS + 1700, NOW_MS + 1705, NOW, Some("2"), 2005),
+            (NOW_MS + 700, NOW_MS + 600, NOW, None, 0),
+        ] {
+            let date = dates::format(date);
+            let mut lines = vec![("date", &*date)];
+            lines.extend(age.map(|age| ("age", age)));
+            let got = initial_age(&headers(&lines), request_ms, response_ms);
+            assert_eq!(got, expected_ms, "{request_ms} {response_ms} {lines:?}");
+        }
     }
 }

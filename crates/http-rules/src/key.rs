@@ -99,10 +99,16 @@ pub fn normal_host(authority: &str, scheme: &str) -> String {
     let host = lower.strip_suffix(own_port).or_else(|| lower.strip_suffix(':')).unwrap_or(&lower);
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => {
-            format!("{}:{port}", name.strip_suffix('.').unwrap_or(name))
+            format!("{}:{port}", without_root(name))
         }
-        _ => host.strip_suffix('.').unwrap_or(host).to_owned(),
+        _ => without_root(host).to_owned(),
     }
+}
+
+/// A name without the dot of the root. One with more dots at its end is no name: it stays, so that what counts
+/// as another host counts as that.
+fn without_root(name: &str) -> &str {
+    name.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(name)
 }
 
 /// A host and perhaps a port (RFC 3986 §3.2.2, §3.2.3), no user name.
@@ -163,6 +169,8 @@ mod tests {
             ("example.org:", "http", "example.org"),
             ("example.org.", "http", "example.org"),
             ("example.org.:8080", "http", "example.org:8080"),
+            ("example.org..", "http", "example.org.."),
+            ("[::1]..:8080", "http", "[::1]..:8080"),
             ("[::1]:80", "http", "[::1]"),
             ("[::1]", "http", "[::1]"),
         ] {

@@ -12,19 +12,20 @@ use crate::config::Rules;
 use crate::freshness::{self, Lifetime};
 
 /// What a stored response says of its own use, and when it came: computed when it is stored, kept
-/// with it, and all that deciding about a hit needs.
+/// with it, and all that deciding about a hit needs. In milliseconds, as a response with `max-age=1`
+/// would otherwise live half a second in the mean, by where in a second it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
     /// Freshness lifetime.
-    pub lifetime_s: u64,
+    pub lifetime_ms: u64,
     /// Age when it arrived (§4.2.3).
-    pub initial_age_s: u64,
+    pub initial_age_ms: u64,
     /// When it arrived.
-    pub response_time_s: u64,
+    pub response_time_ms: u64,
     /// How long after its lifetime it may be served while it is validated (RFC 5861 §3).
-    pub stale_while_revalidate_s: u64,
+    pub stale_while_revalidate_ms: u64,
     /// How long after its lifetime it may be served if the origin fails (RFC 5861 §4).
-    pub stale_if_error_s: u64,
+    pub stale_if_error_ms: u64,
     /// Validate before every use.
     pub no_cache: bool,
     /// Never serve stale: `must-revalidate`, `proxy-revalidate` or `s-maxage`.
@@ -45,25 +46,25 @@ pub struct Arrived<'a> {
     /// What they say of caching.
     pub directives: &'a ResponseDirectives,
     /// When the request was sent.
-    pub request_time_s: u64,
+    pub request_time_ms: u64,
     /// When the response arrived.
-    pub response_time_s: u64,
+    pub response_time_ms: u64,
 }
 
 impl Policy {
     /// The policy of a response.
     pub fn of(arrived: Arrived<'_>, rules: &Rules) -> Policy {
-        let Arrived { status, headers, received, directives, request_time_s, response_time_s } =
+        let Arrived { status, headers, received, directives, request_time_ms, response_time_ms } =
             arrived;
-        let lifetime = Lifetime::of(status, headers, directives, rules, response_time_s);
+        let lifetime = Lifetime::of(status, headers, directives, rules, response_time_ms / 1000);
         let (swr, sie) = (directives.stale_while_revalidate_s, directives.stale_if_error_s);
         let allowed_beside = rules.stale_beside_s_maxage && (swr.is_some() || sie.is_some());
         Policy {
-            lifetime_s: lifetime.seconds,
-            initial_age_s: freshness::initial_age(received, request_time_s, response_time_s),
-            response_time_s,
-            stale_while_revalidate_s: swr.unwrap_or(rules.stale_while_revalidate_s),
-            stale_if_error_s: sie.unwrap_or(rules.stale_if_error_s),
+            lifetime_ms: millis(lifetime.seconds),
+            initial_age_ms: freshness::initial_age(received, request_time_ms, response_time_ms),
+            response_time_ms,
+            stale_while_revalidate_ms: millis(swr.unwrap_or(rules.stale_while_revalidate_s)),
+            stale_if_error_ms: millis(sie.unwrap_or(rules.stale_if_error_s)),
             no_cache: directives.no_cache,
             never_stale: directives.must_revalidate
                 || directives.proxy_revalidate
@@ -73,25 +74,40 @@ impl Policy {
     }
 
     /// `current_age` (§4.2.3).
-    pub fn age_s(&self, now_s: u64) -> u64 {
-        freshness::current_age(self.initial_age_s, self.response_time_s, now_s)
+    pub fn age_ms(&self, now_ms: u64) -> u64 {
+        freshness::current_age(self.initial_age_ms, self.response_time_ms, now_ms)
     }
 
-    /// Seconds of freshness left; negative if stale.
-    pub fn ttl_s(&self, now_s: u64) -> i64 {
-        let signed = |s: u64| i64::try_from(s).unwrap_or(i64::MAX);
-        signed(self.lifetime_s).saturating_sub(signed(self.age_s(now_s)))
+    /// `current_age` as `Age` says it: the whole seconds of it.
+    pub fn age_s(&self, now_ms: u64) -> u64 {
+        self.age_ms(now_ms) / 1000
     }
 
-    /// Seconds past its lifetime; `None` while it is fresh.
-    pub fn staleness_s(&self, now_s: u64) -> Option<u64> {
-        self.age_s(now_s).checked_sub(self.lifetime_s)
+    /// Seconds of freshness left, one that has begun counted whole; above zero exactly while it is fresh.
+    pub fn ttl_s(&self, now_ms: u64) -> i64 {
+        let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        let left_ms = signed(self.lifetime_ms).saturating_sub(signed(self.age_ms(now_ms)));
+        left_ms.div_euclid(1000) + i64::from(left_ms.rem_euclid(1000) > 0)
+    }
+
+    /// Milliseconds past its lifetime; `None` while it is fresh.
+    pub fn staleness_ms(&self, now_ms: u64) -> Option<u64> {
+        self.age_ms(now_ms).checked_sub(self.lifetime_ms)
+    }
+
+    /// When it arrived, in the whole seconds that HTTP dates are made of.
+    pub fn response_time_s(&self) -> u64 {
+        self.response_time_ms / 1000
     }
 
     /// The same, stale from now on: after a sign that the resource has changed (§4.3.5).
     pub fn made_stale(self) -> Policy {
-        Policy { lifetime_s: 0, stale_while_revalidate_s: 0, ..self }
+        Policy { lifetime_ms: 0, stale_while_revalidate_ms: 0, ..self }
     }
+}
+
+fn millis(seconds: u64) -> u64 {
+    seconds.saturating_mul(1000)
 }
 
 /// What to do with a stored response.
@@ -108,11 +124,18 @@ pub enum Decision {
 }
 
 /// Decides for one request on one stored response.
-pub fn decide(request: &RequestDirectives, policy: &Policy, rules: &Rules, now_s: u64) -> Decision {
+pub fn decide(
+    request: &RequestDirectives,
+    policy: &Policy,
+    rules: &Rules,
+    now_ms: u64,
+) -> Decision {
     let wishes = wishes(request, rules);
-    let age_s = policy.age_s(now_s);
-    let fresh = policy.lifetime_s > age_s;
-    let too_old = wishes.max_age.is_some_and(|max| age_s > max);
+    let age_ms = policy.age_ms(now_ms);
+    let fresh = policy.lifetime_ms > age_ms;
+    // A client counts as `Age` does. Compared more finely, what `max-age=0` asks for would be too old as soon
+    // as it is there, also for all the others who wait for it.
+    let too_old = wishes.max_age.is_some_and(|max| age_ms / 1000 > max);
     if wishes.no_cache || (too_old && !(policy.immutable && fresh)) {
         return Decision::Validate(Forward::Request);
     }
@@ -120,26 +143,26 @@ pub fn decide(request: &RequestDirectives, policy: &Policy, rules: &Rules, now_s
         return Decision::Validate(Forward::Stale);
     }
     if fresh {
-        let left_s = policy.lifetime_s - age_s;
+        let left_ms = policy.lifetime_ms - age_ms;
         return match wishes.min_fresh {
-            Some(wanted_s) if left_s < wanted_s => Decision::Validate(Forward::Request),
+            Some(wanted_s) if left_ms < millis(wanted_s) => Decision::Validate(Forward::Request),
             _ => Decision::Serve,
         };
     }
     if policy.never_stale || wishes.min_fresh.is_some() {
         return Decision::Validate(Forward::Stale);
     }
-    let staleness_s = age_s - policy.lifetime_s;
+    let staleness_ms = age_ms - policy.lifetime_ms;
     let tolerated = match wishes.max_stale {
         Some(MaxStale::Any) => true,
-        Some(MaxStale::Seconds(max)) => staleness_s <= max,
+        Some(MaxStale::Seconds(max)) => staleness_ms <= millis(max),
         None => false,
     };
     if tolerated {
         return Decision::ServeStale;
     }
     // A client that says `max-age` and no `max-stale` does not want a stale response (§5.2.1.1).
-    if staleness_s < policy.stale_while_revalidate_s && wishes.max_age.is_none() {
+    if staleness_ms < policy.stale_while_revalidate_ms && wishes.max_age.is_none() {
         return Decision::ServeAndRevalidate;
     }
     Decision::Validate(Forward::Stale)
@@ -164,7 +187,7 @@ pub fn may_serve_on_error(
     policy: &Policy,
     failure: Failure,
     rules: &Rules,
-    now_s: u64,
+    now_ms: u64,
 ) -> bool {
     let disconnected = match failure {
         Failure::Disconnected => true,
@@ -175,14 +198,15 @@ pub fn may_serve_on_error(
     if wishes.no_cache || policy.no_cache {
         return false;
     }
-    let stale_if_error_s = wishes.stale_if_error_s.unwrap_or(0).max(policy.stale_if_error_s);
-    match policy.staleness_s(now_s) {
+    let asked_ms = millis(wishes.stale_if_error_s.unwrap_or(0));
+    let stale_if_error_ms = asked_ms.max(policy.stale_if_error_ms);
+    match policy.staleness_ms(now_ms) {
         // Fresh: only the client wanted the origin asked.
-        None => disconnected || stale_if_error_s > 0,
+        None => disconnected || stale_if_error_ms > 0,
         Some(_) if policy.never_stale => false,
-        Some(staleness_s) => {
-            staleness_s < stale_if_error_s
-                || (disconnected && staleness_s < rules.disconnected_stale_max_s)
+        Some(staleness_ms) => {
+            staleness_ms < stale_if_error_ms
+                || (disconnected && staleness_ms < millis(rules.disconnected_stale_max_s))
         }
     }
 }
@@ -204,7 +228,7 @@ mod tests {
     use super::*;
     use crate::test_headers as headers;
 
-    const NOW: u64 = 1_000_000;
+    const NOW: u64 = 1_000_000_000;
     const SERVE: Decision = Decision::Serve;
     const STALE_OK: Decision = Decision::ServeStale;
     const BEHIND: Decision = Decision::ServeAndRevalidate;
@@ -219,8 +243,8 @@ mod tests {
             headers: &map,
             received: &map,
             directives: &directives,
-            request_time_s: NOW,
-            response_time_s: NOW,
+            request_time_ms: NOW,
+            response_time_ms: NOW,
         };
         Policy::of(arrived, rules)
     }
@@ -263,9 +287,68 @@ mod tests {
             ("max-age=60", 70, "max-stale, max-age=80", STALE_OK),
         ] {
             let policy = policy(response, &rules);
-            let got = decide(&wish(request), &policy, &rules, NOW + age_s);
+            let got = decide(&wish(request), &policy, &rules, NOW + age_s * 1000);
             assert_eq!(got, expected, "{response} at {age_s}: {request}");
         }
+    }
+
+    /// RFC 9111 §4.2, §5.2.1, RFC 5861: every limit but a client's `max-age`, which counts as `Age` does, is
+    /// met to the millisecond, wherever in a second the response came.
+    #[test]
+    fn decisions_within_a_second() {
+        let rules = Rules::default();
+        for (response, age_ms, request, expected) in [
+            ("max-age=1", 0, "", SERVE),
+            ("max-age=1", 999, "", SERVE),
+            ("max-age=1", 1000, "", STALE),
+            ("max-age=0", 0, "", STALE),
+            ("max-age=1, stale-while-revalidate=1", 1000, "", BEHIND),
+            ("max-age=1, stale-while-revalidate=1", 1999, "", BEHIND),
+            ("max-age=1, stale-while-revalidate=1", 2000, "", STALE),
+            ("max-age=60", 999, "max-age=0", SERVE),
+            ("max-age=60", 1000, "max-age=0", ASKED),
+            ("max-age=60", 1999, "max-age=1", SERVE),
+            ("max-age=60", 2000, "max-age=1", ASKED),
+            ("max-age=2", 1000, "min-fresh=1", SERVE),
+            ("max-age=2", 1001, "min-fresh=1", ASKED),
+            ("max-age=1", 2000, "max-stale=1", STALE_OK),
+            ("max-age=1", 2001, "max-stale=1", STALE),
+        ] {
+            for moment_ms in [0, 1, 500, 999] {
+                let mut policy = policy(response, &rules);
+                policy.response_time_ms += moment_ms;
+                let now_ms = NOW + moment_ms + age_ms;
+                let got = decide(&wish(request), &policy, &rules, now_ms);
+                assert_eq!(got, expected, "{response} at {age_ms} ms: {request}");
+            }
+        }
+        let policy = policy("max-age=1, stale-if-error=1", &rules);
+        let unavailable = Failure::Status(StatusCode::SERVICE_UNAVAILABLE);
+        let stands_in =
+            |at_ms| may_serve_on_error(&wish(""), &policy, unavailable, &rules, NOW + at_ms);
+        assert_eq!([1000, 1999, 2000].map(stands_in), [true, true, false]);
+    }
+
+    /// RFC 9211 §2.7, RFC 9111 §5.1: what is said in whole seconds.
+    #[test]
+    fn seconds_that_are_said() {
+        let policy = policy("max-age=2", &Rules::default());
+        for (at_ms, age_s, ttl_s) in [
+            (0, 0, 2),
+            (1, 0, 2),
+            (999, 0, 2),
+            (1000, 1, 1),
+            (1999, 1, 1),
+            (2000, 2, 0),
+            (2001, 2, 0),
+            (2999, 2, 0),
+            (3000, 3, -1),
+        ] {
+            let got = (policy.age_s(NOW + at_ms), policy.ttl_s(NOW + at_ms));
+            assert_eq!(got, (age_s, ttl_s), "{at_ms}");
+        }
+        let forever = Policy { lifetime_ms: u64::MAX, ..policy };
+        assert!(forever.ttl_s(NOW) > 0 && forever.made_stale().ttl_s(u64::MAX) < 0);
     }
 
     /// RFC 5861 §3: the window is exact.
@@ -285,16 +368,16 @@ mod tests {
             ("max-age=60, stale-while-revalidate=30, no-cache", 70, "", STALE),
         ] {
             let policy = policy(response, &rules);
-            let got = decide(&wish(request), &policy, &rules, NOW + age_s);
+            let got = decide(&wish(request), &policy, &rules, NOW + age_s * 1000);
             assert_eq!(got, expected, "{response} at {age_s}: {request}");
         }
         let mut rules = Rules { stale_beside_s_maxage: true, ..Rules::default() };
         let shared = policy("s-maxage=60, stale-while-revalidate=30", &rules);
-        assert_eq!(decide(&wish(""), &shared, &rules, NOW + 70), BEHIND);
+        assert_eq!(decide(&wish(""), &shared, &rules, NOW + 70_000), BEHIND);
         rules.stale_while_revalidate_s = 20;
-        assert_eq!(decide(&wish(""), &policy("max-age=60", &rules), &rules, NOW + 70), BEHIND);
+        assert_eq!(decide(&wish(""), &policy("max-age=60", &rules), &rules, NOW + 70_000), BEHIND);
         let silent = policy("s-maxage=60", &rules);
-        assert_eq!(decide(&wish(""), &silent, &rules, NOW + 70), STALE);
+        assert_eq!(decide(&wish(""), &silent, &rules, NOW + 70_000), STALE);
     }
 
     /// RFC 5861 §4, RFC 9111 §4.2.4.
@@ -331,7 +414,8 @@ mod tests {
             ("max-age=60, must-revalidate", 10, "", Disconnected, true),
         ] {
             let policy = policy(response, &rules);
-            let got = may_serve_on_error(&wish(request), &policy, failure, &rules, NOW + age_s);
+            let got =
+                may_serve_on_error(&wish(request), &policy, failure, &rules, NOW + age_s * 1000);
             assert_eq!(got, expected, "{response} at {age_s}: {request} {failure:?}");
         }
     }
@@ -341,14 +425,17 @@ mod tests {
         let rules = Rules { obey_request_directives: false, ..Rules::default() };
         let policy = policy("max-age=60", &rules);
         assert_eq!(decide(&wish("no-cache, max-age=0"), &policy, &rules, NOW + 10), SERVE);
-        assert_eq!(decide(&wish("max-stale"), &policy, &rules, NOW + 70), STALE);
+        assert_eq!(decide(&wish("max-stale"), &policy, &rules, NOW + 70_000), STALE);
     }
 
     #[test]
     fn time_left() {
         let policy = policy("max-age=60", &Rules::default());
-        assert_eq!((policy.ttl_s(NOW + 10), policy.staleness_s(NOW + 10)), (50, None));
-        assert_eq!((policy.ttl_s(NOW + 70), policy.staleness_s(NOW + 70)), (-10, Some(10)));
-        assert_eq!(policy.made_stale().staleness_s(NOW), Some(0));
+        assert_eq!((policy.ttl_s(NOW + 10_000), policy.staleness_ms(NOW + 10_000)), (50, None));
+        assert_eq!(
+            (policy.ttl_s(NOW + 70_000), policy.staleness_ms(NOW + 70_000)),
+            (-10, Some(10_000))
+        );
+        assert_eq!(policy.made_stale().staleness_ms(NOW), Some(0));
     }
 }

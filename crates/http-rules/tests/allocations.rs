@@ -54,13 +54,13 @@ fn a_hit_is_decided_without_allocation() {
     let mut stored = HeaderMap::new();
     stored.insert("etag", HeaderValue::from_static("\"c\""));
     let names = ["accept", "accept-encoding"].map(HeaderName::from_static);
-    let policy = Policy { lifetime_s: 60, response_time_s: 1000, ..Policy::default() };
+    let policy = Policy { lifetime_ms: 60_000, response_time_ms: 1_000_000, ..Policy::default() };
     let rules = Rules::default();
     let mut key = Vec::with_capacity(256);
     let (count, (decision, outcome, answer)) = allocations(|| {
         let wishes = RequestDirectives::of(&request);
         vary::secondary_key(&names, &request, &rules, &mut key);
-        let decision = reuse::decide(&wishes, &policy, &rules, 1010);
+        let decision = reuse::decide(&wishes, &policy, &rules, 1_010_000);
         let outcome =
             preconditions::evaluate(&Method::GET, &request, StatusCode::OK, &stored, 1000);
         (decision, outcome, ranges::answer(&Method::GET, &request, 100, 4))

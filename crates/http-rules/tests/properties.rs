@@ -15,6 +15,8 @@ use http::{HeaderMap, Method, StatusCode};
 use proptest::prelude::*;
 
 const NOW: u64 = 1_795_000_000;
+/// Somewhere in a second.
+const NOW_MS: u64 = NOW * 1000 + 467;
 
 /// A directive that means something, or nearly does.
 fn directive() -> impl Strategy<Value = String> {
@@ -76,6 +78,12 @@ fn response() -> impl Strategy<Value = HeaderMap> {
     )
 }
 
+/// How long after a response came: any time, or one at the edge of a second.
+fn later_ms() -> impl Strategy<Value = u64> {
+    let edge = (0..10_000_u64, 0..3_u64).prop_map(|(s, more)| (s * 1000 + more).saturating_sub(1));
+    prop_oneof![0..300_000_000_u64, edge]
+}
+
 fn status() -> impl Strategy<Value = StatusCode> {
     (200..600_u16).prop_map(|code| StatusCode::from_u16(code).expect("valid"))
 }
@@ -86,7 +94,7 @@ fn request_of(text: &str) -> RequestDirectives {
     RequestDirectives::of(&headers)
 }
 
-fn policy_of(status: StatusCode, headers: &HeaderMap, delay_s: u64) -> Policy {
+fn policy_of(status: StatusCode, headers: &HeaderMap, delay_ms: u64) -> Policy {
     let rules = Rules::default();
     let directives = ResponseDirectives::of(headers, &rules);
     let arrived = Arrived {
@@ -94,8 +102,8 @@ fn policy_of(status: StatusCode, headers: &HeaderMap, delay_s: u64) -> Policy {
         headers,
         received: headers,
         directives: &directives,
-        request_time_s: NOW - delay_s,
-        response_time_s: NOW,
+        request_time_ms: NOW_MS - delay_ms,
+        response_time_ms: NOW_MS,
     };
     Policy::of(arrived, &rules)
 }
@@ -125,34 +133,35 @@ proptest! {
     #[test]
     fn nothing_is_served_staler_than_allowed(
         status in status(), headers in response(), wish in cache_control(),
-        delay_s in 0..100_u64, later_s in 0..300_000_u64,
+        delay_ms in 0..100_000_u64, later_ms in later_ms(),
     ) {
-        let (policy, request) = (policy_of(status, &headers, delay_s), request_of(&wish));
-        let now_s = NOW + later_s;
-        let age_s = policy.age_s(now_s);
-        let decision = reuse::decide(&request, &policy, &Rules::default(), now_s);
+        let (policy, request) = (policy_of(status, &headers, delay_ms), request_of(&wish));
+        let now_ms = NOW_MS + later_ms;
+        let age_ms = policy.age_ms(now_ms);
+        let decision = reuse::decide(&request, &policy, &Rules::default(), now_ms);
         if matches!(decision, Decision::Validate(_)) {
             return Ok(());
         }
         prop_assert!(!policy.no_cache && !request.no_cache);
         if let Some(max) = request.max_age {
-            prop_assert!(age_s <= max || (policy.immutable && age_s < policy.lifetime_s));
+            prop_assert!(age_ms / 1000 <= max || (policy.immutable && age_ms < policy.lifetime_ms));
         }
-        if age_s < policy.lifetime_s {
+        if age_ms < policy.lifetime_ms {
             prop_assert_eq!(decision, Decision::Serve);
-            prop_assert!(request.min_fresh.is_none_or(|min| policy.lifetime_s - age_s >= min));
+            let left_ms = policy.lifetime_ms - age_ms;
+            prop_assert!(request.min_fresh.is_none_or(|min| left_ms >= min * 1000));
             return Ok(());
         }
         prop_assert!(!policy.never_stale);
-        let staleness_s = age_s - policy.lifetime_s;
+        let staleness_ms = age_ms - policy.lifetime_ms;
         match decision {
             Decision::ServeStale => match request.max_stale {
-                Some(MaxStale::Seconds(max)) => prop_assert!(staleness_s <= max),
+                Some(MaxStale::Seconds(max)) => prop_assert!(staleness_ms <= max * 1000),
                 other => prop_assert_eq!(other, Some(MaxStale::Any)),
             },
             other => {
                 prop_assert_eq!(other, Decision::ServeAndRevalidate);
-                prop_assert!(staleness_s < policy.stale_while_revalidate_s);
+                prop_assert!(staleness_ms < policy.stale_while_revalidate_ms);
             }
         }
     }
@@ -161,23 +170,24 @@ proptest! {
     #[test]
     fn failures_do_not_lift_prohibitions(
         status in status(), headers in response(), wish in cache_control(),
-        code in status(), later_s in 0..300_000_u64,
+        code in status(), later_ms in later_ms(),
     ) {
         let (policy, request) = (policy_of(status, &headers, 0), request_of(&wish));
-        let (rules, now_s) = (Rules::default(), NOW + later_s);
+        let (rules, now_ms) = (Rules::default(), NOW_MS + later_ms);
         for failure in [Failure::Disconnected, Failure::Status(code)] {
-            if !reuse::may_serve_on_error(&request, &policy, failure, &rules, now_s) {
+            if !reuse::may_serve_on_error(&request, &policy, failure, &rules, now_ms) {
                 continue;
             }
             prop_assert!(!policy.no_cache && !request.no_cache);
             prop_assert!(failure == Failure::Disconnected || code.is_server_error());
-            if let Some(staleness_s) = policy.staleness_s(now_s) {
-                let allowed_s = policy.stale_if_error_s.max(request.stale_if_error_s.unwrap_or(0));
-                let limit_s = match failure {
-                    Failure::Disconnected => allowed_s.max(rules.disconnected_stale_max_s),
-                    Failure::Status(_) => allowed_s,
+            if let Some(staleness_ms) = policy.staleness_ms(now_ms) {
+                let asked_ms = request.stale_if_error_s.unwrap_or(0) * 1000;
+                let allowed_ms = policy.stale_if_error_ms.max(asked_ms);
+                let limit_ms = match failure {
+                    Failure::Disconnected => allowed_ms.max(rules.disconnected_stale_max_s * 1000),
+                    Failure::Status(_) => allowed_ms,
                 };
-                prop_assert!(!policy.never_stale && staleness_s < limit_s);
+                prop_assert!(!policy.never_stale && staleness_ms < limit_ms);
             }
         }
     }
@@ -218,15 +228,51 @@ proptest! {
 
     /// RFC 9111 §4.2.3: age grows with time, and never by more than the time that passed.
     #[test]
-    fn age_is_monotone(headers in response(), delay_s in 0..100_u64, a in 0..1_000_000_u64,
+    fn age_is_monotone(headers in response(), delay_ms in 0..100_000_u64, a in 0..1_000_000_u64,
         b in 0..1_000_000_u64,
     ) {
-        let policy = policy_of(StatusCode::OK, &headers, delay_s);
-        let (earlier, later) = (NOW + a.min(b), NOW + a.max(b));
-        prop_assert!(policy.age_s(earlier) <= policy.age_s(later));
-        prop_assert_eq!(policy.age_s(later) - policy.age_s(earlier), later - earlier);
-        prop_assert!(policy.age_s(NOW - a) >= delay_s, "a clock that jumped back");
-        prop_assert_eq!(policy.staleness_s(later).is_some(), policy.ttl_s(later) <= 0);
+        let policy = policy_of(StatusCode::OK, &headers, delay_ms);
+        let (earlier, later) = (NOW_MS + a.min(b), NOW_MS + a.max(b));
+        prop_assert!(policy.age_ms(earlier) <= policy.age_ms(later));
+        prop_assert_eq!(policy.age_ms(later) - policy.age_ms(earlier), later - earlier);
+        prop_assert!(policy.age_ms(NOW_MS - a) >= delay_ms, "a clock that jumped back");
+        prop_assert_eq!(policy.staleness_ms(later).is_some(), policy.ttl_s(later) <= 0);
+    }
+
+    /// RFC 9111 §4.2.3, §4.2.1: wherever in a second a response was made, asked for and looked at, what an
+    /// origin made on demand is fresh for as long as it said, counted from when it was made at the
+    /// earliest, and is served so for all of that but the time that it took to come.
+    #[test]
+    fn lifetimes_are_kept_to_the_millisecond(
+        asked_ms in NOW_MS..NOW_MS + 3000, made_ms in 0..400_u64, came_ms in 0..400_u64,
+        max_age_s in 0..5_u64, age_s in prop::option::of(0..3_u64), later_ms in 0..9000_u64,
+    ) {
+        let made_at_ms = asked_ms + made_ms;
+        let came_at_ms = made_at_ms + came_ms;
+        let mut headers = HeaderMap::new();
+        headers.insert(DATE, dates::value(made_at_ms / 1000));
+        headers.insert(CACHE_CONTROL, HeaderValue::try_from(format!("max-age={max_age_s}")).unwrap());
+        if let Some(age_s) = age_s {
+            headers.insert(AGE, age_s.into());
+        }
+        let rules = Rules::default();
+        let arrived = Arrived {
+            status: StatusCode::OK,
+            headers: &headers,
+            received: &headers,
+            directives: &ResponseDirectives::of(&headers, &rules),
+            request_time_ms: asked_ms,
+            response_time_ms: came_at_ms,
+        };
+        let policy = Policy::of(arrived, &rules);
+        let now_ms = came_at_ms + later_ms;
+        let fresh = policy.staleness_ms(now_ms).is_none();
+        let age_before_ms = age_s.unwrap_or(0) * 1000;
+        let since_made_ms = now_ms - made_at_ms + age_before_ms;
+        let since_asked_ms = now_ms - asked_ms + age_before_ms;
+        prop_assert!(!fresh || since_made_ms < max_age_s * 1000, "never for longer");
+        prop_assert_eq!(fresh, since_asked_ms < max_age_s * 1000, "nor for less");
+        prop_assert!(policy.age_s(now_ms) * 1000 >= (since_made_ms / 1000) * 1000);
     }
 
     /// RFC 9110 §14: pieces lie within the whole, do not touch, and hold what was asked for.

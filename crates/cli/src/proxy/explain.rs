@@ -64,6 +64,13 @@ fn told(known: &Value) -> String {
     if !rules.is_empty() {
         say(format!("rules    {}", rules.join("; ")));
     }
+    if let Value::Object(answer) = &known["responds"] {
+        let to = answer["location"].as_str().map_or(String::new(), |to| format!(", to {to}"));
+        say(format!("a rule answers it: {}{to}", answer["status"]));
+    }
+    if let Some(path) = known["origin_path"].as_str() {
+        say(format!("asked    the origin is asked for {path}"));
+    }
     if known["passes"] == true {
         say("a rule sends it past the cache".to_owned());
     }
@@ -92,7 +99,7 @@ fn told(known: &Value) -> String {
 
 fn describe(one: &Value, say: &mut impl FnMut(String)) {
     let fresh = &one["freshness"];
-    let number = |value: &Value| value.as_i64().unwrap_or(0);
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     say(format!(
         "stored   status {}, {} bytes{}, in {}, group id:{}",
         one["status"],
@@ -104,12 +111,15 @@ fn describe(one: &Value, say: &mut impl FnMut(String)) {
     say(format!("  key    {}", word(&one["key"])));
     say(format!(
         "  age    {} s = {} s when it came + {} s here",
-        fresh["age_s"], fresh["age_when_it_came_s"], fresh["time_here_s"]
+        number(&fresh["age_s"]),
+        number(&fresh["age_when_it_came_s"]),
+        number(&fresh["time_here_s"])
     ));
     let left = number(&fresh["fresh_for_s"]);
     let state =
-        if left > 0 { format!("fresh for {left} s") } else { format!("stale for {} s", -left) };
-    say(format!("  fresh  lifetime {} s - age {} s: {state}", fresh["lifetime_s"], fresh["age_s"]));
+        if left > 0.0 { format!("fresh for {left} s") } else { format!("stale for {} s", -left) };
+    let (lifetime, age) = (number(&fresh["lifetime_s"]), number(&fresh["age_s"]));
+    say(format!("  fresh  lifetime {lifetime} s - age {age} s: {state}"));
     if fresh["validate_always"] == true {
         say("  no-cache: validated before every use".to_owned());
     }
@@ -126,7 +136,7 @@ fn describe(one: &Value, say: &mut impl FnMut(String)) {
         let applies = if purge["applies"] == true { "covers it" } else { "was before it" };
         let mut line = format!("    a purge of {} {applies}:", word(&purge["by"]));
         for (name, kind) in [("hard_generation", "hard"), ("soft_generation", "soft")] {
-            if number(&purge[name]) > 0 {
+            if number(&purge[name]) > 0.0 {
                 // Writing to a String cannot fail.
                 let _ = write!(line, " {kind} at {}", purge[name]);
             }
@@ -161,12 +171,13 @@ mod tests {
     fn a_stored_and_purged_response_is_told() {
         let known = json!({
             "url": "http://h/a", "key": "http://h/a", "passes": false, "rules": ["pictures"],
+            "responds": { "status": 301, "location": "https://h/a" }, "origin_path": "/v2/a",
             "vary": { "headers": ["accept"], "variants": 1 },
             "stored": [{
                 "key": "http://h/a\\x00", "status": 200, "body_bytes": 5, "lies": "disk",
                 "group": "7", "purged": "gone by a purge", "generation": 3, "tags": 1,
-                "freshness": { "age_s": 15, "age_when_it_came_s": 5, "time_here_s": 10,
-                               "lifetime_s": 12, "fresh_for_s": -3 },
+                "freshness": { "age_s": 15.25, "age_when_it_came_s": 5.0, "time_here_s": 10.25,
+                               "lifetime_s": 12.0, "fresh_for_s": -3.25 },
                 "purges": [{ "by": "a tag", "hard_generation": 4, "soft_generation": 0,
                              "applies": true }],
             }],
@@ -175,10 +186,12 @@ mod tests {
         let text = told(&known);
         for part in [
             "rules    pictures",
+            "a rule answers it: 301, to https://h/a",
+            "the origin is asked for /v2/a",
             "varies   by accept",
             "in disk, group id:7",
-            "15 s = 5 s when it came + 10 s here",
-            "stale for 3 s",
+            "15.25 s = 5 s when it came + 10.25 s here",
+            "lifetime 12 s - age 15.25 s: stale for 3.25 s",
             "a purge of a tag covers it: hard at 4",
             "not stored 2 s ago: private",
         ] {

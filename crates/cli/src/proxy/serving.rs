@@ -173,7 +173,8 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
     }
 
     fn reload_now(&mut self, control: &Control) {
-        let loaded = (self.load)().and_then(|new| {
+        let read = (self.load)().inspect_err(|_| control.reload_failed());
+        let loaded = read.and_then(|new| {
             control.reload(new.proxy.clone())?;
             Ok(new)
         });

@@ -38,12 +38,13 @@ pub(crate) async fn explain(
     counters: &[Arc<Counters>],
     order: &[u8],
 ) -> Result<Value, PurgeFailure> {
-    let (url, headers) = read_order(shared, order)?;
+    let (url, headers, scheme) = read_order(shared, order)?;
     let text = String::from_utf8_lossy(&url).into_owned();
     let after_host = text.match_indices('/').nth(2).map_or(text.len(), |(at, _)| at);
     let host = text.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let view = RequestView {
         host,
+        scheme,
         path_and_query: &text[after_host..],
         method: &Method::GET,
         headers: &headers,
@@ -52,6 +53,15 @@ pub(crate) async fn explain(
     let effects = shared.config.ruleset.on_request(&view);
     let mut key = url.clone();
     effects.extend_key(&headers, &mut key);
+    let asked_for = effects.prefix.and_then(|prefix| prefix.to_origin(&text[after_host..]));
+    let responds = effects.answering.map(|answering| {
+        let respond = shared.config.ruleset.answer(answering);
+        let location = respond.location.as_ref().and_then(|to| to.of(host, &text[after_host..]));
+        json!({
+            "status": respond.status.map(|status| status.as_u16()),
+            "location": location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned()),
+        })
+    });
     let mut stored = Vec::new();
     let mut vary = Value::Null;
     if let Some(lying) = look(shared, &key).await {
@@ -73,6 +83,8 @@ pub(crate) async fn explain(
         "url": text,
         "key": shown(&key),
         "passes": effects.pass,
+        "responds": responds,
+        "origin_path": asked_for,
         "rules": effects.names().collect::<Vec<_>>(),
         "vary": vary,
         "stored": stored,
@@ -81,7 +93,11 @@ pub(crate) async fn explain(
     }))
 }
 
-fn read_order(shared: &Shared, order: &[u8]) -> Result<(Vec<u8>, HeaderMap), PurgeFailure> {
+/// The key of the URL that an order names, with the headers of the request and its scheme.
+fn read_order(
+    shared: &Shared,
+    order: &[u8],
+) -> Result<(Vec<u8>, HeaderMap, &'static str), PurgeFailure> {
     let bad = |text: &str| PurgeFailure::BadOrder(text.to_owned());
     let order: Value =
         serde_json::from_slice(order).map_err(|_| bad("an object with `url` is expected"))?;
@@ -94,7 +110,8 @@ fn read_order(shared: &Shared, order: &[u8]) -> Result<(Vec<u8>, HeaderMap), Pur
         let value = HeaderValue::from_str(value.trim());
         headers.append(name, value.map_err(|_| bad("a header's value is wrong"))?);
     }
-    Ok((purge::key_of_url(shared, url)?, headers))
+    let scheme = if url.starts_with("https://") { "https" } else { "http" };
+    Ok((purge::key_of_url(shared, url)?, headers, scheme))
 }
 
 async fn look(shared: &Shared, key: &[u8]) -> Option<Lying> {
@@ -141,7 +158,7 @@ fn told(shared: &Shared, one: &Lying, marks: &Marks) -> Value {
             "prefetch_hits": group.prefetch_hits,
             "hint": format!("{:?}", group.hint).to_lowercase(),
         })),
-        "freshness": freshness(response, shared.config.clock.unix_seconds()),
+        "freshness": freshness(response, shared.config.clock.unix_millis()),
         "purged": standing,
         "generation": stamp.moment.generation,
         "tags": stamp.tags.len(),
@@ -151,22 +168,23 @@ fn told(shared: &Shared, one: &Lying, marks: &Marks) -> Value {
 }
 
 /// The arithmetic of RFC 9111 §4.2 with its numbers.
-fn freshness(response: &StoredResponse, now_s: u64) -> Value {
-    let age_s = response.policy.age_s(now_s);
-    let lifetime_s = response.policy.lifetime_s;
+fn freshness(response: &StoredResponse, now_ms: u64) -> Value {
+    let policy = &response.policy;
+    let (age_ms, lifetime_ms) = (policy.age_ms(now_ms), policy.lifetime_ms);
+    let seconds = |ms: u64| ms as f64 / 1000.0;
+    let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
     json!({
-        "response_time": response.policy.response_time_s,
-        "now": now_s,
-        "age_when_it_came_s": response.policy.initial_age_s,
-        "time_here_s": now_s.saturating_sub(response.policy.response_time_s),
-        "age_s": age_s,
-        "lifetime_s": lifetime_s,
-        "fresh_for_s": i64::try_from(lifetime_s).unwrap_or(i64::MAX)
-            .saturating_sub(i64::try_from(age_s).unwrap_or(i64::MAX)),
-        "validate_always": response.policy.no_cache,
-        "never_stale": response.policy.never_stale,
-        "stale_while_revalidate_s": response.policy.stale_while_revalidate_s,
-        "stale_if_error_s": response.policy.stale_if_error_s,
+        "response_time": seconds(policy.response_time_ms),
+        "now": seconds(now_ms),
+        "age_when_it_came_s": seconds(policy.initial_age_ms),
+        "time_here_s": seconds(now_ms.saturating_sub(policy.response_time_ms)),
+        "age_s": seconds(age_ms),
+        "lifetime_s": seconds(lifetime_ms),
+        "fresh_for_s": signed(lifetime_ms).saturating_sub(signed(age_ms)) as f64 / 1000.0,
+        "validate_always": policy.no_cache,
+        "never_stale": policy.never_stale,
+        "stale_while_revalidate_s": seconds(policy.stale_while_revalidate_ms),
+        "stale_if_error_s": seconds(policy.stale_if_error_ms),
     })
 }
 

@@ -11,7 +11,8 @@ mod explain;
 use std::convert::Infallible;
 use std::net::{IpAddr, TcpListener as StdListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -26,7 +27,10 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::handler::purge::{self, PurgeFailure};
-use crate::metrics::{self, Counters};
+use crate::listen::Gate;
+use crate::metrics::Counters;
+use crate::metrics::exposition::{self, Moment, families};
+use crate::metrics::process::Process;
 use crate::worker::Shared;
 use crate::worker::control::Control;
 
@@ -44,16 +48,22 @@ const PATHS: &str = "/healthz, /readyz, /metrics, /top or, with POST, /purge and
 #[derive(Clone)]
 struct Admin {
     control: Control,
+    gate: Arc<Gate>,
     counters: Arc<[Arc<Counters>]>,
 }
 
 type Answer = (StatusCode, &'static str, String);
 
 /// Serves until the event loop ends.
-pub(crate) async fn serve(listener: StdListener, control: Control, counters: Vec<Arc<Counters>>) {
+pub(crate) async fn serve(
+    listener: StdListener,
+    control: Control,
+    gate: Arc<Gate>,
+    counters: Vec<Arc<Counters>>,
+) {
     // The listener was made non-blocking by whoever bound it.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let admin = Admin { control, counters: counters.into() };
+    let admin = Admin { control, gate, counters: counters.into() };
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -160,12 +170,26 @@ impl Admin {
     fn metrics(&self, shared: &Shared) -> String {
         let store = shared.vault.store().stats().to_openmetrics();
         let mut text = store.strip_suffix(END).unwrap_or(&store).to_owned();
-        let log_write_errors = shared.log.as_ref().map_or(0, |log| log.write_errors.get());
-        let marks = shared.vault.ledger().with_marks(|marks| marks.len() as u64);
-        let singles = [log_write_errors, marks, shared.collapse.waiting()];
-        text.push_str(&metrics::render(&self.counters, singles));
+        text.push_str(&exposition::render(&families(&self.counters, &self.moment(shared))));
         text.push_str(END);
         text
+    }
+
+    fn moment(&self, shared: &Shared) -> Moment {
+        let reloads = self.control.reloads();
+        let (connections_open, connections_max) = self.gate.connections();
+        Moment {
+            log_write_errors: shared.log.as_ref().map_or(0, |log| log.write_errors.get()),
+            reloads: reloads.done.get(),
+            reload_errors: reloads.failed.get(),
+            reload_failed: reloads.last_failed.load(Ordering::Relaxed),
+            purge_marks: shared.vault.ledger().with_marks(|marks| marks.len() as u64),
+            collapsed_waiting: shared.collapse.waiting(),
+            connections_open: connections_open as u64,
+            connections_max: connections_max as u64,
+            origins: shared.sites.origins(Instant::now()),
+            process: Process::now(),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::answer::reader::Reader;
 use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::log::LogRecord;
+use crate::metrics::BodySource;
 use crate::upstream::{FetchedBody, Timed};
 use crate::vault::inflight::{Chunk, InflightReader};
 
@@ -175,13 +176,14 @@ enum Kind {
 /// Body of an answer to a client.
 pub(crate) struct ProxyBody {
     kind: Kind,
+    source: BodySource,
     /// Written when the body is dropped.
     record: Option<Box<LogRecord>>,
 }
 
 impl ProxyBody {
     fn new(kind: Kind) -> ProxyBody {
-        ProxyBody { kind, record: None }
+        ProxyBody { kind, source: BodySource::Own, record: None }
     }
 
     pub(crate) fn empty() -> ProxyBody {
@@ -210,6 +212,16 @@ impl ProxyBody {
 
     pub(crate) fn timed(body: Timed) -> ProxyBody {
         ProxyBody::new(Kind::Passing(Box::new(body)))
+    }
+
+    /// Says where it comes from, as far as its request is concerned.
+    pub(crate) fn with_source(mut self, source: BodySource) -> ProxyBody {
+        self.source = source;
+        self
+    }
+
+    pub(crate) fn source(&self) -> BodySource {
+        self.source
     }
 
     /// Counts the bytes into `record`, which is written when the body is done with.

@@ -32,8 +32,8 @@ pub(crate) fn with_hit_status(
     found: Found,
     mut status: CacheStatus,
 ) -> Answer {
-    let now_s = worker.now_s();
+    let now_ms = worker.now_ms();
     let policy = found.response.policy;
-    status.ttl_s = Some(policy.ttl_s(now_s));
-    (from_store(worker, ask, found, policy.age_s(now_s)), status)
+    status.ttl_s = Some(policy.ttl_s(now_ms));
+    (from_store(worker, ask, found, policy.age_s(now_ms)), status)
 }

@@ -28,7 +28,7 @@ use crate::worker::Worker;
 /// What of the representation the request gets, `If-Range` evaluated.
 fn wanted(worker: &Worker, ask: &Ask, stored: &StoredResponse, length_bytes: u64) -> Answer {
     let whole_or_part = stored.status == StatusCode::OK || stored.part.is_some();
-    let arrived_s = stored.policy.response_time_s;
+    let arrived_s = stored.policy.response_time_s();
     if !whole_or_part || !preconditions::range_applies(&ask.headers, &stored.headers, arrived_s) {
         return Answer::Whole;
     }
@@ -60,7 +60,7 @@ pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool
 fn streams_first(worker: &Worker, ask: &Ask, found: &Found) -> Option<Range<u64>> {
     let (FoundBody::Large(sections), stored) = (&found.body, &found.response) else { return None };
     let (method, headers) = (&ask.method, &ask.headers);
-    let arrived_s = stored.policy.response_time_s;
+    let arrived_s = stored.policy.response_time_s();
     let outcome =
         preconditions::evaluate(method, headers, stored.status, &stored.headers, arrived_s);
     if outcome != Outcome::Proceed {
@@ -87,7 +87,7 @@ pub(crate) fn from_store(
     age_s: u64,
 ) -> Response<ProxyBody> {
     let stored = &found.response;
-    let arrived_s = stored.policy.response_time_s;
+    let arrived_s = stored.policy.response_time_s();
     let outcome = preconditions::evaluate(
         &ask.method,
         &ask.headers,

@@ -79,7 +79,7 @@ fn is_for(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
     let (asked, rules) = ((&ask.headers, &ask.wishes), &shared.config.rules);
     response.part.is_none()
         && (cut || !ask.wants_range())
-        && fill.shared.stands_for(asked, &shared.vault, rules, worker.now_s())
+        && fill.shared.stands_for(asked, &shared.vault, rules, worker.now_ms())
 }
 
 /// Whether a range is so far from where the fill has come to that its origin, which can send ranges,

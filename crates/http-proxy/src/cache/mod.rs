@@ -93,7 +93,7 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
         return Plan::Ask(Question { found, ..Question::missed(ask, key, Forward::Partial) });
     }
     let rules = &worker.shared.config.rules;
-    match reuse::decide(&ask.wishes, &found.response.policy, rules, worker.now_s()) {
+    match reuse::decide(&ask.wishes, &found.response.policy, rules, worker.now_ms()) {
         Decision::Validate(reason) => {
             let (key, conditions) = (found.key(primary).to_vec(), Conditions::Ours);
             Plan::Ask(Question { found: Some(found), key, reason, conditions })
@@ -206,12 +206,12 @@ async fn share_failure(
 ) -> Answer {
     let mut status = CacheStatus::forwarded(reason);
     status.collapsed = true;
-    let (rules, now_s) = (&worker.shared.config.rules, worker.now_s());
+    let (rules, now_ms) = (&worker.shared.config.rules, worker.now_ms());
     match plan(worker, ask).await {
         Plan::Serve(found, _) => return serve_hit(worker, ask, *found, true),
         Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
             let (policy, failure) = (&found.response.policy, Failure::Disconnected);
-            if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_s)
+            if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_ms)
                 && answer::begin(worker, ask, &mut found).await
             {
                 worker.counters.stale_on_error.one();

@@ -10,10 +10,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
 
 use crate::client::limits::Counted;
+use crate::metrics::{BodySource, Counters};
 
 /// State of one connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
+    counters: Arc<Counters>,
     opened: Instant,
     active: AtomicUsize,
     begun: AtomicU64,
@@ -33,10 +35,12 @@ pub(crate) struct Activity {
 
 impl Activity {
     pub(crate) fn new(
+        counters: Arc<Counters>,
         counted: Option<Counted>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Arc<Activity> {
         Arc::new(Activity {
+            counters,
             _counted: counted,
             _permit: permit,
             opened: Instant::now(),
@@ -54,6 +58,7 @@ impl Activity {
     pub(crate) fn begin(self: &Arc<Activity>) -> Active {
         self.active.fetch_add(1, Relaxed);
         self.begun.fetch_add(1, Relaxed);
+        self.counters.under_way.up();
         Active { activity: self.clone() }
     }
 
@@ -115,6 +120,11 @@ impl Active {
         self.activity.moved();
     }
 
+    /// The connection took bytes of the answer's body.
+    pub(crate) fn sent(&self, from: BodySource, bytes: u64) {
+        self.activity.counters.sent(from, bytes);
+    }
+
     /// The answer broke off, and its client would take it for whole.
     pub(crate) fn broke_off(&self) {
         self.activity.broken_off.store(true, Relaxed);
@@ -133,5 +143,6 @@ impl Active {
 impl Drop for Active {
     fn drop(&mut self) {
         self.activity.active.fetch_sub(1, Relaxed);
+        self.activity.counters.under_way.down();
     }
 }

@@ -51,7 +51,7 @@ impl SharedResponse {
         (headers, wishes): (&HeaderMap, &RequestDirectives),
         vault: &Vault,
         rules: &Rules,
-        now_s: u64,
+        now_ms: u64,
     ) -> bool {
         let SharedResponse { key, group, epoch, response, request: brought, .. } = self;
         let same_variant = match vary::with_configured(&response.headers, rules) {
@@ -72,7 +72,7 @@ impl SharedResponse {
         same_variant
             && vault.is_current(*epoch)
             && stands()
-            && reuse::decide(wishes, &response.policy, rules, now_s) == reuse::Decision::Serve
+            && reuse::decide(wishes, &response.policy, rules, now_ms) == reuse::Decision::Serve
     }
 
     /// The response as if it were stored with this body.

@@ -250,6 +250,8 @@ pub struct Upstream {
     /// Certificate authorities that origins are checked against, a PEM file, instead of the
     /// system's. Default none.
     pub authorities: Option<PathBuf>,
+    /// Lines in the headers of a response over HTTP/1.1; more make it a 502. Default 500.
+    pub header_lines_max: usize,
     /// Longest time from sending a request to the end of its response. Default none.
     pub total_timeout: Option<Duration>,
     /// Requests at once to each origin, all workers together; further ones wait for a place as
@@ -269,6 +271,7 @@ impl Default for Upstream {
             http2: true,
             http2_clear_text: false,
             authorities: None,
+            header_lines_max: 500,
             total_timeout: None,
             requests_per_origin_max: 0,
             checks: None,

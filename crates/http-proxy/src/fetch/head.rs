@@ -32,7 +32,7 @@ pub(crate) fn shared(worker: &Worker, ask: &Ask, subject: &SharedResponse) -> Op
         (&ask.headers, &ask.wishes),
         &shared.vault,
         &shared.config.rules,
-        worker.now_s(),
+        worker.now_ms(),
     ) {
         return None;
     }
@@ -85,7 +85,7 @@ impl Fetch<'_> {
         let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
         effects.adjust(&mut policy);
         let unwishing = RequestDirectives::default();
-        if reuse::decide(&unwishing, &policy, rules, worker.now_s()) != Decision::Serve {
+        if reuse::decide(&unwishing, &policy, rules, worker.now_ms()) != Decision::Serve {
             return None;
         }
         let response = self.to_store(rules, parts, &directives, policy);

@@ -69,8 +69,8 @@ pub(crate) struct Fetch<'a> {
     pub(crate) variants: Vec<Variant>,
     pub(crate) status: CacheStatus,
     pub(crate) epoch: Epoch,
-    pub(crate) request_time_s: u64,
-    pub(crate) response_time_s: u64,
+    pub(crate) request_time_ms: u64,
+    pub(crate) response_time_ms: u64,
 }
 
 impl<'a> Fetch<'a> {
@@ -91,8 +91,8 @@ impl<'a> Fetch<'a> {
             variants: Vec::new(),
             status: CacheStatus::forwarded(reason),
             epoch: worker.shared.vault.epoch(&ask.target.primary),
-            request_time_s: worker.now_s(),
-            response_time_s: 0,
+            request_time_ms: worker.now_ms(),
+            response_time_ms: 0,
         }
     }
 
@@ -111,7 +111,7 @@ impl<'a> Fetch<'a> {
             Ok(response) => response,
             Err(error) => return Box::pin(self.failed(worker, error)).await,
         };
-        self.response_time_s = worker.now_s();
+        self.response_time_ms = worker.now_ms();
         let status = response.status();
         if conditional && status == StatusCode::NOT_MODIFIED {
             if self.found.is_none() {
@@ -148,6 +148,11 @@ impl<'a> Fetch<'a> {
         }
     }
 
+    /// In the whole seconds that HTTP dates are made of.
+    pub(crate) fn response_time_s(&self) -> u64 {
+        self.response_time_ms / 1000
+    }
+
     /// What a response comes to with these headers, now or merged from an earlier one.
     pub(crate) fn policy(
         &self,
@@ -163,8 +168,8 @@ impl<'a> Fetch<'a> {
             headers,
             received,
             directives: &directives,
-            request_time_s: self.request_time_s,
-            response_time_s: self.response_time_s,
+            request_time_ms: self.request_time_ms,
+            response_time_ms: self.response_time_ms,
         };
         Policy::of(arrived, rules)
     }
@@ -197,13 +202,13 @@ impl<'a> Fetch<'a> {
         }
         let mut request = self.ask.forward(&worker.shared, OriginBody::Empty);
         validation::remove_conditions(request.headers_mut());
-        self.request_time_s = worker.now_s();
+        self.request_time_ms = worker.now_ms();
         match worker.fetcher.send(request).await {
             Ok(response) if response.status() == StatusCode::NOT_MODIFIED => {
                 self.failed(worker, FetchError::Unasked).await
             }
             Ok(response) => {
-                self.response_time_s = worker.now_s();
+                self.response_time_ms = worker.now_ms();
                 self.received(worker, response).await
             }
             Err(error) => self.failed(worker, error).await,
@@ -225,7 +230,7 @@ impl<'a> Fetch<'a> {
         match self.insert(worker, &parts, &timed, &effects).await {
             Ok((insertion, policy)) => {
                 self.status.stored = true;
-                self.status.ttl_s = Some(policy.ttl_s(worker.now_s()));
+                self.status.ttl_s = Some(policy.ttl_s(worker.now_ms()));
                 self.fill(worker, parts, timed, insertion, policy).await
             }
             Err(reason) => {
@@ -274,7 +279,7 @@ impl<'a> Fetch<'a> {
             status: parts.status,
             response: &parts.headers,
             directives,
-            response_time_s: self.response_time_s,
+            response_time_s: self.response_time_s(),
             selective: self.conditions == Conditions::Clients && self.ask.is_selective(),
         }
     }
@@ -286,7 +291,7 @@ impl<'a> Fetch<'a> {
         match self.conditions {
             Conditions::Clients => Condition::Proceed,
             Conditions::Ours => {
-                preconditions::evaluate(method, request, status, headers, self.response_time_s)
+                preconditions::evaluate(method, request, status, headers, self.response_time_s())
             }
         }
     }

@@ -28,7 +28,7 @@ pub(crate) async fn pass(
 ) -> Answer {
     let second_bytes = worker.shared.config.transport.clients.upload_second_bytes_min;
     let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
-    let (asked_s, epoch) = (worker.now_s(), worker.shared.vault.epoch(&ask.target.primary));
+    let (asked_ms, epoch) = (worker.now_ms(), worker.shared.vault.epoch(&ask.target.primary));
     match worker.fetcher.send(ask.forward(&worker.shared, body)).await {
         Err(error) => origin_failed(worker, ask, error, status),
         Ok(response)
@@ -37,7 +37,7 @@ pub(crate) async fn pass(
             origin_failed(worker, ask, FetchError::Unasked, status)
         }
         Ok(response) if stands_for_get(worker, ask, &response, epoch) => {
-            keep_for_get(worker, ask, response, asked_s).await
+            keep_for_get(worker, ask, response, asked_ms).await
         }
         Ok(response) => {
             let (mut parts, body) = response.into_parts();
@@ -72,7 +72,7 @@ async fn keep_for_get(
     worker: &Worker,
     ask: &Ask,
     response: Response<FetchedBody>,
-    asked_s: u64,
+    asked_ms: u64,
 ) -> Answer {
     invalidate(worker, ask, response.status(), response.headers()).await;
     let as_get = ask.as_get();
@@ -80,8 +80,8 @@ async fn keep_for_get(
     let mut fetching = Fetch::new(worker, &as_get, None, key, Forward::Method);
     // Those of the POST have been met, and say nothing of what may be stored.
     fetching.conditions = Conditions::Clients;
-    fetching.request_time_s = asked_s;
-    fetching.response_time_s = worker.now_s();
+    fetching.request_time_ms = asked_ms;
+    fetching.response_time_ms = worker.now_ms();
     fetching.received(worker, response).await
 }
 

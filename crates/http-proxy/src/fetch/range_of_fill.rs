@@ -40,7 +40,7 @@ impl<'a> Fetch<'a> {
         let (Some(length_bytes), Some(placement)) = (body.size_hint().exact(), placement) else {
             return Cut::Not(Box::new(self), body, insertion);
         };
-        let age_s = policy.age_s(worker.now_s());
+        let age_s = policy.age_s(worker.now_ms());
         if let Some(bytes) = body.take_whole(length_bytes).await {
             drop(body);
             self.store_whole(worker, insertion, bytes.clone()).await;

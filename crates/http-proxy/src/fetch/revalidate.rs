@@ -39,7 +39,7 @@ impl Fetch<'_> {
         news: &http::HeaderMap,
     ) -> StoredResponse {
         let rules = self.rules(worker);
-        let mut headers = validation::merge(&stored.headers, news, rules, self.response_time_s);
+        let mut headers = validation::merge(&stored.headers, news, rules, self.response_time_s());
         let effects =
             hooks::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
         let mut policy = self.policy(worker, stored.status, &headers, news);
@@ -84,7 +84,7 @@ impl Fetch<'_> {
             status: if merged.part.is_some() { StatusCode::OK } else { merged.status },
             response: &merged.headers,
             directives: &ResponseDirectives::of(&merged.headers, rules),
-            response_time_s: self.response_time_s,
+            response_time_s: self.response_time_s(),
             selective: false,
         };
         let mut edited = merged.headers.clone();

@@ -37,7 +37,7 @@ impl Fetch<'_> {
                 &found.response.policy,
                 failure,
                 rules,
-                worker.now_s(),
+                worker.now_ms(),
             );
         if !may || !answer::begin(worker, ask, found).await {
             return None;

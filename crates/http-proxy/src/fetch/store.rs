@@ -82,7 +82,7 @@ impl Fetch<'_> {
         policy: Policy,
     ) -> StoredResponse {
         let mut headers =
-            storing::stored_headers(&parts.headers, directives, rules, self.response_time_s);
+            storing::stored_headers(&parts.headers, directives, rules, self.response_time_s());
         let mut part = None;
         if parts.status == StatusCode::PARTIAL_CONTENT {
             part = Part::of(&parts.headers);
@@ -102,7 +102,8 @@ impl Fetch<'_> {
     fn older_part(&self, new: &StoredResponse) -> Option<(Part, Bytes)> {
         let found = self.found.as_ref()?;
         let (older, newer) = (found.response.part?, new.part?);
-        let same = parts::may_combine(&found.response.headers, &new.headers, self.response_time_s);
+        let same =
+            parts::may_combine(&found.response.headers, &new.headers, self.response_time_s());
         match &found.body {
             FoundBody::Whole(bytes) if same && older.joined(&newer).is_some() => {
                 Some((older, bytes.clone()))

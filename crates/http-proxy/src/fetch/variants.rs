@@ -92,7 +92,7 @@ impl Fetch<'_> {
             status: stored.status,
             response: &stored.headers,
             directives: &ResponseDirectives::of(&stored.headers, rules),
-            response_time_s: self.response_time_s,
+            response_time_s: self.response_time_s(),
             selective: false,
         };
         let mut edited = stored.headers.clone();

@@ -143,7 +143,8 @@ impl Forward {
         {
             return Err(ProxyError::NotLoopback { address });
         }
-        if !config.proxy.ruleset.sites().is_empty() {
+        let rules = &config.proxy.ruleset;
+        if !rules.sites().is_empty() || rules.changes_prefixes() {
             return Err(ProxyError::RuleInForward);
         }
         let access = Access {

@@ -3,6 +3,7 @@
 //! ```text
 //! handle ─► screen ─► (forward proxy: admitted?) ─► route ─► PURGE      `purge`
 //!                                                     ├► TRACE, OPTIONS that may go no further  `last_hop`
+//!                                                     ├► what a rule answers by itself          `respond`
 //!                                                     ├► CONNECT     `connect`: a tunnel
 //!                                                     ├► Upgrade     `upgrade`: the same
 //!                                                     ├► not for the cache: `fetch::pass`
@@ -17,6 +18,7 @@ mod connect;
 mod last_hop;
 pub(crate) mod purge;
 mod record;
+mod respond;
 mod screen;
 mod tunnel;
 pub(crate) mod upgrade;
@@ -56,11 +58,12 @@ pub(crate) async fn handle(
     if is_head {
         response = answer::headers_only(response);
     }
-    record::answered(worker, &response, &status, start.elapsed());
+    let source = record::answered(worker, response.status(), &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);
     // The version that its origin spoke; towards the client it is the connection's own.
     let received = std::mem::take(response.version_mut());
     response.headers_mut().append(VIA, worker.shared.via.received(received));
+    let response = response.map(|body| body.with_source(source));
     match record {
         None => response,
         Some(mut record) => {
@@ -102,15 +105,17 @@ async fn dispatch(
     if let Some(answer) = last_hop::answer(worker, &mut request) {
         return answer;
     }
-    let leaves =
-        request.headers().contains_key(UPGRADE) || request.extensions().get::<Protocol>().is_some();
+    let extended = request.extensions().get::<Protocol>().is_some();
+    let leaves = extended || request.headers().contains_key(UPGRADE);
     let upgrade = if leaves { Upgrade::take(&mut request, protocols) } else { None };
     match Ask::new(request, peer, &worker.shared) {
         Ok((ask, body)) => {
-            let (mut response, mut status) = match upgrade {
-                None => route(worker, &ask, body).await,
-                Some(upgrade) => Box::pin(upgrade.pass(worker, &ask)).await,
-            };
+            let (mut response, mut status) =
+                match (respond::answer(worker, &ask, extended), upgrade) {
+                    (Some(answer), _) => answer,
+                    (None, None) => route(worker, &ask, body).await,
+                    (None, Some(upgrade)) => Box::pin(upgrade.pass(worker, &ask)).await,
+                };
             record::asked(worker, &ask, &status, start);
             if ask.site != SiteId::MAIN {
                 response.extensions_mut().insert(ask.site);

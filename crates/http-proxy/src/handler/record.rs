@@ -8,11 +8,11 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use http::header::{HOST, REFERER, USER_AGENT};
-use http::{Request, Response, StatusCode};
+use http::{Request, StatusCode};
 use hyper::body::Incoming;
 
-use crate::answer::body::ProxyBody;
 use crate::log::LogRecord;
+use crate::metrics::BodySource;
 use crate::purge::url_of_key;
 use crate::request::{Ask, forwarded};
 use crate::rules::CacheStatus;
@@ -25,19 +25,23 @@ pub(super) fn asked(worker: &Worker, ask: &Ask, status: &CacheStatus, start: Ins
     hot.record(url, status.hit, now.saturating_duration_since(start), now);
 }
 
-/// Counts an answer whose headers are ready, `took` after those of the request.
+/// Counts an answer whose headers are ready, `took` after those of the request; where it comes from.
 pub(super) fn answered(
     worker: &Worker,
-    response: &Response<ProxyBody>,
+    code: StatusCode,
     status: &CacheStatus,
     took: Duration,
-) {
-    worker.counters.answered(response.status());
+) -> BodySource {
+    worker.counters.answered(code);
     if status.hit {
         worker.counters.hit_latency.record(took);
-    } else if status.forward.is_some() {
-        worker.counters.miss_latency.record(took);
+        return BodySource::Store;
     }
+    if status.forward.is_none() {
+        return BodySource::Own;
+    }
+    worker.counters.miss_latency.record(took);
+    BodySource::Origin
 }
 
 /// The line of the access log that the answer to this request will be, if there is a log.

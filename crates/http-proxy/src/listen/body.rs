@@ -10,7 +10,7 @@ use hyper::body::{Body, SizeHint};
 use crate::answer::body::ProxyBody;
 use crate::client::activity::Active;
 use crate::error::BodyError;
-use crate::io::body::{PolledFrame, body};
+use crate::io::body::{PolledFrame, body, data_bytes};
 
 /// An answer's body, which is part of the request until its end.
 pub(crate) struct ClientBody {
@@ -49,6 +49,9 @@ impl ClientBody {
         if self.watched {
             self.active.moved();
             self.set_stalled(matches!(frame, Poll::Ready(Some(Ok(_)))));
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            self.active.sent(self.body.source(), data_bytes(frame));
         }
         if self.ends_by_close && matches!(frame, Poll::Ready(Some(Err(_)))) {
             self.active.broke_off();

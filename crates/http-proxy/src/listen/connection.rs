@@ -77,7 +77,7 @@ pub(crate) async fn serve_connection(
     drop(now);
     match prepared {
         Ok(Ready { stream, protocol, client, counted }) => {
-            let activity = Activity::new(Some(counted), Some(permit));
+            let activity = Activity::new(counters, Some(counted), Some(permit));
             let peer = Peer { ip: client, secure: kind.tls, activity, interim: None, route: None };
             speak(worker, stream, protocol, peer, stop).await;
         }

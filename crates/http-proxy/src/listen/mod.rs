@@ -45,6 +45,7 @@ pub(crate) struct Gate {
     pub(crate) certificates: Option<Certificates>,
     proxies: Vec<IpNet>,
     connections: Arc<Semaphore>,
+    connections_max: usize,
 }
 
 impl Gate {
@@ -55,12 +56,20 @@ impl Gate {
             return Err(ProxyError::NoCertificate);
         }
         let certificates = (!files.is_empty()).then(|| Certificates::load(files)).transpose()?;
+        let connections_max = connections_max.min(Semaphore::MAX_PERMITS);
         Ok(Gate {
             clients: ClientTable::new(transport.clients.connections_per_client_max),
             certificates,
             proxies: transport.proxy_protocol_from.clone(),
-            connections: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
+            connections: Arc::new(Semaphore::new(connections_max)),
+            connections_max,
         })
+    }
+
+    /// Connections now, and how many there may be.
+    pub(crate) fn connections(&self) -> (usize, usize) {
+        let free = self.connections.available_permits();
+        (self.connections_max.saturating_sub(free), self.connections_max)
     }
 
     /// Whether a PROXY header from that address is believed.

@@ -105,7 +105,7 @@ fn squid_code(result: &str, status: StatusCode) -> (&'static str, bool) {
         "request-revalidated" => ("TCP_CLIENT_REFRESH_MISS", true),
         "request" => ("TCP_CLIENT_REFRESH_MISS", true),
         "stale" => ("TCP_REFRESH_MODIFIED", true),
-        "none" => ("NONE_NONE", false),
+        "none" | "respond" => ("NONE_NONE", false),
         _ => ("TCP_MISS", true),
     }
 }

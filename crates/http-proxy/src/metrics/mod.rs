@@ -1,12 +1,19 @@
 //! Counters of the proxy, one set per worker so that cores do not share cache lines.
 //!
-//! Threads: written by one worker (and its fills), read by the admin listener; all relaxed.
+//! `exposition` lists them for `/metrics`, and everything else is made from that list: `reference` the document,
+//! `dashboard` the files for Grafana and Prometheus. Threads: written by one worker (and its fills), read by the
+//! admin listener; all relaxed.
 
+#[cfg(test)]
+mod dashboard;
+pub(crate) mod exposition;
 pub(crate) mod heavy_hitters;
 pub(crate) mod histogram;
+pub(crate) mod process;
+#[cfg(test)]
+mod reference;
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -50,6 +57,42 @@ impl Counter {
     }
 }
 
+/// One number that goes both ways.
+#[derive(Debug, Default)]
+pub(crate) struct Level(AtomicU64);
+
+impl Level {
+    pub(crate) fn up(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// After an `up`, on any thread.
+    pub(crate) fn down(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Where the body of an answer comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum BodySource {
+    /// The store, without a request to the origin.
+    Store,
+    /// An origin that was asked for this answer, or a store that it let answer.
+    Origin,
+    /// The proxy itself: errors, answers to PURGE.
+    #[default]
+    Own,
+}
+
+impl BodySource {
+    pub(crate) const ALL: [(BodySource, &str); 3] =
+        [(BodySource::Store, "store"), (BodySource::Origin, "origin"), (BodySource::Own, "own")];
+}
+
 macro_rules! counters {
     ($($name:ident: $help:literal,)*) => {
         /// The counters of one worker.
@@ -59,6 +102,9 @@ macro_rules! counters {
             $(pub(crate) $name: Counter,)*
             not_stored: [Counter; NotStoredReason::ALL.len()],
             responses: [Counter; CLASSES.len()],
+            client_body_bytes: [Counter; BodySource::ALL.len()],
+            /// Requests under way, to the last byte of their answers, and tunnels.
+            pub(crate) under_way: Level,
             /// The latest responses that were not stored.
             pub(crate) refusals: Mutex<VecDeque<Refusal>>,
             /// What is asked for most.
@@ -104,6 +150,7 @@ counters! {
     forward_unauthorized: "Requests to the forward proxy without credentials that are right.",
     stored: "Responses stored.",
     client_not_modified: "Answers 304 to a client from the cache.",
+    responded: "Requests that a rule answered by itself (`respond`).",
     own_errors: "Answers 4xx and 5xx that the proxy made itself.",
     purged_misses: "Lookups that found a stored response and did not use it because a purge covers it.",
     pages_prefetched: "Documents read from disk whose group was then brought into memory.",
@@ -115,6 +162,7 @@ counters! {
     client_preconditions_failed: "Answers 412 to a client from the cache.",
     damaged_entries: "Stored metadata that could not be decoded, taken for a miss.",
     store_errors: "Reads of the store that failed, taken for a miss.",
+    origin_body_bytes: "Bytes of bodies received from origins.",
     log_lines_dropped: "Access log lines dropped because what they are written to was too slow.",
 }
 
@@ -134,6 +182,11 @@ impl Counters {
     pub(crate) fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).saturating_sub(2);
         self.responses[class.min(CLASSES.len() - 1)].one();
+    }
+
+    /// Counts bytes of an answer's body that the connection took.
+    pub(crate) fn sent(&self, from: BodySource, bytes: u64) {
+        self.client_body_bytes[from as usize].add(bytes);
     }
 }
 
@@ -155,154 +208,26 @@ pub(crate) fn latencies(workers: &[Arc<Counters>]) -> (Snapshot, Snapshot) {
     (hits, misses)
 }
 
-/// Values of [`SINGLES`] at one moment, in its order.
-pub(crate) type SingleValues = [u64; SINGLES.len()];
-
-/// Name, help, and whether it goes both ways.
-const SINGLES: [(&str, &str, bool); 3] = [
-    ("log_write_errors", "Access log lines that could not be written.", false),
-    ("purge_marks", "Purge marks kept as they were set; older ones are kept coarser.", true),
-    (
-        "collapsed_waiting",
-        "Requests that wait now for another one to fetch the same resource.",
-        true,
-    ),
-];
-
-const NOT_STORED: (&str, &str) = ("not_stored", "Responses not stored, by reason.");
-const RESPONSES: (&str, &str) = ("responses", "Answers to clients, by class of their status.");
-const LATENCY: (&str, &str) = (
-    "latency_seconds",
-    "Time from the end of a request's headers to the headers of its answer: from=\"store\" \
-     without, from=\"origin\" with a request to the origin.",
-);
-
-/// All workers' counters summed, in OpenMetrics text without the closing `# EOF`.
-pub(crate) fn render(workers: &[Arc<Counters>], singles: SingleValues) -> String {
-    let mut text = String::new();
-    let sum = |read: &dyn Fn(&Counters) -> u64| workers.iter().map(|one| read(one)).sum::<u64>();
-    // Writing to a String cannot fail.
-    for (name, help, read) in COUNTERS {
-        let sum = sum(&|counters| read(counters).get());
-        let full = head(&mut text, name, help, "counter");
-        let _ = writeln!(text, "{full}_total {sum}");
-    }
-    for ((name, help, is_gauge), value) in SINGLES.iter().zip(singles) {
-        let kind = if *is_gauge { "gauge" } else { "counter" };
-        let full = head(&mut text, name, help, kind);
-        let suffix = if *is_gauge { "" } else { "_total" };
-        let _ = writeln!(text, "{full}{suffix} {value}");
-    }
-    let full = head(&mut text, NOT_STORED.0, NOT_STORED.1, "counter");
-    for (index, reason) in NotStoredReason::ALL.iter().enumerate() {
-        let sum = sum(&|counters| counters.not_stored[index].get());
-        let _ = writeln!(text, "{full}_total{{reason=\"{}\"}} {sum}", reason.name());
-    }
-    let full = head(&mut text, RESPONSES.0, RESPONSES.1, "counter");
-    for (index, class) in CLASSES.iter().enumerate() {
-        let sum = sum(&|counters| counters.responses[index].get());
-        let _ = writeln!(text, "{full}_total{{class=\"{class}\"}} {sum}");
-    }
-    let full = head(&mut text, LATENCY.0, LATENCY.1, "histogram");
-    let _ = writeln!(text, "# UNIT {full} seconds");
-    let (hits, misses) = latencies(workers);
-    hits.render(&full, "from=\"store\"", &mut text);
-    misses.render(&full, "from=\"origin\"", &mut text);
-    text
-}
-
-fn head(text: &mut String, name: &str, help: &str, kind: &str) -> String {
-    let full = format!("damelo_proxy_{name}");
-    let help = help.replace('"', "\\\"");
-    let _ = write!(text, "# TYPE {full} {kind}\n# HELP {full} {help}\n");
-    full
-}
-
-/// The reference of all metrics as Markdown: `docs/metrics.md` between its marks.
-#[cfg(test)]
-fn reference() -> String {
-    let mut text = String::from("| metric | kind | labels | what it says |\n|---|---|---|---|\n");
-    let mut row = |name: &str, kind: &str, labels: &str, help: &str| {
-        let _ = writeln!(text, "| `{name}` | {kind} | {labels} | {help} |");
-    };
-    for (name, help, _) in COUNTERS {
-        row(&format!("damelo_proxy_{name}"), "counter", "", help);
-    }
-    for (name, help, is_gauge) in SINGLES {
-        let kind = if is_gauge { "gauge" } else { "counter" };
-        row(&format!("damelo_proxy_{name}"), kind, "", help);
-    }
-    let reasons: Vec<_> = NotStoredReason::ALL.iter().map(|r| format!("`{}`", r.name())).collect();
-    let reasons = format!("`reason`: {}", reasons.join(", "));
-    row(&format!("damelo_proxy_{}", NOT_STORED.0), "counter", &reasons, NOT_STORED.1);
-    row(
-        &format!("damelo_proxy_{}", RESPONSES.0),
-        "counter",
-        "`class`: `2xx` to `5xx`",
-        RESPONSES.1,
-    );
-    row(&format!("damelo_proxy_{}", LATENCY.0), "histogram", "`from`, `le`", LATENCY.1);
-    store_reference(&mut row);
-    text
-}
-
-/// The store's part; of one volume.
-#[cfg(test)]
-fn store_reference(row: &mut impl FnMut(&str, &str, &str, &str)) {
-    let mut stats = damelo::Stats::default();
-    stats.devices.push(damelo::device::DeviceStats::default());
-    let metrics = stats.metrics();
-    let mut index = 0;
-    while index < metrics.len() {
-        let family: Vec<_> =
-            metrics[index..].iter().take_while(|m| m.name == metrics[index].name).collect();
-        let first = family[0];
-        let kind = if first.kind == damelo::MetricKind::Counter { "counter" } else { "gauge" };
-        let values: Vec<_> =
-            family.iter().flat_map(|m| &m.labels).map(|(_, value)| format!("`{value}`")).collect();
-        let labels = match first.labels.first() {
-            // Its values are numbers.
-            Some(("volume", _)) => "`volume`".to_owned(),
-            Some((name, _)) => format!("`{name}`: {}", values.join(", ")),
-            None => String::new(),
-        };
-        row(first.name, kind, &labels, first.help);
-        index += family.len();
-    }
-    for latency in stats.latencies() {
-        row(latency.name, "histogram", "`le`", latency.help);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The document is held to the code; `DAMELO_BLESS=1` writes it anew.
+    /// `DAMELO_BLESS=1` writes it anew.
     #[test]
     fn the_document_lists_every_metric() {
-        crate::documents::hold("metrics.md", "metrics", &reference());
+        crate::documents::hold("metrics.md", "metrics", &reference::reference());
+    }
+
+    /// `DAMELO_BLESS=1` writes it anew.
+    #[test]
+    fn the_dashboard_is_made_of_all_metrics() {
+        crate::documents::hold_file("packaging/grafana-dashboard.json", &dashboard::dashboard());
     }
 
     #[test]
-    fn every_family_has_one_head_and_counters_end_in_total() {
-        let workers: Vec<Arc<Counters>> = (0..2).map(|_| Arc::default()).collect();
-        workers[0].requests.add(2);
-        workers[1].requests.add(3);
-        workers[0].answered(StatusCode::NOT_MODIFIED);
-        workers[1].hit_latency.record(std::time::Duration::from_micros(100));
-        let text = render(&workers, SingleValues::default());
-        assert!(text.contains("damelo_proxy_requests_total 5\n"));
-        assert!(text.contains("damelo_proxy_responses_total{class=\"3xx\"} 1\n"));
-        assert!(text.contains("damelo_proxy_latency_seconds_count{from=\"store\"} 1\n"));
-        let mut family = String::new();
-        for line in text.lines() {
-            if let Some(head) = line.strip_prefix("# TYPE ") {
-                assert_eq!(text.matches(&format!("# TYPE {head}\n")).count(), 1, "{head}");
-                head.split(' ').next().unwrap().clone_into(&mut family);
-            } else if !line.starts_with('#') {
-                assert!(line.starts_with(&family), "{line} in {family}");
-            }
-        }
+    fn the_alerts_name_metrics_that_there_are() {
+        let names = dashboard::names_in_alerts();
+        assert!(names.len() > 10, "{names:?}");
+        assert!(names.iter().all(|(_, is_known)| *is_known), "{names:?}");
     }
 }

@@ -75,7 +75,13 @@ fn bare_address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(with_port).or_else(bracketed)
 }
 
-/// Adds to the headers of a request to the origin. `host`: the one the client asked, in `version`.
+/// Takes away what a client that is not trusted says of scheme, host and path.
+pub(crate) fn forget_told(headers: &mut HeaderMap) {
+    TELLING.iter().for_each(|name| drop(headers.remove(name)));
+}
+
+/// Adds to the headers of a request to the origin, from which [`forget_told`] took what it must. `host`: the
+/// one the client asked, in `version`.
 pub(crate) fn add(
     headers: &mut HeaderMap,
     (config, via): (&ProxyConfig, &Via),
@@ -94,8 +100,6 @@ pub(crate) fn add(
     if options.trust_client {
         let (_, given) = given(headers);
         host = given.and_then(|given| HeaderValue::try_from(given).ok()).or(host);
-    } else {
-        TELLING.iter().for_each(|name| drop(headers.remove(name)));
     }
     if options.forwarded
         && let Ok(element) = HeaderValue::try_from(element(peer, target.scheme, host.as_ref()))
@@ -166,7 +170,7 @@ mod tests {
         let peer = |ip: &str| Peer {
             ip: ip.parse().unwrap(),
             secure: false,
-            activity: Activity::new(None, None),
+            activity: Activity::new(std::sync::Arc::default(), None, None),
             interim: None,
             route: None,
         };

@@ -4,11 +4,13 @@
 //! on a response, before anything is decided by its headers. No rule makes a response to an
 //! authorised request, a private one or one with `Vary: *` storable. Threads: the worker's.
 
+use std::time::Duration;
+
 use damelo::GroupId;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 
-use crate::request::Ask;
+use crate::request::{Ask, forwarded};
 use crate::rules::{NotStoredReason, Policy, RequestDirectives, group};
 use crate::ruleset::{self, Admission, Hint, RequestView, ResponseEffects};
 use crate::vault::Found;
@@ -19,6 +21,7 @@ impl Ask {
     pub(crate) fn view(&self) -> RequestView<'_> {
         RequestView {
             host: &self.target.client_host,
+            scheme: self.asked_by,
             path_and_query: &self.target.path_and_query,
             method: &self.method,
             headers: &self.headers,
@@ -34,9 +37,14 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
         return;
     }
     let effects = rules.on_request(&ask.view());
-    (ask.pass, ask.site) = (effects.pass, effects.site);
+    (ask.pass, ask.site, ask.answering) = (effects.pass, effects.site, effects.answering);
+    ask.prefix = effects.prefix.cloned();
     if effects.edits() {
         ask.met = Some(rules.met(&ask.view()));
+        if !shared.config.transport.forwarding.trust_client {
+            // Now, so that what a rule says in these fields is not taken for the client's words.
+            forwarded::forget_told(&mut ask.headers);
+        }
     }
     if effects.edit(&mut ask.headers) {
         ask.wishes = RequestDirectives::of(&ask.headers);
@@ -62,17 +70,21 @@ pub(crate) fn on_response<'s>(
     effects
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl ResponseEffects<'_> {
     /// A response's lifetime, and how long it may be served after that, if a rule says so.
     pub(crate) fn adjust(&self, policy: &mut Policy) {
         if let Some(window) = self.stale_while_revalidate {
-            policy.stale_while_revalidate_s = window.as_secs();
+            policy.stale_while_revalidate_ms = millis(window);
         }
         if let Some(window) = self.stale_if_error {
-            policy.stale_if_error_s = window.as_secs();
+            policy.stale_if_error_ms = millis(window);
         }
         if let Some(ttl) = self.ttl {
-            policy.lifetime_s = policy.initial_age_s.saturating_add(ttl.as_secs());
+            policy.lifetime_ms = policy.initial_age_ms.saturating_add(millis(ttl));
             policy.no_cache = false;
         }
     }
@@ -168,7 +180,6 @@ pub(crate) fn on_store(worker: &Worker, group: GroupId, rule: Option<Hint>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_cookie_is_not_stored_by_a_ttl_alone() {

@@ -8,6 +8,8 @@ pub(crate) mod grouping;
 pub(crate) mod hooks;
 pub(crate) mod naming;
 
+use std::sync::Arc;
+
 use http::header::{
     CONTENT_LENGTH, EXPECT, HOST, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
     IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, VIA,
@@ -19,7 +21,7 @@ use crate::request::naming::Naming;
 use crate::rules::invalidation::{self, Base};
 use crate::rules::key::KeyRules;
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
-use crate::ruleset::SiteId;
+use crate::ruleset::{Answering, PrefixChange, SiteId};
 use crate::upstream::OriginBody;
 use crate::vault::Target;
 use crate::worker::Shared;
@@ -40,6 +42,12 @@ pub(crate) struct Ask {
     pub(crate) pass: bool,
     /// Who answers it.
     pub(crate) site: SiteId,
+    /// A rule answers it.
+    pub(crate) answering: Option<Answering>,
+    /// What becomes of its path towards the origin.
+    pub(crate) prefix: Option<Arc<PrefixChange>>,
+    /// The scheme by which the client asked, whatever the origin is told.
+    asked_by: &'static str,
     /// Which rules it met, if they edited its headers.
     pub(crate) met: Option<Box<[bool]>>,
     /// In which the client asked.
@@ -66,7 +74,9 @@ impl Ask {
         if goes_round(&parts.headers, &shared.config.name) {
             return Err(BadRequest::Loop);
         }
-        let (scheme, host) = Naming::of(shared).of_request(&peer, &parts.headers, &client_host);
+        let naming = Naming::of(shared);
+        let asked_by = naming.scheme_asked(&peer, &parts.headers);
+        let (scheme, host) = naming.of_request(&peer, &parts.headers, &client_host);
         let path_and_query = match parts.uri.path_and_query() {
             Some(target) if target.as_str().starts_with('/') => target.as_str().to_owned(),
             // `OPTIONS *`, and nothing else that does not begin with a slash.
@@ -83,8 +93,20 @@ impl Ask {
         if headers.contains_key(TE) {
             settle_te(&mut headers);
         }
-        let (pass, met, site) = (false, None, SiteId::MAIN);
-        let mut ask = Ask { method, headers, target, wishes, pass, met, site, version, peer };
+        let mut ask = Ask {
+            method,
+            headers,
+            target,
+            wishes,
+            pass: false,
+            site: SiteId::MAIN,
+            answering: None,
+            prefix: None,
+            asked_by,
+            met: None,
+            version,
+            peer,
+        };
         hooks::on_request(shared, &mut ask);
         Ok((ask, body))
     }
@@ -118,15 +140,25 @@ impl Ask {
         } else {
             headers.insert(HOST, shared.sites.get(self.site).host_header.clone());
         }
+        // Where rules edited them, before that.
+        if self.met.is_none() && !shared.config.transport.forwarding.trust_client {
+            forwarded::forget_told(&mut headers);
+        }
         let ours = (&shared.config, &shared.via);
         forwarded::add(&mut headers, ours, (&self.peer, self.version), &self.target, host);
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
-        // A target that parsed once parses again.
-        *request.uri_mut() = self.target.path_and_query.parse().unwrap_or(Uri::from_static("/"));
+        let target = &self.target.path_and_query;
+        let renamed = self.prefix.as_ref().and_then(|prefix| prefix.to_origin(target));
+        // A target that parsed once parses again, and so does one with another beginning.
+        *request.uri_mut() =
+            renamed.as_ref().unwrap_or(target).parse().unwrap_or(Uri::from_static("/"));
         *request.headers_mut() = headers;
         if self.site != SiteId::MAIN {
             request.extensions_mut().insert(self.site);
+        }
+        if let Some(prefix) = &self.prefix {
+            request.extensions_mut().insert(prefix.clone());
         }
         if let Some(route) = &self.peer.route {
             request.extensions_mut().insert(route.clone());

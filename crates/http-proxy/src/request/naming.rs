@@ -51,6 +51,12 @@ impl Naming<'_> {
         (kept, normal_host(self.host.unwrap_or(&host), kept))
     }
 
+    /// The scheme by which a client asks, or asked who is believed.
+    pub(crate) fn scheme_asked(&self, peer: &Peer, headers: &HeaderMap) -> &'static str {
+        let given = self.trusts.then(|| forwarded::given(headers).0).flatten();
+        given.unwrap_or(if peer.secure { "https" } else { "http" })
+    }
+
     /// Of a resource that a client asks for, by this host.
     pub(crate) fn of_request(
         &self,
@@ -58,10 +64,8 @@ impl Naming<'_> {
         headers: &HeaderMap,
         client_host: &str,
     ) -> (&'static str, String) {
-        let (scheme, host) =
-            if self.trusts { forwarded::given(headers) } else { Default::default() };
-        let own = if peer.secure { "https" } else { "http" };
-        let scheme = self.scheme.or(scheme).unwrap_or(own);
+        let host = self.trusts.then(|| forwarded::given(headers).1).flatten();
+        let scheme = self.scheme.unwrap_or_else(|| self.scheme_asked(peer, headers));
         let host = match (self.host, host) {
             (Some(fixed), _) => fixed,
             (None, Some(given)) => given,

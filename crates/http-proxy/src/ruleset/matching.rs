@@ -51,6 +51,8 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 pub(crate) struct RequestView<'a> {
     /// Host the client asked, lower case, with port if it sent one.
     pub(crate) host: &'a str,
+    /// By which the client asked: `http` or `https`.
+    pub(crate) scheme: &'a str,
     pub(crate) path_and_query: &'a str,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
@@ -79,7 +81,8 @@ impl Conditions {
         let (path, query) =
             request.path_and_query.split_once('?').unwrap_or((request.path_and_query, ""));
         let host = without_port(request.host);
-        any_or_empty(&self.hosts, |glob| glob.matches(host.as_bytes()))
+        self.scheme.is_none_or(|scheme| scheme == request.scheme)
+            && any_or_empty(&self.hosts, |glob| glob.matches(host.as_bytes()))
             && any_or_empty(&self.paths, |glob| glob.matches(path.as_bytes()))
             && any_or_empty(&self.prefixes, |prefix| path.starts_with(prefix.as_str()))
             && any_or_empty(&self.queries, |glob| glob.matches(query.as_bytes()))
@@ -112,7 +115,7 @@ fn any_or_empty<T>(list: &[T], holds: impl FnMut(&T) -> bool) -> bool {
     list.is_empty() || list.iter().any(holds)
 }
 
-fn without_port(host: &str) -> &str {
+pub(super) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
@@ -136,6 +139,14 @@ pub(crate) fn append_site(url: &str, key: &mut Vec<u8>) {
     key.push(KEY_PART);
     key.push(b'>');
     append_value(url.as_bytes(), key);
+}
+
+/// Appends how the origin is asked for another path than the client's.
+pub(crate) fn append_prefix(strip: &str, add: &str, key: &mut Vec<u8>) {
+    key.push(KEY_PART);
+    key.push(b'/');
+    append_value(strip.as_bytes(), key);
+    append_value(add.as_bytes(), key);
 }
 
 /// Appends a cookie's value, if the request has it.
@@ -174,7 +185,8 @@ mod tests {
     }
 
     fn view<'a>(host: &'a str, path: &'a str, headers: &'a HeaderMap) -> RequestView<'a> {
-        RequestView { host, path_and_query: path, method: &Method::GET, headers, met: None }
+        let (scheme, method) = ("http", &Method::GET);
+        RequestView { host, scheme, path_and_query: path, method, headers, met: None }
     }
 
     #[test]
@@ -188,6 +200,8 @@ mod tests {
         let all = Conditions::default;
         for (when, host, path, request, expected) in [
             (all(), "h", "/x", &none, true),
+            (Conditions { scheme: Some("http"), ..all() }, "h", "/x", &none, true),
+            (Conditions { scheme: Some("https"), ..all() }, "h", "/x", &none, false),
             (
                 Conditions { hosts: glob("*.b.example"), ..all() },
                 "a.b.example:80",

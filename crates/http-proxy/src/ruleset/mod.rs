@@ -8,8 +8,11 @@
 
 mod glob;
 mod matching;
+mod prefix;
+mod respond;
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
@@ -19,6 +22,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 pub(crate) use glob::{Glob, Segments};
 pub(crate) use matching::{CookieMatch, HeaderMatch, RequestView, ResponseView};
+pub(crate) use prefix::PrefixChange;
+pub(crate) use respond::{Location, Respond};
 
 /// What a rule wants of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +54,15 @@ impl SiteId {
     }
 }
 
+/// A rule that answers by itself: its place among all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answering(usize);
+
 /// What must hold for a rule to apply; an empty condition always holds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Conditions {
+    /// `http` or `https`.
+    pub(crate) scheme: Option<&'static str>,
     pub(crate) hosts: Vec<Glob>,
     pub(crate) paths: Vec<Glob>,
     pub(crate) prefixes: Vec<String>,
@@ -71,6 +82,8 @@ pub(crate) struct Actions {
     pub(crate) pass: Option<bool>,
     /// URLs of the origins, which are alike.
     pub(crate) to: Vec<String>,
+    pub(crate) respond: Respond,
+    pub(crate) prefix: Option<Arc<PrefixChange>>,
     pub(crate) key_headers: Vec<HeaderName>,
     pub(crate) key_cookies: Vec<String>,
     pub(crate) request_set: Vec<(HeaderName, HeaderValue)>,
@@ -111,23 +124,39 @@ impl Rule {
     pub(crate) fn check(&self) -> Result<(), String> {
         let then = &self.then;
         let early = [
+            ("respond", then.respond.answers()),
             ("pass", then.pass.is_some()),
             ("to", !then.to.is_empty()),
+            ("strip_prefix", then.prefix.as_ref().is_some_and(|p| !p.strip.is_empty())),
+            ("add_prefix", then.prefix.as_ref().is_some_and(|p| !p.add.is_empty())),
             ("key_headers", !then.key_headers.is_empty()),
             ("key_cookies", !then.key_cookies.is_empty()),
             ("request_set", !then.request_set.is_empty()),
             ("request_remove", !then.request_remove.is_empty()),
         ];
-        let early = early.iter().find(|(_, used)| *used).map(|(name, _)| *name);
-        let late = then.ttl.is_some()
-            || then.stale_while_revalidate.is_some()
-            || then.stale_if_error.is_some()
-            || then.store.is_some()
-            || then.admission.is_some()
-            || then.group.is_some()
-            || then.hint.is_some()
-            || !then.response_set.is_empty()
-            || !then.response_remove.is_empty();
+        let late = [
+            ("ttl", then.ttl.is_some()),
+            ("stale_while_revalidate", then.stale_while_revalidate.is_some()),
+            ("stale_if_error", then.stale_if_error.is_some()),
+            ("store", then.store.is_some()),
+            ("admission", then.admission.is_some()),
+            ("group", then.group.is_some()),
+            ("hint", then.hint.is_some()),
+        ];
+        let first = |actions: &[(&'static str, bool)]| {
+            actions.iter().find(|(_, used)| *used).map(|(name, _)| *name)
+        };
+        then.respond.check().map_err(|problem| format!("{}: {problem}", self.name))?;
+        let beside = first(&early[1..]).or(first(&late));
+        if let (true, Some(name)) = (then.respond.answers(), beside) {
+            return Err(format!(
+                "{}: `{name}` means nothing beside `respond`, which asks neither cache nor origin",
+                self.name
+            ));
+        }
+        let early = first(&early);
+        let edits = !then.response_set.is_empty() || !then.response_remove.is_empty();
+        let late = first(&late).is_some() || edits;
         if let (Some(name), true) = (early, self.when.is_on_response()) {
             return Err(format!(
                 "{}: `{name}` is done before there is a response, so that it cannot depend on \
@@ -156,6 +185,10 @@ pub struct Ruleset {
 pub(crate) struct RequestEffects<'r> {
     pub(crate) pass: bool,
     pub(crate) site: SiteId,
+    /// The rule that answers, if one does.
+    pub(crate) answering: Option<Answering>,
+    /// What becomes of the path towards the origin, if it begins as a rule wants it to.
+    pub(crate) prefix: Option<&'r Arc<PrefixChange>>,
     /// The origins of `site`, if a rule named them.
     to: &'r [String],
     rules: Vec<&'r Rule>,
@@ -177,7 +210,10 @@ pub(crate) struct ResponseEffects<'r> {
 impl Ruleset {
     pub(crate) fn new(rules: Vec<Rule>) -> Ruleset {
         let extends = |then: &Actions| {
-            !then.key_headers.is_empty() || !then.key_cookies.is_empty() || !then.to.is_empty()
+            !then.key_headers.is_empty()
+                || !then.key_cookies.is_empty()
+                || !then.to.is_empty()
+                || then.prefix.is_some()
         };
         let extends_keys = rules.iter().any(|rule| extends(&rule.then));
         let mut sites: Vec<Vec<String>> = Vec::new();
@@ -192,6 +228,16 @@ impl Ruleset {
     /// The origins of each site that rules name.
     pub(crate) fn sites(&self) -> &[Vec<String>] {
         &self.sites
+    }
+
+    /// Whether some rule changes the paths that origins are asked for.
+    pub(crate) fn changes_prefixes(&self) -> bool {
+        self.rules.iter().any(|rule| rule.then.prefix.is_some())
+    }
+
+    /// The answer of a rule of these.
+    pub(crate) fn answer(&self, answering: Answering) -> &Respond {
+        &self.rules[answering.0].then.respond
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -210,18 +256,23 @@ impl Ruleset {
     /// What follows for a request.
     pub(crate) fn on_request(&self, request: &RequestView<'_>) -> RequestEffects<'_> {
         let mut effects = RequestEffects::default();
-        let matches =
-            |rule: &&Rule| !rule.when.is_on_response() && rule.when.match_request(request);
-        for rule in self.rules.iter().filter(matches) {
+        let matches = |rule: &Rule| !rule.when.is_on_response() && rule.when.match_request(request);
+        for (place, rule) in self.rules.iter().enumerate().filter(|(_, rule)| matches(rule)) {
             effects.pass = rule.then.pass.unwrap_or(effects.pass);
             if !rule.then.to.is_empty() {
                 effects.to = &rule.then.to;
             }
+            if rule.then.respond.answers() {
+                effects.answering = Some(Answering(place));
+            }
+            effects.prefix = rule.then.prefix.as_ref().or(effects.prefix);
             effects.rules.push(rule);
             if rule.last {
                 break;
             }
         }
+        effects.prefix =
+            effects.prefix.filter(|prefix| prefix.to_origin(request.path_and_query).is_some());
         let place = self.sites.iter().position(|site| site.as_slice() == effects.to);
         effects.site = place.map_or(SiteId::MAIN, |place| SiteId(place + 1));
         effects
@@ -286,10 +337,13 @@ impl<'r> RequestEffects<'r> {
     }
 
     /// Appends what the rules add to the key; nothing if they add nothing. Another site may answer
-    /// otherwise, even for the same URL.
+    /// otherwise, even for the same URL, and so may another path.
     pub(crate) fn extend_key(&self, headers: &HeaderMap, key: &mut Vec<u8>) {
         if let Some(first) = self.to.first() {
             matching::append_site(first, key);
+        }
+        if let Some(prefix) = self.prefix {
+            matching::append_prefix(&prefix.strip, &prefix.add, key);
         }
         for rule in &self.rules {
             for name in &rule.then.key_headers {

@@ -168,8 +168,8 @@ impl Proxy {
             threads.push(spawn("damelo-health", move || until_stopped(stopping, checking))?);
         }
         if let Some((listener, _)) = admin_listener {
-            let (control, stop) = (control.clone(), last_stopping);
-            let serving = async move { admin::serve(listener, control, counters).await };
+            let (control, gate, stop) = (control.clone(), start.gate.clone(), last_stopping);
+            let serving = async move { admin::serve(listener, control, gate, counters).await };
             last_threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
         }
         let mut listeners = opening.listeners;

@@ -69,6 +69,7 @@ keys! {
     "limits.connections_max" start Count [proxy.connections_max: usize] "Connections of clients at once; further ones wait to be accepted.";
     "limits.connections_per_client_max" start Limit [proxy.transport.clients.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
     "limits.header_lines_max" live Count [proxy.transport.clients.header_lines_max: usize] "Lines in the headers of a request; more get 431.";
+    "limits.origin_header_lines_max" live Count [proxy.transport.upstream.header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
     "limits.upload_second_bytes_min" live Limit [proxy.transport.clients.upload_second_bytes_min: u32] "Bytes that each second must bring which the body of a request is waited for, once `timeouts.body_idle` has been waited in all; then 408. Time in which the origin takes nothing does not count.";
     "limits.uri_bytes_max" live Size [proxy.transport.clients.uri_bytes_max: usize] "Request targets larger than this get 414.";
     "limits.http2_streams_max" live Count [proxy.transport.clients.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";

@@ -1,12 +1,14 @@
 //! Every key of a `[[rule]]`, declared once. Pure, no threads.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method};
 
 use super::kinds::{Flag, Kind, Size, Text, Time, Value};
 use crate::ruleset::{
-    Admission, CookieMatch, Glob, HeaderMatch, Hint, Rule, Segments, edits_allowed,
+    Admission, CookieMatch, Glob, HeaderMatch, Hint, Location, PrefixChange, Respond, Rule,
+    Segments, edits_allowed,
 };
 use crate::upstream::check_url;
 
@@ -31,6 +33,8 @@ rule_keys! {
         |rule, value| put(&mut rule.name, Text::read(value));
     "host" "pattern or list" "Matches the host the client asked for, without port; one of the patterns must match."
         |rule, value| put(&mut rule.when.hosts, globs(value, true));
+    "scheme" "http or https" "Matches how the client asked: by TLS or without; where `forwarded.trust_client` is on, what `X-Forwarded-Proto` says of it."
+        |rule, value| put(&mut rule.when.scheme, scheme(value).map(Some));
     "path" "pattern or list" "Matches the path, without query. `*` stands for anything within a segment, `**` for anything."
         |rule, value| put(&mut rule.when.paths, globs(value, false));
     "prefix" "text or list" "Matches paths that begin so."
@@ -57,11 +61,23 @@ rule_keys! {
         |rule, value| put(&mut rule.then.pass, Flag::read(value).map(Some));
     "to" "URL or list" "Sends it to this origin instead of the proxy's own `to`, or to one of several that are alike; the host of the first is the one they are asked with. Not for forward proxies."
         |rule, value| put(&mut rule.then.to, each(value, origin));
+    "respond" "a status such as 301 or 503" "Answers by itself, with this status; neither cache nor origin is asked. Beside it only `location`, `body`, `body_type`, `response_set` and `response_remove`."
+        |rule, value| put(&mut rule.then.respond.status, one(value).and_then(|text| Respond::status(&text)).map(Some));
+    "location" "URL or path" "`Location` of that answer; `{host}` stands for the host that the client asked for, without port, `{target}` for path and query as it sent them: `https://{host}{target}`."
+        |rule, value| put(&mut rule.then.respond.location, Text::read(value).and_then(|text: String| Location::read(&text)).map(Some));
+    "body" "text" "Its body, at most 64 KiB; without it the status in words."
+        |rule, value| put(&mut rule.then.respond.body, Text::read(value).and_then(|text: String| Respond::body(&text)).map(Some));
+    "body_type" "media type" "The body's `Content-Type`, such as `text/html; charset=utf-8`; without it plain text."
+        |rule, value| put(&mut rule.then.respond.body_type, Text::read(value).and_then(|text: String| media_type(&text)).map(Some));
+    "strip_prefix" "a path such as /app" "Takes this off the path that the origin is asked for, where the path begins with it: `/app/a` becomes `/a`. Not for forward proxies."
+        |rule, value| put(&mut prefix_change(rule).strip, Text::read(value).and_then(|text: String| PrefixChange::read(&text)));
+    "add_prefix" "a path such as /v2" "Puts this before the path that the origin is asked for, or before what `strip_prefix` in the same rule leaves. Not for forward proxies."
+        |rule, value| put(&mut prefix_change(rule).add, Text::read(value).and_then(|text: String| PrefixChange::read(&text)));
     "key_headers" "list of names" "Adds these request headers to the cache key."
         |rule, value| put(&mut rule.then.key_headers, each(value, header_name));
     "key_cookies" "list of names" "Adds these cookies to the cache key."
         |rule, value| put(&mut rule.then.key_cookies, texts(value));
-    "request_set" "list of `Name: value`" "Sets headers of the request, before it is looked up and forwarded."
+    "request_set" "list of `Name: value`" "Sets headers of the request, before it is looked up and forwarded; `X-Forwarded-Prefix` and its like, too, which clients that are not trusted cannot."
         |rule, value| put(&mut rule.then.request_set, each(value, header_line));
     "request_remove" "list of names" "Removes headers of the request."
         |rule, value| put(&mut rule.then.request_remove, each(value, edited_name));
@@ -190,6 +206,40 @@ fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     } else {
         Err(wrong())
     }
+}
+
+/// A text or a number.
+fn one(value: &Value) -> Result<String, String> {
+    match value {
+        Value::Text(text) | Value::Integer(text) => Ok(text.clone()),
+        Value::List(_) | Value::Flag(_) => Err("one status is expected".to_owned()),
+    }
+}
+
+fn scheme(value: &Value) -> Result<&'static str, String> {
+    match <Text as Kind<String>>::read(value)?.as_str() {
+        "http" => Ok("http"),
+        "https" => Ok("https"),
+        other => Err(format!("\"{other}\" is not http or https")),
+    }
+}
+
+fn media_type(text: &str) -> Result<HeaderValue, String> {
+    let wrong = || format!("\"{text}\" is not a media type such as text/html; charset=utf-8");
+    let (kind, subtype) =
+        text.split(';').next().and_then(|t| t.split_once('/')).ok_or_else(wrong)?;
+    let is_token = |token: &str| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        !token.is_empty() && token.bytes().all(plain)
+    };
+    if !is_token(kind) || !is_token(subtype.trim_end()) {
+        return Err(wrong());
+    }
+    HeaderValue::from_str(text).map_err(|_| wrong())
+}
+
+fn prefix_change(rule: &mut Rule) -> &mut PrefixChange {
+    Arc::make_mut(rule.then.prefix.get_or_insert_default())
 }
 
 fn admission(value: &Value) -> Result<Admission, String> {

@@ -269,8 +269,8 @@ pub(crate) async fn probe(
         Ok(asked) => asked,
         Err(error) => return fetching.failed(worker, error).await,
     };
-    (fetching.epoch, fetching.request_time_s) = (asked.epoch, asked.request_time_s);
-    fetching.response_time_s = asked.response_time_s;
+    (fetching.epoch, fetching.request_time_ms) = (asked.epoch, asked.request_time_ms);
+    fetching.response_time_ms = asked.response_time_ms;
     let collapse = &worker.shared.collapse;
     let lead = &mut fetching.lead;
     let begun = slice::begin(worker, ask, asked, |is_whole| {

@@ -73,7 +73,7 @@ impl SliceReader {
     ) -> Option<SliceReader> {
         let complete_bytes = first.response.part?.complete_bytes;
         let version = first.response.headers.clone();
-        let arrived_s = first.response.policy.response_time_s;
+        let arrived_s = first.response.policy.response_time_s();
         if !parts::may_combine(&version, &version, arrived_s) {
             return None;
         }

@@ -56,8 +56,8 @@ pub(crate) struct Asked {
     pub(crate) slices: Slices,
     pub(crate) index: u64,
     pub(crate) epoch: Epoch,
-    pub(crate) request_time_s: u64,
-    pub(crate) response_time_s: u64,
+    pub(crate) request_time_ms: u64,
+    pub(crate) response_time_ms: u64,
     pub(crate) response: Response<FetchedBody>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn stored(worker: &Worker, ask: &Ask, stretch: Stretch, how: Ho
     let vault = &worker.shared.vault;
     let slice = vault.slice(&ask.target.primary, stretch, &worker.counters).await?;
     let rules = &worker.shared.config.rules;
-    match reuse::decide(&ask.wishes, &slice.response.policy, rules, worker.now_s()) {
+    match reuse::decide(&ask.wishes, &slice.response.policy, rules, worker.now_ms()) {
         Decision::Serve | Decision::ServeStale => Some(Got {
             response: slice.response,
             body: FoundBody::Whole(slice.bytes),
@@ -131,7 +131,7 @@ async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> 
         Ok(Outcome::Filling(fill)) => {
             let (vault, rules) = (&shared.vault, &shared.config.rules);
             let found =
-                fill.shared.stands_for((&ask.headers, &ask.wishes), vault, rules, worker.now_s());
+                fill.shared.stands_for((&ask.headers, &ask.wishes), vault, rules, worker.now_ms());
             match found.then(|| fill.found(vault)).flatten() {
                 Some(found) => Followed::Got(Box::new(Got {
                     response: found.response,
@@ -178,7 +178,7 @@ pub(crate) async fn ask_origin(
     index: u64,
 ) -> Result<Asked, FetchError> {
     let epoch = worker.shared.vault.epoch(&ask.target.primary);
-    let request_time_s = worker.now_s();
+    let request_time_ms = worker.now_ms();
     let mut request = ask.forward(&worker.shared, OriginBody::Empty);
     validation::remove_conditions(request.headers_mut());
     let (first, last) = slices.bounds(index);
@@ -189,8 +189,8 @@ pub(crate) async fn ask_origin(
     if response.status() == StatusCode::NOT_MODIFIED {
         return Err(FetchError::Unasked);
     }
-    let response_time_s = worker.now_s();
-    Ok(Asked { slices, index, epoch, request_time_s, response_time_s, response })
+    let response_time_ms = worker.now_ms();
+    Ok(Asked { slices, index, epoch, request_time_ms, response_time_ms, response })
 }
 
 /// Begins to store a slice that comes, and to read it; the answer itself if it is none, which is
@@ -294,7 +294,7 @@ fn judge(
         status: response.status(),
         response: &headers,
         directives: &directives,
-        response_time_s: asked.response_time_s,
+        response_time_s: asked.response_time_ms / 1000,
         selective: true,
     };
     let admitted = effects
@@ -307,13 +307,14 @@ fn judge(
         headers: &headers,
         received: &headers,
         directives: &directives,
-        request_time_s: asked.request_time_s,
-        response_time_s: asked.response_time_s,
+        request_time_ms: asked.request_time_ms,
+        response_time_ms: asked.response_time_ms,
     };
     let mut policy = Policy::of(arrived, rules);
     effects.adjust(&mut policy);
     let groups = effects.groups_of(&shared.config, ask, &headers);
-    let mut kept = storing::stored_headers(&headers, &directives, rules, asked.response_time_s);
+    let mut kept =
+        storing::stored_headers(&headers, &directives, rules, asked.response_time_ms / 1000);
     kept.remove(CONTENT_RANGE);
     let mut stored = StoredResponse::new(status, response.version(), policy, kept);
     stored.part = (!part.is_whole()).then_some(part);

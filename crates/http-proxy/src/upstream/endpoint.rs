@@ -41,6 +41,8 @@ pub(crate) struct Origin {
 
 /// One place to connect to.
 pub(crate) struct Endpoint {
+    /// As it was configured; empty for one that was asked for by a client.
+    url: String,
     pub(crate) name_hash: u64,
     pub(crate) load: Arc<AtomicUsize>,
     /// Requests that may be under way; none: any number.
@@ -164,6 +166,7 @@ impl Endpoint {
         let may_http2 = http2_clear_text || (tls.is_some() && upstream.http2);
         let places_max = upstream.requests_per_origin_max.min(Semaphore::MAX_PERMITS);
         Ok(Endpoint {
+            url: url.to_owned(),
             name_hash: balance::name_hash(url),
             load: Arc::default(),
             places: (places_max > 0).then(|| Arc::new(Semaphore::new(places_max))),
@@ -178,6 +181,7 @@ impl Endpoint {
     /// An endpoint in clear text that is asked HTTP/1.1.
     pub(crate) fn plain(host: String, port: u16) -> Endpoint {
         Endpoint {
+            url: String::new(),
             name_hash: 0,
             load: Arc::default(),
             places: None,
@@ -191,6 +195,10 @@ impl Endpoint {
 
     pub(crate) fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     pub(crate) fn load(&self) -> usize {

@@ -41,7 +41,7 @@ use crate::ruleset::SiteId;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
 use crate::upstream::pool::{Outgoing, Pool, SendError};
-use crate::upstream::redirects::OwnName;
+use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::{Hold, Load};
 
 pub(crate) use endpoint::{Origin, check_url, dial_tcp};
@@ -171,7 +171,7 @@ impl Fetcher {
         mut request: Outgoing,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
-        let key = key_of(&request);
+        let (key, renaming) = (key_of(&request), Renaming::of(&request));
         let SitePools { pools, own_name } = self.site_of(&request);
         let mut tried = vec![false; pools.len()];
         let mut last_error = FetchError::Connect;
@@ -185,6 +185,9 @@ impl Fetcher {
                 Ok(mut response) => {
                     if let Some(own_name) = own_name {
                         own_name.take_off(response.headers_mut());
+                    }
+                    if let Some(renaming) = renaming {
+                        renaming.rename(response.headers_mut());
                     }
                     return Ok(response.map(|body| FetchedBody::new(body).holding(hold, deadline)));
                 }
@@ -250,7 +253,7 @@ impl Fetcher {
             }
         };
         let load: Arc<AtomicUsize> = endpoint.load.clone();
-        Ok(Hold::new(Load::new(load), place))
+        Ok(Hold::new(self.counters.clone(), Load::new(load), place))
     }
 }
 

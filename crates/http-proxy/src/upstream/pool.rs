@@ -47,6 +47,8 @@ pub(crate) struct PoolSettings {
     pub(crate) connect_timeout: Duration,
     pub(crate) header_timeout: Duration,
     pub(crate) header_bytes_max: usize,
+    /// Over HTTP/1.1.
+    pub(crate) header_lines_max: usize,
     /// Whether an HTTP/2 connection is shared with later requests.
     pub(crate) keep_http2: bool,
 }
@@ -59,6 +61,7 @@ impl PoolSettings {
             connect_timeout: config.connect_timeout,
             header_timeout: config.header_timeout,
             header_bytes_max: config.header_bytes_max,
+            header_lines_max: config.transport.upstream.header_lines_max,
             keep_http2: true,
         }
     }
@@ -257,6 +260,7 @@ impl Pool {
             endpoint.may_http2.store(false, Ordering::Relaxed);
             let (sender, connection) = http1::Builder::new()
                 .max_buf_size(settings.header_bytes_max.max(READ_BYTES_MAX))
+                .max_headers(settings.header_lines_max)
                 .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|_| FetchError::Broken)?;
@@ -294,6 +298,7 @@ impl Pool {
             let (stream, _) = self.inner.endpoint.connect(Purpose::Upgrade, permit).await?;
             let (sender, connection) = http1::Builder::new()
                 .max_buf_size(settings.header_bytes_max.max(BUFFER_BYTES_MIN))
+                .max_headers(settings.header_lines_max)
                 .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|_| FetchError::Broken)?;

@@ -1,20 +1,48 @@
-//! Redirects of an origin that is asked by its own name, and knows no other.
+//! Redirects of an origin that is asked by its own name, and knows no other, or by other paths than
+//! clients use.
 //!
 //! A server that is told its own name in `Host` sends clients there: past the proxy, or to an
 //! address that only the proxy can reach. Its name is taken off, which leaves the same resource as
 //! the client calls it (RFC 9110 §10.2.2 allows relative references). Invariants: nothing else is
 //! changed, and what is left is a path of this host, never the name of another. Pure.
 
-use http::header::LOCATION;
-use http::{HeaderMap, HeaderValue};
+use std::sync::Arc;
 
+use http::header::{HOST, HeaderName, LOCATION};
+use http::{HeaderMap, HeaderValue, Request};
+
+use crate::ruleset::PrefixChange;
 use crate::upstream::Origin;
+
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// The origin's own name in its redirects.
 #[derive(Debug)]
 pub(crate) struct OwnName {
     scheme: String,
     authority: String,
+}
+
+/// How paths that an answer names are made those of clients, for a request with another path than its
+/// client's.
+#[derive(Debug)]
+pub(crate) struct Renaming {
+    prefix: Arc<PrefixChange>,
+    /// By which names the origin was asked, or told that the client asks.
+    hosts: Vec<HeaderValue>,
+}
+
+impl Renaming {
+    pub(crate) fn of<B>(request: &Request<B>) -> Option<Renaming> {
+        let prefix = request.extensions().get::<Arc<PrefixChange>>()?.clone();
+        let named = [HOST, X_FORWARDED_HOST].into_iter();
+        let hosts = named.filter_map(|name| request.headers().get(name).cloned()).collect();
+        Some(Renaming { prefix, hosts })
+    }
+
+    pub(crate) fn rename(&self, headers: &mut HeaderMap) {
+        self.prefix.rename(headers, &self.hosts);
+    }
 }
 
 impl OwnName {

@@ -14,7 +14,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::BodyError;
-use crate::io::body::{PolledFrame, body};
+use crate::io::body::{PolledFrame, body, data_bytes};
+use crate::metrics::Counters;
 use crate::upstream::pool::Leased;
 
 /// Counts one request under way.
@@ -37,13 +38,18 @@ impl Drop for Load {
 /// What a request holds at its origin.
 #[derive(Debug)]
 pub(crate) struct Hold {
+    counters: Arc<Counters>,
     _load: Load,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Hold {
-    pub(crate) fn new(load: Load, place: Option<OwnedSemaphorePermit>) -> Hold {
-        Hold { _load: load, _place: place }
+    pub(crate) fn new(
+        counters: Arc<Counters>,
+        load: Load,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Hold {
+        Hold { counters, _load: load, _place: place }
     }
 }
 
@@ -53,16 +59,16 @@ pub(crate) struct FetchedBody {
     leased: Leased,
     /// When the whole exchange must be over.
     deadline: Option<Pin<Box<Sleep>>>,
-    _hold: Option<Hold>,
+    hold: Option<Hold>,
 }
 
 impl FetchedBody {
     pub(crate) fn new(body: impl Into<Leased>) -> FetchedBody {
-        FetchedBody { leased: body.into(), deadline: None, _hold: None }
+        FetchedBody { leased: body.into(), deadline: None, hold: None }
     }
 
     pub(crate) fn holding(mut self, hold: Hold, deadline: Option<Instant>) -> FetchedBody {
-        self._hold = Some(hold);
+        self.hold = Some(hold);
         self.deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline)));
         self
     }
@@ -73,7 +79,11 @@ impl FetchedBody {
         {
             return Poll::Ready(Some(Err(BodyError::Deadline)));
         }
-        self.leased.next_frame(cx)
+        let frame = self.leased.next_frame(cx);
+        if let (Poll::Ready(Some(Ok(frame))), Some(hold)) = (&frame, &self.hold) {
+            hold.counters.origin_body_bytes.add(data_bytes(frame));
+        }
+        frame
     }
 
     pub(crate) fn has_ended(&self) -> bool {

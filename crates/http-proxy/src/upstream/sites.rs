@@ -3,10 +3,13 @@
 //! Invariant: a site whose origins a reload leaves as they were stays the same, with what is known of their
 //! load and health. Threads: shared by all workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::config::transport::Upstream;
 use crate::error::ProxyError;
+use crate::metrics::exposition::OriginState;
 use crate::ruleset::{Ruleset, SiteId};
 use crate::upstream::endpoint::Origin;
 
@@ -27,7 +30,7 @@ impl Sites {
 
     /// The same with the sites that these rules name, instead of those before.
     pub(crate) fn with(&self, rules: &Ruleset, upstream: &Upstream) -> Result<Sites, ProxyError> {
-        if self.is_forward && !rules.sites().is_empty() {
+        if self.is_forward && (!rules.sites().is_empty() || rules.changes_prefixes()) {
             return Err(ProxyError::RuleInForward);
         }
         let ruled = rules.sites().iter().map(|urls| {
@@ -49,6 +52,27 @@ impl Sites {
     /// A site of the rules that these were made with.
     pub(crate) fn get(&self, site: SiteId) -> &Arc<Origin> {
         site.among_ruled().map_or(&self.main, |place| &self.ruled[place].1)
+    }
+
+    /// All origins that are known beforehand, each once, by their URLs.
+    pub(crate) fn origins(&self, now: Instant) -> Vec<OriginState> {
+        let mut origins = BTreeMap::new();
+        let sites = self.all().filter(|_| !self.is_forward);
+        for endpoint in sites.flat_map(|site| &site.endpoints) {
+            let (is_healthy, load) = (endpoint.health().is_healthy(now), endpoint.load() as u64);
+            origins
+                .entry(endpoint.url())
+                .and_modify(|(healthy, open)| {
+                    (*healthy, *open) = (*healthy && is_healthy, *open + load)
+                })
+                .or_insert((is_healthy, load));
+        }
+        let state = |(url, (is_healthy, requests_open)): (&str, _)| OriginState {
+            url: url.to_owned(),
+            is_healthy,
+            requests_open,
+        };
+        origins.into_iter().map(state).collect()
     }
 
     /// Every site, the proxy's own first.

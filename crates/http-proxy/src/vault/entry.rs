@@ -1,8 +1,8 @@
 //! The metadata blob beside a stored body: what an HTTP response is besides its bytes.
 //!
 //! Layout, little-endian: version (1 byte), kind (1 byte), then for a response: status u16, flags
-//! u8, and as u64 each lifetime, initial age, response time, the windows of stale-while-revalidate
-//! and stale-if-error; if the body lies apart its generation and length (u64 each); if it is a part
+//! u8, and as u64 each, in milliseconds, lifetime, initial age, response time (since 1970), the windows of
+//! stale-while-revalidate and stale-if-error; if the body lies apart its generation and length (u64 each); if it is a part
 //! its start, end and the length of the whole (u64 each); group count u8, and per group its number
 //! and generation (u64 each); header count u16, and per header name length u16, name, value length
 //! u32, value. For a vary marker: generation u64, name count u8, and per name length u16, name.
@@ -20,7 +20,7 @@ use crate::rules::Policy;
 use crate::rules::parts::Part;
 
 /// Version of the layout. Entries of another version are misses.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const KIND_RESPONSE: u8 = 1;
 const KIND_VARY_MARKER: u8 = 2;
 const FLAG_NO_CACHE: u8 = 1;
@@ -116,11 +116,11 @@ impl StoredResponse {
         blob.put_u16_le(self.status.as_u16());
         blob.put_u8(self.flags());
         let policy = &self.policy;
-        blob.put_u64_le(policy.lifetime_s);
-        blob.put_u64_le(policy.initial_age_s);
-        blob.put_u64_le(policy.response_time_s);
-        blob.put_u64_le(policy.stale_while_revalidate_s);
-        blob.put_u64_le(policy.stale_if_error_s);
+        blob.put_u64_le(policy.lifetime_ms);
+        blob.put_u64_le(policy.initial_age_ms);
+        blob.put_u64_le(policy.response_time_ms);
+        blob.put_u64_le(policy.stale_while_revalidate_ms);
+        blob.put_u64_le(policy.stale_if_error_ms);
         if let Some(apart) = self.apart {
             blob.put_u64_le(apart.generation);
             blob.put_u64_le(apart.length_bytes);
@@ -169,8 +169,8 @@ impl Entry {
     /// Makes a response stale as if its freshness had ended at this second.
     pub(crate) fn end_freshness(&mut self, unix_s: u64) {
         if let Entry::Response(response) = self {
-            let age_s = response.policy.age_s(unix_s);
-            response.policy.lifetime_s = response.policy.lifetime_s.min(age_s);
+            let age_ms = response.policy.age_ms(unix_s.saturating_mul(1000));
+            response.policy.lifetime_ms = response.policy.lifetime_ms.min(age_ms);
         }
     }
 
@@ -202,11 +202,11 @@ fn decode_response(cursor: &mut Cursor<'_>) -> Option<StoredResponse> {
         (true, true) => return None,
     };
     let policy = Policy {
-        lifetime_s: cursor.u64()?,
-        initial_age_s: cursor.u64()?,
-        response_time_s: cursor.u64()?,
-        stale_while_revalidate_s: cursor.u64()?,
-        stale_if_error_s: cursor.u64()?,
+        lifetime_ms: cursor.u64()?,
+        initial_age_ms: cursor.u64()?,
+        response_time_ms: cursor.u64()?,
+        stale_while_revalidate_ms: cursor.u64()?,
+        stale_if_error_ms: cursor.u64()?,
         no_cache: flags & FLAG_NO_CACHE != 0,
         never_stale: flags & FLAG_NEVER_STALE != 0,
         immutable: flags & FLAG_IMMUTABLE != 0,
@@ -315,11 +315,11 @@ mod tests {
         headers.append("set-cookie", HeaderValue::from_static("c=d"));
         headers.insert("x-odd", HeaderValue::from_bytes(b"\xfc\t ").unwrap());
         let policy = Policy {
-            lifetime_s: 9,
-            initial_age_s: 2,
-            response_time_s: 1002,
-            stale_while_revalidate_s: 30,
-            stale_if_error_s: 60,
+            lifetime_ms: 9000,
+            initial_age_ms: 2,
+            response_time_ms: 1_002_003,
+            stale_while_revalidate_ms: 30_000,
+            stale_if_error_ms: 60_000,
             no_cache: true,
             never_stale: true,
             immutable: false,
@@ -372,10 +372,11 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let marker = marker().encode();
-        assert_eq!(&marker[..11], [2, 2, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 2]);
+        assert_eq!(&marker[..11], [3, 2, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 2]);
         assert_eq!(&marker[11..19], [6, 0, b'a', b'c', b'c', b'e', b'p', b't']);
         let blob = response().encode().unwrap();
-        assert_eq!(&blob[..6], [2, 1, 200, 0, 3, 9]);
+        assert_eq!(&blob[..13], [3, 1, 200, 0, 3, 0x28, 0x23, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(&blob[13..29], [2, 0, 0, 0, 0, 0, 0, 0, 0x13, 0x4a, 0x0f, 0, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use damelo::{GroupId, Store};
+use damelo::{CreateError, GroupId, Store};
 use http::HeaderMap;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -363,7 +363,8 @@ impl Vault {
         }
         match self.store.set_metadata(key, &metadata).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(NotStoredReason::Superseded),
+            // Removed or replaced since: the store lets that stand.
+            Ok(false) | Err(CreateError::Superseded) => Err(NotStoredReason::Superseded),
             Err(_) => Err(NotStoredReason::Store),
         }
     }

@@ -15,6 +15,7 @@ use crate::config::ProxyConfig;
 use crate::config::name::{Via, check_name};
 use crate::config::transport::Transport;
 use crate::error::ProxyError;
+use crate::metrics::Counter;
 use crate::worker::Shared;
 
 /// A handle on a running proxy. Cheap to clone; using it after the proxy ended does nothing.
@@ -22,6 +23,16 @@ use crate::worker::Shared;
 pub struct Control {
     current: Arc<watch::Sender<Arc<Shared>>>,
     draining: Arc<AtomicBool>,
+    reloads: Arc<Reloads>,
+}
+
+/// What became of attempts to read the settings again.
+#[derive(Debug, Default)]
+pub(crate) struct Reloads {
+    pub(crate) done: Counter,
+    pub(crate) failed: Counter,
+    /// The last one was of these.
+    pub(crate) last_failed: AtomicBool,
 }
 
 impl fmt::Debug for Control {
@@ -41,7 +52,7 @@ impl Eq for Control {}
 impl Control {
     pub(crate) fn new(shared: Arc<Shared>) -> Control {
         let current = Arc::new(watch::Sender::new(shared));
-        Control { current, draining: Arc::default() }
+        Control { current, draining: Arc::default(), reloads: Arc::default() }
     }
 
     pub(crate) fn begin_draining(&self) {
@@ -68,12 +79,30 @@ impl Control {
         self.current.subscribe()
     }
 
+    pub(crate) fn reloads(&self) -> &Reloads {
+        &self.reloads
+    }
+
+    /// Counts an attempt to reload that ended before [`Control::reload`], as when the file of settings could
+    /// not be read.
+    pub fn reload_failed(&self) {
+        self.reloads.failed.one();
+        self.reloads.last_failed.store(true, Ordering::Relaxed);
+    }
+
     /// Uses new settings from the next request on. Addresses, origin, threads, the number of
     /// connections, the file of the access log and the clock stay as they are.
     ///
     /// # Errors
-    /// The new settings cannot be used; the old ones stay.
-    pub fn reload(&self, mut config: ProxyConfig) -> Result<(), ProxyError> {
+    /// The new settings cannot be used; the old ones stay. This is counted.
+    pub fn reload(&self, config: ProxyConfig) -> Result<(), ProxyError> {
+        self.replace(config).inspect_err(|_| self.reload_failed())?;
+        self.reloads.done.one();
+        self.reloads.last_failed.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn replace(&self, mut config: ProxyConfig) -> Result<(), ProxyError> {
         check_name(&config.name)?;
         let running = self.shared();
         let kept = &running.config;

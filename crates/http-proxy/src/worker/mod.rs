@@ -46,6 +46,11 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
+    /// Milliseconds since 1970: what freshness and age are counted in.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.shared.config.clock.unix_millis()
+    }
+
     pub(crate) fn now_s(&self) -> u64 {
         self.shared.config.clock.unix_seconds()
     }

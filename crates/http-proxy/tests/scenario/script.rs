@@ -12,7 +12,7 @@
 //! origin was asked 2            waits until it has been asked so often in all
 //! 2 wait                        waits until so many requests wait for another's to come back
 //! origin saw NAME VALUE         in the request before; `origin saw no NAME`
-//! wait 30                       the clock moves, and only here
+//! wait 30                       the clock moves, and only here; also `wait 30ms`
 //! GET /path                     a request with the indented headers, then what must come back:
 //!     -> 200, body BODY, hit, ttl=5, age 25, asked 1
 //! soon GET /path                the same, repeated until it comes back so
@@ -120,7 +120,7 @@ impl Action {
                 _ => Action::Answers(answer(rest)?),
             },
             ("validated", rest) => Action::Validates(answer(rest)?),
-            ("wait", seconds) => Action::Wait(seconds.parse().ok()?),
+            ("wait", time) => Action::Wait(time_ms(time)?),
             ("soon", rest) => Action::Request { ask: ask(rest)?, soon: true, wishes: Vec::new() },
             ("begin", rest) => {
                 let (name, rest) = rest.split_once(' ')?;
@@ -152,6 +152,13 @@ impl Action {
         };
         fields.push((name.to_owned(), value.trim().to_owned()));
         Some(())
+    }
+}
+
+fn time_ms(text: &str) -> Option<u64> {
+    match text.strip_suffix("ms") {
+        Some(millis) => millis.parse().ok(),
+        None => text.parse::<u64>().ok()?.checked_mul(1000),
     }
 }
 

@@ -202,9 +202,7 @@ impl Stage {
             Action::WasAsked(count) => origin.wait_asked(*count)?,
             Action::Waiting(count) => self.wait_for_waiting(*count)?,
             Action::Saw(name, wanted) => origin.saw(name, wanted.as_ref())?,
-            Action::Wait(seconds) => {
-                self.clock.pass_seconds(*seconds);
-            }
+            Action::Wait(millis) => self.clock.pass_millis(*millis),
             Action::Request { ask, soon, wishes } => self.request(ask, *soon, wishes)?,
             Action::Begin(name, ask) => {
                 let (address, ask) = (self.proxy.info.address, ask.clone());

@@ -252,22 +252,30 @@ fn write_reply(stream: &mut TcpStream, request: &Message, reply: &Reply) -> Opti
 #[derive(Debug)]
 pub(crate) struct TestClock {
     system: SystemClock,
-    unix_s: AtomicU64,
+    unix_ms: AtomicU64,
 }
 
 impl TestClock {
     pub(crate) fn at(unix_s: u64) -> TestClock {
-        TestClock { system: SystemClock::new(), unix_s: AtomicU64::new(unix_s) }
+        TestClock { system: SystemClock::new(), unix_ms: AtomicU64::new(unix_s * 1000) }
     }
 
     pub(crate) fn pass_seconds(&self, seconds: u64) {
-        self.unix_s.fetch_add(seconds, Ordering::SeqCst);
+        self.pass_millis(seconds * 1000);
+    }
+
+    pub(crate) fn pass_millis(&self, millis: u64) {
+        self.unix_ms.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
 impl Clock for TestClock {
     fn unix_seconds(&self) -> u64 {
-        self.unix_s.load(Ordering::SeqCst)
+        self.unix_millis() / 1000
+    }
+
+    fn unix_millis(&self) -> u64 {
+        self.unix_ms.load(Ordering::SeqCst)
     }
 
     fn monotonic(&self) -> Duration {

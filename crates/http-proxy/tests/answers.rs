@@ -1,0 +1,300 @@
+//! Rules that answer by themselves, and rules that ask the origin for another path, on the wire.
+
+mod support;
+
+use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig, Settings, ask_admin};
+use support::{Origin, Proxy, reply};
+
+/// An origin that says what it was asked for.
+fn telling() -> Origin {
+    Origin::start(|request| {
+        let body = format!("{} {}", request.header("host"), request.path());
+        reply(200, "Cache-Control: max-age=60", body)
+    })
+}
+
+fn start(origin: &Origin, text: &str, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
+    let ruleset = Settings::parse(text).expect("good rules").proxy.ruleset;
+    Proxy::start_with(origin, |config| {
+        config.ruleset = ruleset;
+        tweak(config);
+    })
+}
+
+const REDIRECTS: &str = r#"
+[[rule]]
+name = "by TLS only"
+scheme = "http"
+host = "*.test"
+respond = 301
+location = "https://{host}{target}"
+response_set = ["Cache-Control: max-age=300"]
+
+[[rule]]
+name = "one name"
+host = "old.example"
+respond = 308
+location = "https://www.new.example{target}"
+"#;
+
+#[test]
+fn redirects_lead_to_the_same_path_elsewhere() {
+    let origin = telling();
+    let proxy = start(&origin, REDIRECTS, |_| {});
+    let answer = proxy.get_with("/a?b=c", "Host: www.test:8080");
+    assert_eq!(answer.status(), 301);
+    assert_eq!(answer.header("location"), "https://www.test/a?b=c");
+    assert_eq!(answer.header("cache-control"), "max-age=300");
+    assert_eq!(answer.cache(), "damelo; detail=respond");
+    assert_eq!(answer.text(), "301 Moved Permanently\n");
+    let answer = proxy.get_with("//evil.example/", "Host: old.example");
+    assert_eq!(answer.status(), 308);
+    assert_eq!(answer.header("location"), "https://www.new.example//evil.example/");
+    assert!(!answer.has("cache-control"));
+    // Whatever the method; a HEAD has the headers alone.
+    let answer = proxy.ask("POST", "/a", "Host: old.example\r\nContent-Length: 0");
+    assert_eq!(answer.status(), 308);
+    assert_eq!(answer.header("location"), "https://www.new.example/a");
+    let answer = proxy.ask("HEAD", "/a", "Host: old.example");
+    assert_eq!((answer.status(), answer.text().as_str()), (308, ""));
+    assert_eq!(answer.header("content-length"), "23");
+    assert_eq!(origin.count(), 0);
+    assert_eq!(proxy.get_with("/a", "Host: other.example").status(), 200);
+    assert_eq!(proxy.metric("damelo_proxy_responded_total"), 4);
+    assert_eq!(proxy.metric("damelo_proxy_own_errors_total"), 0);
+}
+
+#[test]
+fn who_came_by_tls_is_told_by_a_proxy_that_is_believed() {
+    let origin = telling();
+    let proxy = start(&origin, REDIRECTS, |config| {
+        config.transport.forwarding.trust_client = true;
+    });
+    let by = |scheme: &str| {
+        let headers = format!("Host: www.test\r\nX-Forwarded-Proto: {scheme}");
+        proxy.get_with("/a", &headers).status()
+    };
+    assert_eq!((by("http"), by("https")), (301, 200));
+    // Of anybody else it means nothing.
+    let proxy = start(&origin, REDIRECTS, |_| {});
+    let headers = "Host: www.test\r\nX-Forwarded-Proto: https";
+    assert_eq!(proxy.get_with("/a", headers).status(), 301);
+}
+
+const CLOSED: &str = r#"
+[[rule]]
+name = "closed"
+prefix = "/shop"
+respond = 503
+body = "<h1>Back at noon</h1>"
+body_type = "text/html; charset=utf-8"
+response_set = ["Retry-After: 120"]
+
+[[rule]]
+name = "but not for us"
+prefix = "/shop"
+header = "X-Ours: 1"
+respond = 204
+
+[[rule]]
+name = "all is well"
+method = ["CONNECT", "TRACE"]
+respond = 200
+
+[[rule]]
+name = "every 503"
+status = 503
+response_set = ["X-Seen: yes"]
+"#;
+
+#[test]
+fn a_page_for_maintenance_stands_before_what_is_stored() {
+    let origin = telling();
+    let home = tempfile::tempdir().expect("a directory");
+    let path = home.path().join("access.log");
+    let proxy = start(&origin, CLOSED, |config| {
+        config.log_target = LogTarget::File(path.clone());
+        config.log_format = LogFormat::Json;
+        config.purge_method = true;
+    });
+    for (method, headers) in [("GET", ""), ("GET", "Upgrade: websocket\r\nConnection: upgrade")] {
+        let answer = proxy.ask(method, "/shop/a", headers);
+        assert_eq!(answer.status(), 503);
+        assert_eq!(answer.text(), "<h1>Back at noon</h1>");
+        assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
+        assert_eq!(answer.header("retry-after"), "120");
+        assert_eq!(answer.header("x-seen"), "yes", "rules for answers hold for it, too");
+    }
+    // Of two rules that answer, the later one counts.
+    let answer = proxy.get_with("/shop/a", "X-Ours: 1");
+    assert_eq!((answer.status(), answer.text().as_str()), (204, ""));
+    // No tunnel begins with the answer of a rule.
+    assert_eq!(proxy.ask("CONNECT", "a.test:443", "").status(), 501);
+    // Orders to purge are none of the site's requests.
+    assert_eq!(proxy.ask("PURGE", "/shop/a", "").status(), 200);
+    assert_eq!(origin.count(), 0);
+    assert!(proxy.get("/other").cache().contains("stored"));
+    proxy.stop();
+    let log = std::fs::read_to_string(&path).expect("a log");
+    let line = log.lines().next().unwrap_or_default();
+    assert!(line.contains("\"result\":\"respond\"") && line.contains("\"status\":503"), "{log}");
+}
+
+#[test]
+fn explain_tells_what_a_rule_does() {
+    let origin = telling();
+    let text = format!("{REDIRECTS}[[rule]]\nprefix = \"/app\"\nstrip_prefix = \"/app\"\n");
+    let proxy = start(&origin, &text, |config| {
+        config.admin = Some("127.0.0.1:0".parse().expect("an address"));
+    });
+    let admin = proxy.info.admin.expect("an admin address");
+    let explain = |url: &str| {
+        let order = format!("{{\"url\": \"{url}\"}}");
+        ask_admin(admin, "/explain", None, Some(&order)).expect("an answer")
+    };
+    let known = explain("http://www.test/a?b");
+    assert!(known.contains("\"location\":\"https://www.test/a?b\""), "{known}");
+    assert!(known.contains("\"status\":301") && known.contains("by TLS only"), "{known}");
+    let known = explain("https://www.test/app/a?b");
+    assert!(known.contains("\"origin_path\":\"/a?b\""), "{known}");
+    assert!(known.contains("\"responds\":null"), "{known}");
+}
+
+const PREFIXES: &str = r#"
+[[rule]]
+prefix = "/app"
+strip_prefix = "/app/"
+
+[[rule]]
+prefix = "/api"
+strip_prefix = "/api"
+add_prefix = "/v2"
+
+[[rule]]
+host = "docs.test"
+add_prefix = "/docs"
+"#;
+
+#[test]
+fn the_origin_is_asked_for_another_path() {
+    let origin = telling();
+    let proxy = start(&origin, PREFIXES, |_| {});
+    for (path, host, expected) in [
+        ("/app/a?b=/app", "a.test", "/a?b=/app"),
+        ("/app", "a.test", "/"),
+        ("/application", "a.test", "/application"),
+        ("/api/a", "a.test", "/v2/a"),
+        ("/a", "docs.test", "/docs/a"),
+        // The later rule counts, as a whole.
+        ("/app/a", "docs.test", "/docs/app/a"),
+        ("/other", "a.test", "/other"),
+    ] {
+        for round in ["stored", "hit"] {
+            let answer = proxy.get_with(path, &format!("Host: {host}"));
+            assert!(answer.text().ends_with(&format!(" {expected}")), "{path}: {}", answer.text());
+            assert!(answer.cache().contains(round), "{path}: {}", answer.cache());
+        }
+    }
+    assert_eq!(proxy.ask("POST", "/api/a", "Content-Length: 0").status(), 200);
+    assert_eq!(origin.last().path(), "/v2/a");
+    assert_eq!(proxy.ask("OPTIONS", "*", "").status(), 200);
+    assert_eq!(origin.last().path(), "*");
+}
+
+#[test]
+fn one_url_by_two_paths_is_two_objects() {
+    let origin = telling();
+    let text = "[[rule]]\nheader = \"X-Beta\"\nadd_prefix = \"/beta\"\n";
+    let proxy = start(&origin, text, |config| {
+        config.admin = Some("127.0.0.1:0".parse().expect("an address"));
+    });
+    for round in ["stored", "hit"] {
+        for (headers, path) in [("X-Other: 1", "/a"), ("X-Beta: 1", "/beta/a")] {
+            let answer = proxy.get_with("/a", headers);
+            assert!(answer.text().ends_with(&format!(" {path}")), "{}", answer.text());
+            assert!(answer.cache().contains(round), "{}", answer.cache());
+        }
+    }
+    // A change through the proxy, and a purge by URL, mean both.
+    proxy.ask("POST", "/a", "Content-Length: 0");
+    assert!(proxy.get("/a").cache().contains("fwd="));
+    assert!(proxy.get_with("/a", "X-Beta: 1").cache().contains("fwd="));
+    let admin = proxy.info.admin.expect("an admin address");
+    ask_admin(admin, "/purge", None, Some("{\"url\": \"http://a/a\"}")).expect("purged");
+    assert!(proxy.get("/a").cache().contains("fwd="));
+    assert!(proxy.get_with("/a", "X-Beta: 1").cache().contains("fwd="));
+}
+
+#[test]
+fn what_an_answer_names_is_what_clients_call_it() {
+    let origin = Origin::start(|request| {
+        let host = request.header("host").to_owned();
+        let location = match request.path() {
+            "/v2/own" => format!("http://{host}/v2/x"),
+            "/v2/told" => format!("https://{}/v2/x", request.header("x-forwarded-host")),
+            "/v2/path" => "/v2/x?y#z".to_owned(),
+            "/v2/other" => "/elsewhere".to_owned(),
+            "/v2/public" => "/api/x".to_owned(),
+            _ => "http://foreign.test/v2/x".to_owned(),
+        };
+        reply(302, &format!("Cache-Control: max-age=60\r\nLocation: {location}"), "")
+    });
+    let proxy = start(&origin, PREFIXES, |_| {});
+    for (path, expected) in [
+        ("/api/own", "/api/x"),
+        ("/api/told", "https://a.test/api/x"),
+        ("/api/path", "/api/x?y#z"),
+        ("/api/other", "/elsewhere"),
+        ("/api/public", "/api/x"),
+        ("/api/foreign", "http://foreign.test/v2/x"),
+    ] {
+        for _ in 0..2 {
+            let answer = proxy.get_with(path, "Host: a.test");
+            assert_eq!(answer.header("location"), expected, "{path}");
+        }
+    }
+    let proxy = start(&origin, PREFIXES, |config| config.preserve_host = true);
+    let answer = proxy.get_with("/api/own", "Host: a.test");
+    assert_eq!(answer.header("location"), "http://a.test/api/x");
+}
+
+#[test]
+fn what_goes_wrong_in_a_file_is_told() {
+    for (text, part) in [
+        ("respond = 301", "add `location`"),
+        ("respond = 200\nlocation = \"/x\"", "means nothing beside `respond = 200`"),
+        ("respond = 99", "is not a status"),
+        ("respond = 304", "only the cache can know"),
+        ("respond = 301\nlocation = \"{target}\"", "is neither a URL"),
+        ("respond = 301\nlocation = \"https://{target}\"", "is neither a URL"),
+        ("respond = 301\nlocation = \"https://a/{path}\"", "all that is filled in"),
+        ("respond = 503\nttl = \"1m\"", "`ttl` means nothing beside `respond`"),
+        ("respond = 503\nto = \"http://127.0.0.1:1\"", "`to` means nothing beside `respond`"),
+        ("respond = 503\nstatus = 503", "cannot depend on its status"),
+        ("respond = 503\nbody_type = \"text/html\"", "add it"),
+        ("respond = 503\nbody = \"x\"\nbody_type = \"html\"", "is not a media type"),
+        ("respond = 204\nbody = \"x\"", "has no body"),
+        ("body = \"x\"", "add `respond`"),
+        ("location = \"/x\"\nlast = true", "add `respond`"),
+        ("strip_prefix = \"app\"", "is not the beginning of a path"),
+        ("add_prefix = \"/\"", "is not the beginning of a path"),
+        ("add_prefix = \"/a\"\nstatus = 200", "cannot depend on its status"),
+        ("scheme = \"ftp\"\npass = true", "is not http or https"),
+    ] {
+        let errors = Settings::parse(&format!("[[rule]]\n{text}\n")).expect_err(text);
+        let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert!(told.iter().any(|told| told.contains(part)), "{text}: {told:?}");
+    }
+}
+
+#[test]
+fn a_forward_proxy_asks_for_what_its_clients_say() {
+    let refused = |text: &str| {
+        let mut settings = Settings::for_forward();
+        settings.proxy.ruleset = Settings::parse(text).expect("good rules").proxy.ruleset;
+        settings.check_forward()
+    };
+    let error = refused("[[rule]]\nstrip_prefix = \"/a\"\n").expect_err("not for forward proxies");
+    assert!(error.to_string().contains("strip_prefix"), "{error}");
+    refused("[[rule]]\nhost = \"bad.test\"\nrespond = 403\n").expect("may answer");
+}
