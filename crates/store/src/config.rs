@@ -293,6 +293,9 @@ pub struct Config {
     pub own_policies: OwnPolicies,
     /// Seed for everything random; `None` takes one from the system.
     pub seed: Option<u64>,
+    /// Whether the index tells keys apart by tags of 15 bits alone, as on volumes of more than 8 TiB, and not by
+    /// bits that locations leave as well. Default false. For simulators: keys that look alike are rare otherwise.
+    pub tags_alone: bool,
     /// Whether the store has threads of its own. Default true. Without them recovery ends before `open`
     /// returns, whoever creates or syncs writes what is due, and no timer runs: the same calls on one
     /// thread do the same on the device. For simulators; a store in service would make callers wait. Memory
@@ -333,6 +336,7 @@ impl Config {
             open_wait: Duration::from_millis(100),
             own_policies: OwnPolicies::default(),
             seed: None,
+            tags_alone: false,
             background: true,
         }
     }

@@ -100,6 +100,7 @@ fn open_with(state: &Arc<Mutex<State>>, between: &Arc<Between>, objects_max: u64
     config.segment = Some(ByteSize::new(256 << 10));
     config.objects_max = Some(objects_max);
     config.seed = Some(1);
+    config.tags_alone = true;
     let device = Arc::new(Interrupted(Memory::device(state), Arc::clone(between)));
     let store = Store::open_on(config, vec![device], Arc::new(Stopped)).unwrap();
     store.wait_recovered();

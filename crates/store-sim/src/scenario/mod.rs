@@ -59,6 +59,8 @@ fn clock(seed: u64) -> Arc<SimClock> {
 fn varied_config(rng: &mut fastrand::Rng, seed: u64, wild: bool) -> Config {
     let mut config = tiny_config(seed);
     config.background = !is_alone(seed);
+    // Some with keys that look alike now and then, as on the largest volumes.
+    config.tags_alone = seed.is_multiple_of(2);
     config.flush_period = Duration::from_millis([0, 1, 50, 5000][rng.usize(0..4)]);
     config.checkpoint_period = Duration::from_millis([0, 2, 100, 30_000][rng.usize(0..4)]);
     config.durability =

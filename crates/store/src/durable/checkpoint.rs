@@ -111,6 +111,7 @@ impl Engine {
             tables_crc: 0,
             tables_bytes: 0,
             clean,
+            location_bits: self.index.location_bits(),
         };
         let mut tables = CheckpointTables {
             segment_seqs: self.ring.seqs(),
@@ -174,6 +175,7 @@ fn read_slot(engine: &Engine, slot: usize, at: u64, bytes: u64) -> Option<Found>
     let header = CheckpointHeader::decode(&block, engine.space.nonce, bytes).ok()?;
     if header.index_slots != engine.space.volumes[0].superblock.index_slots
         || header.segment_count != engine.space.segments
+        || header.location_bits != engine.index.location_bits()
     {
         return None;
     }

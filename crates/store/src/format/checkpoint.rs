@@ -47,7 +47,9 @@ pub(crate) mod at {
             "bytes of the tables region: the three tables, unpadded";
         CLEAN: u8, 64, "clean",
             "1 if written by an orderly stop: nothing in the segments is newer";
-        ZERO: [u8; 4027], 65, "zero", "room for later versions";
+        LOCATION_BITS: u8, 65, "location_bits",
+            "how many of the 38 bits of a location in the saved index are its own, at least 1; those above extend the tag";
+        ZERO: [u8; 4026], 66, "zero", "room for later versions";
         CRC: u32, 4092, "header_crc", "crc32c of bytes 0..4092";
     }
 }
@@ -108,6 +110,8 @@ pub struct CheckpointHeader {
     pub tables_bytes: u32,
     /// Whether it was written by an orderly stop.
     pub clean: bool,
+    /// Bits of a location in the saved index; see [`Index::location_bits`](crate::index::Index::location_bits).
+    pub location_bits: u8,
 }
 
 impl CheckpointHeader {
@@ -128,6 +132,7 @@ impl CheckpointHeader {
         at::TABLES_CRC.put(&mut block, self.tables_crc);
         at::TABLES_BYTES.put(&mut block, self.tables_bytes);
         at::CLEAN.put(&mut block, u8::from(self.clean));
+        at::LOCATION_BITS.put(&mut block, self.location_bits);
         at::CRC.seal(&mut block);
         block
     }
@@ -167,6 +172,7 @@ impl CheckpointHeader {
             tables_crc: at::TABLES_CRC.get(block),
             tables_bytes: at::TABLES_BYTES.get(block),
             clean: at::CLEAN.get(block) == 1,
+            location_bits: at::LOCATION_BITS.get(block),
         };
         header.validate(checkpoint_bytes)?;
         Ok(header)
@@ -211,6 +217,7 @@ impl CheckpointHeader {
         let shard = u64::from(self.shard_bytes);
         ensure(shard > 0 && shard.is_multiple_of(BLOCK_BYTES), "shard size of a checkpoint")?;
         ensure((1..=INDEX_SLOTS_MAX).contains(&self.index_slots), "index size of a checkpoint")?;
+        ensure((1..=38).contains(&self.location_bits), "location bits of a checkpoint")?;
         let index = self.index_slots * INDEX_SLOT_BYTES;
         let fits = u64::from(self.shard_count) * shard >= index;
         ensure(fits, "shards of a checkpoint")?;

@@ -24,7 +24,7 @@ pub(super) struct Dropped {
 /// The word and the bit of a family.
 fn place(pair: Pair) -> (usize, u64) {
     let bucket = u64::from(pair.first.min(pair.second));
-    let mixed = ((bucket << 16) | u64::from(pair.tag)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = ((bucket << 16) | u64::from(pair.tag())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed >> 40) as usize % WORDS, 1 << (mixed >> 58))
 }
 

@@ -1,4 +1,4 @@
-//! Which shard, which two buckets and which tag a hash has. Plain values, no threads.
+//! Which shard, which two buckets and which key bits a hash has. Plain values, no threads.
 //!
 //! Invariants: the shard depends on the high 32 bits of the hash, the bucket on the bits from 16
 //! up of the low 32, the tag on the low 16, so that none tells about another. The two buckets of
@@ -9,24 +9,28 @@
 //! Bucket and tag decide where index checkpoints put their entries: changing how they are derived
 //! is a change of format.
 
-use super::slot::TAGS;
+use super::slot::{self, KeyBits, TAGS};
 use super::table::BUCKET_SLOTS;
 
 /// The most slots in a shard.
 pub(super) const SHARD_SLOTS: u64 = 1 << 16;
 
-/// The buckets an entry may be in (of its shard) and the tag it has there.
+/// The buckets an entry may be in (of its shard) and what it has in its [`KeyBits`] there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Pair {
     pub(super) first: u32,
     pub(super) second: u32,
-    pub(super) tag: u16,
+    pub(super) key: u64,
 }
 
 impl Pair {
-    /// The pair an entry with this tag, found in this bucket, belongs to.
-    pub(super) fn of_entry(buckets: u32, bucket: u32, tag: u16) -> Pair {
-        Pair { first: bucket, second: alternate(buckets, bucket, tag), tag }
+    /// The pair an entry with these key bits, found in this bucket, belongs to.
+    pub(super) fn of_entry(buckets: u32, bucket: u32, key: u64) -> Pair {
+        Pair { first: bucket, second: alternate(buckets, bucket, slot::tag(key)), key }
+    }
+
+    pub(super) fn tag(self) -> u16 {
+        slot::tag(self.key)
     }
 
     /// The buckets to look into: one or two.
@@ -44,6 +48,8 @@ pub(super) struct Geometry {
     pub(super) shards: usize,
     /// Buckets in each.
     pub(super) buckets: u32,
+    /// What tells keys apart in a slot.
+    pub(super) key_bits: KeyBits,
 }
 
 impl Geometry {
@@ -55,7 +61,8 @@ impl Geometry {
         let buckets = if buckets == 1 { 1 } else { buckets.next_multiple_of(2) };
         // At most 2^48 of them: where that is no number of shards, there is no memory for them.
         let shards = usize::try_from(shards).unwrap_or(usize::MAX);
-        Geometry { shards, buckets: buckets as u32 }
+        let key_bits = KeyBits::for_locations_below(u64::MAX);
+        Geometry { shards, buckets: buckets as u32, key_bits }
     }
 
     /// Slots in all shards.
@@ -74,7 +81,8 @@ impl Geometry {
         let shard = (u128::from(hash) * self.shards as u128) >> 64;
         let bucket = ((hash & 0xffff_ffff) * u64::from(self.buckets)) >> 32;
         let tag = 1 + (((hash & 0xffff) * TAGS) >> 16) as u16;
-        (shard as usize, Pair::of_entry(self.buckets, bucket as u32, tag))
+        let key = self.key_bits.of_hash(tag, hash);
+        (shard as usize, Pair::of_entry(self.buckets, bucket as u32, key))
     }
 }
 

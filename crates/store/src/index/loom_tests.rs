@@ -92,7 +92,7 @@ fn loom_readers_find_entries_that_an_insertion_displaces() {
         let hash = hash_in(WIDE, 0, 0);
         let pair = pair_of(&index, hash);
         let alike = |&(_, other): &(u64, Pair)| {
-            (other.first == pair.first && other.second != pair.second) && other.tag != pair.tag
+            (other.first == pair.first && other.second != pair.second) && other.tag() != pair.tag()
         };
         let others = (0..64).map(|n| hash_in(WIDE, 0, n)).map(|h| (h, pair_of(&index, h)));
         let (mover, _) = others.clone().find(alike).expect("one that may leave");

@@ -9,7 +9,7 @@
 use super::Loaded;
 use super::geometry::Pair;
 use super::shard::{At, Locked};
-use super::slot::{self, EMPTY, Location, SlotFields};
+use super::slot::{EMPTY, Location, SlotFields};
 use super::table::BUCKET_SLOTS;
 
 const WORD: usize = size_of::<u64>();
@@ -47,7 +47,7 @@ impl Locked<'_> {
         let was_empty = self.len() == 0;
         for (at, word) in self.all_places().zip(image.as_chunks::<WORD>().0) {
             let entry = u64::from_le_bytes(*word);
-            match SlotFields::unpack(entry) {
+            match SlotFields::unpack(self.shard.key_bits.entry(entry)) {
                 Some(fields) if keep(fields.location) => {}
                 _ => continue,
             }
@@ -63,8 +63,8 @@ impl Locked<'_> {
 
     /// Inserts one entry of an image unless it is there already.
     fn merge(&self, at: At, entry: u64, ring_age: &impl Fn(Location) -> u64, loaded: &mut Loaded) {
-        let (tag, location) = (slot::tag(entry), slot::location(entry));
-        let pair = Pair::of_entry(self.shard.buckets.len() as u32, at.bucket, tag);
+        let (key, location) = (self.shard.key_bits.of_slot(entry), self.location(entry));
+        let pair = Pair::of_entry(self.shard.buckets.len() as u32, at.bucket, key);
         if self.search(pair, location).is_some() {
             return;
         }
@@ -78,7 +78,7 @@ impl Locked<'_> {
         let mut dropped = 0;
         for at in self.all_places() {
             let slot = self.load(at);
-            if slot != EMPTY && !keep(slot::location(slot)) {
+            if slot != EMPTY && !keep(self.location(slot)) {
                 self.clear(at);
                 dropped += 1;
             }

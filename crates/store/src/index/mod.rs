@@ -1,17 +1,18 @@
 //! The in-memory index: which record may hold a key's object, in 8 bytes per object.
 //!
-//! Owns all slots. A partial-key bucketed cuckoo hash table: no keys in memory, only a 15-bit tag
-//! of the key's hash next to the record's location, its length class and a use count
-//! ([`SlotFields`]). An entry lies in one of two buckets of eight slots (a cache line each) that
+//! Owns all slots. A partial-key bucketed cuckoo hash table: no keys in memory, only a tag of the key's
+//! hash, of 15 bits and those that the volumes' locations leave free of a slot, next to the record's
+//! location, its length class and a use count ([`SlotFields`]). An entry lies in one of two buckets of eight slots (a cache line each) that
 //! its hash and tag decide; the table is split in shards of at most 65,536 slots, each with a lock
 //! for its writers. Everything is derived from a 64-bit hash of the key, which must be good in
 //! all its bits.
 //!
 //! **False candidates.** The index answers with every entry whose tag and buckets match, so the
 //! caller must compare the key (or the whole hash) stored with the record. A lookup meets at most
-//! sixteen slots of other keys, each of which matches one time in 32,767: it is given a false
-//! candidate with probability `2 * 8 * fill / 32767`, at most 1 in 2,047 for a full index, 1 in
-//! 2,275 at 90 %.
+//! sixteen slots of other keys, each of which matches one time in 32,767 on volumes of more than 8 TiB:
+//! there it is given a false candidate with probability `2 * 8 * fill / 32767`, at most 1 in 2,047 for
+//! a full index, 1 in 2,275 at 90 %. Volumes of half that size halve this, and so on: 1 TiB makes it
+//! 1 in 32,752, 64 GiB 1 in 524,032.
 //!
 //! **Versions.** Entries of one key are told apart by location only, and the index does not know
 //! which is newer: the caller does, and says so with `ring_age` (how long ago the record at a
@@ -58,6 +59,7 @@ pub use slot::{LengthClass, Location, MAX_FREQ, SlotFields, UNIT_BYTES};
 use census::Census;
 use geometry::{Geometry, Pair};
 use shard::{Locked, Shard, ShardHead};
+use slot::KeyBits;
 use table::Table;
 
 /// The index of a store. See the [module](self) for what it promises.
@@ -155,6 +157,19 @@ impl Index {
         self
     }
 
+    /// The same empty index for records below that location: what those leave of a slot tells keys apart.
+    #[must_use]
+    pub fn with_locations_below(mut self, units: u64) -> Index {
+        self.geometry.key_bits = KeyBits::for_locations_below(units);
+        self
+    }
+
+    /// How many bits of a location are not always zero, at least one: an image holds bits of the key's hash
+    /// above them.
+    pub fn location_bits(&self) -> u8 {
+        self.geometry.key_bits.location_bits()
+    }
+
     /// What the entries in a segment take together, in 64-byte units and as their length classes say.
     pub fn units_in(&self, segment: u32) -> u64 {
         self.census.units(segment)
@@ -205,7 +220,8 @@ impl Index {
         ring_age: impl Fn(Location) -> u64,
     ) -> Inserted {
         let (shard, pair) = self.locked(hash);
-        let entry = SlotFields { tag: pair.tag, location, length_class, freq }.pack();
+        let fields = SlotFields { tag: pair.tag(), location, length_class, freq };
+        let entry = shard.shard.key_bits.pack(fields, pair.key);
         shard.insert(pair, entry, &ring_age)
     }
 
@@ -274,8 +290,10 @@ impl Index {
             shard.clear(at);
             return false;
         }
+        let key_bits = shard.shard.key_bits;
         shard.update(at, |slot| {
-            SlotFields { location: new, length_class, ..slot::fields(slot) }.pack()
+            let moved = SlotFields { location: new, length_class, ..slot::fields(slot) };
+            key_bits.pack(moved, pair.key)
         });
         true
     }
@@ -359,6 +377,7 @@ impl Index {
             head: &self.heads[shard],
             buckets: &self.table.buckets()[shard * buckets..][..buckets],
             census: &self.census,
+            key_bits: self.geometry.key_bits,
         }
     }
 

@@ -34,9 +34,9 @@ impl Locked<'_> {
     ) -> Inserted {
         let scan = self.scan(pair);
         if scan.same != 0 {
-            let same = self.same_tag(pair);
-            let location = slot::location(entry);
-            let again = same.iter().find(|&&at| slot::location(self.load(at)) == location);
+            let same = self.family(pair);
+            let location = self.location(entry);
+            let again = same.iter().find(|&&at| self.location(self.load(at)) == location);
             if let Some(&at) = again {
                 self.overwrite(at, entry);
                 return Inserted::default();
@@ -63,7 +63,7 @@ impl Locked<'_> {
         for bucket in pair.buckets() {
             for slot in &self.shard.buckets[bucket as usize] {
                 let slot = slot.load(Ordering::Acquire);
-                scan.same |= u32::from(slot::tag(slot) == pair.tag) << shift;
+                scan.same |= u32::from(self.shard.key_bits.match_slot(slot, pair.key)) << shift;
                 scan.empty |= u32::from(slot == EMPTY) << shift;
                 shift += 1;
             }
@@ -92,11 +92,11 @@ impl Locked<'_> {
         ring_age: &impl Fn(Location) -> u64,
     ) -> Inserted {
         let mut inserted = Inserted::default();
-        let location = slot::location(entry);
+        let location = self.location(entry);
         let oldest = self.oldest(same.iter().copied(), ring_age);
         match oldest {
             Some((at, age)) if age >= ring_age(location) => {
-                inserted.evict(slot::location(self.load(at)), EvictionReason::TagLimit);
+                inserted.evict(self.location(self.load(at)), EvictionReason::TagLimit);
                 self.overwrite(at, entry);
             }
             _ => inserted.evict(location, EvictionReason::TagLimit),
@@ -108,24 +108,25 @@ impl Locked<'_> {
     /// shares the victim's tag and buckets.
     fn evict_for(&self, pair: Pair, entry: u64, ring_age: &impl Fn(Location) -> u64) -> Inserted {
         let mut inserted = Inserted::default();
-        let location = slot::location(entry);
+        let location = self.location(entry);
         let Some((at, age)) = self.oldest(self.places(pair), ring_age) else {
             self.note_dropped(pair);
             inserted.evict(location, EvictionReason::IndexFull);
             return inserted;
         };
-        let victim = slot::fields(self.load(at));
-        if victim.tag == pair.tag && ring_age(location) > age {
+        let victim = self.load(at);
+        let key_bits = self.shard.key_bits;
+        if key_bits.match_slot(victim, pair.key) && ring_age(location) > age {
             self.note_dropped(pair);
             inserted.evict(location, EvictionReason::IndexFull);
             return inserted;
         }
         let buckets = self.shard.buckets.len() as u32;
-        let family = Pair::of_entry(buckets, at.bucket, victim.tag);
+        let family = Pair::of_entry(buckets, at.bucket, key_bits.of_slot(victim));
         for removed in &self.drop_older(family, age, ring_age) {
             inserted.evict(*removed, EvictionReason::IndexFull);
         }
-        inserted.evict(victim.location, EvictionReason::IndexFull);
+        inserted.evict(self.location(victim), EvictionReason::IndexFull);
         self.note_dropped(family);
         self.overwrite(at, entry);
         inserted
@@ -150,8 +151,8 @@ impl Locked<'_> {
         doomed: impl Fn(u64) -> bool,
     ) -> Few<Location> {
         let mut found: Few<(u64, At)> = Few::new();
-        for &at in &self.same_tag(pair) {
-            let age = ring_age(slot::location(self.load(at)));
+        for &at in &self.family(pair) {
+            let age = ring_age(self.location(self.load(at)));
             if doomed(age) {
                 found.push((age, at));
             }
@@ -162,7 +163,7 @@ impl Locked<'_> {
         found.as_mut_slice().sort_unstable_by_key(|&(age, _)| std::cmp::Reverse(age));
         let mut dropped = Few::new();
         for &(_, at) in &found {
-            dropped.push(slot::location(self.clear(at)));
+            dropped.push(self.location(self.clear(at)));
         }
         dropped
     }
@@ -175,7 +176,7 @@ impl Locked<'_> {
     ) -> Option<(At, u64)> {
         places
             .filter(|&at| self.load(at) != EMPTY)
-            .map(|at| (at, ring_age(slot::location(self.load(at)))))
+            .map(|at| (at, ring_age(self.location(self.load(at)))))
             .max_by_key(|&(_, age)| age)
     }
 }

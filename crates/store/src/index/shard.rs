@@ -25,7 +25,7 @@ use std::sync::PoisonError;
 use super::census::Census;
 use super::dropped::Dropped;
 use super::geometry::Pair;
-use super::slot::{self, EMPTY, Location};
+use super::slot::{self, EMPTY, KeyBits, Location};
 use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use super::table::{BUCKET_SLOTS, Bucket};
 use super::{Candidates, Few};
@@ -71,6 +71,7 @@ pub(super) struct Shard<'a> {
     pub(super) head: &'a ShardHead,
     pub(super) buckets: &'a [Bucket],
     pub(super) census: &'a Census,
+    pub(super) key_bits: KeyBits,
 }
 
 /// A shard as the holder of its lock may use it.
@@ -101,7 +102,7 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// All entries with the pair's tag.
+    /// All entries with the pair's key bits.
     #[inline]
     pub(super) fn candidates(self, pair: Pair) -> Candidates {
         let mut found = self.read_steadily(|| self.matches(pair));
@@ -112,23 +113,23 @@ impl<'a> Shard<'a> {
     #[inline]
     fn matches(self, pair: Pair) -> Candidates {
         let mut found = Candidates::new();
-        self.matches_in(pair.first, pair.tag, &mut found);
+        self.matches_in(pair.first, pair.key, &mut found);
         if pair.second != pair.first {
-            self.matches_in(pair.second, pair.tag, &mut found);
+            self.matches_in(pair.second, pair.key, &mut found);
         }
         found
     }
 
-    /// Compares all tags of a bucket before it branches on any: which one matches is anyone's
+    /// Compares all slots of a bucket before it branches on any: which one matches is anyone's
     /// guess, the processor's too.
     #[inline]
-    fn matches_in(self, bucket: u32, tag: u16, found: &mut Candidates) {
+    fn matches_in(self, bucket: u32, key: u64, found: &mut Candidates) {
         let slots = &self.buckets[bucket as usize];
         let seen: [u64; BUCKET_SLOTS] = array::from_fn(|n| slots[n].load(Ordering::Acquire));
-        let matching = |n| u32::from(slot::tag(seen[n]) == tag) << n;
+        let matching = |n| u32::from(self.key_bits.match_slot(seen[n], key)) << n;
         let mut mask = (0..BUCKET_SLOTS).fold(0, |mask, n| mask | matching(n));
         while mask != 0 {
-            found.push(seen[mask.trailing_zeros() as usize % BUCKET_SLOTS]);
+            found.push(self.key_bits.entry(seen[mask.trailing_zeros() as usize % BUCKET_SLOTS]));
             mask &= mask - 1;
         }
     }
@@ -138,7 +139,9 @@ impl<'a> Shard<'a> {
         for bucket in pair.buckets() {
             for (index, slot) in self.buckets[bucket as usize].iter().enumerate() {
                 let slot = slot.load(Ordering::Acquire);
-                if slot::tag(slot) == pair.tag && slot::location(slot) == location {
+                if self.key_bits.match_slot(slot, pair.key)
+                    && self.key_bits.location(slot) == location
+                {
                     return Some((At { bucket, slot: index as u8 }, slot));
                 }
             }
@@ -159,6 +162,14 @@ impl<'a> Shard<'a> {
                 return Some(freq);
             }
         }
+    }
+
+    fn came(self, slot: u64) {
+        self.census.came(self.key_bits.entry(slot));
+    }
+
+    fn went(self, slot: u64) {
+        self.census.went(self.key_bits.entry(slot));
     }
 
     #[inline]
@@ -193,6 +204,11 @@ impl Locked<'_> {
         self.shard.head.len()
     }
 
+    /// Where the record of the entry in a slot lies.
+    pub(super) fn location(&self, slot: u64) -> Location {
+        self.shard.key_bits.location(slot)
+    }
+
     fn set_len(&self, len: u64) {
         self.shard.head.len.store(len, Ordering::Relaxed);
     }
@@ -201,7 +217,7 @@ impl Locked<'_> {
     pub(super) fn fill(&self, at: At, entry: u64) {
         debug_assert_eq!(self.load(at), EMPTY);
         self.shard.at(at).store(entry, Ordering::Release);
-        self.shard.census.came(entry);
+        self.shard.came(entry);
         self.set_len(self.len() + 1);
     }
 
@@ -210,7 +226,7 @@ impl Locked<'_> {
         self.count_move();
         self.set_len(self.len() - 1);
         let held = self.shard.at(at).swap(EMPTY, Ordering::AcqRel);
-        self.shard.census.went(held);
+        self.shard.went(held);
         held
     }
 
@@ -223,8 +239,8 @@ impl Locked<'_> {
     pub(super) fn overwrite(&self, at: At, entry: u64) {
         self.count_move();
         let held = self.shard.at(at).swap(entry, Ordering::AcqRel);
-        self.shard.census.went(held);
-        self.shard.census.came(entry);
+        self.shard.went(held);
+        self.shard.came(entry);
     }
 
     /// Changes the entry in a slot, freq raised meanwhile included.
@@ -237,8 +253,8 @@ impl Locked<'_> {
         {
             seen = now;
         }
-        self.shard.census.went(seen);
-        self.shard.census.came(change(seen));
+        self.shard.went(seen);
+        self.shard.came(change(seen));
     }
 
     /// Moves an entry to an empty slot of its other bucket.
@@ -265,12 +281,12 @@ impl Locked<'_> {
         self.shard.search(pair, location).map(|(at, _)| at)
     }
 
-    /// Where the entries with the pair's tag are.
+    /// Where the entries with the pair's key bits are.
     #[inline]
-    pub(super) fn same_tag(&self, pair: Pair) -> Few<At> {
+    pub(super) fn family(&self, pair: Pair) -> Few<At> {
         let mut found = Few::new();
         for at in self.places(pair) {
-            if slot::tag(self.load(at)) == pair.tag {
+            if self.shard.key_bits.match_slot(self.load(at), pair.key) {
                 found.push(at);
             }
         }

@@ -1,9 +1,9 @@
 //! What one index slot holds, and how it is packed in 64 bits. Plain values, no threads.
 //!
 //! From the highest bit: tag (15), freq (2), length class (9), location (38). The tag is never
-//! zero, so a slot in use is never zero, and zero means empty. The packing and the table of
-//! length classes are also what index checkpoints hold on disk: changing either is a change of
-//! format.
+//! zero, so a slot in use is never zero, and zero means empty. What no location of a store needs of
+//! the 38 bits extends the tag ([`KeyBits`]). The packing and the table of length classes are also
+//! what index checkpoints hold on disk: changing any of them is a change of format.
 
 use std::fmt;
 
@@ -19,6 +19,7 @@ const TAG_SHIFT: u32 = FREQ_SHIFT + FREQ_BITS;
 const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
 const CLASS_MASK: u64 = (1 << CLASS_BITS) - 1;
 const FREQ_MASK: u64 = (1 << FREQ_BITS) - 1;
+const TAG_MASK: u64 = TAGS << TAG_SHIFT;
 
 /// Bytes in one unit of [`Location`] and [`LengthClass`].
 pub const UNIT_BYTES: u64 = 64;
@@ -193,6 +194,63 @@ pub(super) const fn freq(slot: u64) -> u8 {
 pub(super) const fn with_freq(slot: u64, freq: u8) -> u64 {
     let freq = if freq > MAX_FREQ { MAX_FREQ } else { freq };
     slot & !(FREQ_MASK << FREQ_SHIFT) | (freq as u64) << FREQ_SHIFT
+}
+
+/// Which bits of a slot tell keys apart: the tag, and above the location those that are zero in all
+/// locations of a store. Each of them halves how often two keys look alike; a terabyte leaves four.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyBits {
+    spare: u64,
+}
+
+impl KeyBits {
+    /// For locations below that one: any number of units will do.
+    pub(super) fn for_locations_below(units: u64) -> KeyBits {
+        let highest = units.saturating_sub(1).min(LOCATION_MASK);
+        let needed = (u64::BITS - highest.leading_zeros()).max(1);
+        KeyBits { spare: LOCATION_MASK & !((1 << needed) - 1) }
+    }
+
+    /// Bits that locations do need.
+    pub(super) const fn location_bits(self) -> u8 {
+        (LOCATION_BITS - self.spare.count_ones()) as u8
+    }
+
+    const fn mask(self) -> u64 {
+        TAG_MASK | self.spare
+    }
+
+    /// What a slot of that hash has in these bits. Shards and buckets go by other bits of the hash, but
+    /// for an index of more than a billion slots.
+    pub(super) fn of_hash(self, tag: u16, hash: u64) -> u64 {
+        u64::from(tag) << TAG_SHIFT | (hash >> 32) << self.location_bits() & self.spare
+    }
+
+    /// What a slot has in these bits.
+    pub(super) const fn of_slot(self, slot: u64) -> u64 {
+        slot & self.mask()
+    }
+
+    /// Whether a slot has exactly that in these bits.
+    #[inline]
+    pub(super) const fn match_slot(self, slot: u64, key: u64) -> bool {
+        (slot ^ key) & self.mask() == 0
+    }
+
+    /// The entry alone: its location with nothing above, for [`fields`].
+    pub(super) const fn entry(self, slot: u64) -> u64 {
+        slot & !self.spare
+    }
+
+    pub(super) const fn location(self, slot: u64) -> Location {
+        location(self.entry(slot))
+    }
+
+    /// A slot with that entry and those bits. A location that is none of this store's loses what is
+    /// beyond: no record of the key lies there.
+    pub(super) const fn pack(self, fields: SlotFields, key: u64) -> u64 {
+        self.entry(fields.pack()) | key & self.spare
+    }
 }
 
 /// Whether two slots hold the same entry, whatever their freq.

@@ -295,7 +295,11 @@ pub(crate) fn start(
     let first = superblocks[0];
     enough_memory(&config, u64::from(first.page_bytes))?;
     let segments = superblocks.iter().map(|superblock| superblock.segment_count).sum();
-    let index = new_index(&first)?.counting(segments, first.segment_bytes / UNIT_BYTES);
+    let segment_units = first.segment_bytes / UNIT_BYTES;
+    let mut index = new_index(&first)?.counting(segments, segment_units);
+    if !config.tags_alone {
+        index = index.with_locations_below(u64::from(segments) * segment_units);
+    }
     let index = Arc::new(index);
     let page_bytes = u64::from(first.page_bytes);
     let frames = (config.memory.bytes() / page_bytes) as usize;

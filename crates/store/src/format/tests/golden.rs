@@ -79,10 +79,10 @@ const TABLES: &str = "\
 const CHECKPOINT: &str = "\
     434b505400010203030000000000000019000000000000000600000000000000\
     000200000000000001000000001000000300000001000000a8c8e4823c000000\
-    01";
+    010e";
 
 /// The last four bytes of the checkpoint header.
-const CHECKPOINT_CRC: &str = "44239d0c";
+const CHECKPOINT_CRC: &str = "a425b42f";
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -214,6 +214,7 @@ proptest! {
         ops in prop::collection::vec((any_op(), any::<u32>()), 0..20),
         index_slots in 1_u64..1 << 20,
         clean in any::<bool>(),
+        location_bits in 1..=38_u8,
     ) {
         let marks: Vec<_> =
             ops.into_iter().map(|(op, epoch)| JournalRecord { op, epoch, seq: 1 }).collect();
@@ -224,6 +225,7 @@ proptest! {
             index_slots,
             shard_bytes: plan.shard_bytes,
             clean,
+            location_bits,
             ..samples::checkpoint()
         };
         let tables = CheckpointTables { segment_seqs, marks, shard_crcs };

@@ -250,6 +250,8 @@ fn checkpoints() {
     refused(CheckpointHeader { shard_bytes: 4097, ..header });
     refused(CheckpointHeader { shard_bytes: 1 << 30, ..header });
     refused(CheckpointHeader { index_slots: 0, ..header });
+    refused(CheckpointHeader { location_bits: 0, ..header });
+    refused(CheckpointHeader { location_bits: 39, ..header });
     refused(CheckpointHeader { index_slots: 513, ..header });
     refused(CheckpointHeader { index_slots: u64::MAX, ..header });
     let tables_bytes = |marks: u32| 3 * 8 + marks * 32 + 4;

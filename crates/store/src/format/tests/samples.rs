@@ -190,5 +190,6 @@ fn checkpoint_base() -> CheckpointHeader {
         tables_crc: 0,
         tables_bytes: 0,
         clean: true,
+        location_bits: 14,
     }
 }
