@@ -269,7 +269,8 @@ pub struct Config {
     pub fbc_count_max: u8,
     /// FBC: mean count above which all counts are halved, in hundredths (A_max). Default 100.
     pub fbc_average_max_percent: u32,
-    /// Share of what is written that may be reinserted objects, in percent. Default 30.
+    /// Share of a reused segment that may be written again, in percent. Default 20. What is left of a nearly empty
+    /// segment is kept whatever the share is, unless it is zero.
     pub reinsert_percent_max: u8,
     /// What is written again of what survives.
     pub reinsertion: Reinsertion,
@@ -326,7 +327,7 @@ impl Config {
             disk_policy: DiskPolicyKind::Fbc,
             fbc_count_max: 3,
             fbc_average_max_percent: 100,
-            reinsert_percent_max: 30,
+            reinsert_percent_max: 20,
             reinsertion: Reinsertion::Worthy,
             admission: Admission::Always,
             checkpoint_period: Duration::from_secs(30),

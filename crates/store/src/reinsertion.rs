@@ -34,7 +34,8 @@ pub struct Survivor {
 /// reads no clock, and must not call the store.
 pub trait ReinsertionPolicy: Send + Sync {
     /// Bytes of a segment of so many that may be written again, 90% of it at most. Asked once for each
-    /// segment that is reused; `now` is the time by the store's clock, since some fixed moment.
+    /// segment that is reused; `now` is the time by the store's clock, since some fixed moment. Unless it is
+    /// zero, what is left of a nearly empty segment (30%) may be written again whatever it is.
     fn budget(&self, segment_bytes: u64, now: Duration) -> u64;
 
     /// Whether to write this one again if the budget has room for it. Asked for what the disk policy finds
@@ -80,9 +81,9 @@ mod tests {
         let unused = Survivor { hash: 1, group, hint, freq: 0, worth: 1, bytes: 100 };
         let twice = Survivor { freq: 2, ..unused };
         for (reinsertion, budget, kept) in [
-            (Reinsertion::Worthy, 300, [true, true]),
-            (Reinsertion::Used { hits_min: 2 }, 300, [false, true]),
-            (Reinsertion::Used { hits_min: 3 }, 300, [false, false]),
+            (Reinsertion::Worthy, 200, [true, true]),
+            (Reinsertion::Used { hits_min: 2 }, 200, [false, true]),
+            (Reinsertion::Used { hits_min: 3 }, 200, [false, false]),
         ] {
             config.reinsertion = reinsertion;
             let policy = reinsertion_policy(&config);

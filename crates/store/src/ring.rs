@@ -49,8 +49,8 @@ pub(crate) struct Ring {
     state: Mutex<State>,
 }
 
-/// A sealed segment is reused before older ones if what it still holds is at most so much of it: by default all
-/// of that can be kept (`Config::reinsert_percent_max`).
+/// A sealed segment is reused before older ones if what it still holds is at most so much of it: all of that may
+/// be kept, since to write it frees more than twice as much.
 pub(crate) const SPARSE_PERCENT: u64 = 30;
 
 fn is_near(seq: u64, next_seq: u64) -> bool {

@@ -2,7 +2,7 @@
 //! popular objects are kept: a cache under zipf-distributed requests, creating what it misses.
 
 use clap::Args;
-use damelo::{ByteSize, Config, GroupId, Store};
+use damelo::{ByteSize, Config, CreateError, GroupId, Store, WriterOptions};
 use fastrand::Rng;
 use serde_json::json;
 
@@ -16,12 +16,16 @@ use crate::progress::Progress;
 
 /// Requests between two looks at the ring.
 const BATCH: u32 = 1024;
+/// What a streamed object comes in.
+const PIECE_BYTES: usize = 64 << 10;
 /// Requests to give up after, for each object that fits on disk.
 const REQUESTS_PER_SLOT_MAX: u64 = 200;
 
 const AFTER_HELP: &str = "\
-Example:
+Examples:
   damelo bench wrap --turns 2 --zipf 0.8
+  damelo bench wrap --size 1MiB --renew 5     large objects, revalidated now and then
+  damelo bench wrap --size 6MiB --streamed    objects in parts
 
 Requests follow a zipf distribution over --objects objects of 1 byte to --size, by default four
 times as many as fit on disk. What is missing is created. The run ends when every segment has been
@@ -55,7 +59,14 @@ pub(crate) struct Wrap {
     /// Times that every segment is reused
     #[arg(long, default_value = "2")]
     turns: u64,
-    /// Share of what is written that may be reinserted objects, in percent [default: the store's, 30]
+    /// Of a hundred hits, those after which the metadata is replaced, as by a proxy that revalidates
+    #[arg(long, value_name = "PERCENT", default_value = "0",
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    renew: u8,
+    /// Create in pieces, without telling the length
+    #[arg(long)]
+    streamed: bool,
+    /// Share of what is written that may be reinserted objects, in percent [default: the store's, 20]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
     reinsert: Option<u8>,
     /// Seed of everything random
@@ -135,7 +146,12 @@ fn drive(args: &Wrap, store: &Store, work: &Workload) -> Result<Seen, Failure> {
         progress.set(stats.segments_reused, stats.segments * args.turns);
         for _ in 0..BATCH {
             let object = by_rank[zipf.draw(&mut rng) as usize];
-            request(store, work, object, &mut bytes, &mut seen)?;
+            let renew = rng.u8(0..100) < args.renew;
+            if !ask(store, work, object, renew, &mut seen)? {
+                work.fill(object, &mut bytes);
+                seen.created_bytes += bytes.len() as u64;
+                create(store, args, work, object, &bytes)?;
+            }
         }
         if seen.requests > slots * REQUESTS_PER_SLOT_MAX * (args.turns + 1) {
             let text = "the ring did not come round: everything fits; give more --objects";
@@ -145,24 +161,47 @@ fn drive(args: &Wrap, store: &Store, work: &Workload) -> Result<Seen, Failure> {
     Ok(seen)
 }
 
-fn request(
+/// True if it was there.
+fn ask(
     store: &Store,
     work: &Workload,
     object: u32,
-    bytes: &mut Vec<u8>,
+    renew: bool,
     seen: &mut Seen,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let key = key_of(object);
     seen.requests += 1;
-    if let Some(found) = store.read(key.as_bytes()).wait()? {
-        seen.hits += 1;
-        seen.wrong += u64::from(!work.matches(object, &found));
-        return Ok(());
+    let Some(found) = store.read(key.as_bytes()).wait()? else { return Ok(false) };
+    seen.hits += 1;
+    seen.wrong += u64::from(!work.matches(object, &found));
+    drop(found);
+    if renew {
+        match store.set_metadata(key.as_bytes(), &seen.requests.to_le_bytes()).wait() {
+            // The store has moved it at this moment.
+            Ok(_) | Err(CreateError::Superseded) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    work.fill(object, bytes);
-    seen.created_bytes += bytes.len() as u64;
+    Ok(true)
+}
+
+fn create(
+    store: &Store,
+    args: &Wrap,
+    work: &Workload,
+    object: u32,
+    bytes: &[u8],
+) -> Result<(), Failure> {
+    let key = key_of(object);
     let group = GroupId::new(u64::from(work.group_of(object)));
-    Ok(store.create(key.as_bytes(), group, bytes).wait()?)
+    if !args.streamed {
+        return Ok(store.create(key.as_bytes(), group, bytes).wait()?);
+    }
+    let mut writer = store.writer(key.as_bytes(), group, WriterOptions::default())?;
+    for piece in bytes.chunks(PIECE_BYTES) {
+        writer.write(piece).wait()?;
+    }
+    Ok(writer.commit().wait()?)
 }
 
 fn print(args: &Wrap, store: &Store, seen: &Seen) -> Result<(), Failure> {
@@ -176,6 +215,8 @@ fn print(args: &Wrap, store: &Store, seen: &Seen) -> Result<(), Failure> {
             "benchmark": "wrap",
             "turns": args.turns,
             "zipf": args.zipf,
+            "renew_percent": args.renew,
+            "streamed": args.streamed,
             "requests": seen.requests,
             "hit_rate": hit_rate,
             "created_bytes": seen.created_bytes,

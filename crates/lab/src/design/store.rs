@@ -160,7 +160,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "reinsert",
-        default: "30",
+        default: "20",
         values: Values::Range("0", "90"),
         about: "percent of a reused segment that may be kept",
         set: |o, text| number(text, 0..=90).map(|n| o.store.reinsert_percent_max = n),

@@ -65,7 +65,7 @@ pub struct PolicyInfo {
 }
 
 /// Segments of the ring, and share of a segment that may be kept when it is reused: a store's default.
-const RING: &[Parameter] = &[whole("segments", 64.0, 2.0, 1e6), whole("reinsert", 30.0, 0.0, 90.0)];
+const RING: &[Parameter] = &[whole("segments", 64.0, 2.0, 1e6), whole("reinsert", 20.0, 0.0, 90.0)];
 
 const FBC_RING: &[Parameter] =
     &[RING[0], RING[1], whole("cmax", 3.0, 1.0, 3.0), whole("amax", 100.0, 1.0, 1e6)];

@@ -294,17 +294,7 @@ pub(crate) fn start(
     let paths: Vec<PathBuf> = raw.iter().map(|v| v.path.clone()).collect();
     let first = superblocks[0];
     enough_memory(&config, u64::from(first.page_bytes))?;
-    let segments = superblocks.iter().map(|superblock| superblock.segment_count).sum();
-    let segment_units = first.segment_bytes / UNIT_BYTES;
-    let mut index = new_index(&first)?.counting(segments, segment_units);
-    if !config.tags_alone {
-        index = index.with_locations_below(u64::from(segments) * segment_units);
-    }
-    let index = Arc::new(index);
-    let page_bytes = u64::from(first.page_bytes);
-    let frames = (config.memory.bytes() / page_bytes) as usize;
-    let new_pool = if config.background { Pool::new } else { Pool::keeping };
-    let pool = new_pool(frames, page_bytes as usize).map_err(OpenError::System)?;
+    let (cache, index) = new_cache(&config, &superblocks)?;
     if created {
         making::write(&raw, &superblocks)?;
     }
@@ -316,10 +306,7 @@ pub(crate) fn start(
     let space = Arc::new(Space::new(volumes, config.volume_errors_max));
     let (journal, contents) = open_journal(&config, &space, &first, &paths)?;
     let own = config.own_policies.clone();
-    let residency = own
-        .residency
-        .unwrap_or_else(|| residency_policy(config.residency, config.memory.bytes()).into());
-    let cache = Cache::new(pool, residency, Arc::clone(&index));
+    let (page_bytes, frames) = (space.page_bytes, cache.pool.frames());
     let nursery_bytes = (config.memory.bytes() / NURSERY_SHARE).min(NURSERY_MAX);
     let generation = contents.requires.map_or(0, |r| r.generation);
     let engine = Arc::new(Engine {
@@ -367,6 +354,28 @@ pub(crate) fn start(
     let plan = engine.prepare_recovery(&contents);
     let threads = Threads::start(&engine, plan).map_err(OpenError::System)?;
     Ok((engine, threads))
+}
+
+/// Takes the memory of the index and of the pages that are kept in memory.
+fn new_cache(
+    config: &Config,
+    superblocks: &[Superblock],
+) -> Result<(Cache, Arc<Index>), OpenError> {
+    let first = &superblocks[0];
+    let segments = superblocks.iter().map(|superblock| superblock.segment_count).sum();
+    let segment_units = first.segment_bytes / UNIT_BYTES;
+    let mut index = new_index(first)?.counting(segments, segment_units);
+    if !config.tags_alone {
+        index = index.with_locations_below(u64::from(segments) * segment_units);
+    }
+    let index = Arc::new(index);
+    let frames = (config.memory.bytes() / u64::from(first.page_bytes)) as usize;
+    let new_pool = if config.background { Pool::new } else { Pool::keeping };
+    let pool = new_pool(frames, first.page_bytes as usize).map_err(OpenError::System)?;
+    let own = config.own_policies.residency.clone();
+    let residency =
+        own.unwrap_or_else(|| residency_policy(config.residency, config.memory.bytes()).into());
+    Ok((Cache::new(pool, residency, Arc::clone(&index)), index))
 }
 
 fn open_journal(

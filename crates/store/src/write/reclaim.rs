@@ -12,13 +12,13 @@ use std::sync::{Arc, PoisonError};
 use super::create::{Instead, NewObject};
 use super::value::Value;
 use crate::GroupId;
-use crate::disk_policy::Candidate;
+use crate::disk_policy;
 use crate::engine::Engine;
 use crate::format::{
-    FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, RecordHeader, RecordKind, SegmentFooter, SummaryEntry,
-    UNIT_BYTES,
+    FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, Patch, RecordHeader, RecordKind, SegmentFooter,
+    SummaryEntry, UNIT_BYTES,
 };
-use crate::index::{LengthClass, Location};
+use crate::index::{Candidate, LengthClass, Location};
 use crate::memory::mapped::AlignedBuf;
 use crate::memory::policy::Hint;
 use crate::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
@@ -30,6 +30,8 @@ use crate::stats::add;
 struct Keeper {
     entry: SummaryEntry,
     location: Location,
+    /// What the index has for it: the record itself, or newer metadata, whose record refers to this one.
+    known_at: Location,
     hint: Hint,
     worth: u8,
     freq: u8,
@@ -123,8 +125,10 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
     let mut live: Vec<(SummaryEntry, Location, u8)> = Vec::new();
     for entry in entries {
         let location = location_of(engine, segment, entry);
-        if let Some(freq) = engine.index.freq(entry.hash, location) {
-            live.push((*entry, location, freq.max(memory_freq(engine, entry.hash, location))));
+        let known = engine.index.freq(entry.hash, location).map(|freq| (location, freq));
+        let newer = || newer_metadata(engine, entry).map(|newer| (newer.location, newer.freq));
+        if let Some((known_at, freq)) = known.or_else(newer) {
+            live.push((*entry, known_at, freq.max(memory_freq(engine, entry.hash, known_at))));
         }
     }
     let held: u64 = live.iter().map(|(e, ..)| u64::from(e.stored_units) * UNIT_BYTES).sum();
@@ -134,27 +138,33 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
     let mean = sum * 100 / (live.len() as u32).max(1);
     let mut keepers: Vec<Keeper> = live
         .into_iter()
-        .filter_map(|(entry, location, freq)| {
+        .filter_map(|(entry, known_at, freq)| {
+            let location = location_of(engine, segment, &entry);
             let hint = engine.groups.hint(entry.group);
-            let candidate =
-                Candidate { freq, loved: hint == Hint::Loved, hated: hint == Hint::Hated };
+            let candidate = disk_policy::Candidate {
+                freq,
+                loved: hint == Hint::Loved,
+                hated: hint == Hint::Hated,
+            };
             let worth = engine.disk_policy.worth(candidate, mean);
             let few = || engine.disk_policy.worth_among_few(candidate).filter(|_| is_sparse);
             let worth = worth.or_else(few)?;
-            Some(Keeper { entry, location, hint, worth, freq })
+            Some(Keeper { entry, location, known_at, hint, worth, freq })
         })
         .collect();
     keepers.sort_by_key(|k| std::cmp::Reverse(k.worth));
-    retain_within_budget(engine, &mut keepers);
+    retain_within_budget(engine, is_sparse, &mut keepers);
     (keepers, mean)
 }
 
 /// Leaves what the reinsertion policy has written again.
-fn retain_within_budget(engine: &Engine, keepers: &mut Vec<Keeper>) {
+fn retain_within_budget(engine: &Engine, is_sparse: bool, keepers: &mut Vec<Keeper>) {
     let segment_bytes = engine.space.segment_bytes;
     let limit = segment_bytes * u64::from(REINSERT_PERCENT_LIMIT) / 100;
     let now = engine.clock.monotonic();
-    let mut left = engine.reinsertion.budget(segment_bytes, now).min(limit);
+    let share = engine.reinsertion.budget(segment_bytes, now).min(limit);
+    let sparse = segment_bytes * SPARSE_PERCENT / 100;
+    let mut left = if is_sparse && share > 0 { share.max(sparse) } else { share };
     keepers.retain(|k| {
         let survivor = Survivor {
             hash: k.entry.hash,
@@ -170,6 +180,17 @@ fn retain_within_budget(engine: &Engine, keepers: &mut Vec<Keeper>) {
     });
 }
 
+/// What may be newer metadata of a large object, which refers to its record: one in a page, and no other of its key.
+fn newer_metadata(engine: &Engine, entry: &SummaryEntry) -> Option<Candidate> {
+    let in_pages = engine.page_record_max() / UNIT_BYTES;
+    if entry.kind != Some(RecordKind::Object) || u64::from(entry.stored_units) <= in_pages {
+        return None;
+    }
+    let candidates = engine.index.candidates(entry.hash);
+    let only = candidates.iter().next().filter(|_| candidates.len() == 1);
+    only.filter(|candidate| candidate.length_class.units() <= in_pages)
+}
+
 /// Hits of an object that sits in memory have not reached the index yet.
 fn memory_freq(engine: &Engine, hash: u64, location: Location) -> u8 {
     let shard = engine.cache.resident.shard(hash);
@@ -181,37 +202,81 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
     let keeper = &keepers[0];
     let hash = keeper.entry.hash;
     // It is looked at again, with the table locked, when the copy is published: this saves a read.
-    if !engine.is_only_version(hash, keeper.location) {
+    if !engine.is_only_version(hash, keeper.known_at) {
         return;
     }
     let stored = u64::from(keeper.entry.stored_units) * UNIT_BYTES;
-    if stored > engine.extent_max() || keeper.entry.kind != Some(RecordKind::Object) {
+    let Some(kind @ (RecordKind::Object | RecordKind::Patch)) = keeper.entry.kind else { return };
+    // A small record of newer metadata is read before the large one that it refers to.
+    let newer = if keeper.known_at == keeper.location {
+        None
+    } else {
+        let Some(newer) = read_newer(engine, keeper) else { return };
+        Some(newer)
+    };
+    if stored > engine.extent_max() {
         return;
     }
     let Some((record, header)) = read_kept(engine, keepers, stored, window) else { return };
+    let key = &record[header.key_range()];
+    // Who the object belongs to, when it expires and what is beside its value is in the newest record.
+    let (beside, metadata) = match &newer {
+        Some(newer) => (&newer.header, &newer.bytes[newer.header.meta_range()]),
+        None => (&header, &record[header.meta_range()]),
+    };
     let new = NewObject {
-        kind: RecordKind::Object,
-        key: &record[header.key_range()],
-        group: header.group,
-        metadata: &record[header.meta_range()],
+        kind,
+        key,
+        group: beside.group,
+        metadata,
         value: Value::Whole(&record[header.value_range()]),
-        expires_s: header.expires_s,
+        expires_s: beside.expires_s,
         internal: true,
-        instead: Instead::Itself(keeper.location),
+        instead: Instead::Itself(keeper.known_at),
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
         laid: None,
     };
     // A purge that comes later gets a greater sequence number than the copy, one that came before
     // is seen here: it cannot slip in between.
     let shared = engine.purge_lock.read().unwrap_or_else(PoisonError::into_inner);
-    let dead = engine.marks.kills(header.group, new.key, header.seq)
-        || header.expired(engine.clock.unix_seconds());
+    let dead = engine.marks.kills(beside.group, new.key, beside.seq)
+        || beside.expired(engine.clock.unix_seconds());
     if !dead && engine.create_now(&new).is_ok() {
-        engine.index.remove_at(hash, keeper.location);
+        engine.index.remove_at(hash, keeper.known_at);
         add(&engine.counters.reinserted_objects, 1);
         add(&engine.counters.reinserted_bytes, stored);
     }
     drop(shared);
+}
+
+/// A record of newer metadata.
+struct Newer {
+    header: RecordHeader,
+    bytes: Vec<u8>,
+}
+
+/// The record of newer metadata, if it refers to this one.
+fn read_newer(engine: &Engine, keeper: &Keeper) -> Option<Newer> {
+    let candidates = engine.index.candidates(keeper.entry.hash);
+    let known = candidates.iter().find(|c| c.location == keeper.known_at)?;
+    let (segment, offset) = engine.space.split(known.location);
+    let (block, stored) = (engine.space.block(), known.length_class.units() * UNIT_BYTES);
+    let start = offset - offset % block;
+    let end = (offset + stored).next_multiple_of(block).min(engine.space.segment_bytes);
+    // Memory of the store's may be what is waited for.
+    let mut buf = AlignedBuf::zeroed((end - start) as usize);
+    add(&engine.counters.maintenance_reads, 1);
+    engine.space.read(segment, start, &mut buf).ok()?;
+    let bytes = buf.get((offset - start) as usize..)?;
+    let header = RecordHeader::decode(bytes, engine.space.nonce).ok()?;
+    let bytes = bytes.get(..header.stored_bytes() as usize)?.to_vec();
+    let is_whole = header.kind == RecordKind::Patch && crate::read::verify_record(&header, &bytes);
+    let value = bytes.get(header.value_range()).filter(|_| is_whole)?;
+    let patch = Patch::decode(value).ok()?;
+    let refers = patch.base_units == keeper.location.units()
+        && patch.base_seq == keeper.entry.seq
+        && header.hash == keeper.entry.hash;
+    refers.then_some(Newer { header, bytes })
 }
 
 /// The record from memory, else from disk, verified.

@@ -52,7 +52,7 @@ impl Naive for Memory {
 }
 
 /// Four segments, the last one open. Of the first, when it is taken again, what was hit goes to the open
-/// one (LRU), up to 30% of a segment, or nothing does (FIFO).
+/// one (LRU), up to 20% of a segment, or nothing does (FIFO).
 struct Disk {
     segment: u64,
     segments: Vec<Vec<Held>>,
@@ -82,7 +82,7 @@ impl Naive for Disk {
         }
         self.append(Held { key: step.key, size: step.size_bytes, hits: 0 });
         while self.segments.len() > SEGMENTS {
-            let mut budget = self.segment * 30 / 100;
+            let mut budget = self.segment * 20 / 100;
             for one in self.segments.remove(0) {
                 if self.keeps && one.hits > 0 && one.size <= budget {
                     budget -= one.size;
