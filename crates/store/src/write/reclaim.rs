@@ -205,32 +205,15 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
     if !engine.is_only_version(hash, keeper.known_at) {
         return;
     }
-    let stored = u64::from(keeper.entry.stored_units) * UNIT_BYTES;
-    let Some(kind @ (RecordKind::Object | RecordKind::Patch)) = keeper.entry.kind else { return };
-    // A small record of newer metadata is read before the large one that it refers to.
-    let newer = if keeper.known_at == keeper.location {
-        None
-    } else {
-        let Some(newer) = read_newer(engine, keeper) else { return };
-        Some(newer)
-    };
-    if stored > engine.extent_max() {
-        return;
-    }
-    let Some((record, header)) = read_kept(engine, keepers, stored, window) else { return };
-    let key = &record[header.key_range()];
-    // Who the object belongs to, when it expires and what is beside its value is in the newest record.
-    let (beside, metadata) = match &newer {
-        Some(newer) => (&newer.header, &newer.bytes[newer.header.meta_range()]),
-        None => (&header, &record[header.meta_range()]),
-    };
+    let Some(kept) = read_copy(engine, keepers, window) else { return };
+    let (newest, metadata) = kept.newest();
     let new = NewObject {
-        kind,
-        key,
-        group: beside.group,
+        kind: kept.header.kind,
+        key: &kept.record[kept.header.key_range()],
+        group: newest.group,
         metadata,
-        value: Value::Whole(&record[header.value_range()]),
-        expires_s: beside.expires_s,
+        value: Value::Whole(&kept.record[kept.header.value_range()]),
+        expires_s: newest.expires_s,
         internal: true,
         instead: Instead::Itself(keeper.known_at),
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
@@ -239,14 +222,45 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
     // A purge that comes later gets a greater sequence number than the copy, one that came before
     // is seen here: it cannot slip in between.
     let shared = engine.purge_lock.read().unwrap_or_else(PoisonError::into_inner);
-    let dead = engine.marks.kills(beside.group, new.key, beside.seq)
-        || beside.expired(engine.clock.unix_seconds());
+    let dead = engine.marks.kills(newest.group, new.key, newest.seq)
+        || newest.expired(engine.clock.unix_seconds());
     if !dead && engine.create_now(&new).is_ok() {
         engine.index.remove_at(hash, keeper.known_at);
         add(&engine.counters.reinserted_objects, 1);
-        add(&engine.counters.reinserted_bytes, stored);
+        add(&engine.counters.reinserted_bytes, kept.header.stored_bytes());
     }
     drop(shared);
+}
+
+/// A record to be kept, and that of its newer metadata, if there is one.
+struct Kept<'a> {
+    header: RecordHeader,
+    record: Cow<'a, [u8]>,
+    newer: Option<Newer>,
+}
+
+impl Kept<'_> {
+    /// What says whose the object is and when it expires, and its metadata.
+    fn newest(&self) -> (&RecordHeader, &[u8]) {
+        match &self.newer {
+            Some(Newer { header, bytes }) => (header, &bytes[header.meta_range()]),
+            None => (&self.header, &self.record[self.header.meta_range()]),
+        }
+    }
+}
+
+fn read_copy<'a>(engine: &Engine, keepers: &[Keeper], window: &'a mut Window) -> Option<Kept<'a>> {
+    let keeper = &keepers[0];
+    let stored = u64::from(keeper.entry.stored_units) * UNIT_BYTES;
+    let is_kept = matches!(keeper.entry.kind, Some(RecordKind::Object | RecordKind::Patch));
+    if !is_kept || stored > engine.extent_max() {
+        return None;
+    }
+    // The small record before the large one that it refers to.
+    let is_newest = keeper.known_at == keeper.location;
+    let newer = if is_newest { None } else { Some(read_newer(engine, keeper)?) };
+    let (record, header) = read_kept(engine, keepers, stored, window)?;
+    (Some(header.kind) == keeper.entry.kind).then_some(Kept { header, record, newer })
 }
 
 /// A record of newer metadata.
