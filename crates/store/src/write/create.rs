@@ -50,7 +50,8 @@ pub(crate) struct NewObject<'a> {
 pub(crate) enum Instead<'a> {
     /// Whatever is there.
     Anything,
-    /// Itself: moved from here, a segment about to be reused. The same bytes, so nothing becomes out of date.
+    /// Itself, which the index knows here: its record, or that of its metadata, moves from a segment about to be
+    /// reused. The same object, so nothing becomes out of date.
     Itself(Location),
     /// This version, if it still is what readers would get.
     Version(&'a Version),

@@ -225,7 +225,12 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
     let dead = engine.marks.kills(newest.group, new.key, newest.seq)
         || newest.expired(engine.clock.unix_seconds());
     if !dead && engine.create_now(&new).is_ok() {
-        engine.index.remove_at(hash, keeper.known_at);
+        if keeper.known_at == keeper.location {
+            engine.index.remove_at(hash, keeper.location);
+        } else {
+            // The record of the metadata stays on disk.
+            engine.index.drop_at(hash, keeper.known_at);
+        }
         add(&engine.counters.reinserted_objects, 1);
         add(&engine.counters.reinserted_bytes, kept.header.stored_bytes());
     }
@@ -249,6 +254,7 @@ impl Kept<'_> {
     }
 }
 
+/// What is to be written again of the first keeper, from memory or disk, verified.
 fn read_copy<'a>(engine: &Engine, keepers: &[Keeper], window: &'a mut Window) -> Option<Kept<'a>> {
     let keeper = &keepers[0];
     let stored = u64::from(keeper.entry.stored_units) * UNIT_BYTES;
