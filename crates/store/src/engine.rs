@@ -113,15 +113,17 @@ impl Engine {
     }
 
     /// As `forget`, and says so in the journal: the records are still on disk, and recovery would
-    /// find them again. Not to be called with a shard locked, since the journal may wait.
+    /// find them again. Does not wait for a checkpoint: what one waits for may come here.
     pub(crate) fn forget_durably(&self, hash: u64) {
         let seq = self.new_seq();
         if !self.recovery.is_done() {
             self.note_delete(hash, seq);
         }
         self.forget(hash);
-        // An error is counted; nothing more can be done on a device that fails.
-        let _ = self.journal_append(JournalOp::DeleteKey { hash }, seq);
+        add(&self.counters.journal_records, 1);
+        // Nothing more can be done on a device that fails.
+        let said = self.journal.append_soon(JournalOp::DeleteKey { hash }, seq);
+        add(&self.counters.journal_errors, u64::from(said.is_err()));
     }
 
     pub(crate) fn is_closed(&self) -> bool {

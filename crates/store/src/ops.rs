@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::engine::Engine;
 use crate::memory::pool::lock;
+use crate::workers::Lane;
 
 /// A value that another thread will put in.
 pub(crate) struct OneShot<T> {
@@ -53,7 +54,7 @@ type Start<T> = Box<dyn FnOnce(Arc<OneShot<T>>) + Send>;
 enum State<'a, T> {
     Ready(T),
     /// Blocking work, run inline by `wait` and by a worker when polled.
-    Blocking(Arc<Engine>, Work<'a, T>),
+    Blocking(Arc<Engine>, Lane, Work<'a, T>),
     /// As above, with a way to start it that occupies no thread.
     Startable(Work<'a, T>, Start<T>),
     Waiting(Arc<OneShot<T>>),
@@ -73,7 +74,15 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         engine: &Arc<Engine>,
         work: impl FnOnce() -> T + Send + 'a,
     ) -> Deferred<'a, T> {
-        Deferred(State::Blocking(Arc::clone(engine), Box::new(work)))
+        Deferred(State::Blocking(Arc::clone(engine), Lane::Soon, Box::new(work)))
+    }
+
+    /// As `blocking`, for a create: many that wait must not keep reads from being done.
+    pub(crate) fn creating(
+        engine: &Arc<Engine>,
+        work: impl FnOnce() -> T + Send + 'a,
+    ) -> Deferred<'a, T> {
+        Deferred(State::Blocking(Arc::clone(engine), Lane::Creates, Box::new(work)))
     }
 
     pub(crate) fn startable(
@@ -92,7 +101,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
     pub(crate) fn wait(self) -> T {
         match self.0 {
             State::Ready(value) => value,
-            State::Blocking(_, work) | State::Startable(work, _) => work(),
+            State::Blocking(_, _, work) | State::Startable(work, _) => work(),
             State::Waiting(_) | State::Taken => panic!("an operation is waited for once, unpolled"),
         }
     }
@@ -103,10 +112,10 @@ impl<T: Send + 'static> Deferred<'static, T> {
         loop {
             match std::mem::replace(&mut self.0, State::Taken) {
                 State::Ready(value) => return Poll::Ready(value),
-                State::Blocking(engine, work) => {
+                State::Blocking(engine, lane, work) => {
                     let promise = OneShot::new();
                     let theirs = Arc::clone(&promise);
-                    engine.workers.run(Box::new(move || theirs.put(work())));
+                    engine.workers.run(lane, Box::new(move || theirs.put(work())));
                     self.0 = State::Waiting(promise);
                 }
                 State::Startable(_, start) => {

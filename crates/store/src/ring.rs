@@ -34,6 +34,8 @@ struct State {
     sealed: VecDeque<SegmentId>,
     /// Were open when the store was closed, at most one of a kind.
     resting: Vec<(Holds, SegmentId)>,
+    /// Taken to be reused, and not free yet: as whole on disk as those that are sealed.
+    reclaimed: Vec<SegmentId>,
     next_seq: u64,
 }
 
@@ -143,10 +145,12 @@ impl Ring {
         let sealed = state.sealed.iter().position(usable);
         let until = sealed.map_or(u64::MAX, |at| self.seq(state.sealed[at]));
         let resting = state.resting.iter().position(|(_, id)| usable(id) && self.seq(*id) < until);
-        match resting {
-            Some(at) => Some(state.resting.swap_remove(at).1),
-            None => state.sealed.remove(sealed?),
-        }
+        let taken = match resting {
+            Some(at) => state.resting.swap_remove(at).1,
+            None => state.sealed.remove(sealed?)?,
+        };
+        state.reclaimed.push(taken);
+        Some(taken)
     }
 
     /// Takes a sealed segment of which hardly anything is left, the emptiest, though older ones are sealed.
@@ -168,7 +172,9 @@ impl Ring {
         if at == 0 || bytes > most {
             return None;
         }
-        state.sealed.remove(at)
+        let taken = state.sealed.remove(at)?;
+        state.reclaimed.push(taken);
+        Some(taken)
     }
 
     /// Notes that something the index does not count lies in a segment: its turn is waited for.
@@ -198,7 +204,9 @@ impl Ring {
 
     pub(crate) fn free(&self, segment: SegmentId) {
         self.seqs[segment.0 as usize].store(0, Ordering::Release);
-        lock(&self.state).free.push_back(segment);
+        let mut state = lock(&self.state);
+        state.reclaimed.retain(|reclaimed| *reclaimed != segment);
+        state.free.push_back(segment);
     }
 
     pub(crate) fn free_count(&self) -> usize {
@@ -224,12 +232,12 @@ impl Ring {
         held.map(|(_, oldest)| oldest.load(Ordering::Relaxed)).min().unwrap_or(0)
     }
 
-    /// The oldest life that is neither free nor sealed, if any.
+    /// The oldest life that is neither free nor whole on disk, if any.
     pub(crate) fn oldest_unsealed(&self) -> Option<u64> {
         let state = lock(&self.state);
         let mut open: Vec<u64> = self.seqs();
-        for sealed in &state.sealed {
-            open[sealed.0 as usize] = 0;
+        for whole in state.sealed.iter().chain(&state.reclaimed) {
+            open[whole.0 as usize] = 0;
         }
         open.into_iter().filter(|seq| *seq != 0).min()
     }

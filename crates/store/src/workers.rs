@@ -1,8 +1,9 @@
 //! A small pool of threads that do blocking work for callers who may not block (async ones).
 //!
 //! Threads start when first needed, at most `THREADS_MAX`, and end when the store does. A caller that
-//! blocks (`wait()`) never comes here. Invariant: every job handed in runs, or its promise is dropped
-//! and the waiting future reports a closed store.
+//! blocks (`wait()`) never comes here. Creates that wait for memory, or for a slow disk to take what is in it,
+//! do so on some of the threads only, and behind what else is to be done. Invariant: every job handed in runs,
+//! or its promise is dropped and the waiting future reports a closed store.
 
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, thread};
 use std::collections::VecDeque;
@@ -13,13 +14,46 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Reads of async callers that cannot be served by one submitted I/O are done by these.
 const THREADS_MAX: usize = 16;
+/// Of them, those that creates may occupy, each as long as it waits.
+const CREATING_MAX: usize = 8;
+
+/// What a job is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Reads, and whatever frees memory.
+    Soon,
+    /// Creates, which may wait for memory.
+    Creates,
+}
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
+    creates: VecDeque<Job>,
+    /// Creates that threads are busy with.
+    creating: usize,
     idle: usize,
     threads: usize,
     stopped: bool,
+}
+
+impl State {
+    fn next(&mut self) -> Option<(Job, Lane)> {
+        if let Some(job) = self.jobs.pop_front() {
+            return Some((job, Lane::Soon));
+        }
+        if self.creating >= CREATING_MAX {
+            return None;
+        }
+        let job = self.creates.pop_front()?;
+        self.creating += 1;
+        Some((job, Lane::Creates))
+    }
+
+    /// Jobs that a thread could begin now.
+    fn ready(&self) -> usize {
+        self.jobs.len() + self.creates.len().min(CREATING_MAX - self.creating)
+    }
 }
 
 #[derive(Default)]
@@ -29,14 +63,17 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// Runs `job` on a worker, or right here if no thread can be had or the store is stopping.
-    pub(crate) fn run(&self, job: Job) {
+    pub(crate) fn run(&self, lane: Lane, job: Job) {
         let mut state = lock(&self.shared.0);
         if state.stopped {
             drop(state);
             return job();
         }
-        state.jobs.push_back(job);
-        let start = state.idle < state.jobs.len() && state.threads < THREADS_MAX;
+        match lane {
+            Lane::Soon => state.jobs.push_back(job),
+            Lane::Creates => state.creates.push_back(job),
+        }
+        let start = state.idle < state.ready() && state.threads < THREADS_MAX;
         if start {
             state.threads += 1;
             let shared = Arc::clone(&self.shared);
@@ -45,7 +82,7 @@ impl Workers {
             if spawned.is_err() {
                 state.threads -= 1;
                 if state.threads == 0 {
-                    let job = state.jobs.pop_back();
+                    let job = state.jobs.pop_back().or_else(|| state.creates.pop_back());
                     drop(state);
                     if let Some(job) = job {
                         job();
@@ -68,11 +105,13 @@ impl Workers {
 fn work(shared: &(Mutex<State>, Condvar)) {
     let mut state = lock(&shared.0);
     loop {
-        if let Some(job) = state.jobs.pop_front() {
+        if let Some((job, lane)) = state.next() {
             drop(state);
             job();
             state = lock(&shared.0);
+            state.creating -= usize::from(lane == Lane::Creates);
         } else if state.stopped {
+            // Creates that are left are for those who are busy with others now.
             state.threads -= 1;
             return;
         } else {
@@ -80,5 +119,37 @@ fn work(shared: &(Mutex<State>, Condvar)) {
             state = shared.1.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// More creates than there are threads wait for something that only comes once a read is done.
+    #[test]
+    fn creates_that_wait_leave_threads_to_others() {
+        let workers = Workers::default();
+        let gate = std::sync::Arc::new(std::sync::Barrier::new(CREATING_MAX + 1));
+        let (done, all) = mpsc::channel();
+        for _ in 0..2 * CREATING_MAX {
+            let (gate, done) = (std::sync::Arc::clone(&gate), done.clone());
+            let create = move || {
+                gate.wait();
+                done.send("create").expect("somebody listens");
+            };
+            workers.run(Lane::Creates, Box::new(create));
+        }
+        for round in 0..2 {
+            let read_done = done.clone();
+            workers.run(Lane::Soon, Box::new(move || read_done.send("read").expect("heard")));
+            assert_eq!(all.recv(), Ok("read"), "round {round}");
+            gate.wait();
+            for _ in 0..CREATING_MAX {
+                assert_eq!(all.recv(), Ok("create"));
+            }
+        }
+        workers.stop();
     }
 }

@@ -99,6 +99,29 @@ fn what_is_renewed_again_and_again_stays() {
     }
 }
 
+/// In memory it lies put together, which is not what is on disk.
+#[test]
+fn what_is_in_memory_stays_on_disk() {
+    let state = State::new(DEVICE_BYTES, false);
+    let store = open(&state, false);
+    make(&store, "asked");
+    store.love(GroupId::new(1));
+    assert!(ask(&store, "asked"));
+    for round in 0..ROUNDS {
+        pass_by(&store, round);
+        // Pages come round, too, in which its new metadata is.
+        (0..60_u32).for_each(|n| {
+            let key = format!("small/{round}/{n}");
+            store.create(key.as_bytes(), GroupId::new(3), &[7; 7000]).wait().unwrap();
+        });
+        let object = store.read(b"asked").wait().unwrap().expect("it is in memory");
+        assert_eq!((&*object, object.metadata()), (&*value("asked"), &b"new"[..]));
+    }
+    store.sync().unwrap();
+    assert!(ask(&store, "asked"));
+    assert!(store.stats().hits_memory >= ROUNDS as u64);
+}
+
 #[test]
 fn what_is_gone_does_not_come_back() {
     for background in [false, true] {

@@ -203,3 +203,25 @@ fn what_expires_while_it_waits_is_not_written() {
     let is_there = |key: &[u8]| store.read(key).wait().unwrap().is_some();
     assert_eq!([b"a", b"b", b"c", b"d"].map(|key| is_there(key)), [false, true, false, true]);
 }
+
+/// A list of parts is small, and lies in a segment of which all else is soon replaced.
+#[test]
+fn an_object_in_parts_stays_while_its_parts_are_there() {
+    let state = State::new(24 << 20, false);
+    let store = open(&state, |config| {
+        config.volumes[0].size = Some(ByteSize::new(24 << 20));
+        config.segment = Some(ByteSize::new(256 << 10));
+    });
+    (0..2_500).for_each(|key| create(&store, key, 1));
+    let hot = |keys: std::ops::Range<u64>| keys.for_each(|n| create(&store, 1_000_000 + n, 2));
+    hot(0..250);
+    store.create(b"in parts", GroupId::new(1), &vec![9; 1 << 20]).wait().unwrap();
+    for round in 0..40 {
+        hot(250 * (round % 2)..250 * (round % 2) + 250);
+        store.sync().unwrap();
+        store.drop_memory();
+        let found = store.lookup(b"in parts").wait().unwrap();
+        assert_eq!(found.map(|info| info.length_bytes), Some(1 << 20), "round {round}");
+    }
+    assert!(store.stats().segments_reused_early > 10, "{}", store.stats().segments_reused_early);
+}

@@ -77,6 +77,8 @@ impl Engine {
             Ok(()) => {
                 *newest += 1;
                 add(&self.counters.checkpoints, 1);
+                let left = self.journal.append_left();
+                add(&self.counters.journal_errors, u64::from(left.is_err()));
             }
             Err(_) => add(&self.counters.checkpoint_errors, 1),
         }
@@ -85,6 +87,10 @@ impl Engine {
 
     fn write_generation(&self, generation: u64, clean: bool) -> io::Result<()> {
         let volume = &self.space.volumes[0];
+        if volume.is_out() {
+            self.journal.go_uncovered();
+            return Err(volume.named(io::Error::other("out of service: it has the checkpoints")));
+        }
         let superblock = &volume.superblock;
         let layout = superblock.layout();
         let slot = layout.checkpoint_slot((generation % 2) as usize);
@@ -135,7 +141,7 @@ impl Engine {
         let mut region = AlignedBuf::zeroed(bytes.len().next_multiple_of(BLOCK_BYTES as usize));
         region[..bytes.len()].copy_from_slice(&bytes);
         volume.device.write_at(slot + header.tables_offset(), &region)?;
-        for volume in &self.space.volumes {
+        for volume in self.space.volumes.iter().filter(|volume| !volume.is_out()) {
             volume.device.sync()?;
         }
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
@@ -221,6 +227,7 @@ pub(crate) fn load_shards(
             // What a slot says is looked at again when its object is read.
             if !read || !crc.is_some_and(|crc| mend_bit(&mut buf, crc)) {
                 buf.fill(0);
+                engine.recovery.note_unread();
             }
         }
         pending.extend_from_slice(&buf);

@@ -2,7 +2,9 @@
 //!
 //! Two halves, used in turn; each life of a half has an epoch. A half is overwritten only after a
 //! checkpoint that was begun after its last record is complete, and its first record names that
-//! checkpoint's generation, so that recovery knows when it may not trust older segments.
+//! checkpoint's generation, so that recovery knows when it may not trust older segments. The last quarter of
+//! a half that cannot be left yet is for those whom a checkpoint waits for: others wait before they take their
+//! number. Room for one record at its end is for the mark that an open leaves ([`Journal::mark_open`]).
 //! Threads: any; appends are serialised by a mutex, held for a memory copy (and, at `synced`, not
 //! while the device syncs).
 
@@ -21,6 +23,11 @@ use crate::signal::Signal;
 const OUT_OF_ORDER_MAX: usize = 1024;
 /// Longest wait for a checkpoint to free the other half.
 const TURN_WAIT: Duration = Duration::from_secs(10);
+/// Records at most that wait for a checkpoint instead of whoever wrote them.
+const LEFT_MAX: usize = 1 << 16;
+/// The delete of a key that there is not, since hashes begin at 1: what an open leaves.
+pub(crate) const MARK: JournalOp = JournalOp::DeleteKey { hash: 0 };
+const MARK_BYTES: u64 = JOURNAL_CELL_BYTES as u64;
 
 struct State {
     epoch: u32,
@@ -28,6 +35,17 @@ struct State {
     /// Everything up to this epoch is covered by the checkpoint of that generation.
     covered_epoch: u32,
     covered_generation: u64,
+    /// The last record is the mark of an open.
+    ends_with_mark: bool,
+    /// What could not be written without waiting, in order.
+    left: Vec<(JournalOp, u64)>,
+}
+
+impl State {
+    /// True if a checkpoint covers what is in the other half.
+    fn is_covered(&self) -> bool {
+        self.epoch <= 1 || self.covered_epoch + 1 >= self.epoch
+    }
 }
 
 pub(crate) struct Journal {
@@ -41,6 +59,8 @@ pub(crate) struct Journal {
     wants_checkpoint: AtomicBool,
     /// Little room is left and the other half is not covered by a checkpoint yet.
     tight: AtomicBool,
+    /// There will be no checkpoint any more in this life of the store.
+    uncovered: AtomicBool,
 }
 
 /// What a crashed store's journal says.
@@ -50,6 +70,8 @@ pub(crate) struct JournalContents {
     pub(crate) epoch: u32,
     /// Where the newest half ends.
     pub(crate) end: u64,
+    /// Its last record is the mark of an open.
+    pub(crate) ends_with_mark: bool,
     /// Objects older than `seq` may be trusted only with a checkpoint of at least `generation`.
     pub(crate) requires: Option<Requires>,
     /// Records of which a bit had turned over.
@@ -77,6 +99,8 @@ impl Journal {
             offset: contents.end,
             covered_epoch: contents.epoch.saturating_sub(2),
             covered_generation: contents.requires.map_or(0, |r| r.generation),
+            ends_with_mark: contents.ends_with_mark,
+            left: Vec::new(),
         };
         Journal {
             area,
@@ -87,6 +111,7 @@ impl Journal {
             covered: Signal::default(),
             wants_checkpoint: AtomicBool::new(contents.epoch > 1),
             tight: AtomicBool::new(false),
+            uncovered: AtomicBool::new(false),
         }
     }
 
@@ -97,20 +122,100 @@ impl Journal {
             return Ok(());
         }
         let mut state = lock(&self.state);
-        let mut bytes = Vec::with_capacity(32);
-        let record = JournalRecord { op, epoch: state.epoch, seq };
-        encode(&record, self.nonce, &mut bytes)?;
-        if state.offset + bytes.len() as u64 > self.half_bytes {
+        let mut record = JournalRecord { op, epoch: state.epoch, seq };
+        if state.offset + record.encoded_len() as u64 + MARK_BYTES > self.half_bytes {
             state = self.turn(state, area.as_ref(), seq)?;
-            bytes.clear();
-            encode(&JournalRecord { epoch: state.epoch, ..record }, self.nonce, &mut bytes)?;
+            record.epoch = state.epoch;
         }
-        area.write(self.half_start(state.epoch) + state.offset, &bytes)?;
-        state.offset += bytes.len() as u64;
-        self.note_room(&state);
+        self.write(&mut state, area.as_ref(), &record)?;
+        state.ends_with_mark = false;
         drop(state);
         if self.durability == Durability::Synced {
             area.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a record behind the last.
+    fn write(
+        &self,
+        state: &mut State,
+        area: &dyn JournalArea,
+        record: &JournalRecord,
+    ) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(record.encoded_len());
+        record.encode_into(self.nonce, &mut bytes).map_err(io::Error::other)?;
+        area.write(self.half_start(state.epoch) + state.offset, &bytes)?;
+        state.offset += bytes.len() as u64;
+        self.note_room(state);
+        Ok(())
+    }
+
+    /// As `append`, for those who must not wait, since a checkpoint waits for them or for what they do: if
+    /// there is no room, the record is written when there is. A crash before that loses it.
+    pub(crate) fn append_soon(&self, op: JournalOp, seq: u64) -> io::Result<()> {
+        if self.has_room() {
+            return self.append(op, seq);
+        }
+        let mut state = lock(&self.state);
+        if state.left.len() >= LEFT_MAX {
+            return Err(io::Error::other("journal full, and too much waits for it"));
+        }
+        state.left.push((op, seq));
+        Ok(())
+    }
+
+    /// Writes what `append_soon` could not. To be called when a checkpoint is complete.
+    pub(crate) fn append_left(&self) -> io::Result<()> {
+        let left = std::mem::take(&mut lock(&self.state).left);
+        left.into_iter().try_for_each(|(op, seq)| self.append_soon(op, seq))
+    }
+
+    /// Makes sure that the next life begins with greater numbers than this one, even if nothing else of
+    /// this one reaches journal or checkpoint. `seq` is one that was given in it. Whatever the durability,
+    /// it is on disk when this returns. Never waits: at an open nobody writes checkpoints yet.
+    pub(crate) fn mark_open(&self, seq: u64) -> io::Result<()> {
+        let Some(area) = &self.area else { return Ok(()) };
+        let mut state = lock(&self.state);
+        if state.ends_with_mark {
+            // Of several opens in a row the last one's is enough.
+            state.offset -= MARK_BYTES;
+        } else if state.offset + MARK_BYTES > self.half_bytes {
+            if !self.may_turn(&state) {
+                return Err(full());
+            }
+            state = self.turn(state, area.as_ref(), seq)?;
+        }
+        let record = JournalRecord { op: MARK, epoch: state.epoch, seq };
+        self.write(&mut state, area.as_ref(), &record)?;
+        state.ends_with_mark = true;
+        drop(state);
+        area.sync()
+    }
+
+    /// From now on nobody waits for a checkpoint: the volume that has them is out of service. A half is
+    /// overwritten all the same, and then asks for a checkpoint that there is not: the next open forgets what
+    /// is older than the journal, where otherwise it might serve what was deleted.
+    pub(crate) fn go_uncovered(&self) {
+        let state = lock(&self.state);
+        self.uncovered.store(true, Ordering::Relaxed);
+        self.note_room(&state);
+        drop(state);
+        self.covered.notify_all();
+    }
+
+    /// Waits for room, for those who can: without a number yet, and outside the gate.
+    pub(crate) fn wait_room(&self) -> io::Result<()> {
+        if self.has_room() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let mut state = lock(&self.state);
+        while !self.has_room() {
+            if begun.elapsed() >= TURN_WAIT {
+                return Err(full());
+            }
+            state = self.covered.wait_for(state, Duration::from_millis(20)).0;
         }
         Ok(())
     }
@@ -125,9 +230,13 @@ impl Journal {
         room
     }
 
+    /// True if the other half may be overwritten.
+    fn may_turn(&self, state: &State) -> bool {
+        state.is_covered() || self.uncovered.load(Ordering::Relaxed)
+    }
+
     fn note_room(&self, state: &State) {
-        let may_turn = state.epoch <= 1 || state.covered_epoch + 1 >= state.epoch;
-        let tight = !may_turn && state.offset > self.half_bytes / 4 * 3;
+        let tight = !self.may_turn(state) && state.offset > self.half_bytes / 4 * 3;
         self.tight.store(tight, Ordering::Relaxed);
     }
 
@@ -143,29 +252,33 @@ impl Journal {
         seq: u64,
     ) -> io::Result<MutexGuard<'a, State>> {
         let begun = Instant::now();
-        let full = |state: &State| state.offset > self.half_bytes / 2;
-        while full(&state) && state.epoch > 1 && state.covered_epoch + 1 < state.epoch {
+        let is_full = |state: &State| state.offset > self.half_bytes / 2;
+        while is_full(&state) && !self.may_turn(&state) {
             if begun.elapsed() >= TURN_WAIT {
-                return Err(io::Error::other("journal full: no checkpoint could be written"));
+                return Err(full());
             }
             self.wants_checkpoint.store(true, Ordering::Relaxed);
             state = self.covered.wait_for(state, Duration::from_millis(20)).0;
         }
-        if full(&state) || state.epoch == 0 {
+        if is_full(&state) || state.epoch == 0 {
+            if !state.is_covered() {
+                // The next one may be whole on disk, though its writer was told of an error.
+                state.covered_generation += 2;
+            }
             state.epoch += 1;
             state.offset = 0;
-            let first = JournalRecord {
-                op: JournalOp::Epoch { generation: state.covered_generation },
-                epoch: state.epoch,
-                seq,
-            };
-            let mut bytes = Vec::with_capacity(32);
-            encode(&first, self.nonce, &mut bytes)?;
-            area.write(self.half_start(state.epoch), &bytes)?;
-            state.offset = bytes.len() as u64;
+            let first = JournalOp::Epoch { generation: state.covered_generation };
+            let first = JournalRecord { op: first, epoch: state.epoch, seq };
+            self.write(&mut state, area, &first)?;
+            state.ends_with_mark = false;
             self.wants_checkpoint.store(true, Ordering::Relaxed);
         }
         Ok(state)
+    }
+
+    /// Has a checkpoint written soon.
+    pub(crate) fn want_checkpoint(&self) {
+        self.wants_checkpoint.store(true, Ordering::Relaxed);
     }
 
     /// True once after each turn: the caller should write a checkpoint soon.
@@ -193,8 +306,8 @@ impl Journal {
     }
 }
 
-fn encode(record: &JournalRecord, nonce: StoreNonce, out: &mut Vec<u8>) -> io::Result<()> {
-    record.encode_into(nonce, out).map_err(io::Error::other)
+fn full() -> io::Error {
+    io::Error::other("journal full: no checkpoint could be written")
 }
 
 /// What a half holds of its life.
@@ -235,9 +348,11 @@ pub(crate) fn read_journal(
         halves.remove(0);
     }
     let (epoch, end) = halves.last().map_or((0, half as u64), |half| (half.epoch, half.end));
+    let last = halves.last().and_then(|half| half.records.last());
     Ok(JournalContents {
         epoch,
         end,
+        ends_with_mark: last.is_some_and(|record| record.op == MARK),
         requires: requirement(&halves),
         mended: halves.iter().map(|half| half.mended).sum(),
         lost_before: halves.iter().filter_map(|half| half.lost_before).max(),
@@ -300,4 +415,109 @@ fn requirement(halves: &[Half]) -> Option<Requires> {
     let generation = generation_of(&halves.last()?.records)?;
     let seq = halves.first()?.records.first()?.seq;
     (generation > 0).then_some(Requires { generation, seq })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    const NONCE: StoreNonce = StoreNonce(7);
+    const BYTES: u64 = 64 * MARK_BYTES;
+    const IN_HALF: u64 = BYTES / 2 / MARK_BYTES;
+
+    struct Area(Arc<Mutex<Vec<u8>>>);
+
+    impl JournalArea for Area {
+        fn read_all(&self) -> io::Result<Vec<u8>> {
+            Ok(lock(&self.0).clone())
+        }
+
+        fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            lock(&self.0)[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn contents(bytes: &Arc<Mutex<Vec<u8>>>) -> JournalContents {
+        read_journal(&Area(Arc::clone(bytes)), BYTES, NONCE).expect("memory can be read")
+    }
+
+    fn journal(bytes: &Arc<Mutex<Vec<u8>>>, durability: Durability) -> Journal {
+        let area = Box::new(Area(Arc::clone(bytes)));
+        Journal::new(Some(area), BYTES, NONCE, durability, &contents(bytes))
+    }
+
+    fn delete(hash: u64) -> JournalOp {
+        JournalOp::DeleteKey { hash }
+    }
+
+    fn empty() -> Arc<Mutex<Vec<u8>>> {
+        Arc::new(Mutex::new(vec![0; BYTES as usize]))
+    }
+
+    /// Filled until those who can wait have to, in a second half that may not be left yet.
+    fn tight(bytes: &Arc<Mutex<Vec<u8>>>) -> (Journal, u64) {
+        let journal = journal(bytes, Durability::Flushed);
+        let full = (1..3 * IN_HALF).find(|seq| {
+            journal.append(delete(*seq), *seq).expect("there is room");
+            !journal.has_room()
+        });
+        (journal, full.expect("it is full at some time"))
+    }
+
+    #[test]
+    fn the_last_quarter_is_for_those_whom_a_checkpoint_waits_for() {
+        let bytes = empty();
+        let (journal, last) = tight(&bytes);
+        // Nobody waits here: each would do so for ten seconds, and fail.
+        for seq in last + 1..last + IN_HALF / 4 - 2 {
+            journal.append(delete(seq), seq).expect("a checkpoint waits for whoever writes this");
+        }
+        journal.append_soon(delete(1_000), 1_000).expect("it is written later");
+        let has = |hash| contents(&bytes).records.iter().any(|record| record.op == delete(hash));
+        assert!(!has(1_000) && has(last + 1));
+        journal.checkpoint_done(journal.checkpoint_begins(), 1);
+        assert!(journal.wait_room().is_ok());
+        journal.append_left().expect("there is room");
+        assert!(has(1_000));
+    }
+
+    #[test]
+    fn without_checkpoints_it_goes_on_and_asks_for_one_that_there_is_not() {
+        let bytes = empty();
+        let (journal, last) = tight(&bytes);
+        journal.go_uncovered();
+        for seq in last + 1..last + 5 * IN_HALF {
+            assert!(journal.wait_room().is_ok());
+            journal.append(delete(seq), seq).expect("nobody waits");
+        }
+        let requires = contents(&bytes).requires.expect("what was overwritten is not covered");
+        assert!(requires.generation > 1 && requires.seq > last);
+    }
+
+    #[test]
+    fn each_open_leaves_a_greater_number_and_many_in_a_row_one_record() {
+        for durability in [Durability::Flushed, Durability::None] {
+            let bytes = empty();
+            let (filled, last) = tight(&bytes);
+            // To the last record that anybody may write.
+            let more = last + 1..last + IN_HALF;
+            let taken = more.take_while(|seq| {
+                lock(&filled.state).offset + 2 * MARK_BYTES <= filled.half_bytes
+                    && filled.append(delete(*seq), *seq).is_ok()
+            });
+            let before = taken.count() + contents(&bytes).records.len();
+            for seq in (1..100).map(|n| n * 1_000) {
+                journal(&bytes, durability).mark_open(seq).expect("room is left for it");
+                let records = contents(&bytes).records;
+                assert_eq!(records.last().map(|record| record.seq), Some(seq));
+                assert!(records.len() <= before + 1);
+            }
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::sync::{Arc, Condvar, Mutex, PoisonError, thread};
 use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
-use super::journal::{JournalContents, Requires};
+use super::journal::{JournalContents, MARK, Requires};
 use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::format::{
@@ -43,6 +43,8 @@ const SEQ_GAP: u64 = (1 << 40) + 0x9e37_79b9;
 
 #[derive(Default)]
 pub(crate) struct RecoveryState {
+    /// Something could not be read, now, and may be found by the next recovery.
+    incomplete: AtomicBool,
     total: AtomicU64,
     loaded: AtomicU64,
     objects: AtomicU64,
@@ -64,6 +66,10 @@ impl RecoveryState {
             segments_loaded: self.loaded.load(Ordering::Relaxed),
             objects_loaded: self.objects.load(Ordering::Relaxed),
         }
+    }
+
+    pub(crate) fn note_unread(&self) {
+        self.incomplete.store(true, Ordering::Relaxed);
     }
 
     fn set_ring_known(&self) {
@@ -107,6 +113,14 @@ pub(crate) struct Plan {
     found: Option<Found>,
     /// Sequence numbers from this one on were given since the store was opened.
     seq_at_open: u64,
+    follows_crash: bool,
+}
+
+impl Plan {
+    /// True if there was a life before, and it did not end by itself.
+    pub(crate) fn follows_crash(&self) -> bool {
+        self.follows_crash
+    }
 }
 
 impl Engine {
@@ -136,6 +150,9 @@ impl Engine {
         let mut deletes: HashMap<u64, u64> = HashMap::new();
         for record in &contents.records {
             next_seq = next_seq.max(record.seq + 1);
+            if record.op == MARK {
+                continue;
+            }
             if let JournalOp::DeleteKey { hash } = record.op {
                 if record.seq >= since {
                     let before = deletes.entry(hash).or_default();
@@ -153,13 +170,14 @@ impl Engine {
             self.marks.apply(&JournalOp::PurgeAll, seq);
         }
         *self.journal_deletes.write().unwrap_or_else(PoisonError::into_inner) = deletes;
-        if !self.created && !found.as_ref().is_some_and(|f| f.header.clean) {
+        let follows_crash = !self.created && !found.as_ref().is_some_and(|f| f.header.clean);
+        if follows_crash {
             // Records written since the last one in journal or checkpoint have greater numbers, which
             // are known only when all is loaded. What happens before that must have greater ones yet.
             next_seq += SEQ_GAP;
         }
         let seq_at_open = self.next_seq.fetch_max(next_seq, Ordering::AcqRel).max(next_seq);
-        Plan { found, seq_at_open }
+        Plan { found, seq_at_open, follows_crash }
     }
 
     /// Deletes were dropped from the journal because a checkpoint covered them. Without that
@@ -224,6 +242,12 @@ impl Engine {
         // Once more: a delete may have come between the check of an entry and its insertion. The
         // flusher is still waiting, so the index holds nothing newer than those deletes.
         self.apply_deletes(plan.seq_at_open);
+        if self.recovery.incomplete.load(Ordering::Relaxed) {
+            // Until a checkpoint is complete the next recovery may read it: what is said to be gone, or is
+            // replaced, must be said in the journal, though nothing is known of it.
+            self.index.drop_unknown();
+            self.journal.want_checkpoint();
+        }
         self.recovery.set_ring_known();
         self.counters.recovered_objects.store(self.index.len(), Ordering::Relaxed);
         self.recovery.finish();
@@ -246,7 +270,10 @@ impl Engine {
             let segment = SegmentId(*id);
             match self.replay(segment, *seq, since) {
                 Some(holds) => newest[holds as usize] = Some((holds, segment)),
-                None => certain = false,
+                None => {
+                    certain = false;
+                    self.recovery.note_unread();
+                }
             }
             self.recovery.loaded.fetch_add(1, Ordering::Relaxed);
         }
@@ -272,7 +299,10 @@ impl Engine {
                         let seq = match read_footer(self, segment) {
                             Ok(Some(footer)) => footer.segment_seq,
                             Ok(None) => self.open_segment_seq(segment).unwrap_or(0),
-                            Err(_) => 0,
+                            Err(_) => {
+                                self.recovery.note_unread();
+                                0
+                            }
                         };
                         slot.store(seq, Ordering::Relaxed);
                     }

@@ -41,6 +41,11 @@ impl Dropped {
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Release);
     }
 
+    /// Of every family. To be called with the shard's lock.
+    pub(super) fn set_all(&self) {
+        self.current.iter().for_each(|word| word.store(u64::MAX, Ordering::Release));
+    }
+
     /// A slot that was seen empty was emptied after its bit was set, so the bit is seen as well.
     pub(super) fn is_set(&self, pair: Pair) -> bool {
         let (word, bit) = place(pair);

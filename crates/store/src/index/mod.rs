@@ -247,6 +247,11 @@ impl Index {
         shard.head.dropped.is_set(pair)
     }
 
+    /// Takes any key for one that the index may have dropped: a recovery could not read all that there is.
+    pub fn drop_unknown(&self) {
+        (0..self.shard_count()).for_each(|n| self.shard(n).lock().shard.head.dropped.set_all());
+    }
+
     /// A checkpoint begins: what was dropped before will not be in it. To be called before its
     /// first sequence number is decided.
     pub fn checkpoint_begins(&self) {

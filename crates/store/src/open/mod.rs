@@ -42,7 +42,7 @@ use crate::reinsertion::reinsertion_policy;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
-use crate::stats::Counters;
+use crate::stats::{Counters, add};
 use crate::types::{Clock, SystemClock};
 use crate::workers::Workers;
 use crate::write::nursery::Nursery;
@@ -352,6 +352,9 @@ pub(crate) fn start(
         config,
     });
     let plan = engine.prepare_recovery(&contents);
+    if plan.follows_crash() && engine.journal.mark_open(engine.new_seq()).is_err() {
+        add(&engine.counters.journal_errors, 1);
+    }
     let threads = Threads::start(&engine, plan).map_err(OpenError::System)?;
     Ok((engine, threads))
 }

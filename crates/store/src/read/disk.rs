@@ -43,11 +43,13 @@ pub(crate) enum Indirect {
     Nothing,
 }
 
-/// A record's bytes as read: where in the run it starts, and what was read.
+/// A record's bytes as read: where in the run it starts, what was read, and which life its segment was in
+/// before the read: in a later one another version may lie at the same place.
 pub(crate) struct RawRecord {
     pub(crate) run: Run,
     pub(crate) start: usize,
     pub(crate) len: usize,
+    pub(crate) life: u64,
 }
 
 /// Looks that end in "look again" before the caller reads on its own.
@@ -118,7 +120,8 @@ impl Engine {
         let entry = shard.map.get(&hash).filter(|e| !e.is_object && e.key() == key)?;
         let header = RecordHeader::decode(entry.record(), self.space.nonce).ok()?;
         let (start, len) = (entry.offset as usize, (entry.offset + entry.stored_bytes) as usize);
-        Some((RawRecord { run: entry.run.clone(), start, len }, header))
+        let life = entry.location.map_or(0, |location| self.life_of(location));
+        Some((RawRecord { run: entry.run.clone(), start, len, life }, header))
     }
 
     fn read_indirect(
@@ -192,9 +195,9 @@ impl Engine {
         candidate: &Candidate,
     ) -> Result<Found, ReadError> {
         let started = self.clock.monotonic();
-        let units = candidate.length_class.units();
+        let (units, life) = (candidate.length_class.units(), self.life_of(candidate.location));
         let Some(raw) = self.read_raw(candidate.location, units * UNIT_BYTES)? else {
-            return Ok(self.unreadable(hash, candidate.location));
+            return Ok(self.unreadable(hash, candidate.location, life));
         };
         self.note_object_read(&raw, started);
         self.accept(hash, key, candidate, raw)
@@ -208,8 +211,20 @@ impl Engine {
         add(&self.counters.disk_read_bytes, raw.len as u64);
     }
 
-    pub(crate) fn unreadable(&self, hash: u64, location: Location) -> Found {
-        if !self.index.contains_at(hash, location) {
+    /// Which life the segment of a location is in; zero for none.
+    pub(crate) fn life_of(&self, location: Location) -> u64 {
+        let (segment, _) = self.space.split(location);
+        if self.space.holds(segment) { self.ring.seq(segment) } else { 0 }
+    }
+
+    /// True if the index still has this place for what was there in that life. The life is asked last: it
+    /// changes before the index learns of anything new there.
+    fn knows(&self, hash: u64, location: Location, life: u64) -> bool {
+        self.index.contains_at(hash, location) && self.life_of(location) == life
+    }
+
+    pub(crate) fn unreadable(&self, hash: u64, location: Location, life: u64) -> Found {
+        if !self.knows(hash, location, life) {
             return Found::LookAgain;
         }
         self.forget_durably(hash);
@@ -241,13 +256,14 @@ impl Engine {
             return Err(ReadError::TooLargeForMemory { length: bytes, max: self.piece_max() });
         }
         let run = self.take_for_read(len as usize)?;
+        let life = self.life_of(location);
         // SAFETY: the run is fresh and known to this thread only.
         let buf = unsafe { run.bytes_mut(0, len as usize) };
         if self.space.read(segment, start, buf).is_err() {
             return Ok(None);
         }
         let (_, offset) = self.space.split(location);
-        Ok(Some(RawRecord { run, start: (offset - start) as usize, len: len as usize }))
+        Ok(Some(RawRecord { run, start: (offset - start) as usize, len: len as usize, life }))
     }
 
     pub(crate) fn take_for_read(&self, bytes: usize) -> Result<Run, ReadError> {
@@ -267,23 +283,26 @@ impl Engine {
     ) -> Result<Found, ReadError> {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let Ok(header) = RecordHeader::decode(bytes, self.space.nonce) else {
-            return Ok(self.damaged(hash, candidate.location));
+            return Ok(self.damaged(hash, candidate.location, raw.life));
         };
         if header.hash != hash {
             // The segment may have been reused while it was read.
-            let moved = !self.index.contains_at(hash, candidate.location);
+            let moved = !self.knows(hash, candidate.location, raw.life);
             return Ok(if moved { Found::LookAgain } else { Found::OtherKey });
         }
         if header.stored_bytes() > bytes.len() as u64 {
-            return self.reread_longer(hash, key, candidate, &header);
+            return self.reread_longer(hash, key, candidate, &header, raw.life);
         }
         if !verify_record(&header, bytes) {
-            return Ok(self.damaged(hash, candidate.location));
+            return Ok(self.damaged(hash, candidate.location, raw.life));
         }
         if bytes.get(header.key_range()) != Some(key) {
             return Ok(Found::OtherKey);
         }
         if self.is_dead(header.group, key, header.seq, header.expires_s) {
+            if !self.knows(hash, candidate.location, raw.life) {
+                return Ok(Found::LookAgain);
+            }
             self.forget(hash);
             return Ok(Found::Gone);
         }
@@ -291,7 +310,7 @@ impl Engine {
             RecordKind::Object => Ok(self.admit_read(hash, candidate, &raw, &header)),
             RecordKind::Manifest => self.assemble_manifest(hash, candidate, &raw, &header),
             RecordKind::Patch => self.assemble_patch(hash, key, candidate, &raw, &header),
-            RecordKind::Part => Ok(self.damaged(hash, candidate.location)),
+            RecordKind::Part => Ok(self.damaged(hash, candidate.location, raw.life)),
         }
     }
 
@@ -302,27 +321,28 @@ impl Engine {
         key: &[u8],
         candidate: &Candidate,
         header: &RecordHeader,
+        life: u64,
     ) -> Result<Found, ReadError> {
         let class_bytes = candidate.length_class.units() * UNIT_BYTES;
         if header.stored_bytes() <= class_bytes && !candidate.length_class.is_large() {
-            return Ok(self.damaged(hash, candidate.location));
+            return Ok(self.damaged(hash, candidate.location, life));
         }
         if header.stored_bytes() > self.piece_max() {
             let length = header.value_len;
             return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
         }
         let Some(raw) = self.read_raw(candidate.location, header.stored_bytes())? else {
-            return Ok(self.unreadable(hash, candidate.location));
+            return Ok(self.unreadable(hash, candidate.location, life));
         };
         if (raw.len - raw.start) < header.stored_bytes() as usize {
-            return Ok(self.damaged(hash, candidate.location));
+            return Ok(self.damaged(hash, candidate.location, raw.life));
         }
         self.accept(hash, key, candidate, raw)
     }
 
     /// A record that is not what was written, unless the segment was reused under the read.
-    pub(crate) fn damaged(&self, hash: u64, location: Location) -> Found {
-        if !self.index.contains_at(hash, location) {
+    pub(crate) fn damaged(&self, hash: u64, location: Location, life: u64) -> Found {
+        if !self.knows(hash, location, life) {
             return Found::LookAgain;
         }
         self.forget_durably(hash);
@@ -348,12 +368,12 @@ impl Engine {
         // A purge may have come since the marks were asked: its epoch stays zero, so that they are again.
         entry.location = Some(candidate.location);
         let object = Object::of(&entry, false);
-        if !self.index.contains_at(hash, candidate.location) {
+        if !self.knows(hash, candidate.location, raw.life) {
             // Replaced or removed while it was read: right for this reader, not for the next.
             return Found::Object(object);
         }
         if stored as u64 > self.page_record_max() {
-            if self.publish_read(hash, entry) {
+            if self.publish_read(hash, entry, raw.life) {
                 self.cache.track(raw.run.clone(), queue, vec![hash]);
             }
             return Found::Object(object);
@@ -363,16 +383,18 @@ impl Engine {
             let mut copied = Entry::of(run, offset, header);
             copied.location = Some(candidate.location);
             let object = Object::of(&copied, false);
-            self.cache.publish_logged(hash, copied, || self.is_newest(hash, candidate.location));
+            let may = || self.is_newest(hash, candidate.location, raw.life);
+            self.cache.publish_logged(hash, copied, may);
             return Found::Object(object);
         }
         Found::Object(object)
     }
 
-    /// Publishes unless something newer is there; true if it was published.
-    pub(crate) fn publish_read(&self, hash: u64, entry: Entry) -> bool {
+    /// Publishes what was read in that life of its segment, unless something newer is there; true if it
+    /// was published.
+    pub(crate) fn publish_read(&self, hash: u64, entry: Entry, life: u64) -> bool {
         let mut shard = self.cache.resident.shard(hash);
-        let current = entry.location.is_some_and(|l| self.is_newest(hash, l));
+        let current = entry.location.is_some_and(|l| self.is_newest(hash, l, life));
         if !current || shard.map.contains_key(&hash) {
             return false;
         }
@@ -380,9 +402,11 @@ impl Engine {
         true
     }
 
-    /// True if the index knows a record and none that may be a newer version of its key.
-    pub(crate) fn is_newest(&self, hash: u64, location: Location) -> bool {
+    /// True if the index knows a record, and none that may be a newer version of its key; it lies in a
+    /// segment in that life. Asked in this order, as in `knows`.
+    pub(crate) fn is_newest(&self, hash: u64, location: Location, life: u64) -> bool {
         self.ordered_candidates(hash).first().is_some_and(|newest| newest.location == location)
+            && self.life_of(location) == life
     }
 
     /// New metadata on an old value: reads the value where it lies.
@@ -398,7 +422,7 @@ impl Engine {
         let meta = bytes::Bytes::copy_from_slice(&bytes[header.meta_range()]);
         let value = &bytes[header.value_range()];
         let large = self.of_patch(hash, key, header, meta.clone(), value)?;
-        self.assemble_large(hash, candidate, header, large, &[key, &meta])
+        self.assemble_large(hash, candidate, header, large, &[key, &meta], raw.life)
     }
 
     /// All of an object that lies in extents, as one piece of memory.
@@ -409,6 +433,7 @@ impl Engine {
         header: &RecordHeader,
         large: Option<LargeObject>,
         before: &[&[u8]; 2],
+        life: u64,
     ) -> Result<Found, ReadError> {
         let Some(large) = large else {
             self.forget_durably(hash);
@@ -425,15 +450,17 @@ impl Engine {
             return Ok(Found::Gone);
         };
         let pieces = [before[0], before[1], &range];
-        let object = self.assemble(hash, candidate.location, header, length, &pieces)?;
+        let place = (candidate.location, life);
+        let object = self.assemble(hash, place, header, length, &pieces)?;
         Ok(Found::Object(object))
     }
 
-    /// Puts key, metadata and value together in a run of their own, published under `location`.
+    /// Puts key, metadata and value together in a run of their own, published under a location in that
+    /// life of its segment.
     pub(crate) fn assemble(
         self: &Arc<Engine>,
         hash: u64,
-        location: Location,
+        (location, life): (Location, u64),
         header: &RecordHeader,
         value_len: u64,
         pieces: &[&[u8]],
@@ -455,7 +482,7 @@ impl Engine {
         // As in `admit_read`; here the value was read since.
         entry.location = Some(location);
         let object = Object::of(&entry, false);
-        if self.publish_read(hash, entry) {
+        if self.publish_read(hash, entry, life) {
             let hint = self.groups.hint(header.group);
             let bytes = run.len_bytes() as u32;
             let asked = Arrival::Asked { hash, bytes };

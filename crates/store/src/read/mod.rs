@@ -22,6 +22,7 @@ use crate::format::{RecordHeader, verify_body, verify_chunks, verify_head};
 use crate::object::Object;
 use crate::ops::{Deferred, OneShot};
 use crate::stats::add;
+use crate::workers::Lane;
 
 /// True if a whole record is undamaged.
 pub(crate) fn verify_record(header: &RecordHeader, record: &[u8]) -> bool {
@@ -139,12 +140,16 @@ impl Engine {
         let (wanted, theirs) = (Arc::clone(&key), Arc::clone(&promise));
         let fallback = move || {
             let this = Arc::clone(&engine);
-            engine.workers.run(Box::new(move || {
-                let outcome = this
-                    .lookup_memory(hash, &wanted)
-                    .map_or_else(|| this.read_blocking(hash, &wanted), |object| Ok(Some(object)));
-                theirs.put(outcome);
-            }));
+            engine.workers.run(
+                Lane::Soon,
+                Box::new(move || {
+                    let outcome = this.lookup_memory(hash, &wanted).map_or_else(
+                        || this.read_blocking(hash, &wanted),
+                        |object| Ok(Some(object)),
+                    );
+                    theirs.put(outcome);
+                }),
+            );
         };
         self.submit_object_read(hash, key, promise, fallback);
     }

@@ -340,7 +340,7 @@ impl Engine {
         let queue = self.cache.arrive(state.hint(), Arrival::WithPage);
         let wanted_bytes: u64 = wanted.iter().map(|(_, record, _)| record.stored_bytes()).sum();
         if wanted_bytes * 8 < page_bytes * 7 {
-            self.copy_from_page(&run, queue, &wanted);
+            self.copy_from_page(&run, queue, &wanted, header.segment_seq);
             return count;
         }
         let mut hashes = Vec::with_capacity(wanted.len());
@@ -350,7 +350,7 @@ impl Engine {
             // Marks are checked when it is first asked for, since its epoch is zero.
             entry.prefetched = true;
             entry.came = self.cache.now();
-            if self.publish_read(record.hash, entry) {
+            if self.publish_read(record.hash, entry, header.segment_seq) {
                 hashes.push(record.hash);
             }
         }
@@ -360,7 +360,13 @@ impl Engine {
 
     /// Some of the page is in memory already, or dead: its frame would stay partly empty, so the rest
     /// is packed with others.
-    fn copy_from_page(&self, run: &Run, queue: Queue, wanted: &[(u32, RecordHeader, Location)]) {
+    fn copy_from_page(
+        &self,
+        run: &Run,
+        queue: Queue,
+        wanted: &[(u32, RecordHeader, Location)],
+        life: u64,
+    ) {
         for (offset, record, location) in wanted {
             let bytes = run.bytes(*offset as usize, record.stored_bytes() as usize);
             let Some((log, at)) = self.cache.append(queue, record.hash, bytes, true) else {
@@ -370,8 +376,8 @@ impl Engine {
             entry.location = Some(*location);
             entry.prefetched = true;
             entry.came = self.cache.now();
-            self.cache
-                .publish_logged(record.hash, entry, || self.is_newest(record.hash, *location));
+            let may = || self.is_newest(record.hash, *location, life);
+            self.cache.publish_logged(record.hash, entry, may);
         }
     }
 

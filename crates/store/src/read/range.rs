@@ -108,8 +108,9 @@ impl Engine {
         candidate: &Candidate,
     ) -> Result<Option<Option<LargeObject>>, ReadError> {
         self.index.bump_freq(hash, candidate.location, 1);
+        let life = self.life_of(candidate.location);
         let Some(head) = self.read_head(candidate.location)? else {
-            self.damaged(hash, candidate.location);
+            self.damaged(hash, candidate.location, life);
             return Ok(Some(None));
         };
         let header = head.header;
@@ -163,8 +164,9 @@ impl Engine {
         location: Location,
         header: &RecordHeader,
     ) -> Result<Option<LargeObject>, ReadError> {
+        let life = self.life_of(location);
         let Some(raw) = self.read_raw(location, header.stored_bytes())? else {
-            self.unreadable(hash, location);
+            self.unreadable(hash, location, life);
             return Ok(None);
         };
         self.indirect_of(hash, key, location, header, &raw)
@@ -180,7 +182,7 @@ impl Engine {
     ) -> Result<Option<LargeObject>, ReadError> {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         if !super::verify_record(header, bytes) {
-            self.damaged(hash, location);
+            self.damaged(hash, location, raw.life);
             return Ok(None);
         }
         let metadata = Bytes::copy_from_slice(&bytes[header.meta_range()]);
@@ -309,7 +311,7 @@ impl Engine {
         let (key, meta) = (&bytes[header.key_range()], &bytes[header.meta_range()]);
         let metadata = Bytes::copy_from_slice(meta);
         let large = self.of_manifest(header, metadata, &bytes[header.value_range()]);
-        self.assemble_large(hash, candidate, header, large, &[key, meta])
+        self.assemble_large(hash, candidate, header, large, &[key, meta], raw.life)
     }
 
     /// A part of an object, clamped to its length.

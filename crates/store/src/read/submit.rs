@@ -50,16 +50,18 @@ impl Engine {
         self.index.bump_freq(hash, candidate.location, 1);
         self.note_alone(hash, &candidate);
         let started = self.clock.monotonic();
+        let life = self.life_of(candidate.location);
         let this = Arc::clone(self);
         let held = run.clone();
         self.space.submit(IoOp::Read, segment, start, &[(&run, len as usize)], move |outcome| {
             let (_, offset) = this.space.split(candidate.location);
-            let raw = RawRecord { run: held, start: (offset - start) as usize, len: len as usize };
+            let start = (offset - start) as usize;
+            let raw = RawRecord { run: held, start, len: len as usize, life };
             let found = if outcome.is_ok() {
                 this.note_object_read(&raw, started);
                 this.accept_plain(hash, &key, &candidate, raw)
             } else {
-                Some(this.unreadable(hash, candidate.location))
+                Some(this.unreadable(hash, candidate.location, life))
             };
             this.flights.land(lead);
             match found {

@@ -393,7 +393,11 @@ impl Engine {
             let entry = Entry { epoch: self.cache.epoch(), ..entry };
             let old = shard.map.insert(hash, entry);
             if let Some(location) = old.as_ref().and_then(|old| old.location) {
-                self.index.remove_at(hash, location);
+                // What moves leaves no delete record, and the record of metadata that it takes over stays.
+                let _ = match new.is_moved() {
+                    true => self.index.drop_at(hash, location),
+                    false => self.index.remove_at(hash, location),
+                };
             }
             // What else the index knows is an older version too, or, rarely, another key, as for removes.
             let known = !new.is_moved() && !self.index.candidates(hash).is_empty();

@@ -259,9 +259,14 @@ fn ensure_open<'a>(
     bytes: u64,
     entries: usize,
 ) -> io::Result<&'a mut OpenSegment> {
-    let full =
-        slot.as_ref().is_some_and(|open| open.room(engine.space.segment_bytes, entries) < bytes);
-    if full && let Some(open) = slot.take() {
+    // On a volume that went out of service each write would fail, up to the segment's end.
+    let is_over = |open: &OpenSegment| {
+        open.room(engine.space.segment_bytes, entries) < bytes
+            || engine.space.spot(open.id, 0).volume.is_out()
+    };
+    if slot.as_ref().is_some_and(is_over)
+        && let Some(open) = slot.take()
+    {
         close_segment(engine, open);
     }
     if slot.is_none() {

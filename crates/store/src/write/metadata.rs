@@ -187,8 +187,11 @@ impl Engine {
         }
         let stored = match base {
             Base::OnDisk(patch) => {
-                let place = Location::new(patch.base_units);
-                self.ring.refer(self.space.split(place).0);
+                // What names no place of this store is found out when it is read.
+                let place = Location::try_new(patch.base_units).map(|at| self.space.split(at).0);
+                if let Some(segment) = place.filter(|segment| self.space.holds(*segment)) {
+                    self.ring.refer(segment);
+                }
                 let value = patch.encode();
                 self.create_waiting(&seen.replacement(RecordKind::Patch, key, metadata, &value))
             }

@@ -46,7 +46,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                 (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
             let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
             let this = Arc::clone(engine);
-            Deferred::blocking(engine, move || {
+            Deferred::creating(engine, move || {
                 let created = this.create_waiting(&NewObject {
                     kind,
                     key: &key,
@@ -83,7 +83,7 @@ fn create_by_writer(
     }
     let (key, value) = (new.key.to_vec(), new.value.to_vec());
     let this = Arc::clone(engine);
-    Deferred::blocking(engine, move || {
+    Deferred::creating(engine, move || {
         let written = write_all(&this, &key, group, options, Value::Whole(&value));
         this.timed(started, written)
     })

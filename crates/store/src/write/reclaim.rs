@@ -15,8 +15,8 @@ use crate::GroupId;
 use crate::disk_policy;
 use crate::engine::Engine;
 use crate::format::{
-    FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, Patch, RecordHeader, RecordKind, SegmentFooter,
-    SummaryEntry, UNIT_BYTES,
+    FOOTER_BLOCK_BYTES, Manifest, PAGE_HEADER_BYTES, Patch, RecordHeader, RecordKind,
+    SegmentFooter, SummaryEntry, UNIT_BYTES,
 };
 use crate::index::{Candidate, LengthClass, Location};
 use crate::memory::mapped::AlignedBuf;
@@ -258,7 +258,8 @@ impl Kept<'_> {
 fn read_copy<'a>(engine: &Engine, keepers: &[Keeper], window: &'a mut Window) -> Option<Kept<'a>> {
     let keeper = &keepers[0];
     let stored = u64::from(keeper.entry.stored_units) * UNIT_BYTES;
-    let is_kept = matches!(keeper.entry.kind, Some(RecordKind::Object | RecordKind::Patch));
+    // Parts go with their segments; the list of them, while they are there.
+    let is_kept = !matches!(keeper.entry.kind, None | Some(RecordKind::Part));
     if !is_kept || stored > engine.extent_max() {
         return None;
     }
@@ -266,7 +267,19 @@ fn read_copy<'a>(engine: &Engine, keepers: &[Keeper], window: &'a mut Window) ->
     let is_newest = keeper.known_at == keeper.location;
     let newer = if is_newest { None } else { Some(read_newer(engine, keeper)?) };
     let (record, header) = read_kept(engine, keepers, stored, window)?;
-    (Some(header.kind) == keeper.entry.kind).then_some(Kept { header, record, newer })
+    let is_whole = header.kind != RecordKind::Manifest || has_parts(engine, &header, &record);
+    (is_whole && Some(header.kind) == keeper.entry.kind).then_some(Kept { header, record, newer })
+}
+
+/// True if no segment with a part of that object has been reused.
+fn has_parts(engine: &Engine, header: &RecordHeader, record: &[u8]) -> bool {
+    let value = &record[header.value_range()];
+    Manifest::decode(value, engine.space.segment_bytes).is_ok_and(|manifest| {
+        manifest.parts.iter().all(|part| {
+            let segment = SegmentId(part.segment_id);
+            engine.space.holds(segment) && engine.ring.seq(segment) == part.segment_seq
+        })
+    })
 }
 
 /// A record of newer metadata.
@@ -308,13 +321,16 @@ fn read_kept<'a>(
 ) -> Option<(Cow<'a, [u8]>, RecordHeader)> {
     let keeper = &keepers[0];
     let hash = keeper.entry.hash;
+    // What lies in memory under a patch or a list of parts is the object put together, not that record.
+    let is_itself = keeper.entry.kind == Some(RecordKind::Object);
     let resident = {
         let shard = engine.cache.resident.shard(hash);
-        let entry = shard.map.get(&hash).filter(|e| e.location == Some(keeper.location));
-        entry.map(|e| e.record().to_vec())
+        let entry = shard.map.get(&hash).filter(|_| is_itself);
+        let entry = entry.filter(|e| e.location == Some(keeper.location));
+        entry.map(|e| (e.run.clone(), e.offset as usize, e.stored_bytes as usize))
     };
     let record = match resident {
-        Some(record) => Cow::Owned(record),
+        Some((run, offset, stored)) => Cow::Owned(run.bytes(offset, stored).to_vec()),
         None => Cow::Borrowed(window.read(engine, keepers, stored)?),
     };
     let header = RecordHeader::decode(&record, engine.space.nonce).ok()?;

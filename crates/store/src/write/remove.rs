@@ -19,6 +19,7 @@ impl Engine {
             return Err(PurgeError::Closed);
         }
         self.work_inline_if_tight();
+        self.journal.wait_room().map_err(PurgeError::Journal)?;
         let hash = self.hash(key);
         let mut shard = self.cache.resident.shard(hash);
         let resident = shard.map.remove(&hash);
@@ -48,6 +49,7 @@ impl Engine {
             return Err(PurgeError::Closed);
         }
         self.work_inline_if_tight();
+        self.journal.wait_room().map_err(PurgeError::Journal)?;
         let exclusive = self.purge_lock.write().unwrap_or_else(PoisonError::into_inner);
         let seq = self.new_seq();
         self.marks.apply(&op, seq);

@@ -1,0 +1,177 @@
+//! Stores that crash again before they have done much, that crash while much goes on, and that cannot read
+//! all there is when they come back: what was acknowledged holds, and they are not slow to come back.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod troubled;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use damelo::{ByteSize, Config, Durability, Store};
+use troubled::{Disk, Stopped, get, put};
+
+const SEGMENTS_FROM: u64 = 4 << 20;
+
+fn open(disk: &Disk, change: impl FnOnce(&mut Config)) -> Store {
+    let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
+    let mut config = Config::new("crashes", ByteSize::new(size_bytes));
+    config.memory = ByteSize::new(4 << 20);
+    config.page = Some(ByteSize::new(16 << 10));
+    config.segment = Some(ByteSize::new(256 << 10));
+    config.checkpoint_period = Duration::ZERO;
+    config.seed = Some(1);
+    change(&mut config);
+    Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap()
+}
+
+fn open_recovered(disk: &Disk) -> Store {
+    let store = open(disk, |_| ());
+    store.wait_recovered();
+    store
+}
+
+/// A store that is killed is not dropped: that would close it.
+fn killed(store: Store, disk: &Disk) -> Disk {
+    std::mem::forget(store);
+    disk.copied()
+}
+
+fn keys(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|n| format!("key/{n}"))
+}
+
+/// Killed, and killed again after a life that wrote objects only, with nothing in journal or checkpoint.
+fn killed_twice() -> Disk {
+    let first = Disk::new(24 << 20);
+    let store = open_recovered(&first);
+    put(&store, "first", 1, b"x");
+    store.sync().unwrap();
+    let second = killed(store, &first);
+    let store = open_recovered(&second);
+    keys(200).for_each(|key| put(&store, &key, 1, &[7; 500]));
+    store.sync().unwrap();
+    killed(store, &second)
+}
+
+/// Opened while none of what segments hold can be read yet.
+fn recovering(disk: &Disk, durability: Durability) -> Store {
+    disk.hold_reads(SEGMENTS_FROM..u64::MAX);
+    let store = open(disk, |config| {
+        config.open_wait = Duration::ZERO;
+        config.durability = durability;
+    });
+    disk.wait_held();
+    assert!(!store.recovery().done);
+    store
+}
+
+#[test]
+fn a_purge_during_the_second_recovery_in_a_row_holds() {
+    for durability in [Durability::Flushed, Durability::None] {
+        let disk = killed_twice();
+        let store = recovering(&disk, durability);
+        store.purge_all().unwrap();
+        disk.let_go();
+        store.wait_recovered();
+        let left = keys(200).filter(|key| get(&store, key).is_some()).count();
+        assert_eq!(left, 0, "{durability:?}");
+    }
+}
+
+#[test]
+fn removes_during_the_second_recovery_in_a_row_hold_after_a_third_crash() {
+    let disk = killed_twice();
+    let store = recovering(&disk, Durability::Flushed);
+    // Their objects have the greatest numbers that were given.
+    let last = || keys(200).skip(190);
+    for key in last() {
+        store.remove(key.as_bytes()).unwrap();
+    }
+    disk.let_go();
+    store.wait_recovered();
+    let there = |store: &Store| last().filter(|key| get(store, key).is_some()).count();
+    assert_eq!(there(&store), 0);
+    store.sync().unwrap();
+    let disk = killed(store, &disk);
+    let store = open_recovered(&disk);
+    assert_eq!(there(&store), 0, "after the third crash");
+    assert_eq!(get(&store, "key/10").unwrap(), [7; 500], "nobody removed that");
+}
+
+/// Opens in a row leave one mark, in the same place: a journal is not filled by crashing.
+#[test]
+fn a_store_may_crash_as_often_as_it_likes() {
+    let mut disk = killed_twice();
+    let rounds = if cfg!(debug_assertions) { 60 } else { 600 };
+    for round in 0..rounds {
+        let store = open_recovered(&disk);
+        put(&store, "changing", 1, format!("round {round}").as_bytes());
+        store.sync().unwrap();
+        disk = killed(store, &disk);
+    }
+    let store = open_recovered(&disk);
+    assert_eq!(get(&store, "changing").unwrap(), format!("round {}", rounds - 1).as_bytes());
+    assert_eq!(get(&store, "key/1").unwrap(), [7; 500]);
+    assert_eq!(store.stats().journal_errors, 0);
+}
+
+/// What could not be read while the store recovered can be read after the next crash.
+#[test]
+fn what_a_recovery_could_not_read_does_not_come_back_in_place_of_what_is_newer() {
+    let disk = Disk::new(24 << 20);
+    let store = open_recovered(&disk);
+    keys(200).for_each(|key| put(&store, &key, 1, b"old"));
+    store.sync().unwrap();
+    let disk = killed(store, &disk);
+    disk.set_unreadable(SEGMENTS_FROM..u64::MAX);
+    let store = open(&disk, |config| config.volume_errors_max = 1000);
+    store.wait_recovered();
+    disk.set_unreadable(0..0);
+    store.remove(b"key/1").unwrap();
+    put(&store, "key/2", 1, b"new");
+    let disk = killed(store, &disk);
+    let store = open_recovered(&disk);
+    assert_eq!(get(&store, "key/1"), None);
+    assert_ne!(get(&store, "key/2").as_deref(), Some(&b"old"[..]));
+}
+
+/// While segments are reused all the time, a checkpoint does not take one that is just being reused for one
+/// that is not whole yet: recovery would look at the whole ring.
+#[test]
+fn a_checkpoint_beside_reuse_spares_the_next_recovery_the_ring() {
+    let disk = Disk::new(24 << 20);
+    let store = open_recovered(&disk);
+    let mut next = 0_u64;
+    let mut fill = |count: u64| {
+        for _ in 0..count {
+            next += 1;
+            put(&store, &format!("key/{next}"), next % 5, &[7; 4000]);
+        }
+    };
+    fill(8_000);
+    store.sync().unwrap();
+    let segments = store.stats().segments;
+    // A segment is being reused for some time.
+    disk.set_read_delay_ms(2);
+    let stop = AtomicBool::new(false);
+    let mut most = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                fill(20);
+            }
+        });
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(20));
+            store.checkpoint().unwrap();
+            let left = open(&disk.copied(), |config| config.background = false);
+            most = most.max(left.recovery().segments_total);
+            std::mem::forget(left);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(store.stats().segments_reused > 0);
+    assert!(most < segments / 2, "{most} of {segments} segments are looked at");
+}

@@ -1,0 +1,100 @@
+//! Reads that take long, and many that want the journal at once: nobody gets what is older than what was
+//! acknowledged, and nobody waits for whom he holds up.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod troubled;
+
+use std::sync::Arc;
+
+use damelo::{ByteSize, Config, GroupId, Store};
+use troubled::{Disk, Stopped, get, put};
+
+fn open(disk: &Disk, change: impl FnOnce(&mut Config)) -> Store {
+    let size_bytes = disk.with_bytes(<[u8]>::len) as u64;
+    let mut config = Config::new("slow", ByteSize::new(size_bytes));
+    config.memory = ByteSize::new(4 << 20);
+    config.page = Some(ByteSize::new(16 << 10));
+    config.segment = Some(ByteSize::new(256 << 10));
+    config.seed = Some(1);
+    change(&mut config);
+    let store = Store::open_on(config, vec![disk.device()], Arc::new(Stopped)).unwrap();
+    store.wait_recovered();
+    store
+}
+
+fn version(value: u32) -> Vec<u8> {
+    let mut bytes = vec![1; 9_000];
+    bytes[..4].copy_from_slice(&value.to_le_bytes());
+    bytes
+}
+
+/// The read takes as long as the ring takes to come round, and then another version of the same key lies in
+/// the same place.
+#[test]
+fn what_a_slow_read_brings_is_not_what_others_get() {
+    const KEY: &str = "a key that is looked for on the disk";
+    let disk = Disk::new(8 << 20);
+    let store = open(&disk, |config| config.background = false);
+    let write = |value: u32| {
+        put(&store, KEY, 1, &version(value));
+        store.sync().unwrap();
+    };
+    write(1);
+    let first = [KEY.as_bytes(), &version(1)[..4]].concat();
+    let place = disk.with_bytes(|b| b.windows(first.len()).position(|w| w == first)).unwrap();
+    let behind_key = place + KEY.len();
+    let lies_there =
+        |value: u32| disk.with_bytes(|bytes| bytes[behind_key..][..4] == value.to_le_bytes());
+    store.drop_memory();
+    disk.hold_reads(place as u64..place as u64 + 1);
+    let theirs = store.clone();
+    let reader = std::thread::spawn(move || get(&theirs, KEY));
+    disk.wait_held();
+    // Reuse reads the same place.
+    disk.hold_reads(u64::MAX - 1..u64::MAX);
+    let newest = (2..3_000).find(|value| {
+        write(*value);
+        lies_there(*value)
+    });
+    let newest = newest.expect("the ring comes round to the same place");
+    store.drop_memory();
+    disk.let_go();
+    let _ = reader.join().unwrap();
+    let found = get(&store, KEY);
+    assert!(found.is_none_or(|value| value == version(newest)), "an older version than {newest}");
+}
+
+/// Purges fill the journal while creates are between their look at its room and their record: neither waits
+/// for a checkpoint that waits for it.
+#[test]
+fn creates_and_purges_side_by_side_leave_each_other_room() {
+    let disk = Disk::new(64 << 20);
+    let store = open(&disk, |config| {
+        config.objects_max = Some(16_000);
+        config.memory = ByteSize::new(16 << 20);
+    });
+    let rounds = if cfg!(debug_assertions) { 15_000 } else { 60_000 };
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let store = &store;
+            scope.spawn(move || {
+                for n in 0..rounds {
+                    let key = format!("{thread}/{}", n % 50);
+                    store.create(key.as_bytes(), GroupId::new(thread), b"value").wait().unwrap();
+                }
+            });
+        }
+        for group in 0..2 {
+            let store = &store;
+            scope.spawn(move || {
+                for _ in 0..rounds {
+                    store.purge_group(GroupId::new(1_000 + group)).unwrap();
+                }
+            });
+        }
+    });
+    let stats = store.stats();
+    assert_eq!(stats.journal_errors, 0);
+    assert!(stats.checkpoints > 0, "the journal was never full");
+}

@@ -1,0 +1,237 @@
+//! A device in the memory of the test that can be put in trouble: that fails, reads slowly, fails in some
+//! places, or holds reads until it is told to go on. Its journal is mapped memory, which works whatever the
+//! rest does.
+//!
+//! Owns the bytes, behind one mutex, and what is wrong, in atomics. Threads: any.
+
+#![allow(dead_code, reason = "each test has its own troubles")]
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
+use damelo::{Clock, GroupId, Store};
+
+/// A clock that stands still.
+pub(crate) struct Stopped;
+
+impl Clock for Stopped {
+    fn unix_seconds(&self) -> u64 {
+        1_700_000_000
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Reads of a range are held, once their bytes are there, until somebody lets them go.
+#[derive(Default)]
+struct Gate {
+    range: Range<u64>,
+    held: usize,
+}
+
+#[derive(Default)]
+struct Troubles {
+    fails: AtomicBool,
+    unreadable: Mutex<Range<u64>>,
+    read_delay_ms: AtomicU64,
+    gate: Mutex<Gate>,
+    gate_changed: Condvar,
+}
+
+/// What a device holds; it outlives a store that is closed or left.
+#[derive(Clone)]
+pub(crate) struct Disk {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    troubles: Arc<Troubles>,
+}
+
+impl Disk {
+    pub(crate) fn new(size_bytes: usize) -> Disk {
+        Disk { bytes: Arc::new(Mutex::new(vec![0; size_bytes])), troubles: Arc::default() }
+    }
+
+    /// What is left after a kill: all that was written, on a sound device.
+    pub(crate) fn copied(&self) -> Disk {
+        let bytes = self.bytes.lock().unwrap().clone();
+        Disk { bytes: Arc::new(Mutex::new(bytes)), troubles: Arc::default() }
+    }
+
+    pub(crate) fn device(&self) -> Arc<dyn Device> {
+        let info = DeviceInfo {
+            name: "troubled".to_owned(),
+            size_bytes: self.bytes.lock().unwrap().len() as u64,
+            block_bytes: 512,
+            direct: true,
+            rotational: false,
+            engine: "memory",
+        };
+        Arc::new(Troubled { info, disk: self.clone() })
+    }
+
+    pub(crate) fn with_bytes<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.bytes.lock().unwrap())
+    }
+
+    /// Nothing can be read, written or synced from now on.
+    pub(crate) fn fail(&self) {
+        self.troubles.fails.store(true, Ordering::SeqCst);
+    }
+
+    /// What of it cannot be read from now on; an empty range: all can.
+    pub(crate) fn set_unreadable(&self, range: Range<u64>) {
+        *self.troubles.unreadable.lock().unwrap() = range;
+    }
+
+    pub(crate) fn set_read_delay_ms(&self, ms: u64) {
+        self.troubles.read_delay_ms.store(ms, Ordering::SeqCst);
+    }
+
+    /// Reads that touch the range wait, with the bytes as they were.
+    pub(crate) fn hold_reads(&self, range: Range<u64>) {
+        self.troubles.gate.lock().unwrap().range = range;
+    }
+
+    /// Waits until a read is held.
+    pub(crate) fn wait_held(&self) {
+        let mut gate = self.troubles.gate.lock().unwrap();
+        while gate.held == 0 {
+            gate = self.troubles.gate_changed.wait(gate).unwrap();
+        }
+    }
+
+    /// Lets go of what is held, and holds no more.
+    pub(crate) fn let_go(&self) {
+        self.troubles.gate.lock().unwrap().range = 0..0;
+        self.troubles.gate_changed.notify_all();
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.troubles.fails.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("out of order")),
+            false => Ok(()),
+        }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.check()?;
+        let end = offset + buf.len() as u64;
+        let touches = |range: &Range<u64>| offset < range.end && range.start < end;
+        if touches(&self.troubles.unreadable.lock().unwrap()) {
+            return Err(io::Error::other("cannot be read"));
+        }
+        let delay_ms = self.troubles.read_delay_ms.load(Ordering::SeqCst);
+        if delay_ms > 0 {
+            std::thread::sleep(Duration::from_millis(delay_ms));
+        }
+        buf.copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..buf.len()]);
+        let mut gate = self.troubles.gate.lock().unwrap();
+        while touches(&gate.range) {
+            gate.held += 1;
+            self.troubles.gate_changed.notify_all();
+            gate = self.troubles.gate_changed.wait(gate).unwrap();
+            gate.held -= 1;
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.put(offset, buf);
+        Ok(())
+    }
+
+    fn put(&self, offset: u64, buf: &[u8]) {
+        self.bytes.lock().unwrap()[offset as usize..][..buf.len()].copy_from_slice(buf);
+    }
+}
+
+struct Troubled {
+    info: DeviceInfo,
+    disk: Disk,
+}
+
+impl Device for Troubled {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn submit(&self, io: Io) {
+        let mut offset = io.offset;
+        let mut outcome = Ok(());
+        for piece in &io.bufs {
+            let (start, len) = (piece.as_ptr(), piece.len());
+            let done = match io.op {
+                // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's until `done`,
+                // which is called below.
+                IoOp::Read => {
+                    self.disk.read(offset, unsafe { std::slice::from_raw_parts_mut(start, len) })
+                }
+                // SAFETY: as above; nobody changes the memory before `done`.
+                IoOp::Write => {
+                    self.disk.write(offset, unsafe { std::slice::from_raw_parts(start, len) })
+                }
+            };
+            outcome = outcome.and(done);
+            offset += len as u64;
+        }
+        (io.done)(outcome);
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.disk.write(offset, buf)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.check()
+    }
+
+    fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>> {
+        Ok(Box::new(Journal { disk: self.disk.clone(), offset, len }))
+    }
+
+    fn stats(&self) -> DeviceStats {
+        DeviceStats::default()
+    }
+}
+
+struct Journal {
+    disk: Disk,
+    offset: u64,
+    len: u64,
+}
+
+impl JournalArea for Journal {
+    fn read_all(&self) -> io::Result<Vec<u8>> {
+        let (start, len) = (self.offset as usize, self.len as usize);
+        Ok(self.disk.with_bytes(|bytes| bytes[start..][..len].to_vec()))
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.put(self.offset + offset, bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Creates, synchronously.
+pub(crate) fn put(store: &Store, key: &str, group: u64, value: &[u8]) {
+    store.create(key.as_bytes(), GroupId::new(group), value).wait().unwrap();
+}
+
+/// What is there of it.
+pub(crate) fn get(store: &Store, key: &str) -> Option<Vec<u8>> {
+    store.read(key.as_bytes()).wait().unwrap().map(|object| object.to_vec())
+}

@@ -1,0 +1,112 @@
+//! Stores on two volumes of which one goes out of service: the other goes on, takes what is new, and
+//! nothing that was deleted is served again.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod troubled;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use damelo::{ByteSize, Config, Store};
+use troubled::{Disk, Stopped, get, put};
+
+fn open(disks: &[Disk; 2], change: impl FnOnce(&mut Config)) -> Store {
+    let size_bytes = disks[0].with_bytes(<[u8]>::len) as u64;
+    let mut config = Config::new("first", ByteSize::new(size_bytes));
+    let mut second = config.volumes[0].clone();
+    second.path = "second".into();
+    config.volumes.push(second);
+    config.memory = ByteSize::new(4 << 20);
+    config.page = Some(ByteSize::new(16 << 10));
+    config.segment = Some(ByteSize::new(256 << 10));
+    config.volume_errors_max = 4;
+    config.checkpoint_period = Duration::ZERO;
+    config.seed = Some(1);
+    change(&mut config);
+    let devices = disks.iter().map(Disk::device).collect();
+    let store = Store::open_on(config, devices, Arc::new(Stopped)).unwrap();
+    store.wait_recovered();
+    store
+}
+
+/// Puts a volume out of service, by reads of what is on it.
+fn break_one(store: &Store, disks: &[Disk; 2], which: usize, keys: u32) {
+    store.sync().unwrap();
+    store.drop_memory();
+    disks[which].fail();
+    for n in 0..keys {
+        let _ = store.read(format!("old/{n}").as_bytes()).wait();
+    }
+    let in_service: Vec<bool> = store.info().volumes.iter().map(|v| v.in_service).collect();
+    assert_eq!(in_service, [which != 0, which != 1]);
+}
+
+/// More replacements than the journal has room for, if no checkpoint covers them.
+fn replace_many(store: &Store) {
+    for n in 0..45_000_u32 {
+        put(store, &format!("replaced/{}", n % 100), 2, &n.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_store_goes_on_without_its_second_volume() {
+    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+    let store = open(&disks, |_| ());
+    (0..2_000).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+    break_one(&store, &disks, 1, 2_000);
+    store.checkpoint().unwrap();
+    replace_many(&store);
+    assert_eq!(get(&store, "replaced/99").unwrap(), 44_999_u32.to_le_bytes());
+    assert_eq!(store.stats().checkpoint_errors, 0);
+}
+
+#[test]
+fn without_its_first_volume_it_forgets_rather_than_serve_what_was_deleted() {
+    let disks = [Disk::new(24 << 20), Disk::new(24 << 20)];
+    let store = open(&disks, |_| ());
+    (0..2_000).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 5_000]));
+    store.checkpoint().unwrap();
+    break_one(&store, &disks, 0, 2_000);
+    let removed: Vec<String> = (0..2_000).step_by(7).map(|n| format!("old/{n}")).collect();
+    for key in &removed {
+        store.remove(key.as_bytes()).unwrap();
+    }
+    replace_many(&store);
+    assert_eq!(get(&store, "replaced/99").unwrap(), 44_999_u32.to_le_bytes());
+    // Killed, and the volume is well again: the removes are in halves of the journal that were overwritten.
+    std::mem::forget(store);
+    let disks = disks.map(|disk| disk.copied());
+    let store = open(&disks, |_| ());
+    assert_eq!(removed.iter().find(|key| get(&store, key).is_some()), None);
+    for n in 0..100_u32 {
+        let found = get(&store, &format!("replaced/{n}"));
+        let newest = (44_900 + n).to_le_bytes();
+        assert!(found.is_none_or(|value| value == newest), "{n}");
+    }
+    put(&store, "new", 1, b"it goes on");
+    store.checkpoint().unwrap();
+}
+
+/// A segment that was open on the volume is not filled further.
+#[test]
+fn what_is_new_is_not_written_where_each_write_fails() {
+    for keys in [1_700, 2_500, 3_300] {
+        let disks = [Disk::new(64 << 20), Disk::new(64 << 20)];
+        let store = open(&disks, |config| {
+            config.memory = ByteSize::new(32 << 20);
+            config.segment = Some(ByteSize::new(4 << 20));
+            config.background = false;
+        });
+        (0..keys).for_each(|n| put(&store, &format!("old/{n}"), 1, &[7; 4_000]));
+        break_one(&store, &disks, 1, keys);
+        for n in 0..2_000 {
+            put(&store, &format!("new/{n}"), 2, &[8; 4_000]);
+            if n % 100 == 99 {
+                store.sync().unwrap();
+            }
+        }
+        let lost = (0..2_000).filter(|n| get(&store, &format!("new/{n}")).is_none()).count();
+        assert_eq!(lost, 0, "after {keys} keys");
+    }
+}
