@@ -145,7 +145,7 @@ pub(crate) fn scan(
                 scan.bytes += if step.is_delete() { 0 } else { step.size_bytes() };
             }
             if let Some(future) = &mut future {
-                future.push(step.key())?;
+                future.push(step.key(), step.is_delete())?;
             }
         }
         scan.steps += steps.len() as u64;

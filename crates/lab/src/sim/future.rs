@@ -5,6 +5,9 @@
 //! while the trace is read for the first time, turned from keys into next uses from the end to the start,
 //! read beside the trace the second time; all in blocks. What is shorter than a block makes no file. It goes with
 //! its owner, also if the process is killed. One thread.
+//!
+//! Invariant: a request after which its object is deleted, before it is asked for again, has no next use: the copy that
+//! a cache might keep is never hit.
 
 use std::fs::File;
 use std::io;
@@ -17,6 +20,8 @@ use crate::policy::{NEVER, Step};
 /// Numbers written or turned around at once.
 const BLOCK: usize = 1 << 12;
 const NUMBER_BYTES: usize = size_of::<u32>();
+/// Marks the key of a request that deletes. So many keys, then, are too many.
+const DELETES: u32 = 1 << 31;
 
 /// A number for each request: its object's key at first, then the number of the next request for it.
 #[derive(Debug)]
@@ -50,9 +55,12 @@ impl Future {
         TraceError::Spill { dir: self.dir.display().to_string(), source }
     }
 
-    /// Adds the key of the next request.
-    pub(crate) fn push(&mut self, key: u32) -> Result<(), TraceError> {
-        self.kept.push(key);
+    /// Adds the key of the next request, and whether that deletes its object.
+    pub(crate) fn push(&mut self, key: u32, deletes: bool) -> Result<(), TraceError> {
+        if key >= DELETES {
+            return Err(TraceError::TooMany { what: "objects", max: u64::from(DELETES) });
+        }
+        self.kept.push(if deletes { key | DELETES } else { key });
         if self.kept.len() == BLOCK {
             self.spill().map_err(|source| self.failed(source))?;
         }
@@ -91,7 +99,8 @@ impl Future {
         bytes.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number))
     }
 
-    /// Makes of each key, of so many, the number of the next request for it, [`NEVER`] where there is none.
+    /// Makes of each key, of so many, the number of the next request for it, [`NEVER`] where there is none, or a delete
+    /// comes before it.
     pub(crate) fn turn_around(&mut self, objects: usize) -> Result<(), TraceError> {
         let mut next = vec![NEVER; objects];
         keys_to_next_uses(&mut self.kept, self.in_file, &mut next);
@@ -127,11 +136,11 @@ impl Future {
 }
 
 /// Replaces each key by the place of its next occurrence; the keys begin at place `first`, and `next` has what
-/// comes after them.
+/// comes after them. A delete is no use, and hides what comes after it.
 fn keys_to_next_uses(keys: &mut [u32], first: u64, next: &mut [u32]) {
     for (at, key) in keys.iter_mut().enumerate().rev() {
-        let place = (first + at as u64) as u32;
-        *key = std::mem::replace(&mut next[*key as usize], place);
+        let place = if *key & DELETES == 0 { (first + at as u64) as u32 } else { NEVER };
+        *key = std::mem::replace(&mut next[(*key & !DELETES) as usize], place);
     }
 }
 
@@ -157,12 +166,27 @@ mod tests {
     fn next_uses_are_places_of_the_next_request() {
         let mut future = Future::new();
         for key in [0, 1, 0, 2, 1, 0] {
-            future.push(key).expect("no file");
+            future.push(key, false).expect("no file");
         }
         future.turn_around(3).expect("no file");
         assert!(future.file.is_none(), "so few need none");
         let expected = [2, 4, 5, NEVER, NEVER, NEVER];
         assert_eq!(next_uses(&mut future, std::iter::repeat(4)), expected);
+    }
+
+    /// 0 is deleted and comes back, 1 only goes, 2 is deleted before it ever came.
+    #[test]
+    fn a_delete_is_no_use() {
+        let mut future = Future::new();
+        let steps = [(0, false), (2, true), (1, false), (0, true), (0, false), (2, false)];
+        for (key, deletes) in steps.into_iter().chain([(1, true), (0, false)]) {
+            future.push(key, deletes).expect("no file");
+        }
+        future.turn_around(3).expect("no file");
+        // What stands for a delete itself nobody asks for.
+        let expected = [NEVER, 5, NEVER, 4, 7, NEVER, NEVER, NEVER];
+        assert_eq!(next_uses(&mut future, std::iter::repeat(8)), expected);
+        assert!(future.push(DELETES, false).is_err(), "a key that would be taken for a delete");
     }
 
     /// The array that was kept in memory before is the model; lengths around whole blocks, and batches that
@@ -172,9 +196,13 @@ mod tests {
         const KEYS: u32 = 500;
         let mut rng = fastrand::Rng::with_seed(5);
         for len in [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 777] {
-            let mut model: Vec<u32> = (0..len).map(|_| rng.u32(0..KEYS)).collect();
+            let deletes = |rng: &mut fastrand::Rng| if rng.u8(..8) == 0 { DELETES } else { 0 };
+            let mut model: Vec<u32> =
+                (0..len).map(|_| rng.u32(0..KEYS) | deletes(&mut rng)).collect();
             let mut future = Future::new();
-            model.iter().for_each(|key| future.push(*key).expect("written"));
+            for key in &model {
+                future.push(key & !DELETES, key & DELETES != 0).expect("written");
+            }
             assert_eq!((future.file.is_some(), future.len()), (len >= BLOCK, len as u64));
             assert!(future.kept.len() < BLOCK);
             future.turn_around(KEYS as usize).expect("turned around");
@@ -189,11 +217,11 @@ mod tests {
     fn nothing_is_left_behind_and_no_room_is_an_error() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut future = Future::in_dir(dir.path().to_owned());
-        (0..BLOCK as u32).for_each(|key| future.push(key).expect("written"));
+        (0..BLOCK as u32).for_each(|key| future.push(key, false).expect("written"));
         assert!(future.file.is_some());
         assert_eq!(dir.path().read_dir().expect("read").count(), 0);
         let mut nowhere = Future::in_dir(dir.path().join("gone"));
-        let pushed = (0..BLOCK as u32).try_for_each(|key| nowhere.push(key));
+        let pushed = (0..BLOCK as u32).try_for_each(|key| nowhere.push(key, false));
         let said = pushed.expect_err("no directory").to_string();
         assert!(said.contains("gone") && said.contains("TMPDIR"), "{said}");
     }

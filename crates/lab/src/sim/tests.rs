@@ -54,6 +54,19 @@ fn counts_are_exact_and_the_same_on_any_number_of_threads() {
     assert_eq!(run(&path, &options).caches, report.caches);
 }
 
+/// Room for two. The delete of a is no use of it: whoever keeps a for it misses b once more than LRU does.
+#[test]
+fn belady_keeps_nothing_for_a_delete() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("t.csv").display().to_string();
+    let lines = ["GET,200,1,a", "GET,200,1,b", "GET,200,1,c", "DELETE,200,0,a", "GET,200,1,b"];
+    let text: String = lines.iter().map(|line| format!("1,u,{line}\n")).collect();
+    std::fs::write(&path, text).expect("written");
+    let report = run(&path, &options("lru,fifo,belady", "2"));
+    let misses: Vec<u64> = report.caches.iter().map(|cache| cache.tally.misses).collect();
+    assert_eq!(misses, [3, 3, 3]);
+}
+
 #[test]
 fn warm_up_fills_but_does_not_count() {
     let dir = tempfile::tempdir().expect("a directory");
