@@ -35,7 +35,7 @@ pub enum Warmup {
     None,
     /// The first so many requests.
     Requests(u64),
-    /// What comes up to so many seconds after the first request, that moment included.
+    /// What comes up to so many seconds after the first request, that moment included; 0 is none.
     Seconds(u64),
 }
 
@@ -272,7 +272,8 @@ impl Cutter {
             self.is_warm = match self.warmup {
                 Warmup::None => true,
                 Warmup::Requests(requests) => number >= requests,
-                Warmup::Seconds(s) => since_first_us / US_PER_S > s,
+                Warmup::Seconds(0) => true,
+                Warmup::Seconds(s) => since_first_us > s.saturating_mul(US_PER_S),
             };
         }
         !self.is_warm

@@ -82,6 +82,22 @@ fn warm_up_fills_but_does_not_count() {
     }
 }
 
+/// To the microsecond, and none if there is to be none.
+#[test]
+fn warm_up_ends_when_its_seconds_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("t.csv").display().to_string();
+    let times = ["0", "0.5", "1", "5", "10", "10.5", "11", "35"];
+    let text: String = times.iter().map(|time| format!("{time},u,GET,200,1,a\n")).collect();
+    std::fs::write(&path, text).expect("written");
+    for (seconds, counted) in [(0, 8), (1, 5), (10, 3), (34, 1), (u64::MAX, 0)] {
+        let warmup = Warmup::Seconds(seconds);
+        let report = run(&path, &SimOptions { warmup, ..options("lru", "50") });
+        let requests = (report.caches[0].tally.requests, report.warmup_requests);
+        assert_eq!(requests, (counted, 8 - counted), "{seconds}");
+    }
+}
+
 #[test]
 fn intervals_add_up_to_the_whole() {
     let dir = tempfile::tempdir().expect("a directory");
