@@ -101,10 +101,54 @@ impl Feed {
 pub struct Scan {
     /// Steps: requests and deletes.
     pub steps: u64,
-    /// Distinct objects.
+    /// Distinct objects that are asked for.
     pub objects: u64,
     /// Sum of their first sizes.
     pub bytes: u64,
+}
+
+/// Counts the working set: each object where it is asked for first. A delete may name one before, or one that nobody
+/// ever asks for.
+#[derive(Default)]
+struct WorkingSet {
+    scan: Scan,
+    /// Distinct objects, those that are only deleted among them.
+    keys: u64,
+    /// A bit for each key that was deleted and not asked for yet; none while there are none.
+    only_deleted: Vec<u64>,
+}
+
+impl WorkingSet {
+    #[inline]
+    fn add(&mut self, step: &Step) {
+        let key = step.key();
+        let is_new = u64::from(key) == self.keys;
+        self.keys += u64::from(is_new);
+        if step.is_delete() {
+            if is_new {
+                self.note_deleted(key);
+            }
+        } else if is_new || self.was_only_deleted(key) {
+            self.scan.objects += 1;
+            self.scan.bytes = self.scan.bytes.saturating_add(step.size_bytes());
+        }
+    }
+
+    fn note_deleted(&mut self, key: u32) {
+        let (word, bit) = (key as usize / 64, key % 64);
+        self.only_deleted.resize(word + 1, 0);
+        self.only_deleted[word] |= 1 << bit;
+    }
+
+    /// True at most once for each key.
+    #[inline]
+    fn was_only_deleted(&mut self, key: u32) -> bool {
+        let Some(word) = self.only_deleted.get_mut(key as usize / 64) else { return false };
+        let bit = 1 << (key % 64);
+        let was = *word & bit != 0;
+        *word &= !bit;
+        was
+    }
 }
 
 /// What it leaves to the second one.
@@ -130,7 +174,7 @@ pub(crate) fn scan(
 ) -> Result<First, TraceError> {
     let mut feed = Feed::new(trace, ids, ignores_sizes);
     let (mut steps, mut times_us) = (Vec::new(), Vec::new());
-    let mut scan = Scan::default();
+    let mut counted = WorkingSet::default();
     let mut future = wants_next_uses.then(Future::new);
     loop {
         steps.clear();
@@ -140,22 +184,19 @@ pub(crate) fn scan(
             break;
         }
         for step in &steps {
-            if u64::from(step.key()) == scan.objects {
-                scan.objects += 1;
-                scan.bytes += if step.is_delete() { 0 } else { step.size_bytes() };
-            }
+            counted.add(step);
             if let Some(future) = &mut future {
                 future.push(step.key(), step.is_delete())?;
             }
         }
-        scan.steps += steps.len() as u64;
-        progress(feed.trace(), scan.steps);
+        counted.scan.steps += steps.len() as u64;
+        progress(feed.trace(), counted.scan.steps);
     }
     if let Some(future) = &mut future {
         if future.len() >= u64::from(NEVER) {
             return Err(TraceError::TooMany { what: "requests", max: u64::from(NEVER) - 1 });
         }
-        future.turn_around(scan.objects as usize)?;
+        future.turn_around(counted.keys as usize)?;
     }
-    Ok(First { scan, future, ids: feed.ids })
+    Ok(First { scan: counted.scan, future, ids: feed.ids })
 }

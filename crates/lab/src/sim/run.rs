@@ -189,7 +189,7 @@ pub fn simulate(
     }
     let mut cutter = Cutter::new(options, first.unwrap_or_default(), future);
     let caches = run_all(&mut feed, caches, options.threads.max(1), &mut cutter, progress)?;
-    if cutter.steps == 0 {
+    if cutter.steps == 0 || caches.is_empty() {
         return Err(SimError::NoRequests { path: feed.trace().name().to_owned() });
     }
     Ok(SimReport {

@@ -112,6 +112,30 @@ fn intervals_add_up_to_the_whole() {
     assert_eq!(cache.intervals[0].tally.misses, 5);
 }
 
+/// a and b are deleted before they come, c is nobody's: what is asked for is the working set.
+#[test]
+fn the_working_set_is_what_is_asked_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("t.csv").display().to_string();
+    let steps =
+        "DELETE 0 a,PURGE 0 b,DELETE 9 c,GET 0 a,GET 10 a,DELETE 0 a,GET 30 a,GET 5 b,GET 7 d";
+    let line = |step: &str| {
+        let words: Vec<&str> = step.split(' ').collect();
+        format!("1,u,{},200,{},{}\n", words[0], words[1], words[2])
+    };
+    std::fs::write(&path, steps.split(',').map(line).collect::<String>()).expect("written");
+    let of =
+        |ignores_sizes| run(&path, &SimOptions { ignores_sizes, ..options("lru,belady", "1.0") });
+    assert_eq!(of(false).working_set, Some(22));
+    assert_eq!(of(true).working_set, Some(3));
+    let misses: Vec<u64> = of(true).caches.iter().map(|cache| cache.tally.misses).collect();
+    assert_eq!(misses, [4, 4], "a comes twice");
+    std::fs::write(&path, "1,u,DELETE,200,0,a\n").expect("written");
+    let open = || Trace::open(&path, &ReadOptions::default());
+    let error = simulate(&open, &options("lru", "auto"), &mut |_, _, _| {}).expect_err("deletes");
+    assert!(error.to_string().ends_with("has no request with a size"), "{error}");
+}
+
 #[test]
 fn sizes_can_be_ignored() {
     let dir = tempfile::tempdir().expect("a directory");

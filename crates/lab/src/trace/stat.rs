@@ -9,6 +9,7 @@ use super::reader::RecordSource;
 use super::source::Interner;
 use crate::error::TraceError;
 use crate::histogram::Histogram;
+use crate::request::{Op, Request};
 use crate::stack_distance::StackDistance;
 
 /// Size of a page of the papers' machines; small objects are those that fit.
@@ -57,9 +58,9 @@ pub struct TraceStat {
     pub objects: u64,
     /// Objects asked for once.
     pub one_timers: u64,
-    /// Sum of all sizes.
+    /// Sum of all sizes; what 64 bits hold, if it is more.
     pub bytes: u64,
-    /// Sum of the first sizes of all objects: the working set.
+    /// Sum of the first sizes of all objects that are asked for, above 0: the working set.
     pub working_set_bytes: u64,
     /// Requests of size 0.
     pub empty_requests: u64,
@@ -71,7 +72,7 @@ pub struct TraceStat {
     pub hit_ratio_max: f64,
     /// The same in bytes.
     pub byte_hit_ratio_max: f64,
-    /// First sizes of objects.
+    /// First sizes of objects above 0; 0 for those that never had another.
     pub object_bytes: Option<Quantiles>,
     /// Exponent alpha of the popularity: requests of the r-th object fall as 1 / r^alpha.
     pub popularity_slope: Option<f64>,
@@ -184,7 +185,7 @@ fn empty() -> TraceStat {
 }
 
 impl Counting {
-    fn count(&mut self, stat: &mut TraceStat, request: &crate::request::Request) {
+    fn count(&mut self, stat: &mut TraceStat, request: &Request) {
         if stat.requests == 0 {
             (stat.first_us, stat.last_us) = (request.time_us, request.time_us);
         }
@@ -194,26 +195,32 @@ impl Counting {
         stat.last_us = stat.last_us.max(request.time_us);
         stat.requests += 1;
         let bytes = request.size_bytes;
-        stat.bytes += bytes;
+        stat.bytes = stat.bytes.saturating_add(bytes);
         stat.empty_requests += u64::from(bytes == 0);
         stat.small_requests += u64::from(bytes <= SMALL_BYTES);
-        self.count_object(stat, request.key as u32, bytes);
+        self.count_object(stat, request);
         if let Some(distance) = self.host_stack.request(request.host) {
             self.host_reuse.add(distance);
         }
     }
 
-    fn count_object(&mut self, stat: &mut TraceStat, key: u32, bytes: u64) {
+    /// What is deleted, or answered without a byte, does not say how large the object is.
+    fn count_object(&mut self, stat: &mut TraceStat, request: &Request) {
+        let (key, bytes) = (request.key as u32, request.size_bytes);
         let at = key as usize;
-        if at == self.objects.len() {
-            self.objects.push(ObjectSeen { requests: 1, first_bytes: bytes, last_bytes: bytes });
-            stat.working_set_bytes += bytes;
-        } else {
-            let object = &mut self.objects[at];
-            object.requests = object.requests.saturating_add(1);
-            stat.changed_requests += u64::from(object.last_bytes != bytes);
-            object.last_bytes = bytes;
-            self.byte_hits += bytes;
+        let is_new = at == self.objects.len();
+        if is_new {
+            self.objects.push(ObjectSeen { last_bytes: bytes, ..ObjectSeen::default() });
+        }
+        let object = &mut self.objects[at];
+        object.requests = object.requests.saturating_add(1);
+        stat.changed_requests += u64::from(object.last_bytes != bytes);
+        object.last_bytes = bytes;
+        if object.first_bytes == 0 && request.op != Op::Delete {
+            object.first_bytes = bytes;
+            stat.working_set_bytes = stat.working_set_bytes.saturating_add(bytes);
+        } else if !is_new {
+            self.byte_hits = self.byte_hits.saturating_add(bytes);
         }
         if let Some(distance) = self.object_stack.request(key) {
             self.reuse.add(distance);
@@ -284,6 +291,9 @@ mod tests {
 
     struct Listed(Vec<(u64, &'static str, &'static str, u64)>, usize);
 
+    /// Clients with this name only delete.
+    const DELETES: &str = "deletes";
+
     impl RecordSource for Listed {
         fn advance(&mut self) -> Result<bool, TraceError> {
             self.1 += 1;
@@ -295,7 +305,7 @@ mod tests {
             Record {
                 time_us: time_s * 1_000_000,
                 client: client.as_bytes(),
-                method: b"GET",
+                method: if client == DELETES { b"DELETE" } else { b"GET" },
                 status: 200,
                 cache_result: b"",
                 size_bytes,
@@ -332,6 +342,31 @@ mod tests {
         assert_eq!(stat.same_host_ratio, Some(0.4));
         assert_eq!(stat.recent_host_ratio, Some(0.6));
         assert_eq!(stat.popularity_slope, None, "one object was asked for twice");
+    }
+
+    /// b is deleted before it comes, c is only deleted, a is validated before it comes.
+    #[test]
+    fn the_working_set_is_what_is_asked_for() {
+        let requests = vec![
+            (1, "u", "a", 0),
+            (2, DELETES, "b", 9),
+            (3, DELETES, "c", 9),
+            (4, "u", "a", 100),
+            (5, "u", "b", 50),
+            (6, "u", "a", 300),
+        ];
+        let stat = trace_stat(&mut Listed(requests, 0), |_| {}).expect("no file is read");
+        assert_eq!((stat.working_set_bytes, stat.bytes), (150, 468));
+        assert_eq!(stat.byte_hit_ratio_max, 300.0 / 468.0);
+        assert_eq!(stat.object_bytes.map(|bytes| bytes.max), Some(100));
+    }
+
+    #[test]
+    fn sums_that_do_not_fit_stop_at_the_greatest_number() {
+        let requests = ["a", "b", "a", "b"].map(|url| (1, "u", url, 1 << 63)).to_vec();
+        let stat = trace_stat(&mut Listed(requests, 0), |_| {}).expect("no file is read");
+        assert_eq!((stat.bytes, stat.working_set_bytes), (u64::MAX, u64::MAX));
+        assert_eq!(stat.byte_hit_ratio_max, 1.0);
     }
 
     #[test]
