@@ -85,7 +85,7 @@ impl Step {
     }
 }
 
-/// Requests and misses.
+/// Requests and misses. Bytes are what 64 bits hold, if they are more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Tally {
     /// Requests, deletes not among them.
@@ -159,10 +159,10 @@ pub trait Policy: Send {
             }
             let hit = self.get(step);
             tally.requests += 1;
-            tally.bytes += step.size_bytes;
+            tally.bytes = tally.bytes.saturating_add(step.size_bytes);
             if !hit {
                 tally.misses += 1;
-                tally.miss_bytes += step.size_bytes;
+                tally.miss_bytes = tally.miss_bytes.saturating_add(step.size_bytes);
             }
         }
     }

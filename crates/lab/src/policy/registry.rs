@@ -17,6 +17,9 @@ use crate::error::SimError;
 use crate::nearest::there_are;
 use damelo::{ByteSize, Config, DiskPolicyKind, ResidencyPolicyKind};
 
+/// No cache is larger: what is in it and what comes in, before something goes, fit 64 bits together.
+const CAPACITY_BYTES_MAX: u64 = u64::MAX / 2;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Fifo,
@@ -267,6 +270,7 @@ impl PolicySpec {
     /// A cache of that many bytes (or objects, if all count as one byte).
     #[must_use]
     pub fn build(&self, capacity_bytes: u64) -> Box<dyn Policy> {
+        let capacity_bytes = capacity_bytes.min(CAPACITY_BYTES_MAX);
         let value = |at: usize| self.values[at];
         match self.info.kind {
             Kind::Fifo => Box::new(OneQueue::new(capacity_bytes, Fifo)),

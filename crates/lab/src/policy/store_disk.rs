@@ -17,6 +17,8 @@ use damelo::{Config, GroupId, Hint};
 use super::lists::Nodes;
 use super::{Policy, Step};
 
+/// No disk has such segments, but a trace may ask for them; a percentage of more would not fit 64 bits.
+const BUDGETED_BYTES_MAX: u64 = u64::MAX / 100;
 /// The index holds two bits.
 const FREQ_MAX: u32 = 3;
 /// Where an object is that is in no segment.
@@ -109,7 +111,8 @@ impl StoreDisk {
         }
         keepers.sort_by_key(|(_, _, worth)| std::cmp::Reverse(*worth));
         // No policy of a configuration looks at the time.
-        let mut left = self.reinsertion.budget(self.segment_bytes, Duration::ZERO);
+        let segment_bytes = self.segment_bytes.min(BUDGETED_BYTES_MAX);
+        let mut left = self.reinsertion.budget(segment_bytes, Duration::ZERO);
         for (key, freq, worth) in keepers {
             let bytes = self.nodes.size(key);
             let survivor = Survivor {

@@ -325,7 +325,7 @@ impl Cutter {
             return None;
         }
         let ended_s = self.interval_end_us / US_PER_S;
-        self.interval_end_us = (since_us / interval_us + 1) * interval_us;
+        self.interval_end_us = (since_us / interval_us + 1).saturating_mul(interval_us);
         Some(ended_s)
     }
 }

@@ -136,6 +136,31 @@ fn the_working_set_is_what_is_asked_for() {
     assert!(error.to_string().ends_with("has no request with a size"), "{error}");
 }
 
+/// Sizes, and times, as great as there are.
+#[test]
+fn sums_that_do_not_fit_stop_at_the_greatest_number() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("t.csv").display().to_string();
+    let (huge, end) = (1u64 << 63, "18446744073709.551615");
+    let text = format!("0,u,GET,200,{huge},a\n1,u,GET,200,{huge},b\n{end},u,GET,200,100,c\n");
+    std::fs::write(&path, text).expect("written");
+    let policies = PolicySpec::parse_list(
+        "lru,fifo,clock,lfu-aging,fbc,gdsf,s3-fifo,sieve,w-tinylfu,belady,store-disk-fbc,store-disk-lru:segments=2:reinsert=90,\
+         store-memory-hit-density,store-memory-lru",
+    );
+    let interval_s = Some(10);
+    let all = SimOptions {
+        policies: policies.expect("known"),
+        interval_s,
+        ..options("lru", "8000000TiB,1.0")
+    };
+    let report = run(&path, &all);
+    assert_eq!(report.working_set, Some(u64::MAX));
+    for cache in &report.caches {
+        assert_eq!((cache.tally.bytes, cache.tally.miss_bytes), (u64::MAX, u64::MAX));
+    }
+}
+
 #[test]
 fn sizes_can_be_ignored() {
     let dir = tempfile::tempdir().expect("a directory");
