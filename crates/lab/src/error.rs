@@ -101,6 +101,16 @@ pub enum TraceError {
         /// What the system said.
         source: io::Error,
     },
+    /// A request so long after the first that a run cannot keep its pace.
+    #[error("{place}: its time is {seconds} s after the first; runs take traces of up to {max} s")]
+    TooLate {
+        /// Which line or record.
+        place: Place,
+        /// Since the first request that is kept.
+        seconds: u64,
+        /// What fits.
+        max: u64,
+    },
     /// What is known of the future cannot be put aside.
     #[error(
         "cannot keep next uses in a file in {dir}; set TMPDIR to a directory with 4 bytes a request"

@@ -259,6 +259,25 @@ fn a_byte_order_mark_is_passed_over_in_text_and_only_there() {
     }
 }
 
+/// What no run could keep the pace of, 292 years after the first request, is refused where the trace is loaded; the
+/// first request may have any time.
+#[test]
+fn a_request_after_centuries_is_named() {
+    let bed = Bed::new();
+    let load_all = |text: &str| {
+        let path = bed.file(text.as_bytes());
+        let mut trace = Trace::open(&path, &ReadOptions::default())?;
+        load(&mut trace, |_| {}).map(|(requests, _)| requests)
+    };
+    let first = "18446744073000,u,GET,200,5,a\n";
+    let loaded = load_all(&format!("{first}18446744073709,u,GET,200,5,a\n")).expect("soon after");
+    assert_eq!(loaded[1].time_us, 709_000_000);
+    let error = load_all("7,u,GET,200,5,a\n\n9223372044,u,GET,200,5,a\n").expect_err("later");
+    let said = "line 3: its time is 9223372037 s after the first; runs take traces of up to";
+    assert!(error.to_string().starts_with(said), "{error}");
+    assert_eq!(load_all("7,u,GET,200,5,a\n9223372043,u,GET,200,5,a\n").expect("fits").len(), 2);
+}
+
 /// All are counted, the first five are told.
 #[test]
 fn many_broken_lines_are_counted_and_some_told() {

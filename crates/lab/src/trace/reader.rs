@@ -106,6 +106,11 @@ pub trait RecordSource: Send {
         Ok(())
     }
 
+    /// Line or record of the request that `advance` went to, of a file.
+    fn place(&self) -> Option<Place> {
+        None
+    }
+
     /// Malformed lines so far.
     fn skipped(&self) -> Skipped {
         Skipped::default()
@@ -197,7 +202,8 @@ impl TraceReader {
         self.format
     }
 
-    fn place(&self) -> Place {
+    /// Where it is, for errors.
+    fn reached(&self) -> Place {
         match self.body {
             Body::Lines { .. } => Place::Line(self.number),
             Body::Records { .. } => Place::Record(self.number),
@@ -205,12 +211,12 @@ impl TraceReader {
     }
 
     fn read_failed(&self, source: std::io::Error) -> TraceError {
-        TraceError::Read { path: self.path.clone(), place: self.place(), source }
+        TraceError::Read { path: self.path.clone(), place: self.reached(), source }
     }
 
     /// An error, or one more skipped.
     fn malformed(&mut self, reason: BadRecord) -> Result<(), TraceError> {
-        let place = self.place();
+        let place = self.reached();
         if !self.skip_bad {
             return Err(TraceError::Malformed { path: self.path.clone(), place, reason });
         }
@@ -354,6 +360,10 @@ impl RecordSource for TraceReader {
                 object: ObjectName::Id(record.object),
             },
         }
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(self.reached())
     }
 
     fn skipped(&self) -> Skipped {

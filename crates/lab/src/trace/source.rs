@@ -5,11 +5,12 @@ use std::path::Path;
 
 use twox_hash::XxHash3_64;
 
+use super::fields::US_PER_S;
 use super::input::ReadPosition;
 use super::origin::is_declared_synthetic;
 use super::reader::{RawRequest, ReadOptions, RecordSource, Skipped, TraceReader};
 use super::record::{ObjectName, Record};
-use crate::error::TraceError;
+use crate::error::{Place, TraceError};
 use crate::ids::{IdTable, mix};
 use crate::request::{Catalogue, Request};
 use crate::workload;
@@ -135,6 +136,10 @@ impl RecordSource for Trace {
     #[inline]
     fn record(&self) -> Record<'_> {
         self.source.record()
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.source.place().or(Some(Place::Record(self.requests)))
     }
 
     fn skipped(&self) -> Skipped {
@@ -264,12 +269,15 @@ impl Interner {
 
 /// Progress is told after so many requests.
 const TELL_EVERY: u64 = 1 << 16;
+/// Latest time since the first request. A run counts nanoseconds in 64 bits; half of them are left for what it does
+/// itself.
+const TIME_US_MAX: u64 = u64::MAX / 1_000 / 2;
 
 /// All that is left of a trace, with names, as designs and papers need it: 40 bytes a request besides
 /// the names. Time counts from the first request; `tell` hears now and then how many were read.
 ///
 /// # Errors
-/// When the trace cannot be read.
+/// When the trace cannot be read, or goes on for centuries.
 pub fn load(
     source: &mut dyn RecordSource,
     tell: impl FnMut(u64),
@@ -280,7 +288,7 @@ pub fn load(
 /// The same of those requests that are to be kept; the others leave no names.
 ///
 /// # Errors
-/// When the trace cannot be read.
+/// When the trace cannot be read, or goes on for centuries.
 pub fn load_kept(
     source: &mut dyn RecordSource,
     mut keeps: impl FnMut(&Record<'_>) -> bool,
@@ -289,19 +297,24 @@ pub fn load_kept(
     let mut interner = Interner::with_names();
     let mut requests: Vec<Request> = Vec::new();
     let mut read = 0;
+    let mut start_us = None;
     while source.advance()? {
         let record = source.record();
         if keeps(&record) {
-            requests.push(interner.request(&record)?);
+            let mut request = interner.request(&record)?;
+            let start_us = *start_us.get_or_insert(request.time_us);
+            request.time_us = request.time_us.saturating_sub(start_us);
+            if request.time_us > TIME_US_MAX {
+                let (seconds, max) = (request.time_us / US_PER_S, TIME_US_MAX / US_PER_S);
+                let place = source.place().unwrap_or(Place::Record(read + 1));
+                return Err(TraceError::TooLate { place, seconds, max });
+            }
+            requests.push(request);
         }
         read += 1;
         if read % TELL_EVERY == 0 {
             tell(read);
         }
-    }
-    let start_us = requests.first().map_or(0, |request| request.time_us);
-    for request in &mut requests {
-        request.time_us = request.time_us.saturating_sub(start_us);
     }
     Ok((requests, interner.into_catalogue().unwrap_or_default()))
 }
