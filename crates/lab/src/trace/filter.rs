@@ -17,7 +17,7 @@ pub enum Filter {
     /// TCP_IMS_MISS. What RFC 2068 §13.4 and §13.9 let a cache keep without being told: GET and HEAD,
     /// status 200, 203, 206, 300, 301, 410, and 304 for a validated one; no `?`.
     Ucfs,
-    /// GET only.
+    /// GET only; what has no method counts as one, as it is written in our own form.
     Get,
     /// Requests with a size above zero.
     Sized,
@@ -36,7 +36,7 @@ pub const FILTERS: [(&str, Filter, &str); 5] = [
         Filter::Ucfs,
         "cacheable by HTTP/1.1, no CGI, eight results of Squid (UCFS §4.3.2)",
     ),
-    ("get", Filter::Get, "method GET"),
+    ("get", Filter::Get, "method GET, or none logged"),
     ("sized", Filter::Sized, "size above zero"),
 ];
 
@@ -92,7 +92,7 @@ impl Filter {
                     && (record.cache_result.is_empty()
                         || UCFS_RESULTS.contains(&record.cache_result))
             }
-            Filter::Get => record.method == b"GET",
+            Filter::Get => matches!(record.method, b"" | b"GET"),
             Filter::Sized => record.size_bytes > 0,
         }
     }
@@ -150,6 +150,8 @@ mod tests {
         let post = Record { method: b"POST", size_bytes: 0, ..record("http://a/", 200, "") };
         assert!(!Filter::Ucfs.keeps(&post) && !Filter::Get.keeps(&post));
         assert!(!Filter::Sized.keeps(&post) && Filter::SquidDiskIo.keeps(&post));
+        let unlogged = Record { method: b"", ..post };
+        assert!(Filter::Get.keeps(&unlogged) && Filter::Ucfs.keeps(&unlogged));
         // A tunnel has no scheme in Squid's log, but that is not for want of logging.
         let tunnel = Record { method: b"CONNECT", ..record("a.example:443", 200, "TCP_TUNNEL") };
         assert!(!Filter::SquidDiskIo.keeps(&tunnel));
