@@ -106,6 +106,22 @@ fn traces_are_converted_filtered_and_sampled() {
 }
 
 #[test]
+fn a_sample_by_what_a_trace_does_not_name_is_refused() {
+    let bed = Bed::new();
+    bed.file("t.csv", "1,-,GET,200,5,a\n2,-,GET,200,5,b\n");
+    for (by, what) in [("client", "names a client"), ("host", "names a host")] {
+        let args = ["trace", "sample", "t.csv", "s.csv", "--share", "0.5", "--by", by];
+        let (code, words) = bed.fails(&args);
+        assert!(code == 2 && words.contains(what) && words.contains("--by object"), "{words}");
+        assert!(!bed.path("s.csv").exists());
+    }
+    bed.file("t.csv", "1,-,GET,200,5,a\n2,u,GET,200,5,b\n");
+    let args = ["trace", "sample", "t.csv", "s.csv", "--share", "0.5", "--by", "client"];
+    let words = String::from_utf8(bed.run(&args).stderr).unwrap();
+    assert!(words.contains("t.csv: 1 of 2 requests name no client"), "{words}");
+}
+
+#[test]
 fn malformed_lines_are_named_or_counted() {
     let bed = Bed::new();
     bed.file("access.log", &format!("{SQUID}982799999.1 broken\n"));

@@ -9,8 +9,8 @@ use clap::Args;
 use damelo_lab::NewFile;
 use damelo_lab::output::TraceIdentity;
 use damelo_lab::trace::{
-    Record, RecordSource, Trace as Requests, TraceWriter, WriteFormat, WrittenTrace, file_digest,
-    manifest_path,
+    Filter, Record, RecordSource, SampleBy, Sampler, Trace as Requests, TraceWriter, WriteFormat,
+    WrittenTrace, file_digest, manifest_path,
 };
 use serde_json::json;
 
@@ -97,13 +97,55 @@ impl Output {
     }
 }
 
-/// Writes what `keeps` lets through; `seed` is that of what it draws.
+/// Which requests are written.
+pub(super) enum Choice<'a> {
+    All,
+    /// What all of them let through.
+    Rules(&'a [Filter]),
+    Share(Sampler),
+}
+
+impl Choice<'_> {
+    fn keeps(&mut self, record: &Record<'_>) -> bool {
+        match self {
+            Choice::All => true,
+            Choice::Rules(rules) => rules.iter().all(|rule| rule.keeps(record)),
+            Choice::Share(sampler) => sampler.keeps(record),
+        }
+    }
+
+    /// That there was something to choose by, in so many requests. Says how many were without it.
+    fn check(&self, name: &str, requests: u64) -> Result<(), Failure> {
+        let Choice::Share(sampler) = self else { return Ok(()) };
+        let what = match sampler.by() {
+            SampleBy::Client => "client",
+            SampleBy::Host => "host",
+            SampleBy::Object | SampleBy::Request => return Ok(()),
+        };
+        let unnamed = sampler.unnamed();
+        if unnamed == requests && requests > 0 {
+            return Err(Failure::Usage(format!(
+                "no request of {name} names a {what}: sample --by object, or --by request"
+            )));
+        }
+        if unnamed > 0 {
+            say(format_args!(
+                "damelo: {name}: {} of {} requests name no {what}, and were kept or left out as one",
+                thousands(unnamed),
+                thousands(requests)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Writes what is chosen; `seed` is that of what is drawn.
 pub(super) fn rewrite(
     name: &str,
     read: &ReadArgs,
     output: &Output,
     seed: Option<u64>,
-    mut keeps: impl FnMut(&Record<'_>) -> bool,
+    mut choice: Choice<'_>,
 ) -> Result<(), Failure> {
     output.check_is_not(name)?;
     let mut trace = Requests::open(name, &read.options(None)?)?;
@@ -114,15 +156,16 @@ pub(super) fn rewrite(
     while trace.advance()? {
         let record = trace.record();
         requests_read += 1;
-        if keeps(&record) {
+        if choice.keeps(&record) {
             writer.write(&record)?;
         }
         if requests_read.is_multiple_of(1 << 16) {
             reading.set(requests_read);
         }
     }
-    let requests = writer.finish()?;
     drop(reading);
+    choice.check(name, requests_read)?;
+    let requests = writer.finish()?;
     remarks(&trace);
     let path = output.path();
     // Pipes and devices keep nothing that a manifest could lie beside.

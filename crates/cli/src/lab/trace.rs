@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::manifest::manifest;
 use super::reading::{ReadArgs, Reading, remarks};
-use super::rewrite::{Output, rewrite};
+use super::rewrite::{Choice, Output, rewrite};
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 
@@ -146,12 +146,12 @@ fn rule(given: &str) -> Result<Filter, String> {
 pub(crate) fn run(args: &Trace) -> Result<(), Failure> {
     match &args.which {
         Which::Stat(args) => stat(args),
-        Which::Print(args) => rewrite(&args.trace, &args.read, &Output::shown(), None, |_| true),
-        Which::Convert(args) => rewrite(&args.trace, &args.read, &args.output, None, |_| true),
+        Which::Print(args) => rewrite(&args.trace, &args.read, &Output::shown(), None, Choice::All),
+        Which::Convert(args) => rewrite(&args.trace, &args.read, &args.output, None, Choice::All),
         Which::Sample(args) => sample(args),
-        Which::Filter(args) => rewrite(&args.trace, &args.read, &args.output, None, |record| {
-            args.rule.iter().all(|rule| rule.keeps(record))
-        }),
+        Which::Filter(args) => {
+            rewrite(&args.trace, &args.read, &args.output, None, Choice::Rules(&args.rule))
+        }
     }
 }
 
@@ -162,10 +162,10 @@ fn sample(args: &Sample) -> Result<(), Failure> {
         By::Host => SampleBy::Host,
         By::Request => SampleBy::Request,
     };
-    let mut sampler = Sampler::new(by, args.share, args.seed).ok_or_else(|| {
+    let sampler = Sampler::new(by, args.share, args.seed).ok_or_else(|| {
         Failure::Usage(format!("--share {}: write a share above 0, at most 1", args.share))
     })?;
-    rewrite(&args.trace, &args.read, &args.output, Some(args.seed), |record| sampler.keeps(record))
+    rewrite(&args.trace, &args.read, &args.output, Some(args.seed), Choice::Share(sampler))
 }
 
 fn stat(args: &Stat) -> Result<(), Failure> {

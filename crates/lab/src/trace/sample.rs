@@ -29,6 +29,7 @@ pub struct Sampler {
     threshold: u64,
     seed: u64,
     request: u64,
+    unnamed: u64,
 }
 
 const HASH_BITS: u32 = 53;
@@ -41,12 +42,29 @@ impl Sampler {
             return None;
         }
         let threshold = (share * (1u64 << HASH_BITS) as f64) as u64;
-        Some(Sampler { by, threshold, seed, request: 0 })
+        Some(Sampler { by, threshold, seed, request: 0, unnamed: 0 })
+    }
+
+    /// What it goes by.
+    #[must_use]
+    pub fn by(&self) -> SampleBy {
+        self.by
+    }
+
+    /// Requests so far that do not name what it goes by: they stay or go as one.
+    #[must_use]
+    pub fn unnamed(&self) -> u64 {
+        self.unnamed
     }
 
     /// True if the request stays.
     pub fn keeps(&mut self, record: &Record<'_>) -> bool {
         self.request += 1;
+        self.unnamed += u64::from(match self.by {
+            SampleBy::Client => record.client.is_empty(),
+            SampleBy::Host => record.host().is_empty(),
+            SampleBy::Object | SampleBy::Request => false,
+        });
         let name = match self.by {
             SampleBy::Object => object_name(record.object),
             SampleBy::Client => XxHash3_64::oneshot(record.client),
@@ -84,6 +102,24 @@ mod tests {
         assert!((2300..2700).contains(&kept), "{kept} of 10000 at a quarter");
         let mut other = Sampler::new(SampleBy::Object, 0.25, 2).expect("a share");
         assert_ne!(first, (0..10_000).map(|id| other.keeps(&record(id))).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_names_nobody_is_counted() {
+        let url = ObjectName::Text(b"http://a/");
+        let named = Record { client: b"u", object: url, ..record(1) };
+        for (by, expected) in [
+            (SampleBy::Object, 0),
+            (SampleBy::Client, 3),
+            (SampleBy::Host, 3),
+            (SampleBy::Request, 0),
+        ] {
+            let mut sampler = Sampler::new(by, 0.5, 1).expect("a share");
+            let stay: Vec<bool> = (0..3).map(|_| sampler.keeps(&record(7))).collect();
+            assert!(by == SampleBy::Request || stay == [stay[0]; 3], "as one");
+            sampler.keeps(&named);
+            assert_eq!((sampler.by(), sampler.unnamed()), (by, expected));
+        }
     }
 
     #[test]
