@@ -160,10 +160,12 @@ impl Columns {
         }
         let mut at = 0;
         let mut rest = Some(line);
-        while let Some((name, after)) = rest.map(|rest| take_field(rest, self.delimiter)) {
+        while let Some(text) = rest {
+            let (name, after) = take_field(text, self.delimiter)
+                .map_err(|reason| format!("of its first line {reason}"))?;
             at += 1;
             rest = after;
-            match name.trim_ascii().to_ascii_lowercase().as_slice() {
+            match name.text.trim_ascii().to_ascii_lowercase().as_slice() {
                 b"time" | b"timestamp" | b"time_s" | b"clock_time" | b"ts"
                     if self.time.is_none() =>
                 {
@@ -207,33 +209,32 @@ impl Columns {
     fn column<'a>(&self, line: &'a [u8], column: usize) -> Option<&'a [u8]> {
         let mut rest = line;
         for _ in 1..column {
-            rest = take_field(rest, self.delimiter).1?;
+            rest = take_field(rest, self.delimiter).ok()?.1?;
         }
-        Some(take_field(rest, self.delimiter).0.trim_ascii())
+        Some(take_field(rest, self.delimiter).ok()?.0.text.trim_ascii())
     }
 
     pub(crate) fn parse(&self, line: &[u8]) -> Result<Parsed, BadRecord> {
         let (mut time, mut object, mut size) = (None, None, None);
         let mut rest = Some(line);
+        let mut found = 0;
         for at in 1..=self.last {
             let Some(text) = rest else { break };
-            let (field, after) = take_field(text, self.delimiter);
-            rest = after;
-            let field = field.trim_ascii();
+            let (field, after) = take_field(text, self.delimiter)?;
+            (rest, found) = (after, at);
+            let text = field.text.trim_ascii();
             if at == self.object {
-                object = Some(field);
+                object = Some(Field { text, ..field });
             }
             if self.time == Some(at) {
-                time = Some(field);
+                time = Some(text);
             }
             if self.size == Some(at) {
-                size = Some(field);
+                size = Some(text);
             }
         }
-        let missing = |column: usize, field| {
-            let found = 1 + memchr::memchr_iter(self.delimiter, line).count();
-            BadRecord::NoColumn { column, field, found }
-        };
+        // If one is missing, all that there are were looked at.
+        let missing = |column: usize, field| BadRecord::NoColumn { column, field, found };
         let object = object.ok_or_else(|| missing(self.object, "object"))?;
         let time_us = match self.time {
             Some(column) => fields::time_us(time.ok_or_else(|| missing(column, "time"))?)?,
@@ -254,7 +255,8 @@ impl Columns {
         })
     }
 
-    fn name(&self, line: &[u8], text: &[u8]) -> Result<ParsedName, BadRecord> {
+    fn name(&self, line: &[u8], field: Field<'_>) -> Result<ParsedName, BadRecord> {
+        let text = field.text;
         if text.is_empty() {
             return Err(BadRecord::Empty { field: "object" });
         }
@@ -264,29 +266,70 @@ impl Columns {
             (None, Some(true)) => {
                 Err(BadRecord::value("object", text, "a number, though obj-id-is-num says so"))
             }
+            (None, _) if field.is_doubled => Ok(ParsedName::Doubled(Span::of(line, text))),
             (None, _) => Ok(ParsedName::Text(Span::of(line, text))),
         }
     }
 }
 
-/// The first field of what is left of a line, and what follows its delimiter. A field in quotes may
-/// hold delimiters; the quotes are not part of it.
-fn take_field(rest: &[u8], delimiter: u8) -> (&[u8], Option<&[u8]>) {
-    if let Some(inner) = rest.strip_prefix(b"\"")
-        && let Some(end) = memchr::memchr(b'"', inner)
+/// What stands between two delimiters, without quotes around it.
+#[derive(Debug, Clone, Copy)]
+struct Field<'a> {
+    text: &'a [u8],
+    /// There are quotes in it, each twice.
+    is_doubled: bool,
+}
+
+/// The first field of what is left of a line, and what follows its delimiter.
+#[inline]
+fn take_field(rest: &[u8], delimiter: u8) -> Result<(Field<'_>, Option<&[u8]>), BadRecord> {
+    // Where a line is one object, a quote is part of it.
+    if delimiter != b'\n'
+        && let Some(inner) = rest.strip_prefix(b"\"")
     {
-        let after = &inner[end + 1..];
-        if after.is_empty() {
-            return (&inner[..end], None);
-        }
-        if after[0] == delimiter {
-            return (&inner[..end], Some(&after[1..]));
-        }
+        return take_quoted(inner, delimiter);
     }
-    match memchr::memchr(delimiter, rest) {
+    let (text, after) = match memchr::memchr(delimiter, rest) {
         Some(at) => (&rest[..at], Some(&rest[at + 1..])),
         None => (rest, None),
+    };
+    Ok((Field { text, is_doubled: false }, after))
+}
+
+/// The rest of a field that begins with a quote: it may hold delimiters, and quotes that stand twice (RFC 4180), and ends
+/// with the quote that stands alone. Nothing but blanks comes between that and the delimiter.
+fn take_quoted(inner: &[u8], delimiter: u8) -> Result<(Field<'_>, Option<&[u8]>), BadRecord> {
+    let unclosed =
+        BadRecord::Unclosed { field: "a column in quotes", closing: "a quote at the column's end" };
+    let mut is_doubled = false;
+    let mut quotes = memchr::memchr_iter(b'"', inner);
+    while let Some(end) = quotes.next() {
+        let after = &inner[end + 1..];
+        if after.first() == Some(&b'"') {
+            is_doubled = true;
+            quotes.next();
+            continue;
+        }
+        let field = Field { text: &inner[..end], is_doubled };
+        let blank = |byte: &&u8| **byte != delimiter && matches!(byte, b' ' | b'\t');
+        let blanks = after.iter().take_while(blank).count();
+        return match after[blanks..].split_first() {
+            None => Ok((field, None)),
+            Some((byte, after)) if *byte == delimiter => Ok((field, Some(after))),
+            Some(_) => Err(unclosed),
+        };
     }
+    Err(unclosed)
+}
+
+/// Appends text in which quotes stand twice as it was before.
+pub(crate) fn push_undoubled(to: &mut Vec<u8>, text: &[u8]) {
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(b'"', rest) {
+        to.extend_from_slice(&rest[..=at]);
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    to.extend_from_slice(rest);
 }
 
 /// The most frequent of the usual ones, weighted as libCacheSim does: tabs over commas over bars.
@@ -353,6 +396,39 @@ mod tests {
         assert_eq!(columns.parse(b"1,2,").expect_err("empty").to_string(), "object is empty");
     }
 
+    /// As spreadsheets and Python's csv write them.
+    #[test]
+    fn quotes_hold_delimiters_and_quotes() {
+        let columns = columns("time-col=1,obj-id-col=3,obj-size-col=2", "1,2,3");
+        let parsed = |line: &str| columns.parse(line.as_bytes());
+        for (line, name) in [
+            (r#"1,2,"a,""x"",1""#, r#"a,"x",1"#),
+            (r#"1,2,"""",x"#, r#"""#),
+            (r#"1,2,"""a""""","b""#, r#""a"""#),
+            (r#""1","2","a" ,x"#, "a"),
+            (r#"1,2,a"b,x"#, r#"a"b"#),
+        ] {
+            let span = match parsed(line).expect(line).object {
+                ParsedName::Text(span) | ParsedName::Doubled(span) => span,
+                ParsedName::Id(id) => panic!("{id}"),
+            };
+            let (mut undoubled, text) = (Vec::new(), span.in_line(line.as_bytes()));
+            push_undoubled(&mut undoubled, text);
+            let is_doubled = matches!(parsed(line).expect(line).object, ParsedName::Doubled(_));
+            let expected = if is_doubled { &undoubled[..] } else { text };
+            assert_eq!(String::from_utf8_lossy(expected), name, "{line}");
+            assert_eq!(is_doubled, text != name.as_bytes(), "{line}");
+        }
+        for line in [r#"1,2,"a"#, r#"1,2,"a"""#, r#""1,2,a"#, r#"1,2,"a"b,x"#] {
+            let said = "a column in quotes does not end: a quote at the column's end is missing";
+            assert_eq!(parsed(line).expect_err(line).to_string(), said, "{line}");
+        }
+        let unclosed = Columns::new(&ColumnOptions::default(), b"time,\"id").expect_err("a quote");
+        assert!(unclosed.contains("a quote at the column's end is missing"), "{unclosed}");
+        let short = parsed(r#"1,"2,2""#).expect_err("short").to_string();
+        assert_eq!(short, "no column 3 (object) in a line of 2 columns");
+    }
+
     #[test]
     fn columns_are_taken_by_names_of_a_header() {
         let columns = columns("", "timestamp\tkey\tsize\tother");
@@ -381,6 +457,7 @@ mod tests {
         let columns = Columns::whole_line(&ColumnOptions::default());
         assert_eq!(record(&columns, "123").object, ObjectName::Id(123));
         assert_eq!(record(&columns, "a, b").object, ObjectName::Text(b"a, b"));
+        assert_eq!(record(&columns, "\"a").object, ObjectName::Text(b"\"a"));
         assert_eq!(record(&columns, "123").size_bytes, 1);
         let strict = ColumnOptions { object_is_number: Some(true), ..ColumnOptions::default() };
         assert!(Columns::whole_line(&strict).parse(b"abc").is_err());

@@ -278,6 +278,20 @@ fn a_request_after_centuries_is_named() {
     assert_eq!(load_all("7,u,GET,200,5,a\n9223372043,u,GET,200,5,a\n").expect("fits").len(), 2);
 }
 
+/// Two objects that differ behind a quote are two, whichever way they are read.
+#[test]
+fn a_quote_in_a_name_does_not_end_it() {
+    let bed = Bed::new();
+    let path = bed.file(b"ts,size,id\n1,100,\"a,\"\"x\"\",1\"\n2,100,\"/\"\"y\"\n3,100,\"\"\"\"\n");
+    let url_prefix = "http://h".to_owned();
+    let options = ReadOptions { url_prefix, ..ReadOptions::default() };
+    let mut trace = Trace::open(&path, &options).expect("told by its header");
+    let (requests, names) = load(&mut trace, |_| {}).expect("well formed");
+    let named: Vec<_> = requests.iter().filter_map(|r| names.url_text(r.key)).collect();
+    assert_eq!(named, ["a,\"x\",1", "http://h/\"y", "\""]);
+    read(&path, &options).expect("the same in batches");
+}
+
 /// All are counted, the first five are told.
 #[test]
 fn many_broken_lines_are_counted_and_some_told() {

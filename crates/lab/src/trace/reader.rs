@@ -6,11 +6,11 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::columns::{ColumnOptions, Columns};
+use super::columns::{ColumnOptions, Columns, push_undoubled};
 use super::format::{Format, LineParser, detect};
 use super::input::{Input, LINE_BYTES_MAX, Line, ReadPosition};
 use super::oracle_general::{OracleRecord, RECORD_BYTES};
-use super::record::{ObjectName, Parsed, Record};
+use super::record::{ObjectName, Parsed, ParsedName, Record};
 use super::source::object_name;
 use crate::error::{BadRecord, Place, TraceError};
 use crate::request::Op;
@@ -133,9 +133,9 @@ pub(crate) struct TraceReader {
     skip_bad: bool,
     skipped: Skipped,
     url_prefix: Vec<u8>,
-    /// Prefix and path, where a prefix was put on.
-    prefixed: Vec<u8>,
-    is_prefixed: bool,
+    /// The object's name, where the line does not have it as it is.
+    renamed: Vec<u8>,
+    is_renamed: bool,
 }
 
 impl TraceReader {
@@ -193,8 +193,8 @@ impl TraceReader {
             skip_bad: options.skip_bad,
             skipped: Skipped::default(),
             url_prefix: options.url_prefix.clone().into_bytes(),
-            prefixed: Vec::new(),
-            is_prefixed: false,
+            renamed: Vec::new(),
+            is_renamed: false,
         })
     }
 
@@ -249,7 +249,7 @@ impl TraceReader {
             match parser.parse(text) {
                 Ok(found) => {
                     (*line, *parsed) = (taken, Some(found));
-                    self.prefix();
+                    self.rename();
                     return Ok(true);
                 }
                 Err(reason) => self.malformed(reason)?,
@@ -257,22 +257,30 @@ impl TraceReader {
         }
     }
 
-    /// Puts the prefix before a URL that is only a path.
-    fn prefix(&mut self) {
-        self.is_prefixed = false;
-        if self.url_prefix.is_empty() {
+    /// Puts the prefix before a URL that is only a path, and one quote where two stand for it.
+    fn rename(&mut self) {
+        self.is_renamed = false;
+        let Body::Lines { line, parsed: Some(parsed), .. } = &self.body else { return };
+        let is_doubled = matches!(parsed.object, ParsedName::Doubled(_));
+        if self.url_prefix.is_empty() && !is_doubled {
             return;
         }
-        let Body::Lines { line, parsed: Some(parsed), .. } = &self.body else { return };
         let record = parsed.record(self.input.bytes(line.clone()));
-        if let ObjectName::Text(url) = record.object
-            && url.starts_with(b"/")
-        {
-            self.prefixed.clear();
-            self.prefixed.extend_from_slice(&self.url_prefix);
-            self.prefixed.extend_from_slice(url);
-            self.is_prefixed = true;
+        let ObjectName::Text(url) = record.object else { return };
+        let is_path = url.starts_with(b"/");
+        if !is_path && !is_doubled {
+            return;
         }
+        self.renamed.clear();
+        if is_path {
+            self.renamed.extend_from_slice(&self.url_prefix);
+        }
+        if is_doubled {
+            push_undoubled(&mut self.renamed, url);
+        } else {
+            self.renamed.extend_from_slice(url);
+        }
+        self.is_renamed = true;
     }
 
     /// Decodes records straight from the buffer while it holds whole ones.
@@ -345,8 +353,8 @@ impl RecordSource for TraceReader {
             Body::Lines { line, parsed, .. } => {
                 let parsed = parsed.as_ref().expect("`advance` has returned true");
                 let mut record = parsed.record(self.input.bytes(line.clone()));
-                if self.is_prefixed {
-                    record.object = ObjectName::Text(&self.prefixed);
+                if self.is_renamed {
+                    record.object = ObjectName::Text(&self.renamed);
                 }
                 record
             }

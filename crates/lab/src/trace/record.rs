@@ -97,6 +97,8 @@ impl Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ParsedName {
     Text(Span),
+    /// Text in which two quotes stand for one.
+    Doubled(Span),
     Id(u64),
 }
 
@@ -113,7 +115,7 @@ pub(crate) struct Parsed {
 }
 
 impl Parsed {
-    /// The request in the line it was parsed from.
+    /// The request in the line it was parsed from, its name as it stands there.
     pub(crate) fn record<'a>(&self, line: &'a [u8]) -> Record<'a> {
         Record {
             time_us: self.time_us,
@@ -123,7 +125,9 @@ impl Parsed {
             cache_result: self.cache_result.in_line(line),
             size_bytes: self.size_bytes,
             object: match self.object {
-                ParsedName::Text(span) => ObjectName::Text(span.in_line(line)),
+                ParsedName::Text(span) | ParsedName::Doubled(span) => {
+                    ObjectName::Text(span.in_line(line))
+                }
                 ParsedName::Id(id) => ObjectName::Id(id),
             },
         }
