@@ -193,13 +193,13 @@ impl Columns {
         Ok(())
     }
 
-    /// A header has a time or size that is no number; without either it has more letters than
-    /// digits. A column that is not there says nothing: that is an error of this line, too.
+    /// A header has a time or size that is a word; without either it has more letters than digits. A column that is not
+    /// there, or is no number and no word, says nothing: that is an error of this line, too.
     fn looks_like_header(&self, line: &[u8]) -> bool {
         let numbers = [self.time, self.size];
         if numbers.iter().any(Option::is_some) {
             let texts = numbers.iter().flatten().filter_map(|column| self.column(line, *column));
-            return texts.into_iter().any(|text| fields::parse_seconds_us(text).is_none());
+            return texts.into_iter().any(is_word);
         }
         let digits = line.iter().filter(|byte| byte.is_ascii_digit()).count();
         let letters = line.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
@@ -270,6 +270,12 @@ impl Columns {
             (None, _) => Ok(ParsedName::Text(Span::of(line, text))),
         }
     }
+}
+
+/// What no number begins like, but a name does.
+fn is_word(text: &[u8]) -> bool {
+    let begins = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii();
+    text.first().is_some_and(|byte| begins(byte) || matches!(byte, b'"' | b'#' | b'_'))
 }
 
 /// What stands between two delimiters, without quotes around it.
@@ -450,6 +456,10 @@ mod tests {
         assert!(!header("obj-id-col=1,has-header=false", "object,x"));
         assert!(!header("time-col=1,obj-id-col=2,obj-size-col=9", "5,7,100"), "a column too many");
         assert!(header("time-col=1,obj-id-col=2,obj-size-col=9", "time,id,size"));
+        assert!(header("time-col=1,obj-id-col=2,obj-size-col=3", "\"# time\",\"id\",size"));
+        for line in ["-1,5,10", "5,5,-10", "1e9,5,10", ",5,10", "0x10,5,10", "5,\"a,10"] {
+            assert!(!header("time-col=1,obj-id-col=2,obj-size-col=3", line), "{line}");
+        }
     }
 
     #[test]

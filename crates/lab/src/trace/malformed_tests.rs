@@ -230,6 +230,22 @@ fn a_column_that_is_nowhere_is_missing_from_the_first_line_on() {
     assert_eq!(read(&path, &options(true)).expect("skipped").1.count, 2);
 }
 
+/// A first line that is no request is a header only if it has names.
+#[test]
+fn a_malformed_first_line_is_no_header() {
+    let bed = Bed::new();
+    let path = bed.file(b"-1,5,10\n2,7,5\n");
+    let columns = ColumnOptions::parse("time-col=1,obj-id-col=2,obj-size-col=3").expect("columns");
+    let options = |skip_bad| ReadOptions {
+        columns: Some(columns.clone()),
+        skip_bad,
+        ..ReadOptions::default()
+    };
+    let error = read(&path, &options(false)).expect_err("a time below zero").to_string();
+    assert!(error.starts_with(&format!("{path}: line 1: time is `-1`, not seconds")), "{error}");
+    assert_eq!(read(&path, &options(true)).expect("skipped").1.count, 1);
+}
+
 /// What programs of Windows write before text is no part of it: the first line is as others are.
 #[test]
 fn a_byte_order_mark_is_passed_over_in_text_and_only_there() {
