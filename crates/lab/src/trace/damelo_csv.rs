@@ -1,5 +1,6 @@
 //! Our own form: `time_s,client,method,status,size_bytes,url`, commas in URLs escaped, so that a line
-//! always splits on exactly five. Status 0 and client `-` mean that the source does not log them. Pure.
+//! always splits on exactly five. Status 0 and client `-` mean that the source does not log them. A URL that is only a
+//! number is the number of an object that has no name, as it came from a trace that has numbers. Pure.
 
 use super::fields;
 use super::record::{Parsed, ParsedName, Span};
@@ -34,8 +35,17 @@ pub(crate) fn parse(line: &[u8]) -> Result<Parsed, BadRecord> {
         status: fields::status(status)?,
         cache_result: Span::default(),
         size_bytes: fields::size_bytes(size)?,
-        object: ParsedName::Text(Span::of(line, url)),
+        object: match number(url) {
+            Some(id) => ParsedName::Id(id),
+            None => ParsedName::Text(Span::of(line, url)),
+        },
     })
+}
+
+/// A number as it is written, which is in one way only: `07` is another name than `7`.
+fn number(url: &[u8]) -> Option<u64> {
+    let has_zero_before = url.len() > 1 && url[0] == b'0';
+    fields::parse_u64(url).filter(|_| !has_zero_before)
 }
 
 #[cfg(test)]
@@ -52,6 +62,22 @@ mod tests {
         assert_eq!((record.client, record.method), (&b"u8"[..], &b"GET"[..]));
         assert_eq!((record.status, record.size_bytes), (200, 1934));
         assert_eq!(record.object, ObjectName::Text(b"http://cs-www.bu.edu/"));
+    }
+
+    #[test]
+    fn a_number_is_the_number_of_an_object() {
+        for (url, id) in [
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("07", None),
+            ("7a", None),
+            ("-7", None),
+        ] {
+            let line = format!("1,u,GET,200,5,{url}");
+            let object = parse(line.as_bytes()).expect(url).record(line.as_bytes()).object;
+            assert_eq!(object, id.map_or(ObjectName::Text(url.as_bytes()), ObjectName::Id));
+        }
     }
 
     #[test]

@@ -361,6 +361,22 @@ mod tests {
         }
     }
 
+    /// There and back: a sample of either keeps the same objects.
+    #[test]
+    fn numbers_of_objects_stay_in_our_own_form() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (binary, text) = (path("t.oracleGeneral"), path("t.csv"));
+        write(&binary, WriteFormat::OracleGeneral);
+        let mut trace = Trace::open(&binary, &ReadOptions::default()).expect("opened");
+        let mut writer = TraceWriter::create(&text, WriteFormat::Damelo).expect("a file");
+        while trace.advance().expect("read") {
+            writer.write(&trace.record()).expect("written");
+        }
+        writer.finish().expect("finished");
+        assert_eq!(read(&text), read(&binary));
+    }
+
     #[test]
     fn next_uses_are_written_into_oracle_general() {
         let dir = tempfile::tempdir().expect("a directory");
