@@ -92,10 +92,19 @@ fn clf_seconds(text: &[u8]) -> Option<i64> {
         b'-' => -zone,
         _ => return None,
     };
-    if day == 0 {
+    if day == 0 || day > days_of(year, month) {
         return None;
     }
     Some(days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
+}
+
+fn days_of(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
 }
 
 /// Days of the Gregorian calendar; counts years from March, so that leap days come last.
@@ -138,6 +147,10 @@ mod tests {
         assert_eq!(us("10/Oct/2000:13:55:36 -0700"), Some(971_211_336 * US_PER_S));
         assert_eq!(us("29/Feb/2024:00:00:00 +0530"), Some(1_709_145_000 * US_PER_S));
         assert_eq!(us("01/Aug/1995:00:00:01 -0400"), Some(807_249_601 * US_PER_S));
+        assert_eq!(us("29/Feb/2000:00:00:00 +0000"), Some(951_782_400 * US_PER_S));
+        for day in ["31/Feb/1995", "29/Feb/1995", "29/Feb/1900", "31/Apr/1995", "00/May/1995"] {
+            assert_eq!(us(&format!("{day}:00:00:00 +0000")), None, "{day}");
+        }
         for bad in
             ["10/Oct/2000:13:55:36", "10/Okt/2000:13:55:36 -0700", "", "31/Dec/1969:23:59:59 +0000"]
         {
