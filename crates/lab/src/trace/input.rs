@@ -3,7 +3,7 @@
 //! handed out first, and then the failure. One thread at a time.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +43,54 @@ impl Read for Counted {
         let bytes = self.file.read(buffer)?;
         self.position.done.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
+    }
+}
+
+/// A gzip file: members one after another. Zeros behind a member are padding, as of tapes and block devices, and for
+/// gzip itself.
+struct GzipMembers<R> {
+    /// None at the end.
+    member: Option<flate2::bufread::GzDecoder<R>>,
+}
+
+impl<R: BufRead> GzipMembers<R> {
+    fn new(source: R) -> GzipMembers<R> {
+        GzipMembers { member: Some(flate2::bufread::GzDecoder::new(source)) }
+    }
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(member) = &mut self.member else { return Ok(0) };
+            let bytes = member.read(buffer)?;
+            if bytes > 0 || buffer.is_empty() {
+                return Ok(bytes);
+            }
+            let Some(ended) = self.member.take() else { return Ok(0) };
+            let mut source = ended.into_inner();
+            if skip_zeros(&mut source)? {
+                self.member = Some(flate2::bufread::GzDecoder::new(source));
+            }
+        }
+    }
+}
+
+/// True if something else comes behind them.
+fn skip_zeros(source: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let bytes = match source.fill_buf() {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        if zeros < bytes.len() || zeros == 0 {
+            let comes_more = !bytes.is_empty();
+            source.consume(zeros);
+            return Ok(comes_more);
+        }
+        source.consume(zeros);
     }
 }
 
@@ -89,7 +137,7 @@ impl Input {
         let raw = Counted { file, position };
         let buffered = |raw| BufReader::with_capacity(BUFFER_BYTES, raw);
         let source: Box<dyn Read + Send> = if magic.starts_with(&GZIP_MAGIC) {
-            Box::new(flate2::bufread::MultiGzDecoder::new(buffered(raw)))
+            Box::new(GzipMembers::new(buffered(raw)))
         } else if magic.starts_with(&ZSTD_MAGIC) {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(raw))?;
             // Traces are published with windows of up to 2 GiB (`zstd --long=31`).
@@ -246,6 +294,31 @@ mod tests {
             let longer = [vec![b'y'; LINE_BYTES_MAX + 1], end.to_vec()].concat();
             assert_eq!(lines(&longer), ["too long"]);
         }
+    }
+
+    #[test]
+    fn gzip_has_members_and_zeros_behind_them() {
+        let member = |text: &str| {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            io::Write::write_all(&mut gzip, text.as_bytes()).expect("memory");
+            gzip.finish().expect("memory")
+        };
+        let zeros = |count: usize| vec![0; count];
+        let read = |bytes: Vec<u8>| {
+            // A few bytes at a time: a member, and zeros, may end anywhere.
+            let mut source = GzipMembers::new(BufReader::with_capacity(7, Cursor::new(bytes)));
+            let mut text = String::new();
+            source.read_to_string(&mut text).map(|_| text).map_err(|error| error.to_string())
+        };
+        let (a, b, none) = (member("a\n"), member("b\n"), member(""));
+        for padding in [0, 1, 7, 512] {
+            let padded = [a.clone(), none.clone(), b.clone(), zeros(padding)].concat();
+            assert_eq!(read(padded).as_deref(), Ok("a\nb\n"), "{padding}");
+            let between = [a.clone(), zeros(padding), b.clone()].concat();
+            assert_eq!(read(between).as_deref(), Ok("a\nb\n"), "{padding}");
+        }
+        assert!(read([a.clone(), zeros(3), b"x".to_vec()].concat()).is_err());
+        assert!(read([a, b[..b.len() - 1].to_vec()].concat()).is_err(), "cut off");
     }
 
     #[test]
