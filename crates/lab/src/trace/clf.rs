@@ -1,6 +1,8 @@
 //! Common log (`host ident user [time] "request" status bytes`) and combined log, which adds
 //! `"referer" "agent"`.
 //!
+//! Squid writes both with a last field of its own, result and hierarchy (`TCP_MISS:HIER_DIRECT`).
+//!
 //! The request ends at the first quote after which a status follows, because servers of the nineties
 //! wrote quotes in URLs as they came. `-` for bytes means none. Pure.
 
@@ -28,6 +30,7 @@ pub(crate) fn parse(line: &[u8], tail: Tail) -> Result<Parsed, BadRecord> {
     let (request, rest) = (&rest[..request_end], &rest[request_end + 2..]);
     let (status, rest) = split(rest, b" ").unwrap_or((rest, &rest[..0]));
     let (size, rest) = split(rest, b" ").unwrap_or((rest, &rest[rest.len()..]));
+    let (rest, cache_result) = take_squids_result(rest);
     check_tail(rest, tail)?;
     let (method, url) = method_and_url(request)?;
     let client = if client == b"-" { &client[..0] } else { client };
@@ -36,7 +39,7 @@ pub(crate) fn parse(line: &[u8], tail: Tail) -> Result<Parsed, BadRecord> {
         client: Span::of(line, client),
         method: Span::of(line, method),
         status: fields::status(status)?,
-        cache_result: Span::default(),
+        cache_result: Span::of(line, cache_result),
         size_bytes: if size == b"-" { 0 } else { fields::size_bytes(size)? },
         object: ParsedName::Text(Span::of(line, url)),
     })
@@ -54,6 +57,23 @@ fn request_end(text: &[u8]) -> Option<usize> {
         let after = &text[at + 2..];
         after.starts_with(b"- ") || (after.len() >= 3 && after[..3].iter().all(u8::is_ascii_digit))
     })
+}
+
+/// What stands before Squid's last field, and the result in it; empty if there is none.
+fn take_squids_result(rest: &[u8]) -> (&[u8], &[u8]) {
+    let none = (rest, &rest[..0]);
+    let text = rest.trim_ascii_end();
+    let start = memchr::memrchr(b' ', text).map_or(0, |at| at + 1);
+    let Some(colon) = memchr::memchr(b':', &text[start..]) else { return none };
+    let (result, hierarchy) = (&text[start..start + colon], &text[start + colon + 1..]);
+    let is_code = |text: &[u8]| {
+        let code = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+        text.first().is_some_and(u8::is_ascii_uppercase) && text.iter().all(code)
+    };
+    match is_code(result) && is_code(hierarchy) {
+        true => (&text[..start], result),
+        false => none,
+    }
 }
 
 fn check_tail(rest: &[u8], tail: Tail) -> Result<(), BadRecord> {
@@ -108,6 +128,22 @@ mod tests {
         assert_eq!(r.object, ObjectName::Text(b"/shuttle/x.txt"));
         let line = format!("{line} \"http://ref/\" \"Agent (x; \\\"y\\\")\"");
         assert_eq!(record(&line, Tail::Combined).size_bytes, 1839);
+    }
+
+    #[test]
+    fn squids_own_field_is_its_result() {
+        let line = "c - - [01/Aug/1995:00:00:01 -0400] \"GET http://a/ HTTP/1.1\" 200 5";
+        let squids = format!("{line} TCP_MEM_HIT:HIER_NONE");
+        let r = record(&squids, Tail::Common);
+        assert_eq!((r.size_bytes, r.cache_result), (5, &b"TCP_MEM_HIT"[..]));
+        let squids = format!("{line} \"-\" \"A/1:X\" TCP_MISS:DIRECT");
+        assert_eq!(record(&squids, Tail::Combined).cache_result, b"TCP_MISS");
+        assert!(parse(squids.as_bytes(), Tail::Common).is_err());
+        assert_eq!(record(&format!("{line} \"-\" \"A B:X\""), Tail::Combined).cache_result, b"");
+        for other in ["TCP_MISS", "tcp:none", ":X", "A:", "TCP_MISS:NONE TCP_MISS:NONE"] {
+            let line = format!("{line} {other}");
+            assert!(parse(line.as_bytes(), Tail::Common).is_err(), "{other}");
+        }
     }
 
     #[test]
