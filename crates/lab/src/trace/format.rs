@@ -79,13 +79,18 @@ impl Format {
 /// Lines of the head that are asked; more than one, so that one broken first line decides nothing.
 const LINES_ASKED: usize = 20;
 
+/// True if a file's name says that it is binary.
+pub(crate) fn is_named_binary(name: &str) -> bool {
+    name.to_ascii_lowercase().contains("oraclegeneral")
+}
+
 /// Tells the format from file name and first bytes.
 pub(crate) fn detect(
     name: &str,
     head: &[u8],
     columns: Option<&ColumnOptions>,
 ) -> Result<Format, String> {
-    if name.to_ascii_lowercase().contains("oraclegeneral") {
+    if is_named_binary(name) {
         return Ok(Format::OracleGeneral);
     }
     if head.is_empty() {
@@ -267,6 +272,8 @@ mod tests {
             (format!("garbage\n{squid}\n"), Format::Squid),
             (clf.to_owned(), Format::Common),
             (format!("{clf} \"-\" \"Mozilla/5.0 (X)\""), Format::Combined),
+            (format!("{clf} TCP_MISS:DIRECT\n"), Format::Common),
+            (format!("{clf} \"-\" \"Mozilla/5.0 (X)\" TCP_MISS:DIRECT\n"), Format::Combined),
             (format!("{clf}\n{clf}\n{clf} \"-\" \"A\"\n"), Format::Common),
             (format!("{clf}\n{clf} \"-\" \"A\"\n{clf} \"-\" \"B\"\n"), Format::Combined),
             ("time,obj_id,size\n1,2,3\n".to_owned(), Format::Csv),

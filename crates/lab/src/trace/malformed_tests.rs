@@ -196,6 +196,25 @@ fn what_was_read_before_the_damage_is_handed_out() {
     }
 }
 
+/// Of a trace so small that it is one compressed block nothing is left: the error says after which line, not record.
+#[test]
+fn a_cut_trace_of_text_has_lines() {
+    let bed = Bed::new();
+    let text: String = (0..100).map(|n| format!("{n},c,GET,200,5,http://a/{n}\n")).collect();
+    let zstd = zstd::encode_all(text.as_bytes(), 1).expect("memory");
+    let path = bed.file(&zstd[..zstd.len() / 2]);
+    let place = |format| {
+        let options = ReadOptions { format, ..ReadOptions::default() };
+        match Trace::open(&path, &options).map(|_| ()).expect_err("cut off") {
+            TraceError::Read { place, .. } => place,
+            error => panic!("{error}"),
+        }
+    };
+    assert_eq!(place(None), Place::Line(0));
+    assert_eq!(place(Some(Format::Squid)), Place::Line(0));
+    assert_eq!(place(Some(Format::OracleGeneral)), Place::Record(0));
+}
+
 /// Options that name columns mean nothing where a line is an object, and are not passed over.
 #[test]
 fn a_txt_trace_has_no_columns_to_name() {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::columns::{ColumnOptions, Columns, push_undoubled};
-use super::format::{Format, LineParser, detect};
+use super::format::{Format, LineParser, detect, is_named_binary};
 use super::input::{Input, LINE_BYTES_MAX, Line, ReadPosition};
 use super::oracle_general::{OracleRecord, RECORD_BYTES};
 use super::record::{ObjectName, Parsed, ParsedName, Record};
@@ -157,10 +157,13 @@ impl TraceReader {
         options: &ReadOptions,
     ) -> Result<TraceReader, TraceError> {
         let name = Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy());
-        let head = input.head().map_err(|source| TraceError::Read {
-            path: path.to_owned(),
-            place: Place::Record(0),
-            source,
+        let head = input.head().map_err(|source| {
+            let is_binary = match options.format {
+                Some(format) => format == Format::OracleGeneral,
+                None => is_named_binary(&name),
+            };
+            let place = if is_binary { Place::Record(0) } else { Place::Line(0) };
+            TraceError::Read { path: path.to_owned(), place, source }
         })?;
         let unknown = |reason| TraceError::UnknownFormat { path: path.to_owned(), reason };
         let text = head.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(head);
