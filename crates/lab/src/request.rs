@@ -7,10 +7,10 @@
 /// What a request does to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Op {
-    /// Asks for the object.
+    /// Asks for the object. So does POST: its answer is no new version of what its URL names.
     #[default]
     Read,
-    /// Replaces the object (PUT, POST, a file written).
+    /// Replaces the object (PUT, a file written).
     Write,
     /// Removes the object.
     Delete,

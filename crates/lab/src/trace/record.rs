@@ -139,6 +139,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn methods_ask_write_or_delete() {
+        for (method, op) in [
+            ("", Op::Read),
+            ("GET", Op::Read),
+            ("POST", Op::Read),
+            ("PUT", Op::Write),
+            ("DELETE", Op::Delete),
+            ("PURGE", Op::Delete),
+        ] {
+            let record = Record {
+                time_us: 0,
+                client: b"",
+                method: method.as_bytes(),
+                status: 0,
+                cache_result: b"",
+                size_bytes: 1,
+                object: ObjectName::Id(1),
+            };
+            assert_eq!(record.op(), op, "{method}");
+        }
+    }
+
+    #[test]
     fn hosts_are_cut_out_of_urls() {
         for (url, host) in [
             ("http://a.example/x?y", "a.example"),
