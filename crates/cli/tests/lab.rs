@@ -367,6 +367,41 @@ fn a_trace_that_was_written_says_how_and_is_made_again() {
 }
 
 /// What cannot be written does not cost what was there, least of all the trace that is read.
+/// What the form cannot say: on standard error, and in the manifest.
+#[test]
+fn what_a_form_cannot_say_is_told() {
+    let bed = Bed::new();
+    bed.file("t.csv", "1,u,GET,200,5,a\n2,u,DELETE,200,0,a\n3,u,GET,304,0,a\n4,u,GET,200,5,a\n");
+    let said = |args: &[&str]| {
+        let output = bed.run(&[&["trace", "convert"], args].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let manifest = |name: &str| -> Value {
+        let text = std::fs::read_to_string(bed.path(&format!("{name}.manifest.json"))).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["written"].clone()
+    };
+    let words = said(&["t.csv", "t.txt"]);
+    assert!(words.contains("1 requests with DELETE or PURGE left out"), "{words}");
+    assert!(words.contains("1 requests of no bytes left out"), "{words}");
+    assert!(words.contains("2 of 4 requests written to t.txt"), "{words}");
+    let written = manifest("t.txt");
+    assert_eq!((&written["requests"], &written["requests_read"]), (&2.into(), &4.into()));
+    assert_eq!(written["lost"], serde_json::json!({"deletes": 1, "empty": 1, "results": 0}));
+    let words = said(&["t.csv", "all.csv"]);
+    assert!(!words.contains("left out") && manifest("all.csv").get("lost").is_none(), "{words}");
+    bed.file("access.log", SQUID);
+    let words = said(&["access.log", "s.csv"]);
+    assert!(
+        words.contains("Squid's results are not in s.csv: there the rule ucfs-2002"),
+        "{words}"
+    );
+    assert_eq!(manifest("s.csv")["lost"]["results"], 4);
+    let shown = bed.run(&["trace", "print", "access.log"]);
+    assert!(!String::from_utf8(shown.stderr).unwrap().contains("Squid"), "asked for no more");
+    bed.ok(&["rerun", "t.txt"]);
+}
+
 #[test]
 fn a_trace_is_not_lost_by_writing_one() {
     let bed = Bed::new();

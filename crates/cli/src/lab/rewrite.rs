@@ -9,8 +9,8 @@ use clap::Args;
 use damelo_lab::NewFile;
 use damelo_lab::output::TraceIdentity;
 use damelo_lab::trace::{
-    Filter, Record, RecordSource, SampleBy, Sampler, Trace as Requests, TraceWriter, WriteFormat,
-    WrittenTrace, file_digest, manifest_path,
+    Filter, Lost, Record, RecordSource, SampleBy, Sampler, Trace as Requests, TraceWriter,
+    WriteFormat, WrittenTrace, file_digest, manifest_path,
 };
 use serde_json::json;
 
@@ -33,13 +33,16 @@ pub(super) struct Output {
     /// Write into this directory what else would replace the file: `lab rerun` compares the two
     #[arg(long, value_name = "DIR", hide = true)]
     pub(super) instead_in: Option<PathBuf>,
+    /// For somebody to look at, who asked for no more than this form has.
+    #[arg(skip)]
+    is_shown: bool,
 }
 
 impl Output {
     /// Our own form on standard output.
     pub(super) fn shown() -> Output {
         let (output, to) = (STDOUT.to_owned(), Some("damelo".to_owned()));
-        Output { output, to, instead_in: None }
+        Output { output, to, instead_in: None, is_shown: true }
     }
 
     pub(super) fn is_stdout(&self) -> bool {
@@ -165,8 +168,12 @@ pub(super) fn rewrite(
     }
     drop(reading);
     choice.check(name, requests_read)?;
+    let lost = writer.lost();
     let requests = writer.finish()?;
     remarks(&trace);
+    if !output.is_shown {
+        say_lost(name, output, format, lost);
+    }
     let path = output.path();
     // Pipes and devices keep nothing that a manifest could lie beside.
     if output.is_stdout() || !path.is_file() {
@@ -177,6 +184,7 @@ pub(super) fn rewrite(
         format: format.name().to_owned(),
         requests,
         requests_read,
+        lost,
         seed,
         synthetic: trace.is_synthetic(),
         ..WrittenTrace::default()
@@ -192,6 +200,29 @@ pub(super) fn rewrite(
         ));
     }
     Ok(())
+}
+
+/// Says what is not in the trace that was written, or not with all that the other one has.
+fn say_lost(name: &str, output: &Output, format: WriteFormat, lost: Lost) {
+    let form = format.name();
+    if lost.deletes > 0 {
+        say(format_args!(
+            "damelo: {name}: {} requests with DELETE or PURGE left out, which {form} cannot say",
+            thousands(lost.deletes)
+        ));
+    }
+    if lost.empty > 0 {
+        say(format_args!(
+            "damelo: {name}: {} requests of no bytes left out: in {form} every object has one",
+            thousands(lost.empty)
+        ));
+    }
+    if lost.results > 0 {
+        say(format_args!(
+            "damelo: {name}: Squid's results are not in {}: there the rule ucfs-2002 lets through whatever they are",
+            output.output
+        ));
+    }
 }
 
 /// Adds to what is known of the trace at `path` its length and digest, and writes that beside it.

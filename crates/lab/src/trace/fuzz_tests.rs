@@ -116,7 +116,8 @@ fn write(records: &[Owned], format: WriteFormat) -> Result<Vec<u8>, TraceError> 
     for record in records {
         writer.write(&record.record())?;
     }
-    assert_eq!(writer.finish()?, records.len() as u64);
+    let lost = writer.lost();
+    assert_eq!(writer.finish()? + lost.deletes + lost.empty, records.len() as u64);
     Ok(std::mem::take(&mut *sink.0.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
@@ -201,18 +202,20 @@ fn check_written(records: &[Owned]) {
     let twice = write(&again, WriteFormat::Damelo).expect("memory takes all");
     assert_eq!(twice, written);
     // Of the others, what fits them.
+    let asking: Vec<&Owned> =
+        records.iter().filter(|record| record.record().op() != Op::Delete).collect();
     if let Ok(written) = write(records, WriteFormat::OracleGeneral) {
         let (again, _, ended) = read(&written, &form(Format::OracleGeneral), usize::MAX);
-        assert!(ended.is_ok() && again.len() == records.len());
+        assert!(ended.is_ok() && again.len() == asking.len());
         assert_eq!(write(&again, WriteFormat::OracleGeneral).ok(), Some(written));
     }
     for (to, from) in [(WriteFormat::Csv, Format::Csv), (WriteFormat::Txt, Format::Txt)] {
         let written = write(records, to).expect("memory takes all");
         let (again, _, _) = read(&written, &form(from), usize::MAX);
-        let names = |records: &[Owned]| -> Vec<u64> {
-            records.iter().map(|record| source::object_name(record.record().object)).collect()
-        };
-        assert_eq!(names(&again), names(records), "{}", to.name());
+        let name = |record: &Owned| source::object_name(record.record().object);
+        let fits = |record: &&&Owned| to != WriteFormat::Txt || record.size_bytes > 0;
+        let names: Vec<u64> = asking.iter().filter(fits).map(|record| name(record)).collect();
+        assert_eq!(again.iter().map(name).collect::<Vec<_>>(), names, "{}", to.name());
     }
 }
 

@@ -36,4 +36,4 @@ pub use record::{ObjectName, Record, host_of};
 pub use sample::{SampleBy, Sampler};
 pub use source::{Interner, Trace, is_generator, load, load_kept};
 pub use stat::{Quantiles, TraceStat, trace_stat};
-pub use write::{TraceWriter, WriteFormat};
+pub use write::{Lost, TraceWriter, WriteFormat};

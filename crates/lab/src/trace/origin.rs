@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
+use super::write::Lost;
+
 const READ_BYTES: usize = 1 << 20;
 /// Longer ones are none of ours.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
@@ -30,6 +32,9 @@ pub struct WrittenTrace {
     pub requests: u64,
     /// Requests of the trace that it was made of.
     pub requests_read: u64,
+    /// What the form could not say, if anything.
+    #[serde(default, skip_serializing_if = "Lost::is_nothing")]
+    pub lost: Lost,
     /// Seed of what was drawn at random, if anything was.
     pub seed: Option<u64>,
     /// True if nobody ever made these requests.

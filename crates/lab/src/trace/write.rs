@@ -1,10 +1,12 @@
 //! Writing traces: our own form, oracleGeneral, libCacheSim's csv and txt; compressed as the name of
 //! the file ends (`.gz`, `.zst`). oracleGeneral needs the future, so it is held in memory until the
-//! end, 24 bytes a request. One thread.
+//! end, 24 bytes a request. What a form cannot say is left out and counted, not turned into something else. One thread.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 use super::damelo_csv::HEADER;
 use super::fields::US_PER_S;
@@ -13,6 +15,7 @@ use super::record::{ObjectName, Record};
 use super::source::object_name;
 use crate::error::{Place, TraceError};
 use crate::new_file::NewFile;
+use crate::request::Op;
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// zstd's default: a good half of what the slowest levels gain, at disk speed.
@@ -74,6 +77,26 @@ impl WriteFormat {
     }
 }
 
+/// What the form that was written could not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Requests that remove their object, left out: all but our own form only ask.
+    pub deletes: u64,
+    /// Requests of no bytes, left out: in txt every object has one.
+    pub empty: u64,
+    /// Requests written without the result of the cache that logged them, in our own form. The others have no more to
+    /// ask rules about anyway.
+    pub results: u64,
+}
+
+impl Lost {
+    /// True if nothing was lost.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Lost::default()
+    }
+}
+
 enum Sink {
     Plain(Box<dyn Write + Send>),
     Gzip(flate2::write::GzEncoder<Box<dyn Write + Send>>),
@@ -106,6 +129,7 @@ pub struct TraceWriter {
     new: Option<NewFile>,
     format: WriteFormat,
     requests: u64,
+    lost: Lost,
     line: Vec<u8>,
     /// oracleGeneral only.
     held: Vec<OracleRecord>,
@@ -149,6 +173,7 @@ impl TraceWriter {
             new: None,
             format,
             requests: 0,
+            lost: Lost::default(),
             line: Vec::new(),
             held: Vec::new(),
         };
@@ -165,11 +190,34 @@ impl TraceWriter {
         written.map_err(|source| TraceError::Write { path: self.path.clone(), source })
     }
 
-    /// Adds a request.
+    /// What could not be said so far.
+    #[must_use]
+    pub fn lost(&self) -> Lost {
+        self.lost
+    }
+
+    /// True if the form has no such requests; counts what is lost.
+    fn leaves_out(&mut self, record: &Record<'_>) -> bool {
+        let is_ours = self.format == WriteFormat::Damelo;
+        if is_ours {
+            self.lost.results += u64::from(!record.cache_result.is_empty());
+            return false;
+        }
+        let deletes = record.op() == Op::Delete;
+        let is_empty = self.format == WriteFormat::Txt && record.size_bytes == 0 && !deletes;
+        self.lost.deletes += u64::from(deletes);
+        self.lost.empty += u64::from(is_empty);
+        deletes || is_empty
+    }
+
+    /// Adds a request, or counts it as left out.
     ///
     /// # Errors
-    /// When it cannot be expressed in the form, or writing fails.
+    /// When its time or size does not fit the form, or writing fails.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), TraceError> {
+        if self.leaves_out(record) {
+            return Ok(());
+        }
         self.requests += 1;
         if self.format == WriteFormat::OracleGeneral {
             let held = self.oracle_record(record)?;
@@ -198,7 +246,7 @@ impl TraceWriter {
 
     fn oracle_record(&self, record: &Record<'_>) -> Result<OracleRecord, TraceError> {
         let unwritable = |reason: String| TraceError::Unwritable {
-            place: Place::Record(self.requests),
+            place: Place::Record(self.requests + self.lost.deletes),
             format: self.format.name(),
             reason,
         };
@@ -361,6 +409,32 @@ mod tests {
         }
     }
 
+    /// A delete is no request for the object, and nothing is no object of one byte.
+    #[test]
+    fn what_a_form_cannot_say_is_left_out_and_counted() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let requests = [("GET", 5), ("DELETE", 0), ("GET", 0), ("PURGE", 9), ("PUT", 7)];
+        for (name, format, kept, lost) in [
+            ("t.csv", WriteFormat::Damelo, 5, [0, 0, 5]),
+            ("t.oracleGeneral", WriteFormat::OracleGeneral, 3, [2, 0, 0]),
+            ("t.columns", WriteFormat::Csv, 3, [2, 0, 0]),
+            ("t.txt", WriteFormat::Txt, 2, [2, 1, 0]),
+        ] {
+            let path = dir.path().join(name).display().to_string();
+            let mut writer = TraceWriter::create(&path, format).expect("a file");
+            for (method, size) in requests {
+                let method = method.as_bytes();
+                let cache_result = &b"TCP_MISS"[..];
+                let record = Record { method, cache_result, ..record(0, "http://a/", size) };
+                writer.write(&record).expect("written");
+            }
+            let [deletes, empty, results] = lost;
+            assert_eq!(writer.lost(), Lost { deletes, empty, results }, "{name}");
+            assert_eq!(writer.finish().expect("finished"), kept, "{name}");
+            assert_eq!(read(&path).len() as u64, kept, "{name}");
+        }
+    }
+
     /// There and back: a sample of either keeps the same objects.
     #[test]
     fn numbers_of_objects_stay_in_our_own_form() {
@@ -394,10 +468,12 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let mut writer =
             TraceWriter::to("t", Box::new(io::sink()), WriteFormat::OracleGeneral).expect("memory");
+        let delete = Record { method: b"DELETE", ..record(0, "x", 1 << 32) };
+        writer.write(&delete).expect("left out");
         let error = writer.write(&record(0, "x", 1 << 32)).expect_err("too large").to_string();
         assert_eq!(
             error,
-            "cannot write record 1 as oracleGeneral: its size is 4294967296 bytes, of 32 bits"
+            "cannot write record 2 as oracleGeneral: its size is 4294967296 bytes, of 32 bits"
         );
     }
 }
