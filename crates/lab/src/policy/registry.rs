@@ -18,7 +18,7 @@ use crate::nearest::there_are;
 use damelo::{ByteSize, Config, DiskPolicyKind, ResidencyPolicyKind};
 
 /// No cache is larger: what is in it and what comes in, before something goes, fit 64 bits together.
-const CAPACITY_BYTES_MAX: u64 = u64::MAX / 2;
+pub(super) const CAPACITY_BYTES_MAX: u64 = u64::MAX / 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -267,7 +267,16 @@ impl PolicySpec {
         config
     }
 
-    /// A cache of that many bytes (or objects, if all count as one byte).
+    /// A cache of that many objects, for steps in which each has one byte.
+    #[must_use]
+    pub fn build_for_objects(&self, capacity: u64) -> Box<dyn Policy> {
+        match self.info.kind {
+            Kind::StoreMemory(kind) => Box::new(StoreMemory::of_objects(capacity, kind)),
+            _ => self.build(capacity),
+        }
+    }
+
+    /// A cache of that many bytes.
     #[must_use]
     pub fn build(&self, capacity_bytes: u64) -> Box<dyn Policy> {
         let capacity_bytes = capacity_bytes.min(CAPACITY_BYTES_MAX);

@@ -7,6 +7,9 @@
 //! objects none stays. Groups are neutral, and nothing but the policy remembers that an object was seen
 //! before. What it remembers takes a share of memory in the engine. Here it counts alike in half of that, and where that is more than
 //! eleven bytes for each key of the trace, with fewer counters: a trace may have few keys, and its cache be as large as somebody likes.
+//!
+//! Where sizes are ignored, an object is a page here: in memory of as many bytes as there are objects, what the policies
+//! go by, from the length of their tables to when they look what worked, would be that of a cache of nearly nothing.
 
 use damelo::ResidencyPolicyKind;
 use damelo::policy::{
@@ -15,12 +18,18 @@ use damelo::policy::{
 
 use super::arrivals::Arrivals;
 use super::lists::Nodes;
+use super::registry::CAPACITY_BYTES_MAX;
 use super::{Policy, Step};
+
+/// Bytes of an object where its size is ignored.
+const OBJECT_BYTES: u64 = 4 << 10;
 
 pub(crate) struct StoreMemory {
     nodes: Nodes<()>,
     queues: [Arrivals; 4],
     capacity_bytes: u64,
+    /// Bytes for each that a step has.
+    scale: u64,
     policy: Box<dyn ResidencyPolicy>,
     /// Asked for so far.
     keys: usize,
@@ -57,9 +66,20 @@ impl StoreMemory {
             nodes: Nodes::default(),
             queues: QUEUES.map(|queue| Arrivals::new(list_id(queue))),
             capacity_bytes,
+            scale: 1,
             policy: residency_policy_growing(kind, capacity_bytes),
             keys: 0,
         }
+    }
+
+    /// A cache for so many objects, each of which has one byte in its steps.
+    pub(crate) fn of_objects(capacity: u64, kind: ResidencyPolicyKind) -> StoreMemory {
+        let capacity_bytes = capacity.saturating_mul(OBJECT_BYTES).min(CAPACITY_BYTES_MAX);
+        StoreMemory { scale: OBJECT_BYTES, ..StoreMemory::new(capacity_bytes, kind) }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.queues.iter().map(Arrivals::bytes).sum()
     }
 
     fn usage(&self) -> Usage {
@@ -112,11 +132,12 @@ impl Policy for StoreMemory {
             self.nodes.set_count(key, packed(hits.saturating_add(1), epoch));
             return true;
         }
-        if step.size_bytes > self.capacity_bytes {
+        let size_bytes = step.size_bytes.saturating_mul(self.scale);
+        if size_bytes > self.capacity_bytes {
             return false;
         }
         let mut sparing = TURNS_MAX * self.objects();
-        while self.used_bytes() > self.capacity_bytes - step.size_bytes {
+        while self.bytes() > self.capacity_bytes - size_bytes {
             self.evict(&mut sparing);
         }
         if key as usize >= self.keys {
@@ -124,10 +145,10 @@ impl Policy for StoreMemory {
             self.policy.keys_known(self.keys);
         }
         self.nodes.reach(key);
-        self.nodes.set_size(key, step.size_bytes);
+        self.nodes.set_size(key, size_bytes);
         self.nodes.set_count(key, packed(0, self.policy.epoch()));
         self.policy.settle(self.objects() as usize);
-        let bytes = step.size_bytes.min(u64::from(u32::MAX)) as u32;
+        let bytes = size_bytes.min(u64::from(u32::MAX)) as u32;
         let asked = Arrival::Asked { hash: hash_of(key), bytes };
         let queue = self.policy.arrive(Hint::Neutral, asked);
         self.queues[queue as usize].push(&mut self.nodes, key);
@@ -141,7 +162,7 @@ impl Policy for StoreMemory {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.queues.iter().map(Arrivals::bytes).sum()
+        self.bytes() / self.scale
     }
 
     fn objects(&self) -> u64 {
@@ -178,6 +199,23 @@ mod tests {
             assert_eq!(found, expected, "{kind:?}");
             assert_eq!((cache.objects(), cache.used_bytes()), (3, 3));
         }
+    }
+
+    /// As if each object had that size: what is decided, and what is there, but for the unit.
+    #[test]
+    fn objects_without_sizes_are_pages() {
+        for kind in ResidencyPolicyKind::ALL {
+            let mut without = StoreMemory::of_objects(1_000, kind);
+            let mut with = StoreMemory::new(1_000 * OBJECT_BYTES, kind);
+            for key in by_popularity(30_000) {
+                let hit = without.get(&Step::get(key, 1, NEVER));
+                assert_eq!(hit, with.get(&Step::get(key, OBJECT_BYTES, NEVER)));
+            }
+            assert_eq!(without.objects(), with.objects());
+            assert_eq!(without.used_bytes(), without.objects());
+        }
+        let mut vast = StoreMemory::of_objects(u64::MAX, ResidencyPolicyKind::HitDensity);
+        assert_eq!([7, 7].map(|key| vast.get(&Step::get(key, 1, NEVER))), [false, true]);
     }
 
     /// Keeps whatever it is asked about, as often as it is asked.

@@ -213,7 +213,10 @@ fn caches(options: &SimOptions, first: Option<&Scan>) -> Vec<Cache> {
         .collect();
     let whole = if options.ignores_sizes { working_set.objects } else { working_set.bytes };
     let cache = |policy: &PolicySpec, size_bytes: u64| Cache {
-        policy: policy.build(size_bytes),
+        policy: match options.ignores_sizes {
+            true => policy.build_for_objects(size_bytes),
+            false => policy.build(size_bytes),
+        },
         result: CacheResult {
             policy: policy.label().to_owned(),
             size_bytes,
