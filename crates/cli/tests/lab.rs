@@ -421,6 +421,38 @@ fn a_trace_is_not_lost_by_writing_one() {
     assert_eq!(std::fs::read_dir(bed.path("")).unwrap().count(), 3, "nothing half written");
 }
 
+/// Nor by a report: it is refused by whatever name, before anything runs.
+#[test]
+fn a_report_does_not_replace_what_it_is_made_of() {
+    let bed = Bed::new();
+    bed.ok(&["trace", "convert", "gen:web?requests=1200", "t.csv"]);
+    bed.file("mine.json", include_str!("../../lab/drives/nvme-1tb.json"));
+    std::os::unix::fs::symlink("t.csv", bed.path("link")).unwrap();
+    std::fs::hard_link(bed.path("t.csv"), bed.path("hard")).unwrap();
+    let read = |name: &str| std::fs::read(bed.path(name)).unwrap();
+    let files = ["t.csv", "t.csv.manifest.json", "mine.json"];
+    let before = files.map(read);
+    let sim = ["sim", "t.csv", "lru", "1MiB", "--html"];
+    let designs = ["designs", "t.csv", "squid", "--drive", "mine.json", "--html"];
+    let paper = ["paper", "squid", "--trace", "t.csv", "--html"];
+    for (args, html, what) in [
+        (&sim[..], "t.csv", "is the trace that is read"),
+        (&sim, "./t.csv", "is the trace"),
+        (&sim, "link", "is the trace"),
+        (&sim, "hard", "is the trace"),
+        (&sim, "t.csv.manifest.json", "is the manifest of the trace"),
+        (&designs, "hard", "is the trace"),
+        (&designs, "mine.json", "is the drive"),
+        (&paper, "link", "is the trace"),
+    ] {
+        let (code, said) = bed.fails(&[args, &[html]].concat());
+        assert!(code == 2 && said.contains(what), "{html}: {said}");
+    }
+    assert!(files.map(read) == before, "nothing was touched");
+    bed.ok(&[&sim[..], &["r.html"]].concat());
+    bed.ok(&[&sim[..], &["r.html"]].concat());
+}
+
 /// An option that would change nothing is refused, with its name.
 #[test]
 fn what_would_do_nothing_is_refused() {

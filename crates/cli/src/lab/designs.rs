@@ -19,7 +19,7 @@ use damelo_lab::output::Manifest;
 use super::design_report::{exact_table, json_of, page, table};
 use super::designs_real as real;
 use super::load::{Loaded, load};
-use super::manifest::{NewPage, drive_identity, manifest};
+use super::manifest::{NewPage, Read, drive_identity, manifest};
 use super::reading::ReadArgs;
 use super::system_args::SystemArgs;
 use super::watched::Watched;
@@ -244,7 +244,8 @@ pub(crate) fn run(args: &Designs) -> Result<(), Failure> {
     for (spec, setting) in &runs {
         spec.options(&Setting::base(*setting, cache_bytes, place.is_some()))?;
     }
-    let new_page = NewPage::begin(args.html.as_deref())?;
+    let reads = [Read::Trace(&args.trace), Read::Drive(&args.system.drive)];
+    let new_page = NewPage::begin(args.html.as_deref(), &reads)?;
     let loaded = load(&args.trace, &args.read)?;
     if args.warmup_req >= loaded.requests.len() {
         let count = loaded.requests.len();

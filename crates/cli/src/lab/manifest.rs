@@ -1,10 +1,13 @@
-//! The manifest of a run of the lab, and writing the report that ends with it.
+//! The manifest of a run of the lab, and writing the report that ends with it. Invariant: nothing that a command reads
+//! is overwritten by what it writes.
 
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use damelo_lab::NewFile;
 use damelo_lab::output::{DriveIdentity, Machine, Manifest, TraceIdentity};
+use damelo_lab::trace::manifest_path;
 
 use crate::failure::Failure;
 
@@ -33,15 +36,54 @@ pub(super) fn drive_identity(name: &str, is_kept: bool) -> Result<Option<DriveId
         .map_err(|source| Failure::io(format!("read the drive `{name}`"), source))
 }
 
+/// True if both are there and are one file, by whatever names and links.
+pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    id(one).is_some_and(|one| id(other) == Some(one))
+}
+
+/// What a command reads, as it was given, and what to call it.
+#[derive(Clone, Copy)]
+pub(super) enum Read<'a> {
+    /// A trace, beside which a manifest may lie.
+    Trace(&'a str),
+    /// A drive, if it is of a file.
+    Drive(&'a str),
+}
+
+impl Read<'_> {
+    /// That a report does not take its place: it could not be read, nor the report be made, again.
+    fn check_is_not(self, report: &Path) -> Result<(), Failure> {
+        let is = |path: &Path| path.is_file() && is_same_file(report, path);
+        let what = match self {
+            Read::Trace(name) if is(Path::new(name)) => "trace that is read",
+            Read::Trace(name) if is(&manifest_path(Path::new(name))) => {
+                "manifest of the trace that is read"
+            }
+            Read::Drive(name) if is(Path::new(name)) => "drive that is read",
+            _ => return Ok(()),
+        };
+        let report = report.display();
+        Err(Failure::Usage(format!(
+            "--html {report}: this is the {what}, and would be lost: write to another file"
+        )))
+    }
+}
+
 /// A report to be. That it can be written is found out before what may run for long, not after it.
 pub(super) struct NewPage<'a> {
     path: &'a Path,
 }
 
 impl NewPage<'_> {
-    /// Begins the report that `--html` asks for. Until it is written nothing of it is there.
-    pub(super) fn begin(path: Option<&Path>) -> Result<Option<NewPage<'_>>, Failure> {
+    /// Begins the report that `--html` asks for, of a command that reads `reads`. Until it is written nothing of it
+    /// is there.
+    pub(super) fn begin<'p>(
+        path: Option<&'p Path>,
+        reads: &[Read<'_>],
+    ) -> Result<Option<NewPage<'p>>, Failure> {
         let Some(path) = path else { return Ok(None) };
+        reads.iter().try_for_each(|read| read.check_is_not(path))?;
         let page = NewPage { path };
         NewFile::check(path).map_err(|source| page.failure(source))?;
         Ok(Some(page))

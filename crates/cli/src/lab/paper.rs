@@ -11,7 +11,7 @@ use damelo_lab::trace::Filter;
 use serde_json::{Value, json};
 
 use super::load::{Loaded, load_by};
-use super::manifest::{NewPage, manifest};
+use super::manifest::{NewPage, Read, manifest};
 use super::paper_report::page;
 use super::reading::ReadArgs;
 use crate::failure::Failure;
@@ -124,7 +124,8 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), Failure> {
     check(args)?;
     // Not only after everything else was measured.
     args.real.as_deref().map(RealPlace::of).transpose()?;
-    let new_page = NewPage::begin(args.html.as_deref())?;
+    let reads: Vec<Read<'_>> = args.trace.iter().map(|name| Read::Trace(name)).collect();
+    let new_page = NewPage::begin(args.html.as_deref(), &reads)?;
     let wanted: Vec<(&str, Paper)> = match args.paper {
         Which::All => PAPERS.to_vec(),
         Which::One(name, paper) => vec![(name, paper)],

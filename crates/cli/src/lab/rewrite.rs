@@ -2,7 +2,6 @@
 //! appears when it is whole; its manifest comes after it, since it has the file's digest. Threads: the main one.
 
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,7 +13,7 @@ use damelo_lab::trace::{
 };
 use serde_json::json;
 
-use super::manifest::manifest;
+use super::manifest::{is_same_file, manifest};
 use super::reading::{ReadArgs, Reading, remarks};
 use crate::failure::Failure;
 use crate::output::{say, thousands};
@@ -88,9 +87,7 @@ impl Output {
     /// That no trace is lost by being written over with a part of itself: whatever is left of it cannot be made
     /// again then.
     fn check_is_not(&self, trace: &str) -> Result<(), Failure> {
-        let id = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
-        let there = id(&self.path());
-        if self.is_stdout() || there.is_none() || there != id(Path::new(trace)) {
+        if self.is_stdout() || !is_same_file(&self.path(), Path::new(trace)) {
             return Ok(());
         }
         let output = &self.output;

@@ -14,7 +14,7 @@ use damelo_lab::trace::Trace;
 use damelo_lab::workload::GENERATORS;
 use serde_json::json;
 
-use super::manifest::{NewPage, manifest};
+use super::manifest::{NewPage, Read, manifest};
 use super::reading::{ReadArgs, Reading, remarks_of};
 use crate::failure::Failure;
 use crate::output::{Out, say, thousands};
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     let read = args.read.options(trace_type)?;
     let options = options(args, policies, sizes)?;
     keep_tables_apart(options.is_one_cache());
-    let new_page = NewPage::begin(args.html.as_deref())?;
+    let new_page = NewPage::begin(args.html.as_deref(), &[Read::Trace(name)])?;
     let open = || Trace::open(name, &read);
     let mut passes: BTreeMap<u32, Reading> = BTreeMap::new();
     let start = Instant::now();
