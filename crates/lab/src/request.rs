@@ -25,12 +25,21 @@ pub struct Request {
     pub client: u32,
     /// Which object: dense, see [`Catalogue::url`].
     pub key: u64,
-    /// Size of the object or reply, as logged.
+    /// Size of the object or reply, as logged; 0 if the answer has no body of its own, see [`Request::has_body`].
     pub size_bytes: u64,
     /// Host the object comes from: dense, see [`Catalogue::host`].
     pub host: u32,
     /// What is asked.
     pub op: Op,
+}
+
+impl Request {
+    /// False if the answer is no object: 304 (Not Modified) and what HEAD gets, whatever size is logged (Squid counts
+    /// headers), and what has no bytes. It says nothing of the object's size.
+    #[must_use]
+    pub fn has_body(&self) -> bool {
+        self.size_bytes > 0
+    }
 }
 
 /// Names for the dense ids of a trace. Names live in one buffer each for URLs and hosts, so a

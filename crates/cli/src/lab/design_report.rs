@@ -39,7 +39,7 @@ fn byte_hit_percent(report: &Report) -> f64 {
 
 /// One row a run, for people.
 pub(super) fn table(all: &[Done]) -> Table {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         "design",
         "memory",
         "page",
@@ -54,7 +54,11 @@ pub(super) fn table(all: &[Done]) -> Table {
         "p99 ms",
         "disk s",
         "virtual s",
-    ]);
+    ];
+    // Most traces have none.
+    let has_bodiless = all.iter().any(|done| done.report.bodiless_requests > 0);
+    columns.extend(has_bodiless.then_some("no body"));
+    let mut table = Table::new(&columns);
     for done in all {
         let report = &done.report;
         let mut row = vec![done.design.clone()];
@@ -71,13 +75,14 @@ pub(super) fn table(all: &[Done]) -> Table {
         row.push(format!("{:.1}", report.responses.quantile_ms(0.99)));
         row.push(format!("{:.1}", disk_s(report)));
         row.push(format!("{:.1}", virtual_s(report)));
+        row.extend(has_bodiless.then(|| thousands(report.bodiless_requests)));
         table.row(row);
     }
     table
 }
 
 /// What of a run's JSON is in CSV: all but lists and the manifest, which comes before the rows.
-const EXACT_COLUMNS: [&str; 28] = [
+const EXACT_COLUMNS: [&str; 29] = [
     "trace",
     "synthetic",
     "design",
@@ -94,6 +99,7 @@ const EXACT_COLUMNS: [&str; 28] = [
     "pace",
     "warmup_requests",
     "requests",
+    "bodiless_requests",
     "hit_percent",
     "byte_hit_percent",
     "disk_reads",
@@ -149,6 +155,7 @@ pub(super) fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "trace": loaded.identity.name,
         "synthetic": loaded.identity.synthetic,
         "requests": report.requests,
+        "bodiless_requests": report.bodiless_requests,
         "warmup_requests": played.warmup_requests(),
         "hit_percent": report.hit_percent(),
         "byte_hit_percent": byte_hit_percent(report),

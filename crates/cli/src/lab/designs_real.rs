@@ -21,7 +21,7 @@ use crate::output::{Out, thousands};
 const FILE_BYTES_MIN: u64 = 1 << 30;
 
 /// What of a run's JSON is in CSV.
-const EXACT_COLUMNS: [&str; 20] = [
+const EXACT_COLUMNS: [&str; 21] = [
     "trace",
     "synthetic",
     "design",
@@ -31,6 +31,7 @@ const EXACT_COLUMNS: [&str; 20] = [
     "page",
     "group",
     "requests",
+    "bodiless_requests",
     "hit_percent",
     "read_bytes",
     "write_bytes",
@@ -190,6 +191,7 @@ fn json_of(played: &Played<'_>, done: &Done) -> Value {
         "trace": loaded.identity.name,
         "synthetic": loaded.identity.synthetic,
         "requests": report.requests,
+        "bodiless_requests": report.bodiless_requests,
         "hit_percent": hit_percent(report),
         "read_bytes": system.read_bytes,
         "write_bytes": system.write_bytes,

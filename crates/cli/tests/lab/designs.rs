@@ -24,6 +24,37 @@ fn designs_play_a_trace_on_a_modelled_disk() {
     );
 }
 
+/// A browser that asks whether its copy is still good (304) is no change of the object: what is stored stays, and is hit.
+#[test]
+fn validations_and_head_leave_what_is_stored_alone() {
+    let bed = Bed::new();
+    let line = |s: u32, result: &str, size: u32, method: &str, url: &str| {
+        format!("{s}.000 1 10.0.0.1 {result} {size} {method} http://a.example/{url} - NONE/- -\n")
+    };
+    bed.file(
+        "access.log",
+        &[
+            line(1, "TCP_MISS/200", 20_000, "GET", "1"),
+            line(2, "TCP_IMS_HIT/304", 250, "GET", "1"),
+            line(3, "TCP_HIT/200", 20_000, "GET", "1"),
+            line(4, "TCP_MISS/200", 260, "HEAD", "1"),
+            line(5, "TCP_HIT/200", 20_000, "GET", "1"),
+            line(6, "TCP_IMS_HIT/304", 250, "GET", "2"),
+        ]
+        .concat(),
+    );
+    let designs = "squid,ucfs,store,cfs";
+    let csv = bed.ok(&["designs", "access.log", designs, "--csv"]);
+    for design in designs.split(',') {
+        let row = csv.lines().find(|row| row.split(',').nth(2) == Some(design)).unwrap();
+        assert!(row.contains(",0,5,1,80,"), "four of five hit, one is left out: {row}");
+    }
+    let text = bed.ok(&["designs", "access.log", "squid"]);
+    assert!(text.lines().next().unwrap().trim_end().ends_with("no body"), "{text}");
+    let without = bed.ok(&["designs", "gen:web?requests=50", "squid"]);
+    assert!(!without.contains("no body"), "{without}");
+}
+
 /// What hits does not depend on the disk, and nothing is left behind.
 #[test]
 fn designs_run_in_a_directory_as_on_a_modelled_disk() {

@@ -124,7 +124,7 @@ impl Cache for Afs {
             return;
         };
         // Of a file whose size does not count those that were stored are read.
-        let asked = self.chunks(first_chunk, request.size_bytes.max(1)).take(chunks as usize);
+        let asked = self.chunks(first_chunk, request.size_bytes).take(chunks as usize);
         for chunk in asked {
             if let Some(&mut (file, bytes)) = self.chunks.touch(chunk.number) {
                 out.push(Action::ReadFile { file, offset: 0, bytes: bytes.min(chunk.bytes) });
@@ -133,7 +133,7 @@ impl Cache for Afs {
     }
 
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
-        let bytes = request.size_bytes.max(1);
+        let bytes = request.size_bytes;
         if self.remote.get(&request.key).is_some_and(|remote| remote.bytes != Some(bytes)) {
             // What is left of another version is of no use.
             self.discard(request.key, out);

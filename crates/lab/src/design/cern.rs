@@ -148,7 +148,7 @@ impl Cache for Cern {
         let at = self.known_or_new(request, names, out);
         let dir = self.known[at].dir;
         let (lock, file) = (self.new_file(), self.new_file());
-        let bytes = request.size_bytes.max(1);
+        let bytes = request.size_bytes;
         out.push(Action::Create { dir, file: lock, bytes: 1 });
         out.push(Action::Create { dir, file, bytes });
         self.update_metadata(dir, out);

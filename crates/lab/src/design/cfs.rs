@@ -148,7 +148,7 @@ impl Cache for Cfs {
     }
 
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
-        let bytes = request.size_bytes.max(1);
+        let bytes = request.size_bytes;
         let count = self.blocks_of(bytes);
         if count > self.blocks.blocks() || bytes > u64::from(u32::MAX / 2) {
             return false;

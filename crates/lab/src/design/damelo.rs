@@ -419,7 +419,7 @@ impl Cache for Damelo {
     }
 
     fn store(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> bool {
-        let bytes = request.size_bytes.max(1);
+        let bytes = request.size_bytes;
         if bytes > u64::from(self.options.page_bytes) {
             return false;
         }

@@ -256,7 +256,7 @@ impl Cache for Hades {
     }
 
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
-        let bytes = request.size_bytes.max(1);
+        let bytes = request.size_bytes;
         if bytes > self.options.proxy_file_bytes {
             return false;
         }

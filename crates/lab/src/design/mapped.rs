@@ -213,7 +213,7 @@ impl Cache for MappedCache {
     }
 
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
-        let bytes = request.size_bytes.max(1);
+        let bytes = request.size_bytes;
         if bytes > SMALL_BYTES_MAX {
             return false;
         }

@@ -60,8 +60,10 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
 fn lives(requests: &[Request]) -> Vec<(u64, Life)> {
     let mut lives: NumberMap<u64, Life> = NumberMap::default();
     for (at, request) in requests.iter().enumerate() {
-        let bytes = request.size_bytes.max(1);
-        if bytes > SMALL_BYTES_MAX || request.op == Op::Delete {
+        let bytes = request.size_bytes;
+        // What says no size is asked of what was stored before.
+        let is_known = request.has_body() || lives.contains_key(&request.key);
+        if bytes > SMALL_BYTES_MAX || request.op == Op::Delete || !is_known {
             continue;
         }
         let life = lives.entry(request.key).or_insert(Life { first: at, ..Life::default() });
@@ -116,7 +118,7 @@ impl Cache for Future {
 
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
         let Some(placed) = self.table.get_mut(&request.key) else { return false };
-        let bytes = request.size_bytes.max(1);
+        let bytes = request.size_bytes;
         if bytes > SMALL_BYTES_MAX || class_of(bytes) > placed.class {
             return false;
         }

@@ -25,6 +25,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod ucfs;
+mod wanted;
 
 pub(crate) use afs::MAP_US as AFS_MAP_US;
 pub use cfs::{Cfs, CfsOptions};
@@ -41,7 +42,8 @@ use std::path::Path;
 
 use crate::disk::Drive;
 use crate::machine::Action;
-use crate::request::{Catalogue, Op, Request};
+use crate::request::{Catalogue, Request};
+use wanted::Wanted;
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub enum Outcome {
     Refused,
     /// Deleted, or there was nothing to delete.
     Done,
+    /// Its answer has no body of its own and nothing is stored that it could be about: nothing was done.
+    LeftOut,
 }
 
 /// A cache design.
@@ -274,7 +278,7 @@ pub(crate) trait Cache {
     fn size_of(&self, key: u64) -> Option<u64>;
     /// Reads a stored object.
     fn fetch(&mut self, request: &Request, out: &mut Vec<Action>);
-    /// Stores an object that is not there; false if it is not kept.
+    /// Stores an object that is not there, of at least a byte; false if it is not kept.
     fn store(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> bool;
     /// Drops a stored object.
     fn discard(&mut self, key: u64, out: &mut Vec<Action>);
@@ -322,20 +326,22 @@ pub(crate) fn serve<C: Cache>(
     out: &mut Vec<Action>,
 ) -> Outcome {
     let stored = cache.size_of(request.key);
-    match (request.op, stored) {
-        (Op::Delete, Some(_)) => {
+    match (changes.wanted(request, stored), stored) {
+        (Wanted::LeftOut, _) => return Outcome::LeftOut,
+        (Wanted::Removal, Some(_)) => {
             cache.discard(request.key, out);
             return Outcome::Done;
         }
-        (Op::Delete, None) => return Outcome::Done,
-        (Op::Read, Some(bytes))
-            if bytes == request.size_bytes.max(1) || changes == Changes::Ignore =>
-        {
-            cache.fetch(request, out);
+        (Wanted::Removal, None) => return Outcome::Done,
+        (Wanted::Reading, stored) => {
+            // What says no size is about what is there.
+            let size_bytes = if request.has_body() { None } else { stored };
+            let size_bytes = size_bytes.unwrap_or(request.size_bytes);
+            cache.fetch(&Request { size_bytes, ..*request }, out);
             return Outcome::Hit;
         }
-        (_, Some(_)) => cache.discard(request.key, out),
-        (_, None) => cache.miss(request, names, out),
+        (Wanted::Storing, Some(_)) => cache.discard(request.key, out),
+        (Wanted::Storing, None) => cache.miss(request, names, out),
     }
     if cache.store(request, names, out) { Outcome::Stored } else { Outcome::Refused }
 }

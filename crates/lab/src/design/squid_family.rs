@@ -111,7 +111,7 @@ impl Cache for SquidFamily {
     }
 
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
-        let bytes = request.size_bytes.max(1);
+        let bytes = request.size_bytes;
         if bytes > self.cache_bytes {
             return false;
         }

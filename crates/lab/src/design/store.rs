@@ -33,6 +33,7 @@ use damelo::{
 use self::device::{Recorder, Transfer};
 use super::grouping::Grouper;
 use super::spec::{Parameter, Values, choice, memory_check, number, size};
+use super::wanted::Wanted;
 use super::{Changes, Context, Design, DesignOptions, Outcome};
 use crate::disk::{Direction, Drive};
 use crate::machine::{Action, Kind};
@@ -345,7 +346,7 @@ impl EngineDesign {
 
     fn create(&mut self, request: &Request, names: &Catalogue) -> Outcome {
         let group = GroupId::new(self.grouper.group(request, names));
-        let (key, bytes) = (request.key.to_le_bytes(), request.size_bytes.max(1));
+        let (key, bytes) = (request.key.to_le_bytes(), request.size_bytes);
         if !self.try_create(&key, group, bytes as usize) {
             self.refused += 1;
             // What was there of it is of another version.
@@ -378,23 +379,19 @@ impl Design for EngineDesign {
             below.clock.time_us.store(request.time_us, Ordering::Relaxed);
         }
         let key = request.key.to_le_bytes();
-        let outcome = match request.op {
-            Op::Delete => {
+        // An object that cannot be read is a miss.
+        let read = || self.store.read(&key).wait().ok().flatten();
+        let found = if request.op == Op::Read { read() } else { None };
+        let outcome = match self.changes.wanted(request, found.map(|object| object.len() as u64)) {
+            Wanted::LeftOut => Outcome::LeftOut,
+            Wanted::Removal => {
                 if self.store.remove(&key).is_err() {
                     self.refused += 1;
                 }
                 Outcome::Done
             }
-            Op::Write => self.create(request, names),
-            Op::Read => {
-                // An object that cannot be read is a miss.
-                let found = self.store.read(&key).wait().ok().flatten();
-                let current = found.is_some_and(|object| {
-                    object.len() as u64 == request.size_bytes.max(1)
-                        || self.changes == Changes::Ignore
-                });
-                if current { Outcome::Hit } else { self.create(request, names) }
-            }
+            Wanted::Reading => Outcome::Hit,
+            Wanted::Storing => self.create(request, names),
         };
         self.replay(out);
         outcome

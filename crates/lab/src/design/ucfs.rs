@@ -22,11 +22,12 @@ use damelo::ByteSize;
 
 use super::grouping::{GroupRule, Grouper};
 use super::spec::{Parameter, Values, memory_check, number, size};
+use super::wanted::Wanted;
 use super::{Changes, Context, Design, DesignOptions, Outcome};
 use crate::disk::Direction;
 use crate::lru::NumberMap;
 use crate::machine::{Action, Kind};
-use crate::request::{Catalogue, Op, Request};
+use crate::request::{Catalogue, Request};
 use buffers::Buffers;
 use clusters::{Clusters, UnitId, disk_bytes_min};
 
@@ -360,8 +361,8 @@ impl Ucfs {
         let url = names.url_text(request.key);
         let header_bytes = HEADER_BYTES + url.map_or(70, str::len) as u64;
         let file = File {
-            bytes: request.size_bytes.max(1) + header_bytes,
-            object_bytes: request.size_bytes.max(1),
+            bytes: request.size_bytes + header_bytes,
+            object_bytes: request.size_bytes,
             group: self.grouper.group(request, names),
             html: url.is_some_and(is_html),
             references: 1,
@@ -376,29 +377,32 @@ impl Ucfs {
 
     fn serve(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
         let (key, now_us) = (request.key, request.time_us);
-        let Some(file) = self.files.get(&key).copied() else {
-            return if request.op == Op::Delete {
-                Outcome::Done
-            } else {
-                self.store(request, names)
+        let file = self.files.get(&key).copied();
+        let wanted = self.changes.wanted(request, file.map(|file| file.object_bytes));
+        let Some(file) = file else {
+            return match wanted {
+                Wanted::Storing => self.store(request, names),
+                Wanted::Removal => Outcome::Done,
+                Wanted::LeftOut | Wanted::Reading => Outcome::LeftOut,
             };
         };
+        if wanted == Wanted::LeftOut {
+            return Outcome::LeftOut;
+        }
         if !file.in_memory {
             // A stale or unwanted file is read too, so that it is invalid in memory only (§2.4.3).
             self.load(key, now_us, out);
         }
-        let current =
-            file.object_bytes == request.size_bytes.max(1) || self.changes == Changes::Ignore;
-        match request.op {
-            Op::Read if current => {
+        match wanted {
+            Wanted::Reading => {
                 self.memory_hit(key);
                 Outcome::Hit
             }
-            Op::Delete => {
+            Wanted::Removal => {
                 self.discard(key);
                 Outcome::Done
             }
-            _ => {
+            Wanted::Storing | Wanted::LeftOut => {
                 self.stale += 1;
                 self.discard(key);
                 self.store(request, names)

@@ -129,6 +129,8 @@ pub struct Report {
     pub memory_hits: u64,
     /// Objects the design would not keep.
     pub refused: u64,
+    /// Requests without a body of their own for what was not stored: left out, and not among `requests`.
+    pub bodiless_requests: u64,
     /// Bytes asked for.
     pub read_bytes: u64,
     /// Bytes of hits.

@@ -282,6 +282,10 @@ impl Run<'_> {
         if !client.counted {
             return;
         }
+        if outcome == Outcome::LeftOut {
+            self.report.bodiless_requests += 1;
+            return;
+        }
         let (response_ns, from_memory) = (now_ns - client.asked_ns, !client.waited_read);
         let report = &mut self.report;
         report.requests += 1;
@@ -299,7 +303,7 @@ impl Run<'_> {
             }
             Outcome::Stored => report.store_responses.add(response_ns),
             Outcome::Refused => report.refused += 1,
-            Outcome::Done => {}
+            Outcome::Done | Outcome::LeftOut => {}
         }
         self.add_to_series(response_ns);
     }

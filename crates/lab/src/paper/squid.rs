@@ -27,10 +27,13 @@ struct Days {
 
 fn days(requests: &[Request]) -> Days {
     let mut sizes: NumberMap<u64, u64> = NumberMap::default();
-    for request in requests {
-        sizes.entry(request.key).or_insert(request.size_bytes.max(1));
+    for request in requests.iter().filter(|request| request.has_body()) {
+        sizes.entry(request.key).or_insert(request.size_bytes);
     }
-    let steady = |r: &Request| Request { size_bytes: sizes[&r.key], ..*r };
+    let steady = |r: &Request| match sizes.get(&r.key) {
+        Some(&size_bytes) if r.has_body() => Request { size_bytes, ..*r },
+        _ => *r,
+    };
     Days {
         requests: requests.iter().map(steady).collect(),
         warmup: requests.len() / 2,
@@ -111,10 +114,10 @@ fn figure_1(days: &Days) -> Exhibit {
         "Clients of 1995 and of 1998 asked for different things, and a synthetic workload for what its \
          parameters say; every design is sensitive to this share.",
     );
-    let total = days.requests.len() as f64;
-    let below = |limit: u64| {
-        days.requests.iter().filter(|r| r.size_bytes <= limit).count() as f64 * 100.0 / total
-    };
+    let sized = || days.requests.iter().filter(|r| r.has_body());
+    let total = sized().count().max(1) as f64;
+    let below =
+        |limit: u64| sized().filter(|r| r.size_bytes <= limit).count() as f64 * 100.0 / total;
     table.row("references to at most 8 KB", "%", Published::Value(74.0), below(SMALL_BYTES));
     let points = (9..21).map(|power| ((1_u64 << power) as f64, below(1 << power))).collect();
     table.axes("bytes", "percent of references");
@@ -288,6 +291,7 @@ fn figure_6(days: &Days) -> Exhibit {
         match places.get(&request.key) {
             Some(&offset) if at >= days.warmup => hits.push(offset),
             Some(_) => {}
+            None if !request.has_body() => {}
             None => {
                 places.insert(request.key, segments.place(request.size_bytes));
             }

@@ -45,6 +45,13 @@ impl Record<'_> {
         }
     }
 
+    /// True if the answer is an object of the size logged. 304 (Not Modified) and the answer to HEAD have no body,
+    /// whatever size is logged: Squid counts their headers.
+    #[must_use]
+    pub fn has_body(&self) -> bool {
+        self.size_bytes > 0 && self.status != 304 && self.method != b"HEAD"
+    }
+
     /// Host of the object's URL; empty if it has none.
     #[must_use]
     pub fn host(&self) -> &[u8] {

@@ -274,7 +274,7 @@ const TELL_EVERY: u64 = 1 << 16;
 const TIME_US_MAX: u64 = u64::MAX / 1_000 / 2;
 
 /// All that is left of a trace, with names, as designs and papers need it: 40 bytes a request besides
-/// the names. Time counts from the first request; `tell` hears now and then how many were read.
+/// the names. What has no body of its own has size 0, whatever is logged. Time counts from the first request; `tell` hears now and then how many were read.
 ///
 /// # Errors
 /// When the trace cannot be read, or goes on for centuries.
@@ -309,6 +309,9 @@ pub fn load_kept(
                 let place = source.place().unwrap_or(Place::Record(read + 1));
                 return Err(TraceError::TooLate { place, seconds, max });
             }
+            if !record.has_body() {
+                request.size_bytes = 0;
+            }
             requests.push(request);
         }
         read += 1;
@@ -327,6 +330,21 @@ fn intern(table: &mut IdTable, name: u64, what: &'static str) -> Result<u32, Tra
 mod tests {
     use super::*;
     use crate::request::Op;
+
+    /// Sizes of what has no body are those of headers, if any: none of an object.
+    #[test]
+    fn what_has_no_body_has_no_size_once_it_is_loaded() {
+        let log = "1 9 u TCP_HIT/200 900 GET http://a/1 - NONE/- -\n\
+                   2 9 u TCP_IMS_HIT/304 250 GET http://a/1 - NONE/- -\n\
+                   3 9 u TCP_MISS/200 260 HEAD http://a/2 - NONE/- -\n";
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), log).expect("written");
+        let name = file.path().to_str().expect("a name");
+        let mut trace = Trace::open(name, &ReadOptions::default()).expect("a log of Squid");
+        let (requests, _) = load(&mut trace, |_| ()).expect("three lines");
+        let sizes: Vec<u64> = requests.iter().map(|request| request.size_bytes).collect();
+        assert_eq!(sizes, [900, 0, 0]);
+    }
 
     #[test]
     fn ids_are_dense_and_names_come_back() {

@@ -3,8 +3,10 @@
 use super::*;
 use crate::disk::{Direction, Drive};
 use crate::machine::{Kind, Machine, MachineConfig, Report, RunOptions, run};
+use crate::request::Op;
 
 mod audit;
+mod bodiless;
 mod full;
 
 fn read(key: u64, size_bytes: u64) -> Request {
@@ -13,6 +15,16 @@ fn read(key: u64, size_bytes: u64) -> Request {
 
 fn delete(key: u64) -> Request {
     Request { op: Op::Delete, ..read(key, 0) }
+}
+
+/// A cache of 16 MiB, of which no design has parts that it would have no room for.
+fn small() -> DesignOptions {
+    DesignOptions {
+        cache_bytes: 16 << 20,
+        memory_bytes: 512 << 10,
+        page_bytes: 32 << 10,
+        ..DesignOptions::default()
+    }
 }
 
 fn config() -> MachineConfig {

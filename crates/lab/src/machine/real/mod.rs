@@ -130,6 +130,8 @@ pub struct RealReport {
     pub reads: u64,
     /// Reads that the cache answered.
     pub hits: u64,
+    /// Requests without a body of their own for what was not stored: left out, and not among `requests`.
+    pub bodiless_requests: u64,
     /// Actions of the design, by the wall clock.
     pub responses: Histogram,
     /// Wall time until everything was on the disk, or taken by the system (`RealConfig::flush`).
@@ -435,6 +437,10 @@ pub fn run_real(
             machine.actions.0 += reads;
             machine.actions.1 += writes;
             machine.perform(action)?;
+        }
+        if outcome == Outcome::LeftOut {
+            report.bodiless_requests += 1;
+            continue;
         }
         report.responses.add(from.elapsed().as_nanos() as u64);
         report.requests += 1;
