@@ -3,7 +3,8 @@
 //!
 //! Owns virtual time. Invariants: a request begins when a client is free (and, at the trace's pace,
 //! when it arrived); its response counts from then, at the trace's pace from its arrival; a design sees requests in the order they begin; events are handled in time
-//! order, disks before clients. Threads: one user.
+//! order, disks before clients; what is measured begins when the warm-up's last client was served and the disks are idle, so
+//! that counts and times are of the same requests. Threads: one user.
 
 use super::report::MAP_PARTS;
 use super::{Machine, MachineError, Plan, Report, Step};
@@ -31,7 +32,8 @@ pub struct RunOptions {
     pub pace: Pace,
     /// Time a request takes besides the disks, in microseconds.
     pub compute_us: u32,
-    /// Requests before counting begins.
+    /// Requests before counting begins, which it does when they are served and the disks are idle. At the trace's pace
+    /// those that follow come later by as much as that takes.
     pub warmup: usize,
     /// Caches are emptied when counting begins.
     pub cold_start: bool,
@@ -77,10 +79,13 @@ struct Run<'a> {
     options: RunOptions,
     clients: Vec<Client>,
     next_request: usize,
+    /// Requests that are played before clients stop.
+    end_request: usize,
     actions: Vec<Action>,
     report: Report,
     disks_before: [DiskCounts; 3],
-    start_ns: u64,
+    /// What times of requests count from.
+    arrivals_from_ns: u64,
     measured_from_ns: u64,
     last_ns: u64,
     series: (u64, usize),
@@ -118,16 +123,21 @@ pub fn run(
         options,
         clients,
         next_request: 0,
+        end_request: 0,
         actions: Vec::new(),
         report: Report { map: [vec![0; MAP_PARTS], vec![0; MAP_PARTS]], ..Report::default() },
         disks_before: [DiskCounts::default(); 3],
-        start_ns,
+        arrivals_from_ns: start_ns,
         measured_from_ns: start_ns,
         last_ns: start_ns,
         series: (0, 0),
     };
     run.prepare()?;
-    run.play()?;
+    if options.warmup > 0 {
+        run.play_until(options.warmup)?;
+    }
+    run.start_counting();
+    run.play_until(requests.len())?;
     run.finish()
 }
 
@@ -144,7 +154,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn play(&mut self) -> Result<(), MachineError> {
+    /// Plays requests up to one, until all clients are served.
+    fn play_until(&mut self, end_request: usize) -> Result<(), MachineError> {
+        self.end_request = end_request;
         loop {
             let disk = self.next_disk_event();
             let ready = |(i, c): (usize, &Client)| c.ready_ns.map(|at_ns| (at_ns, i));
@@ -229,13 +241,14 @@ impl Run<'_> {
 
     /// Gives a client the next request; false if there is none or it is not time yet.
     fn begin(&mut self, index: usize, now_ns: u64) -> Result<bool, MachineError> {
-        let Some(&request) = self.requests.get(self.next_request) else {
+        let left = self.requests.get(self.next_request..self.end_request.min(self.requests.len()));
+        let Some(&request) = left.and_then(<[Request]>::first) else {
             self.clients[index].ready_ns = None;
             return Ok(false);
         };
         let asked_ns = match self.options.pace {
             Pace::AsFastAsPossible => now_ns,
-            Pace::Trace => self.start_ns + request.time_us * 1_000,
+            Pace::Trace => self.arrival_ns(&request),
         };
         if asked_ns > now_ns {
             self.clients[index].ready_ns = Some(asked_ns);
@@ -243,9 +256,6 @@ impl Run<'_> {
         }
         let mut plan = std::mem::take(&mut self.clients[index].plan);
         plan.clear();
-        if self.next_request == self.options.warmup {
-            self.start_counting(&mut plan, now_ns);
-        }
         self.machine.tick(&mut plan, now_ns);
         self.actions.clear();
         let outcome = self.design.request(&request, self.names, &mut self.actions);
@@ -262,16 +272,41 @@ impl Run<'_> {
         Ok(true)
     }
 
-    fn start_counting(&mut self, plan: &mut Plan, now_ns: u64) {
+    /// When a request comes at the trace's pace.
+    fn arrival_ns(&self, request: &Request) -> u64 {
+        self.arrivals_from_ns + request.time_us * 1_000
+    }
+
+    /// Neither what the warm-up left to the queues nor emptying the caches is part of what is measured.
+    fn start_counting(&mut self) {
+        let mut now_ns = self.last_ns;
         if self.options.cold_start {
-            self.machine.drop_caches(plan);
-            // Emptying is not part of what is measured.
-            for step in plan.steps.drain(..) {
+            let mut plan = Plan::default();
+            self.machine.drop_caches(&mut plan);
+            for step in plan.steps {
                 self.submit(step, BACKGROUND, now_ns);
             }
         }
+        now_ns = self.drain(now_ns);
+        if let (Pace::Trace, Some(request)) =
+            (self.options.pace, self.requests.get(self.next_request))
+        {
+            let arrival_ns = self.arrival_ns(request);
+            self.arrivals_from_ns += now_ns.saturating_sub(arrival_ns);
+            now_ns = now_ns.max(arrival_ns);
+        }
         self.disks_before = self.machine.disks.each_ref().map(|d| d.counts());
         self.measured_from_ns = now_ns;
+        self.clients.iter_mut().for_each(|client| client.ready_ns = Some(now_ns));
+    }
+
+    /// Lets the disks do what waits for them: when they are idle, at the earliest `now_ns`.
+    fn drain(&mut self, mut now_ns: u64) -> u64 {
+        while let Some((disk_ns, index)) = self.next_disk_event() {
+            now_ns = now_ns.max(disk_ns);
+            self.poll(index, disk_ns);
+        }
+        now_ns
     }
 
     fn end(&mut self, index: usize, now_ns: u64) {
@@ -335,10 +370,7 @@ impl Run<'_> {
             self.note_place(*step, bytes);
             self.submit(*step, BACKGROUND, now_ns);
         }
-        while let Some((disk_ns, index)) = self.next_disk_event() {
-            now_ns = now_ns.max(disk_ns);
-            self.poll(index, disk_ns);
-        }
+        now_ns = self.drain(now_ns);
         self.machine.now_ns = now_ns;
         let report = &mut self.report;
         report.elapsed_ns = self.last_ns - self.measured_from_ns.min(self.last_ns);

@@ -130,6 +130,30 @@ fn warm_up_is_not_counted() {
     assert_eq!(report.disks[2].reads, 1);
 }
 
+/// The warm-up's write ends at 1 ms, and only then counting begins: the read waits for the rest of the turn, from sector
+/// 10 to 5 (9.5 ms), and for its ten sectors, and not for the write. At the trace's pace it comes half a millisecond
+/// later than the trace says, and so does what follows. Of two clients the second has the read, once the disk is idle.
+#[test]
+fn what_the_warm_up_left_to_write_is_not_counted() {
+    let actions = vec![
+        vec![block(Direction::Write, 0, false)],
+        vec![block(Direction::Read, 5, true)],
+        vec![block(Direction::Read, 5, true)],
+    ];
+    let warm = RunOptions { warmup: 1, ..RunOptions::default() };
+    let paced = RunOptions { pace: Pace::Trace, ..warm };
+    for options in [warm, paced, RunOptions { clients: 2, ..warm }] {
+        let report = play(actions[..2].to_vec(), 500, options);
+        assert_eq!((report.disks[2].writes, report.disks[2].reads), (0, 1), "{options:?}");
+        assert_eq!(report.io.total(), 1, "{options:?}");
+        assert_eq!(report.elapsed_ns, 10_500_000, "{options:?}");
+        assert_eq!(report.responses.mean_ms(), 10.5, "{options:?}");
+    }
+    // The third comes 0.5 ms after the second, which has its sectors at 10.5 ms, and has the same a turn later.
+    let report = play(actions, 500, paced);
+    assert_eq!(report.responses.mean_ms(), (10.5 + 20.0) / 2.0);
+}
+
 #[test]
 fn what_is_beyond_the_drive_is_an_error() {
     let mut machine = Machine::new(&MachineConfig::new(plain_drive()));
