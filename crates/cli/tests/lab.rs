@@ -464,7 +464,7 @@ fn what_would_do_nothing_is_refused() {
         (&["sim", "gen:web", "lru", "auto", "-t", "time-col=1"], "columns (-t) does nothing"),
         (&["trace", "stat", "access.log", "-t", "time-col=1"], "squid, which has no columns"),
         (&["paper", "cfs", "--url-prefix", "http://a"], "--url-prefix is about --trace"),
-        (&["paper", "hades", "--trace", "access.log"], "--trace changes nothing for hades"),
+        (&["paper", "hades", "--trace", "access.log"], "--trace changes nothing for hades: leave"),
         (&["paper", "squid", "--unfiltered"], "--unfiltered is about --trace"),
         (
             &["paper", "cfs", "--trace", "access.log", "--unfiltered"],

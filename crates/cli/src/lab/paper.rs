@@ -113,7 +113,8 @@ fn check(args: &PaperArgs) -> Result<(), Failure> {
     } else {
         None
     };
-    let with = if has_trace { " with a trace" } else { "" };
+    // What matters for none of a paper's requests is not said to be the trace's fault.
+    let with = if has_trace && idle != Some("--trace") { " with a trace" } else { "" };
     idle.map_or(Ok(()), |option| {
         Err(Failure::Usage(format!("{option} changes nothing for {name}{with}: leave it out")))
     })
