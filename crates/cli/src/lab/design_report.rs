@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use damelo::ByteSize;
 use damelo_lab::disk::Direction;
 use damelo_lab::machine::{Histogram, IoCounts, KINDS, Kind, MAP_PARTS, Report};
-use damelo_lab::output::{BarChart, LineChart, Report as Page, Series, StripChart, Table};
+use damelo_lab::output::{BarChart, LineChart, Report as Page, Series, StripChart, Table, Unit};
 use serde_json::{Value, json};
 
 use super::designs::{Done, Played, Setting};
 use crate::output::thousands;
+
+/// Bytes in tables are in these, as sizes and charts are.
+pub(super) const MIB: f64 = (1 << 20) as f64;
 
 /// A run's name where several of a design are told apart.
 fn name(done: &Done, all: &[Done]) -> String {
@@ -48,8 +51,8 @@ pub(super) fn table(all: &[Done]) -> Table {
         "byte hit %",
         "disk reads",
         "disk writes",
-        "MB read",
-        "MB written",
+        "MiB read",
+        "MiB written",
         "mean ms",
         "p99 ms",
         "disk s",
@@ -69,7 +72,7 @@ pub(super) fn table(all: &[Done]) -> Table {
             row.push(thousands(report.io.requests_of(direction)));
         }
         for direction in [Direction::Read, Direction::Write] {
-            row.push(format!("{:.1}", report.io.bytes_of(direction) as f64 / 1e6));
+            row.push(format!("{:.1}", report.io.bytes_of(direction) as f64 / MIB));
         }
         row.push(format!("{:.3}", report.responses.mean_ms()));
         row.push(format!("{:.1}", report.responses.quantile_ms(0.99)));
@@ -246,6 +249,7 @@ fn by_kind(all: &[Done], direction: Direction, title: &str) -> BarChart {
     };
     BarChart {
         title: format!("{title}, requests to disks"),
+        unit: Unit::Number,
         parts: KINDS.iter().map(|kind| kind.name().to_owned()).collect(),
         bars: all.iter().map(|done| (name(done, all), counts(done))).collect(),
     }
@@ -282,7 +286,9 @@ pub(super) fn response_histogram(runs: &[(String, Histogram)]) -> LineChart {
     LineChart {
         title: "Share of requests by response time, in four classes for each tenfold".to_owned(),
         x_label: "milliseconds, in the first class all below, in the last all above".to_owned(),
+        x_unit: Unit::Number,
         y_label: "percent of requests".to_owned(),
+        y_unit: Unit::Number,
         log_x: true,
         log_y: false,
         series: runs
@@ -308,7 +314,9 @@ pub(super) fn responses(runs: &[(String, Histogram)]) -> LineChart {
     LineChart {
         title: "Share of requests answered within a time".to_owned(),
         x_label: "milliseconds".to_owned(),
+        x_unit: Unit::Number,
         y_label: "percent of requests".to_owned(),
+        y_unit: Unit::Number,
         log_x: true,
         log_y: false,
         series: runs
@@ -327,7 +335,9 @@ fn over_time(all: &[Done]) -> LineChart {
     LineChart {
         title: "Response time over the run".to_owned(),
         x_label: "percent of the requests".to_owned(),
+        x_unit: Unit::Number,
         y_label: "mean milliseconds".to_owned(),
+        y_unit: Unit::Number,
         log_x: false,
         log_y: true,
         series: lines(all, means),
@@ -346,8 +356,10 @@ fn sweeps(page: &mut Page, all: &[Done]) {
         }
         LineChart {
             title: format!("Virtual time by {label}"),
-            x_label: format!("{label}, bytes"),
-            y_label: "seconds".to_owned(),
+            x_label: label.to_owned(),
+            x_unit: Unit::Bytes,
+            y_label: "virtual time".to_owned(),
+            y_unit: Unit::Seconds,
             log_x: true,
             log_y: false,
             series: series.into_iter().map(|(name, points)| Series { name, points }).collect(),
@@ -378,7 +390,7 @@ fn disk_map(all: &[Done], direction: Direction, title: &str) -> StripChart {
     };
     StripChart {
         title: format!("{title} by place, from the outermost track (left) to the innermost"),
-        unit: "B".to_owned(),
+        unit: Unit::Bytes,
         rows: all.iter().map(|done| (name(done, all), cells(done))).collect(),
     }
 }

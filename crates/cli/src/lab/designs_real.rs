@@ -7,10 +7,10 @@ use damelo::ByteSize;
 use damelo_lab::design::{Context, DesignSpec};
 use damelo_lab::disk::Drive;
 use damelo_lab::machine::{RealConfig, RealMachine, RealPlace, RealReport, run_real};
-use damelo_lab::output::{BarChart, Report as Page, Table};
+use damelo_lab::output::{BarChart, Report as Page, Table, Unit};
 use serde_json::{Value, json};
 
-use super::design_report::{columns_of, response_histogram, responses};
+use super::design_report::{MIB, columns_of, response_histogram, responses};
 use super::designs::{Played, Setting};
 use super::manifest::NewPage;
 use super::watched::Watched;
@@ -99,15 +99,16 @@ fn page(played: &Played<'_>, all: &[Done]) -> Page {
         Some(setting) => format!("{} {}", done.design, Setting::cells(Some(setting)).join(" ")),
         None => done.design.clone(),
     };
-    let megabytes = |done: &Done| {
+    let bytes = |done: &Done| {
         let system = &done.report.system;
-        vec![system.read_bytes as f64 / 1e6, system.write_bytes as f64 / 1e6]
+        vec![system.read_bytes as f64, system.write_bytes as f64]
     };
-    page.section("Megabytes to and from disks");
+    page.section("Bytes to and from disks");
     page.bars(&BarChart {
-        title: "Megabytes, counted by the system".to_owned(),
+        title: "Bytes, counted by the system".to_owned(),
+        unit: Unit::Bytes,
         parts: vec!["read".to_owned(), "written".to_owned()],
-        bars: all.iter().map(|done| (name(done), megabytes(done))).collect(),
+        bars: all.iter().map(|done| (name(done), bytes(done))).collect(),
     });
     page.section("Response times");
     let of = |done: &'_ Done| (name(done), done.report.responses.clone());
@@ -148,8 +149,8 @@ fn table(all: &[Done]) -> Table {
         "page",
         "group",
         "hit %",
-        "MB read",
-        "MB written",
+        "MiB read",
+        "MiB written",
         "read calls",
         "write calls",
         "mean ms",
@@ -161,8 +162,8 @@ fn table(all: &[Done]) -> Table {
         let mut row = vec![done.design.clone()];
         row.extend(Setting::cells(done.setting));
         row.push(format!("{:.2}", hit_percent(report)));
-        row.push(format!("{:.1}", system.read_bytes as f64 / 1e6));
-        row.push(format!("{:.1}", system.write_bytes as f64 / 1e6));
+        row.push(format!("{:.1}", system.read_bytes as f64 / MIB));
+        row.push(format!("{:.1}", system.write_bytes as f64 / MIB));
         row.extend([system.read_calls, system.write_calls].map(thousands));
         row.push(format!("{:.3}", report.responses.mean_ms()));
         row.push(format!("{:.3}", report.responses.quantile_ms(0.99)));

@@ -1,7 +1,7 @@
 //! What `damelo lab paper --html` writes: every table and figure of a paper, ours beside the published.
 //! Pure.
 
-use damelo_lab::output::{LineChart, Report as Page};
+use damelo_lab::output::{LineChart, Report as Page, Unit};
 use damelo_lab::paper::Exhibit;
 
 /// Factor between the least and the greatest x from which an axis is logarithmic.
@@ -35,7 +35,9 @@ fn chart(exhibit: &Exhibit) -> LineChart {
     LineChart {
         title: exhibit.what.clone(),
         x_label: exhibit.x_label.to_owned(),
+        x_unit: exhibit.x_unit,
         y_label: exhibit.y_label.to_owned(),
+        y_unit: Unit::Number,
         log_x: least > 0.0 && most / least >= LOG_FACTOR,
         log_y: false,
         series: exhibit.series.clone(),

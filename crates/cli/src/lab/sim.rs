@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 use damelo::ByteSize;
-use damelo_lab::output::{LineChart, Manifest, Report, Series, Table, TraceIdentity};
+use damelo_lab::output::{LineChart, Manifest, Report, Series, Table, TraceIdentity, Unit};
 use damelo_lab::policy::{POLICIES, PolicySpec, Tally};
 use damelo_lab::sim::{CacheResult, SimOptions, SimReport, SizeSpec, Warmup, simulate};
 use damelo_lab::trace::Trace;
@@ -383,11 +383,16 @@ fn page(args: &Sim, report: &SimReport, manifest: &Manifest) -> String {
     for line in facts(args, report, manifest).iter().filter(|line| !line.is_empty()) {
         page.paragraph(line);
     }
-    let unit = if args.ignore_obj_size { "objects" } else { "bytes" };
+    let (x_label, x_unit) = match args.ignore_obj_size {
+        true => ("cache size, objects", Unit::Number),
+        false => ("cache size", Unit::Bytes),
+    };
     let curve = |title: &str, of: &dyn Fn(&CacheResult) -> f64| LineChart {
         title: title.to_owned(),
-        x_label: format!("cache size, {unit}"),
+        x_label: x_label.to_owned(),
+        x_unit,
         y_label: title.to_lowercase(),
+        y_unit: Unit::Number,
         log_x: true,
         log_y: false,
         series: by_policy(report, |cache| vec![(cache.size_bytes as f64, of(cache))]),
@@ -428,8 +433,10 @@ fn over_time(args: &Sim, report: &SimReport) -> Vec<LineChart> {
     sizes.dedup();
     let chart = |bytes: u64| LineChart {
         title: format!("Miss ratio over time, {}", size(args, bytes)),
-        x_label: "seconds since the first request".to_owned(),
+        x_label: "time since the first request".to_owned(),
+        x_unit: Unit::Seconds,
         y_label: "miss ratio".to_owned(),
+        y_unit: Unit::Number,
         log_x: false,
         log_y: false,
         series: by_policy(report, |cache| {

@@ -71,7 +71,7 @@ fn designs_run_in_a_directory_as_on_a_modelled_disk() {
     assert!(real.contains("\"read_calls\"") && real.contains("\"real\":\"d\""), "{real}");
     bed.ok(&[&args[..], &["--real", "d", "--html", "real.html"]].concat());
     let page = std::fs::read_to_string(bed.path("real.html")).unwrap();
-    for part in ["on a real disk", "Megabytes to and from disks", "answered within", "--real"] {
+    for part in ["on a real disk", "Bytes to and from disks", "answered within", "--real"] {
         assert!(page.contains(part), "{part}");
     }
     assert!(bed.fails(&["rerun", "real.html"]).1.contains("real disks"));

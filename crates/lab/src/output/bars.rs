@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use super::chart::{COLOURS, short};
 use super::html::escaped;
+use super::unit::Unit;
 
 const WIDTH: f64 = 790.0;
 const LEFT: f64 = 220.0;
@@ -18,8 +19,10 @@ const LEGEND_STEP: f64 = 110.0;
 /// A chart of bars.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarChart {
-    /// What it shows, with its unit.
+    /// What it shows, with its unit unless `unit` has it.
     pub title: String,
+    /// What lengths are of.
+    pub unit: Unit,
     /// Names of the parts.
     pub parts: Vec<String>,
     /// Name of each bar, and the lengths of its parts, which are not negative.
@@ -73,11 +76,15 @@ impl BarChart {
                 svg,
                 "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\" fill=\"{colour}\">\
                  <title>{name}, {part}: {}</title></rect>",
-                short(*value)
+                self.unit.up_to(sum).text(*value)
             );
             x += length;
         }
-        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{text_y}\">{}</text>", x + 5.0, rounded(sum));
+        let text = match self.unit {
+            Unit::Number => rounded(sum),
+            unit => unit.up_to(sum).text(sum),
+        };
+        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{text_y}\">{text}</text>", x + 5.0);
     }
 }
 
@@ -96,6 +103,7 @@ mod tests {
     fn lengths_are_to_scale_and_names_are_escaped() {
         let chart = BarChart {
             title: "t".to_owned(),
+            unit: Unit::Number,
             parts: vec!["p".to_owned(), "q".to_owned()],
             bars: vec![("a<b".to_owned(), vec![3.0, 1.0]), ("c".to_owned(), vec![0.0, 2.0])],
         };

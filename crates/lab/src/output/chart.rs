@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::html::escaped;
+use super::unit::{Form, Unit};
 
 const WIDTH: f64 = 830.0;
 const HEIGHT: f64 = 420.0;
@@ -16,7 +17,6 @@ const LEGEND_STEP: f64 = 20.0;
 pub(super) const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"];
 const DASHES: [&str; 3] = ["", "6 3", "2 3"];
-const TICKS: f64 = 5.0;
 /// Points of a longer line are not marked: marks would hide what it does.
 const MARKED_POINTS_MAX: usize = 40;
 
@@ -34,10 +34,14 @@ pub struct Series {
 pub struct LineChart {
     /// What it shows.
     pub title: String,
-    /// Name of the x axis, with its unit.
+    /// Name of the x axis, with its unit unless `x_unit` has it.
     pub x_label: String,
-    /// Name of the y axis, with its unit.
+    /// What x is of.
+    pub x_unit: Unit,
+    /// Name of the y axis, with its unit unless `y_unit` has it.
     pub y_label: String,
+    /// What y is of.
+    pub y_unit: Unit,
     /// Equal distances are equal factors; points with x up to 0 are left out.
     pub log_x: bool,
     /// The same for y.
@@ -51,6 +55,7 @@ struct Scale {
     min: f64,
     max: f64,
     log: bool,
+    form: Form,
     from: f64,
     to: f64,
 }
@@ -64,30 +69,11 @@ impl Scale {
 
     fn ticks(&self) -> Vec<f64> {
         if self.log {
-            return self.powers();
+            self.form.log_ticks(self.min, self.max)
+        } else {
+            self.form.ticks(self.min, self.max)
         }
-        let step = round_step((self.max - self.min) / TICKS);
-        let first = (self.min / step).ceil() as i64;
-        let last = (self.max / step + 1e-9).floor() as i64;
-        (first..=last).map(|n| n as f64 * step).collect()
     }
-
-    fn powers(&self) -> Vec<f64> {
-        let (first, last) = (self.min.log10().floor() as i32, self.max.log10().ceil() as i32);
-        let decades = last - first;
-        let steps: &[f64] = if decades <= 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-        (first..=last)
-            .flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)))
-            .filter(|tick| *tick >= self.min * 0.999 && *tick <= self.max * 1.001)
-            .collect()
-    }
-}
-
-/// 1, 2 or 5 times a power of ten, at least `step`.
-fn round_step(step: f64) -> f64 {
-    let power = 10f64.powf(step.log10().floor());
-    let round = [1.0, 2.0, 5.0, 10.0].into_iter().find(|round| round * power >= step * 0.999);
-    round.unwrap_or(10.0) * power
 }
 
 /// A value as short as it can be read: `1.5M`, `0.25`.
@@ -146,9 +132,11 @@ impl LineChart {
             (false, true) => (0.0, y_max * 1.04),
             (false, false) => (0.0, 1.0),
         };
+        let (x_form, y_form) = (self.x_unit.up_to(x_max), self.y_unit.up_to(y_max));
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
         (
-            Scale { min: x_min, max: x_max, log: self.log_x, from: LEFT, to: WIDTH - RIGHT },
-            Scale { min: y_min, max: y_max, log: self.log_y, from: HEIGHT - BOTTOM, to: TOP },
+            Scale { min: x_min, max: x_max, log: self.log_x, form: x_form, from: LEFT, to: right },
+            Scale { min: y_min, max: y_max, log: self.log_y, form: y_form, from: bottom, to: TOP },
         )
     }
 
@@ -162,7 +150,7 @@ impl LineChart {
                 "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\" stroke=\"#8884\"/>\
                  <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 bottom + 17.0,
-                short(tick)
+                x.form.text(tick)
             );
         }
         for tick in y.ticks() {
@@ -173,7 +161,7 @@ impl LineChart {
                  <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 7.0,
                 at + 4.0,
-                short(tick)
+                y.form.text(tick)
             );
         }
         let _ = writeln!(
@@ -205,8 +193,8 @@ fn line(svg: &mut String, n: usize, name: &str, points: &[(f64, f64)], x: &Scale
             "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"><title>{name}: {} at {}</title></circle>",
             x.place(*px),
             y.place(*py),
-            short(*py),
-            short(*px)
+            y.form.text(*py),
+            x.form.text(*px)
         );
     }
     let (at, left) = (TOP + 8.0 + n as f64 * LEGEND_STEP, WIDTH - RIGHT + 12.0);
@@ -227,7 +215,9 @@ mod tests {
         LineChart {
             title: "t".to_owned(),
             x_label: "x".to_owned(),
+            x_unit: Unit::Number,
             y_label: "y".to_owned(),
+            y_unit: Unit::Number,
             log_x,
             log_y: false,
             series: vec![Series { name: "a<b".to_owned(), points }],
@@ -271,9 +261,22 @@ mod tests {
         assert!(!chart(false, long).svg().contains("<circle"));
     }
 
+    /// Axis and marks in the words of the tables.
     #[test]
-    fn ticks_are_round() {
-        assert_eq!([round_step(0.13), round_step(0.6), round_step(9.0)], [0.2, 1.0, 10.0]);
+    fn axes_and_marks_have_the_units_of_their_values() {
+        let units = LineChart {
+            x_unit: Unit::Bytes,
+            y_unit: Unit::Seconds,
+            ..chart(true, vec![(11_669_700.0, 7_200.0), (116_697_000.0, 3_600.0)])
+        };
+        let svg = units.svg();
+        for part in [">16MiB<", ">64MiB<", ">50 min<", "120 min at 11.1MiB", "60 min at 111.3MiB"] {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
+    }
+
+    #[test]
+    fn values_are_written_short() {
         assert_eq!(
             [short(0.25), short(1500.0), short(1e6), short(3.0)],
             ["0.25", "1.5k", "1M", "3"]

@@ -8,6 +8,7 @@ mod html;
 mod manifest;
 mod strips;
 mod table;
+mod unit;
 mod written;
 
 pub use bars::BarChart;
@@ -16,4 +17,5 @@ pub use html::Report;
 pub use manifest::{DriveIdentity, Machine, Manifest, TraceIdentity};
 pub use strips::StripChart;
 pub use table::Table;
+pub use unit::Unit;
 pub use written::{Form, ReportError, Written};

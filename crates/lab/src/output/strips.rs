@@ -3,8 +3,9 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{COLOURS, short};
+use super::chart::COLOURS;
 use super::html::escaped;
+use super::unit::Unit;
 
 const WIDTH: f64 = 790.0;
 const LEFT: f64 = 220.0;
@@ -18,8 +19,8 @@ const TOP: f64 = 30.0;
 pub struct StripChart {
     /// What it shows.
     pub title: String,
-    /// Unit of the values.
-    pub unit: String,
+    /// What values are of.
+    pub unit: Unit,
     /// Name of each row, and its cells, which are not negative.
     pub rows: Vec<(String, Vec<f64>)>,
 }
@@ -43,18 +44,18 @@ impl StripChart {
 
     fn row(&self, svg: &mut String, y: f64, name: &str, cells: &[f64]) {
         let (sum, most) = (cells.iter().sum::<f64>(), cells.iter().copied().fold(0.0, f64::max));
+        let form = self.unit.up_to(sum);
         let (inner, text_y) = (WIDTH - LEFT - RIGHT, y + 13.0);
         // Writing to a String cannot fail, here and below.
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{text_y}\" text-anchor=\"end\">{}</text>\
              <rect x=\"{LEFT}\" y=\"{y}\" width=\"{inner}\" height=\"{ROW}\" fill=\"#8882\"/>\
-             <text x=\"{}\" y=\"{text_y}\">{}{}</text>",
+             <text x=\"{}\" y=\"{text_y}\">{}</text>",
             LEFT - 7.0,
             escaped(name),
             WIDTH - RIGHT + 5.0,
-            short((sum * 1e-4).round() * 1e4),
-            escaped(&self.unit)
+            form.text(sum)
         );
         let width = inner / cells.len().max(1) as f64;
         for (n, value) in cells.iter().enumerate().filter(|(_, value)| **value > 0.0) {
@@ -63,11 +64,10 @@ impl StripChart {
             let _ = writeln!(
                 svg,
                 "<rect x=\"{:.1}\" y=\"{y}\" width=\"{width:.2}\" height=\"{ROW}\" fill=\"{}\" \
-                 opacity=\"{shade:.2}\"><title>{}{}</title></rect>",
+                 opacity=\"{shade:.2}\"><title>{}</title></rect>",
                 LEFT + n as f64 * width,
                 COLOURS[0],
-                short(*value),
-                escaped(&self.unit)
+                form.text(*value)
             );
         }
     }
@@ -79,13 +79,15 @@ mod tests {
 
     #[test]
     fn cells_are_shaded_by_their_share_of_the_fullest() {
-        let rows =
-            vec![("a<b".to_owned(), vec![0.0, 4e6, 1e6, 0.0]), ("none".to_owned(), vec![0.0; 4])];
-        let svg = StripChart { title: "t".to_owned(), unit: "B".to_owned(), rows }.svg();
+        let rows = vec![
+            ("a<b".to_owned(), vec![0.0, 4194304.0, 1048576.0, 0.0]),
+            ("none".to_owned(), vec![0.0; 4]),
+        ];
+        let svg = StripChart { title: "t".to_owned(), unit: Unit::Bytes, rows }.svg();
         // Each of four cells has a quarter of 500; the second is full, the third has the root of a quarter.
         assert_eq!(svg.matches("width=\"125.00\"").count(), 2, "{svg}");
         assert!(svg.contains("x=\"345.0\"") && svg.contains("opacity=\"1.00\""));
         assert!(svg.contains("x=\"470.0\"") && svg.contains("opacity=\"0.50\""));
-        assert!(svg.contains("a&lt;b") && svg.contains(">5MB<") && !svg.contains("NaN"));
+        assert!(svg.contains("a&lt;b") && svg.contains(">5MiB<") && !svg.contains("NaN"));
     }
 }

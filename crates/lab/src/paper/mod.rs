@@ -17,7 +17,7 @@ mod workload;
 
 use crate::error::TraceError;
 use crate::machine::{MachineError, RealError};
-use crate::output::{Series, Table};
+use crate::output::{Series, Table, Unit};
 use crate::request::{Catalogue, Request};
 use crate::trace::Filter;
 
@@ -158,8 +158,10 @@ pub struct Exhibit {
     pub rows: Vec<Row>,
     /// Curves, for figures.
     pub series: Vec<Series>,
-    /// What their x is, with its unit.
+    /// What their x is, with its unit unless `x_unit` has it.
     pub x_label: &'static str,
+    /// What their x is of.
+    pub x_unit: Unit,
     /// What their y is, with its unit.
     pub y_label: &'static str,
     /// Why ours differ, in a paragraph.
@@ -169,7 +171,16 @@ pub struct Exhibit {
 impl Exhibit {
     pub(crate) fn new(what: &str, title: &str, why: &'static str) -> Exhibit {
         let (what, title) = (what.to_owned(), title.to_owned());
-        Exhibit { what, title, rows: Vec::new(), series: Vec::new(), x_label: "", y_label: "", why }
+        Exhibit {
+            what,
+            title,
+            rows: Vec::new(),
+            series: Vec::new(),
+            x_label: "",
+            x_unit: Unit::Number,
+            y_label: "",
+            why,
+        }
     }
 
     pub(crate) fn row(

@@ -11,6 +11,7 @@ use crate::disk::{Direction, Drive};
 use crate::fs::FfsParams;
 use crate::lru::NumberMap;
 use crate::machine::{Kind, Machine, MachineConfig, Report, RunOptions, run as play};
+use crate::output::Unit;
 use crate::request::Request;
 use crate::vm::VmParams;
 
@@ -37,15 +38,19 @@ fn days(requests: &[Request]) -> Days {
     Days {
         requests: requests.iter().map(steady).collect(),
         warmup: requests.len() / 2,
-        footprint_bytes: sizes.values().sum(),
+        // What no disk has room for is never there.
+        footprint_bytes: sizes.values().filter(|bytes| **bytes <= drive().size_bytes()).sum(),
     }
+}
+
+fn drive() -> Drive {
+    Drive::named("atlas-10k").expect("a drive of the registry")
 }
 
 fn config(footprint_bytes: u64, mapped: bool) -> MachineConfig {
     // A sixteenth of what the trace holds; a mapped file shares it with the buffers.
     let memory_bytes = (footprint_bytes / 16).max(1 << 20);
     let share = if mapped { memory_bytes / 2 } else { memory_bytes };
-    let drive = Drive::named("atlas-10k").expect("a drive of the registry");
     MachineConfig {
         files: FfsParams {
             buffer_cache_bytes: share,
@@ -54,7 +59,7 @@ fn config(footprint_bytes: u64, mapped: bool) -> MachineConfig {
             ..FfsParams::ufs_8k()
         },
         mapped: VmParams { memory_bytes: share, ..VmParams::default() },
-        ..MachineConfig::new(drive)
+        ..MachineConfig::new(drive())
     }
 }
 
@@ -120,7 +125,8 @@ fn figure_1(days: &Days) -> Exhibit {
         |limit: u64| sized().filter(|r| r.size_bytes <= limit).count() as f64 * 100.0 / total;
     table.row("references to at most 8 KB", "%", Published::Value(74.0), below(SMALL_BYTES));
     let points = (9..21).map(|power| ((1_u64 << power) as f64, below(1 << power))).collect();
-    table.axes("bytes", "percent of references");
+    table.axes("size of the object", "percent of references");
+    table.x_unit = Unit::Bytes;
     table.series("cumulative %", points);
     table
 }
