@@ -7,7 +7,8 @@
 //!
 //! Deviations: cache files get their blocks when a chunk arrives (made and removed whole), since the
 //! modelled file system has no files without blocks; replacement is LRU; a pause models the table of
-//! chunks on a miss (§4.2 calls the cost substantial and gives no number): 100 us for each chunk.
+//! chunks on a miss (§4.2 calls the cost substantial and gives no number): 100 us for each chunk; a remote file that is
+//! larger than the cache is refused, since its chunks would only push each other out.
 
 use super::hades::{CHUNK, FETCH_US, HadesOptions};
 use super::spec::Parameter;
@@ -29,7 +30,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
         free: Vec::new(),
         next_file: 1,
     };
-    Box::new(Served { cache, changes: context.options.changes })
+    Box::new(Served { cache, rules: context.rules(options.cache_bytes) })
 }
 
 const ITEMS_FILE: FileId = 0;
@@ -147,7 +148,7 @@ impl Cache for Afs {
                 None => self.insert(chunk, out),
             }
         }
-        bytes <= self.options.cache_bytes
+        true
     }
 
     fn discard(&mut self, key: u64, out: &mut Vec<Action>) {

@@ -20,7 +20,7 @@ use crate::request::{Catalogue, Request};
 const METADATA_BYTES: u64 = 4 << 10;
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
-    Box::new(Served { cache: Cern::default(), changes: context.options.changes })
+    Box::new(Served { cache: Cern::default(), rules: context.rules(u64::MAX) })
 }
 
 /// What is known of a key: its directory, so that names are looked at once, and what is stored.

@@ -12,7 +12,8 @@
 
 use super::free_map::FreeMap;
 use super::spec::{Parameter, Values, YES_NO, choice, size};
-use super::{Cache, Context, Design, Served};
+use super::wanted::Rules;
+use super::{Cache, Changes, Context, Design, Served};
 use crate::disk::{Direction, SECTOR_BYTES};
 use crate::lru::Lru;
 use crate::machine::{Action, Kind};
@@ -64,7 +65,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let device_bytes = context.options.cache_bytes.min(context.space_bytes());
     let cache = Cfs::new(CfsOptions { device_bytes, ..context.options.cfs });
-    Box::new(Served { cache, changes: context.options.changes })
+    Box::new(Served { cache, rules: context.rules(device_bytes) })
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +95,8 @@ impl Cfs {
 
     /// The design, ready to run.
     pub fn design(options: CfsOptions) -> Box<dyn Design> {
-        Box::new(Served { cache: Cfs::new(options), changes: super::Changes::Replace })
+        let rules = Rules { changes: Changes::Replace, object_bytes_max: options.device_bytes };
+        Box::new(Served { cache: Cfs::new(options), rules })
     }
 
     fn blocks_of(&self, bytes: u64) -> u64 {

@@ -16,6 +16,7 @@ use damelo::ByteSize;
 
 use super::grouping::{GroupRule, Grouper};
 use super::spec::{Parameter, Values, choice, memory_check, number};
+use super::wanted::Rules;
 use super::{Cache, Changes, Context, Design, DesignOptions, Outcome, serve};
 use crate::disk::Direction;
 use crate::lru::{Lru, NumberMap};
@@ -154,7 +155,7 @@ struct Group {
 /// The design.
 pub struct Damelo {
     options: DameloOptions,
-    changes: Changes,
+    rules: Rules,
     grouper: Grouper,
     groups: Vec<Group>,
     pages: Vec<Page>,
@@ -180,7 +181,7 @@ impl Damelo {
         let group = |_| Group { loved: true, ..Group::default() };
         Damelo {
             options,
-            changes,
+            rules: Rules { changes, object_bytes_max: u64::from(options.page_bytes) },
             grouper: Grouper::new(options.grouping, requests),
             groups: (0..options.groups).map(group).collect(),
             pages: vec![Page::default(); (pages_per_group * options.groups) as usize],
@@ -388,7 +389,7 @@ impl Damelo {
         if period_us == 0 || time_us < entry.next_checkpoint_us {
             return;
         }
-        entry.next_checkpoint_us = time_us + period_us;
+        entry.next_checkpoint_us = time_us.saturating_add(period_us);
         let table = (entry.objects * DESCRIPTOR_BYTES).max(1).div_ceil(512) * 512;
         let bytes = table.min(u64::from(self.options.page_bytes)) as u32;
         let offset = self.offset((group + 1) * self.pages_per_group - 1);
@@ -419,11 +420,7 @@ impl Cache for Damelo {
     }
 
     fn store(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> bool {
-        let bytes = request.size_bytes;
-        if bytes > u64::from(self.options.page_bytes) {
-            return false;
-        }
-        let (group, bytes) = (self.group(request, names), bytes as u32);
+        let (group, bytes) = (self.group(request, names), request.size_bytes as u32);
         let page = self.page_with_room(group, bytes, out);
         self.hold(page, out);
         let entry = &mut self.pages[page as usize];
@@ -473,8 +470,8 @@ impl Cache for Damelo {
 
 impl Design for Damelo {
     fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
-        let changes = self.changes;
-        serve(self, changes, request, names, out)
+        let rules = self.rules;
+        serve(self, rules, request, names, out)
     }
 
     fn love(&mut self, group: u64) {

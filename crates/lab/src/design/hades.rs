@@ -132,7 +132,7 @@ pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
         evicted_local: 0,
         evicted_remote: 0,
     };
-    Box::new(Served { cache, changes: context.options.changes })
+    Box::new(Served { cache, rules: context.rules(options.proxy_file_bytes) })
 }
 
 /// Time to enter a chunk into the tables.
@@ -257,9 +257,6 @@ impl Cache for Hades {
 
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
         let bytes = request.size_bytes;
-        if bytes > self.options.proxy_file_bytes {
-            return false;
-        }
         let count = self.cacheblocks(bytes);
         let (file, start) = loop {
             if let Some(found) = self.allocate(request.client, count) {

@@ -69,7 +69,7 @@ fn make(context: &Context<'_>, replacement: Replacement) -> Box<dyn Design> {
         replacement,
         skipped: 0,
     };
-    Box::new(Served { cache, changes: context.options.changes })
+    Box::new(Served { cache, rules: context.rules(limit) })
 }
 
 #[derive(Debug, Clone, Copy)]

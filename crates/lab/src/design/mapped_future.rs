@@ -54,7 +54,7 @@ struct Future {
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let (table, mapped_bytes) = place_all(context.requests, context.options.cache_bytes);
     let cache = Future { table, holders: NumberMap::default(), mapped_bytes };
-    Box::new(Served { cache, changes: context.options.changes })
+    Box::new(Served { cache, rules: context.rules(context.options.cache_bytes) })
 }
 
 fn lives(requests: &[Request]) -> Vec<(u64, Life)> {

@@ -43,7 +43,7 @@ use std::path::Path;
 use crate::disk::Drive;
 use crate::machine::Action;
 use crate::request::{Catalogue, Request};
-use wanted::Wanted;
+use wanted::{Rules, Wanted};
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,6 +167,12 @@ impl Context<'_> {
     /// Room on the drive. Of a real one the system says when there is none.
     pub(crate) fn space_bytes(&self) -> u64 {
         if self.options.real { u64::MAX } else { self.drive.size_bytes() }
+    }
+
+    /// What decides for a cache of so many bytes, which may be more than there are.
+    fn rules(&self, cache_bytes: u64) -> Rules {
+        let object_bytes_max = cache_bytes.min(self.space_bytes());
+        Rules { changes: self.options.changes, object_bytes_max }
     }
 }
 
@@ -296,8 +302,8 @@ pub(crate) trait Cache {
 
 /// Makes a [`Design`] of a [`Cache`]: hit, miss, stale and delete are the same for all.
 pub(crate) struct Served<C> {
-    pub(crate) cache: C,
-    pub(crate) changes: Changes,
+    cache: C,
+    rules: Rules,
 }
 
 impl<C: Cache> Design for Served<C> {
@@ -306,7 +312,7 @@ impl<C: Cache> Design for Served<C> {
     }
 
     fn request(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
-        serve(&mut self.cache, self.changes, request, names, out)
+        serve(&mut self.cache, self.rules, request, names, out)
     }
 
     fn finish(&mut self, out: &mut Vec<Action>) {
@@ -320,13 +326,14 @@ impl<C: Cache> Design for Served<C> {
 
 pub(crate) fn serve<C: Cache>(
     cache: &mut C,
-    changes: Changes,
+    rules: Rules,
     request: &Request,
     names: &Catalogue,
     out: &mut Vec<Action>,
 ) -> Outcome {
     let stored = cache.size_of(request.key);
-    match (changes.wanted(request, stored), stored) {
+    let wanted = rules.wanted(request, stored);
+    match (wanted, stored) {
         (Wanted::LeftOut, _) => return Outcome::LeftOut,
         (Wanted::Removal, Some(_)) => {
             cache.discard(request.key, out);
@@ -340,8 +347,9 @@ pub(crate) fn serve<C: Cache>(
             cache.fetch(&Request { size_bytes, ..*request }, out);
             return Outcome::Hit;
         }
-        (Wanted::Storing, Some(_)) => cache.discard(request.key, out),
-        (Wanted::Storing, None) => cache.miss(request, names, out),
+        (Wanted::Storing | Wanted::Refusal, Some(_)) => cache.discard(request.key, out),
+        (Wanted::Storing | Wanted::Refusal, None) => cache.miss(request, names, out),
     }
-    if cache.store(request, names, out) { Outcome::Stored } else { Outcome::Refused }
+    let is_kept = wanted == Wanted::Storing && cache.store(request, names, out);
+    if is_kept { Outcome::Stored } else { Outcome::Refused }
 }

@@ -10,7 +10,7 @@
 //! does, where the paper has no limit.
 
 use super::segments::{SMALL_BYTES_MAX, Segments};
-use super::{Cache, Changes, Context, Design, Served};
+use super::{Cache, Context, Design, Served};
 use crate::lru::{Lru, mix};
 use crate::machine::{Action, DirId, FileId};
 use crate::request::{Catalogue, Request};
@@ -64,8 +64,7 @@ pub(crate) fn make(
         next_file: 0,
         free_files: Vec::new(),
     };
-    let changes: Changes = context.options.changes;
-    Box::new(Served { cache, changes })
+    Box::new(Served { cache, rules: context.rules(context.options.cache_bytes) })
 }
 
 /// Number of a second-level directory: 1 to 16 are the first level, then 256 for each.
@@ -112,9 +111,6 @@ impl Cache for SquidFamily {
 
     fn store(&mut self, request: &Request, _names: &Catalogue, out: &mut Vec<Action>) -> bool {
         let bytes = request.size_bytes;
-        if bytes > self.cache_bytes {
-            return false;
-        }
         while self.held_bytes + bytes > self.cache_bytes {
             let Some(oldest) = self.objects.oldest() else { break };
             self.discard(oldest, out);

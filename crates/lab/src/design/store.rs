@@ -33,8 +33,8 @@ use damelo::{
 use self::device::{Recorder, Transfer};
 use super::grouping::Grouper;
 use super::spec::{Parameter, Values, choice, memory_check, number, size};
-use super::wanted::Wanted;
-use super::{Changes, Context, Design, DesignOptions, Outcome};
+use super::wanted::{Rules, Wanted};
+use super::{Context, Design, DesignOptions, Outcome};
 use crate::disk::{Direction, Drive};
 use crate::machine::{Action, Kind};
 use crate::request::{Catalogue, Op, Request};
@@ -312,7 +312,7 @@ struct EngineDesign {
     /// `None` on a real disk.
     below: Option<Below>,
     grouper: Grouper,
-    changes: Changes,
+    rules: Rules,
     /// Transfers on their way from the device's log to actions.
     transfers: Vec<Transfer>,
     refused: u64,
@@ -324,7 +324,7 @@ impl EngineDesign {
             store,
             below,
             grouper: Grouper::new(context.options.grouping, context.requests),
-            changes: context.options.changes,
+            rules: context.rules(context.options.cache_bytes.max(DEVICE_BYTES_MIN)),
             transfers: Vec::new(),
             refused: 0,
         }
@@ -347,13 +347,18 @@ impl EngineDesign {
     fn create(&mut self, request: &Request, names: &Catalogue) -> Outcome {
         let group = GroupId::new(self.grouper.group(request, names));
         let (key, bytes) = (request.key.to_le_bytes(), request.size_bytes);
-        if !self.try_create(&key, group, bytes as usize) {
-            self.refused += 1;
-            // What was there of it is of another version.
-            self.refused += u64::from(self.store.remove(&key).is_err());
-            return Outcome::Refused;
+        if self.try_create(&key, group, bytes as usize) {
+            Outcome::Stored
+        } else {
+            self.refuse(&key)
         }
-        Outcome::Stored
+    }
+
+    fn refuse(&mut self, key: &[u8]) -> Outcome {
+        self.refused += 1;
+        // What was there of it is of another version.
+        self.refused += u64::from(self.store.remove(key).is_err());
+        Outcome::Refused
     }
 
     fn try_create(&self, key: &[u8], group: GroupId, bytes: usize) -> bool {
@@ -382,7 +387,7 @@ impl Design for EngineDesign {
         // An object that cannot be read is a miss.
         let read = || self.store.read(&key).wait().ok().flatten();
         let found = if request.op == Op::Read { read() } else { None };
-        let outcome = match self.changes.wanted(request, found.map(|object| object.len() as u64)) {
+        let outcome = match self.rules.wanted(request, found.map(|object| object.len() as u64)) {
             Wanted::LeftOut => Outcome::LeftOut,
             Wanted::Removal => {
                 if self.store.remove(&key).is_err() {
@@ -392,6 +397,7 @@ impl Design for EngineDesign {
             }
             Wanted::Reading => Outcome::Hit,
             Wanted::Storing => self.create(request, names),
+            Wanted::Refusal => self.refuse(&key),
         };
         self.replay(out);
         outcome

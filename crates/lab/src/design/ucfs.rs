@@ -22,7 +22,7 @@ use damelo::ByteSize;
 
 use super::grouping::{GroupRule, Grouper};
 use super::spec::{Parameter, Values, memory_check, number, size};
-use super::wanted::Wanted;
+use super::wanted::{Rules, Wanted};
 use super::{Changes, Context, Design, DesignOptions, Outcome};
 use crate::disk::Direction;
 use crate::lru::NumberMap;
@@ -158,7 +158,7 @@ struct File {
 /// The design.
 pub struct Ucfs {
     options: UcfsOptions,
-    changes: Changes,
+    rules: Rules,
     grouper: Grouper,
     files: NumberMap<u64, File>,
     buffers: Buffers,
@@ -183,7 +183,7 @@ impl Ucfs {
         let medium = share(options.medium_percent);
         Ucfs {
             options,
-            changes,
+            rules: Rules { changes, object_bytes_max: options.file_bytes_max },
             grouper: Grouper::new(options.grouping, requests),
             files: NumberMap::default(),
             buffers: Buffers::new(hot, medium, options.memory_bytes - hot - medium),
@@ -355,9 +355,6 @@ impl Ucfs {
     }
 
     fn store(&mut self, request: &Request, names: &Catalogue) -> Outcome {
-        if request.size_bytes > self.options.file_bytes_max {
-            return Outcome::Refused;
-        }
         let url = names.url_text(request.key);
         let header_bytes = HEADER_BYTES + url.map_or(70, str::len) as u64;
         let file = File {
@@ -378,10 +375,11 @@ impl Ucfs {
     fn serve(&mut self, request: &Request, names: &Catalogue, out: &mut Vec<Action>) -> Outcome {
         let (key, now_us) = (request.key, request.time_us);
         let file = self.files.get(&key).copied();
-        let wanted = self.changes.wanted(request, file.map(|file| file.object_bytes));
+        let wanted = self.rules.wanted(request, file.map(|file| file.object_bytes));
         let Some(file) = file else {
             return match wanted {
                 Wanted::Storing => self.store(request, names),
+                Wanted::Refusal => Outcome::Refused,
                 Wanted::Removal => Outcome::Done,
                 Wanted::LeftOut | Wanted::Reading => Outcome::LeftOut,
             };
@@ -401,6 +399,11 @@ impl Ucfs {
             Wanted::Removal => {
                 self.discard(key);
                 Outcome::Done
+            }
+            Wanted::Refusal => {
+                self.stale += 1;
+                self.discard(key);
+                Outcome::Refused
             }
             Wanted::Storing | Wanted::LeftOut => {
                 self.stale += 1;

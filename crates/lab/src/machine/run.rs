@@ -327,12 +327,12 @@ impl Run<'_> {
         report.responses.add(response_ns);
         if request.op == Op::Read {
             report.reads += 1;
-            report.read_bytes += request.size_bytes;
+            report.read_bytes = report.read_bytes.saturating_add(request.size_bytes);
         }
         match outcome {
             Outcome::Hit => {
                 report.hits += 1;
-                report.hit_bytes += request.size_bytes;
+                report.hit_bytes = report.hit_bytes.saturating_add(request.size_bytes);
                 report.memory_hits += u64::from(from_memory);
                 report.hit_responses.add(response_ns);
             }

@@ -8,6 +8,7 @@ use crate::request::Op;
 mod audit;
 mod bodiless;
 mod full;
+mod sizes;
 
 fn read(key: u64, size_bytes: u64) -> Request {
     Request { time_us: 0, client: 0, key, size_bytes, host: 0, op: Op::Read }

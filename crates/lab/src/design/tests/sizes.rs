@@ -1,0 +1,49 @@
+//! Objects of sizes that no cache has room for: -1 as 64 bits without a sign, and half of that.
+
+use super::*;
+
+const HUGE: [u64; 3] = [1 << 40, 1 << 63, u64::MAX];
+
+/// They are refused, what was stored of them goes, and nothing else changes.
+#[test]
+fn what_is_larger_than_any_cache_is_refused_by_every_design() {
+    use Outcome::{Refused, Stored};
+    let options = small();
+    for (entry, huge) in REGISTRY.iter().flat_map(|entry| HUGE.map(|huge| (entry, huge))) {
+        let write = Request { op: Op::Write, ..read(1, huge) };
+        let small = read(1, 5_000);
+        let requests = [small, read(1, huge), small, write, read(2, huge), small];
+        let context = Context { options: &options, requests: &requests, drive: &config().drive };
+        let mut design = (entry.make)(&context);
+        let (mut out, names) = (Vec::new(), Catalogue::new());
+        design.prepare(&mut out);
+        let outcomes = requests.map(|request| design.request(&request, &names, &mut out));
+        let expected = [Stored, Refused, Stored, Refused, Refused, Stored];
+        assert_eq!(outcomes, expected, "{} of {huge}", entry.name);
+    }
+}
+
+/// A run over them ends, also where a changed size counts for nothing and the huge one is a hit.
+#[test]
+fn a_run_over_them_counts_as_far_as_numbers_go() {
+    let requests = [read(1, 5_000), read(1, u64::MAX), read(1, u64::MAX), read(2, u64::MAX)];
+    for (entry, changes) in REGISTRY
+        .iter()
+        .flat_map(|entry| [Changes::Replace, Changes::Ignore].map(|changes| (entry, changes)))
+    {
+        let options = DesignOptions { changes, ..small() };
+        let report = run_named(entry.name, &options, &requests);
+        assert_eq!((report.requests, report.read_bytes), (4, u64::MAX), "{}", entry.name);
+        assert!(report.refused > 0, "{}", entry.name);
+    }
+}
+
+/// A file that is as large as the cache is kept in chunks; a byte more, and none of them is.
+#[test]
+fn afs_keeps_no_part_of_a_file_that_is_larger_than_the_cache() {
+    let options = DesignOptions { cache_bytes: 1 << 20, ..DesignOptions::default() };
+    let of = |bytes| run_named("afs", &options, &[read(1, 5_000), read(2, bytes), read(1, 5_000)]);
+    let (whole, more) = (of(1 << 20), of((1 << 20) + 1));
+    assert_eq!((whole.hits, whole.refused, whole.fact("chunk_numbers")), (0, 0, 5));
+    assert_eq!((more.hits, more.refused, more.fact("chunk_numbers")), (1, 1, 1));
+}
