@@ -147,7 +147,9 @@ impl Mechanical {
         let per_track =
             u64::from(self.geometry.place(ahead.from.min(self.sectors() - 1)).sectors_per_track);
         let elapsed_ns = now_ns.saturating_sub(ahead.at_ns);
-        (ahead.from + elapsed_ns * per_track / self.params.revolution_ns).min(ahead.until)
+        // After months without a request the product is beyond 64 bits, and what was read ahead long at its end.
+        let passed = elapsed_ns.saturating_mul(per_track) / self.params.revolution_ns;
+        (ahead.from + passed).min(ahead.until)
     }
 
     fn stop_reading_ahead(&mut self, now_ns: u64) {

@@ -44,6 +44,17 @@ pub enum MachineError {
         /// Where the access ends.
         end_bytes: u64,
     },
+    /// A request comes later than virtual time goes, which is in nanoseconds.
+    #[error(
+        "request {number} comes {seconds} s after the trace begins, and virtual time ends before that; see that \
+         the trace's times are seconds, or play it as fast as it is served"
+    )]
+    TooLate {
+        /// Which, from 1.
+        number: usize,
+        /// When.
+        seconds: u64,
+    },
 }
 
 /// Memory for blocks of a device that is used through the system's buffers.

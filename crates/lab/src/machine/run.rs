@@ -57,6 +57,9 @@ impl Default for RunOptions {
 /// Background writes that may wait for a disk before clients wait too.
 const BACKLOG_MAX: usize = 4_096;
 const BACKGROUND: u32 = u32::MAX;
+/// Latest time at which a request may come, in microseconds: 146 years, a quarter of what nanoseconds in 64 bits
+/// count, so that nothing that is done then goes beyond it.
+const TIME_US_MAX: u64 = u64::MAX / 4 / 1_000;
 
 #[derive(Debug)]
 struct Client {
@@ -104,6 +107,9 @@ pub fn run(
     options: RunOptions,
 ) -> Result<Report, MachineError> {
     assert!(options.clients > 0, "somebody asks");
+    if options.pace == Pace::Trace {
+        check_times(requests)?;
+    }
     let start_ns = machine.now_ns;
     let client = || Client {
         plan: Plan::default(),
@@ -139,6 +145,15 @@ pub fn run(
     run.start_counting();
     run.play_until(requests.len())?;
     run.finish()
+}
+
+/// That every request comes within virtual time.
+fn check_times(requests: &[Request]) -> Result<(), MachineError> {
+    let late = requests.iter().position(|request| request.time_us > TIME_US_MAX);
+    late.map_or(Ok(()), |at| {
+        let seconds = requests[at].time_us / 1_000_000;
+        Err(MachineError::TooLate { number: at + 1, seconds })
+    })
 }
 
 impl Run<'_> {

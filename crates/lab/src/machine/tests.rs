@@ -119,6 +119,28 @@ fn waiting_for_a_client_counts_at_the_pace_of_the_trace() {
     assert_eq!(mean_ms(RunOptions::default()), (1.0 + 5.0) / 2.0);
 }
 
+/// Times that nanoseconds do not count would come round to an early one.
+#[test]
+fn a_time_beyond_virtual_time_is_an_error_at_the_pace_of_the_trace() {
+    let play = |time_us, pace| {
+        let read = vec![block(Direction::Read, 0, true)];
+        let mut requests = requests(2, 0);
+        requests[1].time_us = time_us;
+        let mut machine = Machine::new(&MachineConfig::new(plain_drive()));
+        let options = RunOptions { pace, ..RunOptions::default() };
+        let names = Catalogue::new();
+        run(&mut Fixed(vec![read.clone(), read]), &mut machine, &requests, &names, options)
+    };
+    for time_us in [20_000_000_000_000_000, u64::MAX] {
+        let error = play(time_us, Pace::Trace).expect_err("too late").to_string();
+        assert!(error.contains("request 2 comes") && error.contains("as fast as"), "{error}");
+        assert!(play(time_us, Pace::AsFastAsPossible).is_ok());
+    }
+    let century_us = 3_155_760_000_000_000;
+    let report = play(century_us, Pace::Trace).expect("within virtual time");
+    assert!(report.elapsed_ns > century_us * 1_000);
+}
+
 /// Counting begins after one request; computing takes 3 ms of each.
 #[test]
 fn warm_up_is_not_counted() {
