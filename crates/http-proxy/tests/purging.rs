@@ -101,6 +101,46 @@ fn tags_prefixes_hosts_and_everything_are_marks() {
 }
 
 #[test]
+fn a_host_without_a_port_is_purged_on_every_port() {
+    let origin = Origin::start(answer);
+    let proxy = start(&origin);
+    let hosts = ["a.test", "a.test:8443", "a.test:80", "a.test.org", "[::1]:8081"];
+    let hit = |host: &str| {
+        let line = format!("Host: {host}");
+        proxy.get_with("/x", &line).cache().contains("; hit")
+    };
+    for (order, marks, gone) in [
+        ("a.test", 4, [true, true, true, false, false]),
+        ("A.test:8443", 2, [false, true, false, false, false]),
+        ("a.test:80", 2, [true, false, true, false, false]),
+        ("[::1]", 4, [false, false, false, false, true]),
+    ] {
+        for host in hosts {
+            hit(host);
+            assert!(hit(host), "{host}");
+        }
+        let done = purge(&proxy, &json!({ "host": order }));
+        assert_eq!(done["marks"], marks, "{order}");
+        // `a.test` and `a.test:80` are one: whichever is asked for first fills it.
+        let misses = hosts.map(|host| (host != "a.test:80" || !gone[0]) && !hit(host));
+        let expected = [gone[0], gone[1], gone[2] && !gone[0], gone[3], gone[4]];
+        assert_eq!(misses, expected, "{order}");
+    }
+}
+
+#[test]
+fn what_is_no_host_is_refused() {
+    let origin = Origin::start(answer);
+    let proxy = start(&origin);
+    let admin = proxy.info.admin.expect("an admin address");
+    for wrong in ["http://a.test", "a.test/news", "a@b", "a b", "::1"] {
+        let order = json!({ "host": wrong }).to_string();
+        let answer = ask_admin(admin, "/purge", None, Some(&order));
+        assert!(answer.is_err_and(|error| error.to_string().contains("not a host")), "{wrong}");
+    }
+}
+
+#[test]
 fn the_method_takes_tags_and_scopes_from_headers() {
     let origin = Origin::start(answer);
     let proxy = start(&origin);

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ use crate::request::Ask;
 use crate::request::grouping::rule_group;
 use crate::request::naming::Naming;
 use crate::rules::CacheStatus;
+use crate::rules::key::is_plain_authority;
 use crate::worker::{Shared, Worker};
 
 /// Purges in one order.
@@ -298,10 +300,7 @@ fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
         What::Url(url) => vec![Scope::Url(url_hash(&key_of_url(shared, url)?))],
         What::Tag(name) => vec![Scope::Tag(TagId::of(name.as_bytes()))],
         What::Prefix(prefix) => vec![prefix_scope(full_url(shared, prefix)?)?],
-        What::Host(host) => {
-            let of = |scheme| prefix_scope(full_url(shared, &format!("{scheme}://{host}/"))?);
-            vec![of("http")?, of("https")?]
-        }
+        What::Host(host) => host_scopes(&Naming::of(shared), host)?,
         What::Group(name) => match name.strip_prefix("id:") {
             Some(number) => {
                 let bad = || PurgeFailure::BadOrder(format!("`{number}` is not a group's number"));
@@ -312,6 +311,29 @@ fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
             }
         },
     })
+}
+
+/// The prefixes of a host's URLs, by both schemes: without a port in the order those of every port, as rules
+/// mean a host.
+fn host_scopes(naming: &Naming<'_>, text: &str) -> Result<Vec<Scope>, PurgeFailure> {
+    let authority: Option<Authority> =
+        if is_plain_authority(text.as_bytes()) { text.parse().ok() } else { None };
+    let Some(authority) = authority else {
+        let text = format!("`{text}` is not a host: write HOST or HOST:PORT");
+        return Err(PurgeFailure::BadOrder(text));
+    };
+    // Where hosts do not count, all is stored by the origin's own, with its port.
+    let every_port = authority.port().is_none() && naming.has_hosts();
+    let mut scopes = Vec::new();
+    for end in if every_port { &["/", ":"][..] } else { &["/"] } {
+        for asked in ["http", "https"] {
+            let (scheme, host) = naming.of_url(asked, text);
+            scopes.push(prefix_scope(format!("{scheme}://{host}{end}").into_bytes())?);
+        }
+    }
+    // Where schemes do not count, neighbours are the same.
+    scopes.dedup();
+    Ok(scopes)
 }
 
 fn prefix_scope(prefix: Vec<u8>) -> Result<Scope, PurgeFailure> {
