@@ -13,17 +13,19 @@ use crate::proxy::admin::AdminArgs;
 const AFTER_HELP: &str = "\
 Examples:
   damelo explain http://example.org/news/1 --admin 127.0.0.1:9100
-  damelo explain /news/1 --admin 9100 --header 'Cookie: lang=de' --json
+  damelo explain https://example.org:8443/news/1 --admin 9100 --header 'Cookie: lang=de' --json
 
 Tells the key, the variants, the group and where they lie, the arithmetic of age and freshness, the
-purges that cover it, the rules that matched, and why it was lately not stored. A path stands for
-the proxy's origin.";
+purges that cover it, the rules that matched, and why it was lately not stored. Write the URL as
+clients do, with scheme, host and port: http and https, and two ports, are different objects. A path
+alone is enough only where the origin is told neither of scheme nor of host
+(`forwarded.x_forwarded = false`, no `preserve_host`).";
 
 /// Ask a running proxy what it knows of a URL.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Explain {
-    /// The URL, or a path
+    /// The URL, as clients write it
     #[arg(value_name = "URL")]
     url: String,
     #[command(flatten)]

@@ -38,14 +38,14 @@ pub(crate) struct Purge {
     volumes: Option<Volumes>,
     #[command(flatten)]
     admin: AdminArgs,
-    /// This URL, with all its variants; a path stands for the proxy's origin
+    /// This URL, with all its variants: scheme, host and port as clients write them
     #[arg(long, value_name = "URL", group = "what")]
     url: Vec<String>,
     /// Everything with this tag
     #[arg(long, value_name = "TAG", group = "what")]
     tag: Vec<String>,
-    /// Everything of this host
-    #[arg(long, value_name = "HOST", group = "what")]
+    /// Everything of this host; without a port, on every port
+    #[arg(long, value_name = "HOST[:PORT]", group = "what")]
     host: Vec<String>,
     /// Every object of this group: its name, or id:NUMBER
     #[arg(long, value_name = "GROUP", group = "what")]
