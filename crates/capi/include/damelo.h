@@ -240,8 +240,8 @@ int damelo_options_set_checkpoint_period(damelo_options *options, uint64_t perio
 /* Longest time a created object stays only in memory; 0: no limit. Default 5,000 ms. */
 int damelo_options_set_flush_period(damelo_options *options, uint64_t period_ms);
 
-/* Share of what is written that may be objects kept when their segment was reused, in percent, at
- * most 90. Default 30. */
+/* Share of a reused segment that may be written again, in percent, at most 90. Default 20. What is left of a
+ * nearly empty segment is kept besides, unless it is 0. */
 int damelo_options_set_reinsert_percent_max(damelo_options *options, uint32_t percent);
 
 /* DAMELO_DISK_FBC: hits counted per object at most (C_max), at most 3. Default 3. */

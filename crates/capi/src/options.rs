@@ -210,10 +210,10 @@ setters! {
     /// Longest time an object stays only in memory.
     damelo_options_set_flush_period(period_ms: u64) |config|
         config.flush_period = millis(period_ms);
-    /// Share of what is written that may be reinserted objects.
+    /// Share of a reused segment that may be written again.
     damelo_options_set_reinsert_percent_max(percent: u32) |config|
         config.reinsert_percent_max =
-            at_most("the share of reinserted objects", percent, REINSERT_PERCENT_LIMIT)? as u8;
+            at_most("the share of a reused segment that is written again", percent, REINSERT_PERCENT_LIMIT)? as u8;
     /// FBC: hits counted per object at most.
     damelo_options_set_fbc_count_max(count: u32) |config|
         config.fbc_count_max = at_most("the count of hits", count, FBC_COUNT_LIMIT)? as u8;

@@ -66,7 +66,7 @@ pub(crate) struct Wrap {
     /// Create in pieces, without telling the length
     #[arg(long)]
     streamed: bool,
-    /// Share of what is written that may be reinserted objects, in percent [default: the store's, 20]
+    /// Share of a reused segment that may be written again, in percent [default: the store's, 20]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
     reinsert: Option<u8>,
     /// Seed of everything random
