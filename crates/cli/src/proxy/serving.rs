@@ -203,16 +203,17 @@ fn open_store(settings: &Settings, mode: Mode) -> Result<Store, Failure> {
         None => default_cache(&cache_name(to)),
     };
     let mut config = Config::new(&spec.path, ByteSize::new(default_bytes));
-    if spec.size.is_some() || is_device(&spec.path) {
-        // A device for which no size was given is taken whole.
+    if spec.size.is_some() || has_size(&spec.path) {
+        // What has a size keeps it where none was given; that of a new file is no wish of its own.
         config.volumes[0].size = spec.size;
     }
     config.memory = settings.memory;
     open_with(config, &Volumes::from(spec.path.as_path()))
 }
 
-fn is_device(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+/// A device, which is taken whole, or a file that was made before.
+fn has_size(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.len() > 0 || meta.file_type().is_block_device())
 }
 
 /// The user's cache directory, or the current one.
@@ -254,6 +255,24 @@ mod tests {
         assert_eq!(spec("/a/b:20GiB"), CacheSpec { path: "/a/b".into(), size });
         assert_eq!(spec("/a/b"), CacheSpec { path: "/a/b".into(), size: None });
         assert_eq!(spec("/a:b/c"), CacheSpec { path: "/a:b/c".into(), size: None });
+    }
+
+    #[test]
+    fn a_cache_without_a_size_keeps_the_one_it_was_made_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("c.store");
+        let open = |cache: String| {
+            let mut settings = Settings::default();
+            settings.cache = Some(cache);
+            settings.memory = ByteSize::new(16 << 20);
+            let store = open_store(&settings, Mode::Reverse).unwrap();
+            let warnings = store.info().warnings;
+            store.close().unwrap();
+            warnings.len()
+        };
+        assert_eq!(open(format!("{}:64MiB", path.display())), 0);
+        assert_eq!(open(path.display().to_string()), 0, "nobody asked for another size");
+        assert_eq!(open(format!("{}:128MiB", path.display())), 1);
     }
 
     #[test]
