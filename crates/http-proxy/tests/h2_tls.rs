@@ -7,7 +7,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
-use damelo_http_proxy::{CertificateFiles, ListenAddress, ProxyConfig, RunningInfo, ask_admin};
+use damelo_http_proxy::{
+    CertificateFiles, ListenAddress, LogFormat, LogTarget, ProxyConfig, RunningInfo, ask_admin,
+};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use support::wire::{
@@ -127,6 +129,37 @@ fn tls_negotiates_the_version() {
         }
     });
     assert_eq!(origin.last().header("x-forwarded-proto"), "https");
+}
+
+/// A log that wrote one URL in two ways could be neither counted nor replayed.
+#[test]
+fn the_access_log_writes_a_url_one_way_in_every_version_of_http() {
+    for (format, expected) in [
+        (LogFormat::Combined, "\"GET /x?y HTTP/"),
+        (LogFormat::Squid, " GET https://a.test/x?y - "),
+        (LogFormat::Json, "\"host\":\"a.test\""),
+    ] {
+        let (authority, files, origin) = (Authority::new(), Files::new(), hello());
+        let certificate = files.issue(&authority, "a", "a.test");
+        let path = files.home.path().join("access.log");
+        let proxy = Proxy::start_with(&origin, |config| {
+            with_tls(config, vec![certificate]);
+            config.log_target = LogTarget::File(path.clone());
+            config.log_format = format;
+        });
+        let address = tls_address(&proxy.info);
+        for alpn in [BOTH, &BOTH[1..]] {
+            block_on(get_tls(&authority, address, "a.test", alpn, "/x?y")).expect("TLS");
+        }
+        proxy.stop();
+        let log = std::fs::read_to_string(&path).expect("a log");
+        let told = log.lines().filter(|line| line.contains(expected)).count();
+        assert_eq!(told, 2, "{expected} in\n{log}");
+        if format == LogFormat::Json {
+            assert_eq!(log.matches("\"target\":\"/x?y\"").count(), 2, "{log}");
+            assert_eq!(log.matches("\"scheme\":\"https\"").count(), 2, "{log}");
+        }
+    }
 }
 
 /// An origin that sends those without TLS to where it is spoken, and is told of a change.

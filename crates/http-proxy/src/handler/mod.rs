@@ -52,7 +52,7 @@ pub(crate) async fn handle(
 ) -> Response<ProxyBody> {
     worker.counters.requests.one();
     let start = Instant::now();
-    let record = record::begin(worker, &request, peer.ip, start);
+    let record = record::begin(worker, &request, &peer, start);
     let is_head = request.method() == Method::HEAD;
     let (mut response, status) = dispatch(worker, request, peer, start).await;
     if is_head {

@@ -73,11 +73,11 @@ fn squid(record: &LogRecord, took: Duration) -> String {
     let (code, asked) = squid_code(record.result, record.status);
     let peer =
         if asked { format!("FIRSTUP_PARENT/{}", record.origin) } else { "HIER_NONE/-".into() };
-    let host = record.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or(&record.origin);
+    let host = record.host.as_ref().unwrap_or(&record.origin);
     let media_type = record.media_type.as_ref().and_then(|value| value.to_str().ok());
     let media_type = media_type.and_then(|text| text.split(';').next()).unwrap_or("-");
     let target = if record.target.starts_with('/') {
-        format!("http://{host}{}", record.target)
+        format!("{}://{host}{}", record.scheme, record.target)
     } else {
         record.target.clone()
     };
@@ -122,7 +122,8 @@ fn json(record: &LogRecord, took: Duration) -> String {
         "time": record.start_unix_ms as f64 / 1000.0,
         "client": record.client.to_string(),
         "method": record.method.as_str(),
-        "host": text(&record.host),
+        "scheme": record.scheme,
+        "host": record.host,
         "target": record.target,
         "version": format!("{:?}", record.version),
         "status": record.status.as_u16(),
@@ -155,7 +156,8 @@ mod tests {
             client: [10, 0, 0, 9].into(),
             method: http::Method::GET,
             version: http::Version::HTTP_11,
-            host: Some(HeaderValue::from_static("example.org")),
+            scheme: "http",
+            host: Some("example.org".to_owned()),
             target: "/a?b=\"c".to_owned(),
             referer: None,
             user_agent: Some(HeaderValue::from_bytes(b"a \"b\" \\ \xff\t\xc3\xa9").unwrap()),
@@ -192,6 +194,8 @@ mod tests {
         hit.status = StatusCode::NOT_MODIFIED;
         assert!(line(&hit, Duration::ZERO).contains("TCP_IMS_HIT/304"));
         assert!(line(&hit, Duration::ZERO).contains("HIER_NONE/-"));
+        hit.scheme = "https";
+        assert!(line(&hit, Duration::ZERO).contains(" GET https://example.org/a?b="));
     }
 
     #[test]
@@ -199,8 +203,36 @@ mod tests {
         let text = line(&record(LogFormat::Json), Duration::from_micros(1500));
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["target"], "/a?b=\"c");
+        assert_eq!((&value["scheme"], &value["host"]), (&"http".into(), &"example.org".into()));
         assert_eq!(value["milliseconds"], 1.5);
         assert_eq!(value["time"], 784_111_777.042);
         assert!(value["referer"].is_null());
+    }
+
+    #[test]
+    fn the_document_shows_these_lines_and_words() {
+        let document = include_str!("../../../../docs/operations.md");
+        for format in [LogFormat::Combined, LogFormat::Squid, LogFormat::Json] {
+            let mut shown = record(format);
+            shown.client = [192, 0, 2, 7].into();
+            shown.version = http::Version::HTTP_2;
+            shown.scheme = "https";
+            shown.host = Some("www.example.org".to_owned());
+            shown.target = "/news/1?p=2".to_owned();
+            shown.referer = Some(HeaderValue::from_static("https://www.example.org/"));
+            shown.user_agent = Some(HeaderValue::from_static("Mozilla/5.0"));
+            shown.media_type = Some(HeaderValue::from_static("text/html"));
+            shown.origin = "127.0.0.1:8000".to_owned();
+            let line = line(&shown, Duration::from_micros(1500));
+            assert!(document.contains(&format!("\n{line}\n")), "not in the document:\n{line}");
+        }
+        let table = document.split("| `result` |").nth(1).unwrap();
+        let table = table.split("\n\n").next().unwrap();
+        for row in table.lines().skip(2) {
+            let mut cells = row.split('|').map(|cell| cell.trim().trim_matches('`'));
+            let (word, squid) = (cells.nth(1).unwrap(), cells.next().unwrap());
+            let (code, _) = squid_code(word, StatusCode::OK);
+            assert!(squid.starts_with(code), "{word} is {code}, not {squid}");
+        }
     }
 }

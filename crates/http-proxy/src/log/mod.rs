@@ -135,7 +135,11 @@ pub(crate) struct LogRecord {
     pub(crate) client: IpAddr,
     pub(crate) method: Method,
     pub(crate) version: Version,
-    pub(crate) host: Option<HeaderValue>,
+    /// `http` or `https`, as the client asked.
+    pub(crate) scheme: &'static str,
+    /// Host and port that the client asked, whatever its version of HTTP writes them in.
+    pub(crate) host: Option<String>,
+    /// Path and query; of a forward proxy the URL, as it was sent.
     pub(crate) target: String,
     pub(crate) referer: Option<HeaderValue>,
     pub(crate) user_agent: Option<HeaderValue>,
