@@ -124,6 +124,9 @@ fn check_config_names_every_mistake_with_its_line() {
     let text = bed.says(2, &["check-config", "bad.toml"]);
     assert!(text.contains("line 2: ") && text.contains("`memory`"), "{text}");
     assert!(text.contains("line 4: ") && text.contains("30s"), "{text}");
+    bed.write("tls.toml", "to = \"demo\"\n[tls]\ncertificates = [\"c.pem,k.pem\"]\n");
+    let text = bed.says(2, &["check-config", "tls.toml"]);
+    assert!(text.contains("line 3: cannot use `c.pem` for TLS"), "{text}");
     assert!(bed.says(4, &["check-config", "none.toml"]).contains("none.toml"));
     assert!(bed.says(2, &["proxy", "--config", "bad.toml"]).contains("line 2"));
     assert!(bed.says(0, &["check-config", "--keys"]).contains("timeouts.drain"));

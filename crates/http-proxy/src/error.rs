@@ -46,7 +46,9 @@ pub enum ProxyError {
         address: String,
     },
     /// A TLS listener without certificate.
-    #[error("a TLS listener needs a certificate: give the files of a chain and its key")]
+    #[error(
+        "a `tls+` listener needs a certificate: `tls.certificates` names the files of a chain and its key"
+    )]
     NoCertificate,
     /// A certificate or key cannot be used.
     #[error("cannot use `{path}` for TLS: {reason}")]
@@ -119,6 +121,19 @@ pub enum ProxyError {
     /// A worker ended by a panic: a bug.
     #[error("a worker thread died")]
     WorkerDied,
+}
+
+impl ProxyError {
+    /// The key of the configuration file whose value cannot be used, where it is one alone.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            ProxyError::NoCertificate => Some("listen"),
+            ProxyError::CertificateFile { .. } => Some("tls.certificates"),
+            ProxyError::AuthoritiesFile { .. } => Some("upstream.authorities"),
+            ProxyError::UsersFile { .. } => Some("forward.users"),
+            _ => None,
+        }
+    }
 }
 
 /// Why there is no response of the origin. The last two are the client's doing (4xx), all others

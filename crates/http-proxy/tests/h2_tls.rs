@@ -245,7 +245,7 @@ fn certificates_that_cannot_be_used_keep_the_proxy_from_starting() {
     let mut crossed = files.issue(&authority, "a", "a.test");
     crossed.key = files.issue(&authority, "b", "b.test").key;
     for (certificates, words) in [
-        (vec![], "a TLS listener needs a certificate"),
+        (vec![], "listener needs a certificate"),
         (vec![files.of("missing")], "missing.pem"),
         (vec![crossed], "it is not the key of"),
     ] {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use damelo_http_proxy::{Settings, settings_reference};
+use damelo_http_proxy::{Settings, SettingsError, settings_reference};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -16,7 +16,8 @@ Examples:
   damelo check-config /etc/damelo.toml --show
   damelo check-config --keys
 
-Every mistake is named with its line; exit code 2 says that there are some. --keys prints all keys
+Every mistake is named with its line, files of TLS that cannot be used included; exit code 2 says that
+there are some. --keys prints all keys
 with their defaults, as in docs/configuration.md.";
 
 /// Check a configuration file of the proxy.
@@ -44,8 +45,12 @@ pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
         out.bytes(settings_reference().as_bytes())?;
     }
     if let Some(path) = &args.file {
-        let settings = read(path, Settings::default())?;
-        settings.proxy.check()?;
+        let text = text_of(path)?;
+        let settings = parse(path, &text, Settings::default())?;
+        settings.proxy.check().map_err(|error| match Settings::blame(&text, &error) {
+            Some(mistake) => unusable(path, &[mistake]),
+            None => error.into(),
+        })?;
         if args.json {
             out.json(&json!({ "good": true, "rules": settings.rule_count() }))?;
         } else {
@@ -63,10 +68,19 @@ pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
 
 /// Reads settings from a file on top of defaults.
 pub(crate) fn read(path: &Path, defaults: Settings) -> Result<Settings, Failure> {
-    let text = fs::read_to_string(path)
-        .map_err(|source| Failure::io(format!("read {}", path.display()), source))?;
-    defaults.read(&text).map_err(|errors| {
-        let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
-        Failure::Usage(format!("{} cannot be used:\n{}", path.display(), lines.join("\n")))
-    })
+    parse(path, &text_of(path)?, defaults)
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path)
+        .map_err(|source| Failure::io(format!("read {}", path.display()), source))
+}
+
+fn parse(path: &Path, text: &str, defaults: Settings) -> Result<Settings, Failure> {
+    defaults.read(text).map_err(|errors| unusable(path, &errors))
+}
+
+fn unusable(path: &Path, errors: &[SettingsError]) -> Failure {
+    let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+    Failure::Usage(format!("{} cannot be used:\n{}", path.display(), lines.join("\n")))
 }

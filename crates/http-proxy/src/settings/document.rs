@@ -29,10 +29,15 @@ struct Reading<'t> {
 
 impl Reading<'_> {
     fn mistake(&mut self, at: usize, problem: impl Into<String>) {
-        let at = at.min(self.text.len());
-        let line = 1 + self.text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
+        let line = line_at(self.text, at);
         self.errors.push(SettingsError { line, problem: problem.into() });
     }
+}
+
+/// The line, from 1, of a byte.
+fn line_at(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// Reads a file into `settings` and returns its rules.
@@ -72,6 +77,22 @@ pub(crate) fn read(text: &str, settings: &mut Settings) -> Result<Vec<Rule>, Vec
     }
     reading.errors.sort_by_key(|error| error.line);
     Err(reading.errors)
+}
+
+/// The line of a key in a file that can be read; `None` if it has none.
+pub(super) fn line_of(text: &str, name: &str) -> Option<usize> {
+    let file = DeTable::parse(text).ok()?;
+    let find = |table: &DeTable<'_>, name: &str| {
+        table.iter().find(|(key, _)| key.get_ref() == name).map(|(key, _)| key.span().start)
+    };
+    let at = match name.split_once('.') {
+        None => find(file.get_ref(), name),
+        Some((outer, inner)) => match file.get_ref().get(outer)?.get_ref() {
+            DeValue::Table(table) => find(table, inner),
+            _ => None,
+        },
+    };
+    at.map(|at| line_at(text, at))
 }
 
 fn read_key(

@@ -143,6 +143,13 @@ impl Settings {
         KEYS.iter().map(|key| format!("{} = {}", key.name, (key.show)(self))).collect()
     }
 
+    /// Which line of a file's text an error is about: [`ProxyConfig::check`] finds what its values name, but not
+    /// where they stand.
+    pub fn blame(text: &str, error: &ProxyError) -> Option<SettingsError> {
+        let line = document::line_of(text, error.key()?)?;
+        Some(SettingsError { line, problem: error.to_string() })
+    }
+
     /// The names of the keys in which two settings differ and that a running proxy cannot change.
     pub fn needs_restart(&self, running: &Settings) -> Vec<&'static str> {
         let differs = |key: &&keys::Key| !key.live && (key.show)(self) != (key.show)(running);
@@ -249,6 +256,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_value_names_is_blamed_on_its_line() {
+        for (text, line, words) in [
+            ("to = \"demo\"\nlisten = [\"tls+tcp:127.0.0.1:0\"]\n", 2, "`tls.certificates`"),
+            ("to = \"demo\"\n[tls]\ncertificates = [\"/no,/no\"]\n", 3, "cannot use `/no`"),
+            ("to = \"https://a\"\n\nupstream.authorities = \"/no\"\n", 3, "`/no`"),
+        ] {
+            let error = Settings::parse(text).unwrap().proxy.check().unwrap_err();
+            let blamed = Settings::blame(text, &error).unwrap();
+            assert!(blamed.line == line && blamed.problem.contains(words), "{blamed}");
+        }
+        assert_eq!(Settings::blame("to = \"demo\"\n", &ProxyError::NoCertificate), None);
+    }
+
+    #[test]
     fn broken_toml_is_one_error_with_its_line() {
         let errors = Settings::parse("a = 1\nb = [1,\n").unwrap_err();
         assert_eq!(errors.len(), 1);
@@ -318,10 +339,23 @@ mod tests {
     }
 
     #[test]
-    fn the_example_in_the_document_is_a_valid_file() {
-        let text = include_str!("../../../../docs/configuration.md");
-        let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-        let settings = Settings::parse(example).unwrap_or_else(|e| panic!("{e:?}"));
-        assert!(settings.rule_count() >= 3);
+    fn the_examples_in_the_documents_are_valid_files() {
+        let configuration = include_str!("../../../../docs/configuration.md");
+        let operations = include_str!("../../../../docs/operations.md");
+        let mut rules = 0;
+        for document in [configuration, operations] {
+            for example in document.split("```toml\n").skip(1) {
+                let example = example.split("```").next().unwrap();
+                let settings = Settings::parse(example).unwrap_or_else(|e| panic!("{e:?}"));
+                rules += settings.rule_count();
+                // A redirect to https leads nowhere without a listener for it.
+                if example.contains("https://{host}") {
+                    let transport = &settings.proxy.transport;
+                    assert!(transport.listeners.iter().any(|listener| listener.tls));
+                    assert!(!transport.certificates.is_empty());
+                }
+            }
+        }
+        assert!(rules >= 4);
     }
 }
