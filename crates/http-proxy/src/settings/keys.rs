@@ -56,7 +56,7 @@ keys! {
     "memory" start Size [memory: damelo::ByteSize] "Memory for data.";
     "workers" start Count [proxy.workers: usize] "Threads that serve, each with its own event loop.";
     "name" live Text [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";
-    "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, in place of the origin's own. Without it, redirects to the origin's own name are sent without that, so that they lead back here.";
+    "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, in place of the origin's own. Where this is off, redirects of the origin to itself, by its own name, lose scheme and host, so that clients come back here.";
     "listen" start Listeners [proxy.transport.listeners: Vec<crate::config::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
     "tls.certificates" start Certificates [proxy.transport.certificates: Vec<crate::config::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
     "proxy_protocol.from" start Networks [proxy.transport.proxy_protocol_from: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
@@ -70,7 +70,7 @@ keys! {
     "limits.connections_per_client_max" start Limit [proxy.transport.clients.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
     "limits.header_lines_max" live Count [proxy.transport.clients.header_lines_max: usize] "Lines in the headers of a request; more get 431.";
     "limits.origin_header_lines_max" live Count [proxy.transport.upstream.header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
-    "limits.upload_second_bytes_min" live Limit [proxy.transport.clients.upload_second_bytes_min: u32] "Bytes that each second must bring which the body of a request is waited for, once `timeouts.body_idle` has been waited in all; then 408. Time in which the origin takes nothing does not count.";
+    "limits.upload_second_bytes_min" live Limit [proxy.transport.clients.upload_second_bytes_min: u32] "Slowest pace of a request's body, in bytes a second. It counts once a body was waited for as long as `timeouts.body_idle` in all; one that is slower on average is answered 408. Time in which the origin takes nothing does not count.";
     "limits.uri_bytes_max" live Size [proxy.transport.clients.uri_bytes_max: usize] "Request targets larger than this get 414.";
     "limits.http2_streams_max" live Count [proxy.transport.clients.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
     "limits.http2_resets_max" live Count [proxy.transport.clients.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
