@@ -86,3 +86,8 @@ pub use stats::{Latency, Metric, MetricKind, Stats};
 pub use store::{CreateOptions, Store, StoreInfo, VolumeInfo};
 pub use types::{ByteSize, Clock, GroupId, ParseByteSizeError, SystemClock};
 pub use write::writer::{Write, Writer, WriterOptions};
+
+// The example in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
