@@ -96,7 +96,8 @@ pub use damelo_http_rules::Rules;
 pub use error::ProxyError;
 pub use forward::ForwardConfig;
 pub use forward::access::{AccessRule, Destination, ParseRuleError};
-pub use forward::auth::hash_credentials;
+pub use forward::checks::CheckLimits;
+pub use forward::users::hash_credentials;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use fuzz_tests::{

@@ -1,177 +1,206 @@
 //! Who a client of the forward proxy is: `Proxy-Authorization: Basic` (RFC 7617) against a file of
 //! names and Argon2 hashes.
 //!
-//! A hash is slow on purpose, so credentials that proved right are remembered for [`REMEMBERED`],
-//! under a keyed hash and not as they are; and hashes are computed [`HASHES_AT_ONCE`] at most, so
-//! that guessing cannot take the machine. Invariants: a wrong name costs as much as a wrong
-//! password; the file is read again when it changes, and what was remembered is forgotten then.
-//! Threads: shared by all workers; hashing runs on their blocking pools.
+//! A hash is slow on purpose, so credentials that proved right are remembered until they were not
+//! used for [`REMEMBERED`], under a keyed hash and not as they are; and few hashes are computed or
+//! waited for at a time (`checks`), so that guessing cannot take the machine. Invariants: a wrong
+//! name costs as much as a wrong password; the file is read again when it changes, and what was
+//! remembered for a line that is another one now does not count. Threads: shared by all workers;
+//! hashes are computed by threads of their own.
 
 use std::collections::HashMap;
-use std::fs;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use argon2::Argon2;
-use argon2::password_hash::{PasswordHash, PasswordHasher as _, PasswordVerifier as _, SaltString};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderMap;
 use http::header::PROXY_AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
 use ring::hmac;
-use ring::rand::{SecureRandom as _, SystemRandom};
-use tokio::sync::Semaphore;
+use ring::rand::SystemRandom;
 
-use crate::error::ProxyError;
+use crate::error::{ProxyError, Refusal, refusal};
+use crate::forward::checks::{CheckLimits, Checks, Full, HASHES_AT_ONCE, Tag};
+use crate::forward::users::{self, Hash, Stamp, Users};
+use crate::metrics::Counters;
 
-/// How long right credentials need not be hashed again.
+/// How long right credentials that are not used need not be hashed again.
 const REMEMBERED: Duration = Duration::from_secs(300);
 /// Credentials remembered at most; beyond it all are forgotten.
 const REMEMBERED_MAX: usize = 10_000;
-/// Hashes computed at the same time.
-const HASHES_AT_ONCE: usize = 2;
 /// Shortest time between two looks at the file.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest name and password; longer ones are wrong without a look.
 const CREDENTIALS_BYTES_MAX: usize = 1024;
 
+const UNAUTHORIZED: Refusal = refusal(
+    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+    "unauthorized",
+    "This proxy wants a name and a password.",
+);
+const CLIENT_BUSY: Refusal = refusal(
+    StatusCode::TOO_MANY_REQUESTS,
+    "password-checks",
+    "Too many passwords of this client are being checked: try again in a moment.",
+);
+const BUSY: Refusal = refusal(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "password-checks",
+    "Too many passwords are being checked: try again in a moment.",
+);
+
 /// Checks credentials.
 pub(crate) struct Auth {
     path: PathBuf,
-    state: Mutex<State>,
+    file: Mutex<File>,
+    known: Arc<Mutex<Known>>,
     key: hmac::Key,
-    hashing: Semaphore,
+    checks: Checks,
     /// What the password of an unknown name is compared with.
-    nobody: String,
+    nobody: Arc<Hash>,
 }
 
-struct State {
-    users: Arc<HashMap<String, String>>,
-    stamp: Option<(SystemTime, u64)>,
+/// The file as it was read last.
+struct File {
+    users: Users,
+    stamp: Option<Stamp>,
     looked: Instant,
-    known: HashMap<[u8; 32], Instant>,
 }
 
-/// Makes a line of the file: `NAME:$argon2id$...`.
-///
-/// # Errors
-/// When the name cannot stand in such a line, or the system has no randomness.
-pub fn hash_credentials(name: &str, password: &str) -> Result<String, ProxyError> {
-    if name.is_empty() || name.contains([':', '\n', '\r', '#']) {
-        return Err(ProxyError::UserName(name.to_owned()));
-    }
-    let mut salt = [0; 16];
-    SystemRandom::new().fill(&mut salt).map_err(|_| ProxyError::Randomness)?;
-    Ok(format!("{name}:{}", hash(password, &salt).ok_or(ProxyError::Randomness)?))
-}
+/// Credentials that proved right, and when they were used last.
+#[derive(Default)]
+struct Known(HashMap<Tag, Instant>);
 
-fn hash(password: &str, salt: &[u8]) -> Option<String> {
-    let salt = SaltString::encode_b64(salt).ok()?;
-    Some(Argon2::default().hash_password(password.as_bytes(), &salt).ok()?.to_string())
-}
-
-fn read_users(path: &PathBuf) -> Result<HashMap<String, String>, ProxyError> {
-    let error = |reason: String| ProxyError::UsersFile { path: path.clone(), reason };
-    let text = fs::read_to_string(path).map_err(|source| error(source.to_string()))?;
-    let mut users = HashMap::new();
-    for (index, line) in text.lines().enumerate() {
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
+impl Known {
+    /// Whether they are known; if so they are for longer.
+    fn uses(&mut self, tag: &Tag) -> bool {
+        match self.0.get_mut(tag) {
+            Some(used) if used.elapsed() < REMEMBERED => {
+                *used = Instant::now();
+                true
+            }
+            _ => false,
         }
-        let entry = line.trim_end().split_once(':');
-        let good = entry.filter(|(name, hash)| !name.is_empty() && PasswordHash::new(hash).is_ok());
-        let Some((name, hash)) = good else {
-            return Err(error(format!("line {} is not NAME:$argon2id$...", index + 1)));
-        };
-        users.insert(name.to_owned(), hash.to_owned());
     }
-    Ok(users)
+
+    fn add(&mut self, tag: Tag) {
+        if self.0.len() >= REMEMBERED_MAX {
+            self.0.retain(|_, used| used.elapsed() < REMEMBERED);
+        }
+        if self.0.len() >= REMEMBERED_MAX {
+            self.0.clear();
+        }
+        self.0.insert(tag, Instant::now());
+    }
 }
 
 impl Auth {
-    pub(crate) fn load(path: PathBuf) -> Result<Auth, ProxyError> {
-        let users = Arc::new(read_users(&path)?);
+    /// Reads the file, of which every line must be good.
+    pub(crate) fn load(path: PathBuf, limits: CheckLimits) -> Result<Auth, ProxyError> {
+        // Before the file: if it changes while it is read, it is read again.
+        let stamp = users::stamp(&path);
+        let read = users::read(&path)?;
+        if let Some(wrong) = read.wrong {
+            return Err(wrong);
+        }
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
-        let stamp = stamp(&path);
-        let state = State { users, stamp, looked: Instant::now(), known: HashMap::new() };
         Ok(Auth {
             path,
-            state: Mutex::new(state),
+            file: Mutex::new(File { users: read.users, stamp, looked: Instant::now() }),
+            known: Arc::default(),
             key: key.map_err(|_| ProxyError::Randomness)?,
-            hashing: Semaphore::new(HASHES_AT_ONCE),
-            nobody: hash("", &[0; 16]).ok_or(ProxyError::Randomness)?,
+            checks: Checks::start(limits, HASHES_AT_ONCE)?,
+            nobody: Arc::new(Hash::of_nobody()?),
         })
     }
 
-    /// Whether the request has credentials that are right.
-    pub(crate) async fn admits(&self, headers: &HeaderMap) -> bool {
-        let Some((name, password)) = credentials(headers) else { return false };
-        let tag = self.tag(&name, &password);
-        let users = {
-            let mut state = self.state();
-            self.refresh(&mut state);
-            if state.known.get(&tag).is_some_and(|since| since.elapsed() < REMEMBERED) {
-                return true;
-            }
-            state.users.clone()
+    /// Lets those in who have credentials that are right.
+    pub(crate) async fn admits(
+        &self,
+        headers: &HeaderMap,
+        client: IpAddr,
+        counters: &Counters,
+    ) -> Result<(), Refusal> {
+        let refused = |refusal| {
+            counters.forward_unauthorized.one();
+            Err(refusal)
         };
-        let expected = users.get(&name).unwrap_or(&self.nobody).clone();
-        let exists = users.contains_key(&name);
-        let Ok(_turn) = self.hashing.acquire().await else { return false };
-        let right = tokio::task::spawn_blocking(move || verify(&password, &expected)).await;
-        if !exists || !right.unwrap_or(false) {
-            return false;
+        let Some((name, password)) = credentials(headers) else { return refused(UNAUTHORIZED) };
+        let expected = self.user(&name, counters);
+        let exists = expected.is_some();
+        let hash = expected.unwrap_or_else(|| self.nobody.clone());
+        let tag = self.tag(&hash, &name, &password);
+        if locked(&self.known).uses(&tag) {
+            return Ok(());
         }
-        let mut state = self.state();
-        // Only if the file that was asked is still the one that holds.
-        if Arc::ptr_eq(&state.users, &users) {
-            if state.known.len() >= REMEMBERED_MAX {
-                state.known.clear();
+        let known = self.known.clone();
+        let remember = move |right: bool| {
+            if right && exists {
+                locked(&known).add(tag);
             }
-            state.known.insert(tag, Instant::now());
-        }
-        true
+        };
+        let mut outcome = match self.checks.check((tag, client), (password, hash), remember) {
+            Ok(outcome) => outcome,
+            Err(full) => {
+                counters.forward_checks_refused.one();
+                return Err(if full == Full::Client { CLIENT_BUSY } else { BUSY });
+            }
+        };
+        let right = outcome.wait_for(Option::is_some).await.is_ok_and(|right| *right == Some(true));
+        if right && exists { Ok(()) } else { refused(UNAUTHORIZED) }
     }
 
-    fn tag(&self, name: &str, password: &str) -> [u8; 32] {
-        // A name holds no colon, so that the two cannot be cut in another place.
-        let tag = hmac::sign(&self.key, format!("{name}:{password}").as_bytes());
+    /// A name with its password and what it is compared with: when the line of the file is another
+    /// one, so is this.
+    fn tag(&self, hash: &Hash, name: &str, password: &str) -> Tag {
+        // A hash holds no space and a name no colon, so that they cannot be cut in another place.
+        let text = format!("{} {name}:{password}", hash.text());
+        let tag = hmac::sign(&self.key, text.as_bytes());
         let mut bytes = [0; 32];
         bytes.copy_from_slice(tag.as_ref());
         bytes
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The hash of this name, by the file as it is now.
+    fn user(&self, name: &str, counters: &Counters) -> Option<Arc<Hash>> {
+        let mut file = locked(&self.file);
+        if file.looked.elapsed() >= LOOK_INTERVAL {
+            file.looked = Instant::now();
+            self.refresh(&mut file, counters);
+        }
+        file.users.get(name).cloned()
     }
 
-    /// Reads the file again if it is another one; one that cannot be read changes nothing.
-    fn refresh(&self, state: &mut State) {
-        if state.looked.elapsed() < LOOK_INTERVAL {
+    /// Reads the file again if it is another one. Bad lines are left out, so that whoever was taken
+    /// out of the file is out; a file that cannot be read at all changes nothing. Either is told
+    /// once for each change.
+    fn refresh(&self, file: &mut File, counters: &Counters) {
+        let stamp = users::stamp(&self.path);
+        if stamp == file.stamp {
             return;
         }
-        state.looked = Instant::now();
-        let stamp = stamp(&self.path);
-        if stamp == state.stamp {
-            return;
-        }
-        if let Ok(users) = read_users(&self.path) {
-            state.stamp = stamp;
-            state.users = Arc::new(users);
-            state.known.clear();
+        file.stamp = stamp;
+        let wrong = match users::read(&self.path) {
+            Ok(read) => {
+                file.users = read.users;
+                read.wrong
+                    .map(|wrong| format!("a line of the changed users file is left out: {wrong}"))
+            }
+            Err(error) => {
+                Some(format!("the changed users file is left out, the former stay: {error}"))
+            }
+        };
+        if let Some(wrong) = wrong {
+            eprintln!("damelo: {wrong}");
+            counters.users_file_errors.one();
         }
     }
 }
 
-fn stamp(path: &PathBuf) -> Option<(SystemTime, u64)> {
-    let metadata = fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
-
-fn verify(password: &str, expected: &str) -> bool {
-    PasswordHash::new(expected)
-        .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
@@ -190,6 +219,12 @@ pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forward::users::hash_credentials;
+    use std::fs;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
     fn headers(name: &str, password: &str) -> HeaderMap {
         let value = format!("Basic {}", STANDARD.encode(format!("{name}:{password}")));
@@ -198,35 +233,134 @@ mod tests {
         headers
     }
 
-    #[tokio::test]
-    async fn right_credentials_are_remembered_until_the_file_changes() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("users");
-        let line = hash_credentials("ann", "se:cret").unwrap();
-        fs::write(&path, format!("# people\n\n{line}\n")).unwrap();
-        let auth = Auth::load(path.clone()).unwrap();
-        assert!(auth.admits(&headers("ann", "se:cret")).await);
-        assert_eq!(auth.state().known.len(), 1);
-        assert!(auth.admits(&headers("ann", "se:cret")).await);
-        for (name, password) in [("ann", "secret"), ("bob", "se:cret"), ("", ""), ("bob", "")] {
-            assert!(!auth.admits(&headers(name, password)).await, "{name} {password}");
+    struct Scene {
+        _home: tempfile::TempDir,
+        auth: Auth,
+        counters: Counters,
+    }
+
+    impl Scene {
+        fn new(lines: &str) -> Scene {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join("users");
+            fs::write(&path, lines).unwrap();
+            let auth = Auth::load(path, CheckLimits::default()).unwrap();
+            Scene { _home: home, auth, counters: Counters::default() }
         }
-        assert_eq!(auth.state().known.len(), 1);
-        fs::write(&path, hash_credentials("bob", "other").unwrap()).unwrap();
-        auth.state().looked -= LOOK_INTERVAL;
-        assert!(!auth.admits(&headers("ann", "se:cret")).await);
-        assert!(auth.admits(&headers("bob", "other")).await);
+
+        async fn admits(&self, name: &str, password: &str) -> bool {
+            let headers = headers(name, password);
+            let admitted = self.auth.admits(&headers, CLIENT, &self.counters).await;
+            assert!(admitted.is_ok() || admitted == Err(UNAUTHORIZED));
+            admitted.is_ok()
+        }
+
+        /// Time for another look at the file.
+        fn look_again(&self) {
+            locked(&self.auth.file).looked -= LOOK_INTERVAL;
+        }
+
+        fn rewrite(&self, lines: &str) {
+            fs::write(&self.auth.path, lines).unwrap();
+            self.look_again();
+        }
+
+        fn known(&self) -> usize {
+            locked(&self.auth.known).0.len()
+        }
+    }
+
+    #[tokio::test]
+    async fn right_credentials_are_remembered_until_their_line_changes() {
+        let (ann, bob) =
+            (hash_credentials("ann", "se:cret").unwrap(), hash_credentials("bob", "o").unwrap());
+        let scene = Scene::new(&format!("# people\n\n{ann}\n{bob}\n"));
+        assert!(scene.admits("ann", "se:cret").await);
+        assert!(scene.admits("ann", "se:cret").await);
+        assert_eq!(scene.known(), 1);
+        for (name, password) in [("ann", "secret"), ("joe", "se:cret"), ("", ""), ("joe", "")] {
+            assert!(!scene.admits(name, password).await, "{name} {password}");
+        }
+        assert!(scene.admits("bob", "o").await);
+        assert_eq!(scene.known(), 2);
+        scene.rewrite(&bob);
+        assert!(!scene.admits("ann", "se:cret").await);
+        let again = headers("bob", "o");
+        let mut asked = pin!(scene.auth.admits(&again, CLIENT, &scene.counters));
+        let at_once = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(at_once.is_ready(), "a line that stayed needs no new check");
+    }
+
+    #[tokio::test]
+    async fn what_is_used_is_remembered_for_longer() {
+        let scene = Scene::new(&hash_credentials("ann", "x").unwrap());
+        assert!(scene.admits("ann", "x").await);
+        let almost = Duration::from_secs(200);
+        for _ in 0..2 {
+            locked(&scene.auth.known).0.values_mut().for_each(|used| *used -= almost);
+            let tags: Vec<Tag> = locked(&scene.auth.known).0.keys().copied().collect();
+            assert!(locked(&scene.auth.known).uses(&tags[0]));
+        }
+        locked(&scene.auth.known).0.values_mut().for_each(|used| *used -= REMEMBERED);
+        let tags: Vec<Tag> = locked(&scene.auth.known).0.keys().copied().collect();
+        assert!(!locked(&scene.auth.known).uses(&tags[0]));
+    }
+
+    #[tokio::test]
+    async fn guesses_that_are_dropped_hold_their_places() {
+        let scene = Scene::new(&hash_credentials("ann", "x").unwrap());
+        let ask = |password: String, client: IpAddr| {
+            let headers = headers("ann", &password);
+            let mut asked = pin!(scene.auth.admits(&headers, client, &scene.counters));
+            // Asks once, and goes away.
+            asked.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        // Until the end of this all threads have something else to do.
+        let mut gates = Vec::new();
+        for thread in 0..HASHES_AT_ONCE {
+            let (gate, opened) = std::sync::mpsc::channel::<()>();
+            gates.push(gate);
+            let who = ([u8::try_from(thread).unwrap(); 32], IpAddr::from([192, 0, 2, 3]));
+            let what = ("x".to_owned(), scene.auth.nobody.clone());
+            scene.auth.checks.check(who, what, move |_| assert!(opened.recv().is_err())).unwrap();
+        }
+        let refused = Poll::Ready(Err(CLIENT_BUSY));
+        let refused = (0..200).filter(|guess| ask(guess.to_string(), CLIENT) == refused).count();
+        assert_eq!(refused, 200 - CheckLimits::default().per_client_max);
+        assert_eq!(scene.counters.forward_checks_refused.get(), refused as u64);
+        let other = IpAddr::from([192, 0, 2, 2]);
+        assert!(ask("x".to_owned(), other).is_pending(), "others have places of their own");
+    }
+
+    #[tokio::test]
+    async fn a_bad_line_is_told_once_and_the_others_count() {
+        let (ann, bob) =
+            (hash_credentials("ann", "a").unwrap(), hash_credentials("bob", "b").unwrap());
+        let scene = Scene::new(&format!("{ann}\n{bob}\n"));
+        scene.rewrite(&format!("ben\n{bob}\n"));
+        assert!(!scene.admits("ann", "a").await, "who was taken out is out");
+        assert!(scene.admits("bob", "b").await);
+        scene.look_again();
+        assert!(scene.admits("bob", "b").await);
+        assert_eq!(scene.counters.users_file_errors.get(), 1);
+        fs::remove_file(&scene.auth.path).unwrap();
+        for _ in 0..2 {
+            scene.look_again();
+            assert!(scene.admits("bob", "b").await, "the former stay");
+        }
+        assert_eq!(scene.counters.users_file_errors.get(), 2);
+        scene.rewrite(&ann);
+        assert!(scene.admits("ann", "a").await && !scene.admits("bob", "b").await);
+        assert_eq!(scene.counters.users_file_errors.get(), 2);
     }
 
     #[test]
-    fn files_that_are_none_are_refused() {
+    fn a_proxy_does_not_start_with_a_bad_line() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("users");
-        assert!(Auth::load(path.clone()).is_err());
-        for text in ["ann", "ann:plain", ":$argon2id$", "ann:{SHA}x"] {
-            fs::write(&path, text).unwrap();
-            assert!(Auth::load(path.clone()).is_err(), "{text}");
-        }
-        assert!(hash_credentials("a:b", "x").is_err());
+        assert!(Auth::load(path.clone(), CheckLimits::default()).is_err());
+        fs::write(&path, format!("{}\nann\n", hash_credentials("bob", "x").unwrap())).unwrap();
+        let error = Auth::load(path, CheckLimits::default()).err().unwrap();
+        assert!(error.to_string().contains("line 2"), "{error}");
     }
 }

@@ -12,7 +12,9 @@
 
 pub(crate) mod access;
 pub(crate) mod auth;
+pub(crate) mod checks;
 mod resolve;
+pub(crate) mod users;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -27,6 +29,7 @@ use crate::config::{ProxyConfig, Target};
 use crate::error::{ProxyError, Refusal, refusal};
 use crate::forward::access::{Access, AccessRule, Asked, Verdict};
 use crate::forward::auth::Auth;
+use crate::forward::checks::CheckLimits;
 use crate::forward::resolve::Resolver;
 use crate::metrics::Counters;
 
@@ -43,6 +46,8 @@ pub struct ForwardConfig {
     /// A file with a line `NAME:HASH` for each who may use the proxy; see
     /// [`crate::hash_credentials`]. Default none: nobody is asked.
     pub users: Option<PathBuf>,
+    /// How many passwords may wait to be checked.
+    pub password_checks: CheckLimits,
     /// Listen on addresses that are not loopback. Default false.
     pub remote: bool,
     /// Go to link-local addresses and those of cloud metadata services. Default false.
@@ -64,6 +69,7 @@ impl ForwardConfig {
             proxy,
             rules: Vec::new(),
             users: None,
+            password_checks: CheckLimits::default(),
             remote: false,
             to_link_local: false,
             to_loopback: false,
@@ -118,11 +124,6 @@ const BAD_TARGET: Refusal = refusal(
     "bad-target",
     "This is a forward proxy: the request target must be an absolute http URL, or HOST:PORT for CONNECT.",
 );
-const UNAUTHORIZED: Refusal = refusal(
-    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-    "unauthorized",
-    "This proxy wants a name and a password.",
-);
 const HTTPS_TARGET: Refusal =
     refusal(StatusCode::NOT_IMPLEMENTED, "https-target", "https is reached through CONNECT.");
 const UNRESOLVED: Refusal =
@@ -152,7 +153,8 @@ impl Forward {
             to_link_local: config.to_link_local,
             to_loopback: config.to_loopback,
         };
-        let auth = config.users.clone().map(Auth::load).transpose()?;
+        let load = |path| Auth::load(path, config.password_checks);
+        let auth = config.users.clone().map(load).transpose()?;
         Ok(Forward { access, auth, resolver: Resolver::default() })
     }
 
@@ -163,11 +165,8 @@ impl Forward {
         request: &mut Request<B>,
         client: IpAddr,
     ) -> Result<Arc<Route>, Refusal> {
-        if let Some(auth) = &self.auth
-            && !auth.admits(request.headers()).await
-        {
-            counters.forward_unauthorized.one();
-            return Err(UNAUTHORIZED);
+        if let Some(auth) = &self.auth {
+            auth.admits(request.headers(), client, counters).await?;
         }
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         let (host, port) = target(request)?;

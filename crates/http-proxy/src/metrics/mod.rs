@@ -148,6 +148,8 @@ counters! {
     tunnel_timeouts: "Tunnels cut because nothing moved in them.",
     forward_denied: "Requests that the rules of the forward proxy forbid.",
     forward_unauthorized: "Requests to the forward proxy without credentials that are right.",
+    forward_checks_refused: "Requests refused because too many passwords were being checked.",
+    users_file_errors: "Changed files of users that could not be used, or not in every line.",
     stored: "Responses stored.",
     client_not_modified: "Answers 304 to a client from the cache.",
     responded: "Requests that a rule answered by itself (`respond`).",

@@ -136,6 +136,8 @@ keys! {
     "key.show" live Flag [proxy.rules.show_key: bool] "Send the key in `Cache-Status`.";
     "forward.rules" start AccessRules [forward.rules: Vec<crate::AccessRule>] "`damelo forward`: who may go where; the first rule that matches decides. After the last, clients on this host may and others may not.";
     "forward.users" start File [forward.users: Option<std::path::PathBuf>] "`damelo forward`: names and hashed passwords of who may use it; read again when the file changes.";
+    "forward.password_checks_max" start Count [forward.password_checks.max: usize] "Passwords that may wait to be checked, two of which are being checked; more get 503.";
+    "forward.password_checks_per_client_max" start Count [forward.password_checks.per_client_max: usize] "Of these, those of one client, or of one /64 of IPv6; more get 429.";
     "forward.remote" start Flag [forward.remote: bool] "`damelo forward`: listen on addresses that are not loopback.";
     "forward.to_link_local" start Flag [forward.to_link_local: bool] "`damelo forward`: reach link-local addresses and those of metadata services.";
     "forward.to_loopback" start Flag [forward.to_loopback: bool] "`damelo forward`: let clients from elsewhere reach this host's loopback.";

@@ -1,0 +1,186 @@
+//! The file of users: a line `NAME:$argon2id$...` for each.
+//!
+//! Invariant: what is taken from a line can be checked; a line that cannot is named with its number.
+//! No threads.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use argon2::password_hash::{Output, PasswordHash, PasswordHasher as _, SaltString};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use crate::error::ProxyError;
+
+/// Longest salt that a line can hold.
+const SALT_BYTES_MAX: usize = 64;
+
+/// Everybody who may use the proxy.
+pub(crate) type Users = HashMap<String, Arc<Hash>>;
+
+/// A hash of a password, with all that it takes to compute it again.
+pub(crate) struct Hash {
+    text: String,
+    argon2: Argon2<'static>,
+    salt: Vec<u8>,
+    output: Output,
+}
+
+/// What shows that a file is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    modified: SystemTime,
+    bytes: u64,
+    inode: u64,
+}
+
+/// What a file says.
+pub(crate) struct UsersFile {
+    /// Those of the good lines.
+    pub(crate) users: Users,
+    /// What is wrong with the others, the first of them.
+    pub(crate) wrong: Option<ProxyError>,
+}
+
+impl Hash {
+    /// Takes a line's hash apart; `None` if it is none that can be checked.
+    fn parse(text: &str) -> Option<Hash> {
+        let hash = PasswordHash::new(text).ok()?;
+        let algorithm = Algorithm::try_from(hash.algorithm).ok()?;
+        let version = match hash.version {
+            Some(version) => Version::try_from(version).ok()?,
+            None => Version::default(),
+        };
+        let params = Params::try_from(&hash).ok()?;
+        let mut salt = [0; SALT_BYTES_MAX];
+        let salt = hash.salt?.decode_b64(&mut salt).ok()?.to_vec();
+        let argon2 = Argon2::new(algorithm, version, params);
+        Some(Hash { text: text.to_owned(), argon2, salt, output: hash.hash? })
+    }
+
+    /// One that no password is compared with but to spend the time.
+    pub(crate) fn of_nobody() -> Result<Hash, ProxyError> {
+        hash("", &[0; 16]).and_then(|text| Hash::parse(&text)).ok_or(ProxyError::Randomness)
+    }
+
+    /// As in the file.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it is this password's. `memory` grows to what the hash takes, and is kept by the caller.
+    pub(crate) fn is_of(&self, password: &str, memory: &mut Vec<Block>) -> bool {
+        let blocks = self.argon2.params().block_count();
+        if memory.len() < blocks {
+            memory.resize(blocks, Block::default());
+        }
+        let computed = Output::init_with(self.output.len(), |output| {
+            // The length of what it is given is part of what is computed.
+            let memory = &mut memory[..blocks];
+            let password = password.as_bytes();
+            self.argon2.hash_password_into_with_memory(password, &self.salt, output, memory)?;
+            Ok(())
+        });
+        // Compares in constant time.
+        computed.is_ok_and(|computed| computed == self.output)
+    }
+}
+
+/// Makes a line of the file: `NAME:$argon2id$...`.
+///
+/// # Errors
+/// When the name cannot stand in such a line, or the system has no randomness.
+pub fn hash_credentials(name: &str, password: &str) -> Result<String, ProxyError> {
+    if name.is_empty() || name.contains([':', '\n', '\r', '#']) {
+        return Err(ProxyError::UserName(name.to_owned()));
+    }
+    let mut salt = [0; 16];
+    SystemRandom::new().fill(&mut salt).map_err(|_| ProxyError::Randomness)?;
+    Ok(format!("{name}:{}", hash(password, &salt).ok_or(ProxyError::Randomness)?))
+}
+
+fn hash(password: &str, salt: &[u8]) -> Option<String> {
+    let salt = SaltString::encode_b64(salt).ok()?;
+    Some(Argon2::default().hash_password(password.as_bytes(), &salt).ok()?.to_string())
+}
+
+/// Reads a file; an error if it cannot be read at all.
+pub(crate) fn read(path: &Path) -> Result<UsersFile, ProxyError> {
+    let error = |reason: String| ProxyError::UsersFile { path: path.to_owned(), reason };
+    let text = fs::read_to_string(path).map_err(|source| error(source.to_string()))?;
+    let (mut users, mut wrong) = (Users::new(), Vec::new());
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let entry = line.trim_end().split_once(':').filter(|(name, _)| !name.is_empty());
+        match entry.and_then(|(name, hash)| Some((name, Hash::parse(hash)?))) {
+            Some((name, hash)) => drop(users.insert(name.to_owned(), Arc::new(hash))),
+            None => wrong.push(index + 1),
+        }
+    }
+    let wrong = wrong.first().map(|line| {
+        let more = match wrong.len() {
+            1 => String::new(),
+            lines => format!(", nor are {} more", lines - 1),
+        };
+        error(format!("line {line} is not NAME:$argon2id$...{more}"))
+    });
+    Ok(UsersFile { users, wrong })
+}
+
+/// What the file is known by now; `None` if it is not there.
+pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = fs::metadata(path).ok()?;
+    let (modified, bytes, inode) = (metadata.modified().ok()?, metadata.len(), metadata.ino());
+    Some(Stamp { modified, bytes, inode })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_lines_count_and_bad_ones_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("users");
+        assert!(read(&path).is_err());
+        let ann = hash_credentials("ann", "x").unwrap();
+        for text in
+            ["ann", "bob:plain", ":$argon2id$", "bob:{SHA}x", "bob:$pbkdf2-sha256$i=1$c2FsdHNhbHQ"]
+        {
+            fs::write(&path, format!("# people\n{text}\n\n{ann}\n")).unwrap();
+            let file = read(&path).unwrap();
+            assert!(file.users.keys().eq(["ann"]), "{text}");
+            assert!(file.wrong.unwrap().to_string().contains("line 2 is not"), "{text}");
+        }
+        fs::write(&path, format!("a\nb\n{ann}\nc")).unwrap();
+        let wrong = read(&path).unwrap().wrong.unwrap().to_string();
+        assert!(wrong.contains("line 1 is not") && wrong.contains("nor are 2 more"), "{wrong}");
+        fs::write(&path, ann).unwrap();
+        assert!(read(&path).unwrap().wrong.is_none());
+        assert!(hash_credentials("a:b", "x").is_err());
+    }
+
+    #[test]
+    fn hashes_of_all_kinds_share_one_memory() {
+        let mut memory = Vec::new();
+        let salt = SaltString::encode_b64(b"a long salt").unwrap();
+        // The largest first: what the others take is a part of it.
+        for (algorithm, kib) in
+            [(Algorithm::Argon2id, 512), (Algorithm::Argon2i, 64), (Algorithm::Argon2d, 256)]
+        {
+            let params = Params::new(kib, 1, 1, None).unwrap();
+            let argon2 = Argon2::new(algorithm, Version::V0x13, params);
+            let text = argon2.hash_password(b"open", &salt).unwrap().to_string();
+            let hash = Hash::parse(&text).unwrap();
+            assert!(hash.is_of("open", &mut memory), "{text}");
+            assert!(!hash.is_of("wrong", &mut memory), "{text}");
+            assert_eq!(memory.len(), 512);
+        }
+    }
+}
