@@ -2,18 +2,16 @@
 //!
 //! Invariants: an https origin is checked against the certificate authorities of the system
 //! (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured) or of a configured file; there is no way to
-//! switch the check off. The address that was checked against the rules of a `Route` is the one
-//! that is connected to. Threads: shared by all workers.
+//! switch the check off. Threads: shared by all workers.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::uri::Scheme;
 use http::{HeaderValue, Uri};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -24,6 +22,7 @@ use crate::config::transport::Upstream;
 use crate::error::{FetchError, ProxyError};
 use crate::forward::Permit;
 use crate::upstream::balance;
+use crate::upstream::dial::dial_tcp;
 use crate::upstream::health::Health;
 use crate::upstream::stream::{Stream, Wire};
 
@@ -247,31 +246,6 @@ impl Endpoint {
             }
         }
     }
-}
-
-/// Connects to the first address of a host that is permitted and answers. The name is resolved
-/// once: what was checked is what is connected to.
-pub(crate) async fn dial_tcp(
-    host: &str,
-    port: u16,
-    permit: Option<&dyn Permit>,
-) -> Result<TcpStream, FetchError> {
-    let resolved = tokio::net::lookup_host((host, port)).await.map_err(|_| FetchError::Connect)?;
-    let mut forbidden = false;
-    for address in resolved {
-        if permit.is_some_and(|permit| !permit.permits(address.ip().to_canonical())) {
-            forbidden = true;
-            continue;
-        }
-        if let Ok(stream) = connect_to(address).await {
-            return Ok(stream);
-        }
-    }
-    Err(if forbidden { FetchError::Forbidden } else { FetchError::Connect })
-}
-
-async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
-    TcpStream::connect(address).await
 }
 
 impl Tls {

@@ -12,6 +12,7 @@
 
 mod anywhere;
 mod balance;
+mod dial;
 mod endpoint;
 mod health;
 mod incoming;
@@ -44,7 +45,8 @@ use crate::upstream::pool::{Outgoing, Pool, SendError};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::{Hold, Load};
 
-pub(crate) use endpoint::{Origin, check_url, dial_tcp};
+pub(crate) use dial::dial_tcp;
+pub(crate) use endpoint::{Origin, check_url};
 pub(crate) use health::check_all;
 pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pool::PoolSettings;

@@ -1,0 +1,165 @@
+//! Connecting to a host by TCP: the address that answers first (RFC 8305, "Happy Eyeballs").
+//!
+//! A host with several addresses must not be lost because one of them swallows what is sent to it.
+//! So the next address is tried when one was silent for [`ATTEMPT_DELAY`], or at once when it failed;
+//! who connects first wins, and the others are dropped. Invariants: the name is resolved once, and
+//! the address that was checked against the rules is the one that is connected to; an address that
+//! is not permitted is never tried. Threads: the caller's.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::error::FetchError;
+use crate::forward::Permit;
+
+/// Silence of an address after which the next is tried as well (RFC 8305 §5).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Addresses of one host that are tried; a name may have any number of them.
+const ADDRESSES_MAX: usize = 16;
+
+/// Connects to a permitted address of a host. The caller limits the time.
+pub(crate) async fn dial_tcp(
+    host: &str,
+    port: u16,
+    permit: Option<&dyn Permit>,
+) -> Result<TcpStream, FetchError> {
+    let resolved = tokio::net::lookup_host((host, port)).await.map_err(|_| FetchError::Connect)?;
+    let may = |address: &SocketAddr| {
+        permit.is_none_or(|permit| permit.permits(address.ip().to_canonical()))
+    };
+    let (permitted, forbidden): (Vec<_>, Vec<_>) = resolved.partition(may);
+    let connected = first_to_connect(by_turns(permitted), TcpStream::connect).await;
+    connected.ok_or(if forbidden.is_empty() { FetchError::Connect } else { FetchError::Forbidden })
+}
+
+/// The addresses with their families by turns, each family in its order, beginning with that of the
+/// first (RFC 8305 §4).
+fn by_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let Some(first) = addresses.first().copied() else { return addresses };
+    let (mut same, mut other): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv4() == first.is_ipv4());
+    // From the end on, which is cheaper to take from.
+    same.reverse();
+    other.reverse();
+    let mut turns = Vec::with_capacity(same.len() + other.len());
+    while !same.is_empty() || !other.is_empty() {
+        turns.extend(same.pop());
+        turns.extend(other.pop());
+    }
+    turns
+}
+
+/// What `connect` gives first for any of these, none if it fails for all.
+async fn first_to_connect<S, E, F>(
+    addresses: Vec<SocketAddr>,
+    connect: impl Fn(SocketAddr) -> F,
+) -> Option<S>
+where
+    F: Future<Output = Result<S, E>>,
+{
+    let mut rest = addresses.into_iter().take(ADDRESSES_MAX).peekable();
+    let mut attempts: Vec<Pin<Box<F>>> = Vec::new();
+    loop {
+        match rest.next() {
+            Some(address) => attempts.push(Box::pin(connect(address))),
+            None if attempts.is_empty() => return None,
+            None => {}
+        }
+        let ended = any_of(&mut attempts);
+        let ended = match rest.peek() {
+            Some(_) => timeout(ATTEMPT_DELAY, ended).await.ok(),
+            None => Some(ended.await),
+        };
+        // Whether it failed or time is up, it is the next one's turn.
+        if let Some(Ok(stream)) = ended {
+            return Some(stream);
+        }
+    }
+}
+
+/// Waits for the first that ends, and takes it out.
+async fn any_of<F: Future>(attempts: &mut Vec<Pin<Box<F>>>) -> F::Output {
+    poll_fn(|cx| {
+        for index in 0..attempts.len() {
+            if let Poll::Ready(output) = attempts[index].as_mut().poll(cx) {
+                drop(attempts.remove(index));
+                return Poll::Ready(output);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use tokio::time::{Instant, sleep};
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let (a, b, c) = ("[::1]:1", "[::2]:1", "[::3]:1");
+        let (x, y) = ("192.0.2.1:1", "192.0.2.2:1");
+        for (given, expected) in [
+            (vec![a, b, c, x, y], vec![a, x, b, y, c]),
+            (vec![x, y, a], vec![x, a, y]),
+            (vec![a, b], vec![a, b]),
+            (vec![], vec![]),
+        ] {
+            assert_eq!(by_turns(addresses(&given)), addresses(&expected), "{given:?}");
+        }
+    }
+
+    /// Addresses by their port: silent below 100, refusing below 200, else connecting after so many
+    /// milliseconds. What won, when each was tried, and when it was over.
+    async fn race(ports: &[u16]) -> (Option<u16>, Vec<u128>, u128) {
+        let (start, tried) = (Instant::now(), RefCell::new(Vec::new()));
+        let connect = async |address: SocketAddr| {
+            tried.borrow_mut().push(start.elapsed().as_millis());
+            match address.port() {
+                0..100 => std::future::pending().await,
+                100..200 => Err(()),
+                port => {
+                    sleep(Duration::from_millis(port.into())).await;
+                    Ok(port)
+                }
+            }
+        };
+        let address = |port: &u16| SocketAddr::from(([192, 0, 2, 1], *port));
+        let racing = first_to_connect(ports.iter().map(address).collect(), connect);
+        let won = timeout(Duration::from_secs(5), racing).await.unwrap_or(None);
+        let took = start.elapsed().as_millis();
+        (won, tried.take(), took)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_address_does_not_keep_the_others_from_being_tried() {
+        assert_eq!(race(&[1, 200]).await, (Some(200), vec![0, 250], 450));
+        assert_eq!(race(&[1, 2, 200]).await, (Some(200), vec![0, 250, 500], 700));
+        // One that fails makes room at once, and one that is slow may still win.
+        assert_eq!(race(&[100, 101, 200]).await, (Some(200), vec![0, 0, 0], 200));
+        assert_eq!(race(&[300, 400]).await, (Some(300), vec![0, 250], 300));
+        assert_eq!(race(&[600, 200]).await, (Some(200), vec![0, 250], 450));
+        assert_eq!(race(&[200, 300]).await, (Some(200), vec![0], 200));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_when_none_is_left_and_tries_a_few_only() {
+        assert_eq!(race(&[]).await, (None, vec![], 0));
+        assert_eq!(race(&[100, 101]).await, (None, vec![0, 0], 0));
+        let many = vec![1; 50];
+        let (won, tried, took) = race(&many).await;
+        assert_eq!((won, tried.len(), took), (None, ADDRESSES_MAX, 5000));
+    }
+}
