@@ -73,6 +73,13 @@ pub enum ProxyError {
          where to go: leave it out"
     )]
     RuleInForward,
+    /// A forward proxy would believe its clients who they are.
+    #[error(
+        "forwarded.trust_client (--trust-forwarded) is not for a forward proxy: its rules go by the \
+         client's address, which anybody could write there; behind a load balancer use a `proxy+` \
+         listener and `proxy_protocol.from`"
+    )]
+    TrustInForward,
     /// The file of users cannot be used.
     #[error("cannot take users from `{path}`: {reason}")]
     UsersFile {

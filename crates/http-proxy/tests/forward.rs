@@ -231,6 +231,16 @@ fn our_own_loopback_is_not_for_others_even_from_the_cache() {
 }
 
 #[test]
+fn clients_are_not_believed_who_they_are() {
+    let home = tempfile::tempdir().expect("tempdir");
+    let mut config = local();
+    config.proxy.transport.forwarding.trust_client = true;
+    let never = std::future::pending::<()>();
+    let error = run_forward(config, store(&home), |_| {}, never).expect_err("refused");
+    assert!(matches!(error, ProxyError::TrustInForward), "{error}");
+}
+
+#[test]
 fn metadata_addresses_are_never_dialled() {
     let proxy = Forward::start(|config| config.proxy.connect_timeout = Duration::from_millis(300));
     for host in [

@@ -144,6 +144,7 @@ impl Forward {
         {
             return Err(ProxyError::NotLoopback { address });
         }
+        check_shared(&config.proxy)?;
         let rules = &config.proxy.ruleset;
         if !rules.sites().is_empty() || rules.changes_prefixes() {
             return Err(ProxyError::RuleInForward);
@@ -211,6 +212,15 @@ fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
     }
     if connect {
         return Ok((host, port.filter(|port| *port > 0).ok_or(BAD_TARGET)?));
+/// Finds what a forward proxy cannot do of what it shares with the reverse proxy.
+pub(crate) fn check_shared(config: &ProxyConfig) -> Result<(), ProxyError> {
+    // The rules go by who the client is, which anybody could write there.
+    if config.transport.forwarding.trust_client {
+        return Err(ProxyError::TrustInForward);
+    }
+    Ok(())
+}
+
     }
     match uri.scheme_str() {
         Some("http") => {}

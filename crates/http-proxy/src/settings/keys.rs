@@ -112,7 +112,7 @@ keys! {
     "upstream.requests_max" start Limit [proxy.transport.upstream.requests_per_origin_max: usize] "Requests at once to each origin; who waits longer than `timeouts.connect` for a place gets 503.";
     "forwarded.x_forwarded" live Flag [proxy.transport.forwarding.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";
     "forwarded.forwarded" live Flag [proxy.transport.forwarding.forwarded: bool] "Send `Forwarded` (RFC 7239) to the origin.";
-    "forwarded.trust_client" live Flag [proxy.transport.forwarding.trust_client: bool] "Believe what the client wrote in these fields, and add to it: right behind another proxy that sets them, and only there. The client in the access log is then the last that they name. Else they and their like (`X-Original-URL`, `X-Forwarded-Port` ...) are dropped.";
+    "forwarded.trust_client" live Flag [proxy.transport.forwarding.trust_client: bool] "Believe what the client wrote in these fields, and add to it: right behind another proxy that sets them, and only there. The client in the access log is then the last that they name. Not for forward proxies, whose rules go by who the client is. Else they and their like (`X-Original-URL`, `X-Forwarded-Port` ...) are dropped.";
     "forwarded.via" live Flag [proxy.transport.forwarding.via: bool] "Send `Via` to the origin; loops are found by it.";
     "caching.targeted" live Headers [proxy.rules.targeted: Vec<http::HeaderName>] "Fields that go before `Cache-Control`, in this order (RFC 9213).";
     "caching.surrogate" live Flag [proxy.rules.surrogate: bool] "Obey `Surrogate-Control` where none of these is there, and announce it to the origin. Off for a forward proxy unless said.";

@@ -15,6 +15,7 @@ use crate::config::ProxyConfig;
 use crate::config::name::{Via, check_name};
 use crate::config::transport::Transport;
 use crate::error::ProxyError;
+use crate::forward::check_shared;
 use crate::metrics::Counter;
 use crate::worker::Shared;
 
@@ -105,6 +106,9 @@ impl Control {
     fn replace(&self, mut config: ProxyConfig) -> Result<(), ProxyError> {
         check_name(&config.name)?;
         let running = self.shared();
+        if running.forward.is_some() {
+            check_shared(&config)?;
+        }
         let kept = &running.config;
         config.from = kept.from;
         config.to = kept.to.clone();
