@@ -120,6 +120,9 @@ fn check_config_names_every_mistake_with_its_line() {
     assert!(bed.says(0, &["check-config", "good.toml"]).contains("is good"));
     let shown = bed.says(0, &["check-config", "good.toml", "--show"]);
     assert!(shown.contains("memory = \"16MiB\""), "{shown}");
+    let rules = "[forward]\nrules = [\"deny port=25\", \"allow\"]\n";
+    bed.write("forward.toml", &format!("{FILE}{rules}"));
+    assert!(bed.says(0, &["check-config", "forward.toml"]).contains("forward.rules: 2"));
     bed.write("bad.toml", "to = \"demo\"\nmemry = \"1GiB\"\n[timeouts]\ndrain = 3\n");
     let text = bed.says(2, &["check-config", "bad.toml"]);
     assert!(text.contains("line 2: ") && text.contains("`memory`"), "{text}");

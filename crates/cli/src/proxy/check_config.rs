@@ -51,11 +51,13 @@ pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
             Some(mistake) => unusable(path, &[mistake]),
             None => error.into(),
         })?;
+        let (rules, forward_rules) = (settings.rule_count(), settings.forward.rules.len());
         if args.json {
-            out.json(&json!({ "good": true, "rules": settings.rule_count() }))?;
+            let rules = json!({ "good": true, "rules": rules, "forward_rules": forward_rules });
+            out.json(&rules)?;
         } else {
-            let rules = settings.rule_count();
-            out.line(format_args!("{} is good; rules: {rules}", path.display()))?;
+            let good = format!("{} is good; rules: {rules}", path.display());
+            out.line(format_args!("{good}; forward.rules: {forward_rules}"))?;
         }
         if args.show {
             for line in settings.show() {
