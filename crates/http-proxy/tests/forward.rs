@@ -231,6 +231,27 @@ fn our_own_loopback_is_not_for_others_even_from_the_cache() {
 }
 
 #[test]
+fn our_own_admin_listener_is_for_nobody() {
+    let proxy = Forward::start(|config| {
+        config.proxy.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.to_loopback = true;
+        config.rules = vec!["allow".parse().expect("a rule")];
+    });
+    let admin = proxy.info.admin.expect("an admin listener");
+    let direct =
+        raw_answer(admin, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(direct.status(), 200);
+    for host in ["127.0.0.1", "localhost", "127.9.9.9", "[::ffff:127.0.0.1]", "2130706433"] {
+        let target = format!("{host}:{}", admin.port());
+        for (method, target) in [("GET", format!("http://{target}/healthz")), ("CONNECT", target)] {
+            let answer = proxy.ask_as("198.51.100.1", method, &target);
+            assert_eq!(answer.status(), 403, "{method} {target}: {answer:?}");
+            assert_eq!(proxy.ask(method, &target, "").status(), 403, "{method} {target}");
+        }
+    }
+}
+
+#[test]
 fn clients_are_not_believed_who_they_are() {
     let home = tempfile::tempdir().expect("tempdir");
     let mut config = local();
@@ -247,6 +268,9 @@ fn metadata_addresses_are_never_dialled() {
         "169.254.169.254",
         "[fe80::1]",
         "[fd00:ec2::254]",
+        "[fd00:ec2::23]",
+        "[fd20:ce::254]",
+        "[64:ff9b:1::a9fe:a9fe]",
         "[::ffff:169.254.169.254]",
         "[64:ff9b::a9fe:a9fe]",
         "0.0.0.0",

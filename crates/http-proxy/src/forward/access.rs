@@ -2,11 +2,13 @@
 //!
 //! After the rules stand two that cannot be seen: clients on a loopback address may, all others
 //! may not. And before them, whatever they say: no address of a metadata service or link, and none
-//! of this host's loopback for clients from elsewhere, unless the settings allow it. Pure, but for
-//! nothing: names are resolved by whoever asks. No threads.
+//! of this host's loopback for clients from elsewhere, unless the settings allow it; and our own
+//! admin listener for nobody. Pure, but for the question whether an address is this host's: names
+//! are resolved by whoever asks. No threads.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 use http::Method;
 use ipnet::IpNet;
@@ -29,9 +31,9 @@ pub struct AccessRule {
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// That host, by name.
+    /// That host, by name: lower case, without a dot at the end.
     Host(String),
-    /// That domain and all below it.
+    /// That domain and all below it, written alike.
     Domain(String),
     /// Addresses, as names resolve to them.
     Network(IpNet),
@@ -82,8 +84,16 @@ fn rule_error(text: &str, reason: &'static str) -> ParseRuleError {
     ParseRuleError { text: text.to_owned(), reason }
 }
 
+/// A network, of IPv4 also if it is written as one of IPv6: addresses are compared in their plain form.
 fn network(text: &str) -> Option<IpNet> {
-    text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+    let network =
+        text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
+    match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
+        (IpAddr::V4(address), Some(length)) if network.addr().is_ipv6() => {
+            IpNet::new(address.into(), length).ok()
+        }
+        _ => Some(network),
+    }
 }
 
 impl AccessRule {
@@ -123,8 +133,12 @@ impl AccessRule {
             match (destination, address) {
                 (Destination::Host(host), _) if asked.host == host => return Some(true),
                 (Destination::Domain(domain), _) if is_in(asked.host, domain) => return Some(true),
-                (Destination::Network(network), Some(address)) if network.contains(&address) => {
-                    return Some(true);
+                (Destination::Network(network), Some(address)) => {
+                    // What leads to an address in another form is denied with it, and not allowed.
+                    let forms = forms(address).take(if self.allow { 1 } else { usize::MAX });
+                    if forms.into_iter().any(|form| network.contains(&form)) {
+                        return Some(true);
+                    }
                 }
                 (Destination::Network(_), None) => unknown = true,
                 _ => {}
@@ -135,6 +149,8 @@ impl AccessRule {
 }
 
 fn destination(text: &str) -> Option<Destination> {
+    // With a dot at the end or without is the same name; requests come here without.
+    let text = text.trim_end_matches('.');
     if let Some(network) = network(text) {
         return Some(Destination::Network(network));
     }
@@ -175,13 +191,15 @@ pub(crate) struct Access {
     pub(crate) rules: Vec<AccessRule>,
     pub(crate) to_link_local: bool,
     pub(crate) to_loopback: bool,
+    /// Where our own admin listener is, once it is.
+    pub(crate) admin: OnceLock<SocketAddr>,
 }
 
 impl Access {
     /// Decides, before the host was resolved or for one of its addresses.
     pub(crate) fn decide(&self, asked: &Asked<'_>, address: Option<IpAddr>) -> Verdict {
         let address = address.or_else(|| asked.host.parse().ok()).map(|a| a.to_canonical());
-        if address.is_some_and(|address| self.is_out_of_bounds(asked.client, address)) {
+        if address.is_some_and(|address| self.is_out_of_bounds(asked, address)) {
             return Verdict::Deny;
         }
         for rule in &self.rules {
@@ -195,46 +213,88 @@ impl Access {
         if asked.client.is_loopback() { Verdict::Allow } else { Verdict::Deny }
     }
 
-    fn is_out_of_bounds(&self, client: IpAddr, address: IpAddr) -> bool {
-        let inner = embedded_v4(address).map_or(address, IpAddr::V4);
-        if inner.is_unspecified() || inner.is_multicast() {
+    fn is_out_of_bounds(&self, asked: &Asked<'_>, address: IpAddr) -> bool {
+        if address.is_unspecified() || forms(address).any(|form| form.is_multicast()) {
             return true;
         }
-        (!self.to_link_local && is_metadata(inner))
-            || (!self.to_loopback && inner.is_loopback() && !client.is_loopback())
+        let from_elsewhere = !asked.client.is_loopback();
+        (!self.to_link_local && forms(address).any(is_metadata))
+            || (!self.to_loopback
+                && from_elsewhere
+                && forms(address).any(|form| form.is_loopback()))
+            || self.admin.get().is_some_and(|admin| leads_to(*admin, asked.port, address))
     }
+}
+
+/// Whether our own admin listener is what answers there: it trusts whoever comes from this host.
+fn leads_to(admin: SocketAddr, port: u16, address: IpAddr) -> bool {
+    let at = admin.ip().to_canonical();
+    let is_there = |form: IpAddr| {
+        // All of 127.0.0.0/8 is one host, and some systems take ::1 for it.
+        form == at
+            || ((at.is_loopback() || at.is_unspecified()) && form.is_loopback())
+            || (at.is_unspecified() && is_own(form))
+    };
+    port == admin.port() && forms(address).any(is_there)
 }
 
 /// Link-local addresses, and those elsewhere on which clouds tell secrets to whoever asks.
 fn is_metadata(address: IpAddr) -> bool {
-    const ELSEWHERE: [IpAddr; 4] = [
+    const ELSEWHERE: [IpAddr; 5] = [
+        // Alibaba, Azure, Oracle, Google, Scaleway.
         IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
         IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
         IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
-        IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+        IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
     ];
-    let link_local = match address {
+    let by_range = match address {
         IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
+        // Amazon has several services in fd00:ec2::/32.
+        IpAddr::V6(address) => {
+            address.is_unicast_link_local() || address.segments()[..2] == [0xfd00, 0xec2]
+        }
     };
-    link_local || ELSEWHERE.contains(&address)
+    by_range || ELSEWHERE.contains(&address)
 }
 
-/// The IPv4 address that an IPv6 one leads to: mapped (RFC 4291 §2.5.5), NAT64 (RFC 6052 §2.1) or
-/// 6to4 (RFC 3056 §2).
-fn embedded_v4(address: IpAddr) -> Option<Ipv4Addr> {
-    let IpAddr::V6(v6) = address else { return None };
-    if let Some(v4) = v6.to_ipv4_mapped() {
-        return Some(v4);
-    }
+/// An address and those of IPv4 that it may lead to.
+fn forms(address: IpAddr) -> impl Iterator<Item = IpAddr> {
+    let inner = match address {
+        IpAddr::V4(_) => [None; 4],
+        IpAddr::V6(address) => embedded_v4(address),
+    };
+    // Where nothing is embedded in one place, the others of the same range may still hold something.
+    let inner = inner.into_iter().flatten().filter(|inner| !inner.is_unspecified());
+    std::iter::once(address).chain(inner.map(IpAddr::V4))
+}
+
+/// The IPv4 address that an IPv6 one leads to: mapped (RFC 4291 §2.5.5), translated (RFC 2765 §2.1),
+/// NAT64 (RFC 6052 §2.1) or 6to4 (RFC 3056 §2). Within the range of local NAT64 (RFC 8215) the prefix
+/// may have any of four lengths, which nobody can tell: all of them.
+fn embedded_v4(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
     let [a, b, c, d, e, f, g, h] = v6.segments();
-    let join = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
-    match (a, b) {
-        (0x64, 0xff9b) if (c, d, e, f) == (0, 0, 0, 0) => Some(join(g, h)),
-        (0x2002, _) => Some(join(b, c)),
-        (0, 0) if (c, d, e, f) == (0, 0, 0, 0) && (g, h) > (0, 1) => Some(join(g, h)),
-        _ => None,
+    let join = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    let one = |v4| [v4, None, None, None];
+    match [a, b, c, d, e, f] {
+        [0, 0, 0, 0, 0, 0xffff] | [0, 0, 0, 0, 0xffff, 0] => one(join(g, h)),
+        [0x64, 0xff9b, 0, 0, 0, 0] => one(join(g, h)),
+        [0x64, 0xff9b, 1, ..] => {
+            // RFC 6052 §2.2: past the first 64 bits an octet is left out.
+            let [_, e] = e.to_be_bytes();
+            let ([_, d0], [f0, f1], [g0, _]) = (d.to_be_bytes(), f.to_be_bytes(), g.to_be_bytes());
+            let v4 = |a, b, c, d| Some(Ipv4Addr::new(a, b, c, d));
+            [join(d, u16::from_be_bytes([e, f0])), v4(d0, e, f0, f1), v4(e, f0, f1, g0), join(g, h)]
+        }
+        [0x2002, ..] => one(join(b, c)),
+        [0, 0, 0, 0, 0, 0] if (g, h) > (0, 1) => one(join(g, h)),
+        _ => [None; 4],
     }
+}
+
+/// Whether an address is one of this host's: only such a one can be bound to.
+fn is_own(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
 }
 
 #[cfg(test)]
@@ -300,6 +360,17 @@ mod tests {
             ("127.0.0.1", "::169.254.169.254", Verdict::Deny, Verdict::Allow),
             ("127.0.0.1", "fe80::1", Verdict::Deny, Verdict::Allow),
             ("127.0.0.1", "fd00:ec2::254", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "fd00:ec2::23", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "fd20:ce::254", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "fd00:42::42", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "::ffff:0:169.254.169.254", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "64:ff9b:1::a9fe:a9fe", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "64:ff9b:1:a9fe:a9:fe00::", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "64:ff9b:1:a9:fe:a9fe::", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "64:ff9b:1:0:a9:fea9:fe00:0", Verdict::Deny, Verdict::Allow),
+            ("127.0.0.1", "64:ff9b:1::c633:6401", Verdict::Allow, Verdict::Allow),
+            ("127.0.0.1", "fd00:ec3::254", Verdict::Allow, Verdict::Allow),
+            ("192.0.2.1", "::ffff:0:127.0.0.1", Verdict::Deny, Verdict::Allow),
             ("127.0.0.1", "100.100.100.200", Verdict::Deny, Verdict::Allow),
             ("127.0.0.1", "0.0.0.0", Verdict::Deny, Verdict::Deny),
             ("127.0.0.1", "::", Verdict::Deny, Verdict::Deny),
@@ -316,6 +387,68 @@ mod tests {
         }
         let literal = asked("127.0.0.1", &Method::GET, "169.254.169.254", 80);
         assert_eq!(strict.decide(&literal, None), Verdict::Deny);
+    }
+
+    #[test]
+    fn a_network_is_denied_in_every_form_and_allowed_in_one() {
+        let denied = access(&["deny to=10.0.0.0/8", "allow client=192.0.2.0/24"]);
+        let allowed = access(&["allow to=10.0.0.0/8 client=192.0.2.0/24"]);
+        let asked = asked("192.0.2.1", &Method::GET, "a.test", 80);
+        for address in ["64:ff9b::a00:1", "64:ff9b:1::a00:1", "::ffff:0:10.0.0.1", "2002:a00:1::1"]
+        {
+            let address = Some(address.parse().unwrap());
+            assert_eq!(denied.decide(&asked, address), Verdict::Deny, "{address:?}");
+            assert_eq!(allowed.decide(&asked, address), Verdict::Deny, "{address:?}");
+        }
+        let plain = Some("10.0.0.1".parse().unwrap());
+        assert_eq!(allowed.decide(&asked, plain), Verdict::Allow);
+    }
+
+    #[test]
+    fn another_spelling_is_the_same_destination_and_client() {
+        for rule in [
+            "deny to=Evil.test.",
+            "deny to=.evil.test.",
+            "deny to=10.1.2.3.",
+            "deny to=::ffff:10.0.0.0/104",
+            "deny to=::ffff:10.1.2.3",
+            "deny client=::ffff:192.0.2.0/120",
+        ] {
+            let access = access(&[rule, "allow"]);
+            let asked = asked("192.0.2.1", &Method::GET, "evil.test", 80);
+            let address = Some("10.1.2.3".parse().unwrap());
+            assert_eq!(access.decide(&asked, address), Verdict::Deny, "{rule}");
+        }
+    }
+
+    #[test]
+    fn our_admin_listener_is_for_nobody() {
+        let at = |admin: &str| {
+            let open = Access { to_link_local: true, to_loopback: true, ..access(&["allow"]) };
+            open.admin.set(admin.parse().unwrap()).unwrap();
+            open
+        };
+        for (admin, address, port, verdict) in [
+            ("127.0.0.1:9000", "127.0.0.1", 9000, Verdict::Deny),
+            ("127.0.0.1:9000", "127.8.9.1", 9000, Verdict::Deny),
+            ("127.0.0.1:9000", "::1", 9000, Verdict::Deny),
+            ("127.0.0.1:9000", "::ffff:127.0.0.1", 9000, Verdict::Deny),
+            ("127.0.0.1:9000", "64:ff9b::7f00:1", 9000, Verdict::Deny),
+            ("127.0.0.1:9000", "127.0.0.1", 9001, Verdict::Allow),
+            ("127.0.0.1:9000", "198.51.100.1", 9000, Verdict::Allow),
+            ("198.51.100.1:9000", "198.51.100.1", 9000, Verdict::Deny),
+            ("198.51.100.1:9000", "127.0.0.1", 9000, Verdict::Allow),
+            ("0.0.0.0:9000", "127.0.0.1", 9000, Verdict::Deny),
+            ("[::]:9000", "127.0.0.1", 9000, Verdict::Deny),
+            // No host has an address for documentation.
+            ("0.0.0.0:9000", "198.51.100.1", 9000, Verdict::Allow),
+        ] {
+            let address = Some(address.parse().unwrap());
+            for client in ["127.0.0.1", "192.0.2.1"] {
+                let asked = asked(client, &Method::GET, "a.test", port);
+                assert_eq!(at(admin).decide(&asked, address), verdict, "{admin} {address:?}");
+            }
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) mod users;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -153,10 +153,17 @@ impl Forward {
             rules: config.rules.clone(),
             to_link_local: config.to_link_local,
             to_loopback: config.to_loopback,
+            admin: OnceLock::new(),
         };
         let load = |path| Auth::load(path, config.password_checks);
         let auth = config.users.clone().map(load).transpose()?;
         Ok(Forward { access, auth, resolver: Resolver::default() })
+    }
+
+    /// Nobody may go to our own admin listener, which is here.
+    pub(crate) fn keep_from(&self, admin: SocketAddr) {
+        // It listens once, when the proxy starts.
+        let _ = self.access.admin.set(admin);
     }
 
     /// Lets a request in or not, and brings its target into the form the cache keys by.
@@ -171,8 +178,13 @@ impl Forward {
         }
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         let (host, port) = target(request)?;
-        let route =
-            Route { forward: self.clone(), client, method: request.method().clone(), host, port };
+        let route = Route {
+            forward: self.clone(),
+            client: client.to_canonical(),
+            method: request.method().clone(),
+            host,
+            port,
+        };
         let allowed = self.allows(&route).await;
         if allowed == Err(DENIED) {
             counters.forward_denied.one();
@@ -200,6 +212,15 @@ impl Forward {
     }
 }
 
+/// Finds what a forward proxy cannot do of what it shares with the reverse proxy.
+pub(crate) fn check_shared(config: &ProxyConfig) -> Result<(), ProxyError> {
+    // The rules go by who the client is, which anybody could write there.
+    if config.transport.forwarding.trust_client {
+        return Err(ProxyError::TrustInForward);
+    }
+    Ok(())
+}
+
 /// Takes host and port out of a request, and makes its target and `Host` agree on them.
 fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
     let connect = request.method() == Method::CONNECT;
@@ -212,15 +233,6 @@ fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
     }
     if connect {
         return Ok((host, port.filter(|port| *port > 0).ok_or(BAD_TARGET)?));
-/// Finds what a forward proxy cannot do of what it shares with the reverse proxy.
-pub(crate) fn check_shared(config: &ProxyConfig) -> Result<(), ProxyError> {
-    // The rules go by who the client is, which anybody could write there.
-    if config.transport.forwarding.trust_client {
-        return Err(ProxyError::TrustInForward);
-    }
-    Ok(())
-}
-
     }
     match uri.scheme_str() {
         Some("http") => {}

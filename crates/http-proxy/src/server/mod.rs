@@ -154,6 +154,9 @@ impl Proxy {
         let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
         let admin_listener = config.admin.map(listen::tcp).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
+        if let (Some(forward), Some(admin)) = (&forward, admin) {
+            forward.keep_from(admin);
+        }
         let (shared, log_thread) = shared(config, store, sites, forward)?;
         let control = Control::new(Arc::new(shared));
         let mut counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
