@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use http::StatusCode;
 
@@ -145,10 +146,12 @@ impl ProxyError {
 
 /// Why there is no response of the origin. The last two are the client's doing (4xx), all others
 /// the origin's (5xx).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("the origin could not be reached")]
     Connect,
+    #[error("the name {0} could not be resolved")]
+    Unresolved(Arc<str>),
     #[error("the origin did not accept a connection in time")]
     ConnectTimeout,
     #[error("the origin's certificate or TLS handshake failed")]
@@ -191,17 +194,18 @@ impl FetchError {
     }
 
     /// Whether no connection could be opened.
-    pub(crate) fn is_unreachable(self) -> bool {
-        matches!(self, FetchError::Connect | FetchError::ConnectTimeout | FetchError::Tls)
+    pub(crate) fn is_unreachable(&self) -> bool {
+        use FetchError::{Connect, ConnectTimeout, Tls, Unresolved};
+        matches!(self, Connect | Unresolved(_) | ConnectTimeout | Tls)
     }
 
     /// Whether it says something about the origin's health.
-    pub(crate) fn is_origins_fault(self) -> bool {
+    pub(crate) fn is_origins_fault(&self) -> bool {
         use FetchError::{Broken, Framing, HeaderTimeout, Unasked};
         self.is_unreachable() || matches!(self, HeaderTimeout | Broken | Framing | Unasked)
     }
 
-    pub(crate) fn status(self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             FetchError::ConnectTimeout | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
             FetchError::Forbidden => StatusCode::FORBIDDEN,
@@ -209,6 +213,7 @@ impl FetchError {
             FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             FetchError::ClientBroken => StatusCode::BAD_REQUEST,
             FetchError::Connect
+            | FetchError::Unresolved(_)
             | FetchError::Tls
             | FetchError::Broken
             | FetchError::HeadersTooLarge
@@ -218,9 +223,10 @@ impl FetchError {
     }
 
     /// Token for `Cache-Status: detail=`.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             FetchError::Connect => "connect-failed",
+            FetchError::Unresolved(_) => "unresolved",
             FetchError::ConnectTimeout => "connect-timeout",
             FetchError::Tls => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",

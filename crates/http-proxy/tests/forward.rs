@@ -143,6 +143,10 @@ fn what_is_no_request_for_a_forward_proxy() {
         let answer = proxy.ask(method, target, "");
         assert_eq!(answer.status(), status, "{method} {target}: {answer:?}");
         assert!(answer.cache().contains("damelo"), "{answer:?}");
+        if status == 502 {
+            let text = "the name nobody.invalid could not be resolved";
+            assert!(answer.text().contains(text), "{answer:?}");
+        }
     }
 }
 

@@ -14,7 +14,7 @@ impl Fetch<'_> {
     pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
         // What one client may not reach, or broke off itself, says nothing to others.
         let shared = error.is_origins_fault() || error == FetchError::Busy;
-        self.end_lead(if shared { Outcome::Failed(error) } else { Outcome::Abandoned });
+        self.end_lead(if shared { Outcome::Failed(error.clone()) } else { Outcome::Abandoned });
         if shared
             && let Some(answer) = self.stand_in(worker, Failure::Disconnected, error.name()).await
         {

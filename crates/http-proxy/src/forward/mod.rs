@@ -19,6 +19,7 @@ pub(crate) mod users;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -26,7 +27,7 @@ use http::{Method, Request, StatusCode, Uri};
 
 use crate::config::transport::ListenAddress;
 use crate::config::{ProxyConfig, Target};
-use crate::error::{ProxyError, Refusal, refusal};
+use crate::error::{FetchError, ProxyError, Refusal, refusal};
 use crate::forward::access::{Access, AccessRule, Asked, Verdict};
 use crate::forward::auth::Auth;
 use crate::forward::checks::CheckLimits;
@@ -126,10 +127,29 @@ const BAD_TARGET: Refusal = refusal(
 );
 const HTTPS_TARGET: Refusal =
     refusal(StatusCode::NOT_IMPLEMENTED, "https-target", "https is reached through CONNECT.");
-const UNRESOLVED: Refusal =
-    refusal(StatusCode::BAD_GATEWAY, "unresolved", "The host has no address.");
 const DENIED: Refusal =
     refusal(StatusCode::FORBIDDEN, "denied", "The rules of this proxy forbid it.");
+
+/// Why a request is not let in.
+#[derive(Debug)]
+pub(crate) enum NotAdmitted {
+    /// It is not as it must be, or not allowed.
+    Refused(Refusal),
+    /// What the rules ask of its host could not be found out.
+    Unreached(FetchError),
+}
+
+impl From<Refusal> for NotAdmitted {
+    fn from(refusal: Refusal) -> NotAdmitted {
+        NotAdmitted::Refused(refusal)
+    }
+}
+
+impl From<FetchError> for NotAdmitted {
+    fn from(error: FetchError) -> NotAdmitted {
+        NotAdmitted::Unreached(error)
+    }
+}
 
 impl Forward {
     pub(crate) fn new(config: &ForwardConfig) -> Result<Forward, ProxyError> {
@@ -172,7 +192,8 @@ impl Forward {
         counters: &Counters,
         request: &mut Request<B>,
         client: IpAddr,
-    ) -> Result<Arc<Route>, Refusal> {
+        resolve_timeout: Duration,
+    ) -> Result<Arc<Route>, NotAdmitted> {
         if let Some(auth) = &self.auth {
             auth.admits(request.headers(), client, counters).await?;
         }
@@ -185,30 +206,26 @@ impl Forward {
             host,
             port,
         };
-        let allowed = self.allows(&route).await;
-        if allowed == Err(DENIED) {
-            counters.forward_denied.one();
+        if self.allows(&route, resolve_timeout).await? {
+            return Ok(Arc::new(route));
         }
-        allowed.map(|()| Arc::new(route))
+        counters.forward_denied.one();
+        Err(DENIED.into())
     }
 
     /// What the rules say, without dialling; each address that is dialled is checked in any case.
-    async fn allows(&self, route: &Route) -> Result<(), Refusal> {
+    async fn allows(&self, route: &Route, resolve_timeout: Duration) -> Result<bool, FetchError> {
         let verdict = route.verdict(None);
         // Whoever is on this host may see what anybody on it fetched. For others an answer in the
         // cache may be one from this host's loopback, which is not theirs to see.
         let known = route.client.is_loopback() || route.method == Method::CONNECT;
         match verdict {
-            Verdict::Deny => return Err(DENIED),
-            Verdict::Allow if known => return Ok(()),
+            Verdict::Deny => return Ok(false),
+            Verdict::Allow if known => return Ok(true),
             Verdict::Allow | Verdict::AskWithAddress => {}
         }
-        let addresses = self.resolver.addresses(&route.host).await;
-        if addresses.is_empty() {
-            return Err(UNRESOLVED);
-        }
-        let any = addresses.iter().any(|address| route.permits(*address));
-        if any { Ok(()) } else { Err(DENIED) }
+        let addresses = self.resolver.addresses(&route.host, resolve_timeout).await?;
+        Ok(addresses.iter().any(|address| route.permits(*address)))
     }
 }
 

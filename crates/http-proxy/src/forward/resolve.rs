@@ -2,19 +2,29 @@
 //!
 //! Only for the question whether an answer in the cache may be given to somebody: what is
 //! connected to is resolved anew and checked then (`upstream::dial_tcp`), so that no name can
-//! change its address in between. Invariant: at most [`NAMES_MAX`] names. Threads: shared by all
-//! workers; the lock is never held across a lookup.
+//! change its address in between. Invariants: at most [`NAMES_MAX`] names; nobody waits longer than
+//! asked; that a name has no address is hardly remembered, as nothing tells a name that is none from
+//! a server of names that is out of order. Threads: shared by all workers; the lock is never held
+//! across a lookup.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::error::FetchError;
 
 /// How long an answer is good.
 const REMEMBERED: Duration = Duration::from_secs(30);
+/// The same for a name that could not be resolved: requests for it in a row cost one lookup.
+const FAILURE_REMEMBERED: Duration = Duration::from_secs(1);
 /// Names remembered; beyond it all are forgotten.
 const NAMES_MAX: usize = 4096;
 
+/// None: the name could not be resolved.
 type Addresses = Arc<[IpAddr]>;
 
 /// The table of names.
@@ -24,28 +34,94 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// The addresses of `host`; none if it has none.
-    pub(crate) async fn addresses(&self, host: &str) -> Addresses {
+    /// The addresses of `host`, at least one, found within `limit`.
+    pub(crate) async fn addresses(
+        &self,
+        host: &str,
+        limit: Duration,
+    ) -> Result<Addresses, FetchError> {
+        let lookup = async {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.map(|address| address.ip().to_canonical()).collect())
+        };
+        self.addresses_by(host, limit, lookup).await
+    }
+
+    async fn addresses_by(
+        &self,
+        host: &str,
+        limit: Duration,
+        lookup: impl Future<Output = io::Result<Addresses>>,
+    ) -> Result<Addresses, FetchError> {
         if let Ok(address) = host.parse::<IpAddr>() {
-            return Arc::new([address]);
+            return Ok(Arc::new([address]));
         }
-        if let Some(known) = self.known(host) {
-            return known;
-        }
-        let resolved = tokio::net::lookup_host((host, 0)).await;
-        let addresses: Addresses =
-            resolved.into_iter().flatten().map(|address| address.ip().to_canonical()).collect();
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= NAMES_MAX {
-            names.clear();
-        }
-        names.insert(host.to_owned(), (Instant::now(), addresses.clone()));
-        addresses
+        let addresses = match self.known(host) {
+            Some(known) => known,
+            None => {
+                let found = timeout(limit, lookup).await.map_err(|_| FetchError::ConnectTimeout)?;
+                let addresses = found.unwrap_or_default();
+                self.remember(host, addresses.clone());
+                addresses
+            }
+        };
+        if addresses.is_empty() { Err(FetchError::Unresolved(host.into())) } else { Ok(addresses) }
     }
 
     fn known(&self, host: &str) -> Option<Addresses> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, addresses) = names.get(host)?;
-        (since.elapsed() < REMEMBERED).then(|| addresses.clone())
+        let (until, addresses) = names.get(host)?;
+        (Instant::now() < *until).then(|| addresses.clone())
+    }
+
+    fn remember(&self, host: &str, addresses: Addresses) {
+        let time = if addresses.is_empty() { FAILURE_REMEMBERED } else { REMEMBERED };
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= NAMES_MAX {
+            names.clear();
+        }
+        names.insert(host.to_owned(), (Instant::now() + time, addresses));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, ready};
+    use tokio::time::sleep;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    fn found() -> Addresses {
+        Arc::new([IpAddr::from([192, 0, 2, 1])])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trouble_with_names_is_not_remembered() {
+        let (resolver, unresolved) = (Resolver::default(), FetchError::Unresolved("a.test".into()));
+        let start = Instant::now();
+        let slow = resolver.addresses_by("a.test", LIMIT, pending()).await;
+        assert_eq!((slow, start.elapsed()), (Err(FetchError::ConnectTimeout), LIMIT));
+        let failed = ready(Err(io::Error::other("try again")));
+        let failed = resolver.addresses_by("a.test", LIMIT, failed).await;
+        assert_eq!(failed, Err(unresolved.clone()));
+        // In the same moment nobody is asked again.
+        let again = resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await;
+        assert_eq!(again, Err(unresolved));
+        sleep(FAILURE_REMEMBERED).await;
+        let later = resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await;
+        assert_eq!(later, Ok(found()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_are_remembered_for_a_while() {
+        let resolver = Resolver::default();
+        resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await.unwrap();
+        sleep(REMEMBERED / 2).await;
+        assert_eq!(resolver.addresses_by("a.test", LIMIT, pending()).await, Ok(found()));
+        sleep(REMEMBERED / 2).await;
+        assert!(resolver.addresses_by("a.test", LIMIT, pending()).await.is_err());
+        let literal = resolver.addresses_by("192.0.2.1", LIMIT, pending()).await;
+        assert_eq!(literal, Ok(found()));
     }
 }

@@ -37,6 +37,7 @@ use crate::cache;
 use crate::client::Peer;
 use crate::error::Refusal;
 use crate::fetch::pass::pass;
+use crate::forward::NotAdmitted;
 use crate::handler::upgrade::Upgrade;
 use crate::request::{Ask, announces_body};
 use crate::rules::{CacheStatus, Forward, preconditions};
@@ -94,8 +95,13 @@ async fn dispatch(
         return refuse(worker, refusal);
     }
     if let Some(forward) = &worker.shared.forward {
-        match forward.admit(&worker.counters, &mut request, peer.ip).await {
-            Err(refusal) => return refuse(worker, refusal),
+        let limit = worker.shared.config.connect_timeout;
+        match forward.admit(&worker.counters, &mut request, peer.ip, limit).await {
+            Err(NotAdmitted::Refused(refusal)) => return refuse(worker, refusal),
+            Err(NotAdmitted::Unreached(error)) => {
+                let status = CacheStatus::own(error.name());
+                return own_answer(worker, error.status(), status, &format!("{error}."));
+            }
             Ok(route) if request.method() == Method::CONNECT => {
                 return Box::pin(connect::open(worker, request, &peer, route)).await;
             }

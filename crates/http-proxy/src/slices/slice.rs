@@ -162,7 +162,7 @@ async fn fetch(
         Ok(asked) => asked,
         Err(error) => {
             if let Some(lead) = lead {
-                lead.end(Outcome::Failed(error));
+                lead.end(Outcome::Failed(error.clone()));
             }
             return None;
         }

@@ -29,7 +29,9 @@ pub(crate) async fn dial_tcp(
     port: u16,
     permit: Option<&dyn Permit>,
 ) -> Result<TcpStream, FetchError> {
-    let resolved = tokio::net::lookup_host((host, port)).await.map_err(|_| FetchError::Connect)?;
+    let resolved = tokio::net::lookup_host((host, port))
+        .await
+        .map_err(|_| FetchError::Unresolved(host.into()))?;
     let may = |address: &SocketAddr| {
         permit.is_none_or(|permit| permit.permits(address.ip().to_canonical()))
     };
@@ -152,6 +154,13 @@ mod tests {
         assert_eq!(race(&[300, 400]).await, (Some(300), vec![0, 250], 300));
         assert_eq!(race(&[600, 200]).await, (Some(200), vec![0, 250], 450));
         assert_eq!(race(&[200, 300]).await, (Some(200), vec![0], 200));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_none_is_named() {
+        let error = dial_tcp("nobody.invalid", 80, None).await.unwrap_err();
+        assert!(error.is_unreachable() && error.status() == 502);
+        assert_eq!(error.to_string(), "the name nobody.invalid could not be resolved");
     }
 
     #[tokio::test(start_paused = true)]

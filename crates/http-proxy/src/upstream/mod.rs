@@ -134,7 +134,7 @@ impl Fetcher {
                     self.choose(pools, &tried, key_of(&request)).ok_or(FetchError::Connect)?;
                 let pool = &pools[index];
                 let sent = pool.send_upgrade(request, None).await;
-                self.judge(pool, pools.len(), sent.as_ref().err().copied());
+                self.judge(pool, pools.len(), sent.as_ref().err());
                 sent
             }
         };
@@ -182,7 +182,7 @@ impl Fetcher {
             let pool = &pools[index];
             let hold = self.hold(pool).await?;
             let sent = pool.send_retrying(request, None, &self.counters).await;
-            self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| failed.error));
+            self.judge(pool, pools.len(), sent.as_ref().err().map(|failed| &failed.error));
             match sent {
                 Ok(mut response) => {
                     if let Some(own_name) = own_name {
@@ -230,7 +230,7 @@ impl Fetcher {
     }
 
     /// Remembers how an endpoint of so many did.
-    fn judge(&self, pool: &Pool, of: usize, error: Option<FetchError>) {
+    fn judge(&self, pool: &Pool, of: usize, error: Option<&FetchError>) {
         let mut health = pool.endpoint().health();
         match error {
             None => health.answered(),
