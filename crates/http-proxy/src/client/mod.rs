@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::client::activity::Activity;
 use crate::client::interim::InterimSender;
 use crate::forward::Route;
+use crate::upstream::Pin;
 
 /// The client of a connection.
 #[derive(Debug, Clone)]
@@ -25,4 +26,6 @@ pub(crate) struct Peer {
     pub(crate) interim: Option<InterimSender>,
     /// Where its request may go, if this is a forward proxy.
     pub(crate) route: Option<Arc<Route>>,
+    /// Its own connection to an origin, if it can have one: where requests come one by one.
+    pub(crate) pin: Option<Arc<Pin>>,
 }

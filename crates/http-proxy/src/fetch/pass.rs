@@ -63,6 +63,7 @@ fn stands_for_get<B>(worker: &Worker, ask: &Ask, response: &Response<B>, epoch: 
             headers,
         )
         && !ask.pass
+        && !ask.is_bound()
         && ask.target.primary.len() <= PRIMARY_KEY_BYTES_MAX
         && worker.shared.vault.is_current(epoch)
 }

@@ -16,6 +16,7 @@
 
 mod connect;
 mod last_hop;
+mod own_connection;
 pub(crate) mod purge;
 mod record;
 mod respond;
@@ -115,13 +116,15 @@ async fn dispatch(
     let leaves = extended || request.headers().contains_key(UPGRADE);
     let upgrade = if leaves { Upgrade::take(&mut request, protocols) } else { None };
     match Ask::new(request, peer, &worker.shared) {
-        Ok((ask, body)) => {
+        Ok((mut ask, body)) => {
+            own_connection::settle(worker, &mut ask);
             let (mut response, mut status) =
                 match (respond::answer(worker, &ask, extended), upgrade) {
                     (Some(answer), _) => answer,
                     (None, None) => route(worker, &ask, body).await,
                     (None, Some(upgrade)) => Box::pin(upgrade.pass(worker, &ask)).await,
                 };
+            own_connection::announce(&ask, response.headers_mut());
             record::asked(worker, &ask, &status, start);
             if ask.site != SiteId::MAIN {
                 response.extensions_mut().insert(ask.site);
@@ -152,6 +155,8 @@ async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
     }
     let past_us = if ask.pass {
         Some("rule")
+    } else if ask.is_bound() {
+        Some("connection-auth")
     } else if announces_body(&ask.headers) {
         Some("request-body")
     } else if preconditions::for_origin_only(&ask.headers, &worker.shared.config.rules) {

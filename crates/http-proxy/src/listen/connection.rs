@@ -78,7 +78,9 @@ pub(crate) async fn serve_connection(
     match prepared {
         Ok(Ready { stream, protocol, client, counted }) => {
             let activity = Activity::new(counters, Some(counted), Some(permit));
-            let peer = Peer { ip: client, secure: kind.tls, activity, interim: None, route: None };
+            let pin = (protocol == Protocol::Http1).then(Arc::default);
+            let (ip, secure) = (client, kind.tls);
+            let peer = Peer { ip, secure, activity, interim: None, route: None, pin };
             speak(worker, stream, protocol, peer, stop).await;
         }
         Err(Refused::Gone) => {}

@@ -173,6 +173,7 @@ mod tests {
             activity: Activity::new(std::sync::Arc::default(), None, None),
             interim: None,
             route: None,
+            pin: None,
         };
         let host = HeaderValue::from_static("a:81");
         let expected = "for=\"[2001:db8::1]\";proto=https;host=\"a:81\"";

@@ -11,8 +11,8 @@ pub(crate) mod naming;
 use std::sync::Arc;
 
 use http::header::{
-    CONTENT_LENGTH, EXPECT, HOST, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, VIA,
+    CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, VIA,
 };
 use http::{HeaderMap, Method, Request, Uri, Version};
 
@@ -22,12 +22,16 @@ use crate::rules::invalidation::{self, Base};
 use crate::rules::key::KeyRules;
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
 use crate::ruleset::{Answering, PrefixChange, SiteId};
-use crate::upstream::OriginBody;
+use crate::upstream::{Bound, OriginBody, Pin};
 use crate::vault::Target;
 use crate::worker::Shared;
 
 /// Times our own name may stand in `Via` before a request counts as going round in a circle.
 const VIA_REPEATS_MAX: usize = 8;
+
+/// What only proxies write.
+const PROXYS: [HeaderName; 3] =
+    [VIA, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("forwarded")];
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
@@ -53,6 +57,10 @@ pub(crate) struct Ask {
     /// In which the client asked.
     version: Version,
     peer: Peer,
+    /// Another proxy says that it sent it.
+    through_proxy: bool,
+    /// Its connection to the origin is no other client's; see [`Ask::bind`].
+    bound: Option<Bound>,
 }
 
 /// Why a request cannot be served at all.
@@ -85,6 +93,8 @@ impl Ask {
             Some(target) if target.as_str().starts_with('?') => format!("/{target}"),
             Some(_) => return Err(BadRequest::BadTarget),
         };
+        let through_proxy = shared.config.transport.forwarding.trust_client
+            || PROXYS.iter().any(|name| parts.headers.contains_key(name));
         let keys = &shared.config.rules.key;
         let primary = keys.primary(scheme, &host, &path_and_query);
         let wishes = RequestDirectives::of(&parts.headers);
@@ -106,6 +116,8 @@ impl Ask {
             met: None,
             version,
             peer,
+            through_proxy,
+            bound: None,
         };
         hooks::on_request(shared, &mut ask);
         Ok((ask, body))
@@ -113,6 +125,23 @@ impl Ask {
 
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    /// Whether it goes on a connection to the origin that is its client's alone.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    /// The client's own connection to the origin, if it may have one. Not where another proxy sends
+    /// the requests of many clients on one connection.
+    pub(crate) fn pin(&self) -> Option<&Arc<Pin>> {
+        self.peer.pin.as_ref().filter(|_| !self.through_proxy)
+    }
+
+    /// Lets nobody else have the connection that it goes to the origin on, nor the cache its answer: the
+    /// origin takes it for a user's by its connection.
+    pub(crate) fn bind(&mut self) {
+        self.bound = Some(Bound(self.pin().cloned()));
     }
 
     /// Whether the client gets what follows the body of an answer with these headers: in HTTP/2, or
@@ -159,6 +188,9 @@ impl Ask {
         }
         if let Some(prefix) = &self.prefix {
             request.extensions_mut().insert(prefix.clone());
+        }
+        if let Some(bound) = &self.bound {
+            request.extensions_mut().insert(bound.clone());
         }
         if let Some(route) = &self.peer.route {
             request.extensions_mut().insert(route.clone());

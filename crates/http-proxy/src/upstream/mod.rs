@@ -12,6 +12,7 @@
 
 mod anywhere;
 mod balance;
+mod bound;
 mod dial;
 mod endpoint;
 mod health;
@@ -45,6 +46,7 @@ use crate::upstream::pool::{Outgoing, Pool, SendError};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::{Hold, Load};
 
+pub(crate) use bound::{Bound, Pin, are_shown, are_wanted};
 pub(crate) use dial::dial_tcp;
 pub(crate) use endpoint::{Origin, check_url};
 pub(crate) use health::check_all;
@@ -177,7 +179,8 @@ impl Fetcher {
         let SitePools { pools, own_name } = self.site_of(&request);
         let mut tried = vec![false; pools.len()];
         let mut last_error = FetchError::Connect;
-        while let Some(index) = self.choose(pools, &tried, key) {
+        let mut own = held(pools, &request);
+        while let Some(index) = own.take().or_else(|| self.choose(pools, &tried, key)) {
             tried[index] = true;
             let pool = &pools[index];
             let hold = self.hold(pool).await?;
@@ -205,9 +208,23 @@ impl Fetcher {
         Err(last_error)
     }
 
+    /// Whether the pin holds a connection to where a request for this goes.
+    pub(crate) fn is_held(&self, pin: &Pin, site: SiteId, route: Option<&Route>) -> bool {
+        if pin.is_empty() {
+            return false;
+        }
+        match route {
+            Some(route) => pin.is_of(&self.anywhere.pool(&route.host, route.port)),
+            None => self.site(site).pools.iter().any(|pool| pin.is_of(pool)),
+        }
+    }
+
     /// The site that the request is for. Its number comes from the rules that this was made with.
     fn site_of(&self, request: &Request<OriginBody>) -> &SitePools {
-        let site = request.extensions().get::<SiteId>().copied().unwrap_or(SiteId::MAIN);
+        self.site(request.extensions().get::<SiteId>().copied().unwrap_or(SiteId::MAIN))
+    }
+
+    fn site(&self, site: SiteId) -> &SitePools {
         &self.sites[site.among_ruled().map_or(0, |place| place + 1)]
     }
 
@@ -257,6 +274,12 @@ impl Fetcher {
         let load: Arc<AtomicUsize> = endpoint.load.clone();
         Ok(Hold::new(self.counters.clone(), Load::new(load), place))
     }
+}
+
+/// Which of the pools the client's own connection is of.
+fn held(pools: &[Pool], request: &Request<OriginBody>) -> Option<usize> {
+    let pin = request.extensions().get::<Bound>()?.0.as_ref()?;
+    pools.iter().position(|pool| pin.is_of(pool))
 }
 
 /// What a request is for, as a hash: the same for all that share a cache key.

@@ -25,6 +25,7 @@ use crate::forward::Permit;
 use crate::io::body::PolledFrame;
 use crate::io::idle::IdleTimer;
 use crate::metrics::Counters;
+use crate::upstream::bound::{self, Bound};
 use crate::upstream::endpoint::{Endpoint, Purpose};
 use crate::upstream::version::{as_http1, as_http2};
 use crate::upstream::{OriginBody, poll_incoming};
@@ -93,7 +94,7 @@ struct Shared {
     used: Instant,
 }
 
-struct Http1 {
+pub(super) struct Http1 {
     sender: http1::SendRequest<OriginBody>,
     address: Option<IpAddr>,
 }
@@ -109,6 +110,8 @@ pub(crate) struct Leased {
 struct Lease {
     pool: Pool,
     connection: Http1,
+    /// Whoever may have the connection back in place of the pool.
+    bound: Option<Bound>,
 }
 
 enum Connection {
@@ -132,6 +135,12 @@ fn allowed(address: Option<IpAddr>, permit: Option<&dyn Permit>) -> bool {
     }
 }
 
+impl Http1 {
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
 impl Pool {
     pub(crate) fn new(endpoint: Arc<Endpoint>, settings: PoolSettings) -> Pool {
         Pool {
@@ -149,13 +158,19 @@ impl Pool {
         &self.inner.endpoint
     }
 
+    /// Whether it is this one.
+    pub(super) fn is(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// Forgets connections that have been idle for too long; true if none is left.
     pub(crate) fn sweep(&self) -> bool {
         let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
         self.retain_usable(&mut idle);
         let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.take_if(|shared| shared.used.elapsed() >= self.inner.settings.idle_timeout);
-        idle.is_empty() && shared.is_none()
+        // A client that holds a connection of its own would not find the pool that it is of.
+        idle.is_empty() && shared.is_none() && Arc::strong_count(&self.inner) == 1
     }
 
     /// Leaves those out that have closed or lain idle for too long. What has come back this moment may
@@ -184,6 +199,14 @@ impl Pool {
         Some(Connection::Http1(idle.remove(index).connection))
     }
 
+    /// The connection that is its client's alone.
+    async fn take_own(&self, bound: &Bound, permit: Option<&dyn Permit>) -> Option<Connection> {
+        let mut own = bound.take(self).filter(|own| allowed(own.address, permit))?;
+        // It may have come back this moment, and there is no other that would do as well.
+        let ready = timeout(self.inner.settings.connect_timeout, own.sender.ready()).await;
+        ready.is_ok_and(|ready| ready.is_ok()).then_some(Connection::Http1(own))
+    }
+
     fn put(&self, connection: Http1) {
         let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.inner.settings.idle_max {
@@ -210,7 +233,11 @@ impl Pool {
         permit: Option<&dyn Permit>,
         counters: &Counters,
     ) -> Result<Response<Leased>, SendError> {
-        let Some(pooled) = self.take(permit) else {
+        let pooled = match request.extensions().get::<Bound>() {
+            Some(bound) => Box::pin(self.take_own(&bound.clone(), permit)).await,
+            None => self.take(permit),
+        };
+        let Some(pooled) = pooled else {
             return Box::pin(self.send_anew(request, permit)).await;
         };
         let spare = spare_copy(&request);
@@ -232,7 +259,10 @@ impl Pool {
         permit: Option<&dyn Permit>,
     ) -> Result<Response<Leased>, SendError> {
         let limit = self.inner.settings.connect_timeout;
-        let connected = timeout(limit, self.connect(permit)).await;
+        let bound = request.extensions().get::<Bound>().is_some();
+        let connecting =
+            async { if bound { self.open_own(permit).await } else { self.connect(permit).await } };
+        let connected = timeout(limit, connecting).await;
         match connected.unwrap_or(Err(FetchError::ConnectTimeout)) {
             Ok(connection) => self.send_on(connection, request).await,
             Err(error) => Err(SendError { error, unsent: Some(request) }),
@@ -242,22 +272,34 @@ impl Pool {
     async fn connect(&self, permit: Option<&dyn Permit>) -> Result<Connection, FetchError> {
         let endpoint = &self.inner.endpoint;
         if !endpoint.may_http2.load(Ordering::Relaxed) || !self.inner.settings.keep_http2 {
-            return self.open(permit).await;
+            return self.open(Purpose::Requests, permit).await;
         }
         let _turn = self.inner.connecting.lock().await;
         // Whoever had the turn before may have brought a connection for all.
         if let Some(Connection::Http2(sender)) = self.take(permit) {
             return Ok(Connection::Http2(sender));
         }
-        self.open(permit).await
+        self.open(Purpose::Requests, permit).await
     }
 
-    async fn open(&self, permit: Option<&dyn Permit>) -> Result<Connection, FetchError> {
+    /// A connection for one client alone: of HTTP/1.1 where there is a choice, as servers know whose
+    /// a connection is in that version only.
+    async fn open_own(&self, permit: Option<&dyn Permit>) -> Result<Connection, FetchError> {
+        self.open(Purpose::Upgrade, permit).await
+    }
+
+    async fn open(
+        &self,
+        purpose: Purpose,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Connection, FetchError> {
         let endpoint = &self.inner.endpoint;
-        let (stream, address) = endpoint.connect(Purpose::Requests, permit).await?;
-        let settings = &self.inner.settings;
+        let (stream, address) = endpoint.connect(purpose, permit).await?;
+        let (settings, shares) = (&self.inner.settings, purpose == Purpose::Requests);
         if !endpoint.is_http2(&stream) {
-            endpoint.may_http2.store(false, Ordering::Relaxed);
+            if shares {
+                endpoint.may_http2.store(false, Ordering::Relaxed);
+            }
             let (sender, connection) = http1::Builder::new()
                 .max_buf_size(settings.header_bytes_max.max(READ_BYTES_MAX))
                 .max_headers(settings.header_lines_max)
@@ -280,7 +322,7 @@ impl Pool {
             .await
             .map_err(|_| FetchError::Broken)?;
         tokio::spawn(connection);
-        if settings.keep_http2 {
+        if settings.keep_http2 && shares {
             let shared = Shared { sender: sender.clone(), address, used: Instant::now() };
             *self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
         }
@@ -330,6 +372,7 @@ impl Pool {
                 Ok(response.map_err(SendError::of)?.map(Leased::from))
             }
             Connection::Http1(mut connection) => {
+                let bound = request.extensions().get::<Bound>().cloned();
                 let sending = connection.sender.try_send_request(as_http1(*request));
                 let result = within(limit, idle, sending).await.ok_or(late)?;
                 let response = result.map_err(SendError::of)?;
@@ -344,7 +387,10 @@ impl Pool {
                 if let Some(error) = error {
                     return Err(SendError { error, unsent: None });
                 }
-                let lease = Lease { pool: self.clone(), connection };
+                // What was asked for on it may be half given already.
+                let wanted = || bound::are_wanted(response.headers()).then_some(Bound(None));
+                let bound = bound.or_else(wanted);
+                let lease = Lease { pool: self.clone(), connection, bound };
                 Ok(response.map(|incoming| Leased::new(incoming, lease)))
             }
         }
@@ -413,7 +459,10 @@ impl Leased {
         if (ended || self.incoming.is_end_stream())
             && let Some(lease) = self.lease.take()
         {
-            lease.pool.put(lease.connection);
+            match lease.bound {
+                None => lease.pool.put(lease.connection),
+                Some(bound) => bound.put(lease.pool, lease.connection),
+            }
         }
     }
 
@@ -449,5 +498,8 @@ fn spare_copy(request: &Request<OriginBody>) -> Option<Outgoing> {
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
+    if let Some(bound) = request.extensions().get::<Bound>() {
+        copy.extensions_mut().insert(bound.clone());
+    }
     Some(copy)
 }
