@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -288,6 +289,38 @@ fn metadata_addresses_are_never_dialled() {
         let answer = proxy.ask("CONNECT", &format!("{host}:80"), "");
         assert_eq!(answer.status(), 403, "{host}: {answer:?}");
     }
+}
+
+#[test]
+fn cookies_are_for_who_asked() {
+    let number = AtomicUsize::new(0);
+    let origin = Origin::start(move |request| {
+        let cookie = format!("Set-Cookie: session={}", number.fetch_add(1, Ordering::SeqCst));
+        let said = match request.path() {
+            "/guessed" => "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT",
+            "/fresh" => "Cache-Control: max-age=60",
+            _ => "Cache-Control: max-age=0\nETag: \"x\"",
+        };
+        let status = if request.has("if-none-match") { 304 } else { 200 };
+        reply(status, &format!("{said}\n{cookie}"), "page")
+    });
+    let proxy = Forward::start(|_| {});
+    let cookie = |path: &str| {
+        let answer = proxy.get(&format!("http://{}{path}", origin.address));
+        assert_eq!((answer.status(), answer.text()), (200, "page".to_owned()), "{answer:?}");
+        answer.header("set-cookie")
+    };
+    // Nothing says that it is for all: each asks for its own.
+    assert_eq!([cookie("/guessed"), cookie("/guessed")], ["session=0", "session=1"]);
+    // The page is for all, and the cookie for who brought it.
+    assert_eq!([cookie("/fresh"), cookie("/fresh")], ["session=2", ""]);
+    // A 304 brings one, too.
+    assert_eq!(
+        [cookie("/old"), cookie("/old"), cookie("/old")],
+        ["session=3", "session=4", "session=5"]
+    );
+    assert_eq!(origin.count(), 6);
+    assert!(origin.last().has("if-none-match"));
 }
 
 #[test]

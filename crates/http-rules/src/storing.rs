@@ -37,7 +37,8 @@ pub enum NotStoredReason {
     Partial,
     /// It sets a cookie, and the configuration keeps those out.
     SetCookie,
-    /// Nothing makes it cacheable: no explicit freshness and no heuristically cacheable status.
+    /// Nothing makes it cacheable: no explicit freshness and no heuristically cacheable status, or a
+    /// cookie beside what would be a guess.
     NotCacheable,
     /// Stale at once and without validator: storing it could never save anything.
     NeverUseful,
@@ -203,7 +204,9 @@ fn worth_storing(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredR
     let cacheable = lifetime.source == LifetimeSource::Explicit
         || directives.public
         || freshness::heuristically_cacheable(status);
-    if !cacheable {
+    if !cacheable
+        || (response.contains_key(SET_COOKIE) && !lets_share_cookies(lifetime, directives))
+    {
         return Err(NotStoredReason::NotCacheable);
     }
     let stale_s = directives.stale_while_revalidate_s.unwrap_or(rules.stale_while_revalidate_s)
@@ -211,6 +214,12 @@ fn worth_storing(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredR
     let validator = response.contains_key(ETAG) || response.contains_key(LAST_MODIFIED);
     let usable = (lifetime.seconds > 0 || stale_s > 0) && !directives.no_cache;
     if usable || validator { Ok(()) } else { Err(NotStoredReason::NeverUseful) }
+}
+
+/// Whether the origin said itself that what sets a cookie may be shared (§7.3). A guess would hand one
+/// user's cookie, or page, to the others.
+pub(crate) fn lets_share_cookies(lifetime: Lifetime, directives: &ResponseDirectives) -> bool {
+    lifetime.source == LifetimeSource::Explicit || directives.public
 }
 
 /// Directives that let a shared cache keep the answer to an authorised request (§3.5).

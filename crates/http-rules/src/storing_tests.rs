@@ -85,6 +85,7 @@ fn what_may_be_stored() {
         ("GET", &[], 200, cc("max-age=0, stale-while-revalidate=9"), Ok(())),
         ("GET", &[], 200, vec![("etag", "\"x\"")], Ok(())),
         ("GET", &[], 200, vec![fresh, ("set-cookie", "a=b")], Ok(())),
+        ("GET", &[], 200, vec![("etag", "x"), ("set-cookie", "a=b")], Err(Not::NotCacheable)),
         ("GET", &[], 200, vec![fresh, ("pragma", "no-cache")], Ok(())),
         ("GET", &[], 200, vec![("cdn-cache-control", "no-store"), fresh], Err(Not::NoStore)),
     ] {
@@ -106,6 +107,23 @@ fn cookies_by_configuration() {
     assert!(!stored_headers(&map, &directives, &stripping, NOW).contains_key(SET_COOKIE));
     let storing = Rules::default();
     assert!(stored_headers(&map, &directives, &storing, NOW).contains_key(SET_COOKIE));
+}
+
+/// Where the origin does not say that a page with a cookie is for all, no configuration guesses so.
+#[test]
+fn cookies_are_not_stored_by_a_guess() {
+    let old = ("last-modified", "Sun, 06 Nov 1994 08:00:00 GMT");
+    let cookie = ("set-cookie", "session=1");
+    for set_cookie in [SetCookie::Store, SetCookie::Strip] {
+        let rules = Rules { set_cookie, ..Rules::default() };
+        let decided = |response: &[(&str, &str)]| decide_for("GET", &[], 200, response, &rules);
+        assert_eq!(decided(&[old]), Ok(()));
+        assert_eq!(decided(&[old, cookie]), Err(Not::NotCacheable));
+        assert_eq!(decided(&[old, cookie, ("cache-control", "no-cache")]), Err(Not::NotCacheable));
+        assert_eq!(decided(&[old, cookie, ("cache-control", "max-age=9")]), Ok(()));
+        assert_eq!(decided(&[old, cookie, ("cache-control", "public")]), Ok(()));
+        assert_eq!(decided(&[old, cookie, ("expires", "Sun, 06 Nov 1994 09:49:37 GMT")]), Ok(()));
+    }
 }
 
 /// RFC 9111 §3.1, RFC 9110 §6.6.1, §7.6.1.

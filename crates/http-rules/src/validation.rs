@@ -7,12 +7,13 @@
 use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName,
     HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
-    LAST_MODIFIED, RANGE, VARY,
+    LAST_MODIFIED, RANGE, SET_COOKIE, VARY,
 };
 use http::{HeaderMap, StatusCode};
 
 use crate::cache_control::ResponseDirectives;
 use crate::config::Rules;
+use crate::freshness::Lifetime;
 use crate::preconditions::{is_strong, weakly};
 use crate::{list_members, storing};
 
@@ -147,6 +148,13 @@ pub fn merge(
     }
     // The merged Cache-Control may newly name fields that may not be kept.
     let says = ResponseDirectives::of(&merged, rules);
+    if news.contains_key(SET_COOKIE) {
+        // A 304 about what was stored by a guess sets the cookie of who asked, and of nobody else.
+        let lifetime = Lifetime::of(StatusCode::OK, &merged, &says, rules, response_time_s);
+        if !storing::lets_share_cookies(lifetime, &says) {
+            merged.remove(SET_COOKIE);
+        }
+    }
     storing::stored_headers(&merged, &says, rules, response_time_s)
 }
 

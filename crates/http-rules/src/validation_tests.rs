@@ -200,3 +200,20 @@ fn a_304_does_not_describe_a_body() {
     headers_for_304(&mut map);
     assert_eq!(map.keys().collect::<Vec<_>>(), ["etag"]);
 }
+
+/// A 304 sets the cookie of who asked; what is stored gets it only where the origin lets it be shared.
+#[test]
+fn a_304_sets_no_cookie_for_others() {
+    use crate::config::SetCookie;
+    let old = ("last-modified", "Sun, 06 Nov 1994 08:00:00 GMT");
+    let news = headers(&[old, ("set-cookie", "session=2")]);
+    for (set_cookie, stored, expected) in [
+        (SetCookie::Store, headers(&[old]), false),
+        (SetCookie::Store, headers(&[old, ("cache-control", "max-age=9")]), true),
+        (SetCookie::Strip, headers(&[old, ("cache-control", "max-age=9")]), false),
+    ] {
+        let rules = Rules { set_cookie, ..Rules::default() };
+        let merged = merge(&stored, &news, &rules, 784_111_777);
+        assert_eq!(merged.contains_key(SET_COOKIE), expected, "{set_cookie:?} {stored:?}");
+    }
+}

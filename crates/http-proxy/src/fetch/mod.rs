@@ -118,7 +118,9 @@ impl<'a> Fetch<'a> {
                 return Box::pin(self.adopt(worker, &response)).await;
             }
             return match self.freshened(worker, &response) {
-                Some(merged) => Box::pin(self.serve_freshened(worker, merged)).await,
+                Some(merged) => {
+                    Box::pin(self.serve_freshened(worker, merged, response.headers())).await
+                }
                 None => Box::pin(self.fetch_again(worker)).await,
             };
         }

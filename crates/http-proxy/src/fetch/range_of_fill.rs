@@ -11,6 +11,7 @@ use crate::answer::{self, Answer};
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::fetch::Fetch;
 use crate::fetch::fill::{Fill, Storing};
+use crate::fetch::revalidate::{cookies_in, with_cookies};
 use crate::rules::Policy;
 use crate::upstream::Timed;
 use crate::vault::inflight::InflightBody;
@@ -36,6 +37,7 @@ impl<'a> Fetch<'a> {
     ) -> Cut<'a> {
         let (vault, ask) = (&worker.shared.vault, self.ask);
         let response = self.shared_response(worker, parts, policy);
+        let cookies = cookies_in(&parts.headers);
         let placement = vault.placement_now(insertion.group, self.epoch, &response);
         let (Some(length_bytes), Some(placement)) = (body.size_hint().exact(), placement) else {
             return Cut::Not(Box::new(self), body, insertion);
@@ -45,7 +47,8 @@ impl<'a> Fetch<'a> {
             drop(body);
             self.store_whole(worker, insertion, bytes.clone()).await;
             let found = Found::assembled(response, FoundBody::Whole(bytes), placement);
-            return Cut::Answered((answer::from_store(worker, ask, found, age_s), self.status));
+            let answer = (answer::from_store(worker, ask, found, age_s), self.status);
+            return Cut::Answered(with_cookies(answer, cookies));
         }
         let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
         let inflight = InflightBody::new(vault.store(), key.clone(), Some(length_bytes));
@@ -66,6 +69,6 @@ impl<'a> Fetch<'a> {
             fill.run().await;
             drop(alive);
         });
-        Cut::Answered((answer, self.status))
+        Cut::Answered(with_cookies((answer, self.status), cookies))
     }
 }

@@ -4,7 +4,8 @@
 //! Invariant: metadata changes only beside the body that it was made from, and only if nothing
 //! invalidated the resource since the request. Threads: the worker's.
 
-use http::{Method, Response, StatusCode};
+use http::header::SET_COOKIE;
+use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
 use crate::collapse::Outcome;
@@ -17,6 +18,22 @@ use crate::upstream::FetchedBody;
 use crate::vault::Found;
 use crate::vault::entry::StoredResponse;
 use crate::worker::Worker;
+
+pub(super) fn cookies_in(headers: &http::HeaderMap) -> Vec<HeaderValue> {
+    headers.get_all(SET_COOKIE).iter().cloned().collect()
+}
+
+/// The answer with these cookies in place of those that may be stored with it.
+pub(super) fn with_cookies(mut answer: Answer, cookies: Vec<HeaderValue>) -> Answer {
+    if !cookies.is_empty() {
+        let headers = answer.0.headers_mut();
+        headers.remove(SET_COOKIE);
+        for cookie in cookies {
+            headers.append(SET_COOKIE, cookie);
+        }
+    }
+    answer
+}
 
 impl Fetch<'_> {
     /// The stored response brought up to date by a 304; `None` if the 304 means another one.
@@ -47,11 +64,28 @@ impl Fetch<'_> {
         StoredResponse { policy, headers, ..stored.clone() }
     }
 
+    /// The cookies that a 304 sets, as far as the rules let them be. They are for who asked, also where
+    /// they are not stored.
+    pub(crate) fn cookies_of(
+        &self,
+        worker: &Worker,
+        status: StatusCode,
+        news: &http::HeaderMap,
+    ) -> Vec<HeaderValue> {
+        if !news.contains_key(SET_COOKIE) {
+            return Vec::new();
+        }
+        let mut edited = news.clone();
+        hooks::on_response(&worker.shared, self.ask, status, &mut edited, None);
+        cookies_in(&edited)
+    }
+
     /// After a 304: the stored body with the merged headers.
     pub(crate) async fn serve_freshened(
         mut self,
         worker: &Worker,
         merged: StoredResponse,
+        news: &http::HeaderMap,
     ) -> Answer {
         let ask = self.ask;
         let Some(mut found) = self.found.take() else { return self.fetch_again(worker).await };
@@ -63,8 +97,9 @@ impl Fetch<'_> {
         let kept = self.keep_freshened(worker, &found, &merged).await;
         self.settle(worker, kept, Outcome::NotStored);
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        let cookies = self.cookies_of(worker, merged.status, news);
         found.response = merged;
-        reused(worker, self.ask, *found, self.status)
+        with_cookies(reused(worker, self.ask, *found, self.status), cookies)
     }
 
     async fn keep_freshened(

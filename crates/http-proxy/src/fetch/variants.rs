@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use crate::answer::{self, Answer, reused};
 use crate::collapse::Outcome;
 use crate::fetch::Fetch;
+use crate::fetch::revalidate::with_cookies;
 use crate::request::hooks;
 use crate::rules::storing::{self, Exchange};
 use crate::rules::validation::{self, TAGS_SENT_MAX};
@@ -76,7 +77,8 @@ impl Fetch<'_> {
         let kept = self.store_adopted(worker, &found).await;
         // A failure says nothing about the resource: whoever waits may lead.
         self.settle(worker, kept, Outcome::Abandoned);
-        reused(worker, self.ask, found, self.status)
+        let cookies = self.cookies_of(worker, found.response.status, response.headers());
+        with_cookies(reused(worker, self.ask, found, self.status), cookies)
     }
 
     /// A second copy under this request's values; only of what fits in one piece, as a large one

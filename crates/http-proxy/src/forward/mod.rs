@@ -33,6 +33,7 @@ use crate::forward::auth::Auth;
 use crate::forward::checks::CheckLimits;
 use crate::forward::resolve::Resolver;
 use crate::metrics::Counters;
+use crate::rules::SetCookie;
 
 /// Everything a forward proxy is started with.
 #[derive(Debug, Clone)]
@@ -66,6 +67,8 @@ impl ForwardConfig {
         proxy.transport.forwarding.x_forwarded = false;
         // It stands in for no origin.
         proxy.rules.surrogate = false;
+        // Its operator knows the origins' cookies as little as their users do, and whose they are.
+        proxy.rules.set_cookie = SetCookie::Strip;
         ForwardConfig {
             proxy,
             rules: Vec::new(),

@@ -124,7 +124,7 @@ keys! {
     "caching.stale_if_error" live Time [proxy.rules.stale_if_error_s: u64] "`stale-if-error` of responses that say nothing.";
     "caching.disconnected_stale_max" live Time [proxy.rules.disconnected_stale_max_s: u64] "Staleness served while the origin cannot be reached at all, where nothing forbids it.";
     "caching.stale_beside_s_maxage" live Flag [proxy.rules.stale_beside_s_maxage: bool] "Let `stale-while-revalidate` and `stale-if-error` count beside `s-maxage`, which by RFC 9111 forbids stale answers.";
-    "caching.set_cookie" live Cookies [proxy.rules.set_cookie: crate::rules::SetCookie] "What happens to a response with `Set-Cookie` that may be stored: stored, stored without it, not stored.";
+    "caching.set_cookie" live Cookies [proxy.rules.set_cookie: crate::rules::SetCookie] "What happens to a response with `Set-Cookie` that says how long it may be stored, or that it is `public`: stored, stored without it so that only who asked for it gets it, not stored. Others with a cookie are not stored. `strip` for a forward proxy unless said.";
     "caching.accept_encoding" live Negotiated [proxy.rules.accept_encoding: crate::rules::negotiation::Normaliser] "When two `Accept-Encoding` are the same to `Vary`: when they mean the same, to the letter, or when the best of these codings is; then the origin is asked for that one alone.";
     "caching.accept_language" live Negotiated [proxy.rules.accept_language: crate::rules::negotiation::Normaliser] "The same for `Accept-Language`; a client that takes `en-US` takes `en`.";
     "caching.variants_max" live Count [proxy.rules.variants_max: usize] "Variants stored for one resource; the oldest makes room.";

@@ -308,6 +308,7 @@ mod tests {
         assert_eq!(config.proxy.from.port(), 3128);
         assert!(config.proxy.preserve_host && !config.proxy.transport.forwarding.x_forwarded);
         assert!(!config.proxy.rules.surrogate && Settings::default().proxy.rules.surrogate);
+        assert_eq!(config.proxy.rules.set_cookie, crate::rules::SetCookie::Strip);
         assert_ne!(config.proxy.to, settings.proxy.to);
         let transport = &config.proxy.transport;
         assert!(transport.listeners[0].tls);
