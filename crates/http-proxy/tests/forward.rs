@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use damelo::{ByteSize, Config, Store};
 use damelo_http_proxy::{
-    ForwardConfig, ListenAddress, ProxyError, RunningInfo, hash_credentials, run_forward,
+    ForwardConfig, ListenAddress, ProxyError, RunningInfo, Settings, hash_credentials, run_forward,
 };
 use support::wire::{Authority, Http2Origin, raw_answer};
 use support::{Message, Origin, read_message, reply};
@@ -117,6 +117,23 @@ fn any_origin_is_reached_and_cached_by_its_own_name() {
 }
 
 #[test]
+fn a_target_without_a_path_has_a_slash_for_one() {
+    let (origin, proxy) = (named("x"), Forward::start(|_| {}));
+    let url = format!("http://{}", origin.address);
+    for (target, line) in [("?a=/b", "GET /?a=/b HTTP/1.1"), ("?", "GET /? HTTP/1.1")] {
+        assert_eq!(proxy.get(&format!("{url}{target}")).status(), 200);
+        assert_eq!(origin.last().line, line);
+        // By either spelling it is the same.
+        assert!(proxy.get(&format!("{url}/{target}")).cache().contains("hit"), "{target}");
+    }
+    let proxy = Forward::start(|config| {
+        let rules = "[[rule]]\npath = \"/\"\nquery = \"a=**\"\npass = true\n";
+        config.proxy.ruleset = Settings::parse(rules).expect("rules").proxy.ruleset;
+    });
+    assert!(proxy.get(&format!("{url}?a=b")).cache().contains("detail=rule"));
+}
+
+#[test]
 fn requests_with_bodies_pass_and_connections_are_used_again() {
     let origin = Origin::start(|request| reply(200, "", request.body.clone()));
     let proxy = Forward::start(|_| {});
@@ -137,6 +154,9 @@ fn what_is_no_request_for_a_forward_proxy() {
         ("GET", "/", 400),
         ("GET", "https://127.0.0.1/", 501),
         ("GET", "ftp://127.0.0.1/", 400),
+        ("GET", "http://127.0.0.1:99999/", 400),
+        ("GET", "http://127.0.0.1:0/", 400),
+        ("GET", "http://ann:secret@127.0.0.1/", 400),
         ("CONNECT", "127.0.0.1", 400),
         ("GET", "http://nobody.invalid/", 502),
         ("CONNECT", "nobody.invalid:443", 502),

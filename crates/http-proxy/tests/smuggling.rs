@@ -208,6 +208,11 @@ fn hosts_are_one_and_plain_and_agree() {
     assert!(!format!("{asked:?}").contains("evil"), "{asked:?}");
     assert!(proxy.get_with("/x", "Host: good.test").cache().contains("hit"));
     assert!(!proxy.get_with("/x", "Host: evil.test").cache().contains("hit"));
+    // Also where the target names one (§3.2).
+    let without = raw_answer(proxy.info.address, b"GET http://good.test/x HTTP/1.1\r\n\r\n");
+    assert_eq!(without.status(), 400, "{without:?}");
+    let named = b"GET http://ann:secret@a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    assert!(raw_answer(proxy.info.address, named).text().contains("User names"));
     for target in ["http://user@a.test/", "http://a.test:x/"] {
         let request = format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n");
         assert_eq!(raw_answer(proxy.info.address, request.as_bytes()).status(), 400, "{target}");

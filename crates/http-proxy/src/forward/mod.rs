@@ -241,18 +241,29 @@ pub(crate) fn check_shared(config: &ProxyConfig) -> Result<(), ProxyError> {
     Ok(())
 }
 
+/// The port that is written behind a host, if one is. The HTTP library's own reading takes one that is
+/// too large for none.
+fn port_of(authority: &Authority) -> Result<Option<u16>, Refusal> {
+    let (_, after) = authority.as_str().rsplit_once(':').unwrap_or_default();
+    // Nothing follows the colon, or it is one of an IPv6 address.
+    if after.is_empty() || after.ends_with(']') {
+        return Ok(None);
+    }
+    after.parse().ok().filter(|port| *port > 0).map(Some).ok_or(BAD_TARGET)
+}
+
 /// Takes host and port out of a request, and makes its target and `Host` agree on them.
 fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
     let connect = request.method() == Method::CONNECT;
     let uri = request.uri();
     let authority = uri.authority().ok_or(BAD_TARGET)?;
     let host = authority.host().trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
-    let port = authority.port_u16();
-    if host.is_empty() || (authority.port().is_some() && port.is_none()) {
+    let port = port_of(authority)?;
+    if host.is_empty() {
         return Err(BAD_TARGET);
     }
     if connect {
-        return Ok((host, port.filter(|port| *port > 0).ok_or(BAD_TARGET)?));
+        return Ok((host, port.ok_or(BAD_TARGET)?));
     }
     match uri.scheme_str() {
         Some("http") => {}
@@ -284,6 +295,9 @@ mod tests {
             ("GET", "http://A.test:80", "a.test", 80, "a.test"),
             ("GET", "http://a.test.:81/x", "a.test", 81, "a.test:81"),
             ("GET", "http://[::1]:80/", "::1", 80, "[::1]"),
+            ("GET", "http://a.test:/", "a.test", 80, "a.test"),
+            ("GET", "http://a.test:65535/", "a.test", 65535, "a.test:65535"),
+            ("GET", "http://[::1]/", "::1", 80, "[::1]"),
             ("CONNECT", "a.test:443", "a.test", 443, ""),
         ] {
             let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
@@ -299,6 +313,12 @@ mod tests {
             ("GET", "ftp://a.test/", 400),
             ("CONNECT", "a.test", 400),
             ("CONNECT", "a.test:0", 400),
+            ("CONNECT", "a.test:65979", 400),
+            ("GET", "http://a.test:0/", 400),
+            ("GET", "http://a.test:65536/", 400),
+            ("GET", "http://a.test:65616/", 400),
+            ("GET", "http://a.test:99999/port", 400),
+            ("GET", "http://[::1]:99999/", 400),
         ] {
             let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
             assert_eq!(target(&mut request).unwrap_err().status, status, "{method} {uri}");

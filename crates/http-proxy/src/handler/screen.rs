@@ -57,6 +57,18 @@ const BAD_HOST: Refusal = refusal(
     "The request needs exactly one Host, without odd characters, that agrees with its target.",
 );
 
+const NO_HOST: Refusal = refusal(
+    StatusCode::BAD_REQUEST,
+    "bad-host",
+    "A request of HTTP/1.1 needs a Host, also where its target names one.",
+);
+
+const USER_IN_TARGET: Refusal = refusal(
+    StatusCode::BAD_REQUEST,
+    "bad-target",
+    "User names in URLs are not taken: send them as Authorization.",
+);
+
 const BAD_SCHEME: Refusal = refusal(
     StatusCode::BAD_REQUEST,
     "bad-target",
@@ -76,6 +88,12 @@ fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
         Some("http" | "https") => {}
         None if *request.method() == Method::CONNECT => {}
         _ => return Err(BAD_SCHEME),
+    }
+    if host.is_none() && request.version() == Version::HTTP_11 {
+        return Err(NO_HOST);
+    }
+    if authority.as_str().contains('@') {
+        return Err(USER_IN_TARGET);
     }
     if !is_plain_authority(authority.as_str().as_bytes()) {
         return Err(BAD_HOST);
@@ -190,6 +208,10 @@ mod tests {
             (Version::HTTP_11, "/", &[("host", "[::1]")], 0),
             (Version::HTTP_11, "/", &[("host", "[::1]:80")], 0),
             (Version::HTTP_11, "http://a/", &[("host", "b")], 0),
+            (Version::HTTP_11, "http://a/", &[], 400),
+            (Version::HTTP_10, "http://a/", &[], 0),
+            (Version::HTTP_2, "http://a/", &[], 0),
+            (Version::HTTP_11, "http://u:p@a/", &[("host", "a")], 400),
             (Version::HTTP_11, "HTTPS://a/", &[("host", "a")], 0),
             (Version::HTTP_11, "ftp://a/", &[("host", "a")], 400),
             (Version::HTTP_11, "a:80", &[("host", "a")], 400),

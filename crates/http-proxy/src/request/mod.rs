@@ -90,7 +90,8 @@ impl Ask {
             // `OPTIONS *`, and nothing else that does not begin with a slash.
             Some(target) if target == "*" => "*".to_owned(),
             None => "/".to_owned(),
-            Some(target) if target.as_str().starts_with('?') => format!("/{target}"),
+            // Written out by itself it would have the slash already.
+            Some(target) if target.as_str().starts_with('?') => format!("/{}", target.as_str()),
             Some(_) => return Err(BadRequest::BadTarget),
         };
         let through_proxy = shared.config.transport.forwarding.trust_client
