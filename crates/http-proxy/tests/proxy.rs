@@ -14,6 +14,8 @@ mod fills;
 mod heads;
 #[path = "proxy/ranges.rs"]
 mod ranges;
+#[path = "proxy/repeats.rs"]
+mod repeats;
 #[path = "proxy/slice_parts.rs"]
 mod slice_parts;
 #[path = "proxy/stale.rs"]

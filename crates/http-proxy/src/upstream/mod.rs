@@ -15,6 +15,7 @@ mod balance;
 mod bound;
 mod dial;
 mod endpoint;
+mod head;
 mod health;
 mod incoming;
 mod pool;

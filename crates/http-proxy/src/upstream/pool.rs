@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -27,6 +26,7 @@ use crate::io::idle::IdleTimer;
 use crate::metrics::Counters;
 use crate::upstream::bound::{self, Bound};
 use crate::upstream::endpoint::{Endpoint, Purpose};
+use crate::upstream::head::{check_head, kept_for};
 use crate::upstream::version::{as_http1, as_http2};
 use crate::upstream::{OriginBody, poll_incoming};
 
@@ -37,6 +37,9 @@ const BUFFER_BYTES_MIN: usize = 8192;
 const READ_BYTES_MAX: usize = (128 + 16) << 10;
 /// An HTTP/2 origin that is silent while it owes an answer is asked whether it is there.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// A connection that was used no longer ago can be trusted with what cannot be sent twice: the origin
+/// closes those that were idle for longer, maybe this moment.
+const FRESH: Duration = Duration::from_secs(1);
 /// What an HTTP/2 origin may send ahead of us, for each response.
 const HTTP2_WINDOW_BYTES: u32 = 1 << 20;
 
@@ -97,6 +100,8 @@ struct Shared {
 pub(super) struct Http1 {
     sender: http1::SendRequest<OriginBody>,
     address: Option<IpAddr>,
+    /// How long the origin says that it keeps the connection, if it says so.
+    keeps: Option<Duration>,
 }
 
 /// The body of a response, which brings its HTTP/1.1 connection back to the pool at its end. If that
@@ -177,12 +182,16 @@ impl Pool {
     /// not be ready for a request yet, and stays.
     fn retain_usable(&self, idle: &mut Vec<Idle>) {
         let (limit, now) = (self.inner.settings.idle_timeout, Instant::now());
-        let young = |one: &Idle| now.saturating_duration_since(one.since) < limit;
+        let young = |one: &Idle| {
+            let limit = one.connection.keeps.map_or(limit, |keeps| keeps.min(limit));
+            now.saturating_duration_since(one.since) < limit
+        };
         idle.retain(|one| !one.connection.sender.is_closed() && young(one));
     }
 
-    /// The connection used last that still lives.
-    fn take(&self, permit: Option<&dyn Permit>) -> Option<Connection> {
+    /// The connection used last that still lives; with `fresh` no other one of HTTP/1.1 than one used this
+    /// moment.
+    fn take(&self, permit: Option<&dyn Permit>, fresh: bool) -> Option<Connection> {
         let limit = self.inner.settings.idle_timeout;
         let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.take_if(|shared| shared.used.elapsed() >= limit || !shared.sender.is_ready());
@@ -193,7 +202,9 @@ impl Pool {
         let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
         self.retain_usable(&mut idle);
         let usable = |one: &Idle| {
-            one.connection.sender.is_ready() && allowed(one.connection.address, permit)
+            one.connection.sender.is_ready()
+                && allowed(one.connection.address, permit)
+                && (!fresh || one.since.elapsed() < FRESH)
         };
         let index = idle.iter().rposition(usable)?;
         Some(Connection::Http1(idle.remove(index).connection))
@@ -220,7 +231,7 @@ impl Pool {
         request: Outgoing,
         permit: Option<&dyn Permit>,
     ) -> Result<Response<Leased>, SendError> {
-        match self.take(permit) {
+        match self.take(permit, false) {
             Some(pooled) => self.send_on(pooled, request).await,
             None => Box::pin(self.send_anew(request, permit)).await,
         }
@@ -235,12 +246,12 @@ impl Pool {
     ) -> Result<Response<Leased>, SendError> {
         let pooled = match request.extensions().get::<Bound>() {
             Some(bound) => Box::pin(self.take_own(&bound.clone(), permit)).await,
-            None => self.take(permit),
+            None => self.take(permit, !may_repeat(&request)),
         };
         let Some(pooled) = pooled else {
             return Box::pin(self.send_anew(request, permit)).await;
         };
-        let spare = spare_copy(&request);
+        let spare = may_repeat(&request).then(|| spare_copy(&request));
         let failed = match self.send_on(pooled, request).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
@@ -276,7 +287,7 @@ impl Pool {
         }
         let _turn = self.inner.connecting.lock().await;
         // Whoever had the turn before may have brought a connection for all.
-        if let Some(Connection::Http2(sender)) = self.take(permit) {
+        if let Some(Connection::Http2(sender)) = self.take(permit, true) {
             return Ok(Connection::Http2(sender));
         }
         self.open(Purpose::Requests, permit).await
@@ -308,7 +319,7 @@ impl Pool {
                 .map_err(|_| FetchError::Broken)?;
             // Ends when the origin closes or the sender is dropped; errors reach the sender.
             tokio::spawn(connection);
-            return Ok(Connection::Http1(Http1 { sender, address }));
+            return Ok(Connection::Http1(Http1 { sender, address, keeps: None }));
         }
         let header_list_max = u32::try_from(settings.header_bytes_max).unwrap_or(u32::MAX);
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -387,6 +398,7 @@ impl Pool {
                 if let Some(error) = error {
                     return Err(SendError { error, unsent: None });
                 }
+                connection.keeps = kept_for(response.headers());
                 // What was asked for on it may be half given already.
                 let wanted = || bound::are_wanted(response.headers()).then_some(Bound(None));
                 let bound = bound.or_else(wanted);
@@ -395,29 +407,6 @@ impl Pool {
             }
         }
     }
-}
-
-/// Whether headers of HTTP/1.1 are as short as they must be, and say in one way only where the answer
-/// ends: by one length, or by one `chunked`. hyper reads chunks whatever coding they hold, takes the
-/// same length several times, and chunks beside a length, which it leaves there for those after us
-/// (RFC 9112 §6.3, §11.2).
-fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), FetchError> {
-    let (mut bytes, mut framings, mut plain) = (0, 0, true);
-    for (name, value) in headers {
-        // Without the status line.
-        bytes += name.as_str().len() + value.len() + 4;
-        if *name == CONTENT_LENGTH {
-            framings += 1;
-            plain &= value.as_bytes().iter().all(u8::is_ascii_digit);
-        } else if *name == TRANSFER_ENCODING {
-            framings += 1;
-            plain &= value.as_bytes().eq_ignore_ascii_case(b"chunked");
-        }
-    }
-    if bytes > bytes_max {
-        return Err(FetchError::HeadersTooLarge);
-    }
-    if framings > 1 || !plain { Err(FetchError::Framing) } else { Ok(()) }
 }
 
 /// What comes of a request; `None` if nothing does for so long after its end, or after what of it the
@@ -489,11 +478,12 @@ impl SendError {
 }
 
 /// What can be sent again without harm: a safe method without body.
-fn spare_copy(request: &Request<OriginBody>) -> Option<Outgoing> {
+fn may_repeat(request: &Request<OriginBody>) -> bool {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    if !safe || !request.body().is_end_stream() {
-        return None;
-    }
+    safe && request.body().is_end_stream()
+}
+
+fn spare_copy(request: &Request<OriginBody>) -> Outgoing {
     let mut copy = Box::new(Request::new(OriginBody::Empty));
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
@@ -501,5 +491,5 @@ fn spare_copy(request: &Request<OriginBody>) -> Option<Outgoing> {
     if let Some(bound) = request.extensions().get::<Bound>() {
         copy.extensions_mut().insert(bound.clone());
     }
-    Some(copy)
+    copy
 }
