@@ -152,7 +152,8 @@ fn print(
     serve_args::print_store(&mut out, store)?;
     out.line(format_args!("proxy    {url}"))?;
     serve_args::print_listeners(&mut out, running)?;
-    out.line(format_args!("try      curl -x {url} http://example.org/"))?;
+    let here = serve_args::url_from_here(running.address);
+    out.line(format_args!("try      curl -x {here} http://example.org/"))?;
     let config = &settings.forward;
     if config.remote && config.rules.iter().all(|rule| !rule.allow) {
         out.line(format_args!("No --rule allows anything: only clients on this host are served."))?;

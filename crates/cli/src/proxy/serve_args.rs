@@ -1,6 +1,7 @@
 //! Options that `damelo proxy` and `damelo forward` share, and what both print of what runs. Each
 //! option sets a key of the configuration file, which it goes before.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -80,6 +81,18 @@ pub(crate) fn url(running: &RunningInfo) -> String {
     format!("http://{}", running.address)
 }
 
+/// The same as somebody on this host may type it: what listens on all addresses has none to go to.
+pub(crate) fn url_from_here(mut address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        let loopback: IpAddr = match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        address.set_ip(loopback);
+    }
+    format!("http://{address}")
+}
+
 fn metrics(running: &RunningInfo) -> Option<String> {
     running.admin.map(|admin| format!("http://{admin}/metrics"))
 }
@@ -124,5 +137,22 @@ pub(crate) fn print_listeners(out: &mut Out, running: &RunningInfo) -> Result<()
     match metrics(running) {
         Some(metrics) => out.line(format_args!("metrics  {metrics}")),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_type_has_an_address_to_go_to() {
+        for (address, url) in [
+            ("0.0.0.0:3128", "http://127.0.0.1:3128"),
+            ("[::]:3128", "http://[::1]:3128"),
+            ("10.0.0.1:3128", "http://10.0.0.1:3128"),
+            ("127.0.0.1:3128", "http://127.0.0.1:3128"),
+        ] {
+            assert_eq!(url_from_here(address.parse().expect("an address")), url);
+        }
     }
 }
