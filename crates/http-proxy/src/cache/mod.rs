@@ -159,6 +159,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         let (collapse, is_head) = (&worker.shared.collapse, ask.method == Method::HEAD);
         let role = match is_head {
             true => collapse.join_for_head(&question.key),
+            false if ask.has_credentials() => collapse.join_with_credentials(&question.key),
             false => collapse.join(&question.key),
         };
         match role {
@@ -167,6 +168,11 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
                     // Nothing will be stored, most likely: the client's conditions save the body.
                     question.conditions = Conditions::Clients;
                 }
+                return question.put(worker, ask, None).await;
+            }
+            // Nothing of it would be stored: nobody shall wait for that.
+            Role::Leader(lead) if ask.wishes.no_store && !is_head => {
+                drop(lead);
                 return question.put(worker, ask, None).await;
             }
             Role::Leader(lead) => return lead_fetch(worker, ask, question, lead, probing).await,
@@ -181,7 +187,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
                         return share_failure(worker, ask, error, question.reason).await;
                     }
                     // A body that is not stored may have headers that can be shared.
-                    Following::Ended(Outcome::NotStored) if is_head => {}
+                    Following::Ended(Outcome::NotStored | Outcome::NotThisTime) if is_head => {}
                     Following::Ended(_) | Following::TooSlow => break,
                 }
             }
@@ -226,7 +232,7 @@ async fn share_failure(
 
 /// Validates what is stored while its client is served (RFC 5861 §3), unless somebody does already.
 fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
-    let Role::Leader(lead) = worker.shared.collapse.join(key) else { return };
+    let Role::Leader(lead) = worker.shared.collapse.lead_or_follow(key) else { return };
     worker.counters.validated_behind.one();
     let (worker, ask, key) = (worker.clone(), ask.for_nobody(), key.to_vec());
     tokio::spawn(async move {

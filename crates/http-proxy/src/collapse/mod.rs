@@ -19,17 +19,22 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::StatusCode;
 use tokio::sync::Notify;
 
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Notes;
 use crate::error::FetchError;
+use crate::rules::NotStoredReason;
 
 /// Places to remember uncacheable resources in; a collision only forgets one of them.
 const UNCACHEABLE_SLOTS: usize = 4096;
 
 /// Ends the keys under which HEADs lead: no other key ends so, as no header field may hold it.
 const HEAD: u8 = 0x04;
+
+/// Ends the keys under which it is remembered what comes of requests with `Authorization`.
+const CREDENTIALS: u8 = 0x05;
 
 /// What became of a leader's request.
 #[derive(Debug, Clone)]
@@ -44,8 +49,10 @@ pub(crate) enum Outcome {
     Sliced,
     /// To a HEAD, whose headers others may have.
     Head(Arc<SharedResponse>),
-    /// Answered, but not for sharing: everyone goes alone.
+    /// Answered, but not for sharing, and the response says so: everyone goes alone, from now on.
     NotStored,
+    /// Answered, but not for sharing, and the next answer may be: those who wait go alone.
+    NotThisTime,
     /// The origin gave no response; it need not be asked by everyone.
     Failed(FetchError),
     /// The leader left before anything was known: somebody else should lead.
@@ -99,6 +106,34 @@ impl Drop for Waiting<'_> {
 }
 
 impl Outcome {
+    /// What it means to those who wait that a new response is not stored. An error passes, and what
+    /// lies in the request of who led says nothing about theirs.
+    pub(crate) fn of_refusal(reason: NotStoredReason, status: StatusCode) -> Outcome {
+        use NotStoredReason as Not;
+        match reason {
+            Not::Method
+            | Not::RequestNoStore
+            | Not::Authorization
+            | Not::FirstRequest
+            | Not::Invalidated
+            | Not::Superseded
+            | Not::Truncated
+            | Not::ClientGone => Outcome::Abandoned,
+            Not::Status | Not::Store => Outcome::NotThisTime,
+            _ if status.is_server_error() => Outcome::NotThisTime,
+            Not::NoStore
+            | Not::Private
+            | Not::VaryStar
+            | Not::Partial
+            | Not::SetCookie
+            | Not::NotCacheable
+            | Not::NeverUseful
+            | Not::TooLarge
+            | Not::HeadersTooLarge
+            | Not::Rule => Outcome::NotStored,
+        }
+    }
+
     fn is_final(&self) -> bool {
         !matches!(self, Outcome::Pending | Outcome::Filling(_))
     }
@@ -137,9 +172,16 @@ impl Collapse {
 
     /// Leads or follows for `key`.
     pub(crate) fn join(self: &Arc<Collapse>, key: &[u8]) -> Role {
-        if self.is_uncacheable(key) {
-            return Role::Alone;
-        }
+        if self.is_uncacheable(key) { Role::Alone } else { self.lead_or_follow(key) }
+    }
+
+    /// The same for a request with `Authorization`, whose answers may be for it alone.
+    pub(crate) fn join_with_credentials(self: &Arc<Collapse>, key: &[u8]) -> Role {
+        if self.is_uncacheable(&credentials_key(key)) { Role::Alone } else { self.join(key) }
+    }
+
+    /// The same for who validates what is stored: whatever is remembered, that could be stored.
+    pub(crate) fn lead_or_follow(self: &Arc<Collapse>, key: &[u8]) -> Role {
         let mut leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
         match leads.entry(Key::from(key)) {
             Entry::Occupied(lead) => Role::Follower(lead.get().clone()),
@@ -172,6 +214,11 @@ impl Collapse {
         self.remember(&head_key(key), true);
     }
 
+    /// Remembers whether responses to requests with `Authorization` can be shared.
+    pub(crate) fn remember_with_credentials(&self, key: &[u8], cacheable: bool) {
+        self.remember(&credentials_key(key), cacheable);
+    }
+
     /// True if responses under `key` are remembered as uncacheable.
     pub(crate) fn is_uncacheable(&self, key: &[u8]) -> bool {
         let (slot, hash) = self.slot(key);
@@ -196,6 +243,10 @@ impl Collapse {
 
 fn head_key(key: &[u8]) -> Vec<u8> {
     [key, &[HEAD]].concat()
+}
+
+fn credentials_key(key: &[u8]) -> Vec<u8> {
+    [key, &[CREDENTIALS]].concat()
 }
 
 /// The right to fetch for all who wait. Dropping it lets them go.
@@ -362,6 +413,37 @@ mod tests {
         assert!(matches!(collapse.join(b"k"), Role::Alone));
         collapse.remember(b"k", true);
         assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
+    }
+
+    #[test]
+    fn only_what_a_response_says_is_remembered() {
+        use NotStoredReason as Not;
+        for (reason, status, remembered) in [
+            (Not::NoStore, 200, true),
+            (Not::NotCacheable, 404, true),
+            (Not::NotCacheable, 503, false),
+            (Not::NoStore, 503, false),
+            (Not::Authorization, 200, false),
+            (Not::RequestNoStore, 200, false),
+            (Not::Truncated, 200, false),
+            (Not::Store, 200, false),
+        ] {
+            let collapse = Collapse::new();
+            let Role::Leader(lead) = collapse.join(b"k") else { panic!("first must lead") };
+            lead.end(Outcome::of_refusal(reason, StatusCode::from_u16(status).unwrap()));
+            assert_eq!(collapse.is_uncacheable(b"k"), remembered, "{reason:?} {status}");
+            assert!(matches!(collapse.lead_or_follow(b"k"), Role::Leader(_)));
+        }
+    }
+
+    #[test]
+    fn what_credentials_bring_is_remembered_apart() {
+        let collapse = Collapse::new();
+        collapse.remember_with_credentials(b"k", false);
+        assert!(matches!(collapse.join_with_credentials(b"k"), Role::Alone));
+        assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
+        collapse.remember_with_credentials(b"k", true);
+        assert!(matches!(collapse.join_with_credentials(b"k"), Role::Leader(_)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame};
 use tokio::sync::mpsc;
@@ -130,13 +130,7 @@ impl Storing {
     fn not_stored(&mut self, reason: NotStoredReason) {
         self.counters.not_stored(reason, &self.primary);
         let Some(lead) = self.lead.take() else { return };
-        match reason {
-            // Says nothing about the resource: another may lead. Dropping the lead says so.
-            NotStoredReason::Truncated
-            | NotStoredReason::ClientGone
-            | NotStoredReason::Invalidated => drop(lead),
-            _ => lead.end(Outcome::NotStored),
-        }
+        lead.end(Outcome::of_refusal(reason, StatusCode::OK));
     }
 }
 

@@ -21,6 +21,7 @@ mod stale_if_error;
 mod store;
 mod variants;
 
+use http::header::AUTHORIZATION;
 use http::{Method, Response, StatusCode, response};
 use hyper::body::Body as _;
 
@@ -46,6 +47,13 @@ pub(crate) enum Conditions {
     Ours,
     /// As the client sent them, ranges included: the answer is for it alone.
     Clients,
+}
+
+impl Ask {
+    /// True if an answer may be for who asks alone (RFC 9111 §3.5).
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.headers.contains_key(AUTHORIZATION)
+    }
 }
 
 /// Who waits for the answer.
@@ -176,25 +184,42 @@ impl<'a> Fetch<'a> {
         Policy::of(arrived, rules)
     }
 
-    /// Says what became of an answer that was to be stored; `otherwise` goes to those who wait if it
-    /// was not.
-    pub(crate) fn settle(
-        &mut self,
-        worker: &Worker,
-        kept: Result<(), NotStoredReason>,
-        otherwise: Outcome,
-    ) {
+    /// Says what became of what was validated. Where it could not be kept, who waits may lead: that
+    /// says nothing of the answer to a request without conditions.
+    pub(crate) fn settle(&mut self, worker: &Worker, kept: Result<(), NotStoredReason>) {
         match kept {
             Ok(()) => {
                 self.status.stored = true;
+                self.remember_cacheable(worker);
                 self.end_lead(Outcome::Stored);
             }
             Err(reason) => {
                 worker.counters.not_stored(reason, &self.ask.target.primary);
                 self.status.detail = Some(reason.name());
-                self.end_lead(otherwise);
+                self.end_lead(Outcome::Abandoned);
             }
         }
+    }
+
+    /// Others are waited for again, should it have been otherwise before.
+    fn remember_cacheable(&self, worker: &Worker) {
+        let collapse = &worker.shared.collapse;
+        collapse.remember(&self.key, true);
+        if self.ask.has_credentials() {
+            collapse.remember_with_credentials(&self.key, true);
+        }
+    }
+
+    /// Tells those who wait that a response is not stored. Where one was stored before, the next who
+    /// asks finds out whether that lasts.
+    fn end_unstored(&mut self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
+        if reason == NotStoredReason::Authorization && self.lead.is_some() {
+            worker.shared.collapse.remember_with_credentials(&self.key, false);
+        }
+        self.end_lead(match Outcome::of_refusal(reason, status) {
+            Outcome::NotStored if self.found.is_some() => Outcome::Abandoned,
+            outcome => outcome,
+        });
     }
 
     /// The 304 was about bytes we do not have: forget ours and ask without conditions.
@@ -244,9 +269,7 @@ impl<'a> Fetch<'a> {
                 if self.ask.method == Method::HEAD {
                     return self.head_received(worker, parts, timed, &effects);
                 }
-                // Whoever waits for it is the second who asks.
-                let first = reason == NotStoredReason::FirstRequest;
-                self.end_lead(if first { Outcome::Abandoned } else { Outcome::NotStored });
+                self.end_unstored(worker, reason, parts.status);
                 let mut headers = parts.headers;
                 answer::remove_hop_by_hop(self.ask, &mut headers);
                 let body = ProxyBody::timed(timed);

@@ -8,7 +8,6 @@ use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
-use crate::collapse::Outcome;
 use crate::fetch::{Audience, Fetch};
 use crate::request::hooks;
 use crate::rules::storing::{self, Exchange};
@@ -95,7 +94,7 @@ impl Fetch<'_> {
         }
         worker.counters.revalidated.one();
         let kept = self.keep_freshened(worker, &found, &merged).await;
-        self.settle(worker, kept, Outcome::NotStored);
+        self.settle(worker, kept);
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         let cookies = self.cookies_of(worker, merged.status, news);
         found.response = merged;

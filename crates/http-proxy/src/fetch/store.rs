@@ -126,7 +126,7 @@ impl Fetch<'_> {
         if let Some(lead) = &mut self.lead {
             lead.leads_also(&insertion.key);
         }
-        worker.shared.collapse.remember(&self.key, true);
+        self.remember_cacheable(worker);
         let cut = self.conditions == Conditions::Ours && self.ask.wants_range();
         if cut && wanted && parts.status == StatusCode::OK {
             match Box::pin(self.fill_and_cut(worker, &parts, body, insertion, policy)).await {

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
-use crate::collapse::Outcome;
 use crate::fetch::Fetch;
 use crate::fetch::revalidate::with_cookies;
 use crate::request::hooks;
@@ -75,8 +74,7 @@ impl Fetch<'_> {
         found.response = self.merged(worker, &found.response, response.headers());
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
         let kept = self.store_adopted(worker, &found).await;
-        // A failure says nothing about the resource: whoever waits may lead.
-        self.settle(worker, kept, Outcome::Abandoned);
+        self.settle(worker, kept);
         let cookies = self.cookies_of(worker, found.response.status, response.headers());
         with_cookies(reused(worker, self.ask, found, self.status), cookies)
     }
