@@ -4,7 +4,8 @@
 //! the order of lines does not matter. The safe side is taken everywhere: a repeated lifetime
 //! counts with its smallest value, an unreadable one is zero, a number too large to hold is
 //! [`DELTA_SECONDS_MAX`], a line whose quotes do not close is `no-store`, and where a comma is
-//! missing every word counts if it restricts and none if it permits.
+//! missing, or something else stands in its place, every word counts if it restricts and none if it
+//! permits.
 
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderName, PRAGMA};
@@ -235,44 +236,67 @@ impl Argument<'_> {
     }
 }
 
-/// Calls `each` with name and argument of every directive of a line.
+/// Calls `each` with name and argument of every directive of a line. Where a member goes on behind what
+/// the grammar has in it, every word of it is called, and none has an argument that counts.
 pub(crate) fn each_directive<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8], Argument<'a>)) {
     let mut rest = line;
     loop {
         let Some(start) = rest.iter().position(|b| !matches!(b, b',' | b' ' | b'\t')) else {
             return;
         };
-        rest = &rest[start..];
-        let name_end = rest.iter().position(|b| matches!(b, b'=' | b',')).unwrap_or(rest.len());
-        let (name, after) = rest.split_at(name_end);
+        let (name, after) = split_token(&rest[start..]);
         let (argument, after) = split_argument(after);
-        rest = after;
-        let tidy = name.trim_ascii_end();
-        let spaced = tidy.len() < name.len() && argument != Argument::None;
-        if !spaced && !tidy.iter().any(u8::is_ascii_whitespace) {
-            each(tidy, argument);
+        rest = after.trim_ascii_start();
+        if matches!(rest.first(), None | Some(b',')) {
+            each(name, argument);
             continue;
         }
-        let broken = if argument == Argument::Unclosed { argument } else { Argument::Misplaced };
-        tidy.split(u8::is_ascii_whitespace).for_each(|word| each(word, broken));
+        each(name, Argument::Misplaced);
+        rest = each_word(rest, &mut each);
     }
+}
+
+/// Calls `each` with the words up to the next comma; what is quoted is no word.
+fn each_word<'a>(member: &'a [u8], each: &mut impl FnMut(&'a [u8], Argument<'a>)) -> &'a [u8] {
+    let mut rest = member;
+    while let Some(byte) = rest.first() {
+        match byte {
+            b',' => break,
+            b'"' => match closing_quote(&rest[1..]) {
+                Some(end) => rest = &rest[end + 2..],
+                None => {
+                    each(b"", Argument::Unclosed);
+                    return &[];
+                }
+            },
+            _ => {
+                let (word, after) = split_token(rest);
+                each(word, Argument::Misplaced);
+                // Past at least one byte, whatever it is.
+                rest = if word.is_empty() { &rest[1..] } else { after };
+            }
+        }
+    }
+    rest
+}
+
+/// Splits the token off that a text begins with; it may be empty (RFC 9110 §5.6.2).
+fn split_token(text: &[u8]) -> (&[u8], &[u8]) {
+    let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+    text.split_at(text.iter().position(|b| !is_token(b)).unwrap_or(text.len()))
 }
 
 /// Splits `=argument` off; what is returned begins after it, most likely with a comma.
 fn split_argument(text: &[u8]) -> (Argument<'_>, &[u8]) {
-    let Some((b'=', value)) = text.split_first().map(|(byte, value)| (*byte, value)) else {
-        return (Argument::None, text);
-    };
+    let Some((b'=', value)) = text.split_first() else { return (Argument::None, text) };
     if value.first() != Some(&b'"') {
-        let end = value.iter().position(|b| *b == b',').unwrap_or(value.len());
-        return (Argument::Token(value[..end].trim_ascii_end()), &value[end..]);
+        let (token, after) = split_token(value);
+        return (Argument::Token(token), after);
     }
-    let Some(end) = closing_quote(&value[1..]) else { return (Argument::Unclosed, &[]) };
-    let (quoted, after) = (&value[1..=end], &value[end + 2..]);
-    let comma = after.iter().position(|b| *b == b',').unwrap_or(after.len());
-    let tail_is_blank = after[..comma].trim_ascii().is_empty();
-    let argument = if tail_is_blank { Argument::Quoted(quoted) } else { Argument::Misplaced };
-    (argument, &after[comma..])
+    match closing_quote(&value[1..]) {
+        Some(end) => (Argument::Quoted(&value[1..=end]), &value[end + 2..]),
+        None => (Argument::Unclosed, &[]),
+    }
 }
 
 /// Index of the quote that ends a quoted string.

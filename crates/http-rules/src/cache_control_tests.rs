@@ -48,7 +48,11 @@ fn lifetimes_take_the_safe_side() {
         ("max-age=2147483648", Some(DELTA_SECONDS_MAX)),
         ("max-age=99999999999999999999999999", Some(DELTA_SECONDS_MAX)),
         ("xmax-age=60", None),
-        ("max-age;60", None),
+        ("max-age;60", Some(0)),
+        ("max-age=60;", Some(0)),
+        ("max-age=60 private", Some(0)),
+        ("max-age=60;max-age=90, max-age=70", Some(0)),
+        ("foo=\"max-age=60\" bar", None),
         ("ext=\"max-age=60\"", None),
         ("ext=\"a\\\", max-age=60\"", None),
         ("ext='max-age=60'", None),
@@ -84,6 +88,51 @@ fn a_missing_comma_restricts_and_never_permits() {
     assert!(!cc.public && !cc.immutable && !cc.must_understand);
     assert_eq!(cc.max_age, Some(0));
     assert!(!response(&["public=1"]).public);
+}
+
+#[test]
+fn what_restricts_counts_wherever_it_stands() {
+    for member in ["private", "no-store", "no-cache", "must-revalidate"] {
+        for text in [
+            "X;",
+            "X ;",
+            "X; foo",
+            "X;foo",
+            ";X",
+            "foo;X",
+            "foo; X",
+            "foo=1;X",
+            "foo=1; X",
+            "foo X",
+            "foo=1 X",
+            "foo=\"1\";X",
+            "foo=\"1\" X",
+            "X/foo",
+            "foo/X",
+            "foo=/X",
+            "foo==X",
+            "foo= X",
+            "\"foo\" X",
+            "[X]",
+            "X foo=\"1\"",
+            "max-age=60;X, max-age=60",
+        ] {
+            let cc = response(&[&text.replace('X', member)]);
+            let found = [cc.private, cc.no_store, cc.no_cache, cc.must_revalidate];
+            assert!(found.contains(&true), "{text} {member}");
+        }
+        let text =
+            format!("public, max-age=60, foo=\"{member}\", \"{member}\", x{member}, {member}x");
+        let cc = response(&[&text]);
+        let found = [cc.private, cc.no_store, cc.no_cache, cc.must_revalidate];
+        assert!(!found.contains(&true), "{text}");
+    }
+    assert!(response(&["private=\"set-cookie\";foo"]).private, "no longer a list of names");
+    assert!(response(&["foo;\"x, max-age=60"]).no_store, "unclosed quote");
+    assert!(!response(&["public;, max-age=60"]).public);
+    assert!(request(&["max-age=60;no-store"]).no_store);
+    assert!(request(&["no-cache;"]).no_cache);
+    assert!(request(&["foo;only-if-cached"]).only_if_cached);
 }
 
 /// RFC 5861, RFC 8246, RFC 9111 §5.2.2.3.

@@ -8,7 +8,7 @@
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use crate::cache_control::{Argument, ResponseDirectives, each_directive};
+use crate::cache_control::{Argument, ResponseDirectives, closing_quote};
 use crate::config::Rules;
 
 /// What this cache is called in `Surrogate-Capability`, and by origins that mean it alone.
@@ -34,6 +34,47 @@ pub(crate) fn read(headers: &HeaderMap, rules: &Rules) -> Option<ResponseDirecti
         });
     }
     counts.then_some(parsed)
+}
+
+/// Calls `each` with name and argument of every directive of a line, targets and all: they stand
+/// behind a semicolon, which is no part of `Cache-Control`.
+fn each_directive<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8], Argument<'a>)) {
+    let mut rest = line;
+    loop {
+        let Some(start) = rest.iter().position(|b| !matches!(b, b',' | b' ' | b'\t')) else {
+            return;
+        };
+        rest = &rest[start..];
+        let name_end = rest.iter().position(|b| matches!(b, b'=' | b',')).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(name_end);
+        let (argument, after) = split_argument(after);
+        rest = after;
+        let tidy = name.trim_ascii_end();
+        let spaced = tidy.len() < name.len() && argument != Argument::None;
+        if !spaced && !tidy.iter().any(u8::is_ascii_whitespace) {
+            each(tidy, argument);
+            continue;
+        }
+        let broken = if argument == Argument::Unclosed { argument } else { Argument::Misplaced };
+        tidy.split(u8::is_ascii_whitespace).for_each(|word| each(word, broken));
+    }
+}
+
+/// Splits `=argument` off; what is returned begins after it, most likely with a comma.
+fn split_argument(text: &[u8]) -> (Argument<'_>, &[u8]) {
+    let Some((b'=', value)) = text.split_first().map(|(byte, value)| (*byte, value)) else {
+        return (Argument::None, text);
+    };
+    if value.first() != Some(&b'"') {
+        let end = value.iter().position(|b| *b == b',').unwrap_or(value.len());
+        return (Argument::Token(value[..end].trim_ascii_end()), &value[end..]);
+    }
+    let Some(end) = closing_quote(&value[1..]) else { return (Argument::Unclosed, &[]) };
+    let (quoted, after) = (&value[1..=end], &value[end + 2..]);
+    let comma = after.iter().position(|b| *b == b',').unwrap_or(after.len());
+    let tail_is_blank = after[..comma].trim_ascii().is_empty();
+    let argument = if tail_is_blank { Argument::Quoted(quoted) } else { Argument::Misplaced };
+    (argument, &after[comma..])
 }
 
 /// Those of its directives that say something of caching; `content` does not.
