@@ -1,8 +1,9 @@
 //! What a validation does to the one response that was asked about: a 304's fields merged into it,
 //! and what a HEAD shows about it.
 //!
-//! Invariant: metadata changes only beside the body that it was made from, and only if nothing
-//! invalidated the resource since the request. Threads: the worker's.
+//! Invariants: metadata changes only beside the body that it was made from, and only if nothing
+//! invalidated the resource since the request; a cookie is set only for whoever's exchange set it, and
+//! for those who get the stored answer to that. Threads: the worker's.
 
 use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -48,6 +49,8 @@ impl Fetch<'_> {
         Some(self.merged(worker, stored, response.headers()))
     }
 
+    /// A stored response with newer fields. A cookie that was set before is not set again: it was for
+    /// who asked then.
     pub(crate) fn merged(
         &self,
         worker: &Worker,
@@ -56,6 +59,9 @@ impl Fetch<'_> {
     ) -> StoredResponse {
         let rules = self.rules(worker);
         let mut headers = validation::merge(&stored.headers, news, rules, self.response_time_s());
+        if !news.contains_key(SET_COOKIE) {
+            headers.remove(SET_COOKIE);
+        }
         let effects =
             hooks::on_response(&worker.shared, self.ask, stored.status, &mut headers, None);
         let mut policy = self.policy(worker, stored.status, &headers, news);

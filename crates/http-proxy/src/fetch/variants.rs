@@ -6,6 +6,7 @@
 //! identifies is freshened. Threads: the worker's.
 
 use bytes::Bytes;
+use http::header::SET_COOKIE;
 use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::answer::{self, Answer, reused};
@@ -63,7 +64,9 @@ impl Fetch<'_> {
         }
         for index in meant {
             let variant = &self.variants[index];
-            let merged = self.merged(worker, &variant.response, response.headers());
+            let mut merged = self.merged(worker, &variant.response, response.headers());
+            // What this exchange sets is not for those whom that variant is for.
+            merged.headers.remove(SET_COOKIE);
             if let Some(metadata) = merged.encode() {
                 let primary = &self.ask.target.primary;
                 let _ =

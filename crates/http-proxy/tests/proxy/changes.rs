@@ -134,6 +134,32 @@ fn a_304_names_the_variant_that_serves_a_new_request() {
 
 /// RFC 9111 §4.1: a 304 that newly varies leaves nothing behind that would match every request.
 #[test]
+fn a_cookie_of_one_variant_is_not_set_for_another() {
+    let origin = Origin::start(|request| {
+        let asks = request.header("cookie");
+        let sets = match asks.as_str() {
+            "" => "Set-Cookie: id=alice",
+            "new" => "Set-Cookie: id=new",
+            _ => "",
+        };
+        let status = if request.has("if-none-match") { 304 } else { 200 };
+        let headers = format!("ETag: \"a\"\nVary: Cookie\nCache-Control: max-age=60\n{sets}");
+        reply(status, &headers, if status == 200 { "x" } else { "" })
+    });
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.get("/").header("set-cookie"), "id=alice");
+    for asked in [2, 2] {
+        let bob = proxy.get_with("/", "Cookie: id=bob");
+        assert_eq!((bob.text().as_str(), bob.has("set-cookie")), ("x", false));
+        assert_eq!(origin.count(), asked);
+    }
+    assert_eq!(proxy.get_with("/", "Cookie: new").header("set-cookie"), "id=new");
+    let bob = proxy.get_with("/", "Cookie: id=bob");
+    assert!(bob.cache().contains("; hit") && !bob.has("set-cookie"), "{bob:?}");
+    assert_eq!(origin.count(), 3);
+}
+
+#[test]
 fn a_304_that_changes_vary_is_not_kept() {
     let origin = Origin::start(|request| {
         let accept = request.header("accept");
