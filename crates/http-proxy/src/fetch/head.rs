@@ -19,7 +19,7 @@ use crate::fetch::Fetch;
 use crate::request::Ask;
 use crate::rules::preconditions::Outcome as Condition;
 use crate::rules::reuse::{self, Decision};
-use crate::rules::{RequestDirectives, ResponseDirectives, storing};
+use crate::rules::{RequestDirectives, ResponseDirectives};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::FoundBody;
@@ -81,7 +81,7 @@ impl Fetch<'_> {
         let (ask, rules) = (self.ask, self.rules(worker));
         let directives = ResponseDirectives::of(&parts.headers, rules);
         let exchange = self.exchange(&Method::GET, parts, &directives);
-        effects.admit(storing::decide(exchange, rules), &parts.headers).ok()?;
+        effects.admit(exchange, rules).ok()?;
         let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
         effects.adjust(&mut policy);
         let unwishing = RequestDirectives::default();

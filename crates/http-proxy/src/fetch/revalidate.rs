@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use crate::answer::{self, Answer, reused};
 use crate::fetch::{Audience, Fetch};
 use crate::request::hooks;
-use crate::rules::storing::{self, Exchange};
+use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, HeadEffect};
 use crate::rules::{NotStoredReason, ResponseDirectives, vary};
 use crate::upstream::FetchedBody;
@@ -130,8 +130,7 @@ impl Fetch<'_> {
         let mut edited = merged.headers.clone();
         let effects =
             hooks::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
-        let decision = storing::decide(exchange, rules);
-        effects.admit(decision, &merged.headers).inspect_err(|reason| {
+        effects.admit(exchange, rules).inspect_err(|reason| {
             // What only this request forbids does not touch what is stored.
             if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
                 vault.forget(found.key(&self.ask.target.primary));

@@ -43,7 +43,7 @@ impl Fetch<'_> {
         let (ask, rules) = (self.ask, self.rules(worker));
         let directives = ResponseDirectives::of(&parts.headers, rules);
         let exchange = self.exchange(&ask.method, parts, &directives);
-        effects.admit(storing::decide(exchange, rules), &parts.headers)?;
+        effects.admit(exchange, rules)?;
         if self.found.is_none() {
             effects.admit_new(&worker.shared, ask)?;
         }

@@ -13,7 +13,7 @@ use crate::answer::{self, Answer, reused};
 use crate::fetch::Fetch;
 use crate::fetch::revalidate::with_cookies;
 use crate::request::hooks;
-use crate::rules::storing::{self, Exchange};
+use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, TAGS_SENT_MAX};
 use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
 use crate::upstream::FetchedBody;
@@ -100,7 +100,7 @@ impl Fetch<'_> {
         };
         let mut edited = stored.headers.clone();
         let effects = hooks::on_response(&worker.shared, ask, stored.status, &mut edited, None);
-        effects.admit(storing::decide(exchange, rules), &stored.headers)?;
+        effects.admit(exchange, rules)?;
         let target = &ask.target;
         let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);
         let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));

@@ -11,7 +11,9 @@ use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 
 use crate::request::{Ask, forwarded};
-use crate::rules::{NotStoredReason, Policy, RequestDirectives, group};
+use crate::rules::freshness::{Lifetime, LifetimeSource};
+use crate::rules::storing::{self, Exchange};
+use crate::rules::{NotStoredReason, Policy, RequestDirectives, Rules, group};
 use crate::ruleset::{self, Admission, Hint, RequestView, ResponseEffects};
 use crate::vault::Found;
 use crate::worker::{Shared, Worker};
@@ -89,8 +91,29 @@ impl ResponseEffects<'_> {
         }
     }
 
-    /// What becomes of the decision that the response's own headers led to.
+    /// Whether a response may be stored: by its own headers, and by the rules.
     pub(crate) fn admit(
+        &self,
+        exchange: Exchange<'_>,
+        rules: &Rules,
+    ) -> Result<(), NotStoredReason> {
+        let decision = storing::decide(exchange, rules);
+        let Exchange { status, response, directives, response_time_s, .. } = exchange;
+        let times = [self.ttl, self.stale_while_revalidate, self.stale_if_error];
+        let prolonged = times.iter().flatten().any(|time| !time.is_zero());
+        if decision.is_ok() && prolonged && response.contains_key(SET_COOKIE) {
+            // Kept only to be validated, which shares no cookie: what rules add would.
+            let own = Lifetime::of(status, response, directives, rules, response_time_s);
+            let says = own.source == LifetimeSource::Explicit && own.seconds > 0;
+            if !(says && !directives.no_cache || self.store == Some(true)) {
+                return Err(NotStoredReason::SetCookie);
+            }
+        }
+        self.overrule(decision, response)
+    }
+
+    /// What becomes of the decision that the response's own headers led to.
+    fn overrule(
         &self,
         decision: Result<(), NotStoredReason>,
         response: &HeaderMap,
@@ -188,10 +211,44 @@ mod tests {
         let mut effects = ResponseEffects::default();
         effects.ttl = Some(Duration::from_secs(9));
         let refused = Err(NotStoredReason::NeverUseful);
-        assert_eq!(effects.admit(refused, &cookie), refused);
-        assert_eq!(effects.admit(Ok(()), &cookie), Ok(()), "the origin's own words count");
+        assert_eq!(effects.overrule(refused, &cookie), refused);
+        assert_eq!(effects.overrule(Ok(()), &cookie), Ok(()), "the origin's own words count");
         effects.store = Some(true);
-        assert_eq!(effects.admit(refused, &cookie), Ok(()));
+        assert_eq!(effects.overrule(refused, &cookie), Ok(()));
+    }
+
+    #[test]
+    fn a_cookie_is_not_prolonged_by_rules_alone() {
+        use crate::rules::ResponseDirectives;
+        let (seconds, rules) = (Some(Duration::from_secs(9)), Rules::default());
+        for (cache_control, ttl, window, store, stored) in [
+            ("", seconds, None, None, false),
+            ("", None, seconds, None, false),
+            ("", seconds, None, Some(true), true),
+            ("max-age=0", seconds, None, None, false),
+            ("no-cache, max-age=5", seconds, None, None, false),
+            ("max-age=5", seconds, seconds, None, true),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(SET_COOKIE, http::HeaderValue::from_static("session=1"));
+            headers.insert(http::header::ETAG, http::HeaderValue::from_static("\"a\""));
+            let value = http::HeaderValue::from_static(cache_control);
+            headers.insert(http::header::CACHE_CONTROL, value);
+            let mut effects = ResponseEffects::default();
+            (effects.ttl, effects.stale_if_error, effects.store) = (ttl, window, store);
+            let exchange = Exchange {
+                method: &http::Method::GET,
+                request: &HeaderMap::new(),
+                wishes: &RequestDirectives::default(),
+                status: StatusCode::OK,
+                response: &headers,
+                directives: &ResponseDirectives::of(&headers, &rules),
+                response_time_s: 0,
+                selective: false,
+            };
+            let admitted = effects.admit(exchange, &rules);
+            assert_eq!(admitted.is_ok(), stored, "{cache_control:?} {ttl:?} {store:?}");
+        }
     }
 
     #[test]
@@ -216,7 +273,11 @@ mod tests {
             (ttl, Some(true), Err(Not::RequestNoStore), Err(Not::RequestNoStore)),
         ] {
             let none = HeaderMap::new();
-            assert_eq!(effects(ttl, store).admit(decision, &none), expected, "{ttl:?} {store:?}");
+            assert_eq!(
+                effects(ttl, store).overrule(decision, &none),
+                expected,
+                "{ttl:?} {store:?}"
+            );
         }
     }
 }

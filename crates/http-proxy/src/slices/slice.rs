@@ -297,9 +297,7 @@ fn judge(
         response_time_s: asked.response_time_ms / 1000,
         selective: true,
     };
-    let admitted = effects
-        .admit(storing::decide(exchange, rules), &headers)
-        .and_then(|()| effects.admit_new(shared, ask));
+    let admitted = effects.admit(exchange, rules).and_then(|()| effects.admit_new(shared, ask));
     admitted.map_err(unsliced_by)?;
     let status = if part.is_whole() { StatusCode::OK } else { response.status() };
     let arrived = Arrived {
