@@ -12,12 +12,11 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, response};
 
 use crate::answer::body::ProxyBody;
-use crate::answer::{self, Answer, serve_hit};
+use crate::answer::{Answer, serve_hit};
 use crate::collapse::Outcome;
 use crate::collapse::sharing::SharedResponse;
 use crate::fetch::Fetch;
 use crate::request::Ask;
-use crate::rules::preconditions::Outcome as Condition;
 use crate::rules::reuse::{self, Decision};
 use crate::rules::{RequestDirectives, ResponseDirectives};
 use crate::ruleset::ResponseEffects;
@@ -58,17 +57,7 @@ impl Fetch<'_> {
             Some(_) => worker.shared.collapse.remember_head(&self.key),
         }
         let condition = self.condition(&parts);
-        let mut headers = parts.headers;
-        answer::remove_hop_by_hop(self.ask, &mut headers);
-        let mut response = match condition {
-            Condition::NotModified => answer::not_modified(worker, headers),
-            Condition::Failed => answer::precondition_failed(worker, &headers),
-            Condition::Proceed => {
-                answer::with_headers(parts.status, headers, ProxyBody::timed(body))
-            }
-        };
-        *response.version_mut() = parts.version;
-        (response, self.status)
+        self.concluded(worker, condition, parts, ProxyBody::timed(body))
     }
 
     /// The response as others may have it: what of a GET might be stored and served at once.

@@ -270,12 +270,8 @@ impl<'a> Fetch<'a> {
                     return self.head_received(worker, parts, timed, &effects);
                 }
                 self.end_unstored(worker, reason, parts.status);
-                let mut headers = parts.headers;
-                answer::remove_hop_by_hop(self.ask, &mut headers);
-                let body = ProxyBody::timed(timed);
-                let mut response = answer::with_headers(parts.status, headers, body);
-                *response.version_mut() = parts.version;
-                (response, self.status)
+                let condition = self.condition(&parts);
+                self.concluded(worker, condition, parts, ProxyBody::timed(timed))
             }
         }
     }
@@ -307,6 +303,25 @@ impl<'a> Fetch<'a> {
             response_time_s: self.response_time_s(),
             selective: self.conditions == Conditions::Clients && self.ask.is_selective(),
         }
+    }
+
+    /// The origin's answer, or what the client's conditions make of it.
+    pub(crate) fn concluded(
+        self,
+        worker: &Worker,
+        condition: Condition,
+        parts: response::Parts,
+        body: ProxyBody,
+    ) -> Answer {
+        let mut headers = parts.headers;
+        answer::remove_hop_by_hop(self.ask, &mut headers);
+        let mut response = match condition {
+            Condition::NotModified => answer::not_modified(worker, headers),
+            Condition::Failed => answer::precondition_failed(worker, &headers),
+            Condition::Proceed => answer::with_headers(parts.status, headers, body),
+        };
+        *response.version_mut() = parts.version;
+        (response, self.status)
     }
 
     /// What the client's conditions come to, if the origin was not to evaluate them.

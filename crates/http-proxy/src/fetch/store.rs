@@ -14,7 +14,7 @@ use http::{StatusCode, response};
 use hyper::body::Body as _;
 
 use crate::answer::body::{Filling, ProxyBody};
-use crate::answer::{self, Answer};
+use crate::answer::Answer;
 use crate::collapse::Lead;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::fetch::fill::{Fill, FillLimits, Storing};
@@ -148,15 +148,7 @@ impl Fetch<'_> {
             }
             None => self.stream(worker, &parts, body, insertion, policy, wanted).await,
         };
-        let mut headers = parts.headers;
-        answer::remove_hop_by_hop(self.ask, &mut headers);
-        let mut response = match condition {
-            Condition::NotModified => answer::not_modified(worker, headers),
-            Condition::Failed => answer::precondition_failed(worker, &headers),
-            Condition::Proceed => answer::with_headers(parts.status, headers, body),
-        };
-        *response.version_mut() = parts.version;
-        (response, self.status)
+        self.concluded(worker, condition, parts, body)
     }
 
     /// Stores a small body that came with its headers, which needs no task of its own and leaves in one

@@ -35,6 +35,30 @@ fn preconditions_fail_from_the_cache() {
     assert_eq!(origin.count(), 1);
 }
 
+/// RFC 9110 §13.1.1: what was kept from the origin is compared here, stored or not.
+#[test]
+fn preconditions_count_where_nothing_is_stored() {
+    let modified = date(-1000);
+    for cache_control in ["private", "no-store", "max-age=60"] {
+        let headers =
+            format!("Cache-Control: {cache_control}\nETag: \"v1\"\nLast-Modified: {modified}");
+        let origin = Origin::start(move |_| reply(200, &headers, "body"));
+        for (condition, status) in [
+            ("If-Match: \"v2\"", 412),
+            ("If-Match: \"v1\"", 200),
+            (&format!("If-Unmodified-Since: {}", date(-2000)), 412),
+            ("If-None-Match: \"v1\"", 304),
+        ] {
+            // Nothing is known of it yet, so that the origin is asked for what could be stored.
+            let proxy = Proxy::start(&origin);
+            let answer = proxy.get_with("/", condition);
+            assert_eq!(answer.status(), status, "{cache_control} {condition}");
+            let header = condition.split(':').next().unwrap();
+            assert!(!origin.last().has(header), "{cache_control} {condition}");
+        }
+    }
+}
+
 #[test]
 fn preconditions_can_be_left_to_the_origin() {
     let origin = Origin::start(|request| {
