@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Version;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
@@ -206,8 +207,9 @@ impl ProxyBody {
         ProxyBody::new(Kind::Inflight(Box::new(reader)))
     }
 
-    pub(crate) fn passing(body: FetchedBody, limit: Duration) -> ProxyBody {
-        ProxyBody::timed(Timed::new(body, limit))
+    /// That of a response which came in this version of HTTP.
+    pub(crate) fn passing(body: FetchedBody, limit: Duration, version: Version) -> ProxyBody {
+        ProxyBody::timed(Timed::of_response(body, limit, version))
     }
 
     pub(crate) fn timed(body: Timed) -> ProxyBody {

@@ -18,7 +18,7 @@ pub(crate) fn pass_on(
     body: FetchedBody,
 ) -> Response<ProxyBody> {
     remove_hop_by_hop(ask, &mut parts.headers);
-    let body = ProxyBody::passing(body, worker.idle_limit());
+    let body = ProxyBody::passing(body, worker.idle_limit(), parts.version);
     let mut response = with_headers(parts.status, parts.headers, body);
     *response.version_mut() = parts.version;
     response

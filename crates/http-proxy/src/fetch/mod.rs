@@ -253,7 +253,7 @@ impl<'a> Fetch<'a> {
         let (status, headers) = (parts.status, &mut parts.headers);
         let effects = hooks::on_response(&worker.shared, self.ask, status, headers, length_bytes);
         self.status.forward_status = Some(parts.status);
-        let timed = Timed::new(body, worker.idle_limit());
+        let timed = Timed::of_response(body, worker.idle_limit(), parts.version);
         match self.insert(worker, &parts, &timed, &effects).await {
             Ok((insertion, policy)) => {
                 self.status.stored = true;

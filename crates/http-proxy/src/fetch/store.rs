@@ -13,8 +13,8 @@ use damelo::GroupId;
 use http::{StatusCode, response};
 use hyper::body::Body as _;
 
-use crate::answer::body::{Filling, ProxyBody};
 use crate::answer::Answer;
+use crate::answer::body::{Filling, ProxyBody};
 use crate::collapse::Lead;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::fetch::fill::{Fill, FillLimits, Storing};

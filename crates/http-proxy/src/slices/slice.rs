@@ -233,7 +233,8 @@ pub(crate) async fn begin(
         };
         lead.herald().filling(SharedFill { shared, body: inflight.clone() });
     }
-    let timed = Timed::new(asked.response.into_body(), worker.idle_limit());
+    let version = asked.response.version();
+    let timed = Timed::of_response(asked.response.into_body(), worker.idle_limit(), version);
     let storing = Storing::new(worker, ask.target.primary.clone(), insertion, lead);
     let fill = Fill::without_client(storing, timed, inflight.clone());
     let alive = worker.alive.clone();

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Version;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
@@ -81,11 +82,21 @@ pub(crate) struct Timed {
     silence: Option<Pin<Box<Sleep>>>,
     /// Taken from `body`, but not yet read here.
     ahead: Option<Result<Frame<Bytes>, BodyError>>,
+    /// Its protocol marks the end, and hyper tells whether it was marked.
+    marks_end: bool,
 }
 
 impl Timed {
     pub(crate) fn new(body: impl Into<Source>, limit: Duration) -> Timed {
-        Timed { body: body.into(), limit, waiting_since: None, silence: None, ahead: None }
+        let (waiting_since, silence, ahead) = (None, None, None);
+        Timed { body: body.into(), limit, waiting_since, silence, ahead, marks_end: false }
+    }
+
+    /// The body of a response that came in this version of HTTP.
+    pub(crate) fn of_response(body: FetchedBody, limit: Duration, version: Version) -> Timed {
+        let mut timed = Timed::new(body, limit);
+        timed.marks_end = version == Version::HTTP_2;
+        timed
     }
 
     /// All of a body of this length, if it came together with its headers; else nothing is lost.
@@ -114,6 +125,11 @@ impl Timed {
         }
         if let Poll::Ready(frame) = self.body.next_frame(cx) {
             self.waiting_since = None;
+            if frame.is_none() && self.marks_end && !self.body.has_ended() {
+                // hyper takes RST_STREAM(NO_ERROR) for the end. It only says that the origin wants no
+                // more of the request; an answer that is whole ended before it (RFC 9113 §8.1).
+                return Poll::Ready(Some(Err(BodyError::Broken)));
+            }
             return Poll::Ready(frame);
         }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
