@@ -87,6 +87,33 @@ fn http2_in_clear_text_when_configured() {
 }
 
 #[test]
+fn slow_clients_leave_room_on_a_connection_of_http2() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let url = format!("http://{}", origin.address);
+    let proxy = proxy_to(&home, url.clone(), |config| {
+        config.transport.upstream.http2_clear_text = true;
+        // Each has connections of its own.
+        config.workers = 1;
+    });
+    let ask = |path| send_to(proxy.info.address, "GET", path, "", b"");
+    let mut slow: Vec<_> = (0..8).map(|_| ask("/large")).collect();
+    for stream in &mut slow {
+        read_some(stream, 1000);
+    }
+    // Until nothing more comes for those who do not read.
+    let received = || proxy.metric("damelo_proxy_origin_body_bytes_total");
+    let mut before = 0;
+    eventually("what is not read fills its windows", || {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = received();
+        std::mem::replace(&mut before, now) == now
+    });
+    let answer = proxy.get("/other");
+    assert!(answer.complete && answer.text() == format!("{url}/other false"), "{answer:?}");
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
 fn origins_on_unix_sockets() {
     let (files, home) = (tempfile::tempdir().expect("tempdir"), Home::new());
     let path = files.path().join("app.sock");

@@ -40,8 +40,13 @@ const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 /// A connection that was used no longer ago can be trusted with what cannot be sent twice: the origin
 /// closes those that were idle for longer, maybe this moment.
 const FRESH: Duration = Duration::from_secs(1);
-/// What an HTTP/2 origin may send ahead of us, for each response.
-const HTTP2_WINDOW_BYTES: u32 = 1 << 20;
+/// What an HTTP/2 origin may send ahead of us, for each response: so much of one waits in memory for a
+/// client that is slow.
+const HTTP2_WINDOW_BYTES: u32 = 256 << 10;
+/// The same for all responses of a connection: as much as can be said, as what slow clients leave unread
+/// would else use it up and stop all others. Memory is bounded by the windows of the responses, which are
+/// as many as clients wait for, and as the origin lets run at once.
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
 /// What pools are told by.
 #[derive(Debug, Clone)]
@@ -327,7 +332,7 @@ impl Pool {
             .keep_alive_interval(HTTP2_PING_INTERVAL)
             .keep_alive_timeout(HTTP2_PING_INTERVAL)
             .initial_stream_window_size(HTTP2_WINDOW_BYTES)
-            .initial_connection_window_size(HTTP2_WINDOW_BYTES * 4)
+            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
             .max_header_list_size(header_list_max)
             .handshake(TokioIo::new(stream))
             .await

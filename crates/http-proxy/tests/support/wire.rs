@@ -212,8 +212,12 @@ pub(crate) async fn get_tls_on(
     Ok(finish(response, protocol).await)
 }
 
+/// More than sockets hold.
+const LARGE_BYTES: usize = 24 << 20;
+
 /// An origin that speaks HTTP/2 only and answers with what it saw: `authority path`, and `Via` in
-/// `seen-via`. What is at `/kept` may be stored; trailers follow.
+/// `seen-via`. What is at `/kept` may be stored, what is at `/large` is [`LARGE_BYTES`] longer; trailers
+/// follow.
 pub(crate) struct Http2Origin {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
@@ -284,9 +288,13 @@ async fn speak_http2(
         let seen = format!("{} {}", request.uri(), request.headers().contains_key("host"));
         let via = request.headers().get("via").cloned();
         let kept = request.uri().path() == "/kept";
+        let large = request.uri().path() == "/large";
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let echo = request.into_body().collect().await.expect("a body").to_bytes();
-        let body = [seen.as_bytes(), &echo].concat();
+        let mut body = [seen.as_bytes(), &echo].concat();
+        if large {
+            body.resize(body.len() + LARGE_BYTES, 0);
+        }
         let mut trailers = HeaderMap::new();
         trailers.insert("x-sum", http::HeaderValue::from_static("1"));
         trailers.insert("vary", http::HeaderValue::from_static("*"));
