@@ -232,6 +232,12 @@ impl Vault {
         let missed = |key: &[u8], reason| Lookup::Missed { key: key.to_vec(), reason };
         match self.probe(primary, want_body, counters).await {
             None => missed(primary, Forward::UriMiss),
+            // Stored before the configuration put headers or cookies into the key: nobody knows whose.
+            Some(Probed { entry: Entry::Response(_), .. })
+                if !self.rules.load().key.selects_nothing() =>
+            {
+                missed(primary, Forward::UriMiss)
+            }
             Some(Probed { entry: Entry::Response(response), blob, body, placement }) => {
                 Lookup::Found(Box::new(Found {
                     variant_key: None,

@@ -1,8 +1,8 @@
 //! What changes take with them, and what selects among variants.
 
-use damelo_http_proxy::Rules;
+use damelo_http_proxy::{Rules, Target};
 
-use crate::support::{Origin, Proxy, reply};
+use crate::support::{Home, Origin, Proxy, reply};
 
 fn rules(tweak: impl FnOnce(&mut Rules)) -> Rules {
     let mut rules = Rules::default();
@@ -231,6 +231,28 @@ fn keys_by_configuration() {
 }
 
 /// RFC 9213 §2.2.
+/// What was stored for all is for nobody once cookies tell clients apart.
+#[test]
+fn what_was_stored_before_keys_had_cookies_is_missed() {
+    let origin =
+        Origin::start(|request| reply(200, "Cache-Control: max-age=600", request.header("cookie")));
+    let home = Home::new();
+    let to = || Target::Url(format!("http://{}", origin.address));
+    let before = Proxy::start_in(&home, to(), |_| {});
+    assert_eq!(before.get_with("/", "Cookie: lang=de").text(), "lang=de");
+    before.stop();
+    let after = Proxy::start_in(&home, to(), |config| {
+        config.rules.key.cookies = vec!["lang".to_owned()];
+    });
+    for expected in ["stored", "; hit"] {
+        let answer = after.get_with("/", "Cookie: lang=en");
+        assert_eq!(answer.text(), "lang=en");
+        assert!(answer.cache().contains(expected), "{}", answer.cache());
+    }
+    assert_eq!(after.get_with("/", "Cookie: lang=de").text(), "lang=de");
+    assert_eq!(origin.count(), 3);
+}
+
 #[test]
 fn targeted_cache_control_goes_first_and_passes_on() {
     let origin = Origin::start(|_| {
