@@ -18,6 +18,8 @@ mod ranges;
 mod repeats;
 #[path = "proxy/slice_parts.rs"]
 mod slice_parts;
+#[path = "proxy/slices_for_whom.rs"]
+mod slices_for_whom;
 #[path = "proxy/stale.rs"]
 mod stale;
 mod support;

@@ -108,6 +108,10 @@ pub(crate) async fn course(
     if shared.collapse.is_uncacheable(primary) {
         return Course::AsAsked;
     }
+    // A slice could hardly be kept, and the origin would be asked twice.
+    if may_be_for_one(ask) && !shared.vault.has_slices(primary) {
+        return Course::AsAsked;
+    }
     let noted = || shared.collapse.unsliceable.of(primary, worker.now_s());
     if noted().is_none() {
         let probing = !known && reason != Forward::Request && !shared.vault.has_slices(primary);
@@ -122,6 +126,12 @@ pub(crate) async fn course(
         Some(Unsliceable::NoRanges) if reason != Forward::Request => Course::Whole,
         _ => Course::AsAsked,
     }
+}
+
+/// Whether what a request brings is most likely not stored, so that nothing is to be promised of slices
+/// that it would have to fetch.
+fn may_be_for_one(ask: &Ask) -> bool {
+    ask.has_credentials() || ask.wishes.no_store
 }
 
 /// The one range that a request is for.
@@ -152,7 +162,7 @@ async fn answer_with(
             let end = want.last.min(part.complete_bytes - 1);
             let more = want.index() + 1..end / want.slices.slice_bytes + 1;
             if status.hit && !are_there(worker, ask, want.slices, more.clone()).await {
-                if ask.wishes.only_if_cached {
+                if ask.wishes.only_if_cached || may_be_for_one(ask) {
                     return None;
                 }
                 status = CacheStatus::forwarded(Forward::Partial);
@@ -208,7 +218,8 @@ async fn whole(worker: &Arc<Worker>, ask: &Ask, slices: Slices, reason: Forward)
     let generation = vault.slices_generation(primary).await?;
     let there = |index: &u64| vault.may_have_slice(primary, slices, generation, *index);
     let there = (0..count).filter(there).count() as u64;
-    if there * 2 < count || (there < count && ask.wishes.only_if_cached) {
+    let alone = ask.wishes.only_if_cached || may_be_for_one(ask);
+    if there * 2 < count || (there < count && alone) {
         return None;
     }
     let status = match there == count {

@@ -1,0 +1,45 @@
+//! Slices that are not for everybody, or not of what there is now.
+
+use crate::ranges::{slice_of, sliced_by};
+use crate::support::{Origin, Proxy, eventually, noise};
+
+const SLICE: usize = 65536;
+const LENGTH: usize = 300_000;
+
+/// Has the first three of five slices stored.
+fn bring_three(proxy: &Proxy) {
+    let range = "Range: bytes=0-140000";
+    eventually("the slices are stored", || proxy.get_with("/", range).cache().contains("; hit"));
+}
+
+#[test]
+fn what_may_be_for_one_is_asked_for_once() {
+    let body = noise(31, LENGTH);
+    let sent = body.clone();
+    let origin = Origin::start(move |request| slice_of(request, &sent, "ETag: \"v1\""));
+    let proxy = sliced_by(&origin, SLICE as u64);
+    for (asked, headers) in [
+        (1, "Authorization: Basic x"),
+        (2, "Authorization: Basic x"),
+        (3, "Cache-Control: no-store"),
+    ] {
+        let answer = proxy.get_with("/", &format!("{headers}\nRange: bytes=5-6"));
+        assert_eq!((answer.status(), &answer.body[..]), (206, &body[5..=6]), "{headers}");
+        assert_eq!(
+            (origin.count(), origin.last().header("range")),
+            (asked, "bytes=5-6".to_owned())
+        );
+    }
+    bring_three(&proxy);
+    // Slices that it would bring could not be kept: nothing is promised of them.
+    for (headers, from) in [("Authorization: Basic x", ""), ("Authorization: Basic x", "bytes=0-")]
+    {
+        let asked = origin.count();
+        let range = if from.is_empty() { String::new() } else { format!("\nRange: {from}") };
+        let answer = proxy.get_with("/", &format!("{headers}{range}"));
+        assert!(answer.complete && answer.body == body, "{from:?} {}", answer.cache());
+        assert_eq!((origin.count(), origin.last().header("range")), (asked + 1, from.to_owned()));
+    }
+    let hit = proxy.get_with("/", "Authorization: Basic x\nRange: bytes=5-6");
+    assert!(hit.cache().contains("; hit"), "{}", hit.cache());
+}
