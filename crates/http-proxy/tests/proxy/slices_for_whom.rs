@@ -1,5 +1,8 @@
 //! Slices that are not for everybody, or not of what there is now.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::ranges::{slice_of, sliced_by};
 use crate::support::{Origin, Proxy, eventually, noise};
 
@@ -42,4 +45,22 @@ fn what_may_be_for_one_is_asked_for_once() {
     }
     let hit = proxy.get_with("/", "Authorization: Basic x\nRange: bytes=5-6");
     assert!(hit.cache().contains("; hit"), "{}", hit.cache());
+}
+
+#[test]
+fn a_whole_does_not_begin_with_slices_of_an_older_version() {
+    let versions = [noise(32, LENGTH), noise(33, LENGTH)];
+    let (sent, changed) = (versions.clone(), Arc::new(AtomicBool::new(false)));
+    let change = changed.clone();
+    let origin = Origin::start(move |request| {
+        let version = usize::from(change.load(Ordering::SeqCst));
+        slice_of(request, &sent[version], &format!("ETag: \"v{version}\""))
+    });
+    let proxy = sliced_by(&origin, SLICE as u64);
+    bring_three(&proxy);
+    changed.store(true, Ordering::SeqCst);
+    let whole = proxy.get("/");
+    assert_eq!((whole.status(), whole.header("etag")), (200, "\"v1\"".to_owned()));
+    assert!(whole.complete && whole.body == versions[1], "{}", whole.cache());
+    assert!(proxy.get("/").cache().contains("; hit"));
 }
