@@ -6,12 +6,18 @@ use crate::rules::{CacheStatus, Forward};
 use crate::vault::Found;
 use crate::worker::Worker;
 
-/// An answer from the store that the origin was not asked for by this request.
-pub(crate) fn serve_hit(worker: &Worker, ask: &Ask, found: Found, collapsed: bool) -> Answer {
+/// An answer from the store that the origin was not asked for by this request, but maybe by another
+/// that it waited for, for the reason `collapsed`.
+pub(crate) fn serve_hit(
+    worker: &Worker,
+    ask: &Ask,
+    found: Found,
+    collapsed: Option<Forward>,
+) -> Answer {
     let mut status = CacheStatus { hit: true, ..CacheStatus::default() };
-    if collapsed {
+    if let Some(reason) = collapsed {
         worker.counters.collapsed.one();
-        status = CacheStatus::forwarded(Forward::UriMiss);
+        status = CacheStatus::forwarded(reason);
         status.collapsed = true;
     } else {
         worker.counters.hits.one();

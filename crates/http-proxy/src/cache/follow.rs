@@ -12,7 +12,7 @@ use crate::collapse::sharing::SharedFill;
 use crate::collapse::{self, News, Outcome};
 use crate::fetch::head;
 use crate::request::Ask;
-use crate::rules::ranges;
+use crate::rules::{Forward, ranges};
 use crate::worker::Worker;
 
 /// A range that begins so far ahead of a fill is waited for.
@@ -28,8 +28,13 @@ pub(crate) enum Following {
     TooSlow,
 }
 
-/// Waits for a leader, and reads along if its answer is one for this request, too.
-pub(crate) async fn follow(worker: &Worker, ask: &Ask, leader: &News) -> Following {
+/// Waits for a leader, as `reason` says, and reads along if its answer is one for this request, too.
+pub(crate) async fn follow(
+    worker: &Worker,
+    ask: &Ask,
+    leader: &News,
+    reason: Forward,
+) -> Following {
     let wait = worker.shared.config.collapse_wait;
     let _waiting = worker.shared.collapse.wait();
     match timeout(wait, collapse::news(leader)).await {
@@ -38,7 +43,7 @@ pub(crate) async fn follow(worker: &Worker, ask: &Ask, leader: &News) -> Followi
             if worker.shared.config.rules.slice_bytes > 0 && is_far(&fill, ask) {
                 return Following::Far;
             }
-            if let Some(answer) = read_along(worker, ask, &fill) {
+            if let Some(answer) = read_along(worker, ask, &fill, reason) {
                 return Following::Answered(Box::new(answer));
             }
             if ask.method == Method::HEAD {
@@ -47,7 +52,7 @@ pub(crate) async fn follow(worker: &Worker, ask: &Ask, leader: &News) -> Followi
             }
         }
         Ok(Outcome::Head(subject)) => {
-            return match head::shared(worker, ask, &subject) {
+            return match head::shared(worker, ask, &subject, reason) {
                 Some(answer) => Following::Answered(Box::new(answer)),
                 // Those of another variant: one who wants this one leads next.
                 None => Following::Ended(Outcome::Abandoned),
@@ -61,14 +66,14 @@ pub(crate) async fn follow(worker: &Worker, ask: &Ask, leader: &News) -> Followi
     }
 }
 
-fn read_along(worker: &Worker, ask: &Ask, fill: &SharedFill) -> Option<Answer> {
+fn read_along(worker: &Worker, ask: &Ask, fill: &SharedFill, reason: Forward) -> Option<Answer> {
     let shared = &worker.shared;
     if !is_for(fill, worker, ask) {
         return None;
     }
     let found = fill.found(&shared.vault)?;
     worker.counters.read_along.one();
-    Some(serve_hit(worker, ask, found, true))
+    Some(serve_hit(worker, ask, found, Some(reason)))
 }
 
 /// Whether this request may read the response along as if it were stored and fresh: all of it, or a

@@ -118,8 +118,8 @@ async fn begun(worker: &Worker, ask: &Ask, mut found: Box<Found>, decision: Deci
 /// origin, which is ten times as much as a hit, is boxed.
 pub(crate) async fn answer(worker: &Arc<Worker>, ask: &Ask) -> Answer {
     match plan(worker, ask).await {
-        Plan::Serve(found, decision) => serve_planned(worker, ask, found, decision, false),
-        Plan::Alone => Box::pin(go_alone(worker, ask)).await,
+        Plan::Serve(found, decision) => serve_planned(worker, ask, found, decision, None),
+        Plan::Alone => Box::pin(go_alone(worker, ask, Forward::UriMiss)).await,
         Plan::Ask(question) => Box::pin(missed(worker, ask, question)).await,
     }
 }
@@ -129,7 +129,7 @@ fn serve_planned(
     ask: &Ask,
     found: Box<Found>,
     decision: Decision,
-    collapsed: bool,
+    collapsed: Option<Forward>,
 ) -> Answer {
     if decision == Decision::ServeAndRevalidate {
         validate_behind(worker, ask, found.key(&ask.target.primary));
@@ -140,6 +140,7 @@ fn serve_planned(
 /// Asks the origin, or waits for somebody who does.
 async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
     let mut in_slices = false;
+    let reason_first = question.reason;
     for _ in 0..ROUNDS_MAX {
         let (reason, conditions) = (question.reason, question.conditions);
         let mut probing = None;
@@ -179,7 +180,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
             Role::Follower(leader) => {
                 // What was found may pin memory, and is looked up again anyway.
                 drop(question.found.take());
-                match follow(worker, ask, &leader).await {
+                match follow(worker, ask, &leader, reason).await {
                     Following::Answered(answer) => return *answer,
                     Following::Far => in_slices = true,
                     Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
@@ -194,13 +195,13 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         }
         question = match plan(worker, ask).await {
             Plan::Serve(found, decision) => {
-                return serve_planned(worker, ask, found, decision, true);
+                return serve_planned(worker, ask, found, decision, Some(reason));
             }
             Plan::Ask(question) => question,
             Plan::Alone => break,
         };
     }
-    go_alone(worker, ask).await
+    go_alone(worker, ask, reason_first).await
 }
 
 /// The leader got no response: what is stale may do, for each by its own wishes.
@@ -214,7 +215,7 @@ async fn share_failure(
     status.collapsed = true;
     let (rules, now_ms) = (&worker.shared.config.rules, worker.now_ms());
     match plan(worker, ask).await {
-        Plan::Serve(found, _) => return serve_hit(worker, ask, *found, true),
+        Plan::Serve(found, _) => return serve_hit(worker, ask, *found, Some(reason)),
         Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
             let (policy, failure) = (&found.response.policy, Failure::Disconnected);
             if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_ms)
@@ -251,10 +252,10 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
     });
 }
 
-/// Neither leads nor follows.
-async fn go_alone(worker: &Worker, ask: &Ask) -> Answer {
+/// Neither leads nor follows; it was for this `reason` that it waited, if it did.
+async fn go_alone(worker: &Worker, ask: &Ask, reason: Forward) -> Answer {
     match plan(worker, ask).await {
-        Plan::Serve(found, _) => serve_hit(worker, ask, *found, true),
+        Plan::Serve(found, _) => serve_hit(worker, ask, *found, Some(reason)),
         _ if ask.wishes.only_if_cached => only_if_cached(worker),
         Plan::Ask(question) => question.put(worker, ask, None).await,
         Plan::Alone => {
@@ -277,7 +278,7 @@ async fn lead_fetch(
         match plan(worker, ask).await {
             Plan::Serve(found, _) => {
                 lead.end(Outcome::Stored);
-                return serve_hit(worker, ask, *found, true);
+                return serve_hit(worker, ask, *found, Some(question.reason));
             }
             Plan::Ask(newer) if newer.conditions == Conditions::Clients => {
                 question = newer.for_whole();

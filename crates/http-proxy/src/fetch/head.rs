@@ -18,14 +18,19 @@ use crate::collapse::sharing::SharedResponse;
 use crate::fetch::Fetch;
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision};
-use crate::rules::{RequestDirectives, ResponseDirectives};
+use crate::rules::{Forward, RequestDirectives, ResponseDirectives};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::FoundBody;
 use crate::worker::Worker;
 
 /// The headers that another HEAD brought, if they are for this request, too.
-pub(crate) fn shared(worker: &Worker, ask: &Ask, subject: &SharedResponse) -> Option<Answer> {
+pub(crate) fn shared(
+    worker: &Worker,
+    ask: &Ask,
+    subject: &SharedResponse,
+    reason: Forward,
+) -> Option<Answer> {
     let shared = &worker.shared;
     if !subject.stands_for(
         (&ask.headers, &ask.wishes),
@@ -37,7 +42,7 @@ pub(crate) fn shared(worker: &Worker, ask: &Ask, subject: &SharedResponse) -> Op
     }
     let body = subject.length_bytes.map_or(FoundBody::Unmeasured, FoundBody::Length);
     let found = subject.found(&shared.vault, body)?;
-    Some(serve_hit(worker, ask, found, true))
+    Some(serve_hit(worker, ask, found, Some(reason)))
 }
 
 impl Fetch<'_> {
