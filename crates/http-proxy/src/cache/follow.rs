@@ -46,6 +46,14 @@ pub(crate) async fn follow(
             if let Some(answer) = read_along(worker, ask, &fill, reason) {
                 return Following::Answered(Box::new(answer));
             }
+            let (subject, config) = (&fill.shared, &worker.shared.config);
+            if !worker.shared.vault.is_current(subject.epoch) {
+                // It will not be stored: what it was made from has changed.
+                return Following::TooSlow;
+            }
+            if !subject.is_variant_for(&ask.headers, &config.rules) {
+                return Following::Ended(Outcome::Abandoned);
+            }
             if ask.method == Method::HEAD {
                 // Its headers are soon there; the body of another variant may take long.
                 return Following::TooSlow;

@@ -53,26 +53,30 @@ impl SharedResponse {
         rules: &Rules,
         now_ms: u64,
     ) -> bool {
-        let SharedResponse { key, group, epoch, response, request: brought, .. } = self;
-        let same_variant = match vary::with_configured(&response.headers, rules) {
-            Vary::Nothing => true,
-            Vary::Star => false,
-            Vary::Names(names) => {
-                let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
-                vary::secondary_key(&names, brought, rules, &mut ours);
-                vary::secondary_key(&names, headers, rules, &mut theirs);
-                ours == theirs
-            }
-        };
+        let SharedResponse { key, group, epoch, response, .. } = self;
         // Purges by marks end no epoch: they cover what was fetched before them.
         let stands = || {
             let placement = vault.placement_now(*group, *epoch, response);
             placement.is_some_and(|placement| vault.is_untouched(key, &placement))
         };
-        same_variant
+        self.is_variant_for(headers, rules)
             && vault.is_current(*epoch)
             && stands()
             && reuse::decide(wishes, &response.policy, rules, now_ms) == reuse::Decision::Serve
+    }
+
+    /// Whether a request with these fields is for the same variant.
+    pub(crate) fn is_variant_for(&self, headers: &HeaderMap, rules: &Rules) -> bool {
+        match vary::with_configured(&self.response.headers, rules) {
+            Vary::Nothing => true,
+            Vary::Star => false,
+            Vary::Names(names) => {
+                let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
+                vary::secondary_key(&names, &self.request, rules, &mut ours);
+                vary::secondary_key(&names, headers, rules, &mut theirs);
+                ours == theirs
+            }
+        }
     }
 
     /// The response as if it were stored with this body.

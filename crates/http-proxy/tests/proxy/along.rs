@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{
     Gate, Origin, Proxy, Reply, ask_at, eventually, noise, read_some, reply, send_to,
@@ -160,7 +161,7 @@ fn only_who_may_have_it_reads_along() {
     let demands = "Accept-Language: en\nCache-Control: no-cache";
     let mut forced = send_to(proxy.info.address, "GET", "/", demands, b"");
     let mut german = send_to(proxy.info.address, "GET", "/", "Accept-Language: de", b"");
-    eventually("it asks for itself", || origin.count() == 2);
+    eventually("both ask for themselves, at once", || origin.count() == 3);
     gate.open();
     for stream in [&mut german, &mut forced] {
         let (head, _) = read_some(stream, LENGTH);
@@ -173,4 +174,26 @@ fn only_who_may_have_it_reads_along() {
     );
     proxy.ask_with_body("POST", "/", "", b"x");
     assert!(!proxy.get_with("/", "Accept-Language: en").cache().contains("; hit"));
+}
+
+#[test]
+fn nobody_waits_for_what_a_change_has_outdated() {
+    let body = noise(18, LENGTH);
+    let (gate, sent) = (Gate::default(), body.clone());
+    let held = gate.clone();
+    let asked = AtomicUsize::new(0);
+    let origin = Origin::start(move |request| {
+        let first = request.method() == "GET" && asked.fetch_add(1, Ordering::SeqCst) == 0;
+        let answer = reply(200, "Cache-Control: max-age=60", sent.clone());
+        if first { Reply { hold: Some((HELD_AT, held.clone())), ..answer } } else { answer }
+    });
+    let proxy = Proxy::start(&origin);
+    let mut first = send_to(proxy.info.address, "GET", "/", "", b"");
+    read_some(&mut first, 1000);
+    proxy.ask_with_body("POST", "/", "", b"x");
+    // The gate is not open yet.
+    let after = proxy.get("/");
+    assert!(after.complete && after.body == body && !after.cache().contains("collapsed"));
+    assert_eq!(origin.count(), 3);
+    gate.open();
 }
