@@ -17,7 +17,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until};
 
 use crate::answer::body::FillReceiver;
 use crate::collapse::{Lead, Outcome};
@@ -319,12 +319,17 @@ impl Fill {
     }
 
     /// Whether a client that is slower than the fill can go on from the store: all of the body will
-    /// be there, unless the store has given it up.
+    /// be there, unless the store has given it up. One of unknown length may turn out to be too long
+    /// for that, which breaks off whoever was left behind: only for the sake of others.
     fn may_leave_behind(&self) -> bool {
-        let limit_bytes = self.storing.limits.body_bytes_max;
-        self.expected.is_some_and(|expected| expected <= limit_bytes)
-            && self.is_read_along()
-            && self.inflight.as_ref().is_some_and(|inflight| !inflight.has_broken_off())
+        let Some(inflight) = &self.inflight else { return false };
+        let (readers, limit_bytes) = (inflight.readers(), self.storing.limits.body_bytes_max);
+        let will_do = match self.expected {
+            Some(expected) => expected <= limit_bytes && readers > 0,
+            // The client that is left behind is one of them.
+            None => self.received <= limit_bytes && readers > 1,
+        };
+        will_do && !inflight.has_broken_off()
     }
 
     /// Hands a chunk to the client, if there is one; an error if it is gone or left behind.
@@ -333,13 +338,29 @@ impl Fill {
         let chunk = match client.try_send(chunk) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Closed(_)) => return Err(()),
-            Err(TrySendError::Full(_)) if self.may_leave_behind() => return Err(()),
             Err(TrySendError::Full(chunk)) => chunk,
         };
-        match timeout(self.storing.limits.idle, client.send(chunk)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(()),
+        let gone_at = Instant::now() + self.storing.limits.idle;
+        while !self.may_leave_behind() {
+            tokio::select! {
+                biased;
+                place = client.reserve() => {
+                    place.map_err(|_| ())?.send(chunk);
+                    return Ok(());
+                }
+                () = joined(self.inflight.as_deref()) => {}
+                () = sleep_until(gone_at) => return Err(()),
+            }
         }
+        Err(())
+    }
+}
+
+/// Until somebody more reads along.
+async fn joined(inflight: Option<&InflightBody>) {
+    match inflight {
+        Some(inflight) => inflight.joined().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use damelo::{ReadError, Store};
 use http::HeaderMap;
 use hyper::body::Frame;
+use tokio::sync::Notify;
 
 use crate::error::BodyError;
 use crate::vault::sections::Sections;
@@ -48,6 +49,8 @@ pub(crate) struct InflightBody {
     store: Store,
     state: Mutex<State>,
     readers: AtomicUsize,
+    /// Tells the fill of each that comes.
+    joined: Notify,
     /// Numbers the readers.
     next_reader: AtomicU64,
 }
@@ -75,6 +78,7 @@ impl InflightBody {
             store: store.clone(),
             state: Mutex::default(),
             readers: AtomicUsize::new(0),
+            joined: Notify::new(),
             next_reader: AtomicU64::new(0),
         })
     }
@@ -101,6 +105,11 @@ impl InflightBody {
     /// Those who read along now.
     pub(crate) fn readers(&self) -> usize {
         self.readers.load(Ordering::SeqCst)
+    }
+
+    /// Until somebody more reads along than when this was asked last.
+    pub(crate) async fn joined(&self) {
+        self.joined.notified().await;
     }
 
     /// The next bytes of the body; behind its end nobody reads them, and they would stay in memory.
@@ -199,6 +208,7 @@ pub(crate) struct InflightReader {
 impl InflightReader {
     pub(crate) fn new(body: Arc<InflightBody>) -> InflightReader {
         body.readers.fetch_add(1, Ordering::SeqCst);
+        body.joined.notify_one();
         let number = body.next_reader.fetch_add(1, Ordering::Relaxed);
         InflightReader {
             body,

@@ -3,9 +3,10 @@
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::support::{
-    Gate, Origin, Proxy, Reply, ask_at, eventually, noise, read_some, reply, send_to,
+    Gate, Origin, Proxy, Reply, ask_at, eventually, noise, read_message, read_some, reply, send_to,
 };
 
 /// What the origin sends before it waits for the gate: more than two sections of the store, and a
@@ -90,6 +91,35 @@ fn a_slow_client_holds_up_neither_the_fill_nor_the_others() {
         proxy.get_with("/", "Cache-Control: only-if-cached\nRange: bytes=0-0").status() == 206
     });
     assert!(rest(slow, start)[..] == body[..], "it goes on from the store");
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
+fn a_slow_client_of_unknown_length_holds_up_no_others() {
+    // More than sockets and the waiting chunks hold.
+    let body: Arc<[u8]> = noise(19, 24 << 20).into();
+    let sent = body.clone();
+    let origin = Origin::start(move |_| Reply {
+        chunked: true,
+        ..reply(200, "Cache-Control: max-age=60", &*sent)
+    });
+    let proxy = Proxy::start(&origin);
+    let mut slow = send_to(proxy.info.address, "GET", "/", "", b"");
+    // The fill waits for the one client that there is.
+    let received = || proxy.metric("damelo_proxy_origin_body_bytes_total");
+    let mut before = 0;
+    eventually("sockets and chunks are full", || {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = received();
+        now > 0 && std::mem::replace(&mut before, now) == now
+    });
+    let other = proxy.get("/");
+    assert!(other.complete && other.body[..] == body[..]);
+    eventually("all of it is stored", || {
+        proxy.get_with("/", "Cache-Control: only-if-cached\nRange: bytes=0-0").status() == 206
+    });
+    let slow = read_message(&mut slow, false).expect("an answer");
+    assert!(slow.complete && slow.body[..] == body[..], "it goes on from the store");
     assert_eq!(origin.count(), 1);
 }
 
