@@ -1,6 +1,6 @@
 //! Answers as the origin gave them, less what belonged to its connection. Threads: the worker's.
 
-use http::header::TRAILER;
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, TRAILER};
 use http::{HeaderMap, Response, response};
 
 use crate::answer::body::ProxyBody;
@@ -35,4 +35,15 @@ pub(crate) fn remove_hop_by_hop(ask: &Ask, headers: &mut HeaderMap) {
     for line in announced {
         headers.append(TRAILER, line);
     }
+}
+
+/// The fields that an origin's answer has for whoever asked for it, those that are not stored
+/// included, less what is made anew for the part or the age that goes out.
+pub(crate) fn own_fields(received: &HeaderMap) -> HeaderMap {
+    let mut headers = received.clone();
+    storing::remove_hop_by_hop(&mut headers);
+    for name in [AGE, CONTENT_LENGTH, CONTENT_RANGE] {
+        headers.remove(name);
+    }
+    headers
 }

@@ -11,9 +11,9 @@ use crate::answer::{self, Answer};
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::fetch::Fetch;
 use crate::fetch::fill::{Fill, Storing};
-use crate::fetch::revalidate::{cookies_in, with_cookies};
 use crate::rules::Policy;
 use crate::upstream::Timed;
+use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightBody;
 use crate::vault::insertion::Insertion;
 use crate::vault::{Found, FoundBody};
@@ -37,25 +37,25 @@ impl<'a> Fetch<'a> {
     ) -> Cut<'a> {
         let (vault, ask) = (&worker.shared.vault, self.ask);
         let response = self.shared_response(worker, parts, policy);
-        let cookies = cookies_in(&parts.headers);
         let placement = vault.placement_now(insertion.group, self.epoch, &response);
         let (Some(length_bytes), Some(placement)) = (body.size_hint().exact(), placement) else {
             return Cut::Not(Box::new(self), body, insertion);
         };
         let age_s = policy.age_s(worker.now_ms());
+        // Some fields may be for this client, and for nobody else.
+        let headers = answer::own_fields(&parts.headers);
+        let own = StoredResponse { headers, ..response.clone() };
         if let Some(bytes) = body.take_whole(length_bytes).await {
             drop(body);
             self.store_whole(worker, insertion, bytes.clone()).await;
-            let found = Found::assembled(response, FoundBody::Whole(bytes), placement);
-            let answer = (answer::from_store(worker, ask, found, age_s), self.status);
-            return Cut::Answered(with_cookies(answer, cookies));
+            let found = Found::assembled(own, FoundBody::Whole(bytes), placement);
+            return Cut::Answered((answer::from_store(worker, ask, found, age_s), self.status));
         }
         let (key, group, epoch) = (insertion.key.clone(), insertion.group, self.epoch);
         let inflight = InflightBody::new(vault.store(), key.clone(), Some(length_bytes));
         let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
-        let shown = response.clone();
         let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
-        let found = Found::assembled(shown, FoundBody::Inflight(inflight.clone()), placement);
+        let found = Found::assembled(own, FoundBody::Inflight(inflight.clone()), placement);
         // Reads along from now on, or the fill would find that nobody does.
         let answer = answer::from_store(worker, ask, found, age_s);
         if let Some(lead) = &self.lead {
@@ -69,6 +69,6 @@ impl<'a> Fetch<'a> {
             fill.run().await;
             drop(alive);
         });
-        Cut::Answered(with_cookies((answer, self.status), cookies))
+        Cut::Answered((answer, self.status))
     }
 }

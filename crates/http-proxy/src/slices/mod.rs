@@ -154,10 +154,11 @@ async fn answer_with(
     ask: &Ask,
     reason: Forward,
     want: Want,
-    first: Got,
+    mut first: Got,
 ) -> Option<Answer> {
     let mut status = status_of(first.how, reason);
-    let found = match first.response.part {
+    let own = first.own.take();
+    let mut found = match first.response.part {
         Some(part) if want.last.min(part.complete_bytes - 1) >= part.end => {
             let end = want.last.min(part.complete_bytes - 1);
             let more = want.index() + 1..end / want.slices.slice_bytes + 1;
@@ -174,6 +175,7 @@ async fn answer_with(
     if !answer::part_suffices(worker, ask, &found.response) {
         return None;
     }
+    found.response.headers = own.unwrap_or(found.response.headers);
     Some(counted(worker, ask, found, status))
 }
 

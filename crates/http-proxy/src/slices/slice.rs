@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use http::header::{CONTENT_RANGE, HeaderValue, RANGE};
-use http::{Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
+use crate::answer;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Unsliceable;
 use crate::collapse::{self, Lead, News, Outcome, Role};
@@ -49,6 +50,8 @@ pub(crate) struct Got {
     pub(crate) body: FoundBody,
     pub(crate) placement: Placement,
     pub(crate) how: How,
+    /// Fields for who fetched it, of which some may be for nobody else.
+    pub(crate) own: Option<HeaderMap>,
 }
 
 /// An answer of the origin to the request for a slice.
@@ -109,6 +112,7 @@ pub(crate) async fn stored(worker: &Worker, ask: &Ask, stretch: Stretch, how: Ho
             body: FoundBody::Whole(slice.bytes),
             placement: slice.placement,
             how,
+            own: None,
         }),
         Decision::ServeAndRevalidate | Decision::Validate(_) => None,
     }
@@ -138,6 +142,7 @@ async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> 
                     body: found.body,
                     placement: found.placement,
                     how: How::Followed,
+                    own: None,
                 })),
                 None => Followed::TooSlow,
             }
@@ -203,7 +208,7 @@ pub(crate) async fn begin(
     lead_for: impl FnOnce(bool) -> Option<Lead>,
 ) -> Result<Got, Asked> {
     let unsliced = &worker.shared.collapse.unsliceable;
-    let (stored, groups) = match judge(worker, ask, &asked) {
+    let Judged { stored, own, groups } = match judge(worker, ask, &asked) {
         Ok(judged) => judged,
         Err(what) => {
             if let Some(what) = what {
@@ -242,7 +247,8 @@ pub(crate) async fn begin(
         fill.run().await;
         drop(alive);
     });
-    Ok(Got { response: stored, body: FoundBody::Inflight(inflight), placement, how: How::Fetched })
+    let body = FoundBody::Inflight(inflight);
+    Ok(Got { response: stored, body, placement, how: How::Fetched, own: Some(own) })
 }
 
 async fn insert(
@@ -265,12 +271,15 @@ async fn insert(
     Ok(insertion)
 }
 
+/// What an answer will be stored as, and its fields for who asked.
+struct Judged {
+    stored: StoredResponse,
+    own: HeaderMap,
+    groups: Groups,
+}
+
 /// What an answer will be stored as; what it says about the resource if it cannot be.
-fn judge(
-    worker: &Worker,
-    ask: &Ask,
-    asked: &Asked,
-) -> Result<(StoredResponse, Groups), Option<Unsliceable>> {
+fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Unsliceable>> {
     let (shared, response) = (&worker.shared, &asked.response);
     let rules = &shared.config.rules;
     match response.status() {
@@ -317,7 +326,7 @@ fn judge(
     kept.remove(CONTENT_RANGE);
     let mut stored = StoredResponse::new(status, response.version(), policy, kept);
     stored.part = (!part.is_whole()).then_some(part);
-    Ok((stored, groups))
+    Ok(Judged { stored, own: answer::own_fields(&headers), groups })
 }
 
 /// What a refusal to store a slice says about its resource: nothing, if it lies in the request.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ranges::{slice_of, sliced_by};
-use crate::support::{Origin, Proxy, eventually, noise};
+use crate::support::{Origin, Proxy, eventually, noise, reply};
 
 const SLICE: usize = 65536;
 const LENGTH: usize = 300_000;
@@ -63,4 +63,33 @@ fn a_whole_does_not_begin_with_slices_of_an_older_version() {
     assert_eq!((whole.status(), whole.header("etag")), (200, "\"v1\"".to_owned()));
     assert!(whole.complete && whole.body == versions[1], "{}", whole.cache());
     assert!(proxy.get("/").cache().contains("; hit"));
+}
+
+/// RFC 9111 §5.2.2.7: such fields are for who asked, and for nobody else.
+#[test]
+fn who_fetches_a_range_gets_the_fields_that_are_private() {
+    let body = noise(34, LENGTH);
+    let sent = body.clone();
+    let origin = Origin::start(move |request| {
+        let fields = "ETag: \"v1\"\nCache-Control: private=\"X-User\"\nX-User: bob";
+        match request.path() {
+            "/slices" => slice_of(request, &sent, fields),
+            "/short" => reply(200, &format!("{fields}\nCache-Control: max-age=60"), &sent[..100]),
+            _ => reply(200, &format!("{fields}\nCache-Control: max-age=60"), &*sent),
+        }
+    });
+    let proxy = sliced_by(&origin, SLICE as u64);
+    for path in ["/slices", "/short", "/long"] {
+        let own = proxy.get_with(path, "Range: bytes=5-6");
+        assert_eq!((own.status(), &own.body[..]), (206, &body[5..=6]), "{path}");
+        assert_eq!(
+            (own.header("x-user"), own.header("content-length").as_str()),
+            ("bob".to_owned(), "2")
+        );
+        eventually("it is stored", || {
+            let other = proxy.get_with(path, "Range: bytes=5-6");
+            assert!(!other.has("x-user"), "{path}");
+            other.cache().contains("; hit")
+        });
+    }
 }
