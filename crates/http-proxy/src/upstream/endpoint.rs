@@ -144,10 +144,21 @@ impl Parsed {
         if host.is_empty() {
             return Err(error("it has no host"));
         }
-        let port = authority.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+        let port = port_of(authority.as_str())
+            .map_err(|()| error("its port is not a number from 1 to 65535"))?
+            .unwrap_or(if scheme == "https" { 443 } else { 80 });
         let authority = authority.as_str().to_ascii_lowercase();
         Ok(Parsed { scheme, authority, dial: Dial::Tcp { host, port } })
     }
+}
+
+/// The port that is written after a host, if there is one: what cannot be one is not left out.
+fn port_of(authority: &str) -> Result<Option<u16>, ()> {
+    let after_host = authority.rsplit_once(']').map_or(authority, |(_, after)| after);
+    let Some((_, port)) = after_host.split_once(':') else { return Ok(None) };
+    let number = port.parse().ok().filter(|number| *number > 0);
+    // `+80` is a number, too.
+    number.filter(|_| port.bytes().all(|byte| byte.is_ascii_digit())).map(Some).ok_or(())
 }
 
 impl Endpoint {
@@ -298,6 +309,14 @@ mod tests {
             ("http://user@example.org", None),
             ("http://example.org/path", None),
             ("http://", None),
+            ("http://127.0.0.1:80800", None),
+            ("http://127.0.0.1:17001x", None),
+            ("http://example.org:", None),
+            ("http://example.org:0", None),
+            ("http://example.org:+80", None),
+            ("http://[::1]:65536", None),
+            ("http://[::1]:65535", Some("[::1]:65535")),
+            ("https://[::1]", Some("[::1]")),
         ] {
             let parsed = Origin::new(url, &Upstream::default()).ok().map(|origin| origin.authority);
             assert_eq!(parsed.as_deref(), authority, "{url}");
