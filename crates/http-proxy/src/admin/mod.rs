@@ -31,6 +31,7 @@ use crate::listen::Gate;
 use crate::metrics::Counters;
 use crate::metrics::exposition::{self, Moment, families};
 use crate::metrics::process::Process;
+use crate::purge::ledger::Loading;
 use crate::worker::Shared;
 use crate::worker::control::Control;
 
@@ -198,15 +199,22 @@ fn failed(status: StatusCode, problem: impl std::fmt::Display) -> Answer {
     (status, JSON, format!("{body}\n"))
 }
 
-/// Ready once everything that a former life left is served again.
+/// Ready once everything that a former life left is served again. A store that cannot be written makes
+/// the cache worse, and does not keep clients from the origin.
 fn ready(shared: &Shared) -> Answer {
     let recovery = shared.vault.store().recovery();
-    if recovery.done && shared.vault.ledger().is_loaded() {
-        return (StatusCode::OK, PLAIN, "ready\n".to_owned());
+    match shared.vault.ledger().loading() {
+        Loading::Done if recovery.done => (StatusCode::OK, PLAIN, "ready\n".to_owned()),
+        Loading::Failed(error) if recovery.done => {
+            let text = format!("ready, but nothing is stored: {error}\n");
+            (StatusCode::OK, PLAIN, text)
+        }
+        Loading::Done | Loading::Failed(_) | Loading::Waiting => {
+            let text = format!(
+                "recovering: {} of {} segments; what is known already is served\n",
+                recovery.segments_loaded, recovery.segments_total
+            );
+            (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text)
+        }
     }
-    let text = format!(
-        "recovering: {} of {} segments; what is known already is served\n",
-        recovery.segments_loaded, recovery.segments_total
-    );
-    (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text)
 }

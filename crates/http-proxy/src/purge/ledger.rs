@@ -42,6 +42,17 @@ pub(crate) enum LedgerError {
     Store(String),
 }
 
+/// How far the ledger is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Loading {
+    /// The store may still bring the marks of its former life.
+    Waiting,
+    /// Nothing can be stored, because the store takes no marks: for this reason.
+    Failed(String),
+    /// Responses can be stored and purges made.
+    Done,
+}
+
 /// What is in the store.
 #[derive(Debug, Default)]
 struct Written {
@@ -78,6 +89,8 @@ pub(crate) struct Ledger {
     readable: AtomicBool,
     /// The ledger can go on: responses can be stored and purges made.
     loaded: AtomicBool,
+    /// Why it cannot, if the store does not take the marks.
+    failure: Mutex<Option<String>>,
     written: Mutex<Written>,
     /// Its end tells the thread to end.
     _alive: Sender<()>,
@@ -101,6 +114,7 @@ impl Ledger {
             now: Now::default(),
             readable: AtomicBool::new(false),
             loaded: AtomicBool::new(false),
+            failure: Mutex::default(),
             written: Mutex::default(),
             _alive: alive,
         });
@@ -109,15 +123,16 @@ impl Ledger {
         std::thread::Builder::new().name("damelo-purges".to_owned()).spawn(move || {
             let mut tick = LOADING_TICK;
             while ended.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
-                let Some(loaded) = Ledger::tend(&weak) else { return };
-                tick = if loaded { TICK } else { LOADING_TICK };
+                let Some(loading) = Ledger::tend(&weak) else { return };
+                // A store that takes nothing is not asked more often than one that is well.
+                tick = if loading == Loading::Waiting { LOADING_TICK } else { TICK };
             }
         })?;
         Ok(ledger)
     }
 
     /// One look of the ledger's thread; `None` if the ledger is gone.
-    fn tend(weak: &Weak<Ledger>) -> Option<bool> {
+    fn tend(weak: &Weak<Ledger>) -> Option<Loading> {
         let ledger = weak.upgrade()?;
         if !ledger.is_loaded() {
             ledger.try_load();
@@ -125,7 +140,16 @@ impl Ledger {
             // If this fails, the marks are as they were, and the next tick tries again.
             let _ = ledger.write();
         }
-        Some(ledger.is_loaded())
+        Some(ledger.loading())
+    }
+
+    /// How far it is.
+    pub(crate) fn loading(&self) -> Loading {
+        if self.is_loaded() {
+            return Loading::Done;
+        }
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone().map_or(Loading::Waiting, Loading::Failed)
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
@@ -175,8 +199,28 @@ impl Ledger {
         }
         // The generation that the next process goes on from must be safe before anything is stored
         // under a later one. If that fails, the next look tries again.
-        if recovered && self.write().is_ok() {
-            self.loaded.store(true, Ordering::Release);
+        if recovered {
+            self.written_at_start(self.write());
+        }
+    }
+
+    /// Goes on if the marks were written, and says on standard error when that begins or ceases to fail.
+    fn written_at_start(&self, written: Result<(), LedgerError>) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match written {
+            Ok(()) => {
+                if failure.take().is_some() {
+                    eprintln!("damelo: the store can be written again: answers are stored");
+                }
+                self.loaded.store(true, Ordering::Release);
+            }
+            Err(LedgerError::Store(error)) => {
+                if failure.is_none() {
+                    eprintln!("damelo: the store cannot be written, so nothing is stored: {error}");
+                }
+                *failure = Some(error);
+            }
+            Err(LedgerError::Loading) => {}
         }
     }
 
@@ -221,7 +265,7 @@ impl Ledger {
         soft: bool,
         now_unix_s: u64,
     ) -> Result<u64, LedgerError> {
-        if !self.is_loaded() {
+        if self.loading() == Loading::Waiting {
             return Err(LedgerError::Loading);
         }
         let generation = self.set(scopes, soft, now_unix_s);

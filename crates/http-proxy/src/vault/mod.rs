@@ -91,13 +91,13 @@ pub(crate) fn decode(blob: &Bytes) -> Option<(Entry, Stamp)> {
 }
 
 /// New metadata of a response fetched since `epoch`, with its stamp.
-fn stamped(metadata: &[u8], epoch: Epoch) -> Option<Vec<u8>> {
-    let Entry::Response(response) = Entry::decode(&Bytes::copy_from_slice(metadata))? else {
-        return None;
+fn stamped(metadata: &[u8], epoch: Epoch) -> Result<Vec<u8>, NotStoredReason> {
+    let Some(Entry::Response(response)) = Entry::decode(&Bytes::copy_from_slice(metadata)) else {
+        return Err(NotStoredReason::HeadersTooLarge);
     };
     let mut metadata = metadata.to_vec();
     epoch.stamp(&response)?.append(&mut metadata);
-    Some(metadata)
+    Ok(metadata)
 }
 
 /// Result of a lookup.
@@ -126,10 +126,12 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    /// The stamp of a response fetched since; `None` if it has too many tags, or purges are not
-    /// known yet.
-    fn stamp(self, response: &StoredResponse) -> Option<Stamp> {
-        Some(Stamp { moment: self.moment?, tags: stamp::tags_of(&response.headers)? })
+    /// The stamp of a response fetched since. There is none if it has too many tags, or if the store
+    /// has not told its purges yet, or takes none.
+    fn stamp(self, response: &StoredResponse) -> Result<Stamp, NotStoredReason> {
+        let moment = self.moment.ok_or(NotStoredReason::Store)?;
+        let tags = stamp::tags_of(&response.headers).ok_or(NotStoredReason::HeadersTooLarge)?;
+        Ok(Stamp { moment, tags })
     }
 }
 
@@ -322,7 +324,7 @@ impl Vault {
         response.groups = self.join_groups(&groups.others).await?;
         // Found out now rather than after the body.
         let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let stamp = epoch.stamp(&response).ok_or(NotStoredReason::HeadersTooLarge)?;
+        let stamp = epoch.stamp(&response)?;
         let key = match vary::with_configured(&response.headers, &self.rules.load()) {
             Vary::Nothing => self.place_default(&target.primary, request, group).await?,
             Vary::Star => return Err(NotStoredReason::VaryStar),
@@ -361,7 +363,7 @@ impl Vault {
         if !self.is_current(epoch) {
             return Err(NotStoredReason::Invalidated);
         }
-        let metadata = stamped(metadata, epoch).ok_or(NotStoredReason::HeadersTooLarge)?;
+        let metadata = stamped(metadata, epoch)?;
         match self.store.lookup(key).await {
             Ok(Some(info)) if info.metadata == *blob => {}
             Ok(_) => return Err(NotStoredReason::Superseded),
@@ -410,7 +412,7 @@ impl Vault {
         epoch: Epoch,
         response: &StoredResponse,
     ) -> Option<Placement> {
-        Some(Placement { group, in_memory: true, stamp: epoch.stamp(response)? })
+        Some(Placement { group, in_memory: true, stamp: epoch.stamp(response).ok()? })
     }
 
     /// True if a whole response lies there that a part must not replace.

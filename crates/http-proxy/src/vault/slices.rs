@@ -139,7 +139,7 @@ impl Vault {
         let together = self.join_group(slices_group(primary)).await?;
         response.groups.push(together);
         let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
-        let stamp = epoch.stamp(&response).ok_or(NotStoredReason::HeadersTooLarge)?;
+        let stamp = epoch.stamp(&response)?;
         let key = key_in(primary, slice.0, together.generation, slice.1);
         let group = GroupId::of(&groups.home);
         // Whatever its length: a slice is one object.

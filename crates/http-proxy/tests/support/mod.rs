@@ -332,6 +332,14 @@ impl Proxy {
     }
 
     pub(crate) fn start_in(home: &Home, to: Target, tweak: impl FnOnce(&mut ProxyConfig)) -> Proxy {
+        Proxy::start_on(home.open(), to, tweak)
+    }
+
+    pub(crate) fn start_on(
+        store: Store,
+        to: Target,
+        tweak: impl FnOnce(&mut ProxyConfig),
+    ) -> Proxy {
         let clock = Arc::new(TestClock::at(SystemClock::new().unix_seconds()));
         let mut config = ProxyConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), to);
         config.clock = clock.clone();
@@ -339,7 +347,6 @@ impl Proxy {
         config.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.drain_timeout = Duration::from_secs(2);
         tweak(&mut config);
-        let store = home.open();
         let handle = store.clone();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (ready, info) = mpsc::channel();
