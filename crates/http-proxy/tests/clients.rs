@@ -141,6 +141,45 @@ fn a_slow_reader_that_reads_is_served() {
     }
 }
 
+/// So slow that its socket is not writable again before the time for a write is over: the first frames
+/// of HTTP/2 open its windows as far as they go, so that nothing but the socket holds the answer back.
+#[test]
+fn a_reader_slower_than_its_socket_is_served() {
+    const HTTP2_GET: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
+        \0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff\
+        \0\0\x04\x08\0\0\0\0\0\x7f\x00\xff\xff\
+        \0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
+    let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 24 << 20]));
+    let limit = Duration::from_secs(2);
+    let proxy = Proxy::start_with(&origin, |c| c.transport.clients.write_timeout = limit);
+    assert_eq!(proxy.get("/").body.len(), 24 << 20);
+    let slowly = |request: &[u8]| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.expect("a socket");
+        // So that it says soon that it has room again.
+        socket.set_recv_buffer_size(256 << 10).expect("a buffer");
+        socket.connect(&proxy.info.address.into()).expect("connect");
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+        stream.write_all(request).expect("write");
+        let (mut total, mut buffer) = (0, vec![0; 1 << 20]);
+        for _ in 0..30 {
+            total += stream.read(&mut buffer[..32 << 10]).expect("read");
+            std::thread::sleep(limit / 10);
+        }
+        while total < 24 << 20 {
+            let length = stream.read(&mut buffer).expect("read");
+            assert!(length > 0, "ended after {total}");
+            total += length;
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| slowly(GET));
+        scope.spawn(|| slowly(HTTP2_GET));
+    });
+    assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 0);
+}
+
 #[test]
 fn a_slow_request_body_is_answered_408() {
     let origin = hello();

@@ -21,6 +21,7 @@ use crate::client::interim::Interim;
 use crate::io::deadline::poll_deadline;
 use crate::io::stream::{PolledRead, reads};
 use crate::listen::stream::ClientStream;
+use crate::listen::taking::Taking;
 use crate::metrics::Counters;
 
 /// Sent where no request is under way, so that nothing else can be in between.
@@ -58,9 +59,8 @@ pub(crate) struct Watched {
     since: Instant,
     /// Whether a part of the headers is there.
     in_headers: bool,
-    write_blocked_since: Option<Instant>,
+    taking: Taking,
     read_timer: Option<Pin<Box<Sleep>>>,
-    write_timer: Option<Pin<Box<Sleep>>>,
     /// Interim answers to requests of HTTP/1.1, and whom they wake.
     interim: Arc<Interim>,
     woken: Option<Waker>,
@@ -90,9 +90,8 @@ impl Watched {
             counters,
             since: Instant::now(),
             in_headers: false,
-            write_blocked_since: None,
+            taking: Taking::new(deadlines.write),
             read_timer: None,
-            write_timer: None,
             interim: Arc::default(),
             woken: None,
         }
@@ -123,7 +122,8 @@ impl Watched {
     /// Waits, at rest, for what the client sends next. False: it sent nothing for as long as it may, or
     /// `stop` has come, and the connection has been ended.
     pub(crate) async fn wait_for_more(&mut self, stop: impl Future<Output = ()>) -> bool {
-        (self.read_timer, self.write_timer) = (None, None);
+        self.read_timer = None;
+        self.taking.rest();
         tokio::select! {
             biased;
             () = self.inner.readable() => return true,
@@ -150,10 +150,17 @@ impl Watched {
             if self.protocol == Protocol::Http1 {
                 return Poll::Pending;
             }
-            // A stream that stalls wakes nobody, so the timer runs even while none does.
-            let since = self.activity.stalled_since().unwrap_or_else(Instant::now);
-            let deadline = since + self.deadlines.write;
-            ready!(poll_deadline(&mut self.read_timer, deadline, cx));
+            match self.activity.stalled_since() {
+                // While the socket is full its own time runs.
+                Some(since) if !self.taking.is_blocked() => {
+                    ready!(self.taking.poll_stalled(since, &self.inner, cx));
+                }
+                // A stream that stalls wakes nobody, so a timer runs even while none does.
+                _ => {
+                    let deadline = Instant::now() + self.deadlines.write;
+                    ready!(poll_deadline(&mut self.read_timer, deadline, cx));
+                }
+            }
             return Poll::Ready(Late::Stalled);
         }
         if self.begun != self.activity.begun() {
@@ -172,7 +179,7 @@ impl Watched {
     /// Says when the connection has been silent for so long that it should rest, and nothing is on its way.
     fn look_for_rest(&mut self, cx: &mut Context<'_>) {
         let Deadlines { rest, idle, .. } = self.deadlines;
-        let silent = !self.in_headers && self.write_blocked_since.is_none();
+        let silent = !self.in_headers && !self.taking.is_blocked();
         if silent
             && rest < idle
             && self.activity.may_rest()
@@ -188,7 +195,7 @@ impl Watched {
         match late {
             // Between requests the end of the stream is a normal one.
             Late::Idle => return Ok(()),
-            Late::Headers if self.write_blocked_since.is_none() => {
+            Late::Headers if !self.taking.is_blocked() => {
                 // Whether it arrives is the client's concern: the connection ends either way.
                 let _ = Pin::new(&mut self.inner).poll_write(cx, REQUEST_TIMEOUT);
                 let _ = Pin::new(&mut self.inner).poll_flush(cx);
@@ -208,18 +215,17 @@ impl Watched {
         Poll::Ready(self.end(&late, cx))
     }
 
-    /// Keeps account of writes that do not move on.
+    /// Keeps account of writes that wait, and ends them when the client takes nothing any more.
     fn written<T>(
         &mut self,
         result: Poll<io::Result<T>>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if result.is_ready() {
-            self.write_blocked_since = None;
+            self.taking.wrote();
             return result;
         }
-        let since = *self.write_blocked_since.get_or_insert_with(Instant::now);
-        ready!(poll_deadline(&mut self.write_timer, since + self.deadlines.write, cx));
+        ready!(self.taking.poll_full(&self.inner, cx));
         self.counters.client_timeouts.one();
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

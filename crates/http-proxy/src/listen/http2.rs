@@ -25,8 +25,11 @@ use crate::worker::Worker;
 
 /// Answers held for one HTTP/2 stream whose client has no room for them.
 const HTTP2_SEND_BYTES_MAX: usize = 256 << 10;
-/// An HTTP/2 client that was silent for so long is asked whether it is there, and has as long.
+/// An HTTP/2 client that was silent for so long is asked whether it is there.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Time it has to say so: one that reads slowly comes to the question after all that sockets hold before
+/// it, which is megabytes.
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Serves a connection to its end.
 pub(super) async fn speak(
@@ -53,7 +56,7 @@ pub(super) async fn speak(
         .max_header_list_size(limits.http2_header_bytes_max)
         .max_send_buf_size(HTTP2_SEND_BYTES_MAX)
         .keep_alive_interval(HTTP2_PING_INTERVAL)
-        .keep_alive_timeout(HTTP2_PING_INTERVAL);
+        .keep_alive_timeout(HTTP2_PING_TIMEOUT);
     // A forward proxy's CONNECT is for tunnels alone.
     let upgrades = &now.shared.config.transport.upgrades;
     if now.shared.forward.is_none() && upgrade::is_offered_by_http2(upgrades) {

@@ -13,6 +13,7 @@ mod inherited;
 mod open;
 pub(crate) mod proxy_protocol;
 mod stream;
+mod taking;
 mod tls;
 
 use std::io;

@@ -4,6 +4,8 @@
 //! each stream lives on one worker.
 
 use std::io::{self, IoSlice};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -119,6 +121,26 @@ impl ClientStream {
             Socket::Tcp(stream) => stream.readable().await,
             Socket::Unix(stream) => stream.readable().await,
         };
+    }
+
+    /// How much the client has not taken of what was written to it, as the system knows it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn held_bytes(&self) -> Option<u64> {
+        let descriptor = match self.socket() {
+            Socket::Tcp(stream) => stream.as_raw_fd(),
+            Socket::Unix(stream) => stream.as_raw_fd(),
+        };
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the descriptor is open as long as `self` is borrowed, and the pointer is to a number
+        // of ours that the call fills.
+        let asked = unsafe { libc::ioctl(descriptor, libc::TIOCOUTQ, &raw mut bytes) };
+        (asked == 0).then_some(bytes).and_then(|bytes| u64::try_from(bytes).ok())
+    }
+
+    /// Other systems do not tell it alike: there the time that a write waits counts.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn held_bytes(&self) -> Option<u64> {
+        None
     }
 
     /// Lets the connection end in a reset when it is dropped. A Unix socket knows none.
