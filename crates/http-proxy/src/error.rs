@@ -171,6 +171,8 @@ pub(crate) enum FetchError {
     Unasked,
     #[error("the origin has as many requests as it may have")]
     Busy,
+    #[error("no origin passes its health checks, and this is not the request that tries it anyway")]
+    Down,
     #[error("the origin has an address that must not be asked")]
     Forbidden,
     #[error("the request's body did not arrive in time")]
@@ -209,7 +211,7 @@ impl FetchError {
         match self {
             FetchError::ConnectTimeout | FetchError::HeaderTimeout => StatusCode::GATEWAY_TIMEOUT,
             FetchError::Forbidden => StatusCode::FORBIDDEN,
-            FetchError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            FetchError::Busy | FetchError::Down => StatusCode::SERVICE_UNAVAILABLE,
             FetchError::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             FetchError::ClientBroken => StatusCode::BAD_REQUEST,
             FetchError::Connect
@@ -235,6 +237,7 @@ impl FetchError {
             FetchError::Framing => "origin-framing",
             FetchError::Unasked => "origin-unasked",
             FetchError::Busy => "origin-busy",
+            FetchError::Down => "origin-down",
             FetchError::Forbidden => "forbidden-address",
             FetchError::ClientTimeout => "client-timeout",
             FetchError::ClientBroken => "client-broken",

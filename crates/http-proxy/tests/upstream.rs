@@ -5,13 +5,15 @@ mod support;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use damelo_http_proxy::{Choice, HealthChecks, ProxyConfig, Target};
 use support::wire::{Authority, Http2Origin};
 use support::{
-    Gate, Home, Message, Nobody, Origin, Proxy, eventually, read_message, read_some, reply, send_to,
+    Gate, Home, Message, Nobody, Origin, Proxy, Reply, eventually, read_message, read_some, reply,
+    send_to,
 };
 
 fn no_store() -> Origin {
@@ -336,7 +338,7 @@ fn checks_take_an_origin_out_and_back() {
         "/health" => reply(204, "", ""),
         _ => reply(200, "Cache-Control: no-store", "good"),
     });
-    let sick = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let sick = Arc::new(AtomicBool::new(true));
     let is_sick = sick.clone();
     let other = Origin::start(move |request| match request.path() {
         "/health" if is_sick.load(Ordering::SeqCst) => reply(500, "", ""),
@@ -378,6 +380,45 @@ fn when_all_origins_are_down_they_are_asked_all_the_same() {
     });
     eventually("both are down", || proxy.metric("damelo_proxy_origin_checks_failed_total") > 4);
     assert_eq!(proxy.get("/").text(), "x");
+}
+
+#[test]
+fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
+    let home = Home::new();
+    let hangs = Arc::new(AtomicBool::new(false));
+    let hanging = hangs.clone();
+    let origin = Origin::start(move |request| match request.path() {
+        "/health" => reply(500, "", ""),
+        _ => {
+            let delay = Duration::from_secs(if hanging.load(Ordering::SeqCst) { 60 } else { 0 });
+            Reply { delay, ..reply(200, "Cache-Control: max-age=60", "x") }
+        }
+    });
+    let proxy = proxy_to(&home, url(&origin), |config| {
+        config.header_timeout = Duration::from_millis(500);
+        config.transport.upstream.checks = Some(HealthChecks {
+            path: "/health".to_owned(),
+            interval: Duration::from_secs(3600),
+            fall: 1,
+            ..HealthChecks::default()
+        });
+    });
+    eventually("it is down", || proxy.metric("damelo_proxy_origin_checks_failed_total") == 1);
+    // One may try, and shows that the checks are wrong.
+    for path in ["/a", "/b"] {
+        assert_eq!(proxy.get(path).status(), 200);
+    }
+    hangs.store(true, Ordering::SeqCst);
+    assert_eq!(proxy.get("/c").status(), 504);
+    let asked = origin.count();
+    let refused = proxy.get("/d");
+    assert_eq!(refused.status(), 503);
+    assert!(refused.cache().contains("detail=origin-down"), "{refused:?}");
+    proxy.pass_seconds(100);
+    let stale = proxy.get("/a");
+    assert_eq!((stale.status(), stale.text().as_str()), (200, "x"));
+    assert!(stale.cache().contains("detail=origin-down"), "{stale:?}");
+    assert_eq!(origin.count(), asked);
 }
 
 #[test]

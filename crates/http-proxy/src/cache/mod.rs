@@ -153,6 +153,9 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         if ask.wishes.only_if_cached {
             return only_if_cached(worker);
         }
+        if let Some(answer) = known_to_fail(worker, ask, &question).await {
+            return answer;
+        }
         // A part brings nothing others could use; whoever demands the origin shall have it.
         if question.reason == Forward::Request || question.conditions == Conditions::Clients {
             return question.put(worker, ask, None).await;
@@ -185,7 +188,9 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
                     Following::Far => in_slices = true,
                     Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
                     Following::Ended(Outcome::Failed(error)) => {
-                        return share_failure(worker, ask, error, question.reason).await;
+                        let mut status = CacheStatus::forwarded(question.reason);
+                        status.collapsed = true;
+                        return share_failure(worker, ask, error, status).await;
                     }
                     // A body that is not stored may have headers that can be shared.
                     Following::Ended(Outcome::NotStored | Outcome::NotThisTime) if is_head => {}
@@ -204,15 +209,32 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
     go_alone(worker, ask, reason_first).await
 }
 
-/// The leader got no response: what is stale may do, for each by its own wishes.
+/// The answer where nobody need wait for an origin that is known to be down: what is stale, or that it
+/// is down. `None` if this request is one of the few that try it; behind a stale answer one tries, too.
+async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> Option<Answer> {
+    if worker.shared.forward.is_some() || !worker.fetcher.is_known_down(ask.site) {
+        return None;
+    }
+    if worker.fetcher.may_try(ask.site) {
+        let found = question.found.as_ref().filter(|_| question.conditions == Conditions::Ours)?;
+        let (rules, now_ms) = (&worker.shared.config.rules, worker.now_ms());
+        let (policy, failure) = (&found.response.policy, Failure::Disconnected);
+        if !reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_ms) {
+            return None;
+        }
+        validate_behind(worker, ask, &question.key);
+    }
+    let status = CacheStatus::forwarded(question.reason);
+    Some(share_failure(worker, ask, FetchError::Down, status).await)
+}
+
+/// There is no response: what is stale may do, for each by its own wishes.
 async fn share_failure(
     worker: &Arc<Worker>,
     ask: &Ask,
     error: FetchError,
-    reason: Forward,
+    mut status: CacheStatus,
 ) -> Answer {
-    let mut status = CacheStatus::forwarded(reason);
-    status.collapsed = true;
     let (rules, now_ms) = (&worker.shared.config.rules, worker.now_ms());
     match plan(worker, ask).await {
         Plan::Serve(found, _) => return serve_hit(worker, ask, *found, Some(reason)),

@@ -13,7 +13,8 @@ use crate::worker::Worker;
 impl Fetch<'_> {
     pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
         // What one client may not reach, or broke off itself, says nothing to others.
-        let shared = error.is_origins_fault() || error == FetchError::Busy;
+        let shared =
+            error.is_origins_fault() || matches!(error, FetchError::Busy | FetchError::Down);
         self.end_lead(if shared { Outcome::Failed(error.clone()) } else { Outcome::Abandoned });
         if shared
             && let Some(answer) = self.stand_in(worker, Failure::Disconnected, error.name()).await

@@ -5,8 +5,9 @@
 //! requests:  in ── failures in a row ──► ejected for a period ──► in, on probation
 //! ```
 //!
-//! On probation the next failure ejects again at once. Invariant: an origin is healthy exactly if
-//! it is up and not ejected. The state is plain and told the time; `check_all` is the task around
+//! On probation the next failure ejects again at once. What is down by its checks and has answered no
+//! request since is known to be down: where nothing else is left it is tried once in each interval of the
+//! checks, and no more. Invariant: an origin is healthy exactly if it is up and not ejected. The state is plain and told the time; `check_all` is the task around
 //! it. Threads: the state is behind a lock in `Endpoint`, the checks run on a thread of their own.
 
 use std::sync::Arc;
@@ -34,6 +35,9 @@ pub(crate) struct Health {
     contrary_checks: u32,
     failures: u32,
     ejected_until: Option<Instant>,
+    /// A request got an answer though checks do not, and none has failed since.
+    answers: bool,
+    tried: Option<Instant>,
 }
 
 impl Health {
@@ -54,6 +58,7 @@ impl Health {
         }
         self.contrary_checks = 0;
         self.down = !good;
+        self.answers = false;
         if good {
             self.failures = 0;
             self.ejected_until = None;
@@ -61,14 +66,35 @@ impl Health {
         true
     }
 
+    /// Whether to ask it is in vain, as far as anybody knows.
+    pub(crate) fn is_known_down(&self) -> bool {
+        self.down && !self.answers
+    }
+
+    /// Whether it may be tried though it is known to be down: once in `interval`.
+    pub(crate) fn may_try(&self, interval: Duration, now: Instant) -> bool {
+        self.tried.is_none_or(|tried| now.saturating_duration_since(tried) >= interval)
+    }
+
+    /// Tries it, if it may be.
+    pub(crate) fn take_try(&mut self, interval: Duration, now: Instant) -> bool {
+        let may = self.may_try(interval, now);
+        if may {
+            self.tried = Some(now);
+        }
+        may
+    }
+
     /// A request got an answer.
     pub(crate) fn answered(&mut self) {
+        self.answers = true;
         self.failures = 0;
         self.ejected_until = None;
     }
 
     /// A request got none; true if the origin is ejected by that.
     pub(crate) fn failed(&mut self, ejection: &Ejection, now: Instant) -> bool {
+        self.answers = false;
         if ejection.failures == 0 || self.ejected_until.is_some_and(|until| until > now) {
             return false;
         }
@@ -158,6 +184,27 @@ mod tests {
             health.checked(good, &checks);
             assert_eq!(health.is_healthy(now), healthy);
         }
+    }
+
+    #[test]
+    fn what_is_down_is_tried_once_in_an_interval_until_it_answers() {
+        let checks = HealthChecks { fall: 1, rise: 1, ..HealthChecks::default() };
+        let (interval, start) = (Duration::from_secs(5), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut health = Health::default();
+        assert!(!health.is_known_down());
+        health.checked(false, &checks);
+        assert!(health.is_known_down());
+        assert!(health.take_try(interval, at(0)) && !health.take_try(interval, at(4)));
+        assert!(!health.may_try(interval, at(4)) && health.may_try(interval, at(5)));
+        assert!(health.take_try(interval, at(5)) && !health.take_try(interval, at(9)));
+        // Its checks are wrong, it seems.
+        health.answered();
+        assert!(!health.is_known_down());
+        health.failed(&Ejection { failures: 0, ..Ejection::default() }, at(9));
+        assert!(health.is_known_down());
+        health.checked(true, &checks);
+        assert!(!health.is_known_down());
     }
 
     #[test]

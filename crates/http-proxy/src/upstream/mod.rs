@@ -66,6 +66,8 @@ pub(crate) struct Fetcher {
     counters: Arc<Counters>,
     choice: Choice,
     ejection: Ejection,
+    /// Time between two checks of an origin.
+    check_interval: Duration,
     connect_timeout: Duration,
     total_timeout: Option<Duration>,
 }
@@ -92,9 +94,43 @@ impl Fetcher {
             counters,
             choice: upstream.choice,
             ejection: upstream.ejection,
+            check_interval: upstream
+                .checks
+                .as_ref()
+                .map_or(Duration::ZERO, |checks| checks.interval),
             connect_timeout: config.connect_timeout,
             total_timeout: upstream.total_timeout,
         }
+    }
+
+    /// Whether checks say of every origin of a site that it is down, and no request says otherwise.
+    pub(crate) fn is_known_down(&self, site: SiteId) -> bool {
+        are_known_down(&self.site(site).pools)
+    }
+
+    /// Whether one of the origins of a site that is known to be down may be tried.
+    pub(crate) fn may_try(&self, site: SiteId) -> bool {
+        let now = std::time::Instant::now();
+        let mut pools = self.site(site).pools.iter();
+        pools.any(|pool| pool.endpoint().health().may_try(self.check_interval, now))
+    }
+
+    /// Which of the origins of a request's site are not to be asked: none of them, or, if they are known
+    /// to be down, all but the one whose turn it is to be tried.
+    fn left_out(&self, request: &Request<OriginBody>) -> Result<Vec<bool>, FetchError> {
+        if request.extensions().get::<Arc<Route>>().is_some() {
+            return Ok(Vec::new());
+        }
+        let pools = &self.site_of(request).pools;
+        if !are_known_down(pools) {
+            return Ok(vec![false; pools.len()]);
+        }
+        let now = std::time::Instant::now();
+        let mut pools_tried = pools.iter().map(Pool::endpoint);
+        let tried = pools_tried
+            .position(|endpoint| endpoint.health().take_try(self.check_interval, now))
+            .ok_or(FetchError::Down)?;
+        Ok((0..pools.len()).map(|index| index != tried).collect())
     }
 
     /// Sends a request and waits for the headers of the final response.
@@ -102,12 +138,13 @@ impl Fetcher {
         &self,
         request: Request<OriginBody>,
     ) -> Result<Response<FetchedBody>, FetchError> {
+        let left_out = self.left_out(&request)?;
         self.counters.forwarded.one();
         let request = Box::new(request);
         let result = match self.total_timeout.map(|limit| Instant::now() + limit) {
-            None => self.send_until(request, None).await,
+            None => self.send_until(request, left_out, None).await,
             Some(deadline) => {
-                let sending = self.send_until(request, Some(deadline));
+                let sending = self.send_until(request, left_out, Some(deadline));
                 Box::pin(timeout_at(deadline, sending))
                     .await
                     .unwrap_or(Err(FetchError::HeaderTimeout))
@@ -150,10 +187,11 @@ impl Fetcher {
     async fn send_until(
         &self,
         request: Outgoing,
+        left_out: Vec<bool>,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         match request.extensions().get::<Arc<Route>>().cloned() {
-            None => self.send_to_site(request, deadline).await,
+            None => self.send_to_site(request, left_out, deadline).await,
             Some(route) => Box::pin(self.send_anywhere(request, &route, deadline)).await,
         }
     }
@@ -174,11 +212,11 @@ impl Fetcher {
     async fn send_to_site(
         &self,
         mut request: Outgoing,
+        mut tried: Vec<bool>,
         deadline: Option<Instant>,
     ) -> Result<Response<FetchedBody>, FetchError> {
         let (key, renaming) = (key_of(&request), Renaming::of(&request));
         let SitePools { pools, own_name } = self.site_of(&request);
-        let mut tried = vec![false; pools.len()];
         let mut last_error = FetchError::Connect;
         let mut own = held(pools, &request);
         while let Some(index) = own.take().or_else(|| self.choose(pools, &tried, key)) {
@@ -281,6 +319,10 @@ impl Fetcher {
 fn held(pools: &[Pool], request: &Request<OriginBody>) -> Option<usize> {
     let pin = request.extensions().get::<Bound>()?.0.as_ref()?;
     pools.iter().position(|pool| pin.is_of(pool))
+}
+
+fn are_known_down(pools: &[Pool]) -> bool {
+    pools.iter().all(|pool| pool.endpoint().health().is_known_down())
 }
 
 /// What a request is for, as a hash: the same for all that share a cache key.
