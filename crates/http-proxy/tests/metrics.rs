@@ -45,6 +45,29 @@ fn start(tweak: impl FnOnce(&mut ProxyConfig)) -> (Origin, Proxy) {
 }
 
 #[test]
+fn what_never_became_a_request_is_counted_as_an_answer() {
+    let short = std::time::Duration::from_millis(300);
+    let (_origin, proxy) = start(|config| config.transport.clients.header_timeout = short);
+    let own = || proxy.metric("damelo_proxy_own_errors_total");
+    let refused = || proxy.metric("damelo_proxy_responses_total{class=\"4xx\"}");
+    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
+    let sent = [
+        ("400", "G@T / HTTP/1.1\r\n\r\n"),
+        ("431", &long),
+        ("408", "GET / HTTP/1.1\r\nX"),
+        ("408", "G"),
+        ("408", "PRI * HT"),
+    ];
+    for (number, (status, bytes)) in (1..).zip(sent) {
+        let answer = raw(proxy.info.address, bytes.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
+        eventually("it is counted", || (own(), refused()) == (number, number));
+    }
+    assert_eq!(proxy.metric("damelo_proxy_client_timeouts_total"), 3);
+    assert_eq!(proxy.metric("damelo_proxy_connections_refused_total"), 0);
+}
+
+#[test]
 fn lookups_and_answers_are_counted() {
     let (_origin, proxy) = start(|_| {});
     let names = ["requests", "forwarded", "stored", "hits", "connections"];

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use http::StatusCode;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
 
@@ -69,6 +70,11 @@ impl Activity {
     /// Requests so far.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Relaxed)
+    }
+
+    /// What came was answered with this status before it could be a request.
+    pub(crate) fn refused(&self, status: StatusCode) {
+        self.counters.refused(status);
     }
 
     /// Says of a request that has just begun whether the connection may rest when it is answered.

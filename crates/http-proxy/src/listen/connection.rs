@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::StatusCode;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
@@ -85,7 +86,15 @@ pub(crate) async fn serve_connection(
         }
         Err(Refused::Gone) => {}
         Err(Refused::With(words, mut stream)) => {
-            counters.connections_refused.one();
+            if words == REQUEST_TIMEOUT {
+                counters.client_timeouts.one();
+            } else {
+                counters.connections_refused.one();
+            }
+            if !words.is_empty() {
+                // All of them are 4xx, and only that is counted.
+                counters.refused(StatusCode::BAD_REQUEST);
+            }
             let _ = timeout(limit, async {
                 stream.write_all(words).await?;
                 stream.shutdown().await

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
+use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
@@ -199,6 +200,7 @@ impl Watched {
                 // Whether it arrives is the client's concern: the connection ends either way.
                 let _ = Pin::new(&mut self.inner).poll_write(cx, REQUEST_TIMEOUT);
                 let _ = Pin::new(&mut self.inner).poll_flush(cx);
+                self.counters.refused(StatusCode::REQUEST_TIMEOUT);
             }
             Late::Headers | Late::Stalled => {}
         }

@@ -15,7 +15,7 @@ use std::task::Poll;
 
 use arc_swap::ArcSwap;
 use http::header::UPGRADE;
-use http::{Method, Request, Version};
+use http::{Method, Request, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
@@ -96,6 +96,21 @@ fn leaves_nothing(request: &Request<Incoming>) -> bool {
         && !request.headers().contains_key(UPGRADE)
 }
 
+/// Counts the answer that the library gave to what it could not read. Beyond that a connection that
+/// breaks concerns nobody but its client.
+fn note_refusal(ended: &hyper::Result<()>, activity: &Activity) {
+    match ended {
+        Err(error) if error.is_parse_too_large() => {
+            activity.refused(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        }
+        // To HTTP/2 it says nothing.
+        Err(error) if error.is_parse() && !error.is_parse_version_h2() => {
+            activity.refused(StatusCode::BAD_REQUEST);
+        }
+        _ => {}
+    }
+}
+
 /// Serves requests until the connection ends, or until it should rest: then its stream is given back.
 async fn serve<S>(
     connection: http1::Connection<TokioIo<Watched>, S>,
@@ -107,8 +122,10 @@ where
 {
     let mut connection = connection.with_upgrades();
     let going = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
-        // A connection that breaks concerns nobody but its client.
-        Poll::Ready(_) => Poll::Ready(false),
+        Poll::Ready(ended) => {
+            note_refusal(&ended, activity);
+            Poll::Ready(false)
+        }
         Poll::Pending if activity.take_rest() => Poll::Ready(true),
         Poll::Pending => Poll::Pending,
     });
@@ -116,7 +133,7 @@ where
         rests = going => rests,
         () = stopped(stop) => {
             Pin::new(&mut connection).graceful_shutdown();
-            let _ = connection.await;
+            note_refusal(&connection.await, activity);
             return None;
         }
     };

@@ -186,6 +186,12 @@ impl Counters {
         self.responses[class.min(CLASSES.len() - 1)].one();
     }
 
+    /// Counts an answer 4xx to what never became a request.
+    pub(crate) fn refused(&self, status: StatusCode) {
+        self.answered(status);
+        self.own_errors.one();
+    }
+
     /// Counts bytes of an answer's body that the connection took.
     pub(crate) fn sent(&self, from: BodySource, bytes: u64) {
         self.client_body_bytes[from as usize].add(bytes);
