@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -117,7 +117,10 @@ impl Admin {
             _ => {}
         }
         if !purge::shows_token(request.headers(), shared.config.admin_token.as_deref()) {
-            let text = "the admin token is wanted: `Authorization: Bearer TOKEN`";
+            let text = match request.headers().contains_key(AUTHORIZATION) {
+                true => "that is not the admin token: `Authorization: Bearer TOKEN`",
+                false => "the admin token is wanted: `Authorization: Bearer TOKEN`",
+            };
             return failed(StatusCode::UNAUTHORIZED, text);
         }
         match request.uri().path() {

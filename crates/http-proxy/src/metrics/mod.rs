@@ -130,7 +130,7 @@ counters! {
     certificate_errors: "Changed certificate files that could not be used; the former stay.",
     requests: "Requests received.",
     hits: "Requests answered from the store without asking the origin.",
-    revalidated: "Requests answered from the store after the origin said 304.",
+    revalidated: "Stored responses that the origin confirmed by a 304, for a request or behind it.",
     collapsed: "Requests that waited for another one to fetch the same resource.",
     read_along: "Of these, those that got the body while it was still coming.",
     forwarded: "Requests sent to the origin.",

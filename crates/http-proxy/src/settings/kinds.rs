@@ -30,6 +30,7 @@ impl Value {
         match text {
             "true" => Value::Flag(true),
             "false" => Value::Flag(false),
+            "[]" => Value::List(Vec::new()),
             _ if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
                 Value::Integer(text.to_owned())
             }

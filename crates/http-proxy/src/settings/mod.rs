@@ -327,6 +327,11 @@ mod tests {
         settings.set("preserve_host = true").unwrap();
         assert_eq!(settings.proxy.drain_timeout.as_secs(), 3);
         assert!(settings.proxy.preserve_host);
+        settings.set("listen=tcp:127.0.0.1:81").unwrap();
+        for empty in ["listen=[]", "upstream.more=[]", "key.cookies = []"] {
+            settings.set(empty).unwrap();
+        }
+        assert!(settings.proxy.transport.listeners.is_empty());
         assert!(settings.set("memory").unwrap_err().contains("KEY=VALUE"));
         assert!(settings.set("timeouts.drian=3s").unwrap_err().contains("timeouts.drain"));
         assert!(settings.set("workers=many").unwrap_err().contains("many"));
