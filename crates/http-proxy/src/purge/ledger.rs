@@ -92,6 +92,8 @@ pub(crate) struct Ledger {
     /// Why it cannot, if the store does not take the marks.
     failure: Mutex<Option<String>>,
     written: Mutex<Written>,
+    /// Volumes out of service when that was looked at last.
+    volumes_out: AtomicU64,
     /// Its end tells the thread to end.
     _alive: Sender<()>,
 }
@@ -116,6 +118,7 @@ impl Ledger {
             loaded: AtomicBool::new(false),
             failure: Mutex::default(),
             written: Mutex::default(),
+            volumes_out: AtomicU64::new(0),
             _alive: alive,
         });
         ledger.try_load();
@@ -134,6 +137,9 @@ impl Ledger {
     /// One look of the ledger's thread; `None` if the ledger is gone.
     fn tend(weak: &Weak<Ledger>) -> Option<Loading> {
         let ledger = weak.upgrade()?;
+        if ledger.loading() != Loading::Waiting {
+            ledger.tell_of_volumes();
+        }
         if !ledger.is_loaded() {
             ledger.try_load();
         } else if ledger.is_aging() {
@@ -141,6 +147,15 @@ impl Ledger {
             let _ = ledger.write();
         }
         Some(ledger.loading())
+    }
+
+    /// Says on standard error when a volume goes out of service: nobody else looks at the store all the
+    /// time, and what asks it learns only that there is nothing.
+    fn tell_of_volumes(&self) {
+        let out = self.store.stats().volumes_out;
+        if out > self.volumes_out.swap(out, Ordering::Relaxed) {
+            eprintln!("damelo: too many errors: {out} of the store's volumes are out of service");
+        }
     }
 
     /// How far it is.

@@ -38,6 +38,8 @@ pub(crate) struct Health {
     /// A request got an answer though checks do not, and none has failed since.
     answers: bool,
     tried: Option<Instant>,
+    /// What standard error was told last.
+    told_down: bool,
 }
 
 impl Health {
@@ -83,6 +85,11 @@ impl Health {
             self.tried = Some(now);
         }
         may
+    }
+
+    /// Whether that it is left alone, or asked again, is news.
+    pub(crate) fn is_news(&mut self, down: bool) -> bool {
+        std::mem::replace(&mut self.told_down, down) != down
     }
 
     /// A request got an answer.
@@ -139,7 +146,14 @@ pub(crate) async fn check_all(
             if !good {
                 counters.origin_checks_failed.one();
             }
-            endpoint.health().checked(good, &checks);
+            let changed = {
+                let mut health = endpoint.health();
+                health.checked(good, &checks) && health.is_news(!good)
+            };
+            if changed {
+                let how = if good { "passes its checks again" } else { "is down: its checks fail" };
+                eprintln!("damelo: the origin {} {how}", endpoint.url());
+            }
         }
     }
 }
@@ -221,6 +235,8 @@ mod tests {
         assert!(!health.failed(&ejection, at(5)), "asked for want of others");
         assert!(health.failed(&ejection, at(12)), "on probation one is enough");
         assert!(!health.is_healthy(at(21)));
+        assert!(health.is_news(true) && !health.is_news(true), "said once");
+        assert!(health.is_news(false) && !health.is_news(false));
         health.answered();
         assert!(health.is_healthy(at(21)));
     }

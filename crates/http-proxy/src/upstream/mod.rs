@@ -287,12 +287,24 @@ impl Fetcher {
 
     /// Remembers how an endpoint of so many did.
     fn judge(&self, pool: &Pool, of: usize, error: Option<&FetchError>) {
-        let mut health = pool.endpoint().health();
+        let endpoint = pool.endpoint();
+        let mut health = endpoint.health();
+        let now = std::time::Instant::now();
         match error {
-            None => health.answered(),
+            None => {
+                health.answered();
+                if health.is_healthy(now) && health.is_news(false) {
+                    drop(health);
+                    eprintln!("damelo: the origin {} answers again", endpoint.url());
+                }
+            }
             Some(error) if error.is_origins_fault() => {
-                if health.failed(&self.ejection, std::time::Instant::now()) && of > 1 {
+                if health.failed(&self.ejection, now) && of > 1 {
                     self.counters.origin_ejections.one();
+                    if health.is_news(true) {
+                        drop(health);
+                        eprintln!("damelo: the origin {} is left alone: {error}", endpoint.url());
+                    }
                 }
             }
             Some(_) => {}
