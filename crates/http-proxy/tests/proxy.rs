@@ -422,6 +422,12 @@ fn origin_failures_have_their_own_answers() {
     assert_eq!(answer.status(), 502);
     assert!(answer.cache().contains("fwd=uri-miss; detail=connect-failed"), "{}", answer.cache());
     assert!(answer.text().contains("could not be reached"), "{}", answer.text());
+    let home = Home::new();
+    let nameless = Target::Url("http://nobody.invalid".to_owned());
+    let answer = Proxy::start_in(&home, nameless, |_| {}).get("/");
+    assert_eq!(answer.status(), 502);
+    assert!(answer.cache().contains("fwd=uri-miss; detail=unresolved"), "{}", answer.cache());
+    assert!(answer.text().contains("the name nobody.invalid could not"), "{}", answer.text());
     let origin = Origin::start(|_| Reply { delay: Duration::from_secs(5), ..reply(200, "", "") });
     let proxy =
         Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_millis(200));

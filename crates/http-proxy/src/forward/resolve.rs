@@ -24,7 +24,7 @@ const FAILURE_REMEMBERED: Duration = Duration::from_secs(1);
 /// Names remembered; beyond it all are forgotten.
 const NAMES_MAX: usize = 4096;
 
-/// None: the name could not be resolved.
+/// Empty: the name could not be resolved.
 type Addresses = Arc<[IpAddr]>;
 
 /// The table of names.
