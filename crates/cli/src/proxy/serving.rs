@@ -26,6 +26,11 @@ const CACHE_BYTES: u64 = 1 << 30;
 /// The same for the demo, which should not take a newcomer's disk.
 const CACHE_BYTES_DEMO: u64 = 256 << 20;
 
+/// Open files kept for the store, the log and the admin listener.
+const FILES_KEPT: usize = 64;
+/// The same for the event loop and the listeners of each worker.
+const FILES_KEPT_WORKER: usize = 8;
+
 /// Exit code of a process that did not end in time.
 const EXIT_TOO_LATE: i32 = 4;
 
@@ -71,7 +76,7 @@ pub(crate) fn serve(
     // Before a cache file is made for an origin that cannot be one, or on an address that is taken.
     settings.proxy.check()?;
     settings.proxy.check_address()?;
-    allow_connections(settings.proxy.connections_max);
+    let connections_max = connections_allowed(&settings);
     let store = open_store(&settings, mode)?;
     let mut printed = Ok(());
     let signals = stop.clone();
@@ -93,11 +98,17 @@ pub(crate) fn serve(
             signals.ignore_others();
         }
     };
-    let (to, handle) = (settings.proxy.clone(), store.clone());
+    let handle = store.clone();
     let served = match mode {
-        Mode::Reverse => damelo_http_proxy::run(to, handle, ready, ended),
+        Mode::Reverse => {
+            let mut to = settings.proxy.clone();
+            to.connections_max = connections_max;
+            damelo_http_proxy::run(to, handle, ready, ended)
+        }
         Mode::Forward => {
-            damelo_http_proxy::run_forward(settings.forward_config(), handle, ready, ended)
+            let mut to = settings.forward_config();
+            to.proxy.connections_max = connections_max;
+            damelo_http_proxy::run_forward(to, handle, ready, ended)
         }
     };
     if served.is_ok() {
@@ -109,16 +120,33 @@ pub(crate) fn serve(
     printed
 }
 
-/// Says so where the system allows fewer connections than the settings; they wait to be accepted.
-fn allow_connections(connections_max: usize) {
-    match descriptors::raise_limit() {
-        Ok(limit) if limit >= connections_max as u64 => {}
-        Ok(limit) => eprintln!(
-            "damelo: the system allows {limit} open files, fewer than limits.connections_max \
-             ({connections_max}): raise it with `ulimit -n` or LimitNOFILE="
-        ),
-        Err(error) => eprintln!("damelo: cannot tell how many files may be open: {error}"),
+/// Connections of clients that there may be at once: as many as the settings say, or what the system's
+/// limit on open files leaves for them. The others wait to be accepted.
+fn connections_allowed(settings: &Settings) -> usize {
+    let wanted = settings.proxy.connections_max;
+    let limit = match descriptors::raise_limit() {
+        Ok(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+        Err(error) => {
+            eprintln!("damelo: cannot tell how many files may be open: {error}");
+            return wanted;
+        }
+    };
+    let allowed = wanted.min(left_for_clients(limit, settings.proxy.workers));
+    if allowed < wanted {
+        eprintln!(
+            "damelo: the system allows {limit} open files, so that {allowed} connections of clients are \
+             accepted at once, fewer than limits.connections_max ({wanted}): raise it with `ulimit -n` \
+             or LimitNOFILE="
+        );
     }
+    allowed
+}
+
+/// What is left of so many open files. Without files for connections to origins, for the admin listener
+/// and for the event loops of the workers, clients would be accepted and then told that the origin fails.
+fn left_for_clients(limit: usize, workers: usize) -> usize {
+    let kept = FILES_KEPT + FILES_KEPT_WORKER * workers + limit / 3;
+    limit.saturating_sub(kept).max(1)
 }
 
 /// Ends the process when the time is up, whatever it waits for: a disk that hangs, most likely.
@@ -273,6 +301,13 @@ mod tests {
         assert_eq!(open(format!("{}:64MiB", path.display())), 0);
         assert_eq!(open(path.display().to_string()), 0, "nobody asked for another size");
         assert_eq!(open(format!("{}:128MiB", path.display())), 1);
+    }
+
+    #[test]
+    fn clients_leave_files_for_origins_and_for_the_admin() {
+        assert_eq!(left_for_clients(1024, 2), 1024 - 341 - 80);
+        assert_eq!(left_for_clients(64, 64), 1);
+        assert!(left_for_clients(1 << 20, 64) > 600_000);
     }
 
     #[test]
