@@ -56,6 +56,12 @@ pub(crate) enum Failure {
         /// What the store said.
         source: damelo::OpenError,
     },
+    /// What is to be the store is something else.
+    #[error("`{path}` holds data that is not a Damelo store")]
+    NotOurs {
+        /// The volume.
+        path: PathBuf,
+    },
     /// `format` would destroy what is there.
     #[error("`{path}` exists already")]
     Exists {
@@ -198,7 +204,7 @@ impl Failure {
                 | TraceError::Generator { .. },
             ) => 2,
             Failure::Drive(DriveError::Unknown { .. }) => 2,
-            Failure::Open { .. } | Failure::Exists { .. } => 3,
+            Failure::Open { .. } | Failure::NotOurs { .. } | Failure::Exists { .. } => 3,
             Failure::Io { source, .. } | Failure::Trace(TraceError::Write { source, .. })
                 if source.kind() == io::ErrorKind::BrokenPipe =>
             {
@@ -213,6 +219,10 @@ impl Failure {
         match self {
             Failure::Open { source: damelo::OpenError::Missing { path }, .. } => {
                 Some(format!("`damelo format {} --size 20GiB`", path.display()))
+            }
+            Failure::NotOurs { path } => {
+                let format = format!("`damelo format {} --size 20GiB --force`", path.display());
+                Some(format!("{format} to lose what is there now, or remove it"))
             }
             Failure::Exists { .. } => Some(
                 "choose another path, or add --force to lose what is there now".to_owned(),

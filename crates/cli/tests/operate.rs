@@ -426,6 +426,24 @@ fn an_address_that_is_taken_is_refused_before_a_cache_file_is_made() {
     let args = ["proxy", "--from", &proxy.url, "--to", "demo", "--cache", "other.damelo:64MiB"];
     assert!(bed.says(4, &args).contains(&proxy.url));
     assert!(!bed.0.path().join("other.damelo").exists());
+    for (key, code) in [("listen=unix:none/socket", 4), ("log.to=none/log", 4)] {
+        let args = ["proxy", "--from", "127.0.0.1:0", "--to", "demo", "--set", key];
+        let said = bed.says(code, &[&args[..], &["--cache", "other.damelo:64MiB"]].concat());
+        assert!(said.contains("none/"), "{key}: {said}");
+        assert!(!bed.0.path().join("other.damelo").exists(), "{key}");
+    }
+}
+
+#[test]
+fn a_cache_that_is_something_else_is_left_alone() {
+    let bed = Bed::new();
+    bed.write("notes", "mine\n");
+    let notes = std::fs::File::options().write(true).open(bed.0.path().join("notes")).unwrap();
+    notes.set_len(64 << 20).unwrap();
+    let args = ["proxy", "--from", "127.0.0.1:0", "--to", "demo", "--cache", "notes"];
+    let said = bed.says(3, &args);
+    assert!(said.contains("damelo format notes --size") && said.contains("remove"), "{said}");
+    assert!(bed.read("notes").starts_with("mine"));
 }
 
 #[test]

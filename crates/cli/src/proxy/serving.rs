@@ -73,7 +73,8 @@ pub(crate) fn serve(
     let stop = Stop::on_signals()?;
     let mut settings = load()?;
     settings.proxy.inherited = supervisor::inherited_sockets()?;
-    // Before a cache file is made for an origin that cannot be one, or on an address that is taken.
+    // Before a cache file is made for an origin that cannot be one, on an address that is taken, or
+    // beside a log that cannot be written.
     settings.proxy.check()?;
     settings.proxy.check_address()?;
     let connections_max = connections_allowed(&settings);
@@ -223,25 +224,36 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
 }
 
 fn open_store(settings: &Settings, mode: Mode) -> Result<Store, Failure> {
-    let to = &settings.proxy.to;
-    let default_bytes = if *to == Target::Demo { CACHE_BYTES_DEMO } else { CACHE_BYTES };
-    let spec = match &settings.cache {
-        Some(text) => text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {}),
+    let spec = match cache_spec(settings) {
+        Some(spec) => spec,
         None if mode == Mode::Forward => default_cache("forward"),
-        None => default_cache(&cache_name(to)),
+        None => default_cache(&cache_name(&settings.proxy.to)),
     };
-    let mut config = Config::new(&spec.path, ByteSize::new(default_bytes));
-    if spec.size.is_some() || has_size(&spec.path) {
-        // What has a size keeps it where none was given; that of a new file is no wish of its own.
-        config.volumes[0].size = spec.size;
-    }
-    config.memory = settings.memory;
+    let config = store_config(settings, &spec);
     open_with(config, &Volumes::from(spec.path.as_path()))
 }
 
-/// A device, which is taken whole, or a file that was made before.
-fn has_size(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|meta| meta.len() > 0 || meta.file_type().is_block_device())
+fn cache_spec(settings: &Settings) -> Option<CacheSpec> {
+    let text = settings.cache.as_ref()?;
+    Some(text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {}))
+}
+
+fn store_config(settings: &Settings, spec: &CacheSpec) -> Config {
+    let is_demo = settings.proxy.to == Target::Demo;
+    let default_bytes = if is_demo { CACHE_BYTES_DEMO } else { CACHE_BYTES };
+    let mut config = Config::new(&spec.path, ByteSize::new(default_bytes));
+    if spec.size.is_some() || has_a_size(&spec.path) {
+        // A device or file for which no size was given is taken whole.
+        config.volumes[0].size = spec.size;
+    }
+    config.memory = settings.memory;
+    config
+}
+
+/// Whether something is there already that has a size of its own.
+fn has_a_size(path: &Path) -> bool {
+    fs::metadata(path)
+        .is_ok_and(|meta| meta.file_type().is_block_device() || (meta.is_file() && meta.len() > 0))
 }
 
 /// The user's cache directory, or the current one.
@@ -308,6 +320,17 @@ mod tests {
         assert_eq!(left_for_clients(1024, 2), 1024 - 341 - 80);
         assert_eq!(left_for_clients(64, 64), 1);
         assert!(left_for_clients(1 << 20, 64) > 600_000);
+    }
+
+    #[test]
+    fn a_file_that_is_there_keeps_its_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("made beforehand");
+        let spec = CacheSpec { path: path.clone(), size: None };
+        let size = || store_config(&Settings::default(), &spec).volumes[0].size;
+        assert!(size().is_some());
+        fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
+        assert_eq!(size(), None);
     }
 
     #[test]

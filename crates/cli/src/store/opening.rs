@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use damelo::{ByteSize, Config, Store};
+use damelo::{ByteSize, Config, OpenError, Store};
 
 use crate::failure::Failure;
 use crate::names::Volumes;
@@ -47,8 +47,10 @@ pub(crate) fn existing(volumes: &Volumes) -> Config {
 
 /// Opens with this configuration and passes the store's warnings on.
 pub(crate) fn open_with(config: Config, volumes: &Volumes) -> Result<Store, Failure> {
-    let store = Store::open(config)
-        .map_err(|source| Failure::Open { path: volumes.first().to_owned(), source })?;
+    let store = Store::open(config).map_err(|source| match source {
+        OpenError::NotOurs { path } => Failure::NotOurs { path },
+        source => Failure::Open { path: volumes.first().to_owned(), source },
+    })?;
     for warning in store.info().warnings {
         eprintln!("damelo: warning: {warning}");
     }

@@ -146,6 +146,12 @@ pub(crate) fn probe(address: SocketAddr) -> Result<(), ProxyError> {
     bind(address, false).map(drop)
 }
 
+/// Whether a Unix socket can be made there now.
+pub(crate) fn probe_unix(path: &Path) -> Result<(), ProxyError> {
+    let made = unix(path).map(|_| drop(UnixFile(path.to_owned())));
+    made.map_err(|source| ProxyError::ListenUnix { path: path.to_owned(), source })
+}
+
 /// The only, or first, socket on an address.
 pub(crate) fn tcp(address: SocketAddr) -> Result<(StdTcpListener, SocketAddr), ProxyError> {
     bind(address, false)

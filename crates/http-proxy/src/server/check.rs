@@ -1,26 +1,36 @@
 //! What would keep a proxy from starting, found before anything is made or opened.
 
+use std::fs::OpenOptions;
+
 use crate::config::transport::{ListenAddress, Listener};
-use crate::config::{ProxyConfig, Target, name};
+use crate::config::{LogTarget, ProxyConfig, Target, name};
 use crate::error::ProxyError;
 use crate::listen::{self, Gate};
 use crate::upstream::Origin;
 
 impl ProxyConfig {
-    /// Finds whether another program has one of the addresses, without keeping them: call it before
-    /// a store is made. [`crate::run`] looks again.
+    /// Finds whether another program has one of the addresses or Unix sockets, without keeping them, and
+    /// whether the access log can be written: call it before a store is made. [`crate::run`] looks again.
     ///
     /// # Errors
-    /// An address cannot be listened on, or a socket was handed down that no listener has.
+    /// An address cannot be listened on, a socket was handed down that no listener has, or the log cannot
+    /// be opened.
     pub fn check_address(&self) -> Result<(), ProxyError> {
         let listeners = self.all_listeners();
         let assigned = listen::assign(&listeners, &self.inherited)?;
         let own = listeners.iter().zip(&assigned).filter(|(_, socket)| socket.is_none());
-        let addresses = own.filter_map(|(listener, _)| match listener.address {
-            ListenAddress::Tcp(address) => Some(address),
-            ListenAddress::Unix(_) => None,
-        });
-        addresses.chain(self.admin).try_for_each(listen::probe)
+        for (listener, _) in own {
+            match &listener.address {
+                ListenAddress::Tcp(address) => listen::probe(*address)?,
+                ListenAddress::Unix(path) => listen::probe_unix(path)?,
+            }
+        }
+        self.admin.map(listen::probe).transpose()?;
+        let LogTarget::File(path) = &self.log_target else { return Ok(()) };
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened
+            .map(drop)
+            .map_err(|source| ProxyError::Log { target: self.log_target.to_string(), source })
     }
 
     /// `from` and those beside it.
