@@ -237,7 +237,10 @@ async fn share_failure(
 ) -> Answer {
     let (rules, now_ms) = (&worker.shared.config.rules, worker.now_ms());
     match plan(worker, ask).await {
-        Plan::Serve(found, _) => return serve_hit(worker, ask, *found, Some(reason)),
+        Plan::Serve(found, _) => {
+            let waited_for = status.forward.filter(|_| status.collapsed);
+            return serve_hit(worker, ask, *found, waited_for);
+        }
         Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
             let (policy, failure) = (&found.response.policy, Failure::Disconnected);
             if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_ms)

@@ -9,10 +9,14 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::nibbles::{Nibbles, zeros};
 
-/// Memory for data that pays for one counter: a 256th of it goes to the sketch at most.
+/// Memory for data that pays for one counter, whatever is in it.
 const BYTES_PER_COUNTER: u64 = 256;
 const COUNTERS_MIN: u64 = 1024;
-/// One that grows has at most so many counters for each key and more than half as many, no fewer than the first number and
+/// At least so many counters for each object in memory: with fewer, those of keys that are seldom asked for run
+/// together, and all look alike. Small objects have them at the cost of memory for data, a 16th of it at most.
+const COUNTERS_PER_OBJECT: u64 = 8;
+const BYTES_PER_COUNTER_MIN: u64 = 16;
+/// One for few keys has at most so many counters for each and more than half as many, no fewer than the first number and
 /// no more than the second in all.
 const COUNTERS_PER_KEY: u64 = 22;
 const GROWING_MIN: u64 = 1 << 19;
@@ -29,11 +33,43 @@ enum Counters {
     Nibbles(Nibbles),
 }
 
+impl Counters {
+    fn len(&self) -> usize {
+        match self {
+            Counters::Bytes(counters) => counters.len(),
+            Counters::Nibbles(counters) => counters.len(),
+        }
+    }
+
+    /// Makes the counts behind the first so many what those are.
+    fn double(&self, counts: usize) {
+        match self {
+            Counters::Bytes(counters) => {
+                let (first, behind) = counters[..2 * counts].split_at(counts);
+                for (from, to) in first.iter().zip(behind) {
+                    to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+            }
+            Counters::Nibbles(counters) => counters.double(counts),
+        }
+    }
+}
+
+/// Counters for so much memory for data, powers of two, at least and at most.
+fn bounds(memory_bytes: u64) -> (u64, u64) {
+    // Rounded down, so that the shares are limits.
+    let least = 1 << (memory_bytes / BYTES_PER_COUNTER).max(COUNTERS_MIN).ilog2();
+    (least, least * (BYTES_PER_COUNTER / BYTES_PER_COUNTER_MIN))
+}
+
 pub(super) struct Sketch {
     counters: Counters,
     /// Of the counters those in use, less one: they are a power of two. The others are zero, and take no memory before
     /// they are used.
     mask: AtomicUsize,
+    /// As many as the objects in memory ask for, and as the keys that there are; the fewer are in use.
+    for_objects: AtomicU64,
+    for_keys: AtomicU64,
     sightings: AtomicU64,
     halve_after: AtomicU64,
     halvings: AtomicU32,
@@ -41,23 +77,25 @@ pub(super) struct Sketch {
 
 impl Sketch {
     pub(super) fn new(memory_bytes: u64) -> Sketch {
-        // A power of two, rounded down so that the share above is a limit.
-        let counters = 1_u64 << (memory_bytes / BYTES_PER_COUNTER).max(COUNTERS_MIN).ilog2();
-        Sketch::with(Counters::Bytes(zeros(counters as usize)), counters)
+        let (least, most) = bounds(memory_bytes);
+        Sketch::with(Counters::Bytes(zeros(most as usize)), least, least, u64::MAX)
     }
 
-    /// One that begins with few counters and grows with the keys that there are, up to what `new` has. It counts alike, in
-    /// half of the memory and more time.
+    /// One for a trace, of which somebody knows how many keys it has: with few counters for few keys. It counts alike
+    /// while they are enough, in half of the memory and more time.
     pub(super) fn growing(memory_bytes: u64) -> Sketch {
-        let most = (memory_bytes / BYTES_PER_COUNTER).clamp(COUNTERS_MIN, GROWING_MAX).ilog2();
-        let counters = Nibbles::new(1 << most);
-        Sketch::with(Counters::Nibbles(counters), GROWING_MIN.min(1 << most))
+        let (least, most) = bounds(memory_bytes);
+        let (least, most) = (least.min(GROWING_MAX), most.min(GROWING_MAX));
+        let counters = Counters::Nibbles(Nibbles::new(most as usize));
+        Sketch::with(counters, GROWING_MIN.min(least), least, GROWING_MIN)
     }
 
-    fn with(counters: Counters, in_use: u64) -> Sketch {
+    fn with(counters: Counters, in_use: u64, for_objects: u64, for_keys: u64) -> Sketch {
         Sketch {
             counters,
             mask: AtomicUsize::new(in_use as usize - 1),
+            for_objects: AtomicU64::new(for_objects),
+            for_keys: AtomicU64::new(for_keys),
             sightings: AtomicU64::new(0),
             halve_after: AtomicU64::new(SIGHTINGS_PER_OBJECT * OBJECTS_MIN),
             halvings: AtomicU32::new(0),
@@ -76,26 +114,38 @@ impl Sketch {
         }
     }
 
-    /// So many keys are there to be counted: one that grows has room for them from now on. Estimates stay as they
-    /// are.
+    /// So many keys are there to be counted: one for few keys has room for them from now on. Estimates stay
+    /// as they are.
     pub(super) fn set_keys(&self, keys: usize) {
-        let Counters::Nibbles(counters) = &self.counters else { return };
-        let wanted = (keys as u64).saturating_mul(COUNTERS_PER_KEY);
-        loop {
-            let in_use = self.in_use();
-            if 2 * in_use as u64 > wanted || in_use == counters.len() {
-                return;
-            }
-            // A key's counter stays, or is the one as far behind it as there were counters.
-            counters.double(in_use);
-            self.mask.fetch_max(2 * in_use - 1, Ordering::Relaxed);
-        }
+        let wanted = (keys as u64).saturating_mul(COUNTERS_PER_KEY).max(1);
+        self.for_keys.fetch_max(1 << wanted.ilog2(), Ordering::Relaxed);
+        self.grow();
     }
 
-    /// Counts are halved the more seldom, the more objects there are in memory.
+    /// Counts are halved the more seldom, the more objects there are in memory, and counters are the more.
     pub(super) fn set_objects(&self, objects: usize) {
         let after = SIGHTINGS_PER_OBJECT * (objects as u64).max(OBJECTS_MIN);
         self.halve_after.store(after, Ordering::Relaxed);
+        let wanted = (objects as u64 * COUNTERS_PER_OBJECT).next_power_of_two();
+        if wanted > self.for_objects.load(Ordering::Relaxed) {
+            self.for_objects.fetch_max(wanted, Ordering::Relaxed);
+            self.grow();
+        }
+    }
+
+    fn grow(&self) {
+        let wanted = self.for_objects.load(Ordering::Relaxed);
+        let wanted = wanted.min(self.for_keys.load(Ordering::Relaxed));
+        let wanted = wanted.min(self.counters.len() as u64) as usize;
+        loop {
+            let in_use = self.in_use();
+            if in_use >= wanted {
+                return;
+            }
+            // A key's counter stays, or is the one as far behind it as there were counters.
+            self.counters.double(in_use);
+            self.mask.fetch_max(2 * in_use - 1, Ordering::Relaxed);
+        }
     }
 
     /// How many times counts have been halved.
@@ -151,7 +201,7 @@ impl Sketch {
         }
         match &self.counters {
             Counters::Bytes(counters) => {
-                for counter in counters {
+                for counter in &counters[..self.in_use()] {
                     counter.store(counter.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
                 }
             }
@@ -181,6 +231,27 @@ mod tests {
         }
         let excess: u32 = (0..count).map(|n| sketch.estimate(hash(n)) - n % 7).sum();
         assert!(excess < 600, "{excess}");
+    }
+
+    /// Many more keys are asked for than there are objects in memory, each once, beside a few that are popular.
+    #[test]
+    #[cfg_attr(miri, ignore = "long, and without any unsafe code")]
+    fn small_objects_have_counters_enough_to_be_told_apart() {
+        let memory_bytes = 4 << 20;
+        for sketch in [Sketch::new(memory_bytes), Sketch::growing(memory_bytes)] {
+            // Of 200 bytes.
+            let objects = 20_000;
+            let before = sketch.bytes();
+            sketch.set_keys(4 * objects);
+            sketch.set_objects(objects);
+            assert!(sketch.bytes() > before && sketch.bytes() <= memory_bytes as usize / 16);
+            for n in 0..4 * objects as u32 {
+                sketch.add(hash(n), 1);
+            }
+            let seem_popular = (0..4 * objects as u32).filter(|n| sketch.estimate(hash(*n)) > 1);
+            let share = seem_popular.count() * 100 / (4 * objects);
+            assert!(share < 25, "{share}% of what was seen once");
+        }
     }
 
     /// With as many counters the two agree in everything; one that has grown forgets nothing.

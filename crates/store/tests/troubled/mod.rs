@@ -167,14 +167,16 @@ impl Device for Troubled {
         for piece in &io.bufs {
             let (start, len) = (piece.as_ptr(), piece.len());
             let done = match io.op {
-                // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's until `done`,
-                // which is called below.
                 IoOp::Read => {
-                    self.disk.read(offset, unsafe { std::slice::from_raw_parts_mut(start, len) })
+                    // SAFETY: `IoBuf::new` promised that the memory is valid and nobody else's until
+                    // `done`, which is called below.
+                    let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
+                    self.disk.read(offset, bytes)
                 }
-                // SAFETY: as above; nobody changes the memory before `done`.
                 IoOp::Write => {
-                    self.disk.write(offset, unsafe { std::slice::from_raw_parts(start, len) })
+                    // SAFETY: as above; nobody changes the memory before `done`.
+                    let bytes = unsafe { std::slice::from_raw_parts(start, len) };
+                    self.disk.write(offset, bytes)
                 }
             };
             outcome = outcome.and(done);
