@@ -4,11 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use damelo_http_proxy::{Settings, SettingsError, settings_reference};
+use damelo::OpenError;
+use damelo_http_proxy::{ListenAddress, LogTarget, Settings, SettingsError, settings_reference};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::Out;
+use crate::proxy::serving;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -47,6 +49,12 @@ pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
     if let Some(path) = &args.file {
         let text = text_of(path)?;
         let settings = parse(path, &text, Settings::default())?;
+        let mut mistakes = settings.contradictions();
+        mistakes.extend(misplaced(&settings));
+        mistakes.sort_by_key(|mistake| mistake.line);
+        if !mistakes.is_empty() {
+            return Err(unusable(path, &mistakes));
+        }
         settings.proxy.check().map_err(|error| match Settings::blame(&text, &error) {
             Some(mistake) => unusable(path, &[mistake]),
             None => error.into(),
@@ -85,4 +93,34 @@ fn parse(path: &Path, text: &str, defaults: Settings) -> Result<Settings, Failur
 fn unusable(path: &Path, errors: &[SettingsError]) -> Failure {
     let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
     Failure::Usage(format!("{} cannot be used:\n{}", path.display(), lines.join("\n")))
+}
+
+/// Files that could not be made, and a store that could not be opened with these sizes.
+fn misplaced(settings: &Settings) -> Vec<SettingsError> {
+    let mut files = Vec::new();
+    if let LogTarget::File(path) = &settings.proxy.log_target {
+        files.push(("log.to", path.clone()));
+    }
+    for listener in &settings.proxy.transport.listeners {
+        if let ListenAddress::Unix(path) = &listener.address {
+            files.push(("listen", path.clone()));
+        }
+    }
+    files.extend(serving::cache_path(settings).map(|path| ("cache", path)));
+    let mut mistakes = Vec::new();
+    for (key, path) in files {
+        // Of a name alone the parent is empty: the current directory.
+        let missing = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir());
+        if let Some(dir) = missing {
+            let problem = format!("there is no directory `{}`", dir.display());
+            mistakes.push(settings.mistake(key, problem));
+        }
+    }
+    let (key, error) = match serving::check_store(settings) {
+        Ok(()) => return mistakes,
+        Err(error @ OpenError::Setting { setting: "memory", .. }) => ("memory", error),
+        Err(error) => ("cache", error),
+    };
+    mistakes.push(settings.mistake(key, error));
+    mistakes
 }

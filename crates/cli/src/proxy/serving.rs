@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use damelo::{ByteSize, Config, Store};
+use damelo::{ByteSize, Config, OpenError, Store};
 use damelo_http_proxy::{Control, RunningInfo, Settings, Target};
 
 use crate::descriptors;
@@ -238,6 +238,11 @@ fn cache_spec(settings: &Settings) -> Option<CacheSpec> {
     Some(text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {}))
 }
 
+/// Where the settings say that the cache lies.
+pub(crate) fn cache_path(settings: &Settings) -> Option<PathBuf> {
+    cache_spec(settings).map(|spec| spec.path)
+}
+
 fn store_config(settings: &Settings, spec: &CacheSpec) -> Config {
     let is_demo = settings.proxy.to == Target::Demo;
     let default_bytes = if is_demo { CACHE_BYTES_DEMO } else { CACHE_BYTES };
@@ -248,6 +253,17 @@ fn store_config(settings: &Settings, spec: &CacheSpec) -> Config {
     }
     config.memory = settings.memory;
     config
+}
+
+/// Whether a store could be made with the sizes in these settings. One that exists keeps its own, and
+/// wants memory all the same.
+pub(crate) fn check_store(settings: &Settings) -> Result<(), OpenError> {
+    let path = cache_path(settings).unwrap_or_default();
+    let size = cache_spec(settings).and_then(|spec| spec.size).filter(|_| !path.exists());
+    let size = size.unwrap_or(ByteSize::new(CACHE_BYTES));
+    let mut config = Config::new(&path, size);
+    config.memory = settings.memory;
+    Store::check_anew(&config, &[size.bytes()])
 }
 
 /// Whether something is there already that has a size of its own.

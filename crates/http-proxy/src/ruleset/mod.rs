@@ -164,6 +164,11 @@ impl Rule {
                 self.name
             ));
         }
+        if let (Some(min), Some(max)) = (self.when.size_min, self.when.size_max)
+            && min > max
+        {
+            return Err(format!("{}: `size_min` is larger than `size_max`", self.name));
+        }
         if early.is_none() && !late && !self.last {
             return Err(format!("{} does nothing: add `ttl`, `pass` or another action", self.name));
         }

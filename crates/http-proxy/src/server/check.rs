@@ -2,11 +2,12 @@
 
 use std::fs::OpenOptions;
 
+use super::health_checks;
 use crate::config::transport::{ListenAddress, Listener};
 use crate::config::{LogTarget, ProxyConfig, Target, name};
 use crate::error::ProxyError;
 use crate::listen::{self, Gate};
-use crate::upstream::Origin;
+use crate::upstream::{Origin, check_authorities};
 
 impl ProxyConfig {
     /// Finds whether another program has one of the addresses or Unix sockets, without keeping them, and
@@ -53,6 +54,9 @@ impl ProxyConfig {
         if let Target::Url(url) = &self.to {
             Origin::new(url, upstream)?;
         }
+        // Of use to https origins only, which a reload may bring.
+        upstream.authorities.as_deref().map(check_authorities).transpose()?;
+        health_checks(self)?;
         let mut of_rules = self.ruleset.sites().iter();
         of_rules.try_for_each(|urls| Origin::of_urls(urls, upstream).map(drop))
     }

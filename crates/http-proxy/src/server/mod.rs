@@ -42,7 +42,7 @@ use crate::worker::control::Control;
 use crate::worker::{Shared, Worker};
 
 /// Workers at most.
-const WORKERS_MAX: usize = 1024;
+pub(crate) const WORKERS_MAX: usize = 1024;
 
 /// Where a started proxy can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]

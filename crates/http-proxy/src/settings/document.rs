@@ -28,8 +28,12 @@ struct Reading<'t> {
 }
 
 impl Reading<'_> {
+    fn line(&self, at: usize) -> usize {
+        line_at(self.text, at)
+    }
+
     fn mistake(&mut self, at: usize, problem: impl Into<String>) {
-        let line = line_at(self.text, at);
+        let line = self.line(at);
         self.errors.push(SettingsError { line, problem: problem.into() });
     }
 }
@@ -110,8 +114,9 @@ fn read_key(
         return;
     }
     let set = plain(value.get_ref()).and_then(|value| settings.set_value(name, &value));
-    if let Err(problem) = set {
-        reading.mistake(at, problem);
+    match set {
+        Ok(()) => drop(settings.lines.insert(name.to_owned(), reading.line(at))),
+        Err(problem) => reading.mistake(at, problem),
     }
 }
 

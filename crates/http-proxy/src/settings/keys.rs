@@ -13,6 +13,7 @@ use super::more_kinds::{
     AccessRules, Certificates, Check, Choosing, Cookies, File, Headers, Limit, Listeners,
     Negotiated, Origins, Query, Words,
 };
+use super::ranges::{SliceSize, Span, Threads};
 
 /// One key.
 pub(crate) struct Key {
@@ -54,7 +55,7 @@ keys! {
     "to" start OriginUrl [proxy.to: crate::config::Target] "The origin.";
     "cache" start CachePath [cache: Option<String>] "Store to use, made with this size if it does not exist.";
     "memory" start Size [memory: damelo::ByteSize] "Memory for data.";
-    "workers" start Count [proxy.workers: usize] "Threads that serve, each with its own event loop.";
+    "workers" start Threads [proxy.workers: usize] "Threads that serve, each with its own event loop.";
     "name" live Text [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";
     "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, in place of the origin's own. Where this is off, redirects of the origin to itself, by its own name, lose scheme and host, so that clients come back here.";
     "listen" start Listeners [proxy.transport.listeners: Vec<crate::config::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
@@ -78,19 +79,19 @@ keys! {
     "limits.body_bytes_max" live Size [proxy.body_bytes_max: Option<u64>] "Largest response body that is stored; none: half of the cache, beyond which nothing is stored in any case.";
     "limits.whole_body_bytes_max" start Size [proxy.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
     "limits.pool_idle_max" live Count [proxy.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
-    "timeouts.connect" live Time [proxy.connect_timeout: std::time::Duration] "To connect to the origin, finding its address and TLS included.";
-    "timeouts.header" live Time [proxy.header_timeout: std::time::Duration] "From the end of a request to the origin's headers.";
-    "timeouts.body_idle" live Time [proxy.body_idle_timeout: std::time::Duration] "Longest silence within a body, in either direction.";
-    "timeouts.client_header" live Time [proxy.transport.clients.header_timeout: std::time::Duration] "From the first byte of a request to the end of its headers, for a TLS handshake, for a PROXY header; then 408. Applies to new connections.";
-    "timeouts.client_idle" live Time [proxy.transport.clients.idle_timeout: std::time::Duration] "A connection may wait so long for its next request. Applies to new connections.";
+    "timeouts.connect" live Span [proxy.connect_timeout: std::time::Duration] "To connect to the origin, finding its address and TLS included.";
+    "timeouts.header" live Span [proxy.header_timeout: std::time::Duration] "From the end of a request to the origin's headers.";
+    "timeouts.body_idle" live Span [proxy.body_idle_timeout: std::time::Duration] "Longest silence within a body, in either direction.";
+    "timeouts.client_header" live Span [proxy.transport.clients.header_timeout: std::time::Duration] "From the first byte of a request to the end of its headers, for a TLS handshake, for a PROXY header; then 408. Applies to new connections.";
+    "timeouts.client_idle" live Span [proxy.transport.clients.idle_timeout: std::time::Duration] "A connection may wait so long for its next request. Applies to new connections.";
     "timeouts.client_rest" live Time [proxy.transport.clients.rest_after: std::time::Duration] "After so long without a request an HTTP/1 connection keeps its socket only, no buffers, until something comes. Applies to new connections.";
-    "timeouts.client_write" live Time [proxy.transport.clients.write_timeout: std::time::Duration] "A client may take nothing of its answer for so long. Applies to new connections.";
-    "timeouts.total" live Time [proxy.transport.upstream.total_timeout: Option<std::time::Duration>] "From sending a request to the origin to the end of its answer.";
-    "timeouts.tunnel_idle" live Time [proxy.transport.tunnel_idle_timeout: std::time::Duration] "A tunnel (CONNECT, WebSocket) in which nothing moves is cut after so long.";
+    "timeouts.client_write" live Span [proxy.transport.clients.write_timeout: std::time::Duration] "A client may take nothing of its answer for so long. Applies to new connections.";
+    "timeouts.total" live Span [proxy.transport.upstream.total_timeout: Option<std::time::Duration>] "From sending a request to the origin to the end of its answer.";
+    "timeouts.tunnel_idle" live Span [proxy.transport.tunnel_idle_timeout: std::time::Duration] "A tunnel (CONNECT, WebSocket) in which nothing moves is cut after so long.";
     "timeouts.pool_idle" live Time [proxy.pool_idle_timeout: std::time::Duration] "An idle connection to the origin is kept so long.";
     "timeouts.collapse" live Time [proxy.collapse_wait: std::time::Duration] "Longest wait for another request that fetches the same resource.";
     "timeouts.drain" live Time [proxy.drain_timeout: std::time::Duration] "For answers under way when the proxy is told to stop.";
-    "timeouts.stop" live Time [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";
+    "timeouts.stop" live Span [stop_timeout: std::time::Duration] "From SIGTERM to the end of the process: answers under way, writing out what is in memory, the checkpoint. What takes longer is cut off, as by a crash.";
     "fill.finish_bytes_max" live Size [proxy.finish_bytes_max: u64] "A fill goes on without its client if no more than this is left.";
     "fill.finish_percent_min" live Percent [proxy.finish_percent_min: u8] "A fill goes on without its client if this share is done.";
     "groups.by" live GroupRule [proxy.grouping: crate::config::Grouping] "What lies together where the origin does not name a group: a page and what it embeds, a host, a host and N path segments, a response header, or nothing.";
@@ -117,7 +118,7 @@ keys! {
     "caching.targeted" live Headers [proxy.rules.targeted: Vec<http::HeaderName>] "Fields that go before `Cache-Control`, in this order (RFC 9213).";
     "caching.surrogate" live Flag [proxy.rules.surrogate: bool] "Obey `Surrogate-Control` where none of these is there, and announce it to the origin. Off for a forward proxy unless said.";
     "caching.answer_precondition_failed" live Flag [proxy.rules.answer_precondition_failed: bool] "Answer `If-Match` and `If-Unmodified-Since` from the cache; otherwise such requests go to the origin.";
-    "caching.slice_bytes" live Size [proxy.rules.slice_bytes: u64] "Length of the aligned slices in which ranges of what is not stored whole are fetched, stored and sent, at most 16MiB; 0: as the client asks.";
+    "caching.slice_bytes" live SliceSize [proxy.rules.slice_bytes: u64] "Length of the aligned slices in which ranges of what is not stored whole are fetched, stored and sent; 0: as the client asks.";
     "caching.heuristic_percent" live Percent [proxy.rules.heuristic_percent: u8] "Share of the time since `Last-Modified` that counts as fresh where the origin says nothing.";
     "caching.heuristic_max" live Time [proxy.rules.heuristic_lifetime_max_s: u64] "Longest lifetime found so.";
     "caching.stale_while_revalidate" live Time [proxy.rules.stale_while_revalidate_s: u64] "`stale-while-revalidate` of responses that say nothing.";

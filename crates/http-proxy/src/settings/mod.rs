@@ -4,12 +4,15 @@
 //! key the known one it looks like. Files are read by the caller; nothing here does I/O but to
 //! resolve host names in addresses. No threads.
 
+mod contradictions;
 mod document;
 mod keys;
 mod kinds;
 mod more_kinds;
+mod ranges;
 mod rule_keys;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +44,10 @@ pub struct Settings {
     pub forward: ForwardConfig,
     /// Whether the file or an argument named an origin.
     pub has_origin: bool,
+    /// Whether they set a key that only a forward proxy has.
+    pub is_forward: bool,
+    /// Where the file sets which key.
+    lines: BTreeMap<String, usize>,
 }
 
 impl Default for Settings {
@@ -55,6 +62,8 @@ impl Default for Settings {
             stop_timeout: Duration::from_secs(60),
             forward: ForwardConfig::new(from),
             has_origin: false,
+            is_forward: false,
+            lines: BTreeMap::new(),
         }
     }
 }
@@ -76,6 +85,18 @@ impl Settings {
         let rules = document::read(text, &mut self)?;
         self.proxy.ruleset = Arc::new(Ruleset::new(rules));
         Ok(self)
+    }
+
+    /// What does not go together in these settings, though each of them can be read.
+    pub fn contradictions(&self) -> Vec<SettingsError> {
+        let found = contradictions::find(self);
+        found.into_iter().map(|(key, problem)| self.mistake(key, problem)).collect()
+    }
+
+    /// A mistake in the value of a key, with the line that sets it, or the first if none does.
+    pub fn mistake(&self, key: &str, problem: impl std::fmt::Display) -> SettingsError {
+        let line = self.lines.get(key).copied().unwrap_or(1);
+        SettingsError { line, problem: format!("`{key}`: {problem}") }
     }
 
     /// The defaults of `damelo forward`, where they differ: its address, and that origins are not
@@ -135,6 +156,7 @@ impl Settings {
             return Err(format!("there is no key `{name}`{hint}"));
         };
         self.has_origin |= name == "to";
+        self.is_forward |= name.starts_with("forward.");
         (key.set)(self, value).map_err(|problem| format!("`{name}`: {problem}"))
     }
 
@@ -237,7 +259,11 @@ mod tests {
              ttl = \"1 parsec\"\n\
              [[rule]]\n\
              status = 200\n\
-             pass = true\n",
+             pass = true\n\
+             [[rule]]\n\
+             size_min = 2\n\
+             size_max = 1\n\
+             store = false\n",
         )
         .unwrap_err();
         let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -248,6 +274,7 @@ mod tests {
             (7, "did you mean `path`"),
             (8, "1 parsec"),
             (9, "`pass`"),
+            (12, "`size_min`"),
         ];
         assert_eq!(text.len(), expect.len(), "{text:?}");
         for (got, (line, words)) in text.iter().zip(expect) {
@@ -267,6 +294,15 @@ mod tests {
             assert!(blamed.line == line && blamed.problem.contains(words), "{blamed}");
         }
         assert_eq!(Settings::blame("to = \"demo\"\n", &ProxyError::NoCertificate), None);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_named_with_its_line() {
+        let file = "to = \"demo\"\n[timeouts]\nstop = \"5s\"\ndrain = \"7s\"\n";
+        let errors = Settings::parse(file).unwrap().contradictions();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        let text = errors[0].to_string();
+        assert!(text.starts_with("line 4: `timeouts.drain`: "), "{text}");
     }
 
     #[test]

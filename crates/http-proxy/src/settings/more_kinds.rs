@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 use super::kinds::{Count, Kind, Size, Text, Time, Value, quoted};
+use super::ranges::Span;
 use crate::config::transport::{CertificateFiles, Choice, HealthChecks, Listener};
 use crate::forward::access::AccessRule;
 use crate::rules::SetCookie;
@@ -161,8 +162,8 @@ impl Kind<Option<HealthChecks>> for Check {
         while let Some(word) = words.next() {
             let said = Value::Text(words.next().unwrap_or_default().to_owned());
             match word {
-                "every" => checks.interval = Time::read(&said)?,
-                "timeout" => checks.timeout = Time::read(&said)?,
+                "every" => checks.interval = Span::read(&said)?,
+                "timeout" => checks.timeout = Span::read(&said)?,
                 "fall" => checks.fall = Count::read(&said)?,
                 "rise" => checks.rise = Count::read(&said)?,
                 _ => return Err(value.wanted(Self::WRITTEN)),
@@ -390,7 +391,9 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for checks in ["up", "/up every", "/up every x", "/up fall 0", "/up often 3"] {
+        for checks in
+            ["up", "/up every", "/up every x", "/up fall 0", "/up often 3", "/up every 0s"]
+        {
             assert!(Check::read(&text(checks)).is_err(), "{checks}");
         }
         for query in ["", "some", "only:", "but:x"] {

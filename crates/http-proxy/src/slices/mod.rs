@@ -36,7 +36,7 @@ use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
 use crate::worker::Worker;
 
 /// Largest slice: it is in memory while it is fetched.
-const SLICE_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const SLICE_BYTES_MAX: u64 = 16 << 20;
 /// Slices of one answer that are looked for before it is called a hit: no more than so much time.
 const LOOKED_FOR_MAX: u64 = 16 << 10;
 

@@ -276,6 +276,11 @@ impl Tls {
     }
 }
 
+/// Whether certificate authorities can be taken from this file.
+pub(crate) fn check_authorities(file: &Path) -> Result<(), ProxyError> {
+    authorities(Some(file)).map(drop)
+}
+
 fn authorities(file: Option<&Path>) -> Result<RootCertStore, ProxyError> {
     let mut roots = RootCertStore::empty();
     let Some(path) = file else {

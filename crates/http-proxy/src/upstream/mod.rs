@@ -49,7 +49,7 @@ use crate::upstream::response_body::{Hold, Load};
 
 pub(crate) use bound::{Bound, Pin, are_shown, are_wanted};
 pub(crate) use dial::dial_tcp;
-pub(crate) use endpoint::{Origin, check_url};
+pub(crate) use endpoint::{Origin, check_authorities, check_url};
 pub(crate) use health::check_all;
 pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pool::PoolSettings;
