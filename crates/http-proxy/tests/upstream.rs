@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use damelo_http_proxy::{Choice, HealthChecks, ProxyConfig, Target};
 use support::wire::{Authority, Http2Origin};
 use support::{
-    Gate, Home, Message, Nobody, Origin, Proxy, Reply, eventually, read_message, read_some, reply,
-    send_to,
+    Gate, Home, Message, Nobody, Origin, PATIENCE, Proxy, Reply, eventually, read_message,
+    read_some, reply, send_to,
 };
 
 fn no_store() -> Origin {
@@ -94,8 +94,9 @@ fn slow_clients_leave_room_on_a_connection_of_http2() {
     let url = format!("http://{}", origin.address);
     let proxy = proxy_to(&home, url.clone(), |config| {
         config.transport.upstream.http2_clear_text = true;
-        // Each has connections of its own.
+        // Each has connections of its own; and who does not read stays.
         config.workers = 1;
+        config.transport.clients.write_timeout = PATIENCE * 2;
     });
     let ask = |path| send_to(proxy.info.address, "GET", path, "", b"");
     let mut slow: Vec<_> = (0..8).map(|_| ask("/large")).collect();
