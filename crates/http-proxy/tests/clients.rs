@@ -150,22 +150,24 @@ fn a_reader_slower_than_its_socket_is_served() {
         \0\0\x04\x08\0\0\0\0\0\x7f\x00\xff\xff\
         \0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
     let origin = Origin::start(|_| reply(200, "Cache-Control: max-age=60", vec![7; 24 << 20]));
-    let limit = Duration::from_secs(2);
+    // It takes twice as long to free a third of the socket's buffer, and a third as long to be seen to take
+    // something.
+    let limit = Duration::from_secs(3);
     let proxy = Proxy::start_with(&origin, |c| c.transport.clients.write_timeout = limit);
     assert_eq!(proxy.get("/").body.len(), 24 << 20);
     let slowly = |request: &[u8]| {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let socket = socket.expect("a socket");
         // So that it says soon that it has room again.
-        socket.set_recv_buffer_size(256 << 10).expect("a buffer");
+        socket.set_recv_buffer_size(64 << 10).expect("a buffer");
         socket.connect(&proxy.info.address.into()).expect("connect");
         let mut stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
         stream.write_all(request).expect("write");
         let (mut total, mut buffer) = (0, vec![0; 1 << 20]);
-        for _ in 0..30 {
-            total += stream.read(&mut buffer[..32 << 10]).expect("read");
-            std::thread::sleep(limit / 10);
+        for _ in 0..40 {
+            total += stream.read(&mut buffer[..48 << 10]).expect("read");
+            std::thread::sleep(limit / 15);
         }
         while total < 24 << 20 {
             let length = stream.read(&mut buffer).expect("read");
