@@ -98,14 +98,19 @@ impl Client {
     }
 }
 
-#[test]
-fn a_login_of_a_connection_is_its_clients_alone() {
-    let origin = ByConnection::start();
-    let plain = Origin::start(|_| reply(200, "", ""));
-    let proxy = Proxy::start_with(&plain, |config| {
+/// An origin that knows users by their connections, and a proxy before it.
+fn proxied() -> (ByConnection, Proxy) {
+    let (origin, unused) = (ByConnection::start(), Origin::start(|_| reply(200, "", "")));
+    let proxy = Proxy::start_with(&unused, |config| {
         config.to = damelo_http_proxy::Target::Url(format!("http://{}", origin.address));
         config.workers = 1;
     });
+    (origin, proxy)
+}
+
+#[test]
+fn a_login_of_a_connection_is_its_clients_alone() {
+    let (_origin, proxy) = proxied();
     let mut ann = Client::of(proxy.info.address, "/mail");
     let first = ann.ask("");
     assert_eq!(first.status(), 401);
@@ -129,12 +134,7 @@ fn a_login_of_a_connection_is_its_clients_alone() {
 
 #[test]
 fn a_login_that_is_sent_again_is_its_clients_alone_too() {
-    let origin = ByConnection::start();
-    let plain = Origin::start(|_| reply(200, "", ""));
-    let proxy = Proxy::start_with(&plain, |config| {
-        config.to = damelo_http_proxy::Target::Url(format!("http://{}", origin.address));
-        config.workers = 1;
-    });
+    let (origin, proxy) = proxied();
     let mut ann = Client::of(proxy.info.address, "/mail");
     assert_eq!(ann.ask("Authorization: Negotiate ann\r\n").text(), "mail of ann");
     let again = ann.ask("Authorization: Negotiate ann\r\nX-Close: 1\r\n");
@@ -174,12 +174,7 @@ fn a_login_through_a_forward_proxy() {
 
 #[test]
 fn nobody_has_a_connection_of_their_own_through_another_proxy() {
-    let origin = ByConnection::start();
-    let plain = Origin::start(|_| reply(200, "", ""));
-    let proxy = Proxy::start_with(&plain, |config| {
-        config.to = damelo_http_proxy::Target::Url(format!("http://{}", origin.address));
-        config.workers = 1;
-    });
+    let (_origin, proxy) = proxied();
     for sign in ["Via: 1.1 front\r\n", "X-Forwarded-For: 192.0.2.1\r\n", "Forwarded: for=_a\r\n"] {
         // It may send the next user's request on the same connection.
         let mut front = Client::of(proxy.info.address, "/mail");

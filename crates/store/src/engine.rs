@@ -122,8 +122,7 @@ impl Engine {
         self.forget(hash);
         add(&self.counters.journal_records, 1);
         // Nothing more can be done on a device that fails.
-        let said = self.journal.append_soon(JournalOp::DeleteKey { hash }, seq);
-        add(&self.counters.journal_errors, u64::from(said.is_err()));
+        let _ = self.counted(self.journal.append_soon(JournalOp::DeleteKey { hash }, seq));
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -175,7 +174,12 @@ impl Engine {
     /// Writes a delete or purge to the journal; a failure is counted and reported.
     pub(crate) fn journal_append(&self, op: JournalOp, seq: u64) -> std::io::Result<()> {
         add(&self.counters.journal_records, 1);
-        self.journal.append(op, seq).inspect_err(|_| add(&self.counters.journal_errors, 1))
+        self.counted(self.journal.append(op, seq))
+    }
+
+    /// Counts it if the journal failed.
+    pub(crate) fn counted(&self, written: std::io::Result<()>) -> std::io::Result<()> {
+        written.inspect_err(|_| add(&self.counters.journal_errors, 1))
     }
 
     /// Regular small duties of the flusher: what tables take now is taken from the memory for data, and hints

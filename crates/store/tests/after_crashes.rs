@@ -100,7 +100,7 @@ fn removes_during_the_second_recovery_in_a_row_hold_after_a_third_crash() {
     assert_eq!(get(&store, "key/10").unwrap(), [7; 500], "nobody removed that");
 }
 
-/// Opens in a row leave one mark, in the same place: a journal is not filled by crashing.
+/// Each open writes over the mark of the one before; nothing that was acknowledged goes by that.
 #[test]
 fn a_store_may_crash_as_often_as_it_likes() {
     let mut disk = killed_twice();

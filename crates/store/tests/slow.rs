@@ -66,7 +66,7 @@ fn what_a_slow_read_brings_is_not_what_others_get() {
 }
 
 /// Purges fill the journal while creates are between their look at its room and their record: neither waits
-/// for a checkpoint that waits for it.
+/// for a checkpoint that waits for it. A race, which is seldom lost: the journal's own tests hold it to the rule.
 #[test]
 fn creates_and_purges_side_by_side_leave_each_other_room() {
     let disk = Disk::new(64 << 20);

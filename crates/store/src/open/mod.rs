@@ -42,7 +42,7 @@ use crate::reinsertion::reinsertion_policy;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
-use crate::stats::{Counters, add};
+use crate::stats::Counters;
 use crate::types::{Clock, SystemClock};
 use crate::workers::Workers;
 use crate::write::nursery::Nursery;
@@ -352,8 +352,8 @@ pub(crate) fn start(
         config,
     });
     let plan = engine.prepare_recovery(&contents);
-    if plan.follows_crash() && engine.journal.mark_open(engine.new_seq()).is_err() {
-        add(&engine.counters.journal_errors, 1);
+    if plan.follows_crash() {
+        let _ = engine.counted(engine.journal.mark_open(engine.new_seq()));
     }
     let threads = Threads::start(&engine, plan).map_err(OpenError::System)?;
     Ok((engine, threads))

@@ -13,20 +13,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
-use damelo::{Clock, GroupId, Store};
+use damelo::{GroupId, Store};
 
-/// A clock that stands still.
-pub(crate) struct Stopped;
-
-impl Clock for Stopped {
-    fn unix_seconds(&self) -> u64 {
-        1_700_000_000
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
-    }
-}
+#[path = "../in_memory/mod.rs"]
+mod in_memory;
+pub(crate) use in_memory::Stopped;
 
 /// Reads of a range are held, once their bytes are there, until somebody lets them go.
 #[derive(Default)]
