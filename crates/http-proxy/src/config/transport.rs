@@ -247,6 +247,10 @@ pub struct Upstream {
     pub http2: bool,
     /// Speak HTTP/2 to http origins without asking. Default false.
     pub http2_clear_text: bool,
+    /// Requests at once on one HTTP/2 connection to an origin; for more there are further connections. No
+    /// higher than what the origin allows, or requests wait where it looks as if the origin did not answer.
+    /// Default 100.
+    pub http2_streams_max: usize,
     /// Certificate authorities that origins are checked against, a PEM file, instead of the
     /// system's. Default none.
     pub authorities: Option<PathBuf>,
@@ -270,6 +274,7 @@ impl Default for Upstream {
             choice: Choice::ConsistentHash,
             http2: true,
             http2_clear_text: false,
+            http2_streams_max: 100,
             authorities: None,
             header_lines_max: 500,
             total_timeout: None,

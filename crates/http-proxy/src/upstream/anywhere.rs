@@ -63,6 +63,7 @@ mod tests {
             header_timeout: Duration::from_secs(1),
             header_bytes_max: 8192,
             header_lines_max: 100,
+            http2_streams_max: 100,
             keep_http2: true,
         };
         let pools = AnyPools::new(settings);

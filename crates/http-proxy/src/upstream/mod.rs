@@ -22,6 +22,7 @@ mod pool;
 mod redirects;
 mod request_body;
 mod response_body;
+mod shared;
 mod sites;
 mod stream;
 mod version;

@@ -1,4 +1,4 @@
-//! Connections to one endpoint: HTTP/1.1 ones that lie idle, and one of HTTP/2 that all share.
+//! Connections to one endpoint: HTTP/1.1 ones that lie idle, and those of HTTP/2 that requests share.
 //!
 //! Invariants: a request is sent twice only if the connection came from the pool and either not a
 //! byte of it was written or its method is safe and it has no body (RFC 9110 §9.2.2); nothing
@@ -27,6 +27,7 @@ use crate::metrics::Counters;
 use crate::upstream::bound::{self, Bound};
 use crate::upstream::endpoint::{Endpoint, Purpose};
 use crate::upstream::head::{check_head, kept_for};
+use crate::upstream::shared::{self, Place, Shared, Stream};
 use crate::upstream::version::{as_http1, as_http2};
 use crate::upstream::{OriginBody, poll_incoming};
 
@@ -58,6 +59,8 @@ pub(crate) struct PoolSettings {
     pub(crate) header_bytes_max: usize,
     /// Over HTTP/1.1.
     pub(crate) header_lines_max: usize,
+    /// Requests at once on one HTTP/2 connection.
+    pub(crate) http2_streams_max: usize,
     /// Whether an HTTP/2 connection is shared with later requests.
     pub(crate) keep_http2: bool,
 }
@@ -71,6 +74,7 @@ impl PoolSettings {
             header_timeout: config.header_timeout,
             header_bytes_max: config.header_bytes_max,
             header_lines_max: config.transport.upstream.header_lines_max,
+            http2_streams_max: config.transport.upstream.http2_streams_max,
             keep_http2: true,
         }
     }
@@ -86,7 +90,7 @@ struct Inner {
     endpoint: Arc<Endpoint>,
     settings: PoolSettings,
     idle: Mutex<Vec<Idle>>,
-    shared: Mutex<Option<Shared>>,
+    shared: Mutex<Shared>,
     /// Held while connecting where HTTP/2 is hoped for: who waits may share what comes of it.
     connecting: tokio::sync::Mutex<()>,
 }
@@ -94,12 +98,6 @@ struct Inner {
 struct Idle {
     connection: Http1,
     since: Instant,
-}
-
-struct Shared {
-    sender: http2::SendRequest<OriginBody>,
-    address: Option<IpAddr>,
-    used: Instant,
 }
 
 pub(super) struct Http1 {
@@ -110,11 +108,12 @@ pub(super) struct Http1 {
 }
 
 /// The body of a response, which brings its HTTP/1.1 connection back to the pool at its end. If that
-/// is never read, the connection closes.
+/// is never read, the connection closes. One of HTTP/2 holds its place on its connection so long.
 #[derive(Debug)]
 pub(crate) struct Leased {
     incoming: Incoming,
     lease: Option<Lease>,
+    stream: Option<Stream>,
 }
 
 struct Lease {
@@ -126,7 +125,7 @@ struct Lease {
 
 enum Connection {
     Http1(Http1),
-    Http2(http2::SendRequest<OriginBody>),
+    Http2(Place),
 }
 
 /// A request on its way. It is large, and handed on at every step: boxed.
@@ -178,9 +177,9 @@ impl Pool {
         let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
         self.retain_usable(&mut idle);
         let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.take_if(|shared| shared.used.elapsed() >= self.inner.settings.idle_timeout);
+        shared.retain_usable(self.inner.settings.idle_timeout);
         // A client that holds a connection of its own would not find the pool that it is of.
-        idle.is_empty() && shared.is_none() && Arc::strong_count(&self.inner) == 1
+        idle.is_empty() && shared.is_empty() && Arc::strong_count(&self.inner) == 1
     }
 
     /// Leaves those out that have closed or lain idle for too long. What has come back this moment may
@@ -197,12 +196,12 @@ impl Pool {
     /// The connection used last that still lives; with `fresh` no other one of HTTP/1.1 than one used this
     /// moment.
     fn take(&self, permit: Option<&dyn Permit>, fresh: bool) -> Option<Connection> {
-        let limit = self.inner.settings.idle_timeout;
+        let settings = &self.inner.settings;
         let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.take_if(|shared| shared.used.elapsed() >= limit || !shared.sender.is_ready());
-        if let Some(shared) = shared.as_mut().filter(|shared| allowed(shared.address, permit)) {
-            shared.used = Instant::now();
-            return Some(Connection::Http2(shared.sender.clone()));
+        shared.retain_usable(settings.idle_timeout);
+        let may = |address| allowed(address, permit);
+        if let Some(place) = shared.take(settings.http2_streams_max, may) {
+            return Some(Connection::Http2(place));
         }
         let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
         self.retain_usable(&mut idle);
@@ -292,8 +291,8 @@ impl Pool {
         }
         let _turn = self.inner.connecting.lock().await;
         // Whoever had the turn before may have brought a connection for all.
-        if let Some(Connection::Http2(sender)) = self.take(permit, true) {
-            return Ok(Connection::Http2(sender));
+        if let Some(place @ Connection::Http2(_)) = self.take(permit, true) {
+            return Ok(place);
         }
         self.open(Purpose::Requests, permit).await
     }
@@ -338,11 +337,11 @@ impl Pool {
             .await
             .map_err(|_| FetchError::Broken)?;
         tokio::spawn(connection);
-        if settings.keep_http2 && shares {
-            let shared = Shared { sender: sender.clone(), address, used: Instant::now() };
-            *self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
+        if !settings.keep_http2 || !shares {
+            return Ok(Connection::Http2(shared::unshared(sender)));
         }
-        Ok(Connection::Http2(sender))
+        let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Connection::Http2(shared.put(sender, address)))
     }
 
     /// Sends a request on a connection of its own, which may become another protocol's.
@@ -381,11 +380,12 @@ impl Pool {
         let late = SendError { error: FetchError::HeaderTimeout, unsent: None };
         let idle = request.body().idle();
         match connection {
-            Connection::Http2(mut sender) => {
+            Connection::Http2(Place { mut sender, stream }) => {
                 let sending =
                     sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
                 let response = within(limit, idle, sending).await.ok_or(late)?;
-                Ok(response.map_err(SendError::of)?.map(Leased::from))
+                let response = response.map_err(SendError::of)?;
+                Ok(response.map(|incoming| Leased::new(incoming, None, Some(stream))))
             }
             Connection::Http1(mut connection) => {
                 let bound = request.extensions().get::<Bound>().cloned();
@@ -408,7 +408,7 @@ impl Pool {
                 let wanted = || bound::are_wanted(response.headers()).then_some(Bound(None));
                 let bound = bound.or_else(wanted);
                 let lease = Lease { pool: self.clone(), connection, bound };
-                Ok(response.map(|incoming| Leased::new(incoming, lease)))
+                Ok(response.map(|incoming| Leased::new(incoming, Some(lease), None)))
             }
         }
     }
@@ -432,13 +432,13 @@ async fn within<T>(
 
 impl From<Incoming> for Leased {
     fn from(incoming: Incoming) -> Leased {
-        Leased { incoming, lease: None }
+        Leased { incoming, lease: None, stream: None }
     }
 }
 
 impl Leased {
-    fn new(incoming: Incoming, lease: Lease) -> Leased {
-        let mut leased = Leased { incoming, lease: Some(lease) };
+    fn new(incoming: Incoming, lease: Option<Lease>, stream: Option<Stream>) -> Leased {
+        let mut leased = Leased { incoming, lease, stream };
         leased.give_back_at_end(false);
         leased
     }
@@ -450,9 +450,11 @@ impl Leased {
     }
 
     fn give_back_at_end(&mut self, ended: bool) {
-        if (ended || self.incoming.is_end_stream())
-            && let Some(lease) = self.lease.take()
-        {
+        if !ended && !self.incoming.is_end_stream() {
+            return;
+        }
+        self.stream = None;
+        if let Some(lease) = self.lease.take() {
             match lease.bound {
                 None => lease.pool.put(lease.connection),
                 Some(bound) => bound.put(lease.pool, lease.connection),
