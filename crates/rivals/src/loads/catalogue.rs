@@ -258,6 +258,7 @@ fn lengths() -> Vec<Load> {
         few(Load { name: "above-page", about: "all 65 KiB", ..of(32_768, Sizes::Fixed(65 << 10)) }),
         few(Load { name: "half-page", about: "all 33 KiB", ..of(65_536, Sizes::Fixed(33 << 10)) }),
         Load { name: "third-page", about: "all 22 KiB", ..of(98_304, Sizes::Fixed(22 << 10)) },
+        Load { name: "quarter-page", about: "all 16 KiB", ..of(131_072, Sizes::Fixed(16 << 10)) },
         Load {
             name: "tiny",
             about: "all 100 bytes, 5 million, 256 MiB of disk, 16 of memory",

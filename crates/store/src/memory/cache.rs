@@ -22,7 +22,7 @@ use logs::{OpenLog, open_logs_max};
 const RESERVE_FRAMES: usize = 2;
 /// At most this share of a run is copied on when it is taken apart, so that eviction always gains.
 const KEEP_PERCENT_MAX: usize = 90;
-/// An object that fills the run it has to itself by so much stays there: a run over half a frame is as long
+/// An object that fills the run it has to itself by so much stays there: a run over a third of a frame is as long
 /// as it must be, up to 4 KiB.
 const FILLS_PERCENT_MIN: usize = 85;
 /// Runs of which a caller who waits for memory keeps anything; from there on all goes.

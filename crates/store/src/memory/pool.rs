@@ -17,11 +17,15 @@ use crate::signal::Signal;
 mod blocks;
 mod places;
 use blocks::BLOCK_BYTES;
-use places::{Advice, GRAIN_BYTES, Places};
+use places::{Advice, GRAIN_BYTES, Places, WHOLE_SHARE};
 
 /// A run of at least so many frames has whole ones: its rest is little beside it, and frames in full may
 /// lie in large pages.
 const WHOLE_FRAMES_MIN: usize = 8;
+
+/// Of a frame at least this part must be over for the rest to be cut off: giving memory back and having it
+/// cleared again costs something, and large pages are taken apart for it.
+const CUT_SHARE: usize = 8;
 
 /// Locks a mutex; a holder that panicked left data that is valid by construction.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -166,10 +170,10 @@ impl Pool {
         self.frame_bytes / GRAIN_BYTES
     }
 
-    /// What a run for so many bytes occupies. Up to half a frame it is a whole one: such runs are there
-    /// for a moment, or for several objects, and so leave what any other can use as it is.
+    /// What a run for so many bytes occupies. Up to a third of a frame it is a whole one: such runs are
+    /// there for a moment, or for several objects, and so leave what any other can use as it is.
     fn grains_for(&self, bytes: usize) -> usize {
-        if bytes <= self.frame_bytes / 2 {
+        if bytes <= self.frame_bytes / WHOLE_SHARE {
             return self.grains_per_frame();
         }
         if bytes >= WHOLE_FRAMES_MIN * self.frame_bytes {
@@ -257,6 +261,20 @@ impl Pool {
             }
         }
         None
+    }
+
+    /// Cuts a run of one frame, of which no more than `used` bytes will ever be used: the rest is others'
+    /// to take. Nothing happens where that is too little to be worth a call of the system.
+    pub(crate) fn shorten(&self, run: &Run, used: usize) {
+        let from = run.len_bytes() / GRAIN_BYTES;
+        let to = used.div_ceil(GRAIN_BYTES).max(1);
+        if from > self.grains_per_frame() || (from - to) * CUT_SHARE < self.grains_per_frame() {
+            return;
+        }
+        let first = run.first as usize;
+        lock(&self.state).shorten(first, from, to, |advice| self.follow(advice));
+        self.headers[first].run_grains.store(to as u32, Ordering::Relaxed);
+        self.freed.notify_all();
     }
 
     fn release(&self, first: usize) {
@@ -390,16 +408,34 @@ mod tests {
     }
 
     #[test]
-    fn a_run_over_half_a_frame_is_as_long_as_it_must_be() {
+    fn a_run_over_a_third_of_a_frame_is_as_long_as_it_must_be() {
         let pool = Pool::new(5, 16 * FRAME).unwrap();
-        let lengths = [1, 8 * FRAME, 8 * FRAME + 1, 16 * FRAME, 16 * FRAME + 1];
+        let lengths = [1, 16 * FRAME / 3, 6 * FRAME, 8 * FRAME + 1, 16 * FRAME, 16 * FRAME + 1];
         let runs = lengths.map(|bytes| pool.try_take(bytes).unwrap());
         let grains = runs.each_ref().map(|run| run.len_bytes() / FRAME);
-        assert_eq!(grains, [16, 16, 9, 16, 17]);
-        assert_eq!(pool.used_bytes(), 74 * FRAME);
+        assert_eq!(grains, [16, 16, 6, 9, 16, 17]);
+        assert_eq!(pool.used_bytes(), 80 * FRAME);
         let pool = Pool::new(10, 16 * FRAME).unwrap();
         let run = pool.try_take(8 * 16 * FRAME + 1).unwrap();
         assert_eq!(run.len_bytes(), 9 * 16 * FRAME, "whole frames of many");
+    }
+
+    #[test]
+    fn what_is_cut_off_a_run_is_others_to_take() {
+        let pool = Pool::new(2, 16 * FRAME).unwrap();
+        let (cut, whole) = (pool.try_take_frame().unwrap(), pool.try_take_frame().unwrap());
+        pool.shorten(&whole, 14 * FRAME + 1);
+        assert_eq!(whole.len_bytes(), 16 * FRAME, "one grain is not worth it");
+        // SAFETY: freshly taken, nobody else knows it.
+        unsafe { cut.bytes_mut(0, 16 * FRAME) }.fill(7);
+        pool.shorten(&cut, 9 * FRAME + 1);
+        assert_eq!((cut.len_bytes(), pool.available_bytes()), (10 * FRAME, 6 * FRAME));
+        assert!(cut.bytes(0, 10 * FRAME).iter().all(|&byte| byte == 7));
+        let other = pool.try_take(6 * FRAME).unwrap();
+        assert_eq!(pool.used_bytes(), 32 * FRAME);
+        drop((cut, whole, other));
+        assert_eq!(pool.used_bytes(), 0);
+        assert!(pool.try_take_frame().is_some() && pool.try_take(2 * 16 * FRAME).is_some());
     }
 
     /// Large pages are the system's business: what is in memory and what is counted stays the same.

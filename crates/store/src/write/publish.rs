@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// False if two records certainly are both in pages, or both in extents. Length classes are
-    /// rounded, so those next to half a page tell nothing.
+    /// rounded, so those next to a third of a page tell nothing.
     pub(crate) fn may_differ_in_kind(&self, one: LengthClass, other: LengthClass) -> bool {
         let page_units = self.page_record_max() / UNIT_BYTES;
         let unsure = LengthClass::from_units(page_units + 1).units();

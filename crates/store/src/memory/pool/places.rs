@@ -18,6 +18,8 @@ use super::blocks::Blocks;
 
 /// What a system page has, or a part of one: the least memory that is counted.
 pub(super) const GRAIN_BYTES: usize = 4 << 10;
+/// A run of at most this part of a frame is a whole one; of others as many as may be in use have places.
+pub(super) const WHOLE_SHARE: usize = 3;
 /// Free places that are looked at for one that fits.
 const LOOKS_MAX: usize = 32;
 /// Runs of more places are not found again as such.
@@ -74,8 +76,8 @@ pub(super) struct Places {
 impl Places {
     /// Places for `frames` frames of so many grains.
     pub(super) fn new(frames: usize, grains_per_frame: usize) -> Places {
-        // A run that is over half a frame is as long as it must be: of two places it may leave nearly one.
-        let places = if grains_per_frame == 1 { frames } else { 2 * frames };
+        // A run that is over a third of a frame is as long as it must be: of three places it may leave nearly two.
+        let places = frames * grains_per_frame.min(WHOLE_SHARE);
         Places {
             grains_per_frame,
             free: vec![true; places],
@@ -201,6 +203,19 @@ impl Places {
         self.trim(&mut advise);
     }
 
+    /// A run in its first place is cut to so many grains.
+    pub(super) fn shorten(
+        &mut self,
+        first: usize,
+        from: usize,
+        to: usize,
+        mut advise: impl FnMut(Advice),
+    ) {
+        assert!(0 < to && to <= from && from <= self.grains_per_frame, "a run of one place");
+        self.set_touched(first, to, &mut advise);
+        self.used_grains -= from - to;
+    }
+
     /// The kind of places in large pages.
     fn large(&self) -> usize {
         self.grains_per_frame + 1
@@ -228,18 +243,17 @@ impl Places {
     /// places are taken with more or less in the last, and so is one place where memory is short.
     fn warm_run(&mut self, shape: Shape, grains: usize) -> Option<usize> {
         let (full, large) = (self.grains_per_frame, self.large());
-        if shape.tail == full {
-            return self.look(shape, large).or_else(|| self.look(shape, full));
-        }
+        let is_full = shape.tail == full;
+        let mut found = if is_full { self.look(shape, large) } else { None };
+        found = found.or_else(|| self.look(shape, shape.tail));
         let occupied_then = self.touched_grains + grains;
-        let mut found = self.look(shape, shape.tail);
-        if found.is_none() && shape.places > 1 {
+        if found.is_none() && !is_full && shape.places > 1 {
             found = self.freed_run(shape.places).or_else(|| self.look(shape, full));
-        } else if found.is_none() && occupied_then > self.limit_grains {
+        } else if found.is_none() && shape.places == 1 && occupied_then > self.limit_grains {
             let mut others = (shape.tail + 1..=full).chain((1..shape.tail).rev());
             found = others.find_map(|kind| self.look(shape, kind));
         }
-        if found.is_none() && occupied_then > self.limit_grains + self.slack() {
+        if found.is_none() && !is_full && occupied_then > self.limit_grains + self.slack() {
             found = self.look(shape, large);
         }
         found
