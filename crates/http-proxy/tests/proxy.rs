@@ -429,8 +429,9 @@ fn origin_failures_have_their_own_answers() {
     assert!(answer.cache().contains("fwd=uri-miss; detail=unresolved"), "{}", answer.cache());
     assert!(answer.text().contains("the name nobody.invalid could not"), "{}", answer.text());
     let origin = Origin::start(|_| Reply { delay: Duration::from_secs(5), ..reply(200, "", "") });
-    let proxy =
-        Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_millis(200));
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.origin_header_timeout = Duration::from_millis(200)
+    });
     for method in ["GET", "POST"] {
         let answer = proxy.ask(method, "/", "");
         assert_eq!(answer.status(), 504);

@@ -423,7 +423,7 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
         }
     });
     let proxy = proxy_to(&home, url(&origin), |config| {
-        config.header_timeout = Duration::from_millis(500);
+        config.origin_header_timeout = Duration::from_millis(500);
         config.transport.upstream.checks = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_secs(3600),
@@ -513,8 +513,9 @@ fn early_hints_are_not_taken_for_the_answer() {
 #[test]
 fn a_slow_upload_is_not_the_origins_silence() {
     let origin = Origin::start(|request| reply(200, "", request.body.len().to_string()));
-    let proxy =
-        Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_millis(500));
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.origin_header_timeout = Duration::from_millis(500)
+    });
     let mut stream = send_to(proxy.info.address, "POST", "/", "Content-Length: 10", b"");
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(150));
@@ -526,7 +527,8 @@ fn a_slow_upload_is_not_the_origins_silence() {
     let deaf = TcpListener::bind("127.0.0.1:0").expect("bind");
     let home = Home::new();
     let url = format!("http://{}", deaf.local_addr().expect("address"));
-    let proxy = proxy_to(&home, url, |config| config.header_timeout = Duration::from_millis(500));
+    let proxy =
+        proxy_to(&home, url, |config| config.origin_header_timeout = Duration::from_millis(500));
     let address = proxy.info.address;
     let mut stuck = send_to(address, "POST", "/", "Content-Length: 100000000", b"");
     let mut writing = stuck.get_ref().try_clone().expect("clone");

@@ -69,7 +69,7 @@ pub(crate) struct Forward {
     connect_timeout: Option<Duration>,
     /// Time from the end of a request to the headers of the answer [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    answer_timeout: Option<Duration>,
+    origin_header_timeout: Option<Duration>,
     /// Time after which a tunnel in which nothing moves is cut [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     tunnel_timeout: Option<Duration>,
@@ -102,7 +102,7 @@ fn settings(args: &Forward) -> Result<Settings, Failure> {
             [
                 ("from", args.from.clone()),
                 ("timeouts.connect", time(args.connect_timeout)),
-                ("timeouts.header", time(args.answer_timeout)),
+                ("timeouts.origin_header", time(args.origin_header_timeout)),
                 ("timeouts.tunnel_idle", time(args.tunnel_timeout)),
                 ("forwarded.x_forwarded", flag(args.x_forwarded, true)),
                 ("forward.users", args.users.clone()),

@@ -30,10 +30,10 @@ pub(crate) struct ListenArgs {
     connections_per_client: Option<usize>,
     /// Time a client has for the headers of a request [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    header_timeout: Option<Duration>,
+    client_header_timeout: Option<Duration>,
     /// Time a connection may be idle between requests [default: 75]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    idle_timeout: Option<Duration>,
+    client_idle_timeout: Option<Duration>,
 }
 
 impl ListenArgs {
@@ -51,8 +51,8 @@ impl ListenArgs {
             [
                 ("limits.connections_max", text(self.connections)),
                 ("limits.connections_per_client_max", text(self.connections_per_client)),
-                ("timeouts.client_header", time(self.header_timeout)),
-                ("timeouts.client_idle", time(self.idle_timeout)),
+                ("timeouts.client_header", time(self.client_header_timeout)),
+                ("timeouts.client_idle", time(self.client_idle_timeout)),
             ],
         )
     }
@@ -91,7 +91,7 @@ pub(crate) struct OriginArgs {
     connect_timeout: Option<Duration>,
     /// Time from the end of a request to the headers of the answer [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    answer_timeout: Option<Duration>,
+    origin_header_timeout: Option<Duration>,
     /// Do not tell the origin about the client in X-Forwarded-For, -Host and -Proto
     #[arg(long)]
     no_x_forwarded: bool,
@@ -123,7 +123,7 @@ impl OriginArgs {
                 ("upstream.authorities", self.authorities.clone()),
                 ("upstream.requests_max", text(self.requests_per_origin)),
                 ("timeouts.connect", time(self.connect_timeout)),
-                ("timeouts.header", time(self.answer_timeout)),
+                ("timeouts.origin_header", time(self.origin_header_timeout)),
                 ("timeouts.total", time(self.total_timeout)),
                 ("forwarded.x_forwarded", flag(self.no_x_forwarded, false)),
                 ("forwarded.forwarded", flag(self.forwarded, true)),

@@ -199,7 +199,7 @@ pub struct ProxyConfig {
     /// Time to connect to the origin, TLS included. Default 5 s.
     pub connect_timeout: Duration,
     /// Time from the end of a request to the origin's headers. Default 60 s.
-    pub header_timeout: Duration,
+    pub origin_header_timeout: Duration,
     /// Longest silence within a body, in either direction. Default 30 s.
     pub body_idle_timeout: Duration,
     /// Idle origin connections kept per worker. Default 64.
@@ -248,7 +248,7 @@ impl ProxyConfig {
             body_bytes_max: None,
             whole_body_bytes_max: 256 << 10,
             connect_timeout: Duration::from_secs(5),
-            header_timeout: Duration::from_secs(60),
+            origin_header_timeout: Duration::from_secs(60),
             body_idle_timeout: Duration::from_secs(30),
             pool_idle_max: 64,
             pool_idle_timeout: Duration::from_secs(30),

@@ -80,7 +80,7 @@ keys! {
     "limits.whole_body_bytes_max" start Size [proxy.whole_body_bytes_max: u64] "Bodies up to this size lie beside their headers and are served as one piece of memory; larger ones are streamed.";
     "limits.pool_idle_max" live Count [proxy.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
     "timeouts.connect" live Span [proxy.connect_timeout: std::time::Duration] "To connect to the origin, finding its address and TLS included.";
-    "timeouts.header" live Span [proxy.header_timeout: std::time::Duration] "From the end of a request to the origin's headers.";
+    "timeouts.origin_header" live Span [proxy.origin_header_timeout: std::time::Duration] "From the end of a request to the origin's headers.";
     "timeouts.body_idle" live Span [proxy.body_idle_timeout: std::time::Duration] "Longest silence within a body, in either direction.";
     "timeouts.client_header" live Span [proxy.transport.clients.header_timeout: std::time::Duration] "From the first byte of a request to the end of its headers, for a TLS handshake, for a PROXY header; then 408. Applies to new connections.";
     "timeouts.client_idle" live Span [proxy.transport.clients.idle_timeout: std::time::Duration] "A connection may wait so long for its next request. Applies to new connections.";
@@ -109,7 +109,7 @@ keys! {
     "upstream.eject_period" live Time [proxy.transport.upstream.ejection.period: std::time::Duration] "How long it is left alone.";
     "upstream.http2" start Flag [proxy.transport.upstream.http2: bool] "Speak HTTP/2 to https origins that agree.";
     "upstream.http2_clear_text" start Flag [proxy.transport.upstream.http2_clear_text: bool] "Speak HTTP/2 to http origins without asking.";
-    "upstream.http2_streams_max" start Count [proxy.transport.upstream.http2_streams_max: usize] "Requests at once on one HTTP/2 connection to an origin; for more there are further connections. No higher than what the origin allows: what it does not let begin waits for `timeouts.header`, and gets 504.";
+    "upstream.http2_streams_max" start Count [proxy.transport.upstream.http2_streams_max: usize] "Requests at once on one HTTP/2 connection to an origin; for more there are further connections. No higher than what the origin allows: what it does not let begin waits for `timeouts.origin_header`, and gets 504.";
     "upstream.authorities" start File [proxy.transport.upstream.authorities: Option<std::path::PathBuf>] "Certificate authorities that https origins are checked against, a PEM file; none: those of the system.";
     "upstream.requests_max" start Limit [proxy.transport.upstream.requests_per_origin_max: usize] "Requests at once to each origin; who waits longer than `timeouts.connect` for a place gets 503.";
     "forwarded.x_forwarded" live Flag [proxy.transport.forwarding.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";

@@ -60,7 +60,7 @@ mod tests {
             idle_max: 1,
             idle_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(1),
-            header_timeout: Duration::from_secs(1),
+            origin_header_timeout: Duration::from_secs(1),
             header_bytes_max: 8192,
             header_lines_max: 100,
             http2_streams_max: 100,

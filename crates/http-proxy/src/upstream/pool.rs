@@ -55,7 +55,7 @@ pub(crate) struct PoolSettings {
     pub(crate) idle_max: usize,
     pub(crate) idle_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    pub(crate) header_timeout: Duration,
+    pub(crate) origin_header_timeout: Duration,
     pub(crate) header_bytes_max: usize,
     /// Over HTTP/1.1.
     pub(crate) header_lines_max: usize,
@@ -71,7 +71,7 @@ impl PoolSettings {
             idle_max: config.pool_idle_max,
             idle_timeout: config.pool_idle_timeout,
             connect_timeout: config.connect_timeout,
-            header_timeout: config.header_timeout,
+            origin_header_timeout: config.origin_header_timeout,
             header_bytes_max: config.header_bytes_max,
             header_lines_max: config.transport.upstream.header_lines_max,
             http2_streams_max: config.transport.upstream.http2_streams_max,
@@ -364,7 +364,7 @@ impl Pool {
         };
         let opened = timeout(settings.connect_timeout, opening).await;
         let mut sender = opened.unwrap_or(Err(FetchError::ConnectTimeout))?;
-        let response = timeout(settings.header_timeout, sender.send_request(request)).await;
+        let response = timeout(settings.origin_header_timeout, sender.send_request(request)).await;
         let response = response.map_err(|_| FetchError::HeaderTimeout)?;
         let response = response.map_err(|error| FetchError::of(&error))?;
         check_head(response.headers(), settings.header_bytes_max)?;
@@ -376,7 +376,7 @@ impl Pool {
         connection: Connection,
         request: Outgoing,
     ) -> Result<Response<Leased>, SendError> {
-        let limit = self.inner.settings.header_timeout;
+        let limit = self.inner.settings.origin_header_timeout;
         let late = SendError { error: FetchError::HeaderTimeout, unsent: None };
         let idle = request.body().idle();
         match connection {

@@ -140,8 +140,9 @@ fn disconnected_operation() {
             let delay = if count.fetch_add(1, Ordering::SeqCst) == 0 { 0 } else { 5 };
             Reply { delay: Duration::from_secs(delay), ..reply(200, &headers, "kept") }
         });
-        let proxy =
-            Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_secs(1));
+        let proxy = Proxy::start_with(&origin, |config| {
+            config.origin_header_timeout = Duration::from_secs(1)
+        });
         proxy.get("/");
         proxy.pass_seconds(20);
         let answer = proxy.get("/");
@@ -167,7 +168,8 @@ fn those_who_waited_for_a_failure_get_what_is_stale_too() {
             ..reply(200, "Cache-Control: max-age=10", "kept")
         }
     });
-    let proxy = Proxy::start_with(&origin, |config| config.header_timeout = Duration::from_secs(1));
+    let proxy =
+        Proxy::start_with(&origin, |config| config.origin_header_timeout = Duration::from_secs(1));
     proxy.get("/");
     proxy.pass_seconds(20);
     let address = proxy.info.address;
