@@ -78,7 +78,7 @@ pub enum ProxyError {
     #[error(
         "forwarded.trust_client (--trust-forwarded) is not for a forward proxy: its rules go by the \
          client's address, which anybody could write there; behind a load balancer use a `proxy+` \
-         listener and `proxy_protocol.from`"
+         listener and `proxy_protocol.networks`"
     )]
     TrustInForward,
     /// The file of users cannot be used.

@@ -44,7 +44,8 @@ impl Forward {
         // A listener where the script says who the client is.
         let listener = "proxy+tcp:127.0.0.1:0".parse().expect("a listener");
         config.proxy.transport.listeners = vec![listener];
-        config.proxy.transport.proxy_protocol_from = vec!["127.0.0.1/32".parse().expect("network")];
+        config.proxy.transport.proxy_protocol_networks =
+            vec!["127.0.0.1/32".parse().expect("network")];
         tweak(&mut config);
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (ready, info) = mpsc::channel();

@@ -239,7 +239,8 @@ fn who_may_not_purge_changes_nothing() {
     assert!(ask_admin(admin, "/purge", Some("other"), Some("{\"all\":1}")).is_err());
     assert!(ask_admin(admin, "/purge", Some("other"), Some("{\"all\":true}")).is_ok());
     assert_eq!(proxy.ask("PURGE", "/a", "Authorization: Bearer secret").status(), 200);
-    let nets = Settings::parse("[purge]\nfrom = [\"10.0.0.0/8\"]\nmethod = true\n").expect("good");
+    let nets =
+        Settings::parse("[purge]\nnetworks = [\"10.0.0.0/8\"]\nmethod = true\n").expect("good");
     proxy.info.control.reload(nets.proxy).expect("reloaded");
     eventually("the networks count", || proxy.ask("PURGE", "/a", "").status() == 403);
 }

@@ -21,7 +21,7 @@ pub(crate) struct ListenArgs {
     certificate: Vec<String>,
     /// Network whose PROXY headers are believed
     #[arg(long, value_name = "NETWORK")]
-    proxy_from: Vec<String>,
+    proxy_protocol_network: Vec<String>,
     /// Connections at once [default: 10000]
     #[arg(long, value_name = "COUNT")]
     connections: Option<usize>,
@@ -43,7 +43,7 @@ impl ListenArgs {
             [
                 ("listen", &self.listen),
                 ("tls.certificates", &self.certificate),
-                ("proxy_protocol.from", &self.proxy_from),
+                ("proxy_protocol.networks", &self.proxy_protocol_network),
             ],
         )?;
         set_all(

@@ -177,7 +177,7 @@ pub struct ProxyConfig {
     /// Take the method PURGE as a purge instead of passing it on. Default false.
     pub purge_method: bool,
     /// Networks that may purge. Default loopback.
-    pub purge_from: Vec<IpNet>,
+    pub purge_networks: Vec<IpNet>,
     /// What who purges must show, as `Authorization: Bearer TOKEN`. Default nothing.
     pub purge_token: Option<String>,
     /// Networks that the admin listener answers. Default loopback.
@@ -238,7 +238,7 @@ impl ProxyConfig {
             hints_by_use: false,
             ruleset: Arc::new(Ruleset::default()),
             purge_method: false,
-            purge_from: loopback(),
+            purge_networks: loopback(),
             purge_token: None,
             admin_networks: loopback(),
             admin_token: None,

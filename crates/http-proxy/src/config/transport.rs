@@ -23,7 +23,7 @@ pub struct Transport {
     pub certificates: Vec<CertificateFiles>,
     /// Networks whose connections must begin with a PROXY protocol header on listeners that ask
     /// for one; all others are turned away there. Default none.
-    pub proxy_protocol_from: Vec<IpNet>,
+    pub proxy_protocol_networks: Vec<IpNet>,
     /// Limits on clients.
     pub clients: ClientLimits,
     /// What the origin learns about the client.
@@ -42,7 +42,7 @@ impl Default for Transport {
         Transport {
             listeners: Vec::new(),
             certificates: Vec::new(),
-            proxy_protocol_from: Vec::new(),
+            proxy_protocol_networks: Vec::new(),
             clients: ClientLimits::default(),
             forwarding: Forwarding::default(),
             upstream: Upstream::default(),

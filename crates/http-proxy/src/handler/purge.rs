@@ -198,7 +198,7 @@ pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, bool), PurgeFailu
 /// The method PURGE: of the URL as this request would be stored under.
 pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
     let shared = &worker.shared;
-    let (networks, token) = (&shared.config.purge_from, shared.config.purge_token.as_deref());
+    let (networks, token) = (&shared.config.purge_networks, shared.config.purge_token.as_deref());
     let url = String::from_utf8_lossy(url_of_key(&ask.target.primary)).into_owned();
     let ordered = authorize(ask.peer().ip, &ask.headers, networks, token)
         .and_then(|()| order_of_method(&url, &ask.headers));

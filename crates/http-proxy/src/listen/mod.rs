@@ -61,7 +61,7 @@ impl Gate {
         Ok(Gate {
             clients: ClientTable::new(transport.clients.connections_per_client_max),
             certificates,
-            proxies: transport.proxy_protocol_from.clone(),
+            proxies: transport.proxy_protocol_networks.clone(),
             connections: Arc::new(Semaphore::new(connections_max)),
             connections_max,
         })

@@ -60,7 +60,7 @@ keys! {
     "preserve_host" live Flag [proxy.preserve_host: bool] "Send the client's `Host` to the origin, in place of the origin's own. Where this is off, redirects of the origin to itself, by its own name, lose scheme and host, so that clients come back here.";
     "listen" start Listeners [proxy.transport.listeners: Vec<crate::config::transport::Listener>] "Listeners besides `from`: `tcp:ADDR:PORT` or `unix:PATH`; with `tls+` before it clients speak TLS, with `proxy+` each connection begins with a PROXY header.";
     "tls.certificates" start Certificates [proxy.transport.certificates: Vec<crate::config::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
-    "proxy_protocol.from" start Networks [proxy.transport.proxy_protocol_from: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
+    "proxy_protocol.networks" start Networks [proxy.transport.proxy_protocol_networks: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
     "upgrades" live Words [proxy.transport.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees.";
     "obey_request_directives" live Flag [proxy.rules.obey_request_directives: bool] "Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests.";
     "admin.from" start Address [proxy.admin: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
@@ -100,7 +100,7 @@ keys! {
     "log.to" start LogFile [proxy.log_target: crate::config::LogTarget] "Where a line for each request goes. A file is opened again on SIGUSR1.";
     "log.format" live Format [proxy.log_format: crate::config::LogFormat] "What a line looks like.";
     "purge.method" live Flag [proxy.purge_method: bool] "Take the method `PURGE` as a purge of its URL instead of passing it on.";
-    "purge.from" live Networks [proxy.purge_from: Vec<ipnet::IpNet>] "Networks that may purge with the method `PURGE`.";
+    "purge.networks" live Networks [proxy.purge_networks: Vec<ipnet::IpNet>] "Networks that may purge with the method `PURGE`.";
     "purge.token" live Text [proxy.purge_token: Option<String>] "What who purges must show as `Authorization: Bearer TOKEN`.";
     "upstream.more" start Origins [proxy.transport.upstream.more_origins: Vec<String>] "Origins besides `to` that serve the same site; all are asked with the host of the first.";
     "upstream.choice" live Choosing [proxy.transport.upstream.choice: crate::config::transport::Choice] "Which of several is asked: by host, path and query, or the one with the fewest requests under way.";

@@ -227,7 +227,7 @@ mod tests {
              [timeouts]\n\
              connect = \"1500ms\"\n\
              [purge]\n\
-             from = [\"10.0.0.0/8\"]\n\
+             networks = [\"10.0.0.0/8\"]\n\
              [[rule]]\n\
              path = \"/img/**\"\n\
              ttl = \"1d\"\n\
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(settings.memory.bytes(), 1 << 30);
         assert_eq!(settings.proxy.workers, 3);
         assert_eq!(settings.proxy.connect_timeout.as_millis(), 1500);
-        assert_eq!(settings.proxy.purge_from.len(), 1);
+        assert_eq!(settings.proxy.purge_networks.len(), 1);
         assert_eq!(settings.rule_count(), 2);
         assert!(settings.has_origin);
     }

@@ -152,7 +152,7 @@ impl Control {
 fn keep_transport(new: &mut Transport, kept: &Transport) {
     new.listeners.clone_from(&kept.listeners);
     new.certificates.clone_from(&kept.certificates);
-    new.proxy_protocol_from.clone_from(&kept.proxy_protocol_from);
+    new.proxy_protocol_networks.clone_from(&kept.proxy_protocol_networks);
     new.clients.connections_per_client_max = kept.clients.connections_per_client_max;
     let (new, kept) = (&mut new.upstream, &kept.upstream);
     new.more_origins.clone_from(&kept.more_origins);
