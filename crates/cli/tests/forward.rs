@@ -181,8 +181,14 @@ fn times_end_what_hangs() {
     // Accepts, and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
-    let args =
-        ["--origin-header-timeout", "0.3", "--tunnel-timeout", "0.3", "--connect-timeout", "20"];
+    let args = [
+        "--origin-header-timeout",
+        "0.3",
+        "--tunnel-idle-timeout",
+        "0.3",
+        "--connect-timeout",
+        "20",
+    ];
     let proxy = Forward::start(&home, &args);
     let get = format!("GET http://{address}/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let answer = exchange(&proxy.address, &get);

@@ -76,9 +76,9 @@ pub enum ProxyError {
     RuleInForward,
     /// A forward proxy would believe its clients who they are.
     #[error(
-        "forwarded.trust_client (--trust-forwarded) is not for a forward proxy: its rules go by the \
-         client's address, which anybody could write there; behind a load balancer use a `proxy+` \
-         listener and `proxy_protocol.networks`"
+        "forwarded.trust_client (--forwarded-trust-client) is not for a forward proxy: its rules go \
+         by the client's address, which anybody could write there; behind a load balancer use a \
+         `proxy+` listener and `proxy_protocol.networks`"
     )]
     TrustInForward,
     /// The file of users cannot be used.

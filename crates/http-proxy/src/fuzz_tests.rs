@@ -11,7 +11,7 @@ use damelo::ByteSize;
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::config::transport::{Choice, Listener};
+use crate::config::transport::{Listener, OriginChoice};
 use crate::config::{Grouping, Target};
 use crate::forward::access::AccessRule;
 use crate::forward::auth::credentials as read_credentials;
@@ -143,7 +143,7 @@ pub fn proxy_values(data: &[u8]) {
         assert_eq!(text.split_whitespace().next(), Some(if rule.allow { "allow" } else { "deny" }));
         assert!(rule.ports.iter().all(|ports| !ports.is_empty()));
     }
-    let _ = Choice::from_str(text);
+    let _ = OriginChoice::from_str(text);
     let Ok(target) = Target::from_str(text);
     assert_eq!(target == Target::Demo, text == "demo");
     if let Ok(size) = ByteSize::from_str(text) {

@@ -88,8 +88,8 @@ use damelo_http_rules as rules;
 
 pub use admin::client::{AdminError, ask_admin};
 pub use config::transport::{
-    CertificateFiles, Choice, ClientLimits, Ejection, Forwarding, HealthChecks, Inherited,
-    ListenAddress, Listener, ParseChoiceError, ParseListenerError, Transport, Upstream,
+    CertificateFiles, ClientLimits, Ejection, Forwarding, HealthChecks, Inherited, ListenAddress,
+    Listener, OriginChoice, ParseListenerError, ParseOriginChoiceError, Transport, Upstream,
 };
 pub use config::{Grouping, LogFormat, LogTarget, ProxyConfig, Target};
 pub use damelo_http_rules::Rules;

@@ -395,7 +395,7 @@ fn the_grouping_decides_what_lies_together() {
     ] {
         let proxy = Proxy::start_with(&origin, |config| {
             with_admin(config);
-            config.grouping = rule.parse().expect("a grouping");
+            config.groups_by = rule.parse().expect("a grouping");
         });
         let mut seen = Vec::new();
         let groups = paths.map(|path| {
@@ -446,7 +446,7 @@ fn with_hints_by_use(origin: &Origin, by_use: bool) -> (Proxy, Settings) {
     let settings = Settings::parse(&text).expect("a good file");
     let proxy = Proxy::start_with(origin, |config| {
         with_admin(config);
-        config.grouping.clone_from(&settings.proxy.grouping);
+        config.groups_by.clone_from(&settings.proxy.groups_by);
         config.hints_by_use = by_use;
         config.ruleset.clone_from(&settings.proxy.ruleset);
     });

@@ -157,7 +157,7 @@ fn rules_read_again_bring_sites_and_take_them_away() {
     let (main, other) = (named("main"), named("other"));
     let proxy = start(&main, "", |config| {
         let interval = Duration::from_millis(20);
-        config.transport.upstream.checks =
+        config.transport.upstream.check =
             Some(HealthChecks { interval, ..HealthChecks::default() });
     });
     assert!(from(&proxy.get("/a"), "main"));

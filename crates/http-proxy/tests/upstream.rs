@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use damelo_http_proxy::{Choice, HealthChecks, ProxyConfig, Target};
+use damelo_http_proxy::{HealthChecks, OriginChoice, ProxyConfig, Target};
 use support::wire::{Authority, Http2Origin};
 use support::{
     Gate, Home, Message, Nobody, Origin, PATIENCE, Proxy, Reply, eventually, read_message,
@@ -343,7 +343,7 @@ fn the_least_loaded_is_asked() {
     });
     let proxy = proxy_to(&home, url(&busy), |config| {
         config.transport.upstream.more_origins = vec![url(&idle)];
-        config.transport.upstream.choice = Choice::LeastLoaded;
+        config.transport.upstream.origin_choice = OriginChoice::LeastLoaded;
     });
     std::thread::scope(|scope| {
         // Until one of them hangs at the busy one.
@@ -375,7 +375,7 @@ fn checks_take_an_origin_out_and_back() {
     });
     let proxy = proxy_to(&home, url(&good), |config| {
         config.transport.upstream.more_origins = vec![url(&other)];
-        config.transport.upstream.checks = Some(HealthChecks {
+        config.transport.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_millis(50),
             ..HealthChecks::default()
@@ -399,7 +399,7 @@ fn when_all_origins_are_down_they_are_asked_all_the_same() {
     });
     let proxy = proxy_to(&home, url(&origin), |config| {
         config.transport.upstream.more_origins = vec![missing.url()];
-        config.transport.upstream.checks = Some(HealthChecks {
+        config.transport.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_millis(20),
             fall: 1,
@@ -424,7 +424,7 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
     });
     let proxy = proxy_to(&home, url(&origin), |config| {
         config.origin_header_timeout = Duration::from_millis(500);
-        config.transport.upstream.checks = Some(HealthChecks {
+        config.transport.upstream.check = Some(HealthChecks {
             path: "/health".to_owned(),
             interval: Duration::from_secs(3600),
             fall: 1,

@@ -72,7 +72,7 @@ pub(crate) struct Forward {
     origin_header_timeout: Option<Duration>,
     /// Time after which a tunnel in which nothing moves is cut [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    tunnel_timeout: Option<Duration>,
+    tunnel_idle_timeout: Option<Duration>,
     /// Tell origins who the client is, in X-Forwarded-For
     #[arg(long)]
     x_forwarded: bool,
@@ -93,29 +93,35 @@ pub(crate) fn run(args: &Forward) -> Result<(), Failure> {
     )
 }
 
-/// The file, then the flags, then `--set`.
 fn settings(args: &Forward) -> Result<Settings, Failure> {
-    let mut settings = args.serve.settings(Settings::for_forward(), |settings| {
-        set_lists(settings, [("forward.rules", &args.rule)])?;
-        set_all(
-            settings,
-            [
-                ("from", args.from.clone()),
-                ("timeouts.connect", time(args.connect_timeout)),
-                ("timeouts.origin_header", time(args.origin_header_timeout)),
-                ("timeouts.tunnel_idle", time(args.tunnel_timeout)),
-                ("forwarded.x_forwarded", flag(args.x_forwarded, true)),
-                ("forward.users", args.users.clone()),
-                ("forward.remote", flag(args.remote, true)),
-                ("forward.to_link_local", flag(args.to_link_local, true)),
-                ("forward.to_loopback", flag(args.to_loopback, true)),
-            ],
-        )
-    })?;
+    let mut settings = args.merged()?;
     // The client names the origin, whatever a file says.
     settings.proxy = settings.forward_config().proxy;
     settings.check_forward()?;
     Ok(settings)
+}
+
+impl Forward {
+    /// The file, then the flags, then `--set`; unchecked.
+    pub(super) fn merged(&self) -> Result<Settings, Failure> {
+        self.serve.settings(Settings::for_forward(), |settings| {
+            set_lists(settings, [("forward.rules", &self.rule)])?;
+            set_all(
+                settings,
+                [
+                    ("from", self.from.clone()),
+                    ("timeouts.connect", time(self.connect_timeout)),
+                    ("timeouts.origin_header", time(self.origin_header_timeout)),
+                    ("timeouts.tunnel_idle", time(self.tunnel_idle_timeout)),
+                    ("forwarded.x_forwarded", flag(self.x_forwarded, true)),
+                    ("forward.users", self.users.clone()),
+                    ("forward.remote", flag(self.remote, true)),
+                    ("forward.to_link_local", flag(self.to_link_local, true)),
+                    ("forward.to_loopback", flag(self.to_loopback, true)),
+                ],
+            )
+        })
+    }
 }
 
 fn print_hash(name: &str) -> Result<(), Failure> {

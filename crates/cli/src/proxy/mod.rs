@@ -5,6 +5,8 @@
 mod admin;
 pub(crate) mod check_config;
 pub(crate) mod explain;
+#[cfg(test)]
+mod flag_names_tests;
 pub(crate) mod forward;
 pub(crate) mod purge;
 pub(crate) mod reverse;

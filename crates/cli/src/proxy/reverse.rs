@@ -56,23 +56,29 @@ pub(crate) fn run(args: &Proxy) -> Result<(), Failure> {
     )
 }
 
-/// The file, then the flags, then `--set`.
 fn settings(args: &Proxy) -> Result<Settings, Failure> {
-    let settings = args.serve.settings(Settings::default(), |settings| {
-        set_all(
-            settings,
-            [
-                ("from", args.from.clone()),
-                ("to", args.to.clone()),
-                ("preserve_host", flag(args.preserve_host, true)),
-            ],
-        )?;
-        args.origins.apply(settings)
-    })?;
+    let settings = args.merged()?;
     if !settings.has_origin {
         return Err(Failure::Usage("no origin: say `to` in the file or --to".to_owned()));
     }
     Ok(settings)
+}
+
+impl Proxy {
+    /// The file, then the flags, then `--set`; unchecked.
+    pub(super) fn merged(&self) -> Result<Settings, Failure> {
+        self.serve.settings(Settings::default(), |settings| {
+            set_all(
+                settings,
+                [
+                    ("from", self.from.clone()),
+                    ("to", self.to.clone()),
+                    ("preserve_host", flag(self.preserve_host, true)),
+                ],
+            )?;
+            self.origins.apply(settings)
+        })
+    }
 }
 
 fn print(

@@ -64,10 +64,10 @@ impl ListenArgs {
 pub(crate) struct OriginArgs {
     /// Another origin of the same site
     #[arg(long, value_name = "URL")]
-    also_to: Vec<String>,
+    more_origins: Vec<String>,
     /// Which of several is asked: hash (each path has its origin) or least-loaded [default: hash]
     #[arg(long, value_name = "HOW")]
-    choose: Option<String>,
+    origin_choice: Option<String>,
     /// Ask each origin for this path at intervals, and leave alone those that do not answer well
     #[arg(long, value_name = "PATH")]
     check: Option<String>,
@@ -76,7 +76,7 @@ pub(crate) struct OriginArgs {
     check_interval: Option<Duration>,
     /// Speak HTTP/2 to http origins; https ones are asked whether they do
     #[arg(long)]
-    h2c: bool,
+    http2_clear_text: bool,
     /// Speak HTTP/1.1 to https origins, too
     #[arg(long)]
     no_http2: bool,
@@ -100,7 +100,7 @@ pub(crate) struct OriginArgs {
     forwarded: bool,
     /// Believe what clients wrote into these fields: right if another proxy stands before this one
     #[arg(long)]
-    trust_forwarded: bool,
+    forwarded_trust_client: bool,
     /// Time for a whole exchange with an origin [default: no limit]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     total_timeout: Option<Duration>,
@@ -112,22 +112,22 @@ impl OriginArgs {
             Some(interval) => format!("{path} every {interval}"),
             None => path.clone(),
         });
-        set_lists(settings, [("upstream.more", &self.also_to)])?;
+        set_lists(settings, [("upstream.more_origins", &self.more_origins)])?;
         set_all(
             settings,
             [
-                ("upstream.choice", self.choose.clone()),
+                ("upstream.origin_choice", self.origin_choice.clone()),
                 ("upstream.check", check),
-                ("upstream.http2_clear_text", flag(self.h2c, true)),
+                ("upstream.http2_clear_text", flag(self.http2_clear_text, true)),
                 ("upstream.http2", flag(self.no_http2, false)),
                 ("upstream.authorities", self.authorities.clone()),
-                ("upstream.requests_max", text(self.requests_per_origin)),
+                ("upstream.requests_per_origin_max", text(self.requests_per_origin)),
                 ("timeouts.connect", time(self.connect_timeout)),
                 ("timeouts.origin_header", time(self.origin_header_timeout)),
                 ("timeouts.total", time(self.total_timeout)),
                 ("forwarded.x_forwarded", flag(self.no_x_forwarded, false)),
                 ("forwarded.forwarded", flag(self.forwarded, true)),
-                ("forwarded.trust_client", flag(self.trust_forwarded, true)),
+                ("forwarded.trust_client", flag(self.forwarded_trust_client, true)),
             ],
         )
     }

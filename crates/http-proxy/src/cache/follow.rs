@@ -1,6 +1,6 @@
 //! Waiting for another request that asks for the same, and reading along with it.
 //!
-//! Invariant: nobody waits longer than `collapse_wait` for the next that is known of a leader.
+//! Invariant: nobody waits longer than `collapse_timeout` for the next that is known of a leader.
 //! Threads: the worker's.
 
 use http::header::ACCEPT_RANGES;
@@ -35,7 +35,7 @@ pub(crate) async fn follow(
     leader: &News,
     reason: Forward,
 ) -> Following {
-    let wait = worker.shared.config.collapse_wait;
+    let wait = worker.shared.config.collapse_timeout;
     let _waiting = worker.shared.collapse.wait();
     match timeout(wait, collapse::news(leader)).await {
         Err(_) => return Following::TooSlow,

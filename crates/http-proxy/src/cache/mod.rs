@@ -7,7 +7,7 @@
 //!             └── follow ◄─────┘
 //! ```
 //!
-//! Invariants: no request waits for another longer than `collapse_wait` in each of at most
+//! Invariants: no request waits for another longer than `collapse_timeout` in each of at most
 //! [`ROUNDS_MAX`] rounds; a body leaves the store without copy. Threads: the worker's that read the
 //! request.
 

@@ -167,7 +167,7 @@ pub struct ProxyConfig {
     /// What such a line looks like. Default combined.
     pub log_format: LogFormat,
     /// What lies together where the origin does not say. Default by page.
-    pub grouping: Grouping,
+    pub groups_by: Grouping,
     /// When a document comes from disk, bring the objects of its group into memory. Default false.
     pub prefetch_pages: bool,
     /// Love and hate groups by how they are used. Default false.
@@ -207,7 +207,7 @@ pub struct ProxyConfig {
     /// Time an idle origin connection is kept. Default 30 s.
     pub pool_idle_timeout: Duration,
     /// Longest wait for another request that fetches the same resource. Default 10 s.
-    pub collapse_wait: Duration,
+    pub collapse_timeout: Duration,
     /// A fill goes on without its client if no more than this is left. Default 1 MiB.
     pub finish_bytes_max: u64,
     /// A fill goes on without its client if this share is done, in percent. Default 50.
@@ -233,7 +233,7 @@ impl ProxyConfig {
             rules: Rules::default(),
             log_target: LogTarget::None,
             log_format: LogFormat::Combined,
-            grouping: Grouping::Page,
+            groups_by: Grouping::Page,
             prefetch_pages: false,
             hints_by_use: false,
             ruleset: Arc::new(Ruleset::default()),
@@ -252,7 +252,7 @@ impl ProxyConfig {
             body_idle_timeout: Duration::from_secs(30),
             pool_idle_max: 64,
             pool_idle_timeout: Duration::from_secs(30),
-            collapse_wait: Duration::from_secs(10),
+            collapse_timeout: Duration::from_secs(10),
             finish_bytes_max: 1 << 20,
             finish_percent_min: 50,
             drain_timeout: Duration::from_secs(10),

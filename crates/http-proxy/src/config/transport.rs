@@ -241,8 +241,8 @@ pub struct Upstream {
     /// Origins besides [`crate::ProxyConfig::to`] that serve the same site; all are asked with the
     /// host of the first. Default none.
     pub more_origins: Vec<String>,
-    /// Which of several is asked. Default [`Choice::ConsistentHash`].
-    pub choice: Choice,
+    /// Which of several is asked. Default [`OriginChoice::ConsistentHash`].
+    pub origin_choice: OriginChoice,
     /// Offer HTTP/2 to https origins (ALPN). Default true.
     pub http2: bool,
     /// Speak HTTP/2 to http origins without asking. Default false.
@@ -262,7 +262,7 @@ pub struct Upstream {
     /// long as for a connection, and then get 503. Default 0, no limit.
     pub requests_per_origin_max: usize,
     /// Checks of each origin at intervals. Default none.
-    pub checks: Option<HealthChecks>,
+    pub check: Option<HealthChecks>,
     /// When requests that failed keep an origin from being asked. Counts where there are several.
     pub ejection: Ejection,
 }
@@ -271,7 +271,7 @@ impl Default for Upstream {
     fn default() -> Upstream {
         Upstream {
             more_origins: Vec::new(),
-            choice: Choice::ConsistentHash,
+            origin_choice: OriginChoice::ConsistentHash,
             http2: true,
             http2_clear_text: false,
             http2_streams_max: 100,
@@ -279,7 +279,7 @@ impl Default for Upstream {
             header_lines_max: 500,
             total_timeout: None,
             requests_per_origin_max: 0,
-            checks: None,
+            check: None,
             ejection: Ejection::default(),
         }
     }
@@ -287,7 +287,7 @@ impl Default for Upstream {
 
 /// How one of several origins is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
+pub enum OriginChoice {
     /// By host, path and query, so that each origin sees the same part of the site.
     ConsistentHash,
     /// The one with the fewest requests under way.
@@ -297,16 +297,16 @@ pub enum Choice {
 /// A choice that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no way to choose an origin: write hash or least-loaded")]
-pub struct ParseChoiceError(String);
+pub struct ParseOriginChoiceError(String);
 
-impl std::str::FromStr for Choice {
-    type Err = ParseChoiceError;
+impl std::str::FromStr for OriginChoice {
+    type Err = ParseOriginChoiceError;
 
-    fn from_str(text: &str) -> Result<Choice, ParseChoiceError> {
+    fn from_str(text: &str) -> Result<OriginChoice, ParseOriginChoiceError> {
         match text {
-            "hash" => Ok(Choice::ConsistentHash),
-            "least-loaded" => Ok(Choice::LeastLoaded),
-            _ => Err(ParseChoiceError(text.to_owned())),
+            "hash" => Ok(OriginChoice::ConsistentHash),
+            "least-loaded" => Ok(OriginChoice::LeastLoaded),
+            _ => Err(ParseOriginChoiceError(text.to_owned())),
         }
     }
 }

@@ -230,7 +230,7 @@ fn spawn_workers(
 }
 
 fn health_checks(config: &ProxyConfig) -> Result<Option<HealthChecks>, ProxyError> {
-    let Some(checks) = config.transport.upstream.checks.clone() else { return Ok(None) };
+    let Some(checks) = config.transport.upstream.check.clone() else { return Ok(None) };
     let is_path = checks.path.starts_with('/') && checks.path.parse::<Uri>().is_ok();
     if is_path { Ok(Some(checks)) } else { Err(ProxyError::HealthPath(checks.path)) }
 }

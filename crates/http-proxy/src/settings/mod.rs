@@ -349,7 +349,7 @@ mod tests {
         let transport = &config.proxy.transport;
         assert!(transport.listeners[0].tls);
         assert_eq!(transport.certificates[0].key.to_str(), Some("k.pem"));
-        let checks = transport.upstream.checks.as_ref().unwrap();
+        let checks = transport.upstream.check.as_ref().unwrap();
         assert_eq!((checks.path.as_str(), checks.interval.as_secs()), ("/up", 1));
         let running = Settings::for_forward();
         let changed = settings.needs_restart(&running);
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(settings.proxy.drain_timeout.as_secs(), 3);
         assert!(settings.proxy.preserve_host);
         settings.set("listen=tcp:127.0.0.1:81").unwrap();
-        for empty in ["listen=[]", "upstream.more=[]", "key.cookies = []"] {
+        for empty in ["listen=[]", "upstream.more_origins=[]", "key.cookies = []"] {
             settings.set(empty).unwrap();
         }
         assert!(settings.proxy.transport.listeners.is_empty());

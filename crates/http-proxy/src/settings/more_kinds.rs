@@ -8,7 +8,7 @@ use http::HeaderName;
 
 use super::kinds::{Count, Kind, Size, Text, Time, Value, quoted};
 use super::ranges::Span;
-use crate::config::transport::{CertificateFiles, Choice, HealthChecks, Listener};
+use crate::config::transport::{CertificateFiles, HealthChecks, Listener, OriginChoice};
 use crate::forward::access::AccessRule;
 use crate::rules::SetCookie;
 use crate::rules::key::QueryRule;
@@ -132,15 +132,15 @@ impl Kind<Vec<HeaderName>> for Headers {
     }
 }
 
-impl Kind<Choice> for Choosing {
+impl Kind<OriginChoice> for Choosing {
     const WRITTEN: &'static str = "hash or least-loaded";
-    fn read(value: &Value) -> Result<Choice, String> {
+    fn read(value: &Value) -> Result<OriginChoice, String> {
         <Text as Kind<String>>::read(value)?.parse().map_err(|_| value.wanted(Self::WRITTEN))
     }
-    fn show(value: &Choice) -> String {
+    fn show(value: &OriginChoice) -> String {
         quoted(match value {
-            Choice::ConsistentHash => "hash",
-            Choice::LeastLoaded => "least-loaded",
+            OriginChoice::ConsistentHash => "hash",
+            OriginChoice::LeastLoaded => "least-loaded",
         })
     }
 }

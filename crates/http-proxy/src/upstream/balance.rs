@@ -6,7 +6,7 @@
 
 use twox_hash::XxHash3_64;
 
-use crate::config::transport::Choice;
+use crate::config::transport::OriginChoice;
 
 /// An origin as the choice sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +33,17 @@ pub(crate) fn key_hash(host: &[u8], path_and_query: &str) -> u64 {
 
 /// Index of the origin to ask next. When none is healthy, all count as if they were: asking in
 /// vain is no worse than not asking. `None` when all were tried.
-pub(crate) fn choose(candidates: &[Candidate], choice: Choice, key: u64) -> Option<usize> {
+pub(crate) fn choose(candidates: &[Candidate], choice: OriginChoice, key: u64) -> Option<usize> {
     let untried = |wanted: bool| {
         let all = candidates.iter().enumerate();
         all.filter(move |(_, candidate)| !candidate.tried && (candidate.healthy || !wanted))
     };
     let best = |wanted: bool| match choice {
-        Choice::ConsistentHash => {
+        OriginChoice::ConsistentHash => {
             untried(wanted).max_by_key(|(_, candidate)| score(candidate, key))
         }
         // Among equals the key decides, or else the first would get all that come one by one.
-        Choice::LeastLoaded => untried(wanted)
+        OriginChoice::LeastLoaded => untried(wanted)
             .min_by_key(|(_, candidate)| (candidate.load, u64::MAX - score(candidate, key))),
     };
     best(true).or_else(|| best(false)).map(|(index, _)| index)
@@ -75,7 +75,9 @@ mod tests {
     fn keys_spread_evenly_and_only_those_of_the_lost_origin_move() {
         let mut all = candidates(5);
         let chosen = |all: &[Candidate]| -> Vec<usize> {
-            (0..10_000).map(|n| choose(all, Choice::ConsistentHash, key(n)).unwrap()).collect()
+            (0..10_000)
+                .map(|n| choose(all, OriginChoice::ConsistentHash, key(n)).unwrap())
+                .collect()
         };
         let before = chosen(&all);
         for index in 0..5 {
@@ -92,14 +94,14 @@ mod tests {
     fn the_least_loaded_gets_it_and_equals_share() {
         let mut all = candidates(3);
         let seen: std::collections::HashSet<_> =
-            (0..100).map(|n| choose(&all, Choice::LeastLoaded, key(n))).collect();
+            (0..100).map(|n| choose(&all, OriginChoice::LeastLoaded, key(n))).collect();
         assert_eq!(seen.len(), 3);
         all[0].load = 2;
         all[1].load = 1;
         all[2].load = 3;
-        assert_eq!(choose(&all, Choice::LeastLoaded, 7), Some(1));
+        assert_eq!(choose(&all, OriginChoice::LeastLoaded, 7), Some(1));
         all[1].tried = true;
-        assert_eq!(choose(&all, Choice::LeastLoaded, 7), Some(0));
+        assert_eq!(choose(&all, OriginChoice::LeastLoaded, 7), Some(0));
     }
 
     #[test]
@@ -107,8 +109,8 @@ mod tests {
         let mut all = candidates(2);
         all[0].healthy = false;
         all[1].tried = true;
-        assert_eq!(choose(&all, Choice::ConsistentHash, 7), Some(0));
+        assert_eq!(choose(&all, OriginChoice::ConsistentHash, 7), Some(0));
         all[0].tried = true;
-        assert_eq!(choose(&all, Choice::ConsistentHash, 7), None);
+        assert_eq!(choose(&all, OriginChoice::ConsistentHash, 7), None);
     }
 }

@@ -37,7 +37,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::config::ProxyConfig;
-use crate::config::transport::{Choice, Ejection};
+use crate::config::transport::{Ejection, OriginChoice};
 use crate::error::FetchError;
 use crate::forward::Route;
 use crate::metrics::Counters;
@@ -65,7 +65,7 @@ pub(crate) struct Fetcher {
     /// Those of a forward proxy.
     anywhere: AnyPools,
     counters: Arc<Counters>,
-    choice: Choice,
+    choice: OriginChoice,
     ejection: Ejection,
     /// Time between two checks of an origin.
     check_interval: Duration,
@@ -93,10 +93,10 @@ impl Fetcher {
             sites: sites.all().map(site).collect(),
             anywhere: AnyPools::new(settings.clone()),
             counters,
-            choice: upstream.choice,
+            choice: upstream.origin_choice,
             ejection: upstream.ejection,
             check_interval: upstream
-                .checks
+                .check
                 .as_ref()
                 .map_or(Duration::ZERO, |checks| checks.interval),
             connect_timeout: config.connect_timeout,

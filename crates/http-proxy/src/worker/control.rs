@@ -160,5 +160,5 @@ fn keep_transport(new: &mut Transport, kept: &Transport) {
     new.http2_clear_text = kept.http2_clear_text;
     new.authorities.clone_from(&kept.authorities);
     new.requests_per_origin_max = kept.requests_per_origin_max;
-    new.checks.clone_from(&kept.checks);
+    new.check.clone_from(&kept.check);
 }
