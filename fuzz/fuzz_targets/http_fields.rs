@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use damelo_http_rules::cache_control::{RequestDirectives, ResponseDirectives};
 use damelo_http_rules::key::{KeyRules, QueryRule, is_plain_authority, normal_host};
 use damelo_http_rules::ranges::{self, Spec};
-use damelo_http_rules::{Rules, dates, invalidation};
+use damelo_http_rules::{CachingConfig, dates, invalidation};
 use http::header::{CACHE_CONTROL, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
@@ -69,10 +69,10 @@ fn range(text: &[u8]) {
 /// Another line of directives never allows what one alone forbids.
 fn directives(text: &[u8]) {
     let Some(alone) = one(CACHE_CONTROL, text) else { return };
-    let rules = Rules::default();
+    let caching = CachingConfig::default();
     let mut both = alone.clone();
     both.append(CACHE_CONTROL, HeaderValue::from_static("no-store, max-age=5"));
-    let (a, b) = (ResponseDirectives::of(&alone, &rules), ResponseDirectives::of(&both, &rules));
+    let (a, b) = (ResponseDirectives::of(&alone, &caching), ResponseDirectives::of(&both, &caching));
     assert!(b.no_store && b.no_cache >= a.no_cache && b.private >= a.private);
     assert!(b.must_revalidate >= a.must_revalidate && b.proxy_revalidate >= a.proxy_revalidate);
     assert!(

@@ -11,7 +11,7 @@ use damelo_http_rules::preconditions::{self, Outcome};
 use damelo_http_rules::reuse::{self, Arrived, Decision, Policy};
 use damelo_http_rules::storing::{self, Exchange};
 use damelo_http_rules::{
-    CacheStatus, Forward, Rules, cache_groups, group, invalidation, ranges, trailers, validation,
+    CacheStatus, ForwardReason, CachingConfig, cache_groups, group, invalidation, ranges, trailers, validation,
     vary,
 };
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -34,8 +34,8 @@ fn headers<'a>(lines: impl Iterator<Item = &'a [u8]>) -> HeaderMap {
     map
 }
 
-fn store_and_reuse(request: &HeaderMap, response: &HeaderMap, newer: &HeaderMap, rules: &Rules) {
-    let directives = ResponseDirectives::of(response, rules);
+fn store_and_reuse(request: &HeaderMap, response: &HeaderMap, newer: &HeaderMap, caching: &CachingConfig) {
+    let directives = ResponseDirectives::of(response, caching);
     let wishes = RequestDirectives::of(request);
     let exchange = Exchange {
         method: &Method::GET,
@@ -47,7 +47,7 @@ fn store_and_reuse(request: &HeaderMap, response: &HeaderMap, newer: &HeaderMap,
         response_time_s: NOW,
         selective: false,
     };
-    if storing::decide(exchange, rules).is_ok() {
+    if storing::decide(exchange, caching).is_ok() {
         assert!(!directives.private && !directives.no_store && !wishes.no_store);
     }
     let arrived = Arrived {
@@ -58,7 +58,7 @@ fn store_and_reuse(request: &HeaderMap, response: &HeaderMap, newer: &HeaderMap,
         request_time_ms: NOW * 1000,
         response_time_ms: NOW * 1000,
     };
-    let policy = Policy::of(arrived, rules);
+    let policy = Policy::of(arrived, caching);
     // It only gets older.
     for (now_ms, later_ms) in [(NOW * 1000, NOW * 1000 + 1), (NOW * 1000 + 1, u64::MAX)] {
         assert!(policy.age_s(now_ms) <= policy.age_s(later_ms));
@@ -66,15 +66,15 @@ fn store_and_reuse(request: &HeaderMap, response: &HeaderMap, newer: &HeaderMap,
         if policy.staleness_ms(now_ms).is_some() && !policy.never_stale {
             assert!(policy.staleness_ms(later_ms).is_some());
         }
-        let decision = reuse::decide(&wishes, &policy, rules, now_ms);
+        let decision = reuse::decide(&wishes, &policy, caching, now_ms);
         if decision == Decision::Serve {
             assert!(policy.staleness_ms(now_ms).is_none());
         }
-        let _ = reuse::decide(&wishes, &policy.made_stale(), rules, now_ms);
+        let _ = reuse::decide(&wishes, &policy.made_stale(), caching, now_ms);
     }
-    let stored = storing::stored_headers(response, &directives, rules, NOW);
+    let stored = storing::stored_headers(response, &directives, caching, NOW);
     assert!(!stored.contains_key("connection") && !stored.contains_key(TRANSFER_ENCODING));
-    let merged = validation::merge(&stored, newer, rules, NOW);
+    let merged = validation::merge(&stored, newer, caching, NOW);
     assert!(merged.contains_key("date"));
     assert_eq!(merged.get(CONTENT_LENGTH), stored.get(CONTENT_LENGTH));
 }
@@ -86,7 +86,7 @@ fn validate(request: &HeaderMap, response: &HeaderMap) {
     let _ = preconditions::range_applies(request, response, NOW);
     let mut plain = request.clone();
     validation::remove_conditions(&mut plain);
-    assert!(!preconditions::for_origin_only(&plain, &Rules::default()));
+    assert!(!preconditions::for_origin_only(&plain, &CachingConfig::default()));
     let outcome = preconditions::evaluate(&method, &plain, StatusCode::OK, response, NOW);
     assert_eq!(outcome, Outcome::Proceed);
     let mut conditional = plain;
@@ -145,10 +145,10 @@ fn join_parts(response: &HeaderMap, newer: &HeaderMap) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let rules = Rules::default();
+    let caching = CachingConfig::default();
     let mut lines = data.split(|b| *b == b'\n');
     let [request, response, newer] = [(); 3].map(|()| headers(&mut lines));
-    store_and_reuse(&request, &response, &newer, &rules);
+    store_and_reuse(&request, &response, &newer, &caching);
     validate(&request, &response);
     answer_ranges(&request, &response);
     join_parts(&response, &newer);
@@ -168,11 +168,11 @@ fuzz_target!(|data: &[u8]| {
                 && names.is_sorted_by_key(|name| name.as_str())
         );
         let mut keys = [Vec::new(), Vec::new()];
-        vary::secondary_key(&names, &request, &rules, &mut keys[0]);
+        vary::secondary_key(&names, &request, &caching, &mut keys[0]);
         // Asked for as what it stands for, it is the same variant.
         let mut reduced = request.clone();
-        vary::reduce_request(&mut reduced, &rules);
-        vary::secondary_key(&names, &reduced, &rules, &mut keys[1]);
+        vary::reduce_request(&mut reduced, &caching);
+        vary::secondary_key(&names, &reduced, &caching, &mut keys[1]);
         assert_eq!(keys[0], keys[1]);
     }
     let mut sifted = newer;
@@ -180,6 +180,6 @@ fuzz_target!(|data: &[u8]| {
     assert!(!sifted.contains_key(CONTENT_LENGTH));
     let text = String::from_utf8_lossy(data);
     let shown =
-        CacheStatus { key: Some(text.into_owned()), ..CacheStatus::forwarded(Forward::Stale) };
+        CacheStatus { key: Some(text.into_owned()), ..CacheStatus::forwarded(ForwardReason::Stale) };
     assert!(sfv::Parser::new(&shown.render("c")).parse::<sfv::List>().is_ok());
 });

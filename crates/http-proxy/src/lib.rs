@@ -88,11 +88,12 @@ use damelo_http_rules as rules;
 
 pub use admin::client::{AdminError, ask_admin};
 pub use config::transport::{
-    CertificateFiles, ClientLimits, Ejection, Forwarding, HealthChecks, Inherited, ListenAddress,
-    Listener, OriginChoice, ParseListenerError, ParseOriginChoiceError, Transport, Upstream,
+    CertificateFiles, ClientLimits, Ejection, ForwardedFields, HealthChecks, Inherited,
+    ListenAddress, Listener, OriginChoice, ParseListenerError, ParseOriginChoiceError, Transport,
+    Upstream,
 };
 pub use config::{Grouping, LogFormat, LogTarget, ProxyConfig, Target};
-pub use damelo_http_rules::Rules;
+pub use damelo_http_rules::CachingConfig;
 pub use error::ProxyError;
 pub use forward::ForwardConfig;
 pub use forward::access::{AccessRule, Destination, ParseRuleError};

@@ -16,7 +16,7 @@ use damelo_http_proxy::{
 use support::wire::{Authority, Http2Origin, raw_answer};
 use support::{Message, Origin, read_message, reply};
 
-struct Forward {
+struct ForwardReason {
     info: RunningInfo,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -36,8 +36,8 @@ fn local() -> ForwardConfig {
     config
 }
 
-impl Forward {
-    fn start(tweak: impl FnOnce(&mut ForwardConfig)) -> Forward {
+impl ForwardReason {
+    fn start(tweak: impl FnOnce(&mut ForwardConfig)) -> ForwardReason {
         let home = tempfile::tempdir().expect("tempdir");
         let store = store(&home);
         let mut config = local();
@@ -54,7 +54,7 @@ impl Forward {
             run_forward(config, store, ready, stopped).expect("proxy runs");
         });
         let info = info.recv_timeout(support::PATIENCE).expect("proxy starts");
-        Forward { info, stop: Some(stop), thread: Some(thread), _home: home }
+        ForwardReason { info, stop: Some(stop), thread: Some(thread), _home: home }
     }
 
     fn get(&self, url: &str) -> Message {
@@ -78,7 +78,7 @@ impl Forward {
     }
 }
 
-impl Drop for Forward {
+impl Drop for ForwardReason {
     fn drop(&mut self) {
         let _ = self.stop.take().map(|stop| stop.send(()));
         let ended = self.thread.take().map(JoinHandle::join);
@@ -100,7 +100,7 @@ fn own_address() -> Option<std::net::IpAddr> {
 
 #[test]
 fn any_origin_is_reached_and_cached_by_its_own_name() {
-    let (first, second, proxy) = (named("first"), named("second"), Forward::start(|_| {}));
+    let (first, second, proxy) = (named("first"), named("second"), ForwardReason::start(|_| {}));
     for _ in 0..3 {
         assert_eq!(proxy.get(&format!("http://{}/", first.address)).text(), "first");
         assert_eq!(proxy.get(&format!("http://{}/", second.address)).text(), "second");
@@ -119,7 +119,7 @@ fn any_origin_is_reached_and_cached_by_its_own_name() {
 
 #[test]
 fn a_target_without_a_path_has_a_slash_for_one() {
-    let (origin, proxy) = (named("x"), Forward::start(|_| {}));
+    let (origin, proxy) = (named("x"), ForwardReason::start(|_| {}));
     let url = format!("http://{}", origin.address);
     for (target, line) in [("?a=/b", "GET /?a=/b HTTP/1.1"), ("?", "GET /? HTTP/1.1")] {
         assert_eq!(proxy.get(&format!("{url}{target}")).status(), 200);
@@ -127,7 +127,7 @@ fn a_target_without_a_path_has_a_slash_for_one() {
         // By either spelling it is the same.
         assert!(proxy.get(&format!("{url}/{target}")).cache().contains("hit"), "{target}");
     }
-    let proxy = Forward::start(|config| {
+    let proxy = ForwardReason::start(|config| {
         let rules = "[[rule]]\npath = \"/\"\nquery = \"a=**\"\npass = true\n";
         config.proxy.ruleset = Settings::parse(rules).expect("rules").proxy.ruleset;
     });
@@ -137,7 +137,7 @@ fn a_target_without_a_path_has_a_slash_for_one() {
 #[test]
 fn requests_with_bodies_pass_and_connections_are_used_again() {
     let origin = Origin::start(|request| reply(200, "", request.body.clone()));
-    let proxy = Forward::start(|_| {});
+    let proxy = ForwardReason::start(|_| {});
     for _ in 0..3 {
         let request = format!(
             "POST http://{}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
@@ -150,7 +150,7 @@ fn requests_with_bodies_pass_and_connections_are_used_again() {
 
 #[test]
 fn what_is_no_request_for_a_forward_proxy() {
-    let proxy = Forward::start(|_| {});
+    let proxy = ForwardReason::start(|_| {});
     for (method, target, status) in [
         ("GET", "/", 400),
         ("GET", "https://127.0.0.1/", 501),
@@ -174,7 +174,7 @@ fn what_is_no_request_for_a_forward_proxy() {
 
 #[test]
 fn connect_makes_a_tunnel() {
-    let (authority, proxy) = (Authority::new(), Forward::start(|_| {}));
+    let (authority, proxy) = (Authority::new(), ForwardReason::start(|_| {}));
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("address");
     std::thread::spawn(move || {
@@ -214,7 +214,7 @@ fn clients_from_elsewhere_need_a_rule() {
     let origin = named("x");
     let url = format!("http://{}/", origin.address);
     let port = origin.address.port();
-    let closed = Forward::start(|config| config.to_loopback = true);
+    let closed = ForwardReason::start(|config| config.to_loopback = true);
     assert_eq!(closed.ask_as("198.51.100.1", "GET", &url).status(), 403);
     assert_eq!(
         closed.ask_as("198.51.100.1", "CONNECT", &format!("127.0.0.1:{port}")).status(),
@@ -226,7 +226,7 @@ fn clients_from_elsewhere_need_a_rule() {
         format!("deny port={port} method=DELETE"),
         "allow client=198.51.100.0/24 to=127.0.0.0/8".to_owned(),
     ];
-    let open = Forward::start(|config| {
+    let open = ForwardReason::start(|config| {
         config.to_loopback = true;
         config.rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
     });
@@ -243,7 +243,7 @@ fn clients_from_elsewhere_need_a_rule() {
 fn our_own_loopback_is_not_for_others_even_from_the_cache() {
     let origin = named("secret");
     let port = origin.address.port();
-    let proxy = Forward::start(|config| {
+    let proxy = ForwardReason::start(|config| {
         config.rules = vec!["allow client=198.51.100.0/24".parse().expect("a rule")];
     });
     for host in ["127.0.0.1", "localhost"] {
@@ -258,7 +258,7 @@ fn our_own_loopback_is_not_for_others_even_from_the_cache() {
 
 #[test]
 fn our_own_admin_listener_is_for_nobody() {
-    let proxy = Forward::start(|config| {
+    let proxy = ForwardReason::start(|config| {
         config.proxy.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.to_loopback = true;
         config.rules = vec!["allow".parse().expect("a rule")];
@@ -281,7 +281,7 @@ fn our_own_admin_listener_is_for_nobody() {
 fn clients_are_not_believed_who_they_are() {
     let home = tempfile::tempdir().expect("tempdir");
     let mut config = local();
-    config.proxy.transport.forwarding.trust_client = true;
+    config.proxy.transport.forwarded.trust_client = true;
     let never = std::future::pending::<()>();
     let error = run_forward(config, store(&home), |_| {}, never).expect_err("refused");
     assert!(matches!(error, ProxyError::TrustInForward), "{error}");
@@ -289,7 +289,8 @@ fn clients_are_not_believed_who_they_are() {
 
 #[test]
 fn metadata_addresses_are_never_dialled() {
-    let proxy = Forward::start(|config| config.proxy.connect_timeout = Duration::from_millis(300));
+    let proxy =
+        ForwardReason::start(|config| config.proxy.connect_timeout = Duration::from_millis(300));
     for host in [
         "169.254.169.254",
         "[fe80::1]",
@@ -325,7 +326,7 @@ fn cookies_are_for_who_asked() {
         let status = if request.has("if-none-match") { 304 } else { 200 };
         reply(status, &format!("{said}\n{cookie}"), "page")
     });
-    let proxy = Forward::start(|_| {});
+    let proxy = ForwardReason::start(|_| {});
     let cookie = |path: &str| {
         let answer = proxy.get(&format!("http://{}{path}", origin.address));
         assert_eq!((answer.status(), answer.text()), (200, "page".to_owned()), "{answer:?}");
@@ -351,7 +352,7 @@ fn passwords() {
     let home = tempfile::tempdir().expect("tempdir");
     let users = home.path().join("users");
     std::fs::write(&users, hash_credentials("ann", "open sesame").expect("hash")).expect("write");
-    let proxy = Forward::start(|config| config.users = Some(users));
+    let proxy = ForwardReason::start(|config| config.users = Some(users));
     // ann:open sesame, ann:wrong
     let (right, wrong) = ("YW5uOm9wZW4gc2VzYW1l", "YW5uOndyb25n");
     for headers in [
@@ -402,7 +403,7 @@ fn it_listens_on_loopback_only_unless_told_otherwise() {
     assert!(matches!(error, ProxyError::NotLoopback { .. }), "{error}");
 
     let Some(own) = own_address() else { return };
-    let proxy = Forward::start(|config| {
+    let proxy = ForwardReason::start(|config| {
         config.remote = true;
         config.proxy.from = SocketAddr::new(own, 0);
     });

@@ -325,7 +325,7 @@ fn parts_and_slices_are_purged_too() {
         let origin = Origin::start(digits);
         let proxy = Proxy::start_with(&origin, |config| {
             allow(config);
-            config.rules.slice_bytes = slice_bytes;
+            config.caching.slice_bytes = slice_bytes;
         });
         let is_hit = || {
             let answer = proxy.get_with("/d", "Range: bytes=4-5");
@@ -391,7 +391,7 @@ fn a_url_is_purged_by_its_key() {
     let origin = Origin::start(answer);
     let proxy = Proxy::start_with(&origin, |config| {
         allow(config);
-        config.rules.key.sort_query = true;
+        config.caching.key.sort_query = true;
     });
     fill(&proxy, &["/a?x=1&y=2"]);
     assert_eq!(purge(&proxy, &json!({ "url": "http://a/a?y=2&x=1" }))["removed"], 1);

@@ -101,7 +101,7 @@ fn the_same_url_of_two_sites_is_two_objects() {
     // Even where the origin is told nothing of the host, so that the key has none.
     for tells in [true, false] {
         let proxy = start(&main, &text, |config| {
-            config.transport.forwarding.x_forwarded = tells;
+            config.transport.forwarded.x_forwarded = tells;
             config.admin = Some("127.0.0.1:0".parse().expect("an address"));
         });
         for _ in 0..2 {

@@ -453,7 +453,7 @@ fn nobody_waits_for_an_origin_that_is_known_to_be_down() {
 fn what_the_origin_is_told_about_the_client() {
     let origin = no_store();
     let proxy = Proxy::start_with(&origin, |config| {
-        config.transport.forwarding.forwarded = true;
+        config.transport.forwarded.forwarded = true;
     });
     let lies = "Host: a.test\nX-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: https\n\
         X-Forwarded-Host: evil.test\nForwarded: for=192.0.2.1";
@@ -466,17 +466,16 @@ fn what_the_origin_is_told_about_the_client() {
     assert_eq!(asked.header("via"), "1.1 damelo");
 
     let silent = Proxy::start_with(&origin, |config| {
-        config.transport.forwarding.x_forwarded = false;
-        config.transport.forwarding.trust_client = true;
-        config.transport.forwarding.via = false;
+        config.transport.forwarded.x_forwarded = false;
+        config.transport.forwarded.trust_client = true;
+        config.transport.forwarded.via = false;
     });
     silent.get_with("/", "Host: a.test\nX-Forwarded-For: 192.0.2.1");
     let asked = origin.last();
     assert_eq!(asked.header("x-forwarded-for"), "192.0.2.1", "kept, nothing added");
     assert!(!asked.has("x-forwarded-proto") && !asked.has("forwarded") && !asked.has("via"));
 
-    let chain =
-        Proxy::start_with(&origin, |config| config.transport.forwarding.trust_client = true);
+    let chain = Proxy::start_with(&origin, |config| config.transport.forwarded.trust_client = true);
     chain.get_with("/", "X-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: https");
     let asked = origin.last();
     assert_eq!(asked.header("x-forwarded-for"), "192.0.2.1, 127.0.0.1");

@@ -10,7 +10,7 @@
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderName, PRAGMA};
 
-use crate::config::Rules;
+use crate::config::CachingConfig;
 use crate::{surrogate, targeted};
 
 /// What a delta-seconds too large to hold counts as (RFC 9111 §1.2.2).
@@ -132,9 +132,9 @@ pub struct ResponseDirectives {
 impl ResponseDirectives {
     /// Reads the first targeted field that is usable, else `Surrogate-Control`, else all
     /// `Cache-Control` lines.
-    pub fn of(headers: &HeaderMap, rules: &Rules) -> ResponseDirectives {
-        let special = targeted::read(headers, &rules.targeted);
-        special.or_else(|| surrogate::read(headers, rules)).unwrap_or_else(|| {
+    pub fn of(headers: &HeaderMap, caching: &CachingConfig) -> ResponseDirectives {
+        let special = targeted::read(headers, &caching.targeted);
+        special.or_else(|| surrogate::read(headers, caching)).unwrap_or_else(|| {
             let mut parsed = ResponseDirectives::default();
             for line in headers.get_all(CACHE_CONTROL) {
                 each_directive(line.as_bytes(), |name, argument| parsed.apply(name, argument));

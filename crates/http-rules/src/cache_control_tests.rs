@@ -12,7 +12,7 @@ fn lines(lines: &[&str]) -> HeaderMap {
 }
 
 fn response(text: &[&str]) -> ResponseDirectives {
-    ResponseDirectives::of(&lines(text), &Rules::default())
+    ResponseDirectives::of(&lines(text), &CachingConfig::default())
 }
 
 fn request(text: &[&str]) -> RequestDirectives {
@@ -164,7 +164,7 @@ fn pragma_counts_only_alone() {
     let mut headers = HeaderMap::new();
     headers.insert(PRAGMA, HeaderValue::from_static("x, No-Cache"));
     assert!(RequestDirectives::of(&headers).no_cache);
-    let response = ResponseDirectives::of(&headers, &Rules::default());
+    let response = ResponseDirectives::of(&headers, &CachingConfig::default());
     assert_eq!(response, ResponseDirectives::default(), "means nothing in a response");
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=1"));
     assert!(!RequestDirectives::of(&headers).no_cache, "Cache-Control goes first");

@@ -16,7 +16,7 @@ const RESPOND: &str = "respond";
 
 /// Why a request went to the origin (RFC 9211 §2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forward {
+pub enum ForwardReason {
     /// The cache was told not to handle it.
     Bypass,
     /// The method must be forwarded.
@@ -33,16 +33,16 @@ pub enum Forward {
     Partial,
 }
 
-impl Forward {
+impl ForwardReason {
     fn name(self) -> &'static str {
         match self {
-            Forward::Bypass => "bypass",
-            Forward::Method => "method",
-            Forward::UriMiss => "uri-miss",
-            Forward::VaryMiss => "vary-miss",
-            Forward::Request => "request",
-            Forward::Stale => "stale",
-            Forward::Partial => "partial",
+            ForwardReason::Bypass => "bypass",
+            ForwardReason::Method => "method",
+            ForwardReason::UriMiss => "uri-miss",
+            ForwardReason::VaryMiss => "vary-miss",
+            ForwardReason::Request => "request",
+            ForwardReason::Stale => "stale",
+            ForwardReason::Partial => "partial",
         }
     }
 }
@@ -53,7 +53,7 @@ pub struct CacheStatus {
     /// Served without asking the origin.
     pub hit: bool,
     /// Why it was forwarded.
-    pub forward: Option<Forward>,
+    pub forward: Option<ForwardReason>,
     /// What the origin answered, where that is not what the client gets.
     pub forward_status: Option<StatusCode>,
     /// The answer is being stored.
@@ -75,7 +75,7 @@ impl CacheStatus {
     }
 
     /// Forwarded to the origin.
-    pub fn forwarded(reason: Forward) -> CacheStatus {
+    pub fn forwarded(reason: ForwardReason) -> CacheStatus {
         CacheStatus { forward: Some(reason), ..CacheStatus::default() }
     }
 
@@ -95,7 +95,7 @@ impl CacheStatus {
             _ if self.hit => "hit",
             Some(_) if self.collapsed => "collapsed",
             Some(reason) if self.forward_status == Some(StatusCode::NOT_MODIFIED) => match reason {
-                Forward::Request => "request-revalidated",
+                ForwardReason::Request => "request-revalidated",
                 _ => "revalidated",
             },
             Some(reason) => reason.name(),
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn rendering() {
         assert_eq!(CacheStatus::hit(-3).render("damelo"), "damelo; hit; ttl=-3");
-        let mut status = CacheStatus::forwarded(Forward::Stale);
+        let mut status = CacheStatus::forwarded(ForwardReason::Stale);
         status.forward_status = Some(StatusCode::NOT_MODIFIED);
         status.stored = true;
         status.ttl_s = Some(9);
@@ -182,7 +182,7 @@ mod tests {
             key: Some("http://h/a\"b\\c\u{e9} \n".to_owned()),
             collapsed: true,
             detail: Some("x-y"),
-            ..CacheStatus::forwarded(Forward::VaryMiss)
+            ..CacheStatus::forwarded(ForwardReason::VaryMiss)
         };
         let text = status.render("damelo");
         assert!(text.contains(r#"; key="http://h/a\"b\\c? ?"; detail=x-y"#), "{text}");

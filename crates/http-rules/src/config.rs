@@ -19,10 +19,10 @@ pub enum SetCookie {
     Refuse,
 }
 
-/// Configuration of the rules. Start from [`Rules::default`] and change fields.
+/// Configuration of the rules of caching. Start from [`CachingConfig::default`] and change fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Rules {
+pub struct CachingConfig {
     /// Fields that go before `Cache-Control`, in this order (RFC 9213). Default
     /// `CDN-Cache-Control`.
     pub targeted: Vec<HeaderName>,
@@ -68,9 +68,9 @@ pub struct Rules {
     pub show_key: bool,
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
+impl Default for CachingConfig {
+    fn default() -> CachingConfig {
+        CachingConfig {
             targeted: vec![HeaderName::from_static("cdn-cache-control")],
             surrogate: true,
             obey_request_directives: true,

@@ -7,7 +7,7 @@ use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 
 use crate::cache_control::{ResponseDirectives, delta_seconds};
-use crate::config::Rules;
+use crate::config::CachingConfig;
 use crate::{dates, list_members};
 
 /// Where a lifetime came from.
@@ -36,7 +36,7 @@ impl Lifetime {
         status: StatusCode,
         headers: &HeaderMap,
         directives: &ResponseDirectives,
-        rules: &Rules,
+        caching: &CachingConfig,
         response_time_s: u64,
     ) -> Lifetime {
         let explicit = |seconds| Lifetime { seconds, source: LifetimeSource::Explicit };
@@ -55,9 +55,10 @@ impl Lifetime {
         }
         match dates::header(headers, &LAST_MODIFIED, response_time_s) {
             Some(modified_s) if modified_s < date_s => {
-                let percents = (date_s - modified_s).saturating_mul(rules.heuristic_percent.into());
+                let percents =
+                    (date_s - modified_s).saturating_mul(caching.heuristic_percent.into());
                 let share_s = percents / 100;
-                let seconds = share_s.min(rules.heuristic_lifetime_max_s);
+                let seconds = share_s.min(caching.heuristic_lifetime_max_s);
                 Lifetime { seconds, source: LifetimeSource::Heuristic }
             }
             _ => none,
@@ -145,10 +146,10 @@ mod tests {
             (200, vec![], (0, Nothing)),
         ] {
             let map = headers(&lines);
-            let rules = Rules::default();
-            let directives = ResponseDirectives::of(&map, &rules);
+            let caching = CachingConfig::default();
+            let directives = ResponseDirectives::of(&map, &caching);
             let status = StatusCode::from_u16(status).unwrap();
-            let got = Lifetime::of(status, &map, &directives, &rules, NOW);
+            let got = Lifetime::of(status, &map, &directives, &caching, NOW);
             assert_eq!((got.seconds, got.source), expected, "{status} {lines:?}");
         }
     }

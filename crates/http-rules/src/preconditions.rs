@@ -10,7 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::config::Rules;
+use crate::config::CachingConfig;
 use crate::dates;
 
 /// What a client's conditions come to.
@@ -26,8 +26,8 @@ pub enum Outcome {
 
 /// True if only the origin may evaluate what the request demands: `If-Match` and
 /// `If-Unmodified-Since` where the configuration leaves them to it.
-pub fn for_origin_only(request: &HeaderMap, rules: &Rules) -> bool {
-    !rules.answer_precondition_failed
+pub fn for_origin_only(request: &HeaderMap, caching: &CachingConfig) -> bool {
+    !caching.answer_precondition_failed
         && (request.contains_key(IF_MATCH) || request.contains_key(IF_UNMODIFIED_SINCE))
 }
 
@@ -236,8 +236,11 @@ mod tests {
     #[test]
     fn what_is_left_to_the_origin() {
         let asks = headers(&[("if-match", "\"x\"")]);
-        let leaves = Rules { answer_precondition_failed: false, ..Rules::default() };
-        assert!(for_origin_only(&asks, &leaves) && !for_origin_only(&asks, &Rules::default()));
+        let leaves =
+            CachingConfig { answer_precondition_failed: false, ..CachingConfig::default() };
+        assert!(
+            for_origin_only(&asks, &leaves) && !for_origin_only(&asks, &CachingConfig::default())
+        );
         assert!(!for_origin_only(&headers(&[("if-none-match", "\"x\"")]), &leaves));
     }
 }

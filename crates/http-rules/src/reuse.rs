@@ -2,13 +2,13 @@
 //!
 //! Invariants: a stale response is served only if the client, the origin or the operator permits
 //! it and the response does not forbid it; who asks for validation is told apart, the client
-//! ([`Forward::Request`]) or age ([`Forward::Stale`]). Nothing here allocates.
+//! ([`ForwardReason::Request`]) or age ([`ForwardReason::Stale`]). Nothing here allocates.
 
 use http::{HeaderMap, StatusCode};
 
 use crate::cache_control::{MaxStale, RequestDirectives, ResponseDirectives};
-use crate::cache_status::Forward;
-use crate::config::Rules;
+use crate::cache_status::ForwardReason;
+use crate::config::CachingConfig;
 use crate::freshness::{self, Lifetime};
 
 /// What a stored response says of its own use, and when it came: computed when it is stored, kept
@@ -53,18 +53,18 @@ pub struct Arrived<'a> {
 
 impl Policy {
     /// The policy of a response.
-    pub fn of(arrived: Arrived<'_>, rules: &Rules) -> Policy {
+    pub fn of(arrived: Arrived<'_>, caching: &CachingConfig) -> Policy {
         let Arrived { status, headers, received, directives, request_time_ms, response_time_ms } =
             arrived;
-        let lifetime = Lifetime::of(status, headers, directives, rules, response_time_ms / 1000);
+        let lifetime = Lifetime::of(status, headers, directives, caching, response_time_ms / 1000);
         let (swr, sie) = (directives.stale_while_revalidate_s, directives.stale_if_error_s);
-        let allowed_beside = rules.stale_beside_s_maxage && (swr.is_some() || sie.is_some());
+        let allowed_beside = caching.stale_beside_s_maxage && (swr.is_some() || sie.is_some());
         Policy {
             lifetime_ms: millis(lifetime.seconds),
             initial_age_ms: freshness::initial_age(received, request_time_ms, response_time_ms),
             response_time_ms,
-            stale_while_revalidate_ms: millis(swr.unwrap_or(rules.stale_while_revalidate_s)),
-            stale_if_error_ms: millis(sie.unwrap_or(rules.stale_if_error_s)),
+            stale_while_revalidate_ms: millis(swr.unwrap_or(caching.stale_while_revalidate_s)),
+            stale_if_error_ms: millis(sie.unwrap_or(caching.stale_if_error_s)),
             no_cache: directives.no_cache,
             never_stale: directives.must_revalidate
                 || directives.proxy_revalidate
@@ -120,37 +120,39 @@ pub enum Decision {
     /// Serve it though it is stale, and validate it behind (`stale-while-revalidate`).
     ServeAndRevalidate,
     /// Ask the origin first, for this reason.
-    Validate(Forward),
+    Validate(ForwardReason),
 }
 
 /// Decides for one request on one stored response.
 pub fn decide(
     request: &RequestDirectives,
     policy: &Policy,
-    rules: &Rules,
+    caching: &CachingConfig,
     now_ms: u64,
 ) -> Decision {
-    let wishes = wishes(request, rules);
+    let wishes = wishes(request, caching);
     let age_ms = policy.age_ms(now_ms);
     let fresh = policy.lifetime_ms > age_ms;
     // A client counts as `Age` does. Compared more finely, what `max-age=0` asks for would be too old as soon
     // as it is there, also for all the others who wait for it.
     let too_old = wishes.max_age.is_some_and(|max| age_ms / 1000 > max);
     if wishes.no_cache || (too_old && !(policy.immutable && fresh)) {
-        return Decision::Validate(Forward::Request);
+        return Decision::Validate(ForwardReason::Request);
     }
     if policy.no_cache {
-        return Decision::Validate(Forward::Stale);
+        return Decision::Validate(ForwardReason::Stale);
     }
     if fresh {
         let left_ms = policy.lifetime_ms - age_ms;
         return match wishes.min_fresh {
-            Some(wanted_s) if left_ms < millis(wanted_s) => Decision::Validate(Forward::Request),
+            Some(wanted_s) if left_ms < millis(wanted_s) => {
+                Decision::Validate(ForwardReason::Request)
+            }
             _ => Decision::Serve,
         };
     }
     if policy.never_stale || wishes.min_fresh.is_some() {
-        return Decision::Validate(Forward::Stale);
+        return Decision::Validate(ForwardReason::Stale);
     }
     let staleness_ms = age_ms - policy.lifetime_ms;
     let tolerated = match wishes.max_stale {
@@ -165,7 +167,7 @@ pub fn decide(
     if staleness_ms < policy.stale_while_revalidate_ms && wishes.max_age.is_none() {
         return Decision::ServeAndRevalidate;
     }
-    Decision::Validate(Forward::Stale)
+    Decision::Validate(ForwardReason::Stale)
 }
 
 /// What went wrong when the origin was asked.
@@ -186,7 +188,7 @@ pub fn may_serve_on_error(
     request: &RequestDirectives,
     policy: &Policy,
     failure: Failure,
-    rules: &Rules,
+    caching: &CachingConfig,
     now_ms: u64,
 ) -> bool {
     let disconnected = match failure {
@@ -194,7 +196,7 @@ pub fn may_serve_on_error(
         Failure::Status(status) if matches!(status.as_u16(), 500 | 502 | 503 | 504) => false,
         Failure::Status(_) => return false,
     };
-    let wishes = wishes(request, rules);
+    let wishes = wishes(request, caching);
     if wishes.no_cache || policy.no_cache {
         return false;
     }
@@ -206,14 +208,14 @@ pub fn may_serve_on_error(
         Some(_) if policy.never_stale => false,
         Some(staleness_ms) => {
             staleness_ms < stale_if_error_ms
-                || (disconnected && staleness_ms < millis(rules.disconnected_stale_max_s))
+                || (disconnected && staleness_ms < millis(caching.disconnected_stale_max_s))
         }
     }
 }
 
 /// What of a request's wishes is obeyed.
-fn wishes(request: &RequestDirectives, rules: &Rules) -> RequestDirectives {
-    if rules.obey_request_directives {
+fn wishes(request: &RequestDirectives, caching: &CachingConfig) -> RequestDirectives {
+    if caching.obey_request_directives {
         return *request;
     }
     RequestDirectives {
@@ -232,12 +234,12 @@ mod tests {
     const SERVE: Decision = Decision::Serve;
     const STALE_OK: Decision = Decision::ServeStale;
     const BEHIND: Decision = Decision::ServeAndRevalidate;
-    const ASKED: Decision = Decision::Validate(Forward::Request);
-    const STALE: Decision = Decision::Validate(Forward::Stale);
+    const ASKED: Decision = Decision::Validate(ForwardReason::Request);
+    const STALE: Decision = Decision::Validate(ForwardReason::Stale);
 
-    fn policy(text: &str, rules: &Rules) -> Policy {
+    fn policy(text: &str, caching: &CachingConfig) -> Policy {
         let map = headers(&[("cache-control", text)]);
-        let directives = ResponseDirectives::of(&map, rules);
+        let directives = ResponseDirectives::of(&map, caching);
         let arrived = Arrived {
             status: StatusCode::OK,
             headers: &map,
@@ -246,7 +248,7 @@ mod tests {
             request_time_ms: NOW,
             response_time_ms: NOW,
         };
-        Policy::of(arrived, rules)
+        Policy::of(arrived, caching)
     }
 
     fn wish(text: &str) -> RequestDirectives {
@@ -256,7 +258,7 @@ mod tests {
     /// RFC 9111 §4.2, §4.2.4, §5.2.1.
     #[test]
     fn decisions() {
-        let rules = Rules::default();
+        let caching = CachingConfig::default();
         for (response, age_s, request, expected) in [
             ("max-age=60", 0, "", SERVE),
             ("max-age=60", 59, "", SERVE),
@@ -286,8 +288,8 @@ mod tests {
             ("max-age=60", 70, "max-stale, max-age=30", ASKED),
             ("max-age=60", 70, "max-stale, max-age=80", STALE_OK),
         ] {
-            let policy = policy(response, &rules);
-            let got = decide(&wish(request), &policy, &rules, NOW + age_s * 1000);
+            let policy = policy(response, &caching);
+            let got = decide(&wish(request), &policy, &caching, NOW + age_s * 1000);
             assert_eq!(got, expected, "{response} at {age_s}: {request}");
         }
     }
@@ -296,7 +298,7 @@ mod tests {
     /// met to the millisecond, wherever in a second the response came.
     #[test]
     fn decisions_within_a_second() {
-        let rules = Rules::default();
+        let caching = CachingConfig::default();
         for (response, age_ms, request, expected) in [
             ("max-age=1", 0, "", SERVE),
             ("max-age=1", 999, "", SERVE),
@@ -315,24 +317,24 @@ mod tests {
             ("max-age=1", 2001, "max-stale=1", STALE),
         ] {
             for moment_ms in [0, 1, 500, 999] {
-                let mut policy = policy(response, &rules);
+                let mut policy = policy(response, &caching);
                 policy.response_time_ms += moment_ms;
                 let now_ms = NOW + moment_ms + age_ms;
-                let got = decide(&wish(request), &policy, &rules, now_ms);
+                let got = decide(&wish(request), &policy, &caching, now_ms);
                 assert_eq!(got, expected, "{response} at {age_ms} ms: {request}");
             }
         }
-        let policy = policy("max-age=1, stale-if-error=1", &rules);
+        let policy = policy("max-age=1, stale-if-error=1", &caching);
         let unavailable = Failure::Status(StatusCode::SERVICE_UNAVAILABLE);
         let stands_in =
-            |at_ms| may_serve_on_error(&wish(""), &policy, unavailable, &rules, NOW + at_ms);
+            |at_ms| may_serve_on_error(&wish(""), &policy, unavailable, &caching, NOW + at_ms);
         assert_eq!([1000, 1999, 2000].map(stands_in), [true, true, false]);
     }
 
     /// RFC 9211 §2.7, RFC 9111 §5.1: what is said in whole seconds.
     #[test]
     fn seconds_that_are_said() {
-        let policy = policy("max-age=2", &Rules::default());
+        let policy = policy("max-age=2", &CachingConfig::default());
         for (at_ms, age_s, ttl_s) in [
             (0, 0, 2),
             (1, 0, 2),
@@ -354,7 +356,7 @@ mod tests {
     /// RFC 5861 §3: the window is exact.
     #[test]
     fn stale_while_revalidate() {
-        let rules = Rules::default();
+        let caching = CachingConfig::default();
         for (response, age_s, request, expected) in [
             ("max-age=60, stale-while-revalidate=30", 59, "", SERVE),
             ("max-age=60, stale-while-revalidate=30", 60, "", BEHIND),
@@ -367,17 +369,20 @@ mod tests {
             ("s-maxage=60, stale-while-revalidate=30", 70, "", STALE),
             ("max-age=60, stale-while-revalidate=30, no-cache", 70, "", STALE),
         ] {
-            let policy = policy(response, &rules);
-            let got = decide(&wish(request), &policy, &rules, NOW + age_s * 1000);
+            let policy = policy(response, &caching);
+            let got = decide(&wish(request), &policy, &caching, NOW + age_s * 1000);
             assert_eq!(got, expected, "{response} at {age_s}: {request}");
         }
-        let mut rules = Rules { stale_beside_s_maxage: true, ..Rules::default() };
-        let shared = policy("s-maxage=60, stale-while-revalidate=30", &rules);
-        assert_eq!(decide(&wish(""), &shared, &rules, NOW + 70_000), BEHIND);
-        rules.stale_while_revalidate_s = 20;
-        assert_eq!(decide(&wish(""), &policy("max-age=60", &rules), &rules, NOW + 70_000), BEHIND);
-        let silent = policy("s-maxage=60", &rules);
-        assert_eq!(decide(&wish(""), &silent, &rules, NOW + 70_000), STALE);
+        let mut caching = CachingConfig { stale_beside_s_maxage: true, ..CachingConfig::default() };
+        let shared = policy("s-maxage=60, stale-while-revalidate=30", &caching);
+        assert_eq!(decide(&wish(""), &shared, &caching, NOW + 70_000), BEHIND);
+        caching.stale_while_revalidate_s = 20;
+        assert_eq!(
+            decide(&wish(""), &policy("max-age=60", &caching), &caching, NOW + 70_000),
+            BEHIND
+        );
+        let silent = policy("s-maxage=60", &caching);
+        assert_eq!(decide(&wish(""), &silent, &caching, NOW + 70_000), STALE);
     }
 
     /// RFC 5861 §4, RFC 9111 §4.2.4.
@@ -385,7 +390,7 @@ mod tests {
     fn stale_in_place_of_errors() {
         use Failure::{Disconnected, Status};
         const UNAVAILABLE: Failure = Status(StatusCode::SERVICE_UNAVAILABLE);
-        let rules = Rules { disconnected_stale_max_s: 100, ..Rules::default() };
+        let caching = CachingConfig { disconnected_stale_max_s: 100, ..CachingConfig::default() };
         for (response, age_s, request, failure, expected) in [
             ("max-age=60", 70, "", Disconnected, true),
             ("max-age=60", 159, "", Disconnected, true),
@@ -413,24 +418,24 @@ mod tests {
             ("max-age=60, must-revalidate", 60, "max-age=0", Disconnected, false),
             ("max-age=60, must-revalidate", 10, "", Disconnected, true),
         ] {
-            let policy = policy(response, &rules);
+            let policy = policy(response, &caching);
             let got =
-                may_serve_on_error(&wish(request), &policy, failure, &rules, NOW + age_s * 1000);
+                may_serve_on_error(&wish(request), &policy, failure, &caching, NOW + age_s * 1000);
             assert_eq!(got, expected, "{response} at {age_s}: {request} {failure:?}");
         }
     }
 
     #[test]
     fn clients_may_be_kept_from_forcing_validation() {
-        let rules = Rules { obey_request_directives: false, ..Rules::default() };
-        let policy = policy("max-age=60", &rules);
-        assert_eq!(decide(&wish("no-cache, max-age=0"), &policy, &rules, NOW + 10), SERVE);
-        assert_eq!(decide(&wish("max-stale"), &policy, &rules, NOW + 70_000), STALE);
+        let caching = CachingConfig { obey_request_directives: false, ..CachingConfig::default() };
+        let policy = policy("max-age=60", &caching);
+        assert_eq!(decide(&wish("no-cache, max-age=0"), &policy, &caching, NOW + 10), SERVE);
+        assert_eq!(decide(&wish("max-stale"), &policy, &caching, NOW + 70_000), STALE);
     }
 
     #[test]
     fn time_left() {
-        let policy = policy("max-age=60", &Rules::default());
+        let policy = policy("max-age=60", &CachingConfig::default());
         assert_eq!((policy.ttl_s(NOW + 10_000), policy.staleness_ms(NOW + 10_000)), (50, None));
         assert_eq!(
             (policy.ttl_s(NOW + 70_000), policy.staleness_ms(NOW + 70_000)),

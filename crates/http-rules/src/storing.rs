@@ -11,7 +11,7 @@ use http::header::{
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::cache_control::{RequestDirectives, ResponseDirectives};
-use crate::config::{Rules, SetCookie};
+use crate::config::{CachingConfig, SetCookie};
 use crate::freshness::{self, Lifetime, LifetimeSource};
 use crate::vary::{self, Vary};
 use crate::{dates, list_members, parts};
@@ -137,7 +137,7 @@ pub struct Exchange<'a> {
 }
 
 /// Whether the response may be stored by a shared cache.
-pub fn decide(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReason> {
+pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), NotStoredReason> {
     let Exchange { method, request, wishes, status, response, directives, selective, .. } =
         exchange;
     if *method != Method::GET {
@@ -166,7 +166,7 @@ pub fn decide(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReas
     if request.contains_key(AUTHORIZATION) && !shareable(directives) {
         return Err(NotStoredReason::Authorization);
     }
-    if rules.set_cookie == SetCookie::Refuse && response.contains_key(SET_COOKIE) {
+    if caching.set_cookie == SetCookie::Refuse && response.contains_key(SET_COOKIE) {
         return Err(NotStoredReason::SetCookie);
     }
     if vary::of(response) == Vary::Star {
@@ -177,7 +177,7 @@ pub fn decide(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReas
     if directives.no_store && !directives.must_understand {
         return Err(NotStoredReason::NoStore);
     }
-    worth_storing(exchange, rules)
+    worth_storing(exchange, caching)
 }
 
 /// Whether the answer to a POST may stand for one to GET, if it represents the target and
@@ -186,21 +186,21 @@ pub fn post_stands_for_get(
     method: &Method,
     status: StatusCode,
     response: &HeaderMap,
-    rules: &Rules,
+    caching: &CachingConfig,
     response_time_s: u64,
 ) -> bool {
     if *method != Method::POST || status != StatusCode::OK {
         return false;
     }
-    let directives = ResponseDirectives::of(response, rules);
-    let lifetime = Lifetime::of(status, response, &directives, rules, response_time_s);
+    let directives = ResponseDirectives::of(response, caching);
+    let lifetime = Lifetime::of(status, response, &directives, caching, response_time_s);
     lifetime.source == LifetimeSource::Explicit
 }
 
 /// The last two conditions: something makes it cacheable (§3), and keeping it can save something.
-fn worth_storing(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredReason> {
+fn worth_storing(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), NotStoredReason> {
     let Exchange { status, response, directives, response_time_s, .. } = exchange;
-    let lifetime = Lifetime::of(status, response, directives, rules, response_time_s);
+    let lifetime = Lifetime::of(status, response, directives, caching, response_time_s);
     let cacheable = lifetime.source == LifetimeSource::Explicit
         || directives.public
         || freshness::heuristically_cacheable(status);
@@ -209,8 +209,8 @@ fn worth_storing(exchange: Exchange<'_>, rules: &Rules) -> Result<(), NotStoredR
     {
         return Err(NotStoredReason::NotCacheable);
     }
-    let stale_s = directives.stale_while_revalidate_s.unwrap_or(rules.stale_while_revalidate_s)
-        | directives.stale_if_error_s.unwrap_or(rules.stale_if_error_s);
+    let stale_s = directives.stale_while_revalidate_s.unwrap_or(caching.stale_while_revalidate_s)
+        | directives.stale_if_error_s.unwrap_or(caching.stale_if_error_s);
     let validator = response.contains_key(ETAG) || response.contains_key(LAST_MODIFIED);
     let usable = (lifetime.seconds > 0 || stale_s > 0) && !directives.no_cache;
     if usable || validator { Ok(()) } else { Err(NotStoredReason::NeverUseful) }
@@ -239,7 +239,7 @@ fn understood(status: StatusCode) -> bool {
 pub fn stored_headers(
     response: &HeaderMap,
     directives: &ResponseDirectives,
-    rules: &Rules,
+    caching: &CachingConfig,
     response_time_s: u64,
 ) -> HeaderMap {
     let mut stored = response.clone();
@@ -248,7 +248,7 @@ pub fn stored_headers(
     for name in [AGE, CONTENT_LENGTH] {
         stored.remove(name);
     }
-    if rules.set_cookie == SetCookie::Strip {
+    if caching.set_cookie == SetCookie::Strip {
         stored.remove(SET_COOKIE);
     }
     // Fields of `no-cache="..."` may not be sent again without validation: not storing them obeys.

@@ -11,7 +11,7 @@ fn decide_for(
     request: &[(&str, &str)],
     status: u16,
     response: &[(&str, &str)],
-    rules: &Rules,
+    caching: &CachingConfig,
 ) -> Result<(), Not> {
     let (request, response) = (headers(request), headers(response));
     let exchange = Exchange {
@@ -20,11 +20,11 @@ fn decide_for(
         wishes: &RequestDirectives::of(&request),
         status: StatusCode::from_u16(status).unwrap(),
         response: &response,
-        directives: &ResponseDirectives::of(&response, rules),
+        directives: &ResponseDirectives::of(&response, caching),
         response_time_s: NOW,
         selective: request.contains_key("range"),
     };
-    decide(exchange, rules)
+    decide(exchange, caching)
 }
 
 /// RFC 9111 §3, §3.5, §5.2.2.
@@ -89,7 +89,7 @@ fn what_may_be_stored() {
         ("GET", &[], 200, vec![fresh, ("pragma", "no-cache")], Ok(())),
         ("GET", &[], 200, vec![("cdn-cache-control", "no-store"), fresh], Err(Not::NoStore)),
     ] {
-        let got = decide_for(method, request, status, &response, &Rules::default());
+        let got = decide_for(method, request, status, &response, &CachingConfig::default());
         assert_eq!(got, expected, "{method} {request:?} {status} {response:?}");
     }
 }
@@ -98,14 +98,14 @@ fn what_may_be_stored() {
 #[test]
 fn cookies_by_configuration() {
     let response = &[("cache-control", "max-age=60"), ("set-cookie", "a=b")];
-    let refusing = Rules { set_cookie: SetCookie::Refuse, ..Rules::default() };
+    let refusing = CachingConfig { set_cookie: SetCookie::Refuse, ..CachingConfig::default() };
     assert_eq!(decide_for("GET", &[], 200, response, &refusing), Err(Not::SetCookie));
-    let stripping = Rules { set_cookie: SetCookie::Strip, ..Rules::default() };
+    let stripping = CachingConfig { set_cookie: SetCookie::Strip, ..CachingConfig::default() };
     assert_eq!(decide_for("GET", &[], 200, response, &stripping), Ok(()));
     let map = headers(response);
     let directives = ResponseDirectives::of(&map, &stripping);
     assert!(!stored_headers(&map, &directives, &stripping, NOW).contains_key(SET_COOKIE));
-    let storing = Rules::default();
+    let storing = CachingConfig::default();
     assert!(stored_headers(&map, &directives, &storing, NOW).contains_key(SET_COOKIE));
 }
 
@@ -115,8 +115,8 @@ fn cookies_are_not_stored_by_a_guess() {
     let old = ("last-modified", "Sun, 06 Nov 1994 08:00:00 GMT");
     let cookie = ("set-cookie", "session=1");
     for set_cookie in [SetCookie::Store, SetCookie::Strip] {
-        let rules = Rules { set_cookie, ..Rules::default() };
-        let decided = |response: &[(&str, &str)]| decide_for("GET", &[], 200, response, &rules);
+        let caching = CachingConfig { set_cookie, ..CachingConfig::default() };
+        let decided = |response: &[(&str, &str)]| decide_for("GET", &[], 200, response, &caching);
         assert_eq!(decided(&[old]), Ok(()));
         assert_eq!(decided(&[old, cookie]), Err(Not::NotCacheable));
         assert_eq!(decided(&[old, cookie, ("cache-control", "no-cache")]), Err(Not::NotCacheable));
@@ -151,9 +151,9 @@ fn connection_and_qualified_fields_are_not_stored() {
         ("cache-status", "inner; hit"),
         ("x-unheard-of", "1"),
     ]);
-    let rules = Rules::default();
-    let directives = ResponseDirectives::of(&response, &rules);
-    let stored = stored_headers(&response, &directives, &rules, NOW);
+    let caching = CachingConfig::default();
+    let directives = ResponseDirectives::of(&response, &caching);
+    let stored = stored_headers(&response, &directives, &caching, NOW);
     let mut names: Vec<_> = stored.keys().map(HeaderName::as_str).collect();
     names.sort_unstable();
     let known = ["cache-control", "cache-status", "content-security-policy", "date", "etag"];

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::HeaderName;
 
 use crate::cache_control::{Argument, ResponseDirectives, closing_quote};
-use crate::config::Rules;
+use crate::config::CachingConfig;
 
 /// What this cache is called in `Surrogate-Capability`, and by origins that mean it alone.
 pub const NAME: &str = "damelo";
@@ -19,8 +19,8 @@ pub const CAPABILITY: &str = "damelo=\"Surrogate/1.0\"";
 const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
 
 /// What the field says to this cache, if anything.
-pub(crate) fn read(headers: &HeaderMap, rules: &Rules) -> Option<ResponseDirectives> {
-    if !rules.surrogate || !headers.contains_key(SURROGATE_CONTROL) {
+pub(crate) fn read(headers: &HeaderMap, caching: &CachingConfig) -> Option<ResponseDirectives> {
+    if !caching.surrogate || !headers.contains_key(SURROGATE_CONTROL) {
         return None;
     }
     let mut parsed = ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
@@ -136,13 +136,13 @@ mod tests {
             ("", Some(5), true),
         ] {
             let lines = [("surrogate-control", value), ("cache-control", "max-age=5, no-store")];
-            let got = ResponseDirectives::of(&headers(&lines), &Rules::default());
+            let got = ResponseDirectives::of(&headers(&lines), &CachingConfig::default());
             assert_eq!((got.max_age, got.no_store), (max_age, no_store), "{value}");
-            let off = Rules { surrogate: false, ..Rules::default() };
+            let off = CachingConfig { surrogate: false, ..CachingConfig::default() };
             assert!(!ResponseDirectives::of(&headers(&lines), &off).targeted, "{value}");
         }
         let both = [("surrogate-control", "no-store"), ("cdn-cache-control", "max-age=7")];
-        let got = ResponseDirectives::of(&headers(&both), &Rules::default());
+        let got = ResponseDirectives::of(&headers(&both), &CachingConfig::default());
         assert_eq!((got.max_age, got.no_store), (Some(7), false), "RFC 9213 goes first");
     }
 

@@ -81,11 +81,11 @@ fn qualify(member: &ListEntry, fields: &mut Vec<HeaderName>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Rules;
+    use crate::config::CachingConfig;
     use crate::test_headers as headers;
 
     fn directives(lines: &[(&str, &str)]) -> ResponseDirectives {
-        ResponseDirectives::of(&headers(lines), &Rules::default())
+        ResponseDirectives::of(&headers(lines), &CachingConfig::default())
     }
 
     /// RFC 9213 §2.1, §2.2.
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn the_list_of_targets_is_configurable() {
         let lines = &[("cdn-cache-control", "max-age=1"), ("our-cache-control", "max-age=2")];
-        let mut rules = Rules::default();
-        rules.targeted.insert(0, HeaderName::from_static("our-cache-control"));
-        assert_eq!(ResponseDirectives::of(&headers(lines), &rules).max_age, Some(2));
-        rules.targeted.clear();
-        assert_eq!(ResponseDirectives::of(&headers(lines), &rules).max_age, None);
+        let mut caching = CachingConfig::default();
+        caching.targeted.insert(0, HeaderName::from_static("our-cache-control"));
+        assert_eq!(ResponseDirectives::of(&headers(lines), &caching).max_age, Some(2));
+        caching.targeted.clear();
+        assert_eq!(ResponseDirectives::of(&headers(lines), &caching).max_age, None);
     }
 }

@@ -12,7 +12,7 @@ use http::header::{
 use http::{HeaderMap, StatusCode};
 
 use crate::cache_control::ResponseDirectives;
-use crate::config::Rules;
+use crate::config::CachingConfig;
 use crate::freshness::Lifetime;
 use crate::preconditions::{is_strong, weakly};
 use crate::{list_members, storing};
@@ -131,11 +131,11 @@ const UNCHANGED: [HeaderName; 5] =
 pub fn merge(
     stored: &HeaderMap,
     response: &HeaderMap,
-    rules: &Rules,
+    caching: &CachingConfig,
     response_time_s: u64,
 ) -> HeaderMap {
-    let said = ResponseDirectives::of(response, rules);
-    let news = storing::stored_headers(response, &said, rules, response_time_s);
+    let said = ResponseDirectives::of(response, caching);
+    let news = storing::stored_headers(response, &said, caching, response_time_s);
     let mut merged = stored.clone();
     let stays = |name: &HeaderName| {
         UNCHANGED.contains(name) || (*name == ETAG && strengthens(stored, response))
@@ -147,15 +147,15 @@ pub fn merge(
         }
     }
     // The merged Cache-Control may newly name fields that may not be kept.
-    let says = ResponseDirectives::of(&merged, rules);
+    let says = ResponseDirectives::of(&merged, caching);
     if news.contains_key(SET_COOKIE) {
         // A 304 about what was stored by a guess sets the cookie of who asked, and of nobody else.
-        let lifetime = Lifetime::of(StatusCode::OK, &merged, &says, rules, response_time_s);
+        let lifetime = Lifetime::of(StatusCode::OK, &merged, &says, caching, response_time_s);
         if !storing::lets_share_cookies(lifetime, &says) {
             merged.remove(SET_COOKIE);
         }
     }
-    storing::stored_headers(&merged, &says, rules, response_time_s)
+    storing::stored_headers(&merged, &says, caching, response_time_s)
 }
 
 /// Whether a 304 would make a weak tag strong. Servers that compress as they send weaken the tag of

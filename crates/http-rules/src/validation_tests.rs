@@ -117,7 +117,7 @@ fn merging() {
         ("x-hop", "1"),
         ("age", "4"),
     ]);
-    let merged = merge(&stored, &response, &Rules::default(), 784_111_999);
+    let merged = merge(&stored, &response, &CachingConfig::default(), 784_111_999);
     let all: Vec<_> = merged.get_all("x-two").iter().collect();
     assert_eq!(all, ["c"]);
     for (name, value) in [
@@ -146,8 +146,12 @@ fn a_304_does_not_make_a_weak_tag_strong() {
         ("\"1\"", "\"1\"", "\"1\""),
         ("W/\"1\"", "\"2\"", "\"2\""),
     ] {
-        let merged =
-            merge(&headers(&[("etag", old)]), &headers(&[("etag", new)]), &Rules::default(), 0);
+        let merged = merge(
+            &headers(&[("etag", old)]),
+            &headers(&[("etag", new)]),
+            &CachingConfig::default(),
+            0,
+        );
         assert_eq!(merged["etag"], expected, "{old} and {new}");
     }
 }
@@ -156,7 +160,7 @@ fn a_304_does_not_make_a_weak_tag_strong() {
 fn a_304_can_newly_forbid_a_field() {
     let stored = headers(&[("x-user", "me"), ("cache-control", "max-age=1")]);
     let response = headers(&[("cache-control", "max-age=9, private=\"x-user\"")]);
-    assert!(!merge(&stored, &response, &Rules::default(), 0).contains_key("x-user"));
+    assert!(!merge(&stored, &response, &CachingConfig::default(), 0).contains_key("x-user"));
 }
 
 /// RFC 9111 §4.3.5.
@@ -212,8 +216,8 @@ fn a_304_sets_no_cookie_for_others() {
         (SetCookie::Store, headers(&[old, ("cache-control", "max-age=9")]), true),
         (SetCookie::Strip, headers(&[old, ("cache-control", "max-age=9")]), false),
     ] {
-        let rules = Rules { set_cookie, ..Rules::default() };
-        let merged = merge(&stored, &news, &rules, 784_111_777);
+        let caching = CachingConfig { set_cookie, ..CachingConfig::default() };
+        let merged = merge(&stored, &news, &caching, 784_111_777);
         assert_eq!(merged.contains_key(SET_COOKIE), expected, "{set_cookie:?} {stored:?}");
     }
 }

@@ -9,7 +9,7 @@
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, HeaderName, HeaderValue, VARY};
 
-use crate::config::Rules;
+use crate::config::CachingConfig;
 use crate::list_members;
 use crate::negotiation::Normaliser;
 
@@ -52,26 +52,31 @@ pub fn of(response: &HeaderMap) -> Vary {
 }
 
 /// As [`of`], but a resource whose key has configured headers or cookies always has variants.
-pub fn with_configured(response: &HeaderMap, rules: &Rules) -> Vary {
+pub fn with_configured(response: &HeaderMap, caching: &CachingConfig) -> Vary {
     match of(response) {
-        Vary::Nothing if !rules.key.selects_nothing() => Vary::Names(Vec::new()),
+        Vary::Nothing if !caching.key.selects_nothing() => Vary::Names(Vec::new()),
         other => other,
     }
 }
 
 /// Appends to `key` the values this request has for `names` and for what the configuration adds.
-pub fn secondary_key(names: &[HeaderName], request: &HeaderMap, rules: &Rules, key: &mut Vec<u8>) {
-    for name in names.iter().chain(&rules.key.headers) {
-        write_field(name, request, rules, key);
+pub fn secondary_key(
+    names: &[HeaderName],
+    request: &HeaderMap,
+    caching: &CachingConfig,
+    key: &mut Vec<u8>,
+) {
+    for name in names.iter().chain(&caching.key.headers) {
+        write_field(name, request, caching, key);
     }
-    for cookie in &rules.key.cookies {
+    for cookie in &caching.key.cookies {
         write_cookie(cookie, request, key);
     }
 }
 
-fn write_field(name: &HeaderName, request: &HeaderMap, rules: &Rules, key: &mut Vec<u8>) {
+fn write_field(name: &HeaderName, request: &HeaderMap, caching: &CachingConfig, key: &mut Vec<u8>) {
     key.extend_from_slice(name.as_str().as_bytes());
-    let normaliser = normaliser(name, rules);
+    let normaliser = normaliser(name, caching);
     if !request.contains_key(name) {
         // A client that accepts none of the classes is asked for as one that says nothing.
         let reduces = matches!(normaliser, Some(Normaliser::BestOf(_)));
@@ -95,10 +100,10 @@ fn write_field(name: &HeaderName, request: &HeaderMap, rules: &Rules, key: &mut 
     key.push(END);
 }
 
-fn normaliser<'r>(name: &HeaderName, rules: &'r Rules) -> Option<&'r Normaliser> {
+fn normaliser<'r>(name: &HeaderName, caching: &'r CachingConfig) -> Option<&'r Normaliser> {
     match *name {
-        ACCEPT_ENCODING => Some(&rules.accept_encoding),
-        ACCEPT_LANGUAGE => Some(&rules.accept_language),
+        ACCEPT_ENCODING => Some(&caching.accept_encoding),
+        ACCEPT_LANGUAGE => Some(&caching.accept_language),
         _ => None,
     }
 }
@@ -118,9 +123,9 @@ fn write_cookie(cookie: &str, request: &HeaderMap, key: &mut Vec<u8>) {
 
 /// Makes a request for the origin ask for what its key stands for, where the configuration reduces
 /// a field to classes.
-pub fn reduce_request(request: &mut HeaderMap, rules: &Rules) {
+pub fn reduce_request(request: &mut HeaderMap, caching: &CachingConfig) {
     let fields =
-        [(ACCEPT_ENCODING, &rules.accept_encoding), (ACCEPT_LANGUAGE, &rules.accept_language)];
+        [(ACCEPT_ENCODING, &caching.accept_encoding), (ACCEPT_LANGUAGE, &caching.accept_language)];
     for (name, normaliser) in fields {
         let Some(reduced) = normaliser.replacement(list_members(request, &name)) else { continue };
         match HeaderValue::try_from(reduced) {
@@ -164,7 +169,7 @@ mod tests {
             ["accept", "accept-encoding", "x"].iter().map(|n| n.parse().unwrap()).collect();
         let key = |lines: &[(&str, &str)]| {
             let mut key = Vec::new();
-            secondary_key(&names, &headers(lines), &Rules::default(), &mut key);
+            secondary_key(&names, &headers(lines), &CachingConfig::default(), &mut key);
             key
         };
         for (a, b, same) in [
@@ -186,19 +191,19 @@ mod tests {
 
     #[test]
     fn configured_headers_and_cookies_select() {
-        let rules = Rules {
+        let caching = CachingConfig {
             key: KeyRules {
                 headers: vec!["x-device".parse().unwrap()],
                 cookies: vec!["lang".to_owned()],
                 ..KeyRules::default()
             },
-            ..Rules::default()
+            ..CachingConfig::default()
         };
-        assert_eq!(with_configured(&headers(&[]), &rules), Vary::Names(vec![]));
-        assert_eq!(with_configured(&headers(&[]), &Rules::default()), Vary::Nothing);
+        assert_eq!(with_configured(&headers(&[]), &caching), Vary::Names(vec![]));
+        assert_eq!(with_configured(&headers(&[]), &CachingConfig::default()), Vary::Nothing);
         let key = |lines: &[(&str, &str)]| {
             let mut key = Vec::new();
-            secondary_key(&[], &headers(lines), &rules, &mut key);
+            secondary_key(&[], &headers(lines), &caching, &mut key);
             key
         };
         assert_eq!(key(&[("cookie", "a=1; lang=de")]), key(&[("cookie", "lang=de; b=2")]));
@@ -210,17 +215,17 @@ mod tests {
     #[test]
     fn reduced_fields_are_asked_for_as_they_are_keyed() {
         let best = Normaliser::BestOf(vec!["br".to_owned(), "gzip".to_owned()]);
-        let rules = Rules { accept_encoding: best, ..Rules::default() };
+        let caching = CachingConfig { accept_encoding: best, ..CachingConfig::default() };
         let mut request = headers(&[("accept-encoding", "gzip, deflate")]);
-        reduce_request(&mut request, &rules);
+        reduce_request(&mut request, &caching);
         assert_eq!(request["accept-encoding"], "gzip");
         let mut request = headers(&[("accept-encoding", "deflate")]);
-        reduce_request(&mut request, &rules);
+        reduce_request(&mut request, &caching);
         assert!(request.is_empty());
         let names = [ACCEPT_ENCODING];
         let (mut none, mut silent) = (Vec::new(), Vec::new());
-        secondary_key(&names, &headers(&[("accept-encoding", "x")]), &rules, &mut none);
-        secondary_key(&names, &headers(&[]), &rules, &mut silent);
+        secondary_key(&names, &headers(&[("accept-encoding", "x")]), &caching, &mut none);
+        secondary_key(&names, &headers(&[]), &caching, &mut silent);
         assert_eq!(none, silent);
     }
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use damelo_http_rules::cache_control::RequestDirectives;
 use damelo_http_rules::reuse::{self, Decision, Policy};
-use damelo_http_rules::{Rules, preconditions, ranges, vary};
+use damelo_http_rules::{CachingConfig, preconditions, ranges, vary};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 thread_local! {
@@ -55,12 +55,12 @@ fn a_hit_is_decided_without_allocation() {
     stored.insert("etag", HeaderValue::from_static("\"c\""));
     let names = ["accept", "accept-encoding"].map(HeaderName::from_static);
     let policy = Policy { lifetime_ms: 60_000, response_time_ms: 1_000_000, ..Policy::default() };
-    let rules = Rules::default();
+    let caching = CachingConfig::default();
     let mut key = Vec::with_capacity(256);
     let (count, (decision, outcome, answer)) = allocations(|| {
         let wishes = RequestDirectives::of(&request);
-        vary::secondary_key(&names, &request, &rules, &mut key);
-        let decision = reuse::decide(&wishes, &policy, &rules, 1_010_000);
+        vary::secondary_key(&names, &request, &caching, &mut key);
+        let decision = reuse::decide(&wishes, &policy, &caching, 1_010_000);
         let outcome =
             preconditions::evaluate(&Method::GET, &request, StatusCode::OK, &stored, 1000);
         (decision, outcome, ranges::answer(&Method::GET, &request, 100, 4))

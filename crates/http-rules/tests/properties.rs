@@ -5,8 +5,8 @@ use damelo_http_rules::parts::Part;
 use damelo_http_rules::reuse::{self, Arrived, Decision, Failure, Policy};
 use damelo_http_rules::storing::{self, Exchange};
 use damelo_http_rules::{
-    CacheStatus, Forward, Rules, cache_groups, dates, freshness, group, invalidation, key,
-    preconditions, ranges, validation, vary,
+    CacheStatus, CachingConfig, ForwardReason, cache_groups, dates, freshness, group, invalidation,
+    key, preconditions, ranges, validation, vary,
 };
 use http::header::{
     AGE, CACHE_CONTROL, DATE, EXPIRES, HeaderName, HeaderValue, LAST_MODIFIED, RANGE,
@@ -95,8 +95,8 @@ fn request_of(text: &str) -> RequestDirectives {
 }
 
 fn policy_of(status: StatusCode, headers: &HeaderMap, delay_ms: u64) -> Policy {
-    let rules = Rules::default();
-    let directives = ResponseDirectives::of(headers, &rules);
+    let caching = CachingConfig::default();
+    let directives = ResponseDirectives::of(headers, &caching);
     let arrived = Arrived {
         status,
         headers,
@@ -105,24 +105,24 @@ fn policy_of(status: StatusCode, headers: &HeaderMap, delay_ms: u64) -> Policy {
         request_time_ms: NOW_MS - delay_ms,
         response_time_ms: NOW_MS,
     };
-    Policy::of(arrived, &rules)
+    Policy::of(arrived, &caching)
 }
 
 fn storable(status: StatusCode, request: &str, response: &HeaderMap) -> bool {
     let mut headers = HeaderMap::new();
     headers.insert(CACHE_CONTROL, HeaderValue::from_str(request).expect("valid"));
-    let rules = Rules::default();
+    let caching = CachingConfig::default();
     let exchange = Exchange {
         method: &Method::GET,
         request: &headers,
         wishes: &RequestDirectives::of(&headers),
         status,
         response,
-        directives: &ResponseDirectives::of(response, &rules),
+        directives: &ResponseDirectives::of(response, &caching),
         response_time_s: NOW,
         selective: false,
     };
-    storing::decide(exchange, &rules).is_ok()
+    storing::decide(exchange, &caching).is_ok()
 }
 
 proptest! {
@@ -138,7 +138,7 @@ proptest! {
         let (policy, request) = (policy_of(status, &headers, delay_ms), request_of(&wish));
         let now_ms = NOW_MS + later_ms;
         let age_ms = policy.age_ms(now_ms);
-        let decision = reuse::decide(&request, &policy, &Rules::default(), now_ms);
+        let decision = reuse::decide(&request, &policy, &CachingConfig::default(), now_ms);
         if matches!(decision, Decision::Validate(_)) {
             return Ok(());
         }
@@ -173,9 +173,9 @@ proptest! {
         code in status(), later_ms in later_ms(),
     ) {
         let (policy, request) = (policy_of(status, &headers, 0), request_of(&wish));
-        let (rules, now_ms) = (Rules::default(), NOW_MS + later_ms);
+        let (caching, now_ms) = (CachingConfig::default(), NOW_MS + later_ms);
         for failure in [Failure::Disconnected, Failure::Status(code)] {
-            if !reuse::may_serve_on_error(&request, &policy, failure, &rules, now_ms) {
+            if !reuse::may_serve_on_error(&request, &policy, failure, &caching, now_ms) {
                 continue;
             }
             prop_assert!(!policy.no_cache && !request.no_cache);
@@ -184,7 +184,7 @@ proptest! {
                 let asked_ms = request.stale_if_error_s.unwrap_or(0) * 1000;
                 let allowed_ms = policy.stale_if_error_ms.max(asked_ms);
                 let limit_ms = match failure {
-                    Failure::Disconnected => allowed_ms.max(rules.disconnected_stale_max_s * 1000),
+                    Failure::Disconnected => allowed_ms.max(caching.disconnected_stale_max_s * 1000),
                     Failure::Status(_) => allowed_ms,
                 };
                 prop_assert!(!policy.never_stale && staleness_ms < limit_ms);
@@ -202,7 +202,7 @@ proptest! {
         restricted.append(CACHE_CONTROL, HeaderValue::from_static(more));
         if storable(status, &wish, &restricted) {
             // `must-understand` is there to lift `no-store`, and nothing else lifts anything.
-            let said = ResponseDirectives::of(&restricted, &Rules::default());
+            let said = ResponseDirectives::of(&restricted, &CachingConfig::default());
             prop_assert!(which == 0 && said.must_understand);
         }
         let forbidding = format!("{wish}, no-store");
@@ -212,16 +212,16 @@ proptest! {
     /// RFC 9111 §4.2.1: a further lifetime never makes a response fresh for longer.
     #[test]
     fn conflicting_lifetimes_only_shorten(headers in response(), seconds in 0..5000_u64) {
-        let rules = Rules::default();
-        let said = ResponseDirectives::of(&headers, &rules);
+        let caching = CachingConfig::default();
+        let said = ResponseDirectives::of(&headers, &caching);
         let mut more = headers.clone();
         let line = format!("max-age={seconds}, s-maxage={seconds}");
         more.append(CACHE_CONTROL, HeaderValue::try_from(line).unwrap());
         let lifetime = |directives: &ResponseDirectives, map: &HeaderMap| {
-            freshness::Lifetime::of(StatusCode::OK, map, directives, &rules, NOW).seconds
+            freshness::Lifetime::of(StatusCode::OK, map, directives, &caching, NOW).seconds
         };
         if said.s_maxage.is_some() {
-            let longer = ResponseDirectives::of(&more, &rules);
+            let longer = ResponseDirectives::of(&more, &caching);
             prop_assert!(lifetime(&longer, &more) <= lifetime(&said, &headers));
         }
     }
@@ -255,16 +255,16 @@ proptest! {
         if let Some(age_s) = age_s {
             headers.insert(AGE, age_s.into());
         }
-        let rules = Rules::default();
+        let caching = CachingConfig::default();
         let arrived = Arrived {
             status: StatusCode::OK,
             headers: &headers,
             received: &headers,
-            directives: &ResponseDirectives::of(&headers, &rules),
+            directives: &ResponseDirectives::of(&headers, &caching),
             request_time_ms: asked_ms,
             response_time_ms: came_at_ms,
         };
-        let policy = Policy::of(arrived, &rules);
+        let policy = Policy::of(arrived, &caching);
         let now_ms = came_at_ms + later_ms;
         let fresh = policy.staleness_ms(now_ms).is_none();
         let age_before_ms = age_s.unwrap_or(0) * 1000;
@@ -312,13 +312,13 @@ proptest! {
     /// RFC 9111 §4.1: the key of a variant does not depend on spacing, and tells values apart.
     #[test]
     fn variant_keys(values in prop::collection::vec("[a-z]{1,3}", 1..4), other in "[a-z]{1,9}") {
-        let rules = Rules::default();
+        let caching = CachingConfig::default();
         let name = HeaderName::from_static("accept");
         let key = |text: String| {
             let mut headers = HeaderMap::new();
             headers.insert(name.clone(), HeaderValue::try_from(text).unwrap());
             let mut key = Vec::new();
-            vary::secondary_key(std::slice::from_ref(&name), &headers, &rules, &mut key);
+            vary::secondary_key(std::slice::from_ref(&name), &headers, &caching, &mut key);
             key
         };
         prop_assert_eq!(key(values.join(",")), key(values.join(" ,  ")));
@@ -351,17 +351,17 @@ proptest! {
 
 /// Runs everything that reads a peer's bytes.
 fn survive(headers: &HeaderMap, text: &str) {
-    let rules = Rules::default();
-    let said = ResponseDirectives::of(headers, &rules);
+    let caching = CachingConfig::default();
+    let said = ResponseDirectives::of(headers, &caching);
     let _ = RequestDirectives::of(headers);
     let _ = policy_of(StatusCode::OK, headers, 1);
-    let stored = storing::stored_headers(headers, &said, &rules, NOW);
+    let stored = storing::stored_headers(headers, &said, &caching, NOW);
     assert!(dates::header(&stored, &DATE, NOW).is_some(), "a stored response has a date");
     let _ = preconditions::evaluate(&Method::GET, headers, StatusCode::OK, headers, NOW);
     let _ = preconditions::range_applies(headers, headers, NOW);
     let _ = ranges::answer(&Method::GET, headers, 100, 4);
     let _ = Part::of(headers);
-    let _ = validation::merge(headers, headers, &rules, NOW);
+    let _ = validation::merge(headers, headers, &caching, NOW);
     let _ = validation::updated_by_304(headers, &[headers, headers]);
     let _ = validation::head_effect(StatusCode::OK, headers, 1, StatusCode::OK, headers);
     let _ = cache_groups::invalidated(&Method::POST, StatusCode::OK, headers);
@@ -374,9 +374,9 @@ fn survive(headers: &HeaderMap, text: &str) {
     let _ = key::KeyRules { sort_query: true, ..Default::default() }.primary("http", "h", text);
     let _ = key::normal_host(text, "https");
     if let vary::Vary::Names(names) = vary::of(headers) {
-        vary::secondary_key(&names, headers, &rules, &mut Vec::new());
+        vary::secondary_key(&names, headers, &caching, &mut Vec::new());
     }
     let status =
-        CacheStatus { key: Some(text.to_owned()), ..CacheStatus::forwarded(Forward::Stale) };
+        CacheStatus { key: Some(text.to_owned()), ..CacheStatus::forwarded(ForwardReason::Stale) };
     assert!(sfv::Parser::new(&status.render("damelo")).parse::<sfv::List>().is_ok());
 }

@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, from_store};
 use crate::request::{Ask, hooks};
-use crate::rules::{CacheStatus, Forward};
+use crate::rules::{CacheStatus, ForwardReason};
 use crate::vault::Found;
 use crate::worker::Worker;
 
@@ -12,7 +12,7 @@ pub(crate) fn serve_hit(
     worker: &Worker,
     ask: &Ask,
     found: Found,
-    collapsed: Option<Forward>,
+    collapsed: Option<ForwardReason>,
 ) -> Answer {
     let mut status = CacheStatus { hit: true, ..CacheStatus::default() };
     if let Some(reason) = collapsed {

@@ -32,7 +32,7 @@ fn wanted(worker: &Worker, ask: &Ask, stored: &StoredResponse, length_bytes: u64
     if !whole_or_part || !preconditions::range_applies(&ask.headers, &stored.headers, arrived_s) {
         return Answer::Whole;
     }
-    let ranges_max = worker.shared.config.rules.ranges_max;
+    let ranges_max = worker.shared.config.caching.ranges_max;
     ranges::answer(&ask.method, &ask.headers, length_bytes, ranges_max)
 }
 

@@ -12,7 +12,7 @@ use crate::collapse::sharing::SharedFill;
 use crate::collapse::{self, News, Outcome};
 use crate::fetch::head;
 use crate::request::Ask;
-use crate::rules::{Forward, ranges};
+use crate::rules::{ForwardReason, ranges};
 use crate::worker::Worker;
 
 /// A range that begins so far ahead of a fill is waited for.
@@ -33,14 +33,14 @@ pub(crate) async fn follow(
     worker: &Worker,
     ask: &Ask,
     leader: &News,
-    reason: Forward,
+    reason: ForwardReason,
 ) -> Following {
     let wait = worker.shared.config.collapse_timeout;
     let _waiting = worker.shared.collapse.wait();
     match timeout(wait, collapse::news(leader)).await {
         Err(_) => return Following::TooSlow,
         Ok(Outcome::Filling(fill)) => {
-            if worker.shared.config.rules.slice_bytes > 0 && is_far(&fill, ask) {
+            if worker.shared.config.caching.slice_bytes > 0 && is_far(&fill, ask) {
                 return Following::Far;
             }
             if let Some(answer) = read_along(worker, ask, &fill, reason) {
@@ -51,7 +51,7 @@ pub(crate) async fn follow(
                 // It will not be stored: what it was made from has changed.
                 return Following::TooSlow;
             }
-            if !subject.is_variant_for(&ask.headers, &config.rules) {
+            if !subject.is_variant_for(&ask.headers, &config.caching) {
                 return Following::Ended(Outcome::Abandoned);
             }
             if ask.method == Method::HEAD {
@@ -74,7 +74,12 @@ pub(crate) async fn follow(
     }
 }
 
-fn read_along(worker: &Worker, ask: &Ask, fill: &SharedFill, reason: Forward) -> Option<Answer> {
+fn read_along(
+    worker: &Worker,
+    ask: &Ask,
+    fill: &SharedFill,
+    reason: ForwardReason,
+) -> Option<Answer> {
     let shared = &worker.shared;
     if !is_for(fill, worker, ask) {
         return None;
@@ -89,10 +94,10 @@ fn read_along(worker: &Worker, ask: &Ask, fill: &SharedFill, reason: Forward) ->
 fn is_for(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
     let (shared, response) = (&worker.shared, &fill.shared.response);
     let cut = fill.body.length_bytes().is_some() && response.status == StatusCode::OK;
-    let (asked, rules) = ((&ask.headers, &ask.wishes), &shared.config.rules);
+    let (asked, caching) = ((&ask.headers, &ask.wishes), &shared.config.caching);
     response.part.is_none()
         && (cut || !ask.wants_range())
-        && fill.shared.stands_for(asked, &shared.vault, rules, worker.now_ms())
+        && fill.shared.stands_for(asked, &shared.vault, caching, worker.now_ms())
 }
 
 /// Whether a range is so far from where the fill has come to that its origin, which can send ranges,

@@ -25,7 +25,7 @@ use crate::error::FetchError;
 use crate::fetch::{Audience, Conditions, Fetch};
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision, Failure};
-use crate::rules::{CacheStatus, Forward};
+use crate::rules::{CacheStatus, ForwardReason};
 use crate::slices::{self, Course, Want};
 use crate::vault::{Found, FoundBody, Lookup};
 use crate::worker::Worker;
@@ -46,13 +46,13 @@ enum Plan {
 struct Question {
     found: Option<Box<Found>>,
     key: Vec<u8>,
-    reason: Forward,
+    reason: ForwardReason,
     conditions: Conditions,
 }
 
 impl Question {
     /// Nothing usable is stored. A range is asked for as it is; everything else is fetched whole.
-    fn missed(ask: &Ask, key: Vec<u8>, reason: Forward) -> Question {
+    fn missed(ask: &Ask, key: Vec<u8>, reason: ForwardReason) -> Question {
         let conditions = if ask.wants_range() { Conditions::Clients } else { Conditions::Ours };
         Question { found: None, key, reason, conditions }
     }
@@ -90,10 +90,10 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
         let key = found.key(primary).to_vec();
         // Kept, so that a further part can be joined with it.
         let found = ask.wants_range().then_some(found);
-        return Plan::Ask(Question { found, ..Question::missed(ask, key, Forward::Partial) });
+        return Plan::Ask(Question { found, ..Question::missed(ask, key, ForwardReason::Partial) });
     }
-    let rules = &worker.shared.config.rules;
-    match reuse::decide(&ask.wishes, &found.response.policy, rules, worker.now_ms()) {
+    let caching = &worker.shared.config.caching;
+    match reuse::decide(&ask.wishes, &found.response.policy, caching, worker.now_ms()) {
         Decision::Validate(reason) => {
             let (key, conditions) = (found.key(primary).to_vec(), Conditions::Ours);
             Plan::Ask(Question { found: Some(found), key, reason, conditions })
@@ -111,7 +111,7 @@ async fn begun(worker: &Worker, ask: &Ask, mut found: Box<Found>, decision: Deci
         return Plan::Serve(found, decision);
     }
     let key = found.key(&ask.target.primary).to_vec();
-    Plan::Ask(Question::missed(ask, key, Forward::UriMiss))
+    Plan::Ask(Question::missed(ask, key, ForwardReason::UriMiss))
 }
 
 /// Every connection has room for what this awaits, and every request moves it: all that asks the
@@ -119,7 +119,7 @@ async fn begun(worker: &Worker, ask: &Ask, mut found: Box<Found>, decision: Deci
 pub(crate) async fn answer(worker: &Arc<Worker>, ask: &Ask) -> Answer {
     match plan(worker, ask).await {
         Plan::Serve(found, decision) => serve_planned(worker, ask, found, decision, None),
-        Plan::Alone => Box::pin(go_alone(worker, ask, Forward::UriMiss)).await,
+        Plan::Alone => Box::pin(go_alone(worker, ask, ForwardReason::UriMiss)).await,
         Plan::Ask(question) => Box::pin(missed(worker, ask, question)).await,
     }
 }
@@ -129,7 +129,7 @@ fn serve_planned(
     ask: &Ask,
     found: Box<Found>,
     decision: Decision,
-    collapsed: Option<Forward>,
+    collapsed: Option<ForwardReason>,
 ) -> Answer {
     if decision == Decision::ServeAndRevalidate {
         validate_behind(worker, ask, found.key(&ask.target.primary));
@@ -157,7 +157,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
             return answer;
         }
         // A part brings nothing others could use; whoever demands the origin shall have it.
-        if question.reason == Forward::Request || question.conditions == Conditions::Clients {
+        if question.reason == ForwardReason::Request || question.conditions == Conditions::Clients {
             return question.put(worker, ask, None).await;
         }
         let (collapse, is_head) = (&worker.shared.collapse, ask.method == Method::HEAD);
@@ -217,9 +217,9 @@ async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> 
     }
     if worker.fetcher.may_try(ask.site) {
         let found = question.found.as_ref().filter(|_| question.conditions == Conditions::Ours)?;
-        let (rules, now_ms) = (&worker.shared.config.rules, worker.now_ms());
+        let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
         let (policy, failure) = (&found.response.policy, Failure::Disconnected);
-        if !reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_ms) {
+        if !reuse::may_serve_on_error(&ask.wishes, policy, failure, caching, now_ms) {
             return None;
         }
         validate_behind(worker, ask, &question.key);
@@ -235,7 +235,7 @@ async fn share_failure(
     error: FetchError,
     mut status: CacheStatus,
 ) -> Answer {
-    let (rules, now_ms) = (&worker.shared.config.rules, worker.now_ms());
+    let (caching, now_ms) = (&worker.shared.config.caching, worker.now_ms());
     match plan(worker, ask).await {
         Plan::Serve(found, _) => {
             let waited_for = status.forward.filter(|_| status.collapsed);
@@ -243,7 +243,7 @@ async fn share_failure(
         }
         Plan::Ask(Question { found: Some(mut found), conditions: Conditions::Ours, .. }) => {
             let (policy, failure) = (&found.response.policy, Failure::Disconnected);
-            if reuse::may_serve_on_error(&ask.wishes, policy, failure, rules, now_ms)
+            if reuse::may_serve_on_error(&ask.wishes, policy, failure, caching, now_ms)
                 && answer::begin(worker, ask, &mut found).await
             {
                 worker.counters.stale_on_error.one();
@@ -270,7 +270,7 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
             Lookup::Found(found) => Some(found),
             Lookup::Missed { .. } | Lookup::Unkeyable => None,
         };
-        let mut fetching = Fetch::new(&worker, &ask, found, key, Forward::Stale);
+        let mut fetching = Fetch::new(&worker, &ask, found, key, ForwardReason::Stale);
         fetching.lead = Some(lead);
         fetching.audience = Audience::Nobody;
         drop(fetching.run(&worker).await);
@@ -278,13 +278,13 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
 }
 
 /// Neither leads nor follows; it was for this `reason` that it waited, if it did.
-async fn go_alone(worker: &Worker, ask: &Ask, reason: Forward) -> Answer {
+async fn go_alone(worker: &Worker, ask: &Ask, reason: ForwardReason) -> Answer {
     match plan(worker, ask).await {
         Plan::Serve(found, _) => serve_hit(worker, ask, *found, Some(reason)),
         _ if ask.wishes.only_if_cached => only_if_cached(worker),
         Plan::Ask(question) => question.put(worker, ask, None).await,
         Plan::Alone => {
-            let mut question = Question::missed(ask, Vec::new(), Forward::Bypass);
+            let mut question = Question::missed(ask, Vec::new(), ForwardReason::Bypass);
             question.conditions = Conditions::Clients;
             question.put(worker, ask, None).await
         }

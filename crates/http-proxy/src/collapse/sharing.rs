@@ -11,7 +11,7 @@ use damelo::GroupId;
 use http::HeaderMap;
 
 use crate::rules::vary::{self, Vary};
-use crate::rules::{RequestDirectives, Rules, reuse};
+use crate::rules::{CachingConfig, RequestDirectives, reuse};
 use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightBody;
 use crate::vault::{Epoch, Found, FoundBody, Vault};
@@ -50,7 +50,7 @@ impl SharedResponse {
         &self,
         (headers, wishes): (&HeaderMap, &RequestDirectives),
         vault: &Vault,
-        rules: &Rules,
+        caching: &CachingConfig,
         now_ms: u64,
     ) -> bool {
         let SharedResponse { key, group, epoch, response, .. } = self;
@@ -59,21 +59,21 @@ impl SharedResponse {
             let placement = vault.placement_now(*group, *epoch, response);
             placement.is_some_and(|placement| vault.is_untouched(key, &placement))
         };
-        self.is_variant_for(headers, rules)
+        self.is_variant_for(headers, caching)
             && vault.is_current(*epoch)
             && stands()
-            && reuse::decide(wishes, &response.policy, rules, now_ms) == reuse::Decision::Serve
+            && reuse::decide(wishes, &response.policy, caching, now_ms) == reuse::Decision::Serve
     }
 
     /// Whether a request with these fields is for the same variant.
-    pub(crate) fn is_variant_for(&self, headers: &HeaderMap, rules: &Rules) -> bool {
-        match vary::with_configured(&self.response.headers, rules) {
+    pub(crate) fn is_variant_for(&self, headers: &HeaderMap, caching: &CachingConfig) -> bool {
+        match vary::with_configured(&self.response.headers, caching) {
             Vary::Nothing => true,
             Vary::Star => false,
             Vary::Names(names) => {
                 let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
-                vary::secondary_key(&names, &self.request, rules, &mut ours);
-                vary::secondary_key(&names, headers, rules, &mut theirs);
+                vary::secondary_key(&names, &self.request, caching, &mut ours);
+                vary::secondary_key(&names, headers, caching, &mut theirs);
                 ours == theirs
             }
         }

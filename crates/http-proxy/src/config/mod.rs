@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use damelo::{Clock, SystemClock};
-use damelo_http_rules::Rules;
+use damelo_http_rules::CachingConfig;
 use http::HeaderName;
 use ipnet::IpNet;
 
@@ -161,7 +161,7 @@ pub struct ProxyConfig {
     /// Send the client's `Host` to the origin and cache by it. Default false: the origin's own.
     pub preserve_host: bool,
     /// What may be chosen about the rules of caching. Default: as the RFCs say.
-    pub rules: Rules,
+    pub caching: CachingConfig,
     /// Where a line per request is written. Default nowhere.
     pub log_target: LogTarget,
     /// What such a line looks like. Default combined.
@@ -230,7 +230,7 @@ impl ProxyConfig {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             name: "damelo".to_owned(),
             preserve_host: false,
-            rules: Rules::default(),
+            caching: CachingConfig::default(),
             log_target: LogTarget::None,
             log_format: LogFormat::Combined,
             groups_by: Grouping::Page,

@@ -27,7 +27,7 @@ pub struct Transport {
     /// Limits on clients.
     pub clients: ClientLimits,
     /// What the origin learns about the client.
-    pub forwarding: Forwarding,
+    pub forwarded: ForwardedFields,
     /// How origins are reached.
     pub upstream: Upstream,
     /// Protocols that a client may leave HTTP for, if the origin agrees. Others, `h2c` above all,
@@ -44,7 +44,7 @@ impl Default for Transport {
             certificates: Vec::new(),
             proxy_protocol_networks: Vec::new(),
             clients: ClientLimits::default(),
-            forwarding: Forwarding::default(),
+            forwarded: ForwardedFields::default(),
             upstream: Upstream::default(),
             upgrades: vec!["websocket".to_owned()],
             tunnel_idle_timeout: Duration::from_secs(600),
@@ -215,7 +215,7 @@ impl Default for ClientLimits {
 /// Which fields tell the origin about the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Forwarding {
+pub struct ForwardedFields {
     /// `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto`. Default true.
     pub x_forwarded: bool,
     /// `Forwarded` (RFC 7239). Default false.
@@ -228,9 +228,9 @@ pub struct Forwarding {
     pub via: bool,
 }
 
-impl Default for Forwarding {
-    fn default() -> Forwarding {
-        Forwarding { x_forwarded: true, forwarded: false, trust_client: false, via: true }
+impl Default for ForwardedFields {
+    fn default() -> ForwardedFields {
+        ForwardedFields { x_forwarded: true, forwarded: false, trust_client: false, via: true }
     }
 }
 

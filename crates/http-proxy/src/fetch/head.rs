@@ -18,7 +18,7 @@ use crate::collapse::sharing::SharedResponse;
 use crate::fetch::Fetch;
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision};
-use crate::rules::{Forward, RequestDirectives, ResponseDirectives};
+use crate::rules::{ForwardReason, RequestDirectives, ResponseDirectives};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::FoundBody;
@@ -29,13 +29,13 @@ pub(crate) fn shared(
     worker: &Worker,
     ask: &Ask,
     subject: &SharedResponse,
-    reason: Forward,
+    reason: ForwardReason,
 ) -> Option<Answer> {
     let shared = &worker.shared;
     if !subject.stands_for(
         (&ask.headers, &ask.wishes),
         &shared.vault,
-        &shared.config.rules,
+        &shared.config.caching,
         worker.now_ms(),
     ) {
         return None;
@@ -72,17 +72,17 @@ impl Fetch<'_> {
         parts: &response::Parts,
         effects: &ResponseEffects<'_>,
     ) -> Option<SharedResponse> {
-        let (ask, rules) = (self.ask, self.rules(worker));
-        let directives = ResponseDirectives::of(&parts.headers, rules);
+        let (ask, caching) = (self.ask, self.caching(worker));
+        let directives = ResponseDirectives::of(&parts.headers, caching);
         let exchange = self.exchange(&Method::GET, parts, &directives);
-        effects.admit(exchange, rules).ok()?;
+        effects.admit(exchange, caching).ok()?;
         let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
         effects.adjust(&mut policy);
         let unwishing = RequestDirectives::default();
-        if reuse::decide(&unwishing, &policy, rules, worker.now_ms()) != Decision::Serve {
+        if reuse::decide(&unwishing, &policy, caching, worker.now_ms()) != Decision::Serve {
             return None;
         }
-        let response = self.to_store(rules, parts, &directives, policy);
+        let response = self.to_store(caching, parts, &directives, policy);
         let groups = effects.groups_of(&worker.shared.config, ask, &parts.headers);
         Some(SharedResponse {
             key: ask.target.primary.clone(),

@@ -34,7 +34,8 @@ use crate::rules::preconditions::{self, Outcome as Condition};
 use crate::rules::reuse::{Arrived, Failure};
 use crate::rules::storing::Exchange;
 use crate::rules::{
-    CacheStatus, Forward, NotStoredReason, Policy, ResponseDirectives, Rules, validation,
+    CacheStatus, CachingConfig, ForwardReason, NotStoredReason, Policy, ResponseDirectives,
+    validation,
 };
 use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::{Epoch, Found, Variant};
@@ -87,7 +88,7 @@ impl<'a> Fetch<'a> {
         ask: &'a Ask,
         found: Option<Box<Found>>,
         key: Vec<u8>,
-        reason: Forward,
+        reason: ForwardReason,
     ) -> Fetch<'a> {
         Fetch {
             ask,
@@ -106,7 +107,7 @@ impl<'a> Fetch<'a> {
 
     /// Asks the origin.
     pub(crate) async fn run(mut self, worker: &Worker) -> Answer {
-        let mut request = self.ask.forward(&worker.shared, OriginBody::Empty);
+        let mut request = self.ask.to_origin_request(&worker.shared, OriginBody::Empty);
         let headers = request.headers_mut();
         let conditional = match (&self.found, self.conditions) {
             (_, Conditions::Clients) => false,
@@ -148,8 +149,8 @@ impl<'a> Fetch<'a> {
         self.received(worker, response).await
     }
 
-    pub(crate) fn rules<'w>(&self, worker: &'w Worker) -> &'w Rules {
-        &worker.shared.config.rules
+    pub(crate) fn caching<'w>(&self, worker: &'w Worker) -> &'w CachingConfig {
+        &worker.shared.config.caching
     }
 
     pub(crate) fn end_lead(&mut self, outcome: Outcome) {
@@ -171,8 +172,8 @@ impl<'a> Fetch<'a> {
         headers: &http::HeaderMap,
         received: &http::HeaderMap,
     ) -> Policy {
-        let rules = self.rules(worker);
-        let directives = ResponseDirectives::of(headers, rules);
+        let caching = self.caching(worker);
+        let directives = ResponseDirectives::of(headers, caching);
         let arrived = Arrived {
             status,
             headers,
@@ -181,7 +182,7 @@ impl<'a> Fetch<'a> {
             request_time_ms: self.request_time_ms,
             response_time_ms: self.response_time_ms,
         };
-        Policy::of(arrived, rules)
+        Policy::of(arrived, caching)
     }
 
     /// Says what became of what was validated. Where it could not be kept, who waits may lead: that
@@ -227,7 +228,7 @@ impl<'a> Fetch<'a> {
         if let Some(found) = self.found.take() {
             worker.shared.vault.forget(found.key(&self.ask.target.primary));
         }
-        let mut request = self.ask.forward(&worker.shared, OriginBody::Empty);
+        let mut request = self.ask.to_origin_request(&worker.shared, OriginBody::Empty);
         validation::remove_conditions(request.headers_mut());
         self.request_time_ms = worker.now_ms();
         match worker.fetcher.send(request).await {

@@ -14,7 +14,7 @@ use crate::purge::marks::Scope;
 use crate::purge::{url_hash, url_of_key};
 use crate::request::{Ask, hooks};
 use crate::rules::group::{Rule, full_name};
-use crate::rules::{CacheStatus, Forward, cache_groups, invalidation, storing};
+use crate::rules::{CacheStatus, ForwardReason, cache_groups, invalidation, storing};
 use crate::upstream::{FetchedBody, OriginBody};
 use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::Worker;
@@ -29,7 +29,7 @@ pub(crate) async fn pass(
     let second_bytes = worker.shared.config.transport.clients.upload_second_bytes_min;
     let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
     let (asked_ms, epoch) = (worker.now_ms(), worker.shared.vault.epoch(&ask.target.primary));
-    match worker.fetcher.send(ask.forward(&worker.shared, body)).await {
+    match worker.fetcher.send(ask.to_origin_request(&worker.shared, body)).await {
         Err(error) => origin_failed(worker, ask, error, status),
         Ok(response)
             if response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes() =>
@@ -55,15 +55,15 @@ pub(crate) async fn pass(
 /// Whether the answer to a POST is what later GETs may get (RFC 9110 §9.3.3). Not if the resource
 /// was changed once more while it was on its way.
 fn stands_for_get<B>(worker: &Worker, ask: &Ask, response: &Response<B>, epoch: Epoch) -> bool {
-    let (headers, rules) = (response.headers(), &worker.shared.config.rules);
+    let (headers, caching) = (response.headers(), &worker.shared.config.caching);
     let (status, now_s) = (response.status(), worker.now_s());
-    storing::post_stands_for_get(&ask.method, status, headers, rules, now_s)
+    storing::post_stands_for_get(&ask.method, status, headers, caching, now_s)
         && invalidation::represents_target(
             ask.base(worker.shared.sites.get(ask.site).name()),
             headers,
         )
         && !ask.pass
-        && !ask.is_bound()
+        && !ask.is_pinned()
         && ask.target.primary.len() <= PRIMARY_KEY_BYTES_MAX
         && worker.shared.vault.is_current(epoch)
 }
@@ -78,7 +78,7 @@ async fn keep_for_get(
     invalidate(worker, ask, response.status(), response.headers()).await;
     let as_get = ask.as_get();
     let key = ask.target.primary.clone();
-    let mut fetching = Fetch::new(worker, &as_get, None, key, Forward::Method);
+    let mut fetching = Fetch::new(worker, &as_get, None, key, ForwardReason::Method);
     // Those of the POST have been met, and say nothing of what may be stored.
     fetching.conditions = Conditions::Clients;
     fetching.request_time_ms = asked_ms;
@@ -89,8 +89,8 @@ async fn keep_for_get(
 /// RFC 9111 §4.4, RFC 9875 §3: an unsafe method that succeeded changes the resource, and those and
 /// the groups that its answer names.
 async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
-    let rules = &worker.shared.config.rules;
-    let named = ask.keys_of_named(response, &rules.key, worker.shared.sites.get(ask.site).name());
+    let caching = &worker.shared.config.caching;
+    let named = ask.keys_of_named(response, &caching.key, worker.shared.sites.get(ask.site).name());
     for key in named.into_iter().chain([ask.target.primary.clone()]) {
         worker.counters.invalidations.one();
         worker.shared.vault.invalidate(&key).await;

@@ -57,8 +57,8 @@ impl Fetch<'_> {
         stored: &StoredResponse,
         news: &http::HeaderMap,
     ) -> StoredResponse {
-        let rules = self.rules(worker);
-        let mut headers = validation::merge(&stored.headers, news, rules, self.response_time_s());
+        let caching = self.caching(worker);
+        let mut headers = validation::merge(&stored.headers, news, caching, self.response_time_s());
         if !news.contains_key(SET_COOKIE) {
             headers.remove(SET_COOKIE);
         }
@@ -114,7 +114,7 @@ impl Fetch<'_> {
         merged: &StoredResponse,
     ) -> Result<(), NotStoredReason> {
         let vault = &worker.shared.vault;
-        let rules = self.rules(worker);
+        let caching = self.caching(worker);
         let exchange = Exchange {
             // A HEAD's 304 freshens what a GET stored (RFC 9111 §4.3.5).
             method: &Method::GET,
@@ -123,14 +123,14 @@ impl Fetch<'_> {
             // A part stays what it was stored as.
             status: if merged.part.is_some() { StatusCode::OK } else { merged.status },
             response: &merged.headers,
-            directives: &ResponseDirectives::of(&merged.headers, rules),
+            directives: &ResponseDirectives::of(&merged.headers, caching),
             response_time_s: self.response_time_s(),
             selective: false,
         };
         let mut edited = merged.headers.clone();
         let effects =
             hooks::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
-        effects.admit(exchange, rules).inspect_err(|reason| {
+        effects.admit(exchange, caching).inspect_err(|reason| {
             // What only this request forbids does not touch what is stored.
             if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
                 vault.forget(found.key(&self.ask.target.primary));

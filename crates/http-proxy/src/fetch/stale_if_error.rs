@@ -31,13 +31,13 @@ impl Fetch<'_> {
         failure: Failure,
         detail: &'static str,
     ) -> Option<Answer> {
-        let (ask, rules, found) = (self.ask, self.rules(worker), self.found.as_mut()?);
+        let (ask, caching, found) = (self.ask, self.caching(worker), self.found.as_mut()?);
         let may = answer::part_suffices(worker, ask, &found.response)
             && reuse::may_serve_on_error(
                 &ask.wishes,
                 &found.response.policy,
                 failure,
-                rules,
+                caching,
                 worker.now_ms(),
             );
         if !may || !answer::begin(worker, ask, found).await {

@@ -23,7 +23,7 @@ use crate::fetch::{Audience, Conditions, Fetch};
 use crate::request::hooks;
 use crate::rules::parts::{self, Part};
 use crate::rules::preconditions::Outcome as Condition;
-use crate::rules::{NotStoredReason, Policy, ResponseDirectives, Rules, storing};
+use crate::rules::{CachingConfig, NotStoredReason, Policy, ResponseDirectives, storing};
 use crate::ruleset::ResponseEffects;
 use crate::upstream::Timed;
 use crate::vault::FoundBody;
@@ -40,10 +40,10 @@ impl Fetch<'_> {
         body: &Timed,
         effects: &ResponseEffects<'_>,
     ) -> Result<(Box<Insertion>, Policy), NotStoredReason> {
-        let (ask, rules) = (self.ask, self.rules(worker));
-        let directives = ResponseDirectives::of(&parts.headers, rules);
+        let (ask, caching) = (self.ask, self.caching(worker));
+        let directives = ResponseDirectives::of(&parts.headers, caching);
         let exchange = self.exchange(&ask.method, parts, &directives);
-        effects.admit(exchange, rules)?;
+        effects.admit(exchange, caching)?;
         if self.found.is_none() {
             effects.admit_new(&worker.shared, ask)?;
         }
@@ -54,7 +54,7 @@ impl Fetch<'_> {
         }
         let mut policy = self.policy(worker, parts.status, &parts.headers, &parts.headers);
         effects.adjust(&mut policy);
-        let stored = self.to_store(rules, parts, &directives, policy);
+        let stored = self.to_store(caching, parts, &directives, policy);
         let announced = Part::of(&parts.headers).filter(|_| exchange.selective);
         let announced = announced.map(|part| part.length_bytes());
         if announced.is_some() && length.is_some() && announced != length {
@@ -76,13 +76,13 @@ impl Fetch<'_> {
 
     pub(crate) fn to_store(
         &self,
-        rules: &Rules,
+        caching: &CachingConfig,
         parts: &response::Parts,
         directives: &ResponseDirectives,
         policy: Policy,
     ) -> StoredResponse {
         let mut headers =
-            storing::stored_headers(&parts.headers, directives, rules, self.response_time_s());
+            storing::stored_headers(&parts.headers, directives, caching, self.response_time_s());
         let mut part = None;
         if parts.status == StatusCode::PARTIAL_CONTENT {
             part = Part::of(&parts.headers);
@@ -219,9 +219,9 @@ impl Fetch<'_> {
         parts: &response::Parts,
         policy: Policy,
     ) -> StoredResponse {
-        let rules = self.rules(worker);
-        let directives = ResponseDirectives::of(&parts.headers, rules);
-        self.to_store(rules, parts, &directives, policy)
+        let caching = self.caching(worker);
+        let directives = ResponseDirectives::of(&parts.headers, caching);
+        self.to_store(caching, parts, &directives, policy)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::fetch::revalidate::with_cookies;
 use crate::request::hooks;
 use crate::rules::storing::Exchange;
 use crate::rules::validation::{self, TAGS_SENT_MAX};
-use crate::rules::{Forward, NotStoredReason, ResponseDirectives};
+use crate::rules::{ForwardReason, NotStoredReason, ResponseDirectives};
 use crate::upstream::FetchedBody;
 use crate::vault::entry::StoredResponse;
 use crate::vault::{Found, FoundBody};
@@ -29,7 +29,7 @@ impl Fetch<'_> {
         worker: &Worker,
         request: &mut HeaderMap,
     ) -> bool {
-        let asks = self.status.forward == Some(Forward::VaryMiss)
+        let asks = self.status.forward == Some(ForwardReason::VaryMiss)
             && self.ask.method == Method::GET
             && !self.ask.wishes.no_store;
         if asks {
@@ -86,7 +86,7 @@ impl Fetch<'_> {
     /// costs more to write than a 304 to ask for.
     async fn store_adopted(&self, worker: &Worker, found: &Found) -> Result<(), NotStoredReason> {
         let FoundBody::Whole(body) = &found.body else { return Err(NotStoredReason::TooLarge) };
-        let (ask, rules) = (self.ask, self.rules(worker));
+        let (ask, caching) = (self.ask, self.caching(worker));
         let stored = StoredResponse { groups: Vec::new(), ..found.response.clone() };
         let exchange = Exchange {
             method: &ask.method,
@@ -94,13 +94,13 @@ impl Fetch<'_> {
             wishes: &ask.wishes,
             status: stored.status,
             response: &stored.headers,
-            directives: &ResponseDirectives::of(&stored.headers, rules),
+            directives: &ResponseDirectives::of(&stored.headers, caching),
             response_time_s: self.response_time_s(),
             selective: false,
         };
         let mut edited = stored.headers.clone();
         let effects = hooks::on_response(&worker.shared, ask, stored.status, &mut edited, None);
-        effects.admit(exchange, rules)?;
+        effects.admit(exchange, caching)?;
         let target = &ask.target;
         let groups = effects.groups_of(&worker.shared.config, ask, &stored.headers);
         let (vault, length) = (&worker.shared.vault, Some(body.len() as u64));

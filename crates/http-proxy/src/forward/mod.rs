@@ -64,11 +64,11 @@ impl ForwardConfig {
         let mut proxy = ProxyConfig::new(from, Target::Url("http://forward.invalid".to_owned()));
         proxy.preserve_host = true;
         // Where a client is, is nobody's business at the other end of a forward proxy.
-        proxy.transport.forwarding.x_forwarded = false;
+        proxy.transport.forwarded.x_forwarded = false;
         // It stands in for no origin.
-        proxy.rules.surrogate = false;
+        proxy.caching.surrogate = false;
         // Its operator knows the origins' cookies as little as their users do, and whose they are.
-        proxy.rules.set_cookie = SetCookie::Strip;
+        proxy.caching.set_cookie = SetCookie::Strip;
         ForwardConfig {
             proxy,
             rules: Vec::new(),
@@ -82,7 +82,7 @@ impl ForwardConfig {
 }
 
 /// What makes a proxy a forward proxy.
-pub(crate) struct Forward {
+pub(crate) struct ForwardProxy {
     access: Access,
     auth: Option<Auth>,
     resolver: Resolver,
@@ -91,16 +91,16 @@ pub(crate) struct Forward {
 /// Where one request may go.
 #[derive(Debug)]
 pub(crate) struct Route {
-    forward: Arc<Forward>,
+    forward: Arc<ForwardProxy>,
     client: IpAddr,
     method: Method,
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-impl std::fmt::Debug for Forward {
+impl std::fmt::Debug for ForwardProxy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Forward").field("access", &self.access).finish_non_exhaustive()
+        f.debug_struct("ForwardProxy").field("access", &self.access).finish_non_exhaustive()
     }
 }
 
@@ -154,8 +154,8 @@ impl From<FetchError> for NotAdmitted {
     }
 }
 
-impl Forward {
-    pub(crate) fn new(config: &ForwardConfig) -> Result<Forward, ProxyError> {
+impl ForwardProxy {
+    pub(crate) fn new(config: &ForwardConfig) -> Result<ForwardProxy, ProxyError> {
         let here = config.proxy.transport.listeners.iter().map(|listener| &listener.address);
         let tcp = here.filter_map(|address| match address {
             ListenAddress::Tcp(address) => Some(*address),
@@ -180,7 +180,7 @@ impl Forward {
         };
         let load = |path| Auth::load(path, config.password_checks);
         let auth = config.users.clone().map(load).transpose()?;
-        Ok(Forward { access, auth, resolver: Resolver::default() })
+        Ok(ForwardProxy { access, auth, resolver: Resolver::default() })
     }
 
     /// Nobody may go to our own admin listener, which is here.
@@ -191,7 +191,7 @@ impl Forward {
 
     /// Lets a request in or not, and brings its target into the form the cache keys by.
     pub(crate) async fn admit<B>(
-        self: &Arc<Forward>,
+        self: &Arc<ForwardProxy>,
         counters: &Counters,
         request: &mut Request<B>,
         client: IpAddr,
@@ -235,7 +235,7 @@ impl Forward {
 /// Finds what a forward proxy cannot do of what it shares with the reverse proxy.
 pub(crate) fn check_shared(config: &ProxyConfig) -> Result<(), ProxyError> {
     // The rules go by who the client is, which anybody could write there.
-    if config.transport.forwarding.trust_client {
+    if config.transport.forwarded.trust_client {
         return Err(ProxyError::TrustInForward);
     }
     Ok(())

@@ -14,7 +14,7 @@ use crate::client::Peer;
 use crate::error::FetchError;
 use crate::forward::Route;
 use crate::handler::tunnel;
-use crate::rules::{CacheStatus, Forward as ForwardReason};
+use crate::rules::{CacheStatus, ForwardReason};
 use crate::upstream::dial_tcp;
 use crate::worker::Worker;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! handle ─► screen ─► (forward proxy: admitted?) ─► route ─► PURGE      `purge`
-//!                                                     ├► TRACE, OPTIONS that may go no further  `last_hop`
+//!                                                     ├► TRACE, OPTIONS that may go no further  `max_forwards`
 //!                                                     ├► what a rule answers by itself          `respond`
 //!                                                     ├► CONNECT     `connect`: a tunnel
 //!                                                     ├► Upgrade     `upgrade`: the same
@@ -15,8 +15,8 @@
 //! fills that need the store's or origin's time run as tasks of their own, on the same worker.
 
 mod connect;
-mod last_hop;
-mod own_connection;
+mod max_forwards;
+mod pinning;
 pub(crate) mod purge;
 mod record;
 mod respond;
@@ -41,7 +41,7 @@ use crate::fetch::pass::pass;
 use crate::forward::NotAdmitted;
 use crate::handler::upgrade::Upgrade;
 use crate::request::{Ask, announces_body};
-use crate::rules::{CacheStatus, Forward, preconditions};
+use crate::rules::{CacheStatus, ForwardReason, preconditions};
 use crate::ruleset::SiteId;
 use crate::vault::PRIMARY_KEY_BYTES_MAX;
 use crate::worker::Worker;
@@ -109,7 +109,7 @@ async fn dispatch(
             Ok(route) => peer.route = Some(route),
         }
     }
-    if let Some(answer) = last_hop::answer(worker, &mut request) {
+    if let Some(answer) = max_forwards::answer(worker, &mut request) {
         return answer;
     }
     let extended = request.extensions().get::<Protocol>().is_some();
@@ -117,19 +117,19 @@ async fn dispatch(
     let upgrade = if leaves { Upgrade::take(&mut request, protocols) } else { None };
     match Ask::new(request, peer, &worker.shared) {
         Ok((mut ask, body)) => {
-            own_connection::settle(worker, &mut ask);
+            pinning::settle(worker, &mut ask);
             let (mut response, mut status) =
                 match (respond::answer(worker, &ask, extended), upgrade) {
                     (Some(answer), _) => answer,
                     (None, None) => route(worker, &ask, body).await,
                     (None, Some(upgrade)) => Box::pin(upgrade.pass(worker, &ask)).await,
                 };
-            own_connection::announce(&ask, response.headers_mut());
+            pinning::announce(&ask, response.headers_mut());
             record::asked(worker, &ask, &status, start);
             if ask.site != SiteId::MAIN {
                 response.extensions_mut().insert(ask.site);
             }
-            if worker.shared.config.rules.show_key {
+            if worker.shared.config.caching.show_key {
                 let key = String::from_utf8_lossy(&ask.target.primary);
                 status.key = Some(key.into_owned());
             }
@@ -150,16 +150,16 @@ async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
         return own_answer(worker, StatusCode::NOT_IMPLEMENTED, status, text);
     }
     if ask.method != Method::GET && ask.method != Method::HEAD {
-        let status = CacheStatus::forwarded(Forward::Method);
+        let status = CacheStatus::forwarded(ForwardReason::Method);
         return Box::pin(pass(worker, ask, body, status)).await;
     }
     let past_us = if ask.pass {
         Some("rule")
-    } else if ask.is_bound() {
+    } else if ask.is_pinned() {
         Some("connection-auth")
     } else if announces_body(&ask.headers) {
         Some("request-body")
-    } else if preconditions::for_origin_only(&ask.headers, &worker.shared.config.rules) {
+    } else if preconditions::for_origin_only(&ask.headers, &worker.shared.config.caching) {
         Some("precondition")
     } else if ask.target.primary.len() > PRIMARY_KEY_BYTES_MAX {
         Some("long-target")
@@ -170,7 +170,7 @@ async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
         None => cache::answer(worker, ask).await,
         Some(_) if ask.wishes.only_if_cached => only_if_cached(worker),
         Some(detail) => {
-            let mut status = CacheStatus::forwarded(Forward::Bypass);
+            let mut status = CacheStatus::forwarded(ForwardReason::Bypass);
             status.detail = Some(detail);
             Box::pin(pass(worker, ask, body, status)).await
         }

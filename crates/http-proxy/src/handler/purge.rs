@@ -291,7 +291,7 @@ pub(crate) fn full_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFail
 /// What a resource of this URL is called, by the configured rules for keys.
 pub(crate) fn key_of_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
     let (scheme, host, path) = named(shared, text)?;
-    Ok(shared.config.rules.key.primary(scheme, &host, &path))
+    Ok(shared.config.caching.key.primary(scheme, &host, &path))
 }
 
 fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {

@@ -55,7 +55,7 @@ pub(super) fn begin(
     let log = worker.shared.log.clone()?;
     let (uri, headers) = (request.uri(), request.headers());
     // Behind a proxy that is believed, everybody would come from there.
-    let told = worker.shared.config.transport.forwarding.trust_client;
+    let told = worker.shared.config.transport.forwarded.trust_client;
     let told = told.then(|| forwarded::client(headers)).flatten();
     let is_forward = worker.shared.forward.is_some();
     Some(LogRecord {

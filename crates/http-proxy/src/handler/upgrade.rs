@@ -25,7 +25,7 @@ use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
 use crate::handler::tunnel;
 use crate::request::{Ask, announces_body};
-use crate::rules::{CacheStatus, Forward, list_members};
+use crate::rules::{CacheStatus, ForwardReason, list_members};
 use crate::upstream::OriginBody;
 use crate::worker::Worker;
 
@@ -84,7 +84,7 @@ impl Upgrade {
 
     /// Asks the origin, and joins the connections if it agrees.
     pub(crate) async fn pass(self, worker: &Worker, ask: &Ask) -> Answer {
-        let mut status = CacheStatus::forwarded(Forward::Bypass);
+        let mut status = CacheStatus::forwarded(ForwardReason::Bypass);
         status.detail = Some("upgrade");
         let mut response = match worker.fetcher.send_upgrade(self.request(worker, ask)).await {
             Ok(response) => response,
@@ -121,7 +121,7 @@ impl Upgrade {
 
     /// What the origin is asked.
     fn request(&self, worker: &Worker, ask: &Ask) -> Request<OriginBody> {
-        let mut request = ask.forward(&worker.shared, OriginBody::Empty);
+        let mut request = ask.to_origin_request(&worker.shared, OriginBody::Empty);
         let headers = request.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, self.protocol.clone());

@@ -22,7 +22,7 @@ use crate::client::interim::Interim;
 use crate::io::deadline::poll_deadline;
 use crate::io::stream::{PolledRead, reads};
 use crate::listen::stream::ClientStream;
-use crate::listen::taking::Taking;
+use crate::listen::write_progress::WriteProgress;
 use crate::metrics::Counters;
 
 /// Sent where no request is under way, so that nothing else can be in between.
@@ -60,7 +60,7 @@ pub(crate) struct Watched {
     since: Instant,
     /// Whether a part of the headers is there.
     in_headers: bool,
-    taking: Taking,
+    progress: WriteProgress,
     read_timer: Option<Pin<Box<Sleep>>>,
     /// Interim answers to requests of HTTP/1.1, and whom they wake.
     interim: Arc<Interim>,
@@ -91,7 +91,7 @@ impl Watched {
             counters,
             since: Instant::now(),
             in_headers: false,
-            taking: Taking::new(deadlines.write),
+            progress: WriteProgress::new(deadlines.write),
             read_timer: None,
             interim: Arc::default(),
             woken: None,
@@ -124,7 +124,7 @@ impl Watched {
     /// `stop` has come, and the connection has been ended.
     pub(crate) async fn wait_for_more(&mut self, stop: impl Future<Output = ()>) -> bool {
         self.read_timer = None;
-        self.taking.rest();
+        self.progress.rest();
         tokio::select! {
             biased;
             () = self.inner.readable() => return true,
@@ -153,8 +153,8 @@ impl Watched {
             }
             match self.activity.stalled_since() {
                 // While the socket is full its own time runs.
-                Some(since) if !self.taking.is_blocked() => {
-                    ready!(self.taking.poll_stalled(since, &self.inner, cx));
+                Some(since) if !self.progress.is_blocked() => {
+                    ready!(self.progress.poll_stalled(since, &self.inner, cx));
                 }
                 // A stream that stalls wakes nobody, so a timer runs even while none does.
                 _ => {
@@ -180,7 +180,7 @@ impl Watched {
     /// Says when the connection has been silent for so long that it should rest, and nothing is on its way.
     fn look_for_rest(&mut self, cx: &mut Context<'_>) {
         let Deadlines { rest, idle, .. } = self.deadlines;
-        let silent = !self.in_headers && !self.taking.is_blocked();
+        let silent = !self.in_headers && !self.progress.is_blocked();
         if silent
             && rest < idle
             && self.activity.may_rest()
@@ -196,7 +196,7 @@ impl Watched {
         match late {
             // Between requests the end of the stream is a normal one.
             Late::Idle => return Ok(()),
-            Late::Headers if !self.taking.is_blocked() => {
+            Late::Headers if !self.progress.is_blocked() => {
                 // Whether it arrives is the client's concern: the connection ends either way.
                 let _ = Pin::new(&mut self.inner).poll_write(cx, REQUEST_TIMEOUT);
                 let _ = Pin::new(&mut self.inner).poll_flush(cx);
@@ -224,10 +224,10 @@ impl Watched {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if result.is_ready() {
-            self.taking.wrote();
+            self.progress.wrote();
             return result;
         }
-        ready!(self.taking.poll_full(&self.inner, cx));
+        ready!(self.progress.poll_full(&self.inner, cx));
         self.counters.client_timeouts.one();
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

@@ -13,8 +13,8 @@ mod inherited;
 mod open;
 pub(crate) mod proxy_protocol;
 mod stream;
-mod taking;
 mod tls;
+mod write_progress;
 
 use std::io;
 use std::net::IpAddr;

@@ -89,11 +89,11 @@ pub(crate) fn add(
     target: &Target,
     host: Option<HeaderValue>,
 ) {
-    let options = config.transport.forwarding;
+    let options = config.transport.forwarded;
     if options.via {
         headers.append(VIA, via.received(version));
     }
-    if config.rules.surrogate {
+    if config.caching.surrogate {
         headers.append(SURROGATE_CAPABILITY, HeaderValue::from_static(surrogate::CAPABILITY));
     }
     let mut host = host;

@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use crate::request::{Ask, forwarded};
 use crate::rules::freshness::{Lifetime, LifetimeSource};
 use crate::rules::storing::{self, Exchange};
-use crate::rules::{NotStoredReason, Policy, RequestDirectives, Rules, group};
+use crate::rules::{CachingConfig, NotStoredReason, Policy, RequestDirectives, group};
 use crate::ruleset::{self, Admission, Hint, RequestView, ResponseEffects};
 use crate::vault::Found;
 use crate::worker::{Shared, Worker};
@@ -43,7 +43,7 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     ask.prefix = effects.prefix.cloned();
     if effects.edits() {
         ask.met = Some(rules.met(&ask.view()));
-        if !shared.config.transport.forwarding.trust_client {
+        if !shared.config.transport.forwarded.trust_client {
             // Now, so that what a rule says in these fields is not taken for the client's words.
             forwarded::forget_told(&mut ask.headers);
         }
@@ -95,15 +95,15 @@ impl ResponseEffects<'_> {
     pub(crate) fn admit(
         &self,
         exchange: Exchange<'_>,
-        rules: &Rules,
+        caching: &CachingConfig,
     ) -> Result<(), NotStoredReason> {
-        let decision = storing::decide(exchange, rules);
+        let decision = storing::decide(exchange, caching);
         let Exchange { status, response, directives, response_time_s, .. } = exchange;
         let times = [self.ttl, self.stale_while_revalidate, self.stale_if_error];
         let prolonged = times.iter().flatten().any(|time| !time.is_zero());
         if decision.is_ok() && prolonged && response.contains_key(SET_COOKIE) {
             // Kept only to be validated, which shares no cookie: what rules add would.
-            let own = Lifetime::of(status, response, directives, rules, response_time_s);
+            let own = Lifetime::of(status, response, directives, caching, response_time_s);
             let says = own.source == LifetimeSource::Explicit && own.seconds > 0;
             if !(says && !directives.no_cache || self.store == Some(true)) {
                 return Err(NotStoredReason::SetCookie);
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_cookie_is_not_prolonged_by_rules_alone() {
         use crate::rules::ResponseDirectives;
-        let (seconds, rules) = (Some(Duration::from_secs(9)), Rules::default());
+        let (seconds, caching) = (Some(Duration::from_secs(9)), CachingConfig::default());
         for (cache_control, ttl, window, store, stored) in [
             ("", seconds, None, None, false),
             ("", None, seconds, None, false),
@@ -242,11 +242,11 @@ mod tests {
                 wishes: &RequestDirectives::default(),
                 status: StatusCode::OK,
                 response: &headers,
-                directives: &ResponseDirectives::of(&headers, &rules),
+                directives: &ResponseDirectives::of(&headers, &caching),
                 response_time_s: 0,
                 selective: false,
             };
-            let admitted = effects.admit(exchange, &rules);
+            let admitted = effects.admit(exchange, &caching);
             assert_eq!(admitted.is_ok(), stored, "{cache_control:?} {ttl:?} {store:?}");
         }
     }

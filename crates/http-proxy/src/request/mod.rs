@@ -22,7 +22,7 @@ use crate::rules::invalidation::{self, Base};
 use crate::rules::key::KeyRules;
 use crate::rules::{RequestDirectives, list_members, storing, trailers, validation, vary};
 use crate::ruleset::{Answering, PrefixChange, SiteId};
-use crate::upstream::{Bound, OriginBody, Pin};
+use crate::upstream::{OriginBody, Pin, Pinned};
 use crate::vault::Target;
 use crate::worker::Shared;
 
@@ -60,7 +60,7 @@ pub(crate) struct Ask {
     /// Another proxy says that it sent it.
     through_proxy: bool,
     /// Its connection to the origin is no other client's; see [`Ask::bind`].
-    bound: Option<Bound>,
+    pinned: Option<Pinned>,
 }
 
 /// Why a request cannot be served at all.
@@ -94,9 +94,9 @@ impl Ask {
             Some(target) if target.as_str().starts_with('?') => format!("/{}", target.as_str()),
             Some(_) => return Err(BadRequest::BadTarget),
         };
-        let through_proxy = shared.config.transport.forwarding.trust_client
+        let through_proxy = shared.config.transport.forwarded.trust_client
             || PROXYS.iter().any(|name| parts.headers.contains_key(name));
-        let keys = &shared.config.rules.key;
+        let keys = &shared.config.caching.key;
         let primary = keys.primary(scheme, &host, &path_and_query);
         let wishes = RequestDirectives::of(&parts.headers);
         let target = Target { primary, scheme, host, client_host, path_and_query };
@@ -118,7 +118,7 @@ impl Ask {
             version,
             peer,
             through_proxy,
-            bound: None,
+            pinned: None,
         };
         hooks::on_request(shared, &mut ask);
         Ok((ask, body))
@@ -129,8 +129,8 @@ impl Ask {
     }
 
     /// Whether it goes on a connection to the origin that is its client's alone.
-    pub(crate) fn is_bound(&self) -> bool {
-        self.bound.is_some()
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
     }
 
     /// The client's own connection to the origin, if it may have one. Not where another proxy sends
@@ -141,8 +141,8 @@ impl Ask {
 
     /// Lets nobody else have the connection that it goes to the origin on, nor the cache its answer: the
     /// origin takes it for a user's by its connection.
-    pub(crate) fn bind(&mut self) {
-        self.bound = Some(Bound(self.pin().cloned()));
+    pub(crate) fn set_pinned(&mut self) {
+        self.pinned = Some(Pinned(self.pin().cloned()));
     }
 
     /// Whether the client gets what follows the body of an answer with these headers: in HTTP/2, or
@@ -153,13 +153,17 @@ impl Ask {
     }
 
     /// The same request for the origin: end-to-end headers, our `Via`, whose request it is.
-    pub(crate) fn forward(&self, shared: &Shared, body: OriginBody) -> Request<OriginBody> {
+    pub(crate) fn to_origin_request(
+        &self,
+        shared: &Shared,
+        body: OriginBody,
+    ) -> Request<OriginBody> {
         let mut headers = self.headers.clone();
         storing::remove_hop_by_hop(&mut headers);
         if self.headers.contains_key(TE) {
             headers.insert(TE, TRAILERS);
         }
-        vary::reduce_request(&mut headers, &shared.config.rules);
+        vary::reduce_request(&mut headers, &shared.config.caching);
         headers.remove(EXPECT);
         let host = headers.remove(HOST);
         if shared.config.preserve_host
@@ -171,7 +175,7 @@ impl Ask {
             headers.insert(HOST, shared.sites.get(self.site).host_header.clone());
         }
         // Where rules edited them, before that.
-        if self.met.is_none() && !shared.config.transport.forwarding.trust_client {
+        if self.met.is_none() && !shared.config.transport.forwarded.trust_client {
             forwarded::forget_told(&mut headers);
         }
         let ours = (&shared.config, &shared.via);
@@ -190,8 +194,8 @@ impl Ask {
         if let Some(prefix) = &self.prefix {
             request.extensions_mut().insert(prefix.clone());
         }
-        if let Some(bound) = &self.bound {
-            request.extensions_mut().insert(bound.clone());
+        if let Some(pinned) = &self.pinned {
+            request.extensions_mut().insert(pinned.clone());
         }
         if let Some(route) = &self.peer.route {
             request.extensions_mut().insert(route.clone());

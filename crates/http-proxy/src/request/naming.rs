@@ -24,7 +24,7 @@ pub(crate) struct Naming<'a> {
 impl Naming<'_> {
     pub(crate) fn of(shared: &Shared) -> Naming<'_> {
         let (config, origin) = (&shared.config, shared.sites.main());
-        let fields = config.transport.forwarding;
+        let fields = config.transport.forwarded;
         let tells = fields.x_forwarded || fields.forwarded || fields.trust_client;
         // A forward proxy is asked for URLs of `http`, however it is reached.
         let is_forward = shared.forward.is_some();

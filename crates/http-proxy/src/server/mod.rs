@@ -30,7 +30,7 @@ use crate::config::name::{Via, check_name};
 use crate::config::transport::{HealthChecks, ListenAddress, Listener};
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
-use crate::forward::{Forward, ForwardConfig};
+use crate::forward::{ForwardConfig, ForwardProxy};
 use crate::io::wake_relay::WakeRelay;
 use crate::listen::{self, Gate, Opened, UnixFile};
 use crate::log::AccessLog;
@@ -89,13 +89,13 @@ pub fn run_forward(
     ready: impl FnOnce(RunningInfo),
     shutdown: impl Future,
 ) -> Result<(), ProxyError> {
-    let forward = Arc::new(Forward::new(&config)?);
+    let forward = Arc::new(ForwardProxy::new(&config)?);
     run_as(config.proxy, Some(forward), store, ready, shutdown)
 }
 
 fn run_as(
     config: ProxyConfig,
-    forward: Option<Arc<Forward>>,
+    forward: Option<Arc<ForwardProxy>>,
     store: Store,
     ready: impl FnOnce(RunningInfo),
     shutdown: impl Future,
@@ -135,7 +135,7 @@ struct Start {
 impl Proxy {
     async fn start(
         config: ProxyConfig,
-        forward: Option<Arc<Forward>>,
+        forward: Option<Arc<ForwardProxy>>,
         store: Store,
     ) -> Result<Proxy, ProxyError> {
         check_name(&config.name)?;
@@ -240,7 +240,7 @@ fn shared(
     config: ProxyConfig,
     store: Store,
     sites: Sites,
-    forward: Option<Arc<Forward>>,
+    forward: Option<Arc<ForwardProxy>>,
 ) -> Result<(Shared, Option<JoinHandle<()>>), ProxyError> {
     let started = AccessLog::start(&config.log_target)
         .map_err(|source| ProxyError::Log { target: config.log_target.to_string(), source })?;

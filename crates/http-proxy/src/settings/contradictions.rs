@@ -15,7 +15,7 @@ pub(super) fn find(settings: &Settings) -> Vec<Contradiction> {
         let text = "it is longer than `timeouts.stop`, which cuts it off".to_owned();
         found.push(("timeouts.drain", text));
     }
-    if !settings.has_origin && !settings.is_forward {
+    if !settings.has_origin && !settings.sets_forward_keys {
         found.push(("to", "there is no origin: say `to`".to_owned()));
     }
     found

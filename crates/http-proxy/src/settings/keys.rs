@@ -6,12 +6,9 @@
 
 use super::Settings;
 use super::kinds::{
-    Address, CachePath, Count, Flag, Format, GroupRule, Kind, LogFile, Networks, OriginUrl,
-    Percent, Size, Text, Time, Value,
-};
-use super::more_kinds::{
-    AccessRules, Certificates, Check, Choosing, Cookies, File, Headers, Limit, Listeners,
-    Negotiated, Origins, Query, Words,
+    AccessRules, Address, CachePath, Certificates, Check, Choosing, Cookies, Count, File, Flag,
+    Format, GroupRule, Headers, Kind, Limit, Listeners, LogFile, Negotiated, Networks, OriginUrl,
+    Origins, Percent, Query, Size, Text, Time, Value, Words,
 };
 use super::ranges::{SliceSize, Span, Threads};
 
@@ -62,7 +59,7 @@ keys! {
     "tls.certificates" start Certificates [proxy.transport.certificates: Vec<crate::config::transport::CertificateFiles>] "Certificate chains and keys for `tls+` listeners, PEM files, read again when they change; the first serves clients that name no host.";
     "proxy_protocol.networks" start Networks [proxy.transport.proxy_protocol_networks: Vec<ipnet::IpNet>] "Networks whose PROXY headers are believed on `proxy+` listeners; all others are turned away there.";
     "upgrades" live Words [proxy.transport.upgrades: Vec<String>] "Protocols that a client may leave HTTP for, if the origin agrees.";
-    "obey_request_directives" live Flag [proxy.rules.obey_request_directives: bool] "Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests.";
+    "obey_request_directives" live Flag [proxy.caching.obey_request_directives: bool] "Obey `no-cache`, `max-age`, `min-fresh` and `max-stale` of requests.";
     "admin.from" start Address [proxy.admin: Option<std::net::SocketAddr>] "Address of the admin listener: metrics, health, purging, `explain` and `top`. Keep it on loopback.";
     "admin.networks" live Networks [proxy.admin_networks: Vec<ipnet::IpNet>] "Networks that the admin listener answers; all others get 403, whatever they ask for.";
     "admin.token" live Text [proxy.admin_token: Option<String>] "What the admin listener wants as `Authorization: Bearer TOKEN` for all but `/healthz`, `/readyz` and `/metrics`.";
@@ -112,30 +109,30 @@ keys! {
     "upstream.http2_streams_max" start Count [proxy.transport.upstream.http2_streams_max: usize] "Requests at once on one HTTP/2 connection to an origin; for more there are further connections. No higher than what the origin allows: what it does not let begin waits for `timeouts.origin_header`, and gets 504.";
     "upstream.authorities" start File [proxy.transport.upstream.authorities: Option<std::path::PathBuf>] "Certificate authorities that https origins are checked against, a PEM file; none: those of the system.";
     "upstream.requests_per_origin_max" start Limit [proxy.transport.upstream.requests_per_origin_max: usize] "Requests at once to each origin; who waits longer than `timeouts.connect` for a place gets 503.";
-    "forwarded.x_forwarded" live Flag [proxy.transport.forwarding.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";
-    "forwarded.forwarded" live Flag [proxy.transport.forwarding.forwarded: bool] "Send `Forwarded` (RFC 7239) to the origin.";
-    "forwarded.trust_client" live Flag [proxy.transport.forwarding.trust_client: bool] "Believe what the client wrote in these fields, and add to it: right behind another proxy that sets them, and only there. The client in the access log is then the last that they name. Not for forward proxies, whose rules go by who the client is. Else they and their like (`X-Original-URL`, `X-Forwarded-Port` ...) are dropped.";
-    "forwarded.via" live Flag [proxy.transport.forwarding.via: bool] "Send `Via` to the origin; loops are found by it.";
-    "caching.targeted" live Headers [proxy.rules.targeted: Vec<http::HeaderName>] "Fields that go before `Cache-Control`, in this order (RFC 9213).";
-    "caching.surrogate" live Flag [proxy.rules.surrogate: bool] "Obey `Surrogate-Control` where none of these is there, and announce it to the origin. Off for a forward proxy unless said.";
-    "caching.answer_precondition_failed" live Flag [proxy.rules.answer_precondition_failed: bool] "Answer `If-Match` and `If-Unmodified-Since` from the cache; otherwise such requests go to the origin.";
-    "caching.slice_bytes" live SliceSize [proxy.rules.slice_bytes: u64] "Length of the aligned slices in which ranges of what is not stored whole are fetched, stored and sent; 0: as the client asks.";
-    "caching.heuristic_percent" live Percent [proxy.rules.heuristic_percent: u8] "Share of the time since `Last-Modified` that counts as fresh where the origin says nothing.";
-    "caching.heuristic_max" live Time [proxy.rules.heuristic_lifetime_max_s: u64] "Longest lifetime found so.";
-    "caching.stale_while_revalidate" live Time [proxy.rules.stale_while_revalidate_s: u64] "`stale-while-revalidate` of responses that say nothing.";
-    "caching.stale_if_error" live Time [proxy.rules.stale_if_error_s: u64] "`stale-if-error` of responses that say nothing.";
-    "caching.disconnected_stale_max" live Time [proxy.rules.disconnected_stale_max_s: u64] "Staleness served while the origin cannot be reached at all, where nothing forbids it.";
-    "caching.stale_beside_s_maxage" live Flag [proxy.rules.stale_beside_s_maxage: bool] "Let `stale-while-revalidate` and `stale-if-error` count beside `s-maxage`, which by RFC 9111 forbids stale answers.";
-    "caching.set_cookie" live Cookies [proxy.rules.set_cookie: crate::rules::SetCookie] "What happens to a response with `Set-Cookie` that says how long it may be stored, or that it is `public`: stored, stored without it so that only who asked for it gets it, not stored. Others with a cookie are not stored. `strip` for a forward proxy unless said.";
-    "caching.accept_encoding" live Negotiated [proxy.rules.accept_encoding: crate::rules::negotiation::Normaliser] "When two `Accept-Encoding` are the same to `Vary`: when they mean the same, to the letter, or when the best of these codings is; then the origin is asked for that one alone.";
-    "caching.accept_language" live Negotiated [proxy.rules.accept_language: crate::rules::negotiation::Normaliser] "The same for `Accept-Language`; a client that takes `en-US` takes `en`.";
-    "caching.variants_max" live Count [proxy.rules.variants_max: usize] "Variants stored for one resource; the oldest makes room.";
-    "caching.ranges_max" live Count [proxy.rules.ranges_max: usize] "Ranges answered in one response; a request for more gets the whole.";
-    "key.query" live Query [proxy.rules.key.query: crate::rules::key::QueryRule] "Query parameters that count in keys. A `*` at the end of a name stands for any rest.";
-    "key.sort_query" live Flag [proxy.rules.key.sort_query: bool] "Make the order of query parameters no difference.";
-    "key.headers" live Headers [proxy.rules.key.headers: Vec<http::HeaderName>] "Request headers that select among variants, whatever `Vary` says.";
-    "key.cookies" live Words [proxy.rules.key.cookies: Vec<String>] "Cookies that select among variants.";
-    "key.show" live Flag [proxy.rules.show_key: bool] "Send the key in `Cache-Status`.";
+    "forwarded.x_forwarded" live Flag [proxy.transport.forwarded.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";
+    "forwarded.forwarded" live Flag [proxy.transport.forwarded.forwarded: bool] "Send `Forwarded` (RFC 7239) to the origin.";
+    "forwarded.trust_client" live Flag [proxy.transport.forwarded.trust_client: bool] "Believe what the client wrote in these fields, and add to it: right behind another proxy that sets them, and only there. The client in the access log is then the last that they name. Not for forward proxies, whose rules go by who the client is. Else they and their like (`X-Original-URL`, `X-Forwarded-Port` ...) are dropped.";
+    "forwarded.via" live Flag [proxy.transport.forwarded.via: bool] "Send `Via` to the origin; loops are found by it.";
+    "caching.targeted" live Headers [proxy.caching.targeted: Vec<http::HeaderName>] "Fields that go before `Cache-Control`, in this order (RFC 9213).";
+    "caching.surrogate" live Flag [proxy.caching.surrogate: bool] "Obey `Surrogate-Control` where none of these is there, and announce it to the origin. Off for a forward proxy unless said.";
+    "caching.answer_precondition_failed" live Flag [proxy.caching.answer_precondition_failed: bool] "Answer `If-Match` and `If-Unmodified-Since` from the cache; otherwise such requests go to the origin.";
+    "caching.slice_bytes" live SliceSize [proxy.caching.slice_bytes: u64] "Length of the aligned slices in which ranges of what is not stored whole are fetched, stored and sent; 0: as the client asks.";
+    "caching.heuristic_percent" live Percent [proxy.caching.heuristic_percent: u8] "Share of the time since `Last-Modified` that counts as fresh where the origin says nothing.";
+    "caching.heuristic_max" live Time [proxy.caching.heuristic_lifetime_max_s: u64] "Longest lifetime found so.";
+    "caching.stale_while_revalidate" live Time [proxy.caching.stale_while_revalidate_s: u64] "`stale-while-revalidate` of responses that say nothing.";
+    "caching.stale_if_error" live Time [proxy.caching.stale_if_error_s: u64] "`stale-if-error` of responses that say nothing.";
+    "caching.disconnected_stale_max" live Time [proxy.caching.disconnected_stale_max_s: u64] "Staleness served while the origin cannot be reached at all, where nothing forbids it.";
+    "caching.stale_beside_s_maxage" live Flag [proxy.caching.stale_beside_s_maxage: bool] "Let `stale-while-revalidate` and `stale-if-error` count beside `s-maxage`, which by RFC 9111 forbids stale answers.";
+    "caching.set_cookie" live Cookies [proxy.caching.set_cookie: crate::rules::SetCookie] "What happens to a response with `Set-Cookie` that says how long it may be stored, or that it is `public`: stored, stored without it so that only who asked for it gets it, not stored. Others with a cookie are not stored. `strip` for a forward proxy unless said.";
+    "caching.accept_encoding" live Negotiated [proxy.caching.accept_encoding: crate::rules::negotiation::Normaliser] "When two `Accept-Encoding` are the same to `Vary`: when they mean the same, to the letter, or when the best of these codings is; then the origin is asked for that one alone.";
+    "caching.accept_language" live Negotiated [proxy.caching.accept_language: crate::rules::negotiation::Normaliser] "The same for `Accept-Language`; a client that takes `en-US` takes `en`.";
+    "caching.variants_max" live Count [proxy.caching.variants_max: usize] "Variants stored for one resource; the oldest makes room.";
+    "caching.ranges_max" live Count [proxy.caching.ranges_max: usize] "Ranges answered in one response; a request for more gets the whole.";
+    "key.query" live Query [proxy.caching.key.query: crate::rules::key::QueryRule] "Query parameters that count in keys. A `*` at the end of a name stands for any rest.";
+    "key.sort_query" live Flag [proxy.caching.key.sort_query: bool] "Make the order of query parameters no difference.";
+    "key.headers" live Headers [proxy.caching.key.headers: Vec<http::HeaderName>] "Request headers that select among variants, whatever `Vary` says.";
+    "key.cookies" live Words [proxy.caching.key.cookies: Vec<String>] "Cookies that select among variants.";
+    "key.show" live Flag [proxy.caching.show_key: bool] "Send the key in `Cache-Status`.";
     "forward.rules" start AccessRules [forward.rules: Vec<crate::AccessRule>] "`damelo forward`: who may go where; the first rule that matches decides. After the last, clients on this host may and others may not.";
     "forward.users" start File [forward.users: Option<std::path::PathBuf>] "`damelo forward`: names and hashed passwords of who may use it; read again when the file changes.";
     "forward.password_checks_max" start Count [forward.password_checks.max: usize] "Passwords that may wait to be checked, two of which are being checked; more get 503.";

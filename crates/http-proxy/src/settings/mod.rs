@@ -8,7 +8,6 @@ mod contradictions;
 mod document;
 mod keys;
 mod kinds;
-mod more_kinds;
 mod ranges;
 mod rule_keys;
 
@@ -24,7 +23,7 @@ pub(crate) use kinds::Value;
 
 use crate::config::{ProxyConfig, Target};
 use crate::error::ProxyError;
-use crate::forward::{Forward, ForwardConfig};
+use crate::forward::{ForwardConfig, ForwardProxy};
 use crate::ruleset::Ruleset;
 use keys::KEYS;
 
@@ -45,7 +44,7 @@ pub struct Settings {
     /// Whether the file or an argument named an origin.
     pub has_origin: bool,
     /// Whether they set a key that only a forward proxy has.
-    pub is_forward: bool,
+    pub sets_forward_keys: bool,
     /// Where the file sets which key.
     lines: BTreeMap<String, usize>,
 }
@@ -62,7 +61,7 @@ impl Default for Settings {
             stop_timeout: Duration::from_secs(60),
             forward: ForwardConfig::new(from),
             has_origin: false,
-            is_forward: false,
+            sets_forward_keys: false,
             lines: BTreeMap::new(),
         }
     }
@@ -127,7 +126,7 @@ impl Settings {
     /// It would listen elsewhere than on loopback without being told to, or its users cannot be
     /// read.
     pub fn check_forward(&self) -> Result<(), ProxyError> {
-        Forward::new(&self.forward_config()).map(drop)
+        ForwardProxy::new(&self.forward_config()).map(drop)
     }
 
     /// Sets a key that is a list as a file would.
@@ -156,7 +155,7 @@ impl Settings {
             return Err(format!("there is no key `{name}`{hint}"));
         };
         self.has_origin |= name == "to";
-        self.is_forward |= name.starts_with("forward.");
+        self.sets_forward_keys |= name.starts_with("forward.");
         (key.set)(self, value).map_err(|problem| format!("`{name}`: {problem}"))
     }
 
@@ -342,9 +341,9 @@ mod tests {
         let config = settings.forward_config();
         assert_eq!(config.rules.len(), 2);
         assert_eq!(config.proxy.from.port(), 3128);
-        assert!(config.proxy.preserve_host && !config.proxy.transport.forwarding.x_forwarded);
-        assert!(!config.proxy.rules.surrogate && Settings::default().proxy.rules.surrogate);
-        assert_eq!(config.proxy.rules.set_cookie, crate::rules::SetCookie::Strip);
+        assert!(config.proxy.preserve_host && !config.proxy.transport.forwarded.x_forwarded);
+        assert!(!config.proxy.caching.surrogate && Settings::default().proxy.caching.surrogate);
+        assert_eq!(config.proxy.caching.set_cookie, crate::rules::SetCookie::Strip);
         assert_ne!(config.proxy.to, settings.proxy.to);
         let transport = &config.proxy.transport;
         assert!(transport.listeners[0].tls);

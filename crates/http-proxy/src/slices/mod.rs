@@ -29,7 +29,7 @@ use crate::fetch::{Conditions, Fetch};
 use crate::request::{Ask, hooks};
 use crate::rules::parts::{Part, Slices};
 use crate::rules::ranges::{self, Spec};
-use crate::rules::{CacheStatus, Forward};
+use crate::rules::{CacheStatus, ForwardReason};
 use crate::slices::reader::SliceReader;
 use crate::slices::slice::{Asked, Got, How};
 use crate::vault::{Found, FoundBody, RangeReader, Stretch, slice_key};
@@ -76,10 +76,11 @@ pub(crate) enum Course {
 }
 
 /// The slices of this configuration, if they are on and may serve this request.
-fn slices_for(worker: &Worker, reason: Forward) -> Option<Slices> {
-    let rules = &worker.shared.config.rules;
-    let slice_bytes = rules.slice_bytes.min(SLICE_BYTES_MAX);
-    let fits = slice_bytes > 0 && rules.key.selects_nothing() && reason != Forward::VaryMiss;
+fn slices_for(worker: &Worker, reason: ForwardReason) -> Option<Slices> {
+    let caching = &worker.shared.config.caching;
+    let slice_bytes = caching.slice_bytes.min(SLICE_BYTES_MAX);
+    let fits =
+        slice_bytes > 0 && caching.key.selects_nothing() && reason != ForwardReason::VaryMiss;
     fits.then_some(Slices { slice_bytes })
 }
 
@@ -88,13 +89,13 @@ fn slices_for(worker: &Worker, reason: Forward) -> Option<Slices> {
 pub(crate) async fn course(
     worker: &Arc<Worker>,
     ask: &Ask,
-    reason: Forward,
+    reason: ForwardReason,
     conditions: Conditions,
     known: bool,
 ) -> Course {
     let Some(slices) = slices_for(worker, reason) else { return Course::AsAsked };
     if conditions != Conditions::Clients {
-        let plain = reason == Forward::UriMiss && answer::wants_body(&ask.method);
+        let plain = reason == ForwardReason::UriMiss && answer::wants_body(&ask.method);
         if !plain || ask.wants_range() || !worker.shared.vault.has_slices(&ask.target.primary) {
             return Course::AsAsked;
         }
@@ -114,7 +115,8 @@ pub(crate) async fn course(
     }
     let noted = || shared.collapse.unsliceable.of(primary, worker.now_s());
     if noted().is_none() {
-        let probing = !known && reason != Forward::Request && !shared.vault.has_slices(primary);
+        let probing =
+            !known && reason != ForwardReason::Request && !shared.vault.has_slices(primary);
         if probing && !ask.wishes.only_if_cached {
             return Course::Probe(want);
         }
@@ -123,7 +125,7 @@ pub(crate) async fn course(
         }
     }
     match noted() {
-        Some(Unsliceable::NoRanges) if reason != Forward::Request => Course::Whole,
+        Some(Unsliceable::NoRanges) if reason != ForwardReason::Request => Course::Whole,
         _ => Course::AsAsked,
     }
 }
@@ -143,7 +145,12 @@ fn want(ask: &Ask, slices: Slices) -> Option<Want> {
     Some(Want { slices, first, last: last.unwrap_or(u64::MAX) })
 }
 
-async fn serve(worker: &Arc<Worker>, ask: &Ask, reason: Forward, want: Want) -> Option<Answer> {
+async fn serve(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    reason: ForwardReason,
+    want: Want,
+) -> Option<Answer> {
     let first = slice::get(worker, ask, want.stretch(want.index())).await?;
     answer_with(worker, ask, reason, want, first).await
 }
@@ -152,7 +159,7 @@ async fn serve(worker: &Arc<Worker>, ask: &Ask, reason: Forward, want: Want) -> 
 async fn answer_with(
     worker: &Arc<Worker>,
     ask: &Ask,
-    reason: Forward,
+    reason: ForwardReason,
     want: Want,
     mut first: Got,
 ) -> Option<Answer> {
@@ -166,7 +173,7 @@ async fn answer_with(
                 if ask.wishes.only_if_cached || may_be_for_one(ask) {
                     return None;
                 }
-                status = CacheStatus::forwarded(Forward::Partial);
+                status = CacheStatus::forwarded(ForwardReason::Partial);
             }
             several(worker, ask, want, first, more.end - more.start).await?
         }
@@ -209,7 +216,12 @@ async fn several(
 }
 
 /// A whole of which at least half is there in slices, and nothing else.
-async fn whole(worker: &Arc<Worker>, ask: &Ask, slices: Slices, reason: Forward) -> Option<Answer> {
+async fn whole(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    slices: Slices,
+    reason: ForwardReason,
+) -> Option<Answer> {
     let vault = &worker.shared.vault;
     let primary = &ask.target.primary;
     let first = slice::stored(worker, ask, Stretch::whole(slices, 0), How::Stored).await?;
@@ -226,7 +238,7 @@ async fn whole(worker: &Arc<Worker>, ask: &Ask, slices: Slices, reason: Forward)
     }
     let status = match known == count {
         true => status_of(How::Stored, reason),
-        false => CacheStatus::forwarded(Forward::Partial),
+        false => CacheStatus::forwarded(ForwardReason::Partial),
     };
     let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
     // The client asked for no parts: it shall not see an answer break off because they were old.
@@ -254,7 +266,7 @@ async fn are_there(
     indices.all(|index| vault.may_have_slice(primary, slices, generation, index))
 }
 
-fn status_of(how: How, reason: Forward) -> CacheStatus {
+fn status_of(how: How, reason: ForwardReason) -> CacheStatus {
     let forwarded = CacheStatus::forwarded(reason);
     match how {
         How::Stored => CacheStatus { hit: true, ..CacheStatus::default() },
@@ -281,7 +293,7 @@ fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Ans
 pub(crate) async fn probe(
     worker: &Arc<Worker>,
     mut fetching: Fetch<'_>,
-    reason: Forward,
+    reason: ForwardReason,
     want: Want,
 ) -> Answer {
     let (ask, slices, index) = (fetching.ask, want.slices, want.index());

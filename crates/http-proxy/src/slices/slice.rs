@@ -105,8 +105,8 @@ pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Op
 pub(crate) async fn stored(worker: &Worker, ask: &Ask, stretch: Stretch, how: How) -> Option<Got> {
     let vault = &worker.shared.vault;
     let slice = vault.slice(&ask.target.primary, stretch, &worker.counters).await?;
-    let rules = &worker.shared.config.rules;
-    match reuse::decide(&ask.wishes, &slice.response.policy, rules, worker.now_ms()) {
+    let caching = &worker.shared.config.caching;
+    match reuse::decide(&ask.wishes, &slice.response.policy, caching, worker.now_ms()) {
         Decision::Serve | Decision::ServeStale => Some(Got {
             response: slice.response,
             body: FoundBody::Whole(slice.bytes),
@@ -133,9 +133,13 @@ async fn follow(worker: &Worker, ask: &Ask, stretch: Stretch, leader: &News) -> 
     match timeout(shared.config.collapse_timeout, collapse::news(leader)).await {
         Err(_) => Followed::TooSlow,
         Ok(Outcome::Filling(fill)) => {
-            let (vault, rules) = (&shared.vault, &shared.config.rules);
-            let found =
-                fill.shared.stands_for((&ask.headers, &ask.wishes), vault, rules, worker.now_ms());
+            let (vault, caching) = (&shared.vault, &shared.config.caching);
+            let found = fill.shared.stands_for(
+                (&ask.headers, &ask.wishes),
+                vault,
+                caching,
+                worker.now_ms(),
+            );
             match found.then(|| fill.found(vault)).flatten() {
                 Some(found) => Followed::Got(Box::new(Got {
                     response: found.response,
@@ -184,7 +188,7 @@ pub(crate) async fn ask_origin(
 ) -> Result<Asked, FetchError> {
     let epoch = worker.shared.vault.epoch(&ask.target.primary);
     let request_time_ms = worker.now_ms();
-    let mut request = ask.forward(&worker.shared, OriginBody::Empty);
+    let mut request = ask.to_origin_request(&worker.shared, OriginBody::Empty);
     validation::remove_conditions(request.headers_mut());
     let (first, last) = slices.bounds(index);
     if let Ok(range) = HeaderValue::try_from(format!("bytes={first}-{last}")) {
@@ -281,7 +285,7 @@ struct Judged {
 /// What an answer will be stored as; what it says about the resource if it cannot be.
 fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Unsliceable>> {
     let (shared, response) = (&worker.shared, &asked.response);
-    let rules = &shared.config.rules;
+    let caching = &shared.config.caching;
     match response.status() {
         StatusCode::PARTIAL_CONTENT => {}
         StatusCode::OK => return Err(Some(Unsliceable::NoRanges)),
@@ -296,7 +300,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
     let (Some(part), Vary::Nothing) = (part, vary::of(&headers)) else {
         return Err(Some(Unsliceable::AsAsked));
     };
-    let directives = ResponseDirectives::of(&headers, rules);
+    let directives = ResponseDirectives::of(&headers, caching);
     let exchange = Exchange {
         method: &Method::GET,
         request: &ask.headers,
@@ -307,7 +311,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         response_time_s: asked.response_time_ms / 1000,
         selective: true,
     };
-    let admitted = effects.admit(exchange, rules).and_then(|()| effects.admit_new(shared, ask));
+    let admitted = effects.admit(exchange, caching).and_then(|()| effects.admit_new(shared, ask));
     admitted.map_err(unsliced_by)?;
     let status = if part.is_whole() { StatusCode::OK } else { response.status() };
     let arrived = Arrived {
@@ -318,11 +322,11 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
         request_time_ms: asked.request_time_ms,
         response_time_ms: asked.response_time_ms,
     };
-    let mut policy = Policy::of(arrived, rules);
+    let mut policy = Policy::of(arrived, caching);
     effects.adjust(&mut policy);
     let groups = effects.groups_of(&shared.config, ask, &headers);
     let mut kept =
-        storing::stored_headers(&headers, &directives, rules, asked.response_time_ms / 1000);
+        storing::stored_headers(&headers, &directives, caching, asked.response_time_ms / 1000);
     kept.remove(CONTENT_RANGE);
     let mut stored = StoredResponse::new(status, response.version(), policy, kept);
     stored.part = (!part.is_whole()).then_some(part);

@@ -12,12 +12,12 @@
 
 mod anywhere;
 mod balance;
-mod bound;
 mod dial;
 mod endpoint;
 mod head;
 mod health;
 mod incoming;
+mod pinned;
 mod pool;
 mod redirects;
 mod request_body;
@@ -48,11 +48,11 @@ use crate::upstream::pool::{Outgoing, Pool, SendError};
 use crate::upstream::redirects::{OwnName, Renaming};
 use crate::upstream::response_body::{Hold, Load};
 
-pub(crate) use bound::{Bound, Pin, are_shown, are_wanted};
 pub(crate) use dial::dial_tcp;
 pub(crate) use endpoint::{Origin, check_authorities, check_url};
 pub(crate) use health::check_all;
 pub(crate) use incoming::{Timed, poll_incoming};
+pub(crate) use pinned::{Pin, Pinned, are_shown, are_wanted};
 pub(crate) use pool::PoolSettings;
 pub(crate) use request_body::OriginBody;
 pub(crate) use response_body::FetchedBody;
@@ -330,7 +330,7 @@ impl Fetcher {
 
 /// Which of the pools the client's own connection is of.
 fn held(pools: &[Pool], request: &Request<OriginBody>) -> Option<usize> {
-    let pin = request.extensions().get::<Bound>()?.0.as_ref()?;
+    let pin = request.extensions().get::<Pinned>()?.0.as_ref()?;
     pools.iter().position(|pool| pin.is_of(pool))
 }
 

@@ -24,9 +24,9 @@ use crate::forward::Permit;
 use crate::io::body::PolledFrame;
 use crate::io::idle::IdleTimer;
 use crate::metrics::Counters;
-use crate::upstream::bound::{self, Bound};
 use crate::upstream::endpoint::{Endpoint, Purpose};
 use crate::upstream::head::{check_head, kept_for};
+use crate::upstream::pinned::{self, Pinned};
 use crate::upstream::shared::{self, Place, Shared, Stream};
 use crate::upstream::version::{as_http1, as_http2};
 use crate::upstream::{OriginBody, poll_incoming};
@@ -120,7 +120,7 @@ struct Lease {
     pool: Pool,
     connection: Http1,
     /// Whoever may have the connection back in place of the pool.
-    bound: Option<Bound>,
+    pinned: Option<Pinned>,
 }
 
 enum Connection {
@@ -215,8 +215,8 @@ impl Pool {
     }
 
     /// The connection that is its client's alone.
-    async fn take_own(&self, bound: &Bound, permit: Option<&dyn Permit>) -> Option<Connection> {
-        let mut own = bound.take(self).filter(|own| allowed(own.address, permit))?;
+    async fn take_own(&self, pinned: &Pinned, permit: Option<&dyn Permit>) -> Option<Connection> {
+        let mut own = pinned.take(self).filter(|own| allowed(own.address, permit))?;
         // It may have come back this moment, and there is no other that would do as well.
         let ready = timeout(self.inner.settings.connect_timeout, own.sender.ready()).await;
         ready.is_ok_and(|ready| ready.is_ok()).then_some(Connection::Http1(own))
@@ -248,8 +248,8 @@ impl Pool {
         permit: Option<&dyn Permit>,
         counters: &Counters,
     ) -> Result<Response<Leased>, SendError> {
-        let pooled = match request.extensions().get::<Bound>() {
-            Some(bound) => Box::pin(self.take_own(&bound.clone(), permit)).await,
+        let pooled = match request.extensions().get::<Pinned>() {
+            Some(pinned) => Box::pin(self.take_own(&pinned.clone(), permit)).await,
             None => self.take(permit, !may_repeat(&request)),
         };
         let Some(pooled) = pooled else {
@@ -274,9 +274,9 @@ impl Pool {
         permit: Option<&dyn Permit>,
     ) -> Result<Response<Leased>, SendError> {
         let limit = self.inner.settings.connect_timeout;
-        let bound = request.extensions().get::<Bound>().is_some();
+        let pinned = request.extensions().get::<Pinned>().is_some();
         let connecting =
-            async { if bound { self.open_own(permit).await } else { self.connect(permit).await } };
+            async { if pinned { self.open_own(permit).await } else { self.connect(permit).await } };
         let connected = timeout(limit, connecting).await;
         match connected.unwrap_or(Err(FetchError::ConnectTimeout)) {
             Ok(connection) => self.send_on(connection, request).await,
@@ -388,7 +388,7 @@ impl Pool {
                 Ok(response.map(|incoming| Leased::new(incoming, None, Some(stream))))
             }
             Connection::Http1(mut connection) => {
-                let bound = request.extensions().get::<Bound>().cloned();
+                let pinned = request.extensions().get::<Pinned>().cloned();
                 let sending = connection.sender.try_send_request(as_http1(*request));
                 let result = within(limit, idle, sending).await.ok_or(late)?;
                 let response = result.map_err(SendError::of)?;
@@ -405,9 +405,9 @@ impl Pool {
                 }
                 connection.keeps = kept_for(response.headers());
                 // What was asked for on it may be half given already.
-                let wanted = || bound::are_wanted(response.headers()).then_some(Bound(None));
-                let bound = bound.or_else(wanted);
-                let lease = Lease { pool: self.clone(), connection, bound };
+                let wanted = || pinned::are_wanted(response.headers()).then_some(Pinned(None));
+                let pinned = pinned.or_else(wanted);
+                let lease = Lease { pool: self.clone(), connection, pinned };
                 Ok(response.map(|incoming| Leased::new(incoming, Some(lease), None)))
             }
         }
@@ -455,9 +455,9 @@ impl Leased {
         }
         self.stream = None;
         if let Some(lease) = self.lease.take() {
-            match lease.bound {
+            match lease.pinned {
                 None => lease.pool.put(lease.connection),
-                Some(bound) => bound.put(lease.pool, lease.connection),
+                Some(pinned) => pinned.put(lease.pool, lease.connection),
             }
         }
     }
@@ -495,8 +495,8 @@ fn spare_copy(request: &Request<OriginBody>) -> Outgoing {
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
-    if let Some(bound) = request.extensions().get::<Bound>() {
-        copy.extensions_mut().insert(bound.clone());
+    if let Some(pinned) = request.extensions().get::<Pinned>() {
+        copy.extensions_mut().insert(pinned.clone());
     }
     copy
 }

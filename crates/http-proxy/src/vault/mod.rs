@@ -46,7 +46,7 @@ use crate::purge::marks::Standing;
 use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
-use crate::rules::{Forward, NotStoredReason, Rules};
+use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
 use crate::vault::entry::{Apart, Entry, StoredResponse};
 use crate::vault::hints::GroupHints;
 use crate::vault::insertion::Insertion;
@@ -106,7 +106,7 @@ pub(crate) enum Lookup {
     /// Nothing usable; the key that was missed and why.
     Missed {
         key: Vec<u8>,
-        reason: Forward,
+        reason: ForwardReason,
     },
     /// The request's varying headers are too long to be a key.
     Unkeyable,
@@ -149,7 +149,7 @@ pub(crate) struct Vault {
     /// beginning.
     pub(crate) body_bytes_max: u64,
     /// Those of the running configuration.
-    rules: ArcSwap<Rules>,
+    caching: ArcSwap<CachingConfig>,
     /// Which slices and sections are read whole.
     whole_reads: Arc<WholeReads>,
     stripes: Box<[Stripe]>,
@@ -171,7 +171,7 @@ impl Vault {
             ledger,
             whole_body_bytes_max: config.whole_body_bytes_max,
             body_bytes_max: info.segments * info.segment_bytes / 2,
-            rules: ArcSwap::from_pointee(config.rules.clone()),
+            caching: ArcSwap::from_pointee(config.caching.clone()),
             group_epoch: AtomicU64::new(0),
             group_hints: GroupHints::new(config.hints_by_use),
             whole_reads,
@@ -181,8 +181,8 @@ impl Vault {
     }
 
     /// Stores and finds by these rules from now on.
-    pub(crate) fn set_rules(&self, rules: &Rules) {
-        self.rules.store(Arc::new(rules.clone()));
+    pub(crate) fn set_caching(&self, caching: &CachingConfig) {
+        self.caching.store(Arc::new(caching.clone()));
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -233,12 +233,12 @@ impl Vault {
     ) -> Lookup {
         let missed = |key: &[u8], reason| Lookup::Missed { key: key.to_vec(), reason };
         match self.probe(primary, want_body, counters).await {
-            None => missed(primary, Forward::UriMiss),
+            None => missed(primary, ForwardReason::UriMiss),
             // Stored before the configuration put headers or cookies into the key: nobody knows whose.
             Some(Probed { entry: Entry::Response(_), .. })
-                if !self.rules.load().key.selects_nothing() =>
+                if !self.caching.load().key.selects_nothing() =>
             {
-                missed(primary, Forward::UriMiss)
+                missed(primary, ForwardReason::UriMiss)
             }
             Some(Probed { entry: Entry::Response(response), blob, body, placement }) => {
                 Lookup::Found(Box::new(Found {
@@ -250,7 +250,7 @@ impl Vault {
                 }))
             }
             Some(Probed { entry: Entry::Marker(marker), .. }) => {
-                let Some(key) = variant_key(primary, &marker, request, &self.rules.load()) else {
+                let Some(key) = variant_key(primary, &marker, request, &self.caching.load()) else {
                     return Lookup::Unkeyable;
                 };
                 match self.probe(&key, want_body, counters).await {
@@ -264,7 +264,7 @@ impl Vault {
                             placement,
                         }))
                     }
-                    _ => missed(&key, Forward::VaryMiss),
+                    _ => missed(&key, ForwardReason::VaryMiss),
                 }
             }
         }
@@ -325,7 +325,7 @@ impl Vault {
         // Found out now rather than after the body.
         let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let stamp = epoch.stamp(&response)?;
-        let key = match vary::with_configured(&response.headers, &self.rules.load()) {
+        let key = match vary::with_configured(&response.headers, &self.caching.load()) {
             Vary::Nothing => self.place_default(&target.primary, request, group).await?,
             Vary::Star => return Err(NotStoredReason::VaryStar),
             Vary::Names(names) => {

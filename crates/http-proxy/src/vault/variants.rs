@@ -11,7 +11,7 @@ use http::header::HeaderName;
 use super::{Found, Probed, Vault, decode};
 use crate::metrics::Counters;
 use crate::purge::stamp::Stamp;
-use crate::rules::{NotStoredReason, Rules, vary};
+use crate::rules::{CachingConfig, NotStoredReason, vary};
 use crate::vault::entry::{Entry, StoredResponse, VaryMarker};
 
 /// Longest values of varying headers in a key; requests with more are not cached.
@@ -56,13 +56,13 @@ impl Vault {
             }
             other => (new_marker(names, other.map(|(marker, _)| marker)), Vec::new()),
         };
-        let key = variant_key(primary, &marker, request, &self.rules.load())
+        let key = variant_key(primary, &marker, request, &self.caching.load())
             .ok_or(NotStoredReason::HeadersTooLarge)?;
         if variants.contains(&key) {
             return Ok(key);
         }
         variants.push(key.clone());
-        while variants.len() > self.rules.load().variants_max.max(1) {
+        while variants.len() > self.caching.load().variants_max.max(1) {
             // The oldest goes; if the store cannot say so, it is merely not listed any more.
             let _ = self.store.remove(&variants.remove(0));
         }
@@ -132,14 +132,14 @@ pub(super) fn variant_key(
     primary: &[u8],
     marker: &VaryMarker,
     request: &HeaderMap,
-    rules: &Rules,
+    caching: &CachingConfig,
 ) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(primary.len() + 128);
     key.extend_from_slice(primary);
     key.push(0);
     key.put_u64(marker.generation);
     let start = key.len();
-    vary::secondary_key(&marker.names, request, rules, &mut key);
+    vary::secondary_key(&marker.names, request, caching, &mut key);
     (key.len() - start <= SECONDARY_KEY_BYTES_MAX).then_some(key)
 }
 

@@ -122,7 +122,7 @@ impl Control {
         keep_transport(&mut config.transport, &kept.transport);
         let via = Via::of(&config.name)?;
         let sites = Arc::new(running.sites.with(&config.ruleset, &config.transport.upstream)?);
-        running.vault.set_rules(&config.rules);
+        running.vault.set_caching(&config.caching);
         if config.hints_by_use != kept.hints_by_use {
             running.vault.group_hints.switch(config.hints_by_use, running.vault.store());
         }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::collapse::Collapse;
 use crate::config::ProxyConfig;
 use crate::config::name::Via;
-use crate::forward::Forward;
+use crate::forward::ForwardProxy;
 use crate::io::wake_relay::WakeRelay;
 use crate::log::AccessLog;
 use crate::metrics::Counters;
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub(crate) config: ProxyConfig,
     pub(crate) sites: Arc<Sites>,
     /// Set if this is a forward proxy.
-    pub(crate) forward: Option<Arc<Forward>>,
+    pub(crate) forward: Option<Arc<ForwardProxy>>,
     pub(crate) vault: Arc<Vault>,
     pub(crate) collapse: Arc<Collapse>,
     pub(crate) seen: Arc<Seen>,

@@ -1,13 +1,13 @@
 //! What changes take with them, and what selects among variants.
 
-use damelo_http_proxy::{Rules, Target};
+use damelo_http_proxy::{CachingConfig, Target};
 
 use crate::support::{Home, Origin, Proxy, reply};
 
-fn rules(tweak: impl FnOnce(&mut Rules)) -> Rules {
-    let mut rules = Rules::default();
-    tweak(&mut rules);
-    rules
+fn caching(tweak: impl FnOnce(&mut CachingConfig)) -> CachingConfig {
+    let mut caching = CachingConfig::default();
+    tweak(&mut caching);
+    caching
 }
 
 /// RFC 9875 §3: every response in a group goes, whether or not it lies there.
@@ -183,9 +183,9 @@ fn a_coding_can_be_reduced_to_what_the_origin_has() {
         reply(200, "Cache-Control: max-age=60\nVary: Accept-Encoding", coding)
     });
     let proxy = Proxy::start_with(&origin, |config| {
-        config.rules = rules(|rules| {
+        config.caching = caching(|caching| {
             let known = vec!["br".to_owned(), "gzip".to_owned()];
-            rules.accept_encoding = Normaliser::BestOf(known);
+            caching.accept_encoding = Normaliser::BestOf(known);
         });
     });
     assert_eq!(proxy.get_with("/", "Accept-Encoding: gzip, deflate").text(), "gzip");
@@ -202,14 +202,14 @@ fn keys_by_configuration() {
         reply(200, "Cache-Control: max-age=60", request.header("x-device"))
     });
     let proxy = Proxy::start_with(&origin, |config| {
-        config.rules = rules(|rules| {
-            rules.key = KeyRules {
+        config.caching = caching(|caching| {
+            caching.key = KeyRules {
                 query: QueryRule::Except(vec!["utm_*".to_owned()]),
                 sort_query: true,
                 headers: vec!["x-device".parse().unwrap()],
                 cookies: vec!["lang".to_owned()],
             };
-            rules.show_key = true;
+            caching.show_key = true;
         });
     });
     let with = |headers: &str| format!("X-Device: phone\n{headers}");
@@ -242,7 +242,7 @@ fn what_was_stored_before_keys_had_cookies_is_missed() {
     assert_eq!(before.get_with("/", "Cookie: lang=de").text(), "lang=de");
     before.stop();
     let after = Proxy::start_in(&home, to(), |config| {
-        config.rules.key.cookies = vec!["lang".to_owned()];
+        config.caching.key.cookies = vec!["lang".to_owned()];
     });
     for expected in ["stored", "; hit"] {
         let answer = after.get_with("/", "Cookie: lang=en");

@@ -66,7 +66,7 @@ fn preconditions_can_be_left_to_the_origin() {
         reply(status, "Cache-Control: max-age=60\nETag: \"v1\"", "body")
     });
     let proxy = Proxy::start_with(&origin, |config| {
-        config.rules.answer_precondition_failed = false;
+        config.caching.answer_precondition_failed = false;
     });
     proxy.get("/");
     let answer = proxy.get_with("/", "If-Match: \"v1\"");

@@ -223,9 +223,9 @@ fn parts_of_different_versions_are_never_joined() {
 /// Starts a proxy that fetches ranges in slices of so many bytes; as they are asked for, if 0.
 pub(crate) fn sliced_by(origin: &Origin, slice_bytes: u64) -> Proxy {
     Proxy::start_with(origin, |config| {
-        let mut rules = damelo_http_proxy::Rules::default();
-        rules.slice_bytes = slice_bytes;
-        config.rules = rules;
+        let mut caching = damelo_http_proxy::CachingConfig::default();
+        caching.slice_bytes = slice_bytes;
+        config.caching = caching;
     })
 }
 

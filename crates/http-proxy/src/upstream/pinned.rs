@@ -40,7 +40,7 @@ fn begins_with_scheme(challenge: &[u8]) -> bool {
 /// Said of a request: it shares its connection to the origin with no other client's. With a pin that
 /// connection stays its client's.
 #[derive(Debug, Clone)]
-pub(crate) struct Bound(pub(crate) Option<Arc<Pin>>);
+pub(crate) struct Pinned(pub(crate) Option<Arc<Pin>>);
 
 /// The connection to an origin that belongs to one connection of a client.
 #[derive(Default)]
@@ -74,7 +74,7 @@ impl Held {
     }
 }
 
-impl Bound {
+impl Pinned {
     /// The client's own connection to where `pool` leads.
     pub(super) fn take(&self, pool: &Pool) -> Option<Http1> {
         let taken = self.0.as_ref()?.held().take_if(|held| held.is_of(pool))?;

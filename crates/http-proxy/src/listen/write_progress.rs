@@ -17,7 +17,7 @@ use crate::listen::stream::ClientStream;
 const LOOKS: u32 = 4;
 
 /// What a client did of late with what was written to it.
-pub(super) struct Taking {
+pub(super) struct WriteProgress {
     /// Time in which it must take something.
     limit: Duration,
     /// When it was last seen to take something.
@@ -41,9 +41,9 @@ impl Look {
     }
 }
 
-impl Taking {
-    pub(super) fn new(limit: Duration) -> Taking {
-        Taking { limit, moved: Instant::now(), blocked: false, last_look: None, timer: None }
+impl WriteProgress {
+    pub(super) fn new(limit: Duration) -> WriteProgress {
+        WriteProgress { limit, moved: Instant::now(), blocked: false, last_look: None, timer: None }
     }
 
     pub(super) fn is_blocked(&self) -> bool {

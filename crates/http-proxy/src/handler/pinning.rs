@@ -20,7 +20,7 @@ pub(super) fn settle(worker: &Worker, ask: &mut Ask) {
     let route = ask.peer().route.as_deref();
     let held = |pin| worker.fetcher.is_held(pin, ask.site, route);
     if are_shown(&ask.headers) || ask.peer().pin.as_deref().is_some_and(held) {
-        ask.bind();
+        ask.set_pinned();
     }
 }
 

@@ -1,0 +1,169 @@
+//! Kinds of values: how each is written in the configuration, read, checked and shown.
+//!
+//! A kind is a type without values; its functions say what a person may write (`30s`, `512MiB`,
+//! `127.0.0.1:8080`) and give an error that names the input and the limit. This file has what all
+//! need: a value as the file has it, and lists. Pure, no threads.
+
+mod caching;
+mod scalar;
+mod transport;
+
+use std::str::FromStr;
+
+pub(crate) use caching::{Cookies, GroupRule, Headers, Negotiated, Query, Words};
+pub(crate) use scalar::{
+    CachePath, Count, File, Flag, Format, Limit, LogFile, Percent, Size, Text, Time,
+};
+pub(crate) use transport::{
+    AccessRules, Address, Certificates, Check, Choosing, Listeners, Networks, OriginUrl, Origins,
+};
+
+/// A value as the file has it, before it is known what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// A string.
+    Text(String),
+    /// A whole number, as written.
+    Integer(String),
+    /// `true` or `false`.
+    Flag(bool),
+    /// Strings.
+    List(Vec<String>),
+}
+
+impl Value {
+    /// The value of a `KEY=VALUE` of the command line: what a kind makes of it is its business.
+    pub(crate) fn of_argument(text: &str) -> Value {
+        match text {
+            "true" => Value::Flag(true),
+            "false" => Value::Flag(false),
+            "[]" => Value::List(Vec::new()),
+            _ if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
+                Value::Integer(text.to_owned())
+            }
+            _ => Value::Text(text.to_owned()),
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Value::Text(text) => format!("\"{text}\""),
+            Value::Integer(number) => number.clone(),
+            Value::Flag(flag) => flag.to_string(),
+            Value::List(list) => format!("{list:?}"),
+        }
+    }
+
+    pub(in crate::settings) fn wanted(&self, what: &str) -> String {
+        format!("{} is not {what}", self.shown())
+    }
+
+    /// Text, or a number as it was written.
+    pub(super) fn plain(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) | Value::Integer(text) => Some(text),
+            Value::Flag(_) | Value::List(_) => None,
+        }
+    }
+}
+
+/// Reads and shows values of type `T`.
+pub(crate) trait Kind<T> {
+    /// What a person may write, for the documents and for errors.
+    const WRITTEN: &'static str;
+    /// Reads a value; the error says what is wrong with it.
+    fn read(value: &Value) -> Result<T, String>;
+    /// As it would be written in the file.
+    fn show(value: &T) -> String;
+}
+
+pub(super) fn quoted(text: impl std::fmt::Display) -> String {
+    format!("\"{text}\"")
+}
+
+/// A list, or one text alone.
+fn list(value: &Value, written: &str) -> Result<Vec<String>, String> {
+    match value {
+        Value::List(list) => Ok(list.clone()),
+        Value::Text(text) => Ok(vec![text.clone()]),
+        other => Err(other.wanted(written)),
+    }
+}
+
+/// A list, or one text with commas between its items.
+fn split_list(value: &Value, written: &str) -> Result<Vec<String>, String> {
+    let list = list(value, written)?;
+    let items = list.iter().flat_map(|text| text.split(','));
+    Ok(items.map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect())
+}
+
+fn parsed<T: FromStr<Err: std::fmt::Display>>(list: &[String]) -> Result<Vec<T>, String> {
+    list.iter().map(|text| text.parse().map_err(|error: T::Err| error.to_string())).collect()
+}
+
+fn shown<T: ToString>(list: &[T]) -> String {
+    format!("{:?}", list.iter().map(ToString::to_string).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Grouping;
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
+    /// What a kind shows of a text that it read, without quotes.
+    fn round<T, K: Kind<T>>(written: &str) -> Result<String, String> {
+        K::read(&text(written)).map(|value| K::show(&value).trim_matches('"').to_owned())
+    }
+
+    #[test]
+    fn what_is_shown_is_what_was_read() {
+        let checks = "/up every 500ms timeout 1s fall 2 rise 4";
+        assert_eq!(round::<_, Check>(checks), Ok(checks.to_owned()));
+        assert_eq!(round::<_, Check>("none"), Ok("none".to_owned()));
+        assert_eq!(round::<_, Choosing>("least-loaded"), Ok("least-loaded".to_owned()));
+        assert_eq!(round::<_, Query>("except:utm_*,id"), Ok("except:utm_*,id".to_owned()));
+        assert_eq!(round::<_, Cookies>("strip"), Ok("strip".to_owned()));
+        for way in ["equivalent", "as-sent", "best-of:br,gzip", "best-of:en-GB"] {
+            assert_eq!(round::<_, Negotiated>(way), Ok(way.to_owned()));
+        }
+        assert_eq!(round::<u64, Time>("2h"), Ok("2h".to_owned()));
+        let listeners = round::<_, Listeners>("tls+tcp:127.0.0.1:443,unix:/run/x");
+        assert_eq!(listeners.unwrap(), "[\"tls+tcp:127.0.0.1:443\", \"unix:/run/x\"]");
+        assert_eq!(round::<_, Certificates>("a.pem, b.pem").unwrap(), "[\"a.pem,b.pem\"]");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for checks in
+            ["up", "/up every", "/up every x", "/up fall 0", "/up often 3", "/up every 0s"]
+        {
+            assert!(Check::read(&text(checks)).is_err(), "{checks}");
+        }
+        for query in ["", "some", "only:", "but:x"] {
+            assert!(Query::read(&text(query)).is_err(), "{query}");
+        }
+        for way in ["", "best", "best-of", "best-of:", "best-of:a b", "best-of:br,,gzip"] {
+            assert!(Negotiated::read(&text(way)).is_err(), "{way}");
+        }
+        assert!(Certificates::read(&text("a.pem")).is_err());
+        assert!(Origins::read(&text("ftp://x")).is_err());
+        assert!(Headers::read(&text("a b")).is_err());
+        assert!(AccessRules::read(&text("perhaps")).is_err());
+        assert!(Listeners::read(&text("127.0.0.1:80")).is_err());
+    }
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        let shown = <Size as Kind<u64>>::show(&(3 << 20));
+        assert_eq!(<Size as Kind<u64>>::read(&Value::Text(shown.replace('"', ""))), Ok(3 << 20));
+        let text = |text: &str| Value::Text(text.to_owned());
+        assert_eq!(GroupRule::read(&text("path:2")), Ok(Grouping::Path(2)));
+        assert!(GroupRule::read(&text("path:0")).is_err());
+        assert!(Percent::read(&Value::Integer("101".to_owned())).is_err());
+        assert!(<Count as Kind<usize>>::read(&Value::Integer("0".to_owned())).is_err());
+    }
+}

@@ -1,0 +1,331 @@
+//! Kinds of single values: numbers, sizes, times, text, paths. Pure, no threads.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use damelo::ByteSize;
+
+use super::{Kind, Value, quoted};
+use crate::config::{LogFormat, LogTarget};
+
+/// `true` or `false`.
+pub(crate) struct Flag;
+/// A number of things, at least 1.
+pub(crate) struct Count;
+/// 0 to 100.
+pub(crate) struct Percent;
+/// A size in bytes.
+pub(crate) struct Size;
+/// A length of time.
+pub(crate) struct Time;
+/// Text that is not empty.
+pub(crate) struct Text;
+/// A path with an optional size.
+pub(crate) struct CachePath;
+/// A format of the access log.
+pub(crate) struct Format;
+/// Where the access log goes.
+pub(crate) struct LogFile;
+/// A file.
+pub(crate) struct File;
+/// A number of things, 0 for no limit.
+pub(crate) struct Limit;
+
+impl Kind<bool> for Flag {
+    const WRITTEN: &'static str = "true or false";
+    fn read(value: &Value) -> Result<bool, String> {
+        match value {
+            Value::Flag(flag) => Ok(*flag),
+            other => Err(other.wanted(Self::WRITTEN)),
+        }
+    }
+    fn show(value: &bool) -> String {
+        value.to_string()
+    }
+}
+
+impl Kind<usize> for Count {
+    const WRITTEN: &'static str = "a number from 1 on";
+    fn read(value: &Value) -> Result<usize, String> {
+        let number = value.plain().and_then(|text| text.parse().ok()).filter(|n| *n > 0);
+        number.ok_or_else(|| value.wanted(<Self as Kind<usize>>::WRITTEN))
+    }
+    fn show(value: &usize) -> String {
+        value.to_string()
+    }
+}
+
+impl Kind<u8> for Percent {
+    const WRITTEN: &'static str = "a number from 0 to 100";
+    fn read(value: &Value) -> Result<u8, String> {
+        let number = value.plain().and_then(|text| text.parse().ok()).filter(|n| *n <= 100);
+        number.ok_or_else(|| value.wanted(Self::WRITTEN))
+    }
+    fn show(value: &u8) -> String {
+        value.to_string()
+    }
+}
+
+impl Kind<u64> for Size {
+    const WRITTEN: &'static str = "a size such as 512MiB";
+    fn read(value: &Value) -> Result<u64, String> {
+        let size = value.plain().and_then(|text| text.parse::<ByteSize>().ok());
+        size.map(ByteSize::bytes).ok_or_else(|| value.wanted(<Self as Kind<u64>>::WRITTEN))
+    }
+    fn show(value: &u64) -> String {
+        quoted(ByteSize::new(*value))
+    }
+}
+
+impl Kind<ByteSize> for Size {
+    const WRITTEN: &'static str = <Size as Kind<u64>>::WRITTEN;
+    fn read(value: &Value) -> Result<ByteSize, String> {
+        <Size as Kind<u64>>::read(value).map(ByteSize::new)
+    }
+    fn show(value: &ByteSize) -> String {
+        quoted(value)
+    }
+}
+
+impl Kind<usize> for Size {
+    const WRITTEN: &'static str = <Size as Kind<u64>>::WRITTEN;
+    fn read(value: &Value) -> Result<usize, String> {
+        let bytes = <Size as Kind<u64>>::read(value)?;
+        usize::try_from(bytes).map_err(|_| value.wanted("a size that fits in memory"))
+    }
+    fn show(value: &usize) -> String {
+        quoted(ByteSize::new(*value as u64))
+    }
+}
+
+impl Kind<Duration> for Time {
+    const WRITTEN: &'static str = "a time such as 500ms, 30s, 5m, 2h or 1d";
+    fn read(value: &Value) -> Result<Duration, String> {
+        let time = match value {
+            Value::Text(text) => parse_duration(text),
+            _ => None,
+        };
+        time.ok_or_else(|| value.wanted(<Self as Kind<Duration>>::WRITTEN))
+    }
+    fn show(value: &Duration) -> String {
+        quoted(show_duration(*value))
+    }
+}
+
+const TIME_UNITS_MS: [(&str, u64); 6] = [
+    ("d", 24 * 3600 * 1000),
+    ("h", 3600 * 1000),
+    ("ms", 1),
+    ("m", 60 * 1000),
+    ("s", 1000),
+    ("w", 7 * 24 * 3600 * 1000),
+];
+
+/// Longest time that may be written: ten years, beyond which sums with clocks might overflow.
+const TIME_MS_MAX: u64 = 10 * 365 * 24 * 3600 * 1000;
+
+/// `1h30m`, `250ms`, `0s`: whole numbers, each with its unit.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut total_ms = 0_u64;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let (_, unit_ms) = TIME_UNITS_MS.iter().find(|(unit, _)| *unit == &rest[..end])?;
+        total_ms = total_ms.checked_add(number.checked_mul(*unit_ms)?)?;
+        rest = rest[end..].trim_start();
+    }
+    (total_ms <= TIME_MS_MAX).then(|| Duration::from_millis(total_ms))
+}
+
+/// In the largest unit that leaves no rest.
+fn show_duration(time: Duration) -> String {
+    let ms = time.as_millis() as u64;
+    for (unit, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)] {
+        if ms >= unit_ms && ms.is_multiple_of(unit_ms) {
+            return format!("{}{unit}", ms / unit_ms);
+        }
+    }
+    if ms == 0 { "0s".to_owned() } else { format!("{ms}ms") }
+}
+
+impl Kind<String> for Text {
+    const WRITTEN: &'static str = "text";
+    fn read(value: &Value) -> Result<String, String> {
+        match value {
+            Value::Text(text) if !text.is_empty() => Ok(text.clone()),
+            other => Err(other.wanted(<Self as Kind<String>>::WRITTEN)),
+        }
+    }
+    fn show(value: &String) -> String {
+        quoted(value)
+    }
+}
+
+impl Kind<Option<String>> for Text {
+    const WRITTEN: &'static str = "text, or \"none\"";
+    fn read(value: &Value) -> Result<Option<String>, String> {
+        let text = <Text as Kind<String>>::read(value)?;
+        Ok((text != "none").then_some(text))
+    }
+    fn show(value: &Option<String>) -> String {
+        quoted(value.as_deref().unwrap_or("none"))
+    }
+}
+
+impl Kind<Option<String>> for CachePath {
+    const WRITTEN: &'static str = "PATH or PATH:SIZE";
+    fn read(value: &Value) -> Result<Option<String>, String> {
+        <Text as Kind<String>>::read(value).map(Some)
+    }
+    fn show(value: &Option<String>) -> String {
+        value.as_deref().map_or_else(|| "by the name of the origin".to_owned(), quoted)
+    }
+}
+
+impl Kind<LogFormat> for Format {
+    const WRITTEN: &'static str = "combined, squid or json";
+    fn read(value: &Value) -> Result<LogFormat, String> {
+        let Value::Text(text) = value else { return Err(value.wanted(Self::WRITTEN)) };
+        LogFormat::of(text).ok_or_else(|| value.wanted(Self::WRITTEN))
+    }
+    fn show(value: &LogFormat) -> String {
+        quoted(value.name())
+    }
+}
+
+impl Kind<LogTarget> for LogFile {
+    const WRITTEN: &'static str = "a path, stdout or none";
+    fn read(value: &Value) -> Result<LogTarget, String> {
+        let text = <Text as Kind<String>>::read(value)?;
+        Ok(LogTarget::of(&text))
+    }
+    fn show(value: &LogTarget) -> String {
+        quoted(value)
+    }
+}
+
+impl Kind<Option<PathBuf>> for File {
+    const WRITTEN: &'static str = "a path, or none";
+    fn read(value: &Value) -> Result<Option<PathBuf>, String> {
+        Ok(<Text as Kind<Option<String>>>::read(value)?.map(PathBuf::from))
+    }
+    fn show(value: &Option<PathBuf>) -> String {
+        <Text as Kind<Option<String>>>::show(&value.as_ref().map(|path| path.display().to_string()))
+    }
+}
+
+impl Kind<usize> for Limit {
+    const WRITTEN: &'static str = "a number, 0 for no limit";
+    fn read(value: &Value) -> Result<usize, String> {
+        let number = value.plain().and_then(|text| text.parse().ok());
+        number.ok_or_else(|| value.wanted(<Self as Kind<usize>>::WRITTEN))
+    }
+    fn show(value: &usize) -> String {
+        value.to_string()
+    }
+}
+
+impl Kind<u32> for Limit {
+    const WRITTEN: &'static str = <Limit as Kind<usize>>::WRITTEN;
+    fn read(value: &Value) -> Result<u32, String> {
+        let number = <Limit as Kind<usize>>::read(value)?;
+        u32::try_from(number).map_err(|_| value.wanted("a number below 2^32"))
+    }
+    fn show(value: &u32) -> String {
+        value.to_string()
+    }
+}
+
+impl Kind<u32> for Count {
+    const WRITTEN: &'static str = <Count as Kind<usize>>::WRITTEN;
+    fn read(value: &Value) -> Result<u32, String> {
+        let number = <Count as Kind<usize>>::read(value)?;
+        u32::try_from(number).map_err(|_| value.wanted("a number below 2^32"))
+    }
+    fn show(value: &u32) -> String {
+        value.to_string()
+    }
+}
+
+impl Kind<u32> for Size {
+    const WRITTEN: &'static str = <Size as Kind<u64>>::WRITTEN;
+    fn read(value: &Value) -> Result<u32, String> {
+        let bytes = <Size as Kind<u64>>::read(value)?;
+        u32::try_from(bytes).map_err(|_| value.wanted("a size below 4GiB"))
+    }
+    fn show(value: &u32) -> String {
+        <Size as Kind<u64>>::show(&u64::from(*value))
+    }
+}
+
+impl Kind<Option<Duration>> for Time {
+    const WRITTEN: &'static str = "a time such as 30s, or none";
+    fn read(value: &Value) -> Result<Option<Duration>, String> {
+        if *value == Value::Text("none".to_owned()) {
+            return Ok(None);
+        }
+        <Time as Kind<Duration>>::read(value).map(Some)
+    }
+    fn show(value: &Option<Duration>) -> String {
+        value.as_ref().map_or_else(|| quoted("none"), <Time as Kind<Duration>>::show)
+    }
+}
+
+impl Kind<Option<u64>> for Size {
+    const WRITTEN: &'static str = "a size such as 512MiB, or none";
+    fn read(value: &Value) -> Result<Option<u64>, String> {
+        if *value == Value::Text("none".to_owned()) {
+            return Ok(None);
+        }
+        <Size as Kind<u64>>::read(value).map(Some)
+    }
+    fn show(value: &Option<u64>) -> String {
+        value.as_ref().map_or_else(|| quoted("none"), <Size as Kind<u64>>::show)
+    }
+}
+
+/// Whole seconds.
+impl Kind<u64> for Time {
+    const WRITTEN: &'static str = "a time such as 30s, 5m, 2h or 1d";
+    fn read(value: &Value) -> Result<u64, String> {
+        <Time as Kind<Duration>>::read(value).map(|time| time.as_secs())
+    }
+    fn show(value: &u64) -> String {
+        <Time as Kind<Duration>>::show(&Duration::from_secs(*value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, ms) in [
+            ("0s", Some(0)),
+            ("250ms", Some(250)),
+            ("30s", Some(30_000)),
+            ("1h30m", Some(5_400_000)),
+            ("1d 2h", Some(93_600_000)),
+            ("2w", Some(1_209_600_000)),
+            ("", None),
+            ("30", None),
+            ("-5s", None),
+            ("5 parsecs", None),
+            ("99999999999999999999s", None),
+            ("4000d", None),
+        ] {
+            let got = parse_duration(text).map(|time| time.as_millis() as u64);
+            assert_eq!(got, ms, "{text}");
+        }
+        for text in ["250ms", "30s", "90m", "2h", "1d", "0s"] {
+            assert_eq!(show_duration(parse_duration(text).unwrap()), text);
+        }
+    }
+}
