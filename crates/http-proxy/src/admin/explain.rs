@@ -3,7 +3,7 @@
 //! Reads metadata and counters only; nothing here changes what the cache does. Threads: the admin
 //! listener's.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 
 use crate::handler::purge::{self, PurgeFailure};
+use crate::io::locks::lock;
 use crate::metrics::heavy_hitters::{Row, merged};
 use crate::metrics::histogram::Snapshot;
 use crate::metrics::{self, Counters};
@@ -214,7 +215,7 @@ fn lines(headers: &HeaderMap) -> Vec<String> {
 fn recent_refusals(counters: &[Arc<Counters>], url: &[u8]) -> Vec<Value> {
     let mut all: Vec<(u64, &str)> = Vec::new();
     for one in counters {
-        let refusals = one.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusals = lock(&one.refusals);
         let of_url = refusals.iter().filter(|refusal| *refusal.url == *url);
         all.extend(of_url.map(|r| (r.when.elapsed().as_secs(), r.reason.name())));
     }
@@ -225,10 +226,7 @@ fn recent_refusals(counters: &[Arc<Counters>], url: &[u8]) -> Vec<Value> {
 /// What the proxy is busy with.
 pub(crate) fn top(shared: &Shared, counters: &[Arc<Counters>]) -> Value {
     let now = Instant::now();
-    let mut all: Vec<_> = counters
-        .iter()
-        .map(|one| one.hot.lock().unwrap_or_else(PoisonError::into_inner).busiest(now))
-        .collect();
+    let mut all: Vec<_> = counters.iter().map(|one| lock(&one.hot).busiest(now)).collect();
     let window = all.iter().map(|one| one.window).max().unwrap_or_default();
     let urls = merged(all.iter_mut().map(|one| std::mem::take(&mut one.urls)), ROWS_MAX);
     let hosts = merged(all.iter_mut().map(|one| std::mem::take(&mut one.hosts)), ROWS_MAX);

@@ -11,12 +11,13 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 
 use http::{HeaderMap, StatusCode};
 use tokio::io::AsyncWrite;
 
+use crate::io::locks::lock;
 use crate::rules::storing;
 
 /// Interim bytes that may wait for one client; what is beyond them is dropped.
@@ -51,7 +52,7 @@ pub(crate) struct InterimSender {
 
 impl Interim {
     fn out(&self) -> MutexGuard<'_, Out> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.out)
     }
 
     /// A request begins.

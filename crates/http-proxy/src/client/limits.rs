@@ -4,8 +4,11 @@
 //! workers; the lock is held for a table operation, twice a connection.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use crate::config::client_network::network_of;
+use crate::io::locks::lock;
 
 /// Connections of each client at this moment.
 #[derive(Debug, Default)]
@@ -29,12 +32,11 @@ impl ClientTable {
 
     /// Counts a connection; `None` if the client has too many already.
     pub(crate) fn admit(self: &Arc<ClientTable>, client: IpAddr) -> Option<Counted> {
-        let client = client.to_canonical();
+        let client = network_of(client);
         if self.per_client_max == 0 || client.is_loopback() {
             return Some(Counted { table: self.clone(), client: None });
         }
-        let client = network_of(client);
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         let count = counts.entry(client).or_insert(0);
         if *count >= self.per_client_max {
             return None;
@@ -47,23 +49,12 @@ impl ClientTable {
 impl Drop for Counted {
     fn drop(&mut self) {
         let Some(client) = self.client else { return };
-        let mut counts = self.table.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.table.counts);
         if let Some(count) = counts.get_mut(&client) {
             *count -= 1;
             if *count == 0 {
                 counts.remove(&client);
             }
-        }
-    }
-}
-
-/// A host has a whole /64 of IPv6 to choose from, so that is what counts as one client.
-fn network_of(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
         }
     }
 }

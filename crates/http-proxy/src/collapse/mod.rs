@@ -17,7 +17,7 @@ use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
 use tokio::sync::Notify;
@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use crate::collapse::sharing::{SharedFill, SharedResponse};
 use crate::collapse::unsliceable::Notes;
 use crate::error::FetchError;
+use crate::io::locks::lock;
 use crate::rules::NotStoredReason;
 
 /// Places to remember uncacheable resources in; a collision only forgets one of them.
@@ -71,7 +72,7 @@ pub(crate) struct News {
 
 impl News {
     fn outcome(&self) -> MutexGuard<'_, Outcome> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.outcome)
     }
 
     /// Replaces an outcome for which `when` holds.
@@ -182,7 +183,7 @@ impl Collapse {
 
     /// The same for who validates what is stored: whatever is remembered, that could be stored.
     pub(crate) fn lead_or_follow(self: &Arc<Collapse>, key: &[u8]) -> Role {
-        let mut leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leads = lock(&self.leads);
         match leads.entry(Key::from(key)) {
             Entry::Occupied(lead) => Role::Follower(lead.get().clone()),
             Entry::Vacant(place) => {
@@ -203,7 +204,7 @@ impl Collapse {
 
     /// The same for the headers alone: a GET under way brings them, too.
     pub(crate) fn join_for_head(self: &Arc<Collapse>, key: &[u8]) -> Role {
-        let leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        let leads = lock(&self.leads);
         let lead = leads.get(key).cloned();
         drop(leads);
         lead.map_or_else(|| self.join(&head_key(key)), Role::Follower)
@@ -267,7 +268,7 @@ impl Lead {
         if key == &*self.key {
             return;
         }
-        let mut leads = self.collapse.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leads = lock(&self.collapse.leads);
         if let Entry::Vacant(place) = leads.entry(Key::from(key)) {
             self.variant = Some(place.key().clone());
             place.insert(self.news.clone());
@@ -293,7 +294,7 @@ impl Lead {
 /// First the lead is given up, then the followers hear: who asks again must not find a lead that has ended.
 impl Drop for Lead {
     fn drop(&mut self) {
-        let mut leads = self.collapse.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leads = lock(&self.collapse.leads);
         leads.remove(&self.key);
         if let Some(variant) = &self.variant {
             leads.remove(variant);

@@ -1,5 +1,6 @@
 //! What a proxy is started with: plain data with defaults that suit most, every limit named.
 
+pub(crate) mod client_network;
 pub(crate) mod name;
 pub(crate) mod transport;
 

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -23,7 +23,9 @@ use ring::rand::SystemRandom;
 
 use crate::error::{ProxyError, Refusal, refusal};
 use crate::forward::checks::{CheckLimits, Checks, Full, HASHES_AT_ONCE, Tag};
-use crate::forward::users::{self, Hash, Stamp, Users};
+use crate::forward::users::{self, Hash, Users};
+use crate::io::file_stamp::{FileStamp, file_stamp};
+use crate::io::locks::lock;
 use crate::metrics::Counters;
 
 /// How long right credentials that are not used need not be hashed again.
@@ -65,7 +67,7 @@ pub(crate) struct Auth {
 /// The file as it was read last.
 struct File {
     users: Users,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     looked: Instant,
 }
 
@@ -100,7 +102,7 @@ impl Auth {
     /// Reads the file, of which every line must be good.
     pub(crate) fn load(path: PathBuf, limits: CheckLimits) -> Result<Auth, ProxyError> {
         // Before the file: if it changes while it is read, it is read again.
-        let stamp = users::stamp(&path);
+        let stamp = file_stamp(&path);
         let read = users::read(&path)?;
         if let Some(wrong) = read.wrong {
             return Err(wrong);
@@ -132,13 +134,13 @@ impl Auth {
         let exists = expected.is_some();
         let hash = expected.unwrap_or_else(|| self.nobody.clone());
         let tag = self.tag(&hash, &name, &password);
-        if locked(&self.known).uses(&tag) {
+        if lock(&self.known).uses(&tag) {
             return Ok(());
         }
         let known = self.known.clone();
         let remember = move |right: bool| {
             if right && exists {
-                locked(&known).add(tag);
+                lock(&known).add(tag);
             }
         };
         let mut outcome = match self.checks.check((tag, client), (password, hash), remember) {
@@ -165,7 +167,7 @@ impl Auth {
 
     /// The hash of this name, by the file as it is now.
     fn user(&self, name: &str, counters: &Counters) -> Option<Arc<Hash>> {
-        let mut file = locked(&self.file);
+        let mut file = lock(&self.file);
         if file.looked.elapsed() >= LOOK_INTERVAL {
             file.looked = Instant::now();
             self.refresh(&mut file, counters);
@@ -177,7 +179,7 @@ impl Auth {
     /// out of the file is out; a file that cannot be read at all changes nothing. Either is told
     /// once for each change.
     fn refresh(&self, file: &mut File, counters: &Counters) {
-        let stamp = users::stamp(&self.path);
+        let stamp = file_stamp(&self.path);
         if stamp == file.stamp {
             return;
         }
@@ -197,10 +199,6 @@ impl Auth {
             counters.users_file_errors.one();
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
@@ -257,7 +255,7 @@ mod tests {
 
         /// Time for another look at the file.
         fn look_again(&self) {
-            locked(&self.auth.file).looked -= LOOK_INTERVAL;
+            lock(&self.auth.file).looked -= LOOK_INTERVAL;
         }
 
         fn rewrite(&self, lines: &str) {
@@ -266,7 +264,7 @@ mod tests {
         }
 
         fn known(&self) -> usize {
-            locked(&self.auth.known).0.len()
+            lock(&self.auth.known).0.len()
         }
     }
 
@@ -297,13 +295,13 @@ mod tests {
         assert!(scene.admits("ann", "x").await);
         let almost = Duration::from_secs(200);
         for _ in 0..2 {
-            locked(&scene.auth.known).0.values_mut().for_each(|used| *used -= almost);
-            let tags: Vec<Tag> = locked(&scene.auth.known).0.keys().copied().collect();
-            assert!(locked(&scene.auth.known).uses(&tags[0]));
+            lock(&scene.auth.known).0.values_mut().for_each(|used| *used -= almost);
+            let tags: Vec<Tag> = lock(&scene.auth.known).0.keys().copied().collect();
+            assert!(lock(&scene.auth.known).uses(&tags[0]));
         }
-        locked(&scene.auth.known).0.values_mut().for_each(|used| *used -= REMEMBERED);
-        let tags: Vec<Tag> = locked(&scene.auth.known).0.keys().copied().collect();
-        assert!(!locked(&scene.auth.known).uses(&tags[0]));
+        lock(&scene.auth.known).0.values_mut().for_each(|used| *used -= REMEMBERED);
+        let tags: Vec<Tag> = lock(&scene.auth.known).0.keys().copied().collect();
+        assert!(!lock(&scene.auth.known).uses(&tags[0]));
     }
 
     #[tokio::test]

@@ -7,14 +7,16 @@
 //! time. Threads: shared by all workers; the lock is never held while a hash is computed.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
+use crate::config::client_network::network_of;
 use crate::error::ProxyError;
 use crate::forward::users::Hash;
+use crate::io::locks::lock;
 
 /// Threads that compute hashes.
 pub(crate) const HASHES_AT_ONCE: usize = 2;
@@ -100,7 +102,7 @@ impl Checks {
         then: impl FnOnce(bool) + Send + 'static,
     ) -> Result<Outcome, Full> {
         let client = network_of(client);
-        let mut under_way = locked(&self.under_way);
+        let mut under_way = lock(&self.under_way);
         if let Some(outcome) = under_way.outcomes.get(&tag) {
             return Ok(outcome.clone());
         }
@@ -134,7 +136,7 @@ impl Check {
 
 impl Drop for Check {
     fn drop(&mut self) {
-        let mut under_way = locked(&self.under_way);
+        let mut under_way = lock(&self.under_way);
         under_way.outcomes.remove(&self.tag);
         if let Some(count) = under_way.clients.get_mut(&self.client) {
             *count -= 1;
@@ -149,25 +151,10 @@ impl Drop for Check {
 fn work(checks: &Mutex<Receiver<Check>>) {
     let mut memory = Vec::new();
     loop {
-        let next = checks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = lock(checks).recv();
         let Ok(check) = next else { return };
         let right = check.hash.is_of(&check.password, &mut memory);
         check.end(right);
-    }
-}
-
-fn locked(under_way: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
-    under_way.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A host has a whole /64 of IPv6 to choose from, so that is what counts as one client.
-fn network_of(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        client => client,
     }
 }
 
@@ -197,7 +184,7 @@ mod tests {
         assert!(begin(&idle, 1, "192.0.2.1").is_ok(), "to wait along takes no place");
         drop(waiting);
         assert_eq!(begin(&idle, 5, "192.0.2.9").err(), Some(Full::All));
-        assert!(locked(&idle.under_way).outcomes.is_empty(), "what nobody takes holds no place");
+        assert!(lock(&idle.under_way).outcomes.is_empty(), "what nobody takes holds no place");
     }
 
     #[tokio::test]
@@ -215,9 +202,9 @@ mod tests {
             assert_eq!(heard.recv().unwrap(), password.is_empty());
         }
         // The count goes down a moment after the outcome is told.
-        while !locked(&checks.under_way).clients.is_empty() {
+        while !lock(&checks.under_way).clients.is_empty() {
             std::thread::yield_now();
         }
-        assert!(locked(&checks.under_way).outcomes.is_empty());
+        assert!(lock(&checks.under_way).outcomes.is_empty());
     }
 }

@@ -10,12 +10,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
 use crate::error::FetchError;
+use crate::io::locks::lock;
 
 /// How long an answer is good.
 const REMEMBERED: Duration = Duration::from_secs(30);
@@ -69,14 +70,14 @@ impl Resolver {
     }
 
     fn known(&self, host: &str) -> Option<Addresses> {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = lock(&self.names);
         let (until, addresses) = names.get(host)?;
         (Instant::now() < *until).then(|| addresses.clone())
     }
 
     fn remember(&self, host: &str, addresses: Addresses) {
         let time = if addresses.is_empty() { FAILURE_REMEMBERED } else { REMEMBERED };
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.names);
         if names.len() >= NAMES_MAX {
             names.clear();
         }

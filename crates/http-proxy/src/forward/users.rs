@@ -5,10 +5,8 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use argon2::password_hash::{Output, PasswordHash, PasswordHasher as _, SaltString};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
@@ -28,14 +26,6 @@ pub(crate) struct Hash {
     argon2: Argon2<'static>,
     salt: Vec<u8>,
     output: Output,
-}
-
-/// What shows that a file is another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    modified: SystemTime,
-    bytes: u64,
-    inode: u64,
 }
 
 /// What a file says.
@@ -131,13 +121,6 @@ pub(crate) fn read(path: &Path) -> Result<UsersFile, ProxyError> {
         error(format!("line {line} is not NAME:$argon2id$...{more}"))
     });
     Ok(UsersFile { users, wrong })
-}
-
-/// What the file is known by now; `None` if it is not there.
-pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
-    let metadata = fs::metadata(path).ok()?;
-    let (modified, bytes, inode) = (metadata.modified().ok()?, metadata.len(), metadata.ino());
-    Some(Stamp { modified, bytes, inode })
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //!
 //! Threads: the worker's own counters, which nobody else writes.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use http::header::{HOST, REFERER, USER_AGENT};
@@ -11,6 +10,7 @@ use http::{HeaderMap, Request, StatusCode, Uri};
 use hyper::body::Incoming;
 
 use crate::client::Peer;
+use crate::io::locks::lock;
 use crate::log::LogRecord;
 use crate::metrics::BodySource;
 use crate::purge::url_of_key;
@@ -22,7 +22,7 @@ use crate::worker::Worker;
 /// Counts what was asked for, from `start` until now.
 pub(super) fn asked(worker: &Worker, ask: &Ask, status: &CacheStatus, start: Instant) {
     let (url, now) = (url_of_key(&ask.target.primary), Instant::now());
-    let mut hot = worker.counters.hot.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut hot = lock(&worker.counters.hot);
     hot.record(url, status.hit, now.saturating_duration_since(start), now);
 }
 

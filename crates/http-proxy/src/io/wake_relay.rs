@@ -8,8 +8,10 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
+
+use crate::io::locks::lock;
 
 /// Wakes on their way to one event loop.
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ impl Wake for Letter {
 
 impl WakeRelay {
     fn post(&self) -> MutexGuard<'_, Post> {
-        self.post.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.post)
     }
 
     fn push(&self, letter: Waker) {

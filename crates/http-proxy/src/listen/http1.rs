@@ -25,13 +25,12 @@ use tokio::sync::watch;
 use crate::client::Peer;
 use crate::client::activity::Activity;
 use crate::handler;
+use crate::io::BUFFER_BYTES_MIN;
 use crate::listen::body::ClientBody;
 use crate::listen::deadlines::Watched;
 use crate::listen::stopped;
 use crate::worker::Worker;
 
-/// Fewest bytes hyper accepts as a buffer limit.
-const BUFFER_BYTES_MIN: usize = 8192;
 /// Header lines that hyper has room for without asking the allocator.
 const HEADER_LINES_INLINE: usize = 100;
 

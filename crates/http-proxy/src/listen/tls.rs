@@ -6,10 +6,9 @@
 //! this configuration can read: new certificates make new ones. Threads: shared by all workers; files are looked at by whichever worker shakes
 //! hands, at most once in [`LOOK_INTERVAL`].
 
-use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio_rustls::rustls::client::verify_server_name;
 use tokio_rustls::rustls::crypto::ring::{Ticketer, default_provider, sign::any_supported_type};
@@ -21,6 +20,8 @@ use tokio_rustls::rustls::{self, ServerConfig};
 
 use crate::config::transport::CertificateFiles;
 use crate::error::ProxyError;
+use crate::io::file_stamp::{FileStamp, file_stamp};
+use crate::io::locks::lock;
 
 /// Shortest time between two looks at the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,12 +34,9 @@ pub(crate) struct Certificates {
 
 struct Current {
     config: Arc<ServerConfig>,
-    stamps: Vec<Stamp>,
+    stamps: Vec<Option<FileStamp>>,
     looked: Instant,
 }
-
-/// What shows that a file is another one.
-type Stamp = Option<(SystemTime, u64)>;
 
 impl Certificates {
     pub(crate) fn load(files: Vec<CertificateFiles>) -> Result<Certificates, ProxyError> {
@@ -51,7 +49,7 @@ impl Certificates {
     /// The configuration by the files as they are now; an error beside it if they have changed
     /// and cannot be used.
     pub(crate) fn config(&self) -> (Arc<ServerConfig>, Result<(), ProxyError>) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         if current.looked.elapsed() < LOOK_INTERVAL {
             return (current.config.clone(), Ok(()));
         }
@@ -68,12 +66,8 @@ impl Certificates {
     }
 }
 
-fn stamps(files: &[CertificateFiles]) -> Vec<Stamp> {
-    let stamp = |path: &Path| {
-        let metadata = fs::metadata(path).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
-    };
-    files.iter().flat_map(|files| [stamp(&files.chain), stamp(&files.key)]).collect()
+fn stamps(files: &[CertificateFiles]) -> Vec<Option<FileStamp>> {
+    files.iter().flat_map(|files| [file_stamp(&files.chain), file_stamp(&files.key)]).collect()
 }
 
 fn server_config(files: &[CertificateFiles]) -> Result<Arc<ServerConfig>, ProxyError> {

@@ -15,11 +15,12 @@ mod reference;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use http::StatusCode;
 
+use crate::io::locks::lock;
 use crate::metrics::heavy_hitters::HeavyHitters;
 use crate::metrics::histogram::{Histogram, Snapshot};
 use crate::purge::url_of_key;
@@ -173,7 +174,7 @@ impl Counters {
     pub(crate) fn not_stored(&self, reason: NotStoredReason, key: &[u8]) {
         self.not_stored[reason as usize].one();
         let refusal = Refusal { when: Instant::now(), url: url_of_key(key).into(), reason };
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusals = lock(&self.refusals);
         if refusals.len() >= REFUSALS_MAX {
             refusals.pop_front();
         }

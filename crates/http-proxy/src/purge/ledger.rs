@@ -14,13 +14,15 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use damelo::{GroupId, Store};
 
 use super::marks::{Marks, Scope, Standing, Subject};
 use super::stamp::Moment;
+
+use crate::io::locks::{self, lock};
 
 /// No URL begins so: the key of the marks, with 0 or 1 after it.
 const KEY: &[u8] = b"\0damelo-proxy/purges/";
@@ -163,7 +165,7 @@ impl Ledger {
         if self.is_loaded() {
             return Loading::Done;
         }
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = lock(&self.failure);
         failure.clone().map_or(Loading::Waiting, Loading::Failed)
     }
 
@@ -174,7 +176,7 @@ impl Ledger {
     fn marks(&self) -> RwLockReadGuard<'_, Marks> {
         // A panic while marks are changed cannot happen half-way: each change is complete or not
         // begun.
-        self.marks.read().unwrap_or_else(PoisonError::into_inner)
+        locks::read(&self.marks)
     }
 
     /// This moment, for the stamp of what is fetched from now on; `None` before the marks are
@@ -221,7 +223,7 @@ impl Ledger {
 
     /// Goes on if the marks were written, and says on standard error when that begins or ceases to fail.
     fn written_at_start(&self, written: Result<(), LedgerError>) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = lock(&self.failure);
         match written {
             Ok(()) => {
                 if failure.take().is_some() {
@@ -258,9 +260,9 @@ impl Ledger {
                 (Some(newer), slot)
             }
         };
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).slot = slot;
+        lock(&self.written).slot = slot;
         self.store.love(GroupId::of(KEY));
-        let mut marks = self.marks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = locks::write(&self.marks);
         // A new ledger goes on as an old one does, so that its number is written as well.
         let known = found.unwrap_or_else(|| marks.clone());
         *marks = known.after_restart();
@@ -290,7 +292,7 @@ impl Ledger {
 
     /// Sets marks in memory; they become durable with the next purge or write.
     pub(crate) fn set(&self, scopes: Vec<Scope>, soft: bool, now_unix_s: u64) -> u64 {
-        let mut marks = self.marks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = locks::write(&self.marks);
         let mut generation = marks.now().generation;
         for scope in scopes {
             generation = marks.set(scope, soft, now_unix_s);
@@ -300,7 +302,7 @@ impl Ledger {
     }
 
     fn written_up_to(&self, generation: u64) -> Result<(), LedgerError> {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).generation;
+        let written = lock(&self.written).generation;
         // Whoever wrote while we waited for the lock wrote ours too.
         if written >= generation { Ok(()) } else { self.write() }
     }
@@ -308,7 +310,7 @@ impl Ledger {
     /// Writes the marks, waits until they are safe, and lets the older copy go.
     fn write(&self) -> Result<(), LedgerError> {
         let before = self.marks().now().generation;
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = lock(&self.written);
         if written.generation >= before && before > 0 && !self.is_aging_since(&written) {
             return Ok(());
         }
@@ -334,7 +336,7 @@ impl Ledger {
     }
 
     fn is_aging(&self) -> bool {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = lock(&self.written);
         self.is_aging_since(&written) || self.marks().now().generation > written.generation
     }
 

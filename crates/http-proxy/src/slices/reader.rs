@@ -6,12 +6,13 @@
 //! forgotten. Threads: as the body that it feeds; what is asked for ahead is a task of its worker.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::error::BodyError;
+use crate::io::locks;
 use crate::request::Ask;
 use crate::rules::parts::{self, Slices};
 use crate::slices::slice::{self, Got};
@@ -126,7 +127,7 @@ impl SliceReader {
                 bytes.slice(usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len())..)
             }
             Some((_, Source::Inflight(reader))) => {
-                let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
+                let reader = locks::get_mut(reader);
                 reader.seek(within);
                 reader.next().await?.ok_or(BodyError::Broken)?
             }

@@ -4,9 +4,10 @@
 //! too long go first. Threads: belongs to one worker.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use crate::io::locks::lock;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::pool::{Pool, PoolSettings};
 
@@ -32,7 +33,7 @@ impl AnyPools {
 
     /// The pool of an origin in clear text.
     pub(crate) fn pool(&self, host: &str, port: u16) -> Pool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let old = state.swept.elapsed() >= self.settings.idle_timeout;
         if old || state.pools.len() >= POOLS_MAX {
             state.pools.retain(|_, pool| !pool.sweep());

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::uri::Scheme;
 use http::{HeaderValue, Uri};
@@ -21,6 +21,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::config::transport::Upstream;
 use crate::error::{FetchError, ProxyError};
 use crate::forward::Permit;
+use crate::io::locks::lock;
 use crate::upstream::balance;
 use crate::upstream::dial::dial_tcp;
 use crate::upstream::health::Health;
@@ -204,7 +205,7 @@ impl Endpoint {
     }
 
     pub(crate) fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.health)
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -6,11 +6,12 @@
 //! Threads: a pin belongs to one connection of a client, and so to one worker.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName, WWW_AUTHENTICATE};
 
+use crate::io::locks::lock;
 use crate::rules::list_members;
 use crate::upstream::pool::{Http1, Pool};
 
@@ -55,7 +56,7 @@ struct Held {
 
 impl Pin {
     fn held(&self) -> MutexGuard<'_, Option<Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 
     /// Whether it holds a connection of this pool's endpoint that still lives.

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,10 @@ use tokio::time::timeout;
 use crate::config::ProxyConfig;
 use crate::error::FetchError;
 use crate::forward::Permit;
+use crate::io::BUFFER_BYTES_MIN;
 use crate::io::body::PolledFrame;
 use crate::io::idle::IdleTimer;
+use crate::io::locks::lock;
 use crate::metrics::Counters;
 use crate::upstream::endpoint::{Endpoint, Purpose};
 use crate::upstream::head::{check_head, kept_for};
@@ -31,8 +33,6 @@ use crate::upstream::shared::{self, Place, Shared, Stream};
 use crate::upstream::version::{as_http1, as_http2};
 use crate::upstream::{OriginBody, poll_incoming};
 
-/// Fewest bytes hyper accepts as a buffer limit.
-const BUFFER_BYTES_MIN: usize = 8192;
 /// Most that is read at once: 128 KiB of a body with its headers. With less, what of a length that is a power
 /// of two its headers leave over would be read, stored and sent by itself.
 const READ_BYTES_MAX: usize = (128 + 16) << 10;
@@ -174,9 +174,9 @@ impl Pool {
 
     /// Forgets connections that have been idle for too long; true if none is left.
     pub(crate) fn sweep(&self) -> bool {
-        let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.inner.idle);
         self.retain_usable(&mut idle);
-        let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.inner.shared);
         shared.retain_usable(self.inner.settings.idle_timeout);
         // A client that holds a connection of its own would not find the pool that it is of.
         idle.is_empty() && shared.is_empty() && Arc::strong_count(&self.inner) == 1
@@ -197,13 +197,13 @@ impl Pool {
     /// moment.
     fn take(&self, permit: Option<&dyn Permit>, fresh: bool) -> Option<Connection> {
         let settings = &self.inner.settings;
-        let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.inner.shared);
         shared.retain_usable(settings.idle_timeout);
         let may = |address| allowed(address, permit);
         if let Some(place) = shared.take(settings.http2_streams_max, may) {
             return Some(Connection::Http2(place));
         }
-        let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.inner.idle);
         self.retain_usable(&mut idle);
         let usable = |one: &Idle| {
             one.connection.sender.is_ready()
@@ -223,7 +223,7 @@ impl Pool {
     }
 
     fn put(&self, connection: Http1) {
-        let mut idle = self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.inner.idle);
         if idle.len() < self.inner.settings.idle_max {
             idle.push(Idle { connection, since: Instant::now() });
         }
@@ -340,7 +340,7 @@ impl Pool {
         if !settings.keep_http2 || !shares {
             return Ok(Connection::Http2(shared::unshared(sender)));
         }
-        let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.inner.shared);
         Ok(Connection::Http2(shared.put(sender, address)))
     }
 

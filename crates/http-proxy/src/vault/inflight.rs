@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use hyper::body::Frame;
 use tokio::sync::Notify;
 
 use crate::error::BodyError;
+use crate::io::locks::lock;
 use crate::vault::sections::Sections;
 
 /// What comes of a body that many may read. Trailers are rare, and large beside a chunk.
@@ -99,7 +100,7 @@ impl InflightBody {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Those who read along now.

@@ -47,7 +47,7 @@ use crate::purge::stamp::{self, Moment, Stamp};
 use crate::rules::group::Groups;
 use crate::rules::vary::{self, Vary};
 use crate::rules::{CachingConfig, ForwardReason, NotStoredReason};
-use crate::vault::entry::{Apart, Entry, StoredResponse};
+use crate::vault::entry::{Apart, Entry, StoredResponse, VaryMarker};
 use crate::vault::hints::GroupHints;
 use crate::vault::insertion::Insertion;
 use crate::vault::sections::{Sections, WholeReads};
@@ -82,6 +82,19 @@ struct Probed {
     entry: Entry,
     body: FoundBody,
     placement: Placement,
+}
+
+impl Probed {
+    /// What it is found under its own key as, or the marker that it is.
+    fn into_found(self) -> Result<Found, VaryMarker> {
+        let Probed { blob, entry, body, placement } = self;
+        match entry {
+            Entry::Response(response) => {
+                Ok(Found { variant_key: None, blob, response, body, placement })
+            }
+            Entry::Marker(marker) => Err(marker),
+        }
+    }
 }
 
 /// An entry and its stamp.
@@ -240,33 +253,22 @@ impl Vault {
             {
                 missed(primary, ForwardReason::UriMiss)
             }
-            Some(Probed { entry: Entry::Response(response), blob, body, placement }) => {
-                Lookup::Found(Box::new(Found {
-                    variant_key: None,
-                    blob,
-                    response,
-                    body,
-                    placement,
-                }))
-            }
-            Some(Probed { entry: Entry::Marker(marker), .. }) => {
-                let Some(key) = variant_key(primary, &marker, request, &self.caching.load()) else {
-                    return Lookup::Unkeyable;
-                };
-                match self.probe(&key, want_body, counters).await {
-                    Some(Probed { entry: Entry::Response(response), blob, body, placement }) => {
-                        let variant_key = Some(key);
-                        Lookup::Found(Box::new(Found {
-                            variant_key,
-                            blob,
-                            response,
-                            body,
-                            placement,
-                        }))
+            Some(probed) => match probed.into_found() {
+                Ok(found) => Lookup::Found(Box::new(found)),
+                Err(marker) => {
+                    let Some(key) = variant_key(primary, &marker, request, &self.caching.load())
+                    else {
+                        return Lookup::Unkeyable;
+                    };
+                    let probed = self.probe(&key, want_body, counters).await;
+                    match probed.and_then(|probed| probed.into_found().ok()) {
+                        None => missed(&key, ForwardReason::VaryMiss),
+                        Some(found) => {
+                            Lookup::Found(Box::new(Found { variant_key: Some(key), ..found }))
+                        }
                     }
-                    _ => missed(&key, ForwardReason::VaryMiss),
                 }
-            }
+            },
         }
     }
 

@@ -6,8 +6,10 @@
 //! equal. Threads: shared by all workers; asking costs one load while nothing was invalidated.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use crate::io::locks::lock;
 
 /// Invalidations remembered one by one.
 const RECENT_MAX: usize = 64;
@@ -28,7 +30,7 @@ impl RecentInvalidations {
 
     /// Notes that the resource with this hash was invalidated.
     pub(super) fn add(&self, resource: u64) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.recent);
         if recent.len() == RECENT_MAX {
             recent.pop_front();
         }
@@ -41,7 +43,7 @@ impl RecentInvalidations {
         if self.count() == count {
             return false;
         }
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = lock(&self.recent);
         let since = usize::try_from(self.count().saturating_sub(count)).unwrap_or(usize::MAX);
         since > recent.len() || recent.iter().rev().take(since).any(|one| *one == resource)
     }

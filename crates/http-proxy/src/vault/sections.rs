@@ -12,13 +12,14 @@
 use std::future::Future as _;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 
 use bytes::{BufMut as _, Bytes};
 use damelo::{Read, ReadError, Reader, Store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::io::locks;
 use crate::vault::entry::Apart;
 use crate::vault::part_reads::PartReads;
 
@@ -239,7 +240,7 @@ impl Sections {
         &mut self,
         section: u64,
     ) -> Result<Option<(Bytes, Option<OwnedSemaphorePermit>)>, ReadError> {
-        let next = self.next.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let next = locks::get_mut(&mut self.next).take();
         let (read, permit) = match next.filter(|next| next.section == section) {
             Some(Ahead { read, permit, .. }) => (read, Some(permit)),
             None => {
@@ -287,7 +288,7 @@ impl Sections {
         if !read.is_ready()
             && Pin::new(&mut read).poll(&mut Context::from_waker(Waker::noop())).is_pending()
         {
-            let next = self.next.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let next = locks::get_mut(&mut self.next);
             *next = Some(Ahead { section, read, permit });
         }
     }

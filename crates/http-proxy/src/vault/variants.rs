@@ -8,7 +8,7 @@ use damelo::{CreateOptions, GroupId};
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use super::{Found, Probed, Vault, decode};
+use super::{Found, Vault, decode};
 use crate::metrics::Counters;
 use crate::purge::stamp::Stamp;
 use crate::rules::{CachingConfig, NotStoredReason, vary};
@@ -95,12 +95,9 @@ impl Vault {
 
     /// A variant with its body; `None` if it is another one by now.
     pub(crate) async fn open(&self, variant: &Variant, counters: &Counters) -> Option<Found> {
-        let Probed { blob, entry, body, placement } =
-            self.probe(&variant.key, true, counters).await?;
-        let Entry::Response(response) = entry else { return None };
-        let same = blob == variant.blob;
-        let variant_key = Some(variant.key.clone());
-        same.then(|| Found { variant_key, blob, response, body, placement })
+        let found = self.probe(&variant.key, true, counters).await?.into_found().ok()?;
+        let same = found.blob == variant.blob;
+        same.then(|| Found { variant_key: Some(variant.key.clone()), ..found })
     }
 
     pub(super) async fn read_marker(&self, primary: &[u8]) -> Option<(VaryMarker, Vec<Vec<u8>>)> {

@@ -10,11 +10,12 @@ mod usage;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use damelo::{GroupId, Store};
 use tokio::sync::mpsc;
 
+use crate::io::locks::lock;
 use crate::metrics::Counters;
 use crate::ruleset::Hint;
 use crate::vault::Vault;
@@ -43,9 +44,9 @@ impl GroupHints {
 
     /// Begins, or stops and takes back every hint that was given.
     pub(crate) fn switch(&self, on: bool, store: &Store) {
-        let mut told = locked(&self.told);
+        let mut told = lock(&self.told);
         // Under the lock that counting needs, so that nothing is counted after.
-        let mut usage = locked(&self.usage);
+        let mut usage = lock(&self.usage);
         self.on.store(on, Ordering::Relaxed);
         if !on {
             *usage = GroupUsage::default();
@@ -58,9 +59,9 @@ impl GroupHints {
         if !self.is_on() {
             return tell(store, group, hint);
         }
-        let mut told = locked(&self.told);
+        let mut told = lock(&self.told);
         told.remove(&group);
-        locked(&self.usage).leave(group);
+        lock(&self.usage).leave(group);
         tell(store, group, hint);
     }
 
@@ -72,14 +73,14 @@ impl GroupHints {
 
     /// Tells the store what it does not know of a group yet.
     fn settle(&self, group: GroupId, store: &Store, counters: &Counters) {
-        let mut told = locked(&self.told);
-        let (before, wanted) = (told.get(&group).copied(), locked(&self.usage).hint(group));
+        let mut told = lock(&self.told);
+        let (before, wanted) = (told.get(&group).copied(), lock(&self.usage).hint(group));
         if before == wanted {
             return;
         }
         if known(store, group) != before.unwrap_or(Hint::Neutral) {
             told.remove(&group);
-            return locked(&self.usage).leave(group);
+            return lock(&self.usage).leave(group);
         }
         match wanted {
             Some(hint) => told.insert(group, hint),
@@ -145,7 +146,7 @@ impl Vault {
             let (hints, store) = (&vault.group_hints, vault.store());
             let turn = || {
                 let room_bytes = store.stats().memory_bytes / LOVED_SHARE;
-                locked(&hints.usage).turn(room_bytes)
+                lock(&hints.usage).turn(room_bytes)
             };
             let turned = if due { turn() } else { Vec::new() };
             one.into_iter().chain(turned).for_each(|group| hints.settle(group, store, &counters));
@@ -175,8 +176,4 @@ fn tell(store: &Store, group: GroupId, hint: Hint) {
         Hint::Hate => store.hate(group),
         Hint::Neutral => store.neutral(group),
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
