@@ -5,7 +5,7 @@
 //! sequence numbers are unique and grow with time.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use crate::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, lock};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::hints::PendingHints;
 use crate::index::{Index, Location};
 use crate::memory::cache::Cache;
 use crate::memory::policy::Hint;
-use crate::memory::pool::{Run, lock};
+use crate::memory::pool::Run;
 use crate::page_groups::PageGroups;
 use crate::read::flight::Flights;
 use crate::read::neighbours::{Neighbours, Touched};

@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use crate::GroupId;
 use crate::memory::policy::Hint;
-use crate::memory::pool::lock;
 use crate::read::neighbours::Neighbours;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, lock};
 
 const SHARDS: usize = 16;
 /// Memory of one remembered group with a few pages, counted against the budget.

@@ -5,14 +5,13 @@
 //! gathered and applied together; what comes into memory meanwhile is queued by its group's hint anyway.
 //! Invariant: of one group the last hint wins. Threads: any; the flusher applies what was gathered.
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, lock};
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::GroupId;
 use crate::engine::Engine;
 use crate::memory::policy::Hint;
-use crate::memory::pool::lock;
 
 /// Time between two looks at memory for the sake of callers. The flusher's are as frequent.
 const PAUSE: Duration = Duration::from_millis(20);

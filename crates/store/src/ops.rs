@@ -5,13 +5,12 @@
 //! Nothing is done for an operation that is dropped before it is waited for or polled, except
 //! where the operation says so.
 
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, lock};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::engine::Engine;
-use crate::memory::pool::lock;
 use crate::workers::Lane;
 
 /// A value that another thread will put in.

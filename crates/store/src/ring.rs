@@ -9,12 +9,11 @@
 //! to it that no older version in an older segment comes back. Threads: the flusher changes it (before it
 //! runs, recovery), everyone reads sequence numbers without a lock.
 
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
 
 use crate::index::Location;
-use crate::memory::pool::lock;
 use crate::space::{SegmentId, Space};
 
 /// A segment rests no longer when so many others were begun since: by an open, and after a crash, all that

@@ -11,10 +11,10 @@ use std::time::Duration;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config as Plan, FailurePersistence, MaxSteps, Runner};
 
-use crate::memory::pool::{Pool, Run, lock};
+use crate::memory::pool::{Pool, Run};
 use crate::read::flight::{Flights, Joined};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex, thread};
+use crate::sync::{Arc, Mutex, lock, thread};
 use crate::write::gate::Gate;
 use crate::write::nursery::{Finished, Nursery, Staged, Work};
 

@@ -61,7 +61,7 @@ mod tests {
     use crate::sync::{Arc, Mutex, thread};
 
     use super::*;
-    use crate::memory::pool::lock;
+    use crate::sync::lock;
 
     #[test]
     fn no_notification_is_missed() {

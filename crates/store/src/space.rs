@@ -13,8 +13,8 @@ use crate::device::{Device, Io, IoBuf, IoOp};
 use crate::format::{StoreNonce, Superblock, UNIT_BYTES};
 use crate::index::Location;
 use crate::memory::mapped::AlignedBuf;
-use crate::memory::pool::{Run, lock};
-use crate::sync::Mutex;
+use crate::memory::pool::Run;
+use crate::sync::{Mutex, lock};
 
 /// Segment number, counted over all volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

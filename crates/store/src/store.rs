@@ -8,7 +8,7 @@ mod info;
 pub use info::{StoreInfo, VolumeInfo};
 
 use crate::sync::atomic::Ordering;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, lock};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +22,6 @@ use crate::error::{CreateError, OpenError, PurgeError, ReadError, SyncError};
 use crate::format::{JournalOp, RecordKind};
 use crate::group::GroupStats;
 use crate::memory::policy::Hint;
-use crate::memory::pool::lock;
 use crate::object::ObjectInfo;
 use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
 use crate::ops::{

@@ -23,6 +23,22 @@ pub(crate) use shuttle::{
     thread,
 };
 
+/// Locks a mutex. One whose holder panicked is taken like any other: what the store's locks guard is valid
+/// after each step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for reading, like [`lock`].
+pub(crate) fn shared<T>(locked: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    locked.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for writing, like [`lock`].
+pub(crate) fn exclusive<T>(locked: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    locked.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Shuttle (0.9) has condition variables that never time out. These do: a short wait ends as soon as
 /// others have run, a long one only when it is notified, so that a lost notification which
 /// only a long time-out would mend is a deadlock, which shuttle reports.

@@ -5,10 +5,8 @@
 //! do so on some of the threads only, and behind what else is to be done. Invariant: every job handed in runs,
 //! or its promise is dropped and the waiting future reports a closed store.
 
-use crate::sync::{Arc, Condvar, Mutex, PoisonError, thread};
+use crate::sync::{Arc, Condvar, Mutex, PoisonError, lock, thread};
 use std::collections::VecDeque;
-
-use crate::memory::pool::lock;
 
 type Job = Box<dyn FnOnce() + Send>;
 

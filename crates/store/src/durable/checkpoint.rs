@@ -4,14 +4,13 @@
 //! since its start is found again from the segments written and the journal since then.
 //! Threads: one writer at a time (a mutex), beside everything else.
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, lock};
 use std::io;
 
 use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, CheckpointHeader, CheckpointTables, ShardPlan, mend_bit};
 use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
-use crate::memory::pool::lock;
 use crate::stats::add;
 
 pub(crate) struct CheckpointState {

@@ -9,14 +9,13 @@
 //! while the device syncs).
 
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 use std::io;
 use std::time::{Duration, Instant};
 
 use crate::config::Durability;
 use crate::device::JournalArea;
 use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, StoreNonce};
-use crate::memory::pool::lock;
 use crate::signal::Signal;
 
 /// Records that may lie before one with a smaller number: more than operate at once.

@@ -4,7 +4,7 @@
 //! marks, so that an object that was checked once is checked again only after a new mark.
 //! Threads: any.
 
-use crate::sync::{PoisonError, RwLock};
+use crate::sync::{RwLock, exclusive, shared};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -45,7 +45,7 @@ impl Marks {
         if self.epoch() == 0 {
             return false;
         }
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = shared(&self.state);
         seq < state.all_before
             || state.groups.get(&group).is_some_and(|before| seq < *before)
             || state
@@ -56,7 +56,7 @@ impl Marks {
 
     /// Sets the mark of a purge; a delete of one key is no mark and is ignored.
     pub(crate) fn apply(&self, op: &JournalOp, seq: u64) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = exclusive(&self.state);
         match op {
             JournalOp::PurgeAll => {
                 state.all_before = state.all_before.max(seq);
@@ -83,7 +83,7 @@ impl Marks {
     /// enough for. What only memory still has, after the ring came round to its place, is killed by that
     /// one, whether it was meant or not: what was meant must not come back.
     pub(crate) fn prune(&self, oldest_seq: u64) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = exclusive(&self.state);
         let mut newest = 0;
         let mut keeps = |before: u64| {
             let keeps = before > oldest_seq;
@@ -97,13 +97,13 @@ impl Marks {
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = shared(&self.state);
         state.groups.len() + state.prefixes.len() + usize::from(state.all_before > 0)
     }
 
     /// All marks as journal records, for a checkpoint.
     pub(crate) fn records(&self) -> Vec<JournalRecord> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = shared(&self.state);
         let record = |op, seq| JournalRecord { op, epoch: 0, seq };
         let mut records = Vec::new();
         if state.all_before > 0 {

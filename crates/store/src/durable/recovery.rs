@@ -5,7 +5,7 @@
 //! is that of their sequence numbers. Threads: one recovery thread; readers are served meanwhile.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, PoisonError, thread};
+use crate::sync::{Arc, Condvar, Mutex, PoisonError, exclusive, lock, shared, thread};
 use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
@@ -17,7 +17,6 @@ use crate::format::{
     SegmentFooter, SummaryEntry, UNIT_BYTES, decode_summary,
 };
 use crate::memory::mapped::AlignedBuf;
-use crate::memory::pool::lock;
 use crate::ring::Holds;
 use crate::space::SegmentId;
 use crate::stats::add;
@@ -127,13 +126,13 @@ impl Engine {
     /// Tells recovery that what it finds of a key and is older than `seq` is dead. To be called
     /// before the index is told: recovery applies all notes once more when everything is loaded.
     pub(crate) fn note_delete(&self, hash: u64, seq: u64) {
-        let mut deletes = self.journal_deletes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut deletes = exclusive(&self.journal_deletes);
         let before = deletes.entry(hash).or_default();
         *before = seq.max(*before);
     }
 
     pub(crate) fn recovery_kills(&self, hash: u64, seq: u64) -> bool {
-        let deletes = self.journal_deletes.read().unwrap_or_else(PoisonError::into_inner);
+        let deletes = shared(&self.journal_deletes);
         deletes.get(&hash).is_some_and(|before| seq < *before)
     }
 
@@ -169,7 +168,7 @@ impl Engine {
             // Anything older may have been deleted by what cannot be read.
             self.marks.apply(&JournalOp::PurgeAll, seq);
         }
-        *self.journal_deletes.write().unwrap_or_else(PoisonError::into_inner) = deletes;
+        *exclusive(&self.journal_deletes) = deletes;
         let follows_crash = !self.created && !found.as_ref().is_some_and(|f| f.header.clean);
         if follows_crash {
             // Records written since the last one in journal or checkpoint have greater numbers, which
@@ -413,7 +412,7 @@ impl Engine {
     /// Deletes from that sequence number on, out of the journal or made while recovery runs, take
     /// effect on what is in the index.
     fn apply_deletes(&self, from_seq: u64) {
-        let deletes = self.journal_deletes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let deletes = shared(&self.journal_deletes).clone();
         for (hash, _) in deletes.into_iter().filter(|(_, seq)| *seq >= from_seq) {
             self.forget(hash);
         }

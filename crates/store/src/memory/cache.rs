@@ -6,11 +6,11 @@
 //! pool; never the other way. Threads: any.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, lock};
 use std::collections::{HashMap, VecDeque};
 
 use super::policy::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
-use super::pool::{Pool, Run, lock};
+use super::pool::{Pool, Run};
 use super::regret::Regret;
 use super::resident::{Entry, Resident};
 use crate::index::Index;

@@ -1,14 +1,14 @@
 //! What the cache tells the policy, the index and its own samples when it takes a run apart or leaves
 //! it: each hit once, whatever becomes of the object.
 
-use crate::sync::Arc;
+use crate::sync::{Arc, lock};
 use std::collections::HashMap;
 
 use super::cache::Cache;
 use super::policy::{
     Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, residency_policy,
 };
-use super::pool::{Pool, lock};
+use super::pool::Pool;
 use super::resident::Entry;
 use crate::config::ResidencyPolicyKind;
 use crate::format::{RecordFields, RecordHeader, RecordKind, StoreNonce};

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::sync::{Mutex, PoisonError};
+use crate::sync::{Mutex, lock};
 
 /// In place of a count that lies aside.
 const ASIDE: u8 = 15;
@@ -46,7 +46,7 @@ impl Nibbles {
     pub(super) fn get(&self, at: usize) -> u8 {
         match self.small(at) {
             ASIDE => {
-                let great = self.great.lock().unwrap_or_else(PoisonError::into_inner);
+                let great = lock(&self.great);
                 great.get(&at).copied().unwrap_or(ASIDE)
             }
             small => small,
@@ -56,7 +56,7 @@ impl Nibbles {
     fn set(&self, at: usize, count: u8) {
         let mut great = None;
         if count >= ASIDE || self.small(at) == ASIDE {
-            great = Some(self.great.lock().unwrap_or_else(PoisonError::into_inner));
+            great = Some(lock(&self.great));
         }
         if let Some(great) = &mut great {
             match count {

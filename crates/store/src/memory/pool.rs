@@ -6,7 +6,7 @@
 //! it. Threads: any; which places are free is behind a mutex (`places`), reference counts are atomic.
 
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Arc, Mutex, lock};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -26,11 +26,6 @@ const WHOLE_FRAMES_MIN: usize = 8;
 /// Of a frame at least this part must be over for the rest to be cut off: giving memory back and having it
 /// cleared again costs something, and large pages are taken apart for it.
 const CUT_SHARE: usize = 8;
-
-/// Locks a mutex; a holder that panicked left data that is valid by construction.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// State of one place. The first place of a run carries the run's count and length. On a cache line
 /// of its own: readers on several cores count references to different runs all the time.

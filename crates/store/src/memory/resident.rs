@@ -4,13 +4,13 @@
 //! entry a hash (a second key with the same 64-bit hash replaces the first, which is then a miss).
 //! Threads: any; each shard has its own mutex, held for one look-up and never during I/O.
 
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use hashbrown::HashMap;
 
 use super::mapped::Mapped;
-use super::pool::{Run, lock};
+use super::pool::Run;
 use crate::format::{RecordHeader, RecordKind};
 use crate::index::Location;
 

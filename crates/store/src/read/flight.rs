@@ -3,11 +3,10 @@
 //! The first caller of a place leads; the others wait until it is done, or leave word what to do then, and
 //! look again. Threads: any; what was left is done by the leader's thread, without any lock held.
 
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, lock};
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::memory::pool::lock;
 use crate::signal::Signal;
 
 #[derive(Default)]

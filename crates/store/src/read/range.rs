@@ -4,7 +4,7 @@
 //! the record's own, and the segment was in the same life before and after the read.
 //! Threads: any.
 
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, lock};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use crate::format::{
     verify_chunks, verify_head,
 };
 use crate::index::{Candidate, LengthClass, Location};
-use crate::memory::pool::{Run, lock};
+use crate::memory::pool::Run;
 use crate::object::{Object, ObjectInfo, ObjectRange};
 use crate::space::SegmentId;
 use crate::stats::add;

@@ -25,7 +25,7 @@ use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::stats::{Waiting, add};
-use crate::sync::{PoisonError, RwLockReadGuard};
+use crate::sync::{RwLockReadGuard, shared};
 
 /// What to store.
 #[derive(Clone, Copy)]
@@ -340,8 +340,7 @@ impl Engine {
     /// What comes in place of one version only is numbered with nobody else of its key inside, and with no
     /// purge between the look at the marks and its number: who asks for a purge waits for that long.
     fn enter(&self, new: &NewObject<'_>, hash: u64) -> Entered<'_> {
-        let unpurged = matches!(new.instead, Instead::Version(_))
-            .then(|| self.purge_lock.read().unwrap_or_else(PoisonError::into_inner));
+        let unpurged = matches!(new.instead, Instead::Version(_)).then(|| shared(&self.purge_lock));
         let inside = match new.instead {
             Instead::Anything => self.gate.enter(hash),
             // Who moves it holds `purge_lock`.

@@ -398,21 +398,21 @@ impl Engine {
     }
 
     pub(crate) fn writes_begin(&self) {
-        *crate::memory::pool::lock(&self.writes_in_flight) += 1;
+        *crate::sync::lock(&self.writes_in_flight) += 1;
     }
 
     pub(crate) fn writes_end(&self) {
-        *crate::memory::pool::lock(&self.writes_in_flight) -= 1;
+        *crate::sync::lock(&self.writes_in_flight) -= 1;
         self.writes_done.notify_all();
     }
 
     pub(crate) fn writes_in_flight(&self) -> usize {
-        *crate::memory::pool::lock(&self.writes_in_flight)
+        *crate::sync::lock(&self.writes_in_flight)
     }
 
     /// Waits until at most `most` writes are in flight.
     pub(crate) fn wait_writes(&self, most: usize) {
-        let mut count = crate::memory::pool::lock(&self.writes_in_flight);
+        let mut count = crate::sync::lock(&self.writes_in_flight);
         while *count > most {
             count = self.writes_done.wait(count);
         }

@@ -8,7 +8,7 @@
 //! Invariant: nothing inside the gate waits for a checkpoint or for the flusher.
 //! Threads: any create enters; the writer of a checkpoint and the flusher wait.
 
-use crate::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, exclusive, shared};
 
 const STRIPES: usize = 16;
 
@@ -29,12 +29,12 @@ pub(crate) struct Gate([Stripe; STRIPES]);
 impl Gate {
     /// Held from before the sequence number is taken until the object is in the nursery.
     pub(crate) fn enter(&self, hash: u64) -> Inside<'_> {
-        Inside::Shared(self.stripe(hash).read().unwrap_or_else(PoisonError::into_inner))
+        Inside::Shared(shared(&self.stripe(hash)))
     }
 
     /// As `enter`, with nobody else of the same key inside.
     pub(crate) fn enter_alone(&self, hash: u64) -> Inside<'_> {
-        Inside::Alone(self.stripe(hash).write().unwrap_or_else(PoisonError::into_inner))
+        Inside::Alone(exclusive(&self.stripe(hash)))
     }
 
     fn stripe(&self, hash: u64) -> &RwLock<()> {
@@ -44,7 +44,7 @@ impl Gate {
     /// Waits until everyone who is inside now has left.
     pub(crate) fn wait_empty(&self) {
         for stripe in &self.0 {
-            drop(stripe.0.write().unwrap_or_else(PoisonError::into_inner));
+            drop(exclusive(&stripe.0));
         }
     }
 }

@@ -5,12 +5,11 @@
 //! flusher is one, whoever does its work. Timers do nothing: neither `flush_period` nor
 //! `checkpoint_period` is looked at while nobody calls. Threads: any caller, one at a time.
 
-use crate::sync::{Arc, Mutex, OnceLock, Weak};
+use crate::sync::{Arc, Mutex, OnceLock, Weak, lock};
 use std::time::Duration;
 
 use super::flusher::{Flusher, Step};
 use crate::engine::Engine;
-use crate::memory::pool::lock;
 
 /// A flusher without a thread. The engine owns it, and it leads back to the engine.
 struct Inline {

@@ -7,13 +7,13 @@
 
 mod waiting;
 
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mpsc::Sender;
+use crate::sync::{Mutex, lock};
 use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
-use crate::memory::pool::{Run, lock};
+use crate::memory::pool::Run;
 use crate::signal::Signal;
 
 use waiting::{Pending, State, earlier};

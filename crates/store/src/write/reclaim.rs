@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use super::create::{Instead, NewObject};
 use super::value::Value;
@@ -25,6 +25,7 @@ use crate::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
 use crate::ring::SPARSE_PERCENT;
 use crate::space::SegmentId;
 use crate::stats::add;
+use crate::sync::shared;
 
 /// An object worth keeping.
 struct Keeper {
@@ -221,7 +222,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
     };
     // A purge that comes later gets a greater sequence number than the copy, one that came before
     // is seen here: it cannot slip in between.
-    let shared = engine.purge_lock.read().unwrap_or_else(PoisonError::into_inner);
+    let unpurged = shared(&engine.purge_lock);
     let dead = engine.marks.kills(newest.group, new.key, newest.seq)
         || newest.expired(engine.clock.unix_seconds());
     if !dead && engine.create_now(&new).is_ok() {
@@ -234,7 +235,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
         add(&engine.counters.reinserted_objects, 1);
         add(&engine.counters.reinserted_bytes, kept.header.stored_bytes());
     }
-    drop(shared);
+    drop(unpurged);
 }
 
 /// A record to be kept, and that of its newer metadata, if there is one.

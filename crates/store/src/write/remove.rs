@@ -5,12 +5,11 @@
 //! a purge holds `purge_lock` exclusively while it takes its sequence number, so that nothing is
 //! renumbered beside it. Threads: any.
 
-use std::sync::PoisonError;
-
 use crate::engine::Engine;
 use crate::error::PurgeError;
 use crate::format::JournalOp;
 use crate::stats::add;
+use crate::sync::exclusive;
 
 impl Engine {
     /// Forgets an object; false if none was known.
@@ -50,10 +49,10 @@ impl Engine {
         }
         self.work_inline_if_tight();
         self.journal.wait_room().map_err(PurgeError::Journal)?;
-        let exclusive = self.purge_lock.write().unwrap_or_else(PoisonError::into_inner);
+        let purging = exclusive(&self.purge_lock);
         let seq = self.new_seq();
         self.marks.apply(&op, seq);
-        drop(exclusive);
+        drop(purging);
         add(&self.counters.purges, 1);
         self.journal_append(op, seq).map_err(PurgeError::Journal)
     }

@@ -7,7 +7,7 @@
 //! for. Threads: the flusher; footers are begun and noted by I/O threads too.
 
 use crate::sync::atomic::Ordering;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, lock};
 use std::io;
 
 use super::reclaim::read_footer;
@@ -18,7 +18,6 @@ use crate::format::{
     SegmentFooter, SummaryEntry, UNIT_BYTES, encode_summary_to,
 };
 use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
-use crate::memory::pool::lock;
 use crate::ring::Holds;
 use crate::space::SegmentId;
 use crate::stats::add;
