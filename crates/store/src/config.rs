@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ByteSize;
-use crate::admission::AdmissionPolicy;
-use crate::disk_policy::DiskPolicy;
-use crate::memory::policy::ResidencyPolicy;
-use crate::reinsertion::ReinsertionPolicy;
+use crate::policy::{AdmissionPolicy, DiskPolicy, ReinsertionPolicy, ResidencyPolicy};
+use crate::types::ByteSize;
+
+pub use crate::policy::{Admission, DiskPolicyKind, Reinsertion, ResidencyPolicyKind};
 
 /// How long an acknowledged delete or purge lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,87 +42,6 @@ pub enum WhenMemoryFull {
     Wait,
     /// Refuse at once, counted under `drops{reason="memory_full"}`.
     Refuse,
-}
-
-/// Which objects stay in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ResidencyPolicyKind {
-    /// What is asked for most often for the memory it takes, lately, and what was asked for last, in shares
-    /// that follow the use (default).
-    #[default]
-    HitDensity,
-    /// Scan-resistant queues over page frames, after S3-FIFO.
-    S3Fifo,
-    /// What was not used goes first, oldest first: what was used since it came into memory, or since it was last
-    /// looked at, gets another turn. LRU by runs of memory, not by single objects.
-    Lru,
-    /// First in, first out with a second chance.
-    Clock,
-}
-
-impl ResidencyPolicyKind {
-    /// All of them, the default first.
-    pub const ALL: [ResidencyPolicyKind; 4] = [
-        ResidencyPolicyKind::HitDensity,
-        ResidencyPolicyKind::S3Fifo,
-        ResidencyPolicyKind::Lru,
-        ResidencyPolicyKind::Clock,
-    ];
-}
-
-/// Which objects of the oldest segment are kept when the ring comes round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DiskPolicyKind {
-    /// Frequency-based cyclic: keeps what was used since it was written (Maltzahn 1999, FBC).
-    #[default]
-    Fbc,
-    /// Keeps what was used most, with counts that age (UCFS 2002 §2.4.9).
-    LfuAging,
-    /// Keeps what was used at all since it was written, or kept: within the last turn of the ring.
-    Lru,
-    /// Keeps nothing: a plain ring.
-    Fifo,
-}
-
-/// What is written again of what the disk policy would keep, see [`Config::reinsert_percent_max`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reinsertion {
-    /// Everything that the disk policy finds worth it, the worthiest first (default).
-    #[default]
-    Worthy,
-    /// Of that, what was asked for since it was written, or last kept.
-    Used {
-        /// At least so often, 1 to 3, as far as seen: reads from disk, and one for a stay in memory with hits.
-        hits_min: u8,
-    },
-    /// Nothing.
-    Never,
-}
-
-/// Which new objects are written to disk at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Admission {
-    /// Every object (default).
-    #[default]
-    Always,
-    /// An object that somebody wanted to create once before, as far as 65,536 keys are remembered.
-    SecondHit,
-    /// Every object until this many bytes a second have been written, then none until they are paid for.
-    /// What is kept when a segment is reused counts, too.
-    WriteBudget {
-        /// Bytes per second, averaged over ten seconds.
-        bytes_per_second: u64,
-    },
-    /// Objects up to this size, and streams that do not say theirs.
-    SizeMax {
-        /// Length of the value in bytes.
-        bytes: u64,
-    },
-    /// An object by chance, another time it is created again: what is wanted often comes in.
-    Probability {
-        /// How many of a hundred.
-        percent: u8,
-    },
 }
 
 /// Policies of the caller's own. What is given takes the place of what [`Config::residency`],

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::GroupId;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
 use crate::memory::mapped::AlignedBuf;
 use crate::space::SegmentId;
+use crate::types::GroupId;
 
 /// An object on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]

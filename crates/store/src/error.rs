@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::ByteSize;
+use crate::types::ByteSize;
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -8,10 +8,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::GroupId;
-use crate::memory::policy::Hint;
+use crate::policy::residency::Hint;
 use crate::read::neighbours::Neighbours;
 use crate::sync::{Arc, Mutex, lock};
+use crate::types::GroupId;
 
 const SHARDS: usize = 16;
 /// Memory of one remembered group with a few pages, counted against the budget.

@@ -9,9 +9,9 @@ use crate::sync::{Mutex, lock};
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::GroupId;
 use crate::engine::Engine;
-use crate::memory::policy::Hint;
+use crate::policy::residency::Hint;
+use crate::types::GroupId;
 
 /// Time between two looks at memory for the sake of callers. The flusher's are as frequent.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -18,11 +18,9 @@
 //! Start at [`Store`]. What lies where is told by `ARCHITECTURE.md`, the bytes on disk by
 //! `docs/format.md`.
 
-mod admission;
 pub mod check;
 mod config;
 pub mod device;
-mod disk_policy;
 mod durable;
 mod engine;
 mod entries;
@@ -36,8 +34,8 @@ mod object;
 mod open;
 mod ops;
 mod page_groups;
+pub mod policy;
 mod read;
-mod reinsertion;
 mod ring;
 #[cfg(all(shuttle, test))]
 mod schedule_tests;
@@ -52,21 +50,6 @@ mod sync;
 mod types;
 mod workers;
 mod write;
-mod write_budget;
-
-/// What the store's policies decide, without the store: pure functions on counts, so that a simulator
-/// can drive the code that is shipped, and an embedder put in its own ([`OwnPolicies`]). Not needed to use a
-/// store with the policies it has, and free to change with it.
-pub mod policy {
-    pub use crate::admission::{AdmissionPolicy, Newcomer, Seen, admission_policy};
-    pub use crate::disk_policy::{Candidate, DiskPolicy, disk_policy};
-    pub use crate::memory::policy::{
-        Arrival, Fate, Hint, Leaving, QUEUES, Queue, ResidencyPolicy, Usage, residency_policy,
-        residency_policy_growing,
-    };
-    pub use crate::reinsertion::{ReinsertionPolicy, Survivor, reinsertion_policy};
-    pub use crate::write_budget::WriteBudget;
-}
 
 pub use config::{
     Admission, Config, DiskPolicyKind, Durability, IoEngine, OwnPolicies, Reinsertion,
@@ -77,9 +60,9 @@ pub use durable::recovery::RecoveryProgress;
 pub use entries::{Entries, Entry};
 pub use error::{CreateError, OpenError, PurgeError, ReadError, SyncError};
 pub use group::GroupStats;
-pub use memory::policy::Hint;
 pub use object::{Object, ObjectInfo, ObjectRange};
 pub use ops::{Commit, Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
+pub use policy::Hint;
 pub use read::prefetch::PrefetchReport;
 pub use read::stream::{NextChunk, Reader};
 pub use stats::{Latency, Metric, MetricKind, Stats};

@@ -7,9 +7,9 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-use crate::GroupId;
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
+use crate::types::GroupId;
 
 /// A whole object in memory. Derefs to its value.
 #[derive(Clone)]

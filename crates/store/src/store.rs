@@ -21,22 +21,22 @@ use crate::entries::Entries;
 use crate::error::{CreateError, OpenError, PurgeError, ReadError, SyncError};
 use crate::format::{JournalOp, RecordKind};
 use crate::group::GroupStats;
-use crate::memory::policy::Hint;
 use crate::object::ObjectInfo;
 use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
 use crate::ops::{
     Create, Deferred, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata,
 };
+use crate::policy::residency::Hint;
 use crate::read::range::Source;
 use crate::read::stream::Reader;
 use crate::space::SegmentId;
 use crate::stats::Stats;
+use crate::types::{ByteSize, GroupId};
 use crate::types::{Clock, SystemClock};
 use crate::write::create::{Instead, NewObject};
 use crate::write::operation::create_operation;
 use crate::write::value::Value;
 use crate::write::writer::{Writer, WriterOptions, expires_s};
-use crate::{ByteSize, GroupId};
 
 /// What else to store with an object.
 #[derive(Debug, Clone, Copy, Default)]

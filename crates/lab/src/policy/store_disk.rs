@@ -59,8 +59,12 @@ impl StoreDisk {
             segment_bytes,
             used_bytes: 0,
             objects: 0,
-            policy: disk_policy(config),
-            reinsertion: reinsertion_policy(config),
+            policy: disk_policy(
+                config.disk_policy,
+                config.fbc_count_max,
+                config.fbc_average_max_percent,
+            ),
+            reinsertion: reinsertion_policy(config.reinsertion, config.reinsert_percent_max),
         }
     }
 

@@ -9,11 +9,11 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::{HashMap, VecDeque};
 
-use super::policy::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
 use super::pool::{Pool, Run};
 use super::regret::Regret;
 use super::resident::{Entry, Resident};
 use crate::index::Index;
+use crate::policy::residency::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
 
 mod logs;
 use logs::{OpenLog, open_logs_max};

@@ -5,14 +5,14 @@ use crate::sync::{Arc, lock};
 use std::collections::HashMap;
 
 use super::cache::Cache;
-use super::policy::{
-    Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, residency_policy,
-};
 use super::pool::Pool;
 use super::resident::Entry;
 use crate::config::ResidencyPolicyKind;
 use crate::format::{RecordFields, RecordHeader, RecordKind, StoreNonce};
 use crate::index::{Index, LengthClass, Location};
+use crate::policy::residency::{
+    Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, residency_policy,
+};
 use crate::sync::Mutex;
 
 const FRAME_BYTES: usize = 16 << 10;

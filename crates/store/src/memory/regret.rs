@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::notes::Note;
-use super::sample::Sample;
+use crate::policy::notes::Note;
+use crate::policy::sample::Sample;
 
 /// One object in so many is followed at most.
 const FOLLOWED_ONE_IN_MIN: u64 = 8;

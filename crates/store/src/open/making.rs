@@ -7,7 +7,6 @@ use std::path::Path;
 
 use super::RawVolume;
 use super::settings::SEGMENT_MIN;
-use crate::ByteSize;
 use crate::config::Config;
 use crate::error::OpenError;
 use crate::format::{
@@ -15,6 +14,7 @@ use crate::format::{
 };
 use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
+use crate::types::ByteSize;
 use crate::types::Clock;
 
 const PAGE_DEFAULT: u64 = 64 << 10;

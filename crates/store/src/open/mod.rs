@@ -16,11 +16,8 @@ use std::path::{Path, PathBuf};
 
 use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
-use crate::ByteSize;
-use crate::admission;
 use crate::config::{Config, IoEngine};
 use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop, bytes_anew};
-use crate::disk_policy::disk_policy;
 use crate::durable::checkpoint::CheckpointState;
 use crate::durable::journal::{Journal, JournalContents, read_journal};
 use crate::durable::recovery::RecoveryState;
@@ -31,18 +28,21 @@ use crate::group::Groups;
 use crate::index::Index;
 use crate::memory::cache::Cache;
 use crate::memory::mapped::AlignedBuf;
-use crate::memory::policy::residency_policy;
 use crate::memory::pool::Pool;
 use crate::page_groups::PageGroups;
+use crate::policy::admission;
+use crate::policy::disk::disk_policy;
+use crate::policy::reinsertion::reinsertion_policy;
+use crate::policy::residency::residency_policy;
 use crate::read::flight::Flights;
 use crate::read::neighbours::Touched;
 use crate::read::page_choice::ReadCosts;
 use crate::read::under_way::UnderWay;
-use crate::reinsertion::reinsertion_policy;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
 use crate::stats::Counters;
+use crate::types::ByteSize;
 use crate::types::{Clock, SystemClock};
 use crate::workers::Workers;
 use crate::write::nursery::Nursery;
@@ -326,8 +326,13 @@ pub(crate) fn start(
         costs: ReadCosts::new(),
         neighbours: Default::default(),
         touched: Touched::new(frames),
-        disk_policy: own.disk.unwrap_or_else(|| disk_policy(&config).into()),
-        reinsertion: own.reinsertion.unwrap_or_else(|| reinsertion_policy(&config).into()),
+        disk_policy: own.disk.unwrap_or_else(|| {
+            disk_policy(config.disk_policy, config.fbc_count_max, config.fbc_average_max_percent)
+                .into()
+        }),
+        reinsertion: own.reinsertion.unwrap_or_else(|| {
+            reinsertion_policy(config.reinsertion, config.reinsert_percent_max).into()
+        }),
         admission: own
             .admission
             .or_else(|| admission::unless_always(config.admission, first.hash_seed)),

@@ -4,10 +4,10 @@
 
 use std::ops::RangeInclusive;
 
-use crate::ByteSize;
 use crate::config::{Admission, Config, Reinsertion};
 use crate::error::OpenError;
-use crate::reinsertion::REINSERT_PERCENT_LIMIT;
+use crate::policy::reinsertion::REINSERT_PERCENT_LIMIT;
+use crate::types::ByteSize;
 
 const MEMORY_MIN: u64 = 4 << 20;
 /// Pages that memory must hold: some are always being filled, written or read into.

@@ -13,11 +13,11 @@ use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
 use crate::index::{Candidate, LengthClass, Location};
-use crate::memory::policy::Arrival;
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::object::Object;
 use crate::ops::OneShot;
+use crate::policy::residency::Arrival;
 use crate::stats::add;
 
 type Outcome = Result<Option<Object>, ReadError>;
@@ -267,7 +267,7 @@ impl Engine {
     }
 
     pub(crate) fn take_for_read(&self, bytes: usize) -> Result<Run, ReadError> {
-        self.take_waiting(bytes, crate::memory::policy::Hint::Neutral).ok_or_else(|| {
+        self.take_waiting(bytes, crate::policy::residency::Hint::Neutral).ok_or_else(|| {
             add(&self.counters.reads_refused, 1);
             ReadError::MemoryFull
         })

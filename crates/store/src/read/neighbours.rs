@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::memory::notes::{Note, Notes};
+use crate::policy::notes::{Note, Notes};
 
 /// Weight of what is assumed, in objects.
 const ASSUMED_WEIGHT: u64 = 32;

@@ -17,10 +17,10 @@ use crate::error::ReadError;
 use crate::format::{PageHeader, RecordHeader, UNIT_BYTES, verify_body};
 use crate::group::GroupState;
 use crate::index::{Candidate, Location};
-use crate::memory::policy::{Arrival, Hint, Queue};
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::object::Object;
+use crate::policy::residency::{Arrival, Hint, Queue};
 use crate::space::SegmentId;
 use crate::stats::add;
 

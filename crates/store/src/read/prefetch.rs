@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::GroupId;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::space::SegmentId;
+use crate::types::GroupId;
 
 /// What a prefetch did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

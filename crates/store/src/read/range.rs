@@ -10,7 +10,6 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::disk::{Found, Indirect, RawRecord};
-use crate::GroupId;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{
@@ -22,6 +21,7 @@ use crate::memory::pool::Run;
 use crate::object::{Object, ObjectInfo, ObjectRange};
 use crate::space::SegmentId;
 use crate::stats::add;
+use crate::types::GroupId;
 
 /// Objects up to this size are read whole even if a part is asked for.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;

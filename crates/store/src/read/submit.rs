@@ -12,7 +12,7 @@ use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
 use crate::index::Candidate;
-use crate::memory::policy::Hint;
+use crate::policy::residency::Hint;
 use crate::stats::add;
 
 /// Longer records go to a worker thread: checking them would keep the I/O thread from others, for more

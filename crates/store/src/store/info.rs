@@ -4,10 +4,10 @@
 
 use std::path::PathBuf;
 
-use crate::ByteSize;
 use crate::engine::Engine;
 use crate::format::UNIT_BYTES;
 use crate::space::Volume;
+use crate::types::ByteSize;
 
 /// An index with so many of its slots in use pushes out objects.
 const FULL_PERCENT: u64 = 97;

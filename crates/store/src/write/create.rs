@@ -11,8 +11,6 @@ use super::laid::Laid;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
-use crate::GroupId;
-use crate::admission::Newcomer;
 use crate::config::WhenMemoryFull;
 use crate::engine::Engine;
 use crate::error::CreateError;
@@ -21,11 +19,13 @@ use crate::format::{
     encode_around_value,
 };
 use crate::index::Location;
-use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
+use crate::policy::admission::Newcomer;
+use crate::policy::residency::Hint;
 use crate::stats::{Waiting, add};
 use crate::sync::{RwLockReadGuard, shared};
+use crate::types::GroupId;
 
 /// What to store.
 #[derive(Clone, Copy)]

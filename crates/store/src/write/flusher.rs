@@ -18,8 +18,8 @@ use super::superseded::{leave_out_dead, leave_out_dead_extents, replaced_ever};
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, PAGE_HEADER_BYTES, SummaryEntry, UNIT_BYTES};
-use crate::memory::policy::Hint;
 use crate::memory::pool::Run;
+use crate::policy::residency::Hint;
 use crate::ring::Holds;
 use crate::stats::add;
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 use super::create::{Instead, NewObject, NotNow};
 use super::value::Value;
 use super::writer::{Writer, WriterOptions};
-use crate::GroupId;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::RecordKind;
 use crate::ops::Deferred;
+use crate::types::GroupId;
 
 type CreateOperation = Deferred<'static, Result<(), CreateError>>;
 

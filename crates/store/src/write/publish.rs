@@ -13,7 +13,7 @@ use super::page_build::BuiltPage;
 use crate::engine::Engine;
 use crate::format::UNIT_BYTES;
 use crate::index::LengthClass;
-use crate::memory::policy::Arrival;
+use crate::policy::residency::Arrival;
 use crate::space::SegmentId;
 use crate::stats::add;
 

@@ -11,8 +11,6 @@ use std::sync::atomic::Ordering;
 
 use super::create::{Instead, NewObject};
 use super::value::Value;
-use crate::GroupId;
-use crate::disk_policy;
 use crate::engine::Engine;
 use crate::format::{
     FOOTER_BLOCK_BYTES, Manifest, PAGE_HEADER_BYTES, Patch, RecordHeader, RecordKind,
@@ -20,12 +18,14 @@ use crate::format::{
 };
 use crate::index::{Candidate, LengthClass, Location};
 use crate::memory::mapped::AlignedBuf;
-use crate::memory::policy::Hint;
-use crate::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
+use crate::policy::disk;
+use crate::policy::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
+use crate::policy::residency::Hint;
 use crate::ring::SPARSE_PERCENT;
 use crate::space::SegmentId;
 use crate::stats::add;
 use crate::sync::shared;
+use crate::types::GroupId;
 
 /// An object worth keeping.
 struct Keeper {
@@ -142,11 +142,8 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
         .filter_map(|(entry, known_at, freq)| {
             let location = location_of(engine, segment, &entry);
             let hint = engine.groups.hint(entry.group);
-            let candidate = disk_policy::Candidate {
-                freq,
-                loved: hint == Hint::Loved,
-                hated: hint == Hint::Hated,
-            };
+            let candidate =
+                disk::Candidate { freq, loved: hint == Hint::Loved, hated: hint == Hint::Hated };
             let worth = engine.disk_policy.worth(candidate, mean);
             let few = || engine.disk_policy.worth_among_few(candidate).filter(|_| is_sparse);
             let worth = worth.or_else(few)?;

@@ -17,17 +17,17 @@ use super::laid::Laid;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
-use crate::GroupId;
 use crate::config::WhenMemoryFull;
 use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{Manifest, ManifestPart, RecordFields, RecordKind, UNIT_BYTES};
 use crate::index::Location;
-use crate::memory::policy::Hint;
 use crate::ops::{Commit, Deferred};
+use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::{Waiting, add};
+use crate::types::GroupId;
 
 /// What is known of a streamed object at the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 
 use super::Cache;
 use crate::format::UNIT_BYTES;
-use crate::memory::policy::{Hint, QUEUES, Queue};
 use crate::memory::pool::Run;
+use crate::policy::residency::{Hint, QUEUES, Queue};
 use crate::sync::lock;
 
 /// Logs open at once for each queue: with one, half an object's length is lost at the end of each.

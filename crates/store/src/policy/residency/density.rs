@@ -14,10 +14,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::balance::Balance;
-use super::policy::{
-    Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, probation_or_protected,
-};
 use super::sketch::Sketch;
+use super::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, probation_or_protected};
 
 /// Size at which moving an object's bytes costs as much as the read itself: a read costs
 /// `1 + bytes / this`. Larger values keep more small objects and fewer bytes.

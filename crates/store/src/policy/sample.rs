@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::notes::{Note, Notes};
 
-pub(super) struct Sample {
+pub(crate) struct Sample {
     left: Notes,
     /// One object in so many is followed, and at least in `one_in_min`.
     one_in: AtomicU64,
@@ -16,29 +16,29 @@ pub(super) struct Sample {
 
 impl Sample {
     /// With room for so many notes, rounded up; of the objects at most one in `one_in_min`, a power of two.
-    pub(super) fn new(notes: usize, one_in_min: u64) -> Sample {
+    pub(crate) fn new(notes: usize, one_in_min: u64) -> Sample {
         assert!(one_in_min.is_power_of_two(), "one in {one_in_min}");
         Sample { left: Notes::new(notes), one_in: AtomicU64::new(one_in_min), one_in_min }
     }
 
     /// What it takes, in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.left.bytes()
     }
 
     /// So many notes would be wanted, were every object followed.
-    pub(super) fn set_wanted(&self, notes: u64) {
+    pub(crate) fn set_wanted(&self, notes: u64) {
         let one_in = notes.div_ceil(self.left.slots() as u64).next_power_of_two();
         self.one_in.store(one_in.max(self.one_in_min), Ordering::Relaxed);
     }
 
     /// One object in so many is followed: for so many stands each of them.
-    pub(super) fn one_in(&self) -> u64 {
+    pub(crate) fn one_in(&self) -> u64 {
         self.one_in.load(Ordering::Relaxed)
     }
 
     /// An object leaves: true if it is followed from now on, and then something is noted of it.
-    pub(super) fn leaves(&self, hash: u64, note: impl FnOnce() -> Note) -> bool {
+    pub(crate) fn leaves(&self, hash: u64, note: impl FnOnce() -> Note) -> bool {
         let is_followed = self.is_followed(hash);
         if is_followed {
             self.left.put(hash, note());
@@ -47,7 +47,7 @@ impl Sample {
     }
 
     /// An object is asked for: what was noted when it left, once, if it was followed.
-    pub(super) fn asked(&self, hash: u64) -> Option<Note> {
+    pub(crate) fn asked(&self, hash: u64) -> Option<Note> {
         if self.is_followed(hash) { self.left.take(hash) } else { None }
     }
 

@@ -4,8 +4,38 @@
 //! queue. When memory is wanted, the policy names a queue; that queue's oldest run gives up its
 //! memory, and the policy says for each object of it whether to copy it on.
 
-use super::density::HitDensity;
-use crate::config::ResidencyPolicyKind;
+mod balance;
+mod density;
+mod nibbles;
+mod sketch;
+
+use density::HitDensity;
+
+/// Which objects stay in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResidencyPolicyKind {
+    /// What is asked for most often for the memory it takes, lately, and what was asked for last, in shares
+    /// that follow the use (default).
+    #[default]
+    HitDensity,
+    /// Scan-resistant queues over page frames, after S3-FIFO.
+    S3Fifo,
+    /// What was not used goes first, oldest first: what was used since it came into memory, or since it was last
+    /// looked at, gets another turn. LRU by runs of memory, not by single objects.
+    Lru,
+    /// First in, first out with a second chance.
+    Clock,
+}
+
+impl ResidencyPolicyKind {
+    /// All of them, the default first.
+    pub const ALL: [ResidencyPolicyKind; 4] = [
+        ResidencyPolicyKind::HitDensity,
+        ResidencyPolicyKind::S3Fifo,
+        ResidencyPolicyKind::Lru,
+        ResidencyPolicyKind::Clock,
+    ];
+}
 
 /// What the caller said of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

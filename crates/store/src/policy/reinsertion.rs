@@ -6,12 +6,26 @@
 
 use std::time::Duration;
 
-use crate::GroupId;
-use crate::config::{Config, Reinsertion};
-use crate::memory::policy::Hint;
+use super::residency::Hint;
+use crate::types::GroupId;
 
 /// Most of a segment that may be written again, in percent, whatever a policy says: the ring has to advance.
 pub(crate) const REINSERT_PERCENT_LIMIT: u8 = 90;
+
+/// What is written again of what the disk policy would keep, see [`Config::reinsert_percent_max`](crate::Config::reinsert_percent_max).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reinsertion {
+    /// Everything that the disk policy finds worth it, the worthiest first (default).
+    #[default]
+    Worthy,
+    /// Of that, what was asked for since it was written, or last kept.
+    Used {
+        /// At least so often, 1 to 3, as far as seen: reads from disk, and one for a stay in memory with hits.
+        hits_min: u8,
+    },
+    /// Nothing.
+    Never,
+}
 
 /// An object that the disk policy finds worth keeping.
 #[derive(Debug, Clone, Copy)]
@@ -59,11 +73,15 @@ impl ReinsertionPolicy for Share {
     }
 }
 
-/// The reinsertion policy that a configuration names.
-pub fn reinsertion_policy(config: &Config) -> Box<dyn ReinsertionPolicy> {
-    let (percent, hits_min) = match config.reinsertion {
-        Reinsertion::Worthy => (config.reinsert_percent_max, 0),
-        Reinsertion::Used { hits_min } => (config.reinsert_percent_max, hits_min),
+/// The reinsertion policy of a rule, within a share of each segment, see
+/// [`Config::reinsert_percent_max`](crate::Config::reinsert_percent_max).
+pub fn reinsertion_policy(
+    rule: Reinsertion,
+    reinsert_percent_max: u8,
+) -> Box<dyn ReinsertionPolicy> {
+    let (percent, hits_min) = match rule {
+        Reinsertion::Worthy => (reinsert_percent_max, 0),
+        Reinsertion::Used { hits_min } => (reinsert_percent_max, hits_min),
         Reinsertion::Never => (0, 0),
     };
     Box::new(Share { percent: percent.min(REINSERT_PERCENT_LIMIT), hits_min })
@@ -72,25 +90,22 @@ pub fn reinsertion_policy(config: &Config) -> Box<dyn ReinsertionPolicy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ByteSize;
 
     #[test]
     fn the_budget_is_a_share_and_hits_decide_if_asked_to() {
-        let mut config = Config::new("x", ByteSize::new(0));
         let (group, hint) = (GroupId::new(0), Hint::Neutral);
         let unused = Survivor { hash: 1, group, hint, freq: 0, worth: 1, bytes: 100 };
         let twice = Survivor { freq: 2, ..unused };
-        for (reinsertion, budget, kept) in [
+        for (rule, budget, kept) in [
             (Reinsertion::Worthy, 200, [true, true]),
             (Reinsertion::Used { hits_min: 2 }, 200, [false, true]),
             (Reinsertion::Used { hits_min: 3 }, 200, [false, false]),
         ] {
-            config.reinsertion = reinsertion;
-            let policy = reinsertion_policy(&config);
+            let policy = reinsertion_policy(rule, 20);
             assert_eq!(policy.budget(1000, Duration::ZERO), budget);
             assert_eq!([unused, twice].map(|survivor| policy.keeps(&survivor)), kept);
         }
-        config.reinsertion = Reinsertion::Never;
-        assert_eq!(reinsertion_policy(&config).budget(1000, Duration::ZERO), 0);
+        let never = reinsertion_policy(Reinsertion::Never, 20);
+        assert_eq!(never.budget(1000, Duration::ZERO), 0);
     }
 }

@@ -7,10 +7,35 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::GroupId;
-use crate::config::Admission;
-use crate::memory::policy::Hint;
-use crate::write_budget::WriteBudget;
+use super::residency::Hint;
+use super::write_budget::WriteBudget;
+use crate::types::GroupId;
+
+/// Which new objects are written to disk at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Admission {
+    /// Every object (default).
+    #[default]
+    Always,
+    /// An object that somebody wanted to create once before, as far as 65,536 keys are remembered.
+    SecondHit,
+    /// Every object until this many bytes a second have been written, then none until they are paid for.
+    /// What is kept when a segment is reused counts, too.
+    WriteBudget {
+        /// Bytes per second, averaged over ten seconds.
+        bytes_per_second: u64,
+    },
+    /// Objects up to this size, and streams that do not say theirs.
+    SizeMax {
+        /// Length of the value in bytes.
+        bytes: u64,
+    },
+    /// An object by chance, another time it is created again: what is wanted often comes in.
+    Probability {
+        /// How many of a hundred.
+        percent: u8,
+    },
+}
 
 const PLACES: usize = 1 << 16;
 /// Window over which a write budget is averaged.

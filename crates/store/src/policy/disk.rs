@@ -4,7 +4,19 @@
 //! or last looked at, as far as it was seen (reads from disk, and one for each stay in memory with a
 //! hit).
 
-use crate::config::{Config, DiskPolicyKind};
+/// Which objects of the oldest segment are kept when the ring comes round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DiskPolicyKind {
+    /// Frequency-based cyclic: keeps what was used since it was written (Maltzahn 1999, FBC).
+    #[default]
+    Fbc,
+    /// Keeps what was used most, with counts that age (UCFS 2002 §2.4.9).
+    LfuAging,
+    /// Keeps what was used at all since it was written, or kept: within the last turn of the ring.
+    Lru,
+    /// Keeps nothing: a plain ring.
+    Fifo,
+}
 
 /// What is known of an object whose segment is about to be reused.
 #[derive(Debug, Clone, Copy)]
@@ -95,13 +107,18 @@ impl DiskPolicy for Fifo {
     }
 }
 
-/// The disk policy that a configuration names.
-pub fn disk_policy(config: &Config) -> Box<dyn DiskPolicy> {
-    match config.disk_policy {
-        DiskPolicyKind::Fbc => Box::new(Fbc {
-            count_max: config.fbc_count_max,
-            average_max_percent: config.fbc_average_max_percent,
-        }),
+/// The disk policy of a kind. The two limits are those of FBC, see
+/// [`Config::fbc_count_max`](crate::Config::fbc_count_max) and
+/// [`Config::fbc_average_max_percent`](crate::Config::fbc_average_max_percent).
+pub fn disk_policy(
+    kind: DiskPolicyKind,
+    fbc_count_max: u8,
+    fbc_average_max_percent: u32,
+) -> Box<dyn DiskPolicy> {
+    match kind {
+        DiskPolicyKind::Fbc => {
+            Box::new(Fbc { count_max: fbc_count_max, average_max_percent: fbc_average_max_percent })
+        }
         DiskPolicyKind::LfuAging => Box::new(LfuAging),
         DiskPolicyKind::Lru => Box::new(Lru),
         DiskPolicyKind::Fifo => Box::new(Fifo),
@@ -111,12 +128,9 @@ pub fn disk_policy(config: &Config) -> Box<dyn DiskPolicy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ByteSize;
 
     fn policy(kind: DiskPolicyKind) -> Box<dyn DiskPolicy> {
-        let mut config = Config::new("x", ByteSize::new(0));
-        config.disk_policy = kind;
-        disk_policy(&config)
+        disk_policy(kind, 3, 100)
     }
 
     #[test]

@@ -12,9 +12,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::notes::Note;
-use super::policy::{Leaving, Queue};
-use super::sample::Sample;
+use super::{Leaving, Queue};
+use crate::policy::notes::Note;
+use crate::policy::sample::Sample;
 
 /// Share of probation at first and its bounds. More at first helps where use is recent, and costs where
 /// popularity stands still (`docs/decisions/0017`).
