@@ -9,7 +9,7 @@ mod designs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const SQUID: &str = "\
@@ -584,6 +584,10 @@ fn a_paper_has_the_published_number_beside_ours() {
     assert!(tables.len() >= 5, "CFS has tables 2 to 6");
     let rows = tables.iter().flat_map(|table| table["rows"].as_array().unwrap());
     assert!(rows.clone().any(|row| !row["published"].is_null() && row["ratio"].is_number()));
+    let mut bounded = rows.clone().filter(|row| row["published_as"] == "at least");
+    assert!(bounded.any(|row| row["published"] == json!([95.0, null])), "over 95%");
+    let csv = bed.ok(&["paper", "cfs", "--scale-down", "50", "--csv"]);
+    assert!(csv.lines().any(|line| line.contains(",95,,at least,")), "{csv}");
     assert!(tables.iter().all(|table| !table["why"].as_str().unwrap().is_empty()));
     assert!(tables.iter().all(|table| table["manifest"]["trace"]["seed"] == 1));
     let args = ["paper", "cfs", "--scale-down", "25", "--html", "p.html"];

@@ -269,8 +269,8 @@ fn identity(args: &PaperArgs, loaded: Option<&Loaded>, own: bool) -> TraceIdenti
     }
 }
 
-/// For programs: nothing rounded. Published numbers are a range, of which both ends are the same for most; neither is
-/// there for what is ours alone, or in a picture only.
+/// For programs: nothing rounded. Published numbers are a range, of which both ends are the same for most, and the upper
+/// one is not there for "over 60"; neither is for what is ours alone, or in a picture only. `published_as` tells them apart.
 fn exact_table(papers: &[(&str, Option<Chosen<'_>>, Vec<Exhibit>)]) -> Table {
     let mut table = Table::new(&[
         "paper",
@@ -279,6 +279,7 @@ fn exact_table(papers: &[(&str, Option<Chosen<'_>>, Vec<Exhibit>)]) -> Table {
         "unit",
         "published_from",
         "published_to",
+        "published_as",
         "measured",
         "ratio",
         "rule",
@@ -287,14 +288,12 @@ fn exact_table(papers: &[(&str, Option<Chosen<'_>>, Vec<Exhibit>)]) -> Table {
     for (paper, chosen, exhibits) in papers {
         let rule = chosen.and_then(|chosen| chosen.rule_name()).unwrap_or_default();
         for (exhibit, row) in exhibits.iter().flat_map(|e| e.rows.iter().map(move |row| (e, row))) {
-            let (from, to) = match row.published {
-                Published::Value(value) => (Some(value), Some(value)),
-                Published::Range(low, high) => (Some(low), Some(high)),
-                Published::Picture | Published::Ours => (None, None),
-            };
+            let (from, to) = row.published.ends();
             let mut cells =
                 [*paper, &exhibit.what, &row.label, row.unit].map(str::to_owned).to_vec();
-            cells.extend([from, to, Some(row.measured), row.ratio()].map(text));
+            cells.extend([from, to].map(text));
+            cells.push(row.published.kind().unwrap_or_default().to_owned());
+            cells.extend([Some(row.measured), row.ratio()].map(text));
             cells.push(rule.to_owned());
             table.row(cells);
         }
@@ -303,10 +302,10 @@ fn exact_table(papers: &[(&str, Option<Chosen<'_>>, Vec<Exhibit>)]) -> Table {
 }
 
 fn json_of(paper: &str, table: &Exhibit, chosen: Option<Chosen<'_>>, manifest: &Manifest) -> Value {
-    let published = |p: Published| match p {
-        Published::Value(value) => json!(value),
-        Published::Range(low, high) => json!([low, high]),
-        Published::Picture | Published::Ours => Value::Null,
+    let published = |p: Published| match p.ends() {
+        (Some(low), Some(high)) if low == high => json!(low),
+        (None, None) => Value::Null,
+        (low, high) => json!([low, high]),
     };
     let rows: Vec<Value> = table
         .rows
@@ -316,6 +315,7 @@ fn json_of(paper: &str, table: &Exhibit, chosen: Option<Chosen<'_>>, manifest: &
                 "label": row.label,
                 "unit": row.unit,
                 "published": published(row.published),
+                "published_as": row.published.kind(),
                 "picture_only": row.published == Published::Picture,
                 "measured": row.measured,
                 "ratio": row.ratio(),

@@ -14,7 +14,8 @@ pub(super) fn page(papers: &[(&str, &[Exhibit])], requests: &[String], synthetic
     requests.iter().for_each(|words| page.paragraph(words));
     page.paragraph(
         "\"Picture only\" is a number that the paper has in a picture and does not state; rows without \
-         a published number are ours alone.",
+         a published number are ours alone. \"Over\" and \"about\" are the paper's words, or what its \
+         words (\"similar\", \"on par\") come to.",
     );
     for (name, exhibits) in papers {
         for exhibit in *exhibits {

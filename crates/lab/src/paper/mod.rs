@@ -116,10 +116,60 @@ pub enum Published {
     Value(f64),
     /// A range printed in the text; the ratio is to its middle.
     Range(f64, f64),
+    /// At least so much ("over 60%"); the ratio is to that.
+    AtLeast(f64),
+    /// Roughly this, also where the text has it in words only ("similar", "on par").
+    About(f64),
     /// Only in a picture that the text gives no number for.
     Picture,
     /// Not in the paper: ours alone.
     Ours,
+}
+
+impl Published {
+    /// Its lower and upper end, as far as there are any.
+    pub fn ends(self) -> (Option<f64>, Option<f64>) {
+        match self {
+            Published::Value(value) | Published::About(value) => (Some(value), Some(value)),
+            Published::Range(low, high) => (Some(low), Some(high)),
+            Published::AtLeast(low) => (Some(low), None),
+            Published::Picture | Published::Ours => (None, None),
+        }
+    }
+
+    /// What kind of a number it is, for programs; nothing for what is ours alone.
+    pub fn kind(self) -> Option<&'static str> {
+        match self {
+            Published::Value(_) => Some("value"),
+            Published::Range(..) => Some("range"),
+            Published::AtLeast(_) => Some("at least"),
+            Published::About(_) => Some("about"),
+            Published::Picture => Some("picture only"),
+            Published::Ours => None,
+        }
+    }
+
+    /// What ours is divided by.
+    fn base(self) -> Option<f64> {
+        match self.ends() {
+            (Some(low), Some(high)) => Some((low + high) / 2.0),
+            (low, _) => low,
+        }
+    }
+}
+
+/// As tables print it. What is rounded in the text is not given decimals.
+impl std::fmt::Display for Published {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Published::Value(value) => f.write_str(&number(value)),
+            Published::Range(low, high) => write!(f, "{} to {}", number(low), number(high)),
+            Published::AtLeast(low) => write!(f, "over {low}"),
+            Published::About(value) => write!(f, "about {value}"),
+            Published::Picture => f.write_str("picture only"),
+            Published::Ours => Ok(()),
+        }
+    }
 }
 
 /// One number of ours beside a published one.
@@ -138,11 +188,7 @@ pub struct Row {
 impl Row {
     /// Ours divided by theirs, if theirs is known and not 0.
     pub fn ratio(&self) -> Option<f64> {
-        let published = match self.published {
-            Published::Value(value) => value,
-            Published::Range(low, high) => (low + high) / 2.0,
-            Published::Picture | Published::Ours => return None,
-        };
+        let published = self.published.base()?;
         (published != 0.0).then(|| self.measured / published)
     }
 }
@@ -209,12 +255,7 @@ impl Exhibit {
     pub fn table(&self) -> Table {
         let mut table = Table::new(&["", "published", "measured", "ratio"]);
         for row in &self.rows {
-            let published = match row.published {
-                Published::Value(value) => number(value),
-                Published::Range(low, high) => format!("{} to {}", number(low), number(high)),
-                Published::Picture => "picture only".to_owned(),
-                Published::Ours => String::new(),
-            };
+            let published = row.published.to_string();
             let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
             let label = format!("{} [{}]", row.label, row.unit);
             table.row(vec![label, published, number(row.measured), ratio]);

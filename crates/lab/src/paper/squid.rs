@@ -182,7 +182,7 @@ fn figure_4(cern: &Report, squid: &Report) -> Exhibit {
          together.",
     );
     let ratio = cern.io.total() as f64 / squid.io.total().max(1) as f64;
-    table.row("I/O of CERN over Squid", "times", Published::Value(1.0), ratio);
+    table.row("I/O of CERN over Squid", "times", Published::About(1.0), ratio);
     let reads =
         |r: &Report| 100.0 * r.io.requests_of(Direction::Read) as f64 / r.io.total().max(1) as f64;
     table.row("share of reads, Squid", "%", Published::Value(33.0), reads(squid));
@@ -228,9 +228,9 @@ fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Exhibit {
     let total = squid.io.total();
     table.row("Squid", "requests", Published::Picture, total as f64);
     let published = |name: &str| match name {
-        "squidl" => Published::Value(50.0),
+        "squidl" => Published::About(50.0),
         "squidm" => Published::Value(60.0),
-        _ => Published::Value(70.0),
+        _ => Published::AtLeast(70.0),
     };
     for (name, report) in others {
         let value = saved(total, report.io.total());

@@ -149,6 +149,25 @@ fn tables_print_published_and_measured() {
     assert!(text.contains("0.50") && text.contains("Because."), "{text}");
 }
 
+/// What the paper bounds or rounds is not printed as if it were exact, to people and to programs.
+#[test]
+fn bounds_and_rounded_numbers_are_printed_as_such() {
+    let mut table = Exhibit::new("table 9", "An example", "Because.");
+    for (published, printed, kind, ends, ratio) in [
+        (Published::AtLeast(60.0), "over 60", "at least", (Some(60.0), None), 1.5),
+        (Published::About(1.0), "about 1", "about", (Some(1.0), Some(1.0)), 90.0),
+        (Published::Value(9.0), "9.00", "value", (Some(9.0), Some(9.0)), 10.0),
+    ] {
+        table.row("faster by", "%", published, 90.0);
+        let row = table.rows.last().expect("the row");
+        assert_eq!((row.published.kind(), row.published.ends()), (Some(kind), ends));
+        assert_eq!(row.ratio(), Some(ratio), "{printed}");
+        assert!(table.table().text().contains(printed), "{table}");
+        assert!(table.table().csv().contains(printed), "{table}");
+    }
+    assert_eq!((Published::Ours.kind(), Published::Picture.ends()), (None, (None, None)));
+}
+
 #[test]
 fn papers_run_on_real_disks_too() {
     let home = tempfile::tempdir().expect("a directory");
