@@ -29,12 +29,12 @@ pub(crate) struct Gate([Stripe; STRIPES]);
 impl Gate {
     /// Held from before the sequence number is taken until the object is in the nursery.
     pub(crate) fn enter(&self, hash: u64) -> Inside<'_> {
-        Inside::Shared(shared(&self.stripe(hash)))
+        Inside::Shared(shared(self.stripe(hash)))
     }
 
     /// As `enter`, with nobody else of the same key inside.
     pub(crate) fn enter_alone(&self, hash: u64) -> Inside<'_> {
-        Inside::Alone(exclusive(&self.stripe(hash)))
+        Inside::Alone(exclusive(self.stripe(hash)))
     }
 
     fn stripe(&self, hash: u64) -> &RwLock<()> {
