@@ -17,6 +17,7 @@ use crate::forward::access::AccessRule;
 use crate::forward::auth::credentials as read_credentials;
 use crate::handler::purge::{order_of_json, order_of_method};
 use crate::listen::proxy_protocol::{Parsed, parse};
+use crate::purge::PurgeKind;
 use crate::purge::marks::{Marks, Scope, Standing, Subject};
 use crate::purge::stamp::Stamp;
 use crate::ruleset::{Glob, Segments};
@@ -120,7 +121,7 @@ pub fn purge_marks(data: &[u8]) {
     let _ = marks.judge(&subject);
     let before = marks.now();
     for scope in [Scope::Prefix(b"http://h/".to_vec()), Scope::All] {
-        marks.set(scope, false, 7);
+        marks.set(scope, PurgeKind::Hard, 7);
         assert_eq!(marks.judge(&subject), Standing::Gone, "{before:?}");
     }
     // One that has counted almost too far is refused the next time.
@@ -206,9 +207,9 @@ mod tests {
     #[test]
     fn the_seeds_are_what_the_code_writes() {
         let mut marks = Marks::new(1);
-        marks.set(Scope::Url(7), true, 5);
+        marks.set(Scope::Url(7), PurgeKind::Soft, 5);
         // Marks of hashes are written in any order: one is enough.
-        marks.set(Scope::Prefix(b"http://h/".to_vec()), false, 6);
+        marks.set(Scope::Prefix(b"http://h/".to_vec()), PurgeKind::Hard, 6);
         hold_seed("purge_marks", "marks", &marks.encode());
         hold_seed("purge_marks", "variants", &encode_variants(&[b"a".to_vec(), Vec::new()]));
         let mut settings = Settings::default();

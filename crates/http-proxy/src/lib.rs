@@ -92,7 +92,7 @@ pub use config::transport::{
     ListenAddress, Listener, OriginChoice, ParseListenerError, ParseOriginChoiceError, Transport,
     Upstream,
 };
-pub use config::{Grouping, LogFormat, LogTarget, ProxyConfig, Target};
+pub use config::{Grouping, LogFormat, LogTarget, ParseGroupingError, ProxyConfig, Target};
 pub use damelo_http_rules::CachingConfig;
 pub use error::ProxyError;
 pub use forward::ForwardConfig;

@@ -164,8 +164,8 @@ impl Admin {
     }
 
     async fn purge(&self, shared: &Arc<Shared>, order: &[u8]) -> Result<Value, PurgeFailure> {
-        let (what, soft) = purge::order_of_json(order)?;
-        let done = purge::carry_out(shared, what, soft).await?;
+        let (what, kind) = purge::order_of_json(order)?;
+        let done = purge::carry_out(shared, what, kind).await?;
         self.counters[0].purges.one();
         Ok(done)
     }

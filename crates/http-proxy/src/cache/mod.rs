@@ -26,7 +26,7 @@ use crate::fetch::{Audience, Conditions, Fetch};
 use crate::request::Ask;
 use crate::rules::reuse::{self, Decision, Failure};
 use crate::rules::{CacheStatus, ForwardReason};
-use crate::slices::{self, Course, Want};
+use crate::slices::{self, Course, RangeSupport, Want};
 use crate::vault::{Found, FoundBody, Lookup};
 use crate::worker::Worker;
 
@@ -139,12 +139,12 @@ fn serve_planned(
 
 /// Asks the origin, or waits for somebody who does.
 async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
-    let mut in_slices = false;
+    let mut support = RangeSupport::Unknown;
     let reason_first = question.reason;
     for _ in 0..ROUNDS_MAX {
         let (reason, conditions) = (question.reason, question.conditions);
         let mut probing = None;
-        match slices::course(worker, ask, reason, conditions, in_slices).await {
+        match slices::course(worker, ask, reason, conditions, support).await {
             Course::Answered(answer) => return *answer,
             Course::AsAsked => {}
             Course::Whole => question = question.for_whole(),
@@ -160,13 +160,8 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         if question.reason == ForwardReason::Request || question.conditions == Conditions::Clients {
             return question.put(worker, ask, None).await;
         }
-        let (collapse, is_head) = (&worker.shared.collapse, ask.method == Method::HEAD);
-        let role = match is_head {
-            true => collapse.join_for_head(&question.key),
-            false if ask.has_credentials() => collapse.join_with_credentials(&question.key),
-            false => collapse.join(&question.key),
-        };
-        match role {
+        let is_head = ask.method == Method::HEAD;
+        match join(worker, ask, &question.key) {
             Role::Alone => {
                 if question.found.is_none() {
                     // Nothing will be stored, most likely: the client's conditions save the body.
@@ -185,7 +180,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
                 drop(question.found.take());
                 match follow(worker, ask, &leader, reason).await {
                     Following::Answered(answer) => return *answer,
-                    Following::Far => in_slices = true,
+                    Following::Far => support = RangeSupport::Told,
                     Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
                     Following::Ended(Outcome::Failed(error)) => {
                         let mut status = CacheStatus::forwarded(question.reason);
@@ -207,6 +202,16 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         };
     }
     go_alone(worker, ask, reason_first).await
+}
+
+/// Leads or follows for what is asked for.
+fn join(worker: &Worker, ask: &Ask, key: &[u8]) -> Role {
+    let collapse = &worker.shared.collapse;
+    match ask.method == Method::HEAD {
+        true => collapse.join_for_head(key),
+        false if ask.has_credentials() => collapse.join_with_credentials(key),
+        false => collapse.join(key),
+    }
 }
 
 /// The answer where nobody need wait for an origin that is known to be down: what is stale, or that it

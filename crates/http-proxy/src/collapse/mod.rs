@@ -212,12 +212,17 @@ impl Collapse {
 
     /// Remembers that headers of what lies under `key` can be shared.
     pub(crate) fn remember_head(&self, key: &[u8]) {
-        self.remember(&head_key(key), true);
+        self.remember_cacheable(&head_key(key));
     }
 
-    /// Remembers whether responses to requests with `Authorization` can be shared.
-    pub(crate) fn remember_with_credentials(&self, key: &[u8], cacheable: bool) {
-        self.remember(&credentials_key(key), cacheable);
+    /// Remembers that responses to requests with `Authorization` cannot be shared.
+    pub(crate) fn remember_uncacheable_with_credentials(&self, key: &[u8]) {
+        self.remember_uncacheable(&credentials_key(key));
+    }
+
+    /// Remembers that they can.
+    pub(crate) fn remember_cacheable_with_credentials(&self, key: &[u8]) {
+        self.remember_cacheable(&credentials_key(key));
     }
 
     /// True if responses under `key` are remembered as uncacheable.
@@ -226,12 +231,16 @@ impl Collapse {
         slot.load(Ordering::Relaxed) == hash
     }
 
-    /// Remembers whether responses under `key` can be shared.
-    pub(crate) fn remember(&self, key: &[u8], cacheable: bool) {
+    /// Remembers that responses under `key` cannot be shared.
+    fn remember_uncacheable(&self, key: &[u8]) {
         let (slot, hash) = self.slot(key);
-        if !cacheable {
-            slot.store(hash, Ordering::Relaxed);
-        } else if slot.load(Ordering::Relaxed) == hash {
+        slot.store(hash, Ordering::Relaxed);
+    }
+
+    /// Remembers that they can.
+    pub(crate) fn remember_cacheable(&self, key: &[u8]) {
+        let (slot, hash) = self.slot(key);
+        if slot.load(Ordering::Relaxed) == hash {
             slot.store(0, Ordering::Relaxed);
         }
     }
@@ -283,8 +292,8 @@ impl Lead {
     /// Tells the followers and gives up the lead.
     pub(crate) fn end(mut self, outcome: Outcome) {
         match outcome {
-            Outcome::NotStored => self.collapse.remember(&self.key, false),
-            Outcome::Stored => self.collapse.remember(&self.key, true),
+            Outcome::NotStored => self.collapse.remember_uncacheable(&self.key),
+            Outcome::Stored => self.collapse.remember_cacheable(&self.key),
             _ => {}
         }
         self.outcome = Some(outcome);
@@ -412,7 +421,7 @@ mod tests {
         let Role::Leader(lead) = collapse.join(b"k") else { panic!("first must lead") };
         lead.end(Outcome::NotStored);
         assert!(matches!(collapse.join(b"k"), Role::Alone));
-        collapse.remember(b"k", true);
+        collapse.remember_cacheable(b"k");
         assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
     }
 
@@ -440,10 +449,10 @@ mod tests {
     #[test]
     fn what_credentials_bring_is_remembered_apart() {
         let collapse = Collapse::new();
-        collapse.remember_with_credentials(b"k", false);
+        collapse.remember_uncacheable_with_credentials(b"k");
         assert!(matches!(collapse.join_with_credentials(b"k"), Role::Alone));
         assert!(matches!(collapse.join(b"k"), Role::Leader(_)));
-        collapse.remember_with_credentials(b"k", true);
+        collapse.remember_cacheable_with_credentials(b"k");
         assert!(matches!(collapse.join_with_credentials(b"k"), Role::Leader(_)));
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use damelo::{Clock, SystemClock};
-use damelo_http_rules::CachingConfig;
+use damelo_http_rules::{CachingConfig, SetCookie};
 use http::HeaderName;
 use ipnet::IpNet;
 
@@ -53,23 +53,26 @@ pub enum Grouping {
     None,
 }
 
-impl std::str::FromStr for Grouping {
-    type Err = ();
+/// A grouping that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no way to group: write page, host, none, path:N (N from 1 on) or header:NAME")]
+pub struct ParseGroupingError(String);
 
-    fn from_str(text: &str) -> Result<Grouping, ()> {
-        match text {
-            "page" => Ok(Grouping::Page),
-            "host" => Ok(Grouping::Host),
-            "none" => Ok(Grouping::None),
-            _ => match text.split_once(':').ok_or(())? {
-                ("path", count) => {
-                    let count = count.parse().map_err(|_| ())?;
-                    if count == 0 { Err(()) } else { Ok(Grouping::Path(count)) }
-                }
-                ("header", name) => name.parse().map(Grouping::Header).map_err(|_| ()),
-                _ => Err(()),
-            },
-        }
+impl std::str::FromStr for Grouping {
+    type Err = ParseGroupingError;
+
+    fn from_str(text: &str) -> Result<Grouping, ParseGroupingError> {
+        let grouping = match text.split_once(':') {
+            None if text == "page" => Some(Grouping::Page),
+            None if text == "host" => Some(Grouping::Host),
+            None if text == "none" => Some(Grouping::None),
+            Some(("path", count)) => {
+                count.parse().ok().filter(|count| *count > 0).map(Grouping::Path)
+            }
+            Some(("header", name)) => name.parse().ok().map(Grouping::Header),
+            _ => None,
+        };
+        grouping.ok_or_else(|| ParseGroupingError(text.to_owned()))
     }
 }
 
@@ -260,6 +263,25 @@ impl ProxyConfig {
             transport: Transport::default(),
             clock: Arc::new(SystemClock::new()),
         }
+    }
+
+    /// A forward proxy on `from` with the defaults for everything else.
+    pub fn for_forward(from: SocketAddr) -> ProxyConfig {
+        let mut proxy = ProxyConfig::new(from, Target::Demo).whatever_the_client_names();
+        // Where a client is, is nobody's business at the other end of a forward proxy.
+        proxy.transport.forwarded.x_forwarded = false;
+        // It stands in for no origin.
+        proxy.caching.surrogate = false;
+        // Its operator knows the origins' cookies as little as their users do, and whose they are.
+        proxy.caching.set_cookie = SetCookie::Strip;
+        proxy
+    }
+
+    /// The same with neither an origin nor a host of its own: the client names the origin, and its host
+    /// is in the key.
+    pub(crate) fn whatever_the_client_names(self) -> ProxyConfig {
+        let to = Target::Url("http://forward.invalid".to_owned());
+        ProxyConfig { to, preserve_host: true, ..self }
     }
 }
 

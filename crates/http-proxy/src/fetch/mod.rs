@@ -21,7 +21,6 @@ mod stale_if_error;
 mod store;
 mod variants;
 
-use http::header::AUTHORIZATION;
 use http::{Method, Response, StatusCode, response};
 use hyper::body::Body as _;
 
@@ -48,13 +47,6 @@ pub(crate) enum Conditions {
     Ours,
     /// As the client sent them, ranges included: the answer is for it alone.
     Clients,
-}
-
-impl Ask {
-    /// True if an answer may be for who asks alone (RFC 9111 §3.5).
-    pub(crate) fn has_credentials(&self) -> bool {
-        self.headers.contains_key(AUTHORIZATION)
-    }
 }
 
 /// Who waits for the answer.
@@ -205,9 +197,9 @@ impl<'a> Fetch<'a> {
     /// Others are waited for again, should it have been otherwise before.
     fn remember_cacheable(&self, worker: &Worker) {
         let collapse = &worker.shared.collapse;
-        collapse.remember(&self.key, true);
+        collapse.remember_cacheable(&self.key);
         if self.ask.has_credentials() {
-            collapse.remember_with_credentials(&self.key, true);
+            collapse.remember_cacheable_with_credentials(&self.key);
         }
     }
 
@@ -215,7 +207,7 @@ impl<'a> Fetch<'a> {
     /// asks finds out whether that lasts.
     fn end_unstored(&mut self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
         if reason == NotStoredReason::Authorization && self.lead.is_some() {
-            worker.shared.collapse.remember_with_credentials(&self.key, false);
+            worker.shared.collapse.remember_uncacheable_with_credentials(&self.key);
         }
         self.end_lead(match Outcome::of_refusal(reason, status) {
             Outcome::NotStored if self.found.is_some() => Outcome::Abandoned,

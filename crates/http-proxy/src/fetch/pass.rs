@@ -11,7 +11,7 @@ use crate::answer::{Answer, origin_failed, pass_on};
 use crate::error::FetchError;
 use crate::fetch::{Conditions, Fetch};
 use crate::purge::marks::Scope;
-use crate::purge::{url_hash, url_of_key};
+use crate::purge::{PurgeKind, url_hash, url_of_key};
 use crate::request::{Ask, hooks};
 use crate::rules::group::{Rule, full_name};
 use crate::rules::{CacheStatus, ForwardReason, cache_groups, invalidation, storing};
@@ -98,7 +98,7 @@ async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &H
             // The URL may lie under other keys as well. Durable with the next purge, as soon as
             // the ledger is looked after.
             let url = Scope::Url(url_hash(url_of_key(&key)));
-            worker.shared.vault.ledger().set(vec![url], false, worker.now_s());
+            worker.shared.vault.ledger().set(vec![url], PurgeKind::Hard, worker.now_s());
         }
     }
     let groups = cache_groups::invalidated(&ask.method, status, response);

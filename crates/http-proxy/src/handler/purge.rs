@@ -20,7 +20,7 @@ use crate::answer::{Answer, own_answer};
 use crate::purge::ledger::LedgerError;
 use crate::purge::marks::{PREFIX_MAX, Scope};
 use crate::purge::stamp::{self, TagId};
-use crate::purge::{url_hash, url_of_key};
+use crate::purge::{PurgeKind, url_hash, url_of_key};
 use crate::request::Ask;
 use crate::request::grouping::rule_group;
 use crate::request::naming::Naming;
@@ -106,13 +106,13 @@ pub(crate) fn authorize(
 pub(crate) fn order_of_method(
     url: &str,
     headers: &HeaderMap,
-) -> Result<(Vec<What>, bool), PurgeFailure> {
+) -> Result<(Vec<What>, PurgeKind), PurgeFailure> {
     let value = |name| headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok());
-    let soft = says_soft(headers)?;
+    let kind = kind_wanted(headers)?;
     let tags = stamp::tag_names(headers);
     if !tags.is_empty() {
         let tag = |name: &Vec<u8>| What::Tag(String::from_utf8_lossy(name).into_owned());
-        return Ok((tags.iter().map(tag).collect(), soft));
+        return Ok((tags.iter().map(tag).collect(), kind));
     }
     let what = match value(PURGE_SCOPE).unwrap_or("url") {
         "url" => What::Url(url.to_owned()),
@@ -124,13 +124,13 @@ pub(crate) fn order_of_method(
             return Err(PurgeFailure::BadOrder(text));
         }
     };
-    Ok((vec![what], soft))
+    Ok((vec![what], kind))
 }
 
 /// What `Soft-Purge` says. A word that is not understood purges nothing: it would be a hard purge.
-fn says_soft(headers: &HeaderMap) -> Result<bool, PurgeFailure> {
+fn kind_wanted(headers: &HeaderMap) -> Result<PurgeKind, PurgeFailure> {
     let mut lines = headers.get_all(SOFT_PURGE).into_iter();
-    let Some(line) = lines.next() else { return Ok(false) };
+    let Some(line) = lines.next() else { return Ok(PurgeKind::Hard) };
     let is = |words: &[&str]| {
         words.iter().any(|word| line.as_bytes().eq_ignore_ascii_case(word.as_bytes()))
     };
@@ -139,7 +139,7 @@ fn says_soft(headers: &HeaderMap) -> Result<bool, PurgeFailure> {
         let text = "`Soft-Purge` is 1, true or yes, or 0, false or no".to_owned();
         return Err(PurgeFailure::BadOrder(text));
     }
-    Ok(yes)
+    Ok(if yes { PurgeKind::Soft } else { PurgeKind::Hard })
 }
 
 /// `scheme://host/` of a URL.
@@ -149,11 +149,11 @@ fn origin_part(url: &str) -> &str {
 
 /// The order of the admin API: an object with `url`, `prefix`, `host`, `tag`, `group` (each a text
 /// or a list of texts) or `all`, and `soft`.
-pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, bool), PurgeFailure> {
+pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, PurgeKind), PurgeFailure> {
     let bad = |text: String| PurgeFailure::BadOrder(text);
     let order: Value = serde_json::from_slice(body).map_err(|e| bad(format!("not JSON: {e}")))?;
     let Value::Object(order) = order else { return Err(bad("an object is expected".into())) };
-    let (mut what, mut soft) = (Vec::new(), false);
+    let (mut what, mut kind) = (Vec::new(), PurgeKind::Hard);
     for (name, value) in order {
         let make: fn(String) -> What = match name.as_str() {
             "url" => What::Url,
@@ -166,7 +166,8 @@ pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, bool), PurgeFailu
                     return Err(bad(format!("`{name}` is true or false")));
                 };
                 match name.as_str() {
-                    "soft" => soft = flag,
+                    "soft" if flag => kind = PurgeKind::Soft,
+                    "soft" => kind = PurgeKind::Hard,
                     _ if flag => what.push(What::All),
                     _ => {}
                 }
@@ -192,7 +193,7 @@ pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, bool), PurgeFailu
     if what.is_empty() || what.len() > ORDERS_MAX {
         return Err(bad(format!("say 1 to {ORDERS_MAX} things to purge")));
     }
-    Ok((what, soft))
+    Ok((what, kind))
 }
 
 /// The method PURGE: of the URL as this request would be stored under.
@@ -203,7 +204,7 @@ pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
     let ordered = authorize(ask.peer().ip, &ask.headers, networks, token)
         .and_then(|()| order_of_method(&url, &ask.headers));
     let done = match ordered {
-        Ok((what, soft)) => carry_out(shared, what, soft).await,
+        Ok((what, kind)) => carry_out(shared, what, kind).await,
         Err(failure) => Err(failure),
     };
     match done {
@@ -225,12 +226,12 @@ pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
 pub(crate) async fn carry_out(
     shared: &Arc<Shared>,
     what: Vec<What>,
-    soft: bool,
+    kind: PurgeKind,
 ) -> Result<Value, PurgeFailure> {
     let (mut scopes, mut removed, mut urls) = (Vec::new(), 0, 0);
     for one in &what {
         if let What::Url(url) = one
-            && !soft
+            && kind == PurgeKind::Hard
         {
             let url = key_of_url(shared, url)?;
             let gone = shared.vault.purge_url(&url).await;
@@ -242,7 +243,7 @@ pub(crate) async fn carry_out(
         }
         scopes.extend(scopes_of(shared, one)?);
     }
-    let mut done = json!({ "soft": soft });
+    let mut done = json!({ "soft": kind == PurgeKind::Soft });
     if urls > 0 {
         done["urls"] = urls.into();
         done["removed"] = removed.into();
@@ -250,7 +251,7 @@ pub(crate) async fn carry_out(
     if !scopes.is_empty() {
         done["marks"] = scopes.len().into();
         let (vault, now) = (shared.vault.clone(), shared.config.clock.unix_seconds());
-        let marking = move || vault.ledger().purge(scopes, soft, now);
+        let marking = move || vault.ledger().purge(scopes, kind, now);
         let marked = tokio::task::spawn_blocking(marking).await;
         let failed = || LedgerError::Store("the task for it died".to_owned());
         done["generation"] = marked.map_err(|_| failed())??.into();
@@ -380,9 +381,9 @@ mod tests {
         let tag = |name: &str| What::Tag(name.to_owned());
         assert_eq!(
             order("{\"tag\":[\"a\",\"b\"],\"soft\":true}"),
-            Ok((vec![tag("a"), tag("b")], true))
+            Ok((vec![tag("a"), tag("b")], PurgeKind::Soft))
         );
-        assert_eq!(order("{\"all\":true}"), Ok((vec![What::All], false)));
+        assert_eq!(order("{\"all\":true}"), Ok((vec![What::All], PurgeKind::Hard)));
         for bad in
             ["", "[]", "{}", "{\"all\":false}", "{\"tga\":\"a\"}", "{\"tag\":7}", "{\"tag\":\"\"}"]
         {
@@ -395,17 +396,18 @@ mod tests {
         let order = |lines: &[(&'static str, &'static str)]| {
             order_of_method("http://h/a/b", &headers(lines))
         };
-        assert_eq!(order(&[]), Ok((vec![What::Url("http://h/a/b".into())], false)));
+        assert_eq!(order(&[]), Ok((vec![What::Url("http://h/a/b".into())], PurgeKind::Hard)));
         let soft = order(&[("soft-purge", "1"), ("purge-scope", "prefix")]);
-        assert_eq!(soft, Ok((vec![What::Prefix("http://h/a/b".into())], true)));
+        assert_eq!(soft, Ok((vec![What::Prefix("http://h/a/b".into())], PurgeKind::Soft)));
         let host = order(&[("purge-scope", "host")]);
-        assert_eq!(host, Ok((vec![What::Prefix("http://h/".into())], false)));
+        assert_eq!(host, Ok((vec![What::Prefix("http://h/".into())], PurgeKind::Hard)));
         let tags = order(&[("surrogate-key", "x y")]);
-        assert_eq!(tags, Ok((vec![What::Tag("x".into()), What::Tag("y".into())], false)));
+        assert_eq!(tags, Ok((vec![What::Tag("x".into()), What::Tag("y".into())], PurgeKind::Hard)));
         assert!(order(&[("purge-scope", "world")]).is_err());
-        let how = |word| order(&[("soft-purge", word)]).map(|(_, soft)| soft);
-        for (word, soft) in [("true", true), ("Yes", true), ("0", false), ("FALSE", false)] {
-            assert_eq!(how(word), Ok(soft), "{word}");
+        let how = |word| order(&[("soft-purge", word)]).map(|(_, kind)| kind);
+        let (soft, hard) = (PurgeKind::Soft, PurgeKind::Hard);
+        for (word, kind) in [("true", soft), ("Yes", soft), ("0", hard), ("FALSE", hard)] {
+            assert_eq!(how(word), Ok(kind), "{word}");
         }
         for word in ["", "2", "soft", "1, 1"] {
             assert!(matches!(how(word), Err(PurgeFailure::BadOrder(_))), "{word}");

@@ -121,12 +121,18 @@ async fn prepare(
     let mut client = from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     if kind.proxy_protocol {
         let trusted = from.is_none_or(|from| gate.trusts(from));
-        let said = if trusted { timeout(limit, proxied(&mut stream)).await } else { Ok(None) };
-        match said {
-            Ok(Some(said)) => client = said.unwrap_or(client),
+        let header = match trusted {
+            true => timeout(limit, proxied(&mut stream)).await.unwrap_or(ProxyHeader::Missing),
+            false => ProxyHeader::Missing,
+        };
+        match header {
+            ProxyHeader::For(told) => client = told,
+            ProxyHeader::Anonymous => {}
             // Not in words to TLS clients, which would not understand them.
-            _ if kind.tls => return Err(Refused::Gone),
-            _ => return Err(Refused::With(BAD_PROXY_HEADER, Box::new(stream))),
+            ProxyHeader::Missing if kind.tls => return Err(Refused::Gone),
+            ProxyHeader::Missing => {
+                return Err(Refused::With(BAD_PROXY_HEADER, Box::new(stream)));
+            }
         }
     }
     let Some(counted) = gate.clients.admit(client) else {
@@ -137,22 +143,39 @@ async fn prepare(
         let (stream, protocol) = shake_hands(worker, gate, stream).await?;
         return Ok(Ready { stream, protocol, client, counted });
     }
-    let protocol = version(&mut stream, limits(worker)).await;
-    let Ok(protocol) = protocol else { return Err(protocol_error(protocol, stream)) };
+    let protocol = match version(&mut stream, limits(worker)).await {
+        Ok(protocol) => protocol,
+        Err(NoRequest::TooSlow) => {
+            return Err(Refused::With(REQUEST_TIMEOUT, Box::new(stream)));
+        }
+        Err(NoRequest::Gone) => return Err(Refused::Gone),
+    };
     Ok(Ready { stream: ClientStream::Plain(stream), protocol, client, counted })
 }
 
-/// Reads the PROXY header. `None`: there is none; `Some(None)`: it names nobody.
-async fn proxied(stream: &mut Prefixed<Socket>) -> Option<Option<IpAddr>> {
+/// What a connection begins with where a PROXY header is wanted.
+enum ProxyHeader {
+    /// None that can be believed and understood.
+    Missing,
+    /// One that names nobody: the proxy before this one speaks for itself.
+    Anonymous,
+    /// One for this client.
+    For(IpAddr),
+}
+
+/// Reads the PROXY header.
+async fn proxied(stream: &mut Prefixed<Socket>) -> ProxyHeader {
     let mut parsed = Parsed::Incomplete;
     let enough = |seen: &[u8]| {
         parsed = proxy_protocol::parse(seen);
         parsed != Parsed::Incomplete
     };
-    stream.peek(proxy_protocol::HEADER_BYTES_MAX, enough).await.ok()?;
-    let Parsed::Header { length, client } = parsed else { return None };
+    if stream.peek(proxy_protocol::HEADER_BYTES_MAX, enough).await.is_err() {
+        return ProxyHeader::Missing;
+    }
+    let Parsed::Header { length, client } = parsed else { return ProxyHeader::Missing };
     stream.skip(length);
-    Some(client.map(|client| client.ip()))
+    client.map_or(ProxyHeader::Anonymous, |client| ProxyHeader::For(client.ip()))
 }
 
 async fn shake_hands(
@@ -178,25 +201,29 @@ async fn shake_hands(
     Ok((ClientStream::Tls(Box::new(Prefixed::new(Bytes::new(), stream))), protocol))
 }
 
-/// Tells the versions apart by the first bytes; `Err(true)` if a client began and did not go on.
-async fn version(stream: &mut Prefixed<Socket>, limits: &ClientLimits) -> Result<Protocol, bool> {
+/// Why a connection brings no request.
+enum NoRequest {
+    /// Its client began and did not go on in time.
+    TooSlow,
+    /// Its client sent nothing, or closed it.
+    Gone,
+}
+
+/// Tells the versions apart by the first bytes.
+async fn version(
+    stream: &mut Prefixed<Socket>,
+    limits: &ClientLimits,
+) -> Result<Protocol, NoRequest> {
     let length = HTTP2_PREFACE.len();
     let first = stream.peek(length, |seen| !seen.is_empty());
     match timeout(limits.idle_timeout, first).await {
         Ok(Ok(seen)) if !seen.is_empty() => {}
-        _ => return Err(false),
+        _ => return Err(NoRequest::Gone),
     }
     let told = stream.peek(length, |seen| !HTTP2_PREFACE.starts_with(seen));
-    let seen = timeout(limits.header_timeout, told).await.map_err(|_| true)?;
-    let http2 = seen.map_err(|_| false)? == HTTP2_PREFACE;
+    let seen = timeout(limits.header_timeout, told).await.map_err(|_| NoRequest::TooSlow)?;
+    let http2 = seen.map_err(|_| NoRequest::Gone)? == HTTP2_PREFACE;
     Ok(if http2 { Protocol::Http2 } else { Protocol::Http1 })
-}
-
-fn protocol_error(result: Result<Protocol, bool>, stream: Prefixed<Socket>) -> Refused {
-    match result {
-        Err(true) => Refused::With(REQUEST_TIMEOUT, Box::new(stream)),
-        _ => Refused::Gone,
-    }
 }
 
 async fn speak(

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use damelo::{GroupId, Store};
 
+use super::PurgeKind;
 use super::marks::{Marks, Scope, Standing, Subject};
 use super::stamp::Moment;
 
@@ -279,23 +280,23 @@ impl Ledger {
     pub(crate) fn purge(
         &self,
         scopes: Vec<Scope>,
-        soft: bool,
+        kind: PurgeKind,
         now_unix_s: u64,
     ) -> Result<u64, LedgerError> {
         if self.loading() == Loading::Waiting {
             return Err(LedgerError::Loading);
         }
-        let generation = self.set(scopes, soft, now_unix_s);
+        let generation = self.set(scopes, kind, now_unix_s);
         self.written_up_to(generation)?;
         Ok(generation)
     }
 
     /// Sets marks in memory; they become durable with the next purge or write.
-    pub(crate) fn set(&self, scopes: Vec<Scope>, soft: bool, now_unix_s: u64) -> u64 {
+    pub(crate) fn set(&self, scopes: Vec<Scope>, kind: PurgeKind, now_unix_s: u64) -> u64 {
         let mut marks = locks::write(&self.marks);
         let mut generation = marks.now().generation;
         for scope in scopes {
-            generation = marks.set(scope, soft, now_unix_s);
+            generation = marks.set(scope, kind, now_unix_s);
         }
         self.now.follow(&marks);
         generation
@@ -379,7 +380,7 @@ mod tests {
             assert_eq!(now.ledger, first.ledger, "round {round}");
             assert_eq!(standing(&ledger, now, round), Standing::Untouched);
             assert!(ledger.is_clear(now));
-            ledger.purge(vec![Scope::Tag(TagId(round))], false, 0).unwrap();
+            ledger.purge(vec![Scope::Tag(TagId(round))], PurgeKind::Hard, 0).unwrap();
             for earlier in 1..=round {
                 assert_eq!(standing(&ledger, first, earlier), Standing::Gone);
                 assert!(!ledger.is_clear(first));
@@ -398,7 +399,7 @@ mod tests {
         let store = open_store(&directory.path().join("store"));
         let ledger = Ledger::open(store.clone()).unwrap();
         let before = ledger.now().unwrap();
-        ledger.purge(vec![Scope::Tag(TagId(1))], false, 0).unwrap();
+        ledger.purge(vec![Scope::Tag(TagId(1))], PurgeKind::Hard, 0).unwrap();
         drop(ledger);
         for slot in [0, 1] {
             store.remove(&key(slot)).unwrap();
@@ -421,7 +422,7 @@ mod tests {
                 scope.spawn(move || {
                     for n in 0..20 {
                         let tag = TagId(thread * 100 + n);
-                        ledger.purge(vec![Scope::Tag(tag)], false, 0).unwrap();
+                        ledger.purge(vec![Scope::Tag(tag)], PurgeKind::Hard, 0).unwrap();
                     }
                 });
             }

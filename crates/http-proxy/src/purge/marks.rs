@@ -13,6 +13,7 @@ use std::ops::Bound;
 
 use bytes::BufMut;
 
+use super::PurgeKind;
 use super::stamp::{Moment, Stamp, TagId};
 
 /// Marks kept as they were set.
@@ -149,7 +150,7 @@ impl Marks {
     }
 
     /// Sets a mark; returns its generation.
-    pub(crate) fn set(&mut self, scope: Scope, soft: bool, now_unix_s: u64) -> u64 {
+    pub(crate) fn set(&mut self, scope: Scope, kind: PurgeKind, now_unix_s: u64) -> u64 {
         self.latest += 1;
         let generation = self.latest;
         self.newest_mark = generation;
@@ -160,10 +161,9 @@ impl Marks {
             Scope::Group(group) => self.hashed.entry((Kind::Group, group)).or_default(),
             Scope::Prefix(prefix) => self.prefix_mut(prefix),
         };
-        if soft {
-            (mark.soft, mark.soft_unix_s) = (generation, now_unix_s);
-        } else {
-            mark.hard = generation;
+        match kind {
+            PurgeKind::Soft => (mark.soft, mark.soft_unix_s) = (generation, now_unix_s),
+            PurgeKind::Hard => mark.hard = generation,
         }
         let everything = self.all;
         if generation == everything.hard {

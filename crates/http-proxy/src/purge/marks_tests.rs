@@ -69,7 +69,8 @@ fn marks_say_what_a_list_of_all_purges_says() {
                 all.push(stored(&mut random, &marks));
             } else {
                 let (scope, soft) = (scope(&mut random), random.bool());
-                purges.push((marks.set(scope.clone(), soft, step), scope, soft));
+                let kind = if soft { PurgeKind::Soft } else { PurgeKind::Hard };
+                purges.push((marks.set(scope.clone(), kind, step), scope, soft));
             }
             if random.u8(..10) == 0 {
                 marks = Marks::decode(&marks.encode()).unwrap();
@@ -115,7 +116,7 @@ fn beyond_the_limit_old_marks_cover_more_but_never_less() {
             1 => Scope::Url(hash(&before[n as usize].url)),
             _ => Scope::Group(n + 1_000_000),
         };
-        marks.set(scope, false, 0);
+        marks.set(scope, PurgeKind::Hard, 0);
         purged[n as usize] = true;
         assert!(marks.len() <= MARKS_MAX);
     }
@@ -142,12 +143,12 @@ fn prefixes_fold_to_their_host_and_hosts_to_everything() {
         group: 0,
     };
     for n in 0..=MARKS_MAX {
-        marks.set(Scope::Prefix(format!("http://a/{n}/").into_bytes()), false, 0);
+        marks.set(Scope::Prefix(format!("http://a/{n}/").into_bytes()), PurgeKind::Hard, 0);
     }
     assert_eq!(marks.judge(&old("a").subject()), Standing::Gone);
     assert_eq!(marks.judge(&old("b").subject()), Standing::Untouched);
     for n in 0..=MARKS_MAX {
-        marks.set(Scope::Prefix(format!("http://host{n}/").into_bytes()), false, 0);
+        marks.set(Scope::Prefix(format!("http://host{n}/").into_bytes()), PurgeKind::Hard, 0);
     }
     assert_eq!(marks.judge(&old("b").subject()), Standing::Gone);
     assert!(marks.len() <= MARKS_MAX && marks.prefix_bytes <= PREFIX_BYTES_MAX);
@@ -165,8 +166,9 @@ fn another_ledger_s_responses_are_gone() {
 fn damage_is_refused_and_never_panics() {
     let mut marks = Marks::new(LEDGER);
     for n in 0..10 {
-        marks.set(Scope::Tag(TagId(n)), n % 2 == 0, n);
-        marks.set(Scope::Prefix(format!("http://a/{n}/").into_bytes()), false, 0);
+        let kind = if n % 2 == 0 { PurgeKind::Soft } else { PurgeKind::Hard };
+        marks.set(Scope::Tag(TagId(n)), kind, n);
+        marks.set(Scope::Prefix(format!("http://a/{n}/").into_bytes()), PurgeKind::Hard, 0);
     }
     let bytes = marks.encode();
     assert_eq!(Marks::decode(&bytes), Some(marks));
@@ -189,7 +191,7 @@ fn damage_is_refused_and_never_panics() {
 #[test]
 fn no_mark_is_later_than_the_last_purge() {
     let mut marks = Marks::new(1);
-    marks.set(Scope::All, false, 5);
+    marks.set(Scope::All, PurgeKind::Hard, 5);
     let bytes = marks.encode();
     let with_latest = |latest: u64| {
         let mut changed = bytes.clone();

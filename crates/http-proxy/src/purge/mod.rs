@@ -10,6 +10,15 @@ pub(crate) mod stamp;
 
 use damelo::GroupId;
 
+/// What becomes of what a purge covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PurgeKind {
+    /// It is gone.
+    Hard,
+    /// It is stale: to be validated, and served where something stale may be.
+    Soft,
+}
+
 /// Hash of a URL as marks know it.
 pub(crate) fn url_hash(url: &[u8]) -> u64 {
     GroupId::of(url).get()

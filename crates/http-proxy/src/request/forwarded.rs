@@ -80,15 +80,23 @@ pub(crate) fn forget_told(headers: &mut HeaderMap) {
     TELLING.iter().for_each(|name| drop(headers.remove(name)));
 }
 
-/// Adds to the headers of a request to the origin, from which [`forget_told`] took what it must. `host`: the
-/// one the client asked, in `version`.
+/// How a request came, as far as its origin is told.
+pub(crate) struct Received<'r> {
+    pub(crate) peer: &'r Peer,
+    pub(crate) version: Version,
+    pub(crate) target: &'r Target,
+    /// The host that the client asked.
+    pub(crate) host: Option<HeaderValue>,
+}
+
+/// Adds to the headers of a request to the origin, from which [`forget_told`] took what it must.
 pub(crate) fn add(
     headers: &mut HeaderMap,
-    (config, via): (&ProxyConfig, &Via),
-    (peer, version): (&Peer, Version),
-    target: &Target,
-    host: Option<HeaderValue>,
+    config: &ProxyConfig,
+    via: &Via,
+    received: Received<'_>,
 ) {
+    let Received { peer, version, target, mut host } = received;
     let options = config.transport.forwarded;
     if options.via {
         headers.append(VIA, via.received(version));
@@ -96,7 +104,6 @@ pub(crate) fn add(
     if config.caching.surrogate {
         headers.append(SURROGATE_CAPABILITY, HeaderValue::from_static(surrogate::CAPABILITY));
     }
-    let mut host = host;
     if options.trust_client {
         let (_, given) = given(headers);
         host = given.and_then(|given| HeaderValue::try_from(given).ok()).or(host);

@@ -11,8 +11,8 @@ pub(crate) mod naming;
 use std::sync::Arc;
 
 use http::header::{
-    CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE,
-    IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, VIA,
+    AUTHORIZATION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, VIA,
 };
 use http::{HeaderMap, Method, Request, Uri, Version};
 
@@ -145,6 +145,11 @@ impl Ask {
         self.pinned = Some(Pinned(self.pin().cloned()));
     }
 
+    /// True if an answer may be for who asks alone (RFC 9111 §3.5).
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.headers.contains_key(AUTHORIZATION)
+    }
+
     /// Whether the client gets what follows the body of an answer with these headers: in HTTP/2, or
     /// in chunks if it says that it wants it.
     pub(crate) fn gets_trailers(&self, answer: &HeaderMap) -> bool {
@@ -178,8 +183,9 @@ impl Ask {
         if self.met.is_none() && !shared.config.transport.forwarded.trust_client {
             forwarded::forget_told(&mut headers);
         }
-        let ours = (&shared.config, &shared.via);
-        forwarded::add(&mut headers, ours, (&self.peer, self.version), &self.target, host);
+        let (peer, version, target) = (&self.peer, self.version, &self.target);
+        let received = forwarded::Received { peer, version, target, host };
+        forwarded::add(&mut headers, &shared.config, &shared.via, received);
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         let target = &self.target.path_and_query;

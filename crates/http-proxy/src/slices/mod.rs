@@ -84,14 +84,22 @@ fn slices_for(worker: &Worker, reason: ForwardReason) -> Option<Slices> {
     fits.then_some(Slices { slice_bytes })
 }
 
-/// What becomes of a request that nothing stored answers. `known`: its origin has said that it can
-/// send ranges.
+/// What is known of how an origin answers a range before it is asked for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RangeSupport {
+    /// Nothing: it may send the whole.
+    Unknown,
+    /// Its answer to another request said that it can send ranges.
+    Told,
+}
+
+/// What becomes of a request that nothing stored answers.
 pub(crate) async fn course(
     worker: &Arc<Worker>,
     ask: &Ask,
     reason: ForwardReason,
     conditions: Conditions,
-    known: bool,
+    support: RangeSupport,
 ) -> Course {
     let Some(slices) = slices_for(worker, reason) else { return Course::AsAsked };
     if conditions != Conditions::Clients {
@@ -115,8 +123,9 @@ pub(crate) async fn course(
     }
     let noted = || shared.collapse.unsliceable.of(primary, worker.now_s());
     if noted().is_none() {
-        let probing =
-            !known && reason != ForwardReason::Request && !shared.vault.has_slices(primary);
+        let probing = support == RangeSupport::Unknown
+            && reason != ForwardReason::Request
+            && !shared.vault.has_slices(primary);
         if probing && !ask.wishes.only_if_cached {
             return Course::Probe(want);
         }

@@ -266,8 +266,7 @@ async fn insert(
     let length_bytes = asked.response.body().size_hint().exact();
     let mut insertion = match stored.part {
         Some(_) => {
-            let slice = (asked.slices, asked.index);
-            vault.begin_slice(target, epoch, slice, stored, groups).await?
+            vault.begin_slice(target, epoch, asked.slices, asked.index, stored, groups).await?
         }
         None => vault.begin(target, epoch, &ask.headers, stored, length_bytes, groups).await?,
     };

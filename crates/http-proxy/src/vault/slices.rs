@@ -130,7 +130,8 @@ impl Vault {
         &self,
         target: &Target,
         epoch: Epoch,
-        slice: (Slices, u64),
+        slices: Slices,
+        index: u64,
         mut response: StoredResponse,
         groups: &Groups,
     ) -> Result<Box<Insertion>, NotStoredReason> {
@@ -140,7 +141,7 @@ impl Vault {
         response.groups.push(together);
         let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let stamp = epoch.stamp(&response)?;
-        let key = key_in(primary, slice.0, together.generation, slice.1);
+        let key = key_in(primary, slices, together.generation, index);
         let group = GroupId::of(&groups.home);
         // Whatever its length: a slice is one object.
         let mut insertion = Insertion::new(key, epoch, group, response, stamp, u64::MAX);

@@ -25,7 +25,7 @@ impl Kind<Grouping> for GroupRule {
     const WRITTEN: &'static str = "page, host, path:N, header:NAME or none";
     fn read(value: &Value) -> Result<Grouping, String> {
         let Value::Text(text) = value else { return Err(value.wanted(Self::WRITTEN)) };
-        text.parse().map_err(|()| value.wanted(Self::WRITTEN))
+        text.parse().map_err(|_| value.wanted(Self::WRITTEN))
     }
     fn show(value: &Grouping) -> String {
         quoted(value)
