@@ -255,7 +255,7 @@ impl Failure {
                     .to_owned(),
             ),
             Failure::Proxy(ProxyError::NotLoopback { .. }) => Some(
-                "add --remote, and --rule to say who may use it, or listen on 127.0.0.1".to_owned(),
+                "add --remote, and --rule for each who may use it, or listen on 127.0.0.1".to_owned(),
             ),
             Failure::Create(_) => {
                 Some("`damelo put --help` lists what the store takes".to_owned())

@@ -63,7 +63,10 @@ pub enum ProxyError {
     #[error("cannot set up TLS")]
     Tls(#[source] tokio_rustls::rustls::Error),
     /// A forward proxy would be open to others than this host.
-    #[error("{address} is not a loopback address: a forward proxy listens there only if told to")]
+    #[error(
+        "{address} is not a loopback address: a forward proxy listens there only with \
+         `forward.remote = true`, and serves whom `forward.rules` allow"
+    )]
     NotLoopback {
         /// The address.
         address: SocketAddr,
@@ -95,7 +98,10 @@ pub enum ProxyError {
     )]
     UserName(String),
     /// The system gives no random numbers.
-    #[error("the system has no randomness for secrets")]
+    #[error(
+        "the system gives no random numbers for secrets: let this process call `getrandom`, or read \
+         /dev/urandom"
+    )]
     Randomness,
     /// A thread or its event loop could not be started.
     #[error("cannot start a worker")]
@@ -127,7 +133,10 @@ pub enum ProxyError {
         source: io::Error,
     },
     /// A worker ended by a panic: a bug.
-    #[error("a worker thread died")]
+    #[error(
+        "a worker thread died, which is a bug: please report what it wrote to standard error; what \
+         is stored is there again after a restart"
+    )]
     WorkerDied,
 }
 
@@ -144,8 +153,8 @@ impl ProxyError {
     }
 }
 
-/// Why there is no response of the origin. The last two are the client's doing (4xx), all others
-/// the origin's (5xx).
+/// Why there is no response of the origin. The last three are answered 4xx: an origin that must not be
+/// asked, and a body that the client did not send; all others are the origin's doing (5xx).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("the origin could not be reached")]

@@ -1,13 +1,16 @@
 //! What becomes of one request, from its headers to its answer.
 //!
 //! ```text
-//! handle ─► screen ─► (forward proxy: admitted?) ─► route ─► PURGE      `purge`
-//!                                                     ├► TRACE, OPTIONS that may go no further  `max_forwards`
-//!                                                     ├► what a rule answers by itself          `respond`
-//!                                                     ├► CONNECT     `connect`: a tunnel
-//!                                                     ├► Upgrade     `upgrade`: the same
-//!                                                     ├► not for the cache: `fetch::pass`
-//!                                                     └► else        `cache`
+//! handle ─► dispatch ─► `screen`
+//!                          │
+//!                          ├► forward proxy: admitted? then CONNECT  `connect`: a tunnel
+//!                          ├► TRACE, OPTIONS that may go no further  `max_forwards`
+//!                          ├► what a rule answers by itself          `respond`
+//!                          ├► Upgrade                                `upgrade`: a tunnel
+//!                          └► route ─┬► PURGE, where it is on        `purge`
+//!                                    ├► CONNECT to a reverse proxy   501
+//!                                    ├► not for the cache            `fetch::pass`
+//!                                    └► else                         `cache`
 //! ```
 //!
 //! Invariants: nothing reaches the cache or an origin that `screen` has not passed; every answer carries
