@@ -9,14 +9,15 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use damelo::{ByteSize, Config, Store};
+use damelo::{ByteSize, Store};
 use damelo_http_proxy::{
-    ForwardConfig, ListenAddress, ProxyError, RunningInfo, Settings, hash_credentials, run_forward,
+    ForwardConfig, ListenAddress, ProxyConfig, ProxyError, RunningInfo, Settings, hash_credentials,
+    run_forward,
 };
 use support::wire::{Authority, Http2Origin, raw_answer};
 use support::{Message, Origin, read_message, reply};
 
-struct ForwardReason {
+struct Forward {
     info: RunningInfo,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -24,20 +25,35 @@ struct ForwardReason {
 }
 
 fn store(home: &tempfile::TempDir) -> Store {
-    let mut config = Config::new(home.path().join("store"), ByteSize::new(64 << 20));
+    let mut config = damelo::Config::new(home.path().join("store"), ByteSize::new(64 << 20));
     config.memory = ByteSize::new(8 << 20);
     Store::open(config).expect("store")
 }
 
-fn local() -> ForwardConfig {
-    let mut config = ForwardConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
-    config.proxy.workers = 1;
-    config.proxy.drain_timeout = Duration::from_secs(2);
-    config
+/// What a forward proxy is started with.
+struct Config {
+    proxy: ProxyConfig,
+    forward: ForwardConfig,
 }
 
-impl ForwardReason {
-    fn start(tweak: impl FnOnce(&mut ForwardConfig)) -> ForwardReason {
+impl Config {
+    /// It is refused.
+    fn refused(self) -> ProxyError {
+        let home = tempfile::tempdir().expect("tempdir");
+        let never = std::future::pending::<()>();
+        run_forward(self.proxy, self.forward, store(&home), |_| {}, never).expect_err("refused")
+    }
+}
+
+fn local() -> Config {
+    let mut proxy = ProxyConfig::for_forward(SocketAddr::from(([127, 0, 0, 1], 0)));
+    proxy.workers = 1;
+    proxy.drain_timeout = Duration::from_secs(2);
+    Config { proxy, forward: ForwardConfig::default() }
+}
+
+impl Forward {
+    fn start(tweak: impl FnOnce(&mut Config)) -> Forward {
         let home = tempfile::tempdir().expect("tempdir");
         let store = store(&home);
         let mut config = local();
@@ -51,10 +67,10 @@ impl ForwardReason {
         let (ready, info) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let ready = |info| ready.send(info).expect("test lives");
-            run_forward(config, store, ready, stopped).expect("proxy runs");
+            run_forward(config.proxy, config.forward, store, ready, stopped).expect("proxy runs");
         });
         let info = info.recv_timeout(support::PATIENCE).expect("proxy starts");
-        ForwardReason { info, stop: Some(stop), thread: Some(thread), _home: home }
+        Forward { info, stop: Some(stop), thread: Some(thread), _home: home }
     }
 
     fn get(&self, url: &str) -> Message {
@@ -78,7 +94,7 @@ impl ForwardReason {
     }
 }
 
-impl Drop for ForwardReason {
+impl Drop for Forward {
     fn drop(&mut self) {
         let _ = self.stop.take().map(|stop| stop.send(()));
         let ended = self.thread.take().map(JoinHandle::join);
@@ -100,7 +116,7 @@ fn own_address() -> Option<std::net::IpAddr> {
 
 #[test]
 fn any_origin_is_reached_and_cached_by_its_own_name() {
-    let (first, second, proxy) = (named("first"), named("second"), ForwardReason::start(|_| {}));
+    let (first, second, proxy) = (named("first"), named("second"), Forward::start(|_| {}));
     for _ in 0..3 {
         assert_eq!(proxy.get(&format!("http://{}/", first.address)).text(), "first");
         assert_eq!(proxy.get(&format!("http://{}/", second.address)).text(), "second");
@@ -119,7 +135,7 @@ fn any_origin_is_reached_and_cached_by_its_own_name() {
 
 #[test]
 fn a_target_without_a_path_has_a_slash_for_one() {
-    let (origin, proxy) = (named("x"), ForwardReason::start(|_| {}));
+    let (origin, proxy) = (named("x"), Forward::start(|_| {}));
     let url = format!("http://{}", origin.address);
     for (target, line) in [("?a=/b", "GET /?a=/b HTTP/1.1"), ("?", "GET /? HTTP/1.1")] {
         assert_eq!(proxy.get(&format!("{url}{target}")).status(), 200);
@@ -127,7 +143,7 @@ fn a_target_without_a_path_has_a_slash_for_one() {
         // By either spelling it is the same.
         assert!(proxy.get(&format!("{url}/{target}")).cache().contains("hit"), "{target}");
     }
-    let proxy = ForwardReason::start(|config| {
+    let proxy = Forward::start(|config| {
         let rules = "[[rule]]\npath = \"/\"\nquery = \"a=**\"\npass = true\n";
         config.proxy.ruleset = Settings::parse(rules).expect("rules").proxy.ruleset;
     });
@@ -137,7 +153,7 @@ fn a_target_without_a_path_has_a_slash_for_one() {
 #[test]
 fn requests_with_bodies_pass_and_connections_are_used_again() {
     let origin = Origin::start(|request| reply(200, "", request.body.clone()));
-    let proxy = ForwardReason::start(|_| {});
+    let proxy = Forward::start(|_| {});
     for _ in 0..3 {
         let request = format!(
             "POST http://{}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
@@ -150,7 +166,7 @@ fn requests_with_bodies_pass_and_connections_are_used_again() {
 
 #[test]
 fn what_is_no_request_for_a_forward_proxy() {
-    let proxy = ForwardReason::start(|_| {});
+    let proxy = Forward::start(|_| {});
     for (method, target, status) in [
         ("GET", "/", 400),
         ("GET", "https://127.0.0.1/", 501),
@@ -174,7 +190,7 @@ fn what_is_no_request_for_a_forward_proxy() {
 
 #[test]
 fn connect_makes_a_tunnel() {
-    let (authority, proxy) = (Authority::new(), ForwardReason::start(|_| {}));
+    let (authority, proxy) = (Authority::new(), Forward::start(|_| {}));
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = listener.local_addr().expect("address");
     std::thread::spawn(move || {
@@ -214,7 +230,7 @@ fn clients_from_elsewhere_need_a_rule() {
     let origin = named("x");
     let url = format!("http://{}/", origin.address);
     let port = origin.address.port();
-    let closed = ForwardReason::start(|config| config.to_loopback = true);
+    let closed = Forward::start(|config| config.forward.to_loopback = true);
     assert_eq!(closed.ask_as("198.51.100.1", "GET", &url).status(), 403);
     assert_eq!(
         closed.ask_as("198.51.100.1", "CONNECT", &format!("127.0.0.1:{port}")).status(),
@@ -226,9 +242,9 @@ fn clients_from_elsewhere_need_a_rule() {
         format!("deny port={port} method=DELETE"),
         "allow client=198.51.100.0/24 to=127.0.0.0/8".to_owned(),
     ];
-    let open = ForwardReason::start(|config| {
-        config.to_loopback = true;
-        config.rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+    let open = Forward::start(|config| {
+        config.forward.to_loopback = true;
+        config.forward.rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
     });
     assert_eq!(open.ask_as("198.51.100.1", "GET", &url).status(), 200);
     assert_eq!(open.ask_as("198.51.100.1", "DELETE", &url).status(), 403);
@@ -243,8 +259,8 @@ fn clients_from_elsewhere_need_a_rule() {
 fn our_own_loopback_is_not_for_others_even_from_the_cache() {
     let origin = named("secret");
     let port = origin.address.port();
-    let proxy = ForwardReason::start(|config| {
-        config.rules = vec!["allow client=198.51.100.0/24".parse().expect("a rule")];
+    let proxy = Forward::start(|config| {
+        config.forward.rules = vec!["allow client=198.51.100.0/24".parse().expect("a rule")];
     });
     for host in ["127.0.0.1", "localhost"] {
         let url = format!("http://{host}:{port}/");
@@ -258,10 +274,10 @@ fn our_own_loopback_is_not_for_others_even_from_the_cache() {
 
 #[test]
 fn our_own_admin_listener_is_for_nobody() {
-    let proxy = ForwardReason::start(|config| {
+    let proxy = Forward::start(|config| {
         config.proxy.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        config.to_loopback = true;
-        config.rules = vec!["allow".parse().expect("a rule")];
+        config.forward.to_loopback = true;
+        config.forward.rules = vec!["allow".parse().expect("a rule")];
     });
     let admin = proxy.info.admin.expect("an admin listener");
     let direct =
@@ -279,18 +295,15 @@ fn our_own_admin_listener_is_for_nobody() {
 
 #[test]
 fn clients_are_not_believed_who_they_are() {
-    let home = tempfile::tempdir().expect("tempdir");
     let mut config = local();
     config.proxy.transport.forwarded.trust_client = true;
-    let never = std::future::pending::<()>();
-    let error = run_forward(config, store(&home), |_| {}, never).expect_err("refused");
+    let error = config.refused();
     assert!(matches!(error, ProxyError::TrustInForward), "{error}");
 }
 
 #[test]
 fn metadata_addresses_are_never_dialled() {
-    let proxy =
-        ForwardReason::start(|config| config.proxy.connect_timeout = Duration::from_millis(300));
+    let proxy = Forward::start(|config| config.proxy.connect_timeout = Duration::from_millis(300));
     for host in [
         "169.254.169.254",
         "[fe80::1]",
@@ -326,7 +339,7 @@ fn cookies_are_for_who_asked() {
         let status = if request.has("if-none-match") { 304 } else { 200 };
         reply(status, &format!("{said}\n{cookie}"), "page")
     });
-    let proxy = ForwardReason::start(|_| {});
+    let proxy = Forward::start(|_| {});
     let cookie = |path: &str| {
         let answer = proxy.get(&format!("http://{}{path}", origin.address));
         assert_eq!((answer.status(), answer.text()), (200, "page".to_owned()), "{answer:?}");
@@ -352,7 +365,7 @@ fn passwords() {
     let home = tempfile::tempdir().expect("tempdir");
     let users = home.path().join("users");
     std::fs::write(&users, hash_credentials("ann", "open sesame").expect("hash")).expect("write");
-    let proxy = ForwardReason::start(|config| config.users = Some(users));
+    let proxy = Forward::start(|config| config.forward.users = Some(users));
     // ann:open sesame, ann:wrong
     let (right, wrong) = ("YW5uOm9wZW4gc2VzYW1l", "YW5uOndyb25n");
     for headers in [
@@ -390,21 +403,18 @@ fn passwords() {
 
 #[test]
 fn it_listens_on_loopback_only_unless_told_otherwise() {
-    let never = || std::future::pending::<()>();
-    let home = tempfile::tempdir().expect("tempdir");
     let mut config = local();
     config.proxy.from = "0.0.0.0:0".parse().expect("address");
-    let error = run_forward(config, store(&home), |_| {}, never()).expect_err("refused");
+    let error = config.refused();
     assert!(matches!(error, ProxyError::NotLoopback { .. }), "{error}");
-    let home = tempfile::tempdir().expect("tempdir");
     let mut config = local();
     config.proxy.transport.listeners = vec!["tcp:0.0.0.0:0".parse().expect("a listener")];
-    let error = run_forward(config, store(&home), |_| {}, never()).expect_err("refused");
+    let error = config.refused();
     assert!(matches!(error, ProxyError::NotLoopback { .. }), "{error}");
 
     let Some(own) = own_address() else { return };
-    let proxy = ForwardReason::start(|config| {
-        config.remote = true;
+    let proxy = Forward::start(|config| {
+        config.forward.remote = true;
         config.proxy.from = SocketAddr::new(own, 0);
     });
     let origin = named("x");

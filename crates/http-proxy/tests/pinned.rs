@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use damelo_http_proxy::{ForwardConfig, run_forward};
+use damelo_http_proxy::{ForwardConfig, ProxyConfig, run_forward};
 use support::{Home, Message, Origin, PATIENCE, Proxy, read_message, reply};
 
 /// An origin that knows users by their connection: `Authorization: NTLM hello` is answered by a
@@ -152,10 +152,10 @@ fn a_login_through_a_forward_proxy() {
     let (ready, info) = std::sync::mpsc::channel();
     let store = home.open();
     let thread = std::thread::spawn(move || {
-        let mut config = ForwardConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
-        config.proxy.workers = 1;
+        let mut proxy = ProxyConfig::for_forward(SocketAddr::from(([127, 0, 0, 1], 0)));
+        proxy.workers = 1;
         let ready = |info: damelo_http_proxy::RunningInfo| ready.send(info).expect("test lives");
-        run_forward(config, store, ready, stopped).expect("proxy runs");
+        run_forward(proxy, ForwardConfig::default(), store, ready, stopped).expect("proxy runs");
     });
     let address = info.recv_timeout(PATIENCE).expect("proxy starts").address;
     let mail = format!("http://{}/mail", origin.address);

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Forward) -> Result<(), Failure> {
 fn settings(args: &Forward) -> Result<Settings, Failure> {
     let mut settings = args.merged()?;
     // The client names the origin, whatever a file says.
-    settings.proxy = settings.forward_config().proxy;
+    settings.proxy = settings.forward_proxy();
     settings.check_forward()?;
     Ok(settings)
 }

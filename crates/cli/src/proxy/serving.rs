@@ -102,14 +102,15 @@ pub(crate) fn serve(
     let handle = store.clone();
     let served = match mode {
         Mode::Reverse => {
-            let mut to = settings.proxy.clone();
-            to.connections_max = connections_max;
-            damelo_http_proxy::run(to, handle, ready, ended)
+            let mut proxy = settings.proxy.clone();
+            proxy.connections_max = connections_max;
+            damelo_http_proxy::run(proxy, handle, ready, ended)
         }
         Mode::Forward => {
-            let mut to = settings.forward_config();
-            to.proxy.connections_max = connections_max;
-            damelo_http_proxy::run_forward(to, handle, ready, ended)
+            let mut proxy = settings.forward_proxy();
+            proxy.connections_max = connections_max;
+            let forward = settings.forward.clone();
+            damelo_http_proxy::run_forward(proxy, forward, handle, ready, ended)
         }
     };
     if served.is_ok() {

@@ -25,23 +25,20 @@ use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, StatusCode, Uri};
 
+use crate::config::ProxyConfig;
 use crate::config::transport::ListenAddress;
-use crate::config::{ProxyConfig, Target};
 use crate::error::{FetchError, ProxyError, Refusal, refusal};
 use crate::forward::access::{Access, AccessRule, Asked, Verdict};
 use crate::forward::auth::Auth;
 use crate::forward::checks::CheckLimits;
 use crate::forward::resolve::Resolver;
 use crate::metrics::Counters;
-use crate::rules::SetCookie;
 
-/// Everything a forward proxy is started with.
-#[derive(Debug, Clone)]
+/// What a forward proxy is started with beside [`ProxyConfig::for_forward`]. Start from the defaults and
+/// change fields.
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ForwardConfig {
-    /// Settings that it shares with the reverse proxy. `to` and the settings of several origins
-    /// have no meaning here.
-    pub proxy: ProxyConfig,
     /// Who may go where: the first rule that matches decides; after the last, clients on a
     /// loopback address may and others may not. Default none.
     pub rules: Vec<AccessRule>,
@@ -56,29 +53,6 @@ pub struct ForwardConfig {
     pub to_link_local: bool,
     /// Let clients from elsewhere go to this host's loopback addresses. Default false.
     pub to_loopback: bool,
-}
-
-impl ForwardConfig {
-    /// A forward proxy on `from` with the defaults for everything else.
-    pub fn new(from: SocketAddr) -> ForwardConfig {
-        let mut proxy = ProxyConfig::new(from, Target::Url("http://forward.invalid".to_owned()));
-        proxy.preserve_host = true;
-        // Where a client is, is nobody's business at the other end of a forward proxy.
-        proxy.transport.forwarded.x_forwarded = false;
-        // It stands in for no origin.
-        proxy.caching.surrogate = false;
-        // Its operator knows the origins' cookies as little as their users do, and whose they are.
-        proxy.caching.set_cookie = SetCookie::Strip;
-        ForwardConfig {
-            proxy,
-            rules: Vec::new(),
-            users: None,
-            password_checks: CheckLimits::default(),
-            remote: false,
-            to_link_local: false,
-            to_loopback: false,
-        }
-    }
 }
 
 /// What makes a proxy a forward proxy.
@@ -155,20 +129,23 @@ impl From<FetchError> for NotAdmitted {
 }
 
 impl ForwardProxy {
-    pub(crate) fn new(config: &ForwardConfig) -> Result<ForwardProxy, ProxyError> {
-        let here = config.proxy.transport.listeners.iter().map(|listener| &listener.address);
+    pub(crate) fn new(
+        proxy: &ProxyConfig,
+        config: &ForwardConfig,
+    ) -> Result<ForwardProxy, ProxyError> {
+        let here = proxy.transport.listeners.iter().map(|listener| &listener.address);
         let tcp = here.filter_map(|address| match address {
             ListenAddress::Tcp(address) => Some(*address),
             ListenAddress::Unix(_) => None,
         });
         let remote = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-        if let Some(address) = tcp.chain([config.proxy.from]).find(remote)
+        if let Some(address) = tcp.chain([proxy.from]).find(remote)
             && !config.remote
         {
             return Err(ProxyError::NotLoopback { address });
         }
-        check_shared(&config.proxy)?;
-        let rules = &config.proxy.ruleset;
+        check_shared(proxy)?;
+        let rules = &proxy.ruleset;
         if !rules.sites().is_empty() || rules.changes_prefixes() {
             return Err(ProxyError::RuleInForward);
         }

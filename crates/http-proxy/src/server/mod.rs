@@ -79,18 +79,20 @@ pub fn run(
 }
 
 /// The same for a forward proxy: requests with absolute targets and CONNECT, to any origin that
-/// the rules allow.
+/// the rules allow. What `proxy` says of origins has no meaning; start from [`ProxyConfig::for_forward`].
 ///
 /// # Errors
 /// As [`run`], and when it would listen elsewhere than on loopback without being told to.
 pub fn run_forward(
-    config: ForwardConfig,
+    proxy: ProxyConfig,
+    forward: ForwardConfig,
     store: Store,
     ready: impl FnOnce(RunningInfo),
     shutdown: impl Future,
 ) -> Result<(), ProxyError> {
-    let forward = Arc::new(ForwardProxy::new(&config)?);
-    run_as(config.proxy, Some(forward), store, ready, shutdown)
+    let proxy = proxy.whatever_the_client_names();
+    let forward = Arc::new(ForwardProxy::new(&proxy, &forward)?);
+    run_as(proxy, Some(forward), store, ready, shutdown)
 }
 
 fn run_as(

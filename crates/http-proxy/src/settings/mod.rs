@@ -39,7 +39,7 @@ pub struct Settings {
     pub memory: ByteSize,
     /// From the wish to stop to the end of the process, whatever still waits.
     pub stop_timeout: Duration,
-    /// The part that only a forward proxy has; its `proxy` is not used.
+    /// The part that only a forward proxy has.
     pub forward: ForwardConfig,
     /// Whether the file or an argument named an origin.
     pub has_origin: bool,
@@ -59,7 +59,7 @@ impl Default for Settings {
             cache: None,
             memory: ByteSize::new(256 << 20),
             stop_timeout: Duration::from_secs(60),
-            forward: ForwardConfig::new(from),
+            forward: ForwardConfig::default(),
             has_origin: false,
             sets_forward_keys: false,
             lines: BTreeMap::new(),
@@ -102,22 +102,15 @@ impl Settings {
     /// told about clients.
     pub fn for_forward() -> Settings {
         let from = SocketAddr::from(([127, 0, 0, 1], 3128));
-        let mut settings = Settings { forward: ForwardConfig::new(from), ..Settings::default() };
+        let mut settings = Settings::default();
         let admin = settings.proxy.admin;
-        settings.proxy = settings.forward.proxy.clone();
-        settings.proxy.admin = admin;
+        settings.proxy = ProxyConfig { admin, ..ProxyConfig::for_forward(from) };
         settings
     }
 
-    /// What a forward proxy is started with.
-    pub fn forward_config(&self) -> ForwardConfig {
-        let mut config = self.forward.clone();
-        let to = config.proxy.to.clone();
-        config.proxy = self.proxy.clone();
-        // Whatever a file says: the client names the origin, and its host is the key.
-        config.proxy.to = to;
-        config.proxy.preserve_host = true;
-        config
+    /// The proxy's part for a forward proxy: whatever a file says, the client names the origin.
+    pub fn forward_proxy(&self) -> ProxyConfig {
+        self.proxy.clone().whatever_the_client_names()
     }
 
     /// Finds what would keep a forward proxy from starting without touching anything.
@@ -126,7 +119,7 @@ impl Settings {
     /// It would listen elsewhere than on loopback without being told to, or its users cannot be
     /// read.
     pub fn check_forward(&self) -> Result<(), ProxyError> {
-        ForwardProxy::new(&self.forward_config()).map(drop)
+        ForwardProxy::new(&self.forward_proxy(), &self.forward).map(drop)
     }
 
     /// Sets a key that is a list as a file would.
@@ -338,14 +331,14 @@ mod tests {
                  rules = [\"deny port=25\", \"allow client=10.0.0.0/8\"]\n",
             )
             .unwrap();
-        let config = settings.forward_config();
-        assert_eq!(config.rules.len(), 2);
-        assert_eq!(config.proxy.from.port(), 3128);
-        assert!(config.proxy.preserve_host && !config.proxy.transport.forwarded.x_forwarded);
-        assert!(!config.proxy.caching.surrogate && Settings::default().proxy.caching.surrogate);
-        assert_eq!(config.proxy.caching.set_cookie, crate::rules::SetCookie::Strip);
-        assert_ne!(config.proxy.to, settings.proxy.to);
-        let transport = &config.proxy.transport;
+        let proxy = settings.forward_proxy();
+        assert_eq!(settings.forward.rules.len(), 2);
+        assert_eq!(proxy.from.port(), 3128);
+        assert!(proxy.preserve_host && !proxy.transport.forwarded.x_forwarded);
+        assert!(!proxy.caching.surrogate && Settings::default().proxy.caching.surrogate);
+        assert_eq!(proxy.caching.set_cookie, crate::rules::SetCookie::Strip);
+        assert_ne!(proxy.to, settings.proxy.to);
+        let transport = &proxy.transport;
         assert!(transport.listeners[0].tls);
         assert_eq!(transport.certificates[0].key.to_str(), Some("k.pem"));
         let checks = transport.upstream.check.as_ref().unwrap();
