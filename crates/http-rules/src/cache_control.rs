@@ -10,11 +10,8 @@
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderName, PRAGMA};
 
-use crate::config::CachingConfig;
-use crate::{surrogate, targeted};
-
-/// What a delta-seconds too large to hold counts as (RFC 9111 §1.2.2).
-pub const DELTA_SECONDS_MAX: u64 = 1 << 31;
+pub use crate::directive::DELTA_SECONDS_MAX;
+use crate::directive::{Argument, each_directive, field_names};
 
 /// Argument of a request's `max-stale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,17 +127,13 @@ pub struct ResponseDirectives {
 }
 
 impl ResponseDirectives {
-    /// Reads the first targeted field that is usable, else `Surrogate-Control`, else all
-    /// `Cache-Control` lines.
-    pub fn of(headers: &HeaderMap, caching: &CachingConfig) -> ResponseDirectives {
-        let special = targeted::read(headers, &caching.targeted);
-        special.or_else(|| surrogate::read(headers, caching)).unwrap_or_else(|| {
-            let mut parsed = ResponseDirectives::default();
-            for line in headers.get_all(CACHE_CONTROL) {
-                each_directive(line.as_bytes(), |name, argument| parsed.apply(name, argument));
-            }
-            parsed
-        })
+    /// Reads all `Cache-Control` lines.
+    pub(crate) fn of_cache_control(headers: &HeaderMap) -> ResponseDirectives {
+        let mut parsed = ResponseDirectives::default();
+        for line in headers.get_all(CACHE_CONTROL) {
+            each_directive(line.as_bytes(), |name, argument| parsed.apply(name, argument));
+        }
+        parsed
     }
 
     pub(crate) fn apply(&mut self, name: &[u8], argument: Argument<'_>) {
@@ -191,122 +184,6 @@ fn qualify(argument: Argument<'_>, fields: &mut Vec<HeaderName>) -> bool {
         Argument::None | Argument::Misplaced | Argument::Unclosed => return true,
     };
     field_names(text, fields)
-}
-
-/// Adds the names in a comma-separated list; true if there is none, or one that is not a name.
-pub(crate) fn field_names(text: &[u8], fields: &mut Vec<HeaderName>) -> bool {
-    let before = fields.len();
-    for name in text.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-        match HeaderName::from_bytes(name) {
-            _ if name.is_empty() => {}
-            Ok(name) => fields.push(name),
-            Err(_) => return true,
-        }
-    }
-    fields.len() == before
-}
-
-/// Digits only; anything else is `None`. Too large counts as [`DELTA_SECONDS_MAX`].
-pub(crate) fn delta_seconds(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
-    Some(text.iter().fold(0_u64, add).min(DELTA_SECONDS_MAX))
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Argument<'a> {
-    None,
-    Token(&'a [u8]),
-    /// What stands between the quotes, escapes and all: no directive needs them.
-    Quoted(&'a [u8]),
-    /// Not where the grammar has it: nothing that it says counts.
-    Misplaced,
-    /// A quoted string without its closing quote.
-    Unclosed,
-}
-
-impl Argument<'_> {
-    fn seconds(self) -> Option<u64> {
-        match self {
-            Argument::Token(text) | Argument::Quoted(text) => delta_seconds(text),
-            Argument::None | Argument::Misplaced | Argument::Unclosed => None,
-        }
-    }
-}
-
-/// Calls `each` with name and argument of every directive of a line. Where a member goes on behind what
-/// the grammar has in it, every word of it is called, and none has an argument that counts.
-pub(crate) fn each_directive<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8], Argument<'a>)) {
-    let mut rest = line;
-    loop {
-        let Some(start) = rest.iter().position(|b| !matches!(b, b',' | b' ' | b'\t')) else {
-            return;
-        };
-        let (name, after) = split_token(&rest[start..]);
-        let (argument, after) = split_argument(after);
-        rest = after.trim_ascii_start();
-        if matches!(rest.first(), None | Some(b',')) {
-            each(name, argument);
-            continue;
-        }
-        each(name, Argument::Misplaced);
-        rest = each_word(rest, &mut each);
-    }
-}
-
-/// Calls `each` with the words up to the next comma; what is quoted is no word.
-fn each_word<'a>(member: &'a [u8], each: &mut impl FnMut(&'a [u8], Argument<'a>)) -> &'a [u8] {
-    let mut rest = member;
-    while let Some(byte) = rest.first() {
-        match byte {
-            b',' => break,
-            b'"' => match closing_quote(&rest[1..]) {
-                Some(end) => rest = &rest[end + 2..],
-                None => {
-                    each(b"", Argument::Unclosed);
-                    return &[];
-                }
-            },
-            _ => {
-                let (word, after) = split_token(rest);
-                each(word, Argument::Misplaced);
-                // Past at least one byte, whatever it is.
-                rest = if word.is_empty() { &rest[1..] } else { after };
-            }
-        }
-    }
-    rest
-}
-
-/// Splits the token off that a text begins with; it may be empty (RFC 9110 §5.6.2).
-fn split_token(text: &[u8]) -> (&[u8], &[u8]) {
-    let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
-    text.split_at(text.iter().position(|b| !is_token(b)).unwrap_or(text.len()))
-}
-
-/// Splits `=argument` off; what is returned begins after it, most likely with a comma.
-fn split_argument(text: &[u8]) -> (Argument<'_>, &[u8]) {
-    let Some((b'=', value)) = text.split_first() else { return (Argument::None, text) };
-    if value.first() != Some(&b'"') {
-        let (token, after) = split_token(value);
-        return (Argument::Token(token), after);
-    }
-    match closing_quote(&value[1..]) {
-        Some(end) => (Argument::Quoted(&value[1..=end]), &value[end + 2..]),
-        None => (Argument::Unclosed, &[]),
-    }
-}
-
-/// Index of the quote that ends a quoted string.
-pub(crate) fn closing_quote(text: &[u8]) -> Option<usize> {
-    let mut escaped = false;
-    text.iter().position(|byte| {
-        let ends = *byte == b'"' && !escaped;
-        escaped = *byte == b'\\' && !escaped;
-        ends
-    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Tables for the parsing of `Cache-Control`.
 
 use super::*;
+use crate::config::CachingConfig;
 use http::HeaderValue;
 
 fn lines(lines: &[&str]) -> HeaderMap {

@@ -6,8 +6,9 @@
 use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 
-use crate::cache_control::{ResponseDirectives, delta_seconds};
+use crate::cache_control::ResponseDirectives;
 use crate::config::CachingConfig;
+use crate::directive::delta_seconds;
 use crate::{dates, list_members};
 
 /// Where a lifetime came from.

@@ -8,8 +8,9 @@
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use crate::cache_control::{Argument, ResponseDirectives, closing_quote};
+use crate::cache_control::ResponseDirectives;
 use crate::config::CachingConfig;
+use crate::directive::{Argument, closing_quote};
 
 /// What this cache is called in `Surrogate-Capability`, and by origins that mean it alone.
 pub const NAME: &str = "damelo";

@@ -9,7 +9,8 @@ use http::HeaderMap;
 use http::header::HeaderName;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use crate::cache_control::{DELTA_SECONDS_MAX, ResponseDirectives, field_names};
+use crate::cache_control::ResponseDirectives;
+use crate::directive::{DELTA_SECONDS_MAX, field_names};
 
 /// Directives of the first usable field among `targets`.
 pub(crate) fn read(headers: &HeaderMap, targets: &[HeaderName]) -> Option<ResponseDirectives> {
