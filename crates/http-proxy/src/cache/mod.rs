@@ -160,38 +160,26 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         if question.reason == ForwardReason::Request || question.conditions == Conditions::Clients {
             return question.put(worker, ask, None).await;
         }
-        let is_head = ask.method == Method::HEAD;
-        match join(worker, ask, &question.key) {
-            Role::Alone => {
-                if question.found.is_none() {
-                    // Nothing will be stored, most likely: the client's conditions save the body.
-                    question.conditions = Conditions::Clients;
-                }
-                return question.put(worker, ask, None).await;
+        let leader = match join(worker, ask, &question.key) {
+            Role::Alone => return ask_alone(worker, ask, question).await,
+            Role::Leader(lead) => return ask_as_leader(worker, ask, question, lead, probing).await,
+            Role::Follower(leader) => leader,
+        };
+        // What was found may pin memory, and is looked up again anyway.
+        drop(question.found.take());
+        match follow(worker, ask, &leader, reason).await {
+            Following::Answered(answer) => return *answer,
+            Following::Far => support = RangeSupport::Told,
+            Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
+            Following::Ended(Outcome::Failed(error)) => {
+                let mut status = CacheStatus::forwarded(question.reason);
+                status.collapsed = true;
+                return share_failure(worker, ask, error, status).await;
             }
-            // Nothing of it would be stored: nobody shall wait for that.
-            Role::Leader(lead) if ask.wishes.no_store && !is_head => {
-                drop(lead);
-                return question.put(worker, ask, None).await;
-            }
-            Role::Leader(lead) => return lead_fetch(worker, ask, question, lead, probing).await,
-            Role::Follower(leader) => {
-                // What was found may pin memory, and is looked up again anyway.
-                drop(question.found.take());
-                match follow(worker, ask, &leader, reason).await {
-                    Following::Answered(answer) => return *answer,
-                    Following::Far => support = RangeSupport::Told,
-                    Following::Ended(Outcome::Stored | Outcome::Sliced | Outcome::Abandoned) => {}
-                    Following::Ended(Outcome::Failed(error)) => {
-                        let mut status = CacheStatus::forwarded(question.reason);
-                        status.collapsed = true;
-                        return share_failure(worker, ask, error, status).await;
-                    }
-                    // A body that is not stored may have headers that can be shared.
-                    Following::Ended(Outcome::NotStored | Outcome::NotThisTime) if is_head => {}
-                    Following::Ended(_) | Following::TooSlow => break,
-                }
-            }
+            // A body that is not stored may have headers that can be shared.
+            Following::Ended(Outcome::NotStored | Outcome::NotThisTime)
+                if ask.method == Method::HEAD => {}
+            Following::Ended(_) | Following::TooSlow => break,
         }
         question = match plan(worker, ask).await {
             Plan::Serve(found, decision) => {
@@ -202,6 +190,31 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         };
     }
     go_alone(worker, ask, reason_first).await
+}
+
+/// Asks the origin for what cannot be shared.
+async fn ask_alone(worker: &Worker, ask: &Ask, mut question: Question) -> Answer {
+    if question.found.is_none() {
+        // Nothing will be stored, most likely: the client's conditions save the body.
+        question.conditions = Conditions::Clients;
+    }
+    question.put(worker, ask, None).await
+}
+
+/// Asks the origin for all who wait.
+async fn ask_as_leader(
+    worker: &Arc<Worker>,
+    ask: &Ask,
+    question: Question,
+    lead: Lead,
+    probing: Option<Want>,
+) -> Answer {
+    // Nothing of it would be stored: nobody shall wait for that.
+    if ask.wishes.no_store && ask.method != Method::HEAD {
+        drop(lead);
+        return question.put(worker, ask, None).await;
+    }
+    lead_fetch(worker, ask, question, lead, probing).await
 }
 
 /// Leads or follows for what is asked for.
