@@ -72,7 +72,8 @@ fn directives(text: &[u8]) {
     let caching = CachingConfig::default();
     let mut both = alone.clone();
     both.append(CACHE_CONTROL, HeaderValue::from_static("no-store, max-age=5"));
-    let (a, b) = (ResponseDirectives::of(&alone, &caching), ResponseDirectives::of(&both, &caching));
+    let (a, b) =
+        (ResponseDirectives::of(&alone, &caching), ResponseDirectives::of(&both, &caching));
     assert!(b.no_store && b.no_cache >= a.no_cache && b.private >= a.private);
     assert!(b.must_revalidate >= a.must_revalidate && b.proxy_revalidate >= a.proxy_revalidate);
     assert!(

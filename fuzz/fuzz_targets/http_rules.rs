@@ -11,8 +11,8 @@ use damelo_http_rules::preconditions::{self, Outcome};
 use damelo_http_rules::reuse::{self, Arrived, Decision, Policy};
 use damelo_http_rules::storing::{self, Exchange};
 use damelo_http_rules::{
-    CacheStatus, ForwardReason, CachingConfig, cache_groups, group, invalidation, ranges, trailers, validation,
-    vary,
+    CacheStatus, CachingConfig, ForwardReason, cache_groups, group, invalidation, ranges, trailers,
+    validation, vary,
 };
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -34,7 +34,12 @@ fn headers<'a>(lines: impl Iterator<Item = &'a [u8]>) -> HeaderMap {
     map
 }
 
-fn store_and_reuse(request: &HeaderMap, response: &HeaderMap, newer: &HeaderMap, caching: &CachingConfig) {
+fn store_and_reuse(
+    request: &HeaderMap,
+    response: &HeaderMap,
+    newer: &HeaderMap,
+    caching: &CachingConfig,
+) {
     let directives = ResponseDirectives::of(response, caching);
     let wishes = RequestDirectives::of(request);
     let exchange = Exchange {
@@ -179,7 +184,9 @@ fuzz_target!(|data: &[u8]| {
     trailers::sift(&mut sifted);
     assert!(!sifted.contains_key(CONTENT_LENGTH));
     let text = String::from_utf8_lossy(data);
-    let shown =
-        CacheStatus { key: Some(text.into_owned()), ..CacheStatus::forwarded(ForwardReason::Stale) };
+    let shown = CacheStatus {
+        key: Some(text.into_owned()),
+        ..CacheStatus::forwarded(ForwardReason::Stale)
+    };
     assert!(sfv::Parser::new(&shown.render("c")).parse::<sfv::List>().is_ok());
 });

@@ -153,8 +153,8 @@ impl ProxyError {
     }
 }
 
-/// Why there is no response of the origin. The last three are answered 4xx: an origin that must not be
-/// asked, and a body that the client did not send; all others are the origin's doing (5xx).
+/// Why there is no response of the origin. The last three are answered 4xx: an origin that must not
+/// be asked, and a body that the client did not send; all others are the origin's doing (5xx).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("the origin could not be reached")]

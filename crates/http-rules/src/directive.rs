@@ -1,6 +1,5 @@
-//! Directives of a line of `Cache-Control` as they are written: names and arguments, whatever they
-//! mean (RFC 9111 §5.2). `cache_control` says what they mean, `surrogate` and `targeted` read fields of
-//! their own.
+//! Directives of a line of `Cache-Control` as they are written: names and arguments (RFC 9111
+//! §5.2). Their meaning is in `cache_control`; `surrogate` and `targeted` read fields of their own.
 //!
 //! Invariants: every byte of a line is looked at once; a line whose quotes do not close ends with
 //! [`Argument::Unclosed`]. Pure, allocates nothing but field names. No threads.

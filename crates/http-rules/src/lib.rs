@@ -1,9 +1,9 @@
 //! The rules of HTTP caching as pure functions (RFC 9110, 9111, 5861, 8246, 9211, 9213, 9875).
 //!
 //! Invariants: nothing here opens a socket, reads a clock, draws a random number or knows a store;
-//! times come in as seconds since 1970, configuration as [`CachingConfig`]. Nothing panics on any bytes a
-//! peer may send: what cannot be understood falls to the side that stores less and validates more.
-//! Every decision comes with its reason. No threads.
+//! times come in as seconds since 1970, configuration as [`CachingConfig`]. Nothing panics on any
+//! bytes a peer may send: what cannot be understood falls to the side that stores less and
+//! validates more. Every decision comes with its reason. No threads.
 //!
 //! ```text
 //! request ─► key, vary       which stored response could answer

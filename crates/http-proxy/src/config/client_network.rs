@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What an address is counted by. A host has a whole /64 of IPv6 to choose from, so that is what counts
-/// as one client; IPv4 within IPv6 is IPv4, and this host's own address stays as it is.
+/// What an address is counted by. A host has a whole /64 of IPv6 to choose from, so that such a
+/// network counts as one client; IPv4 within IPv6 is IPv4, and this host's own address stays as it
+/// is.
 pub(crate) fn network_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

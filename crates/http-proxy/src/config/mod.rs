@@ -267,7 +267,7 @@ impl ProxyConfig {
 
     /// A forward proxy on `from` with the defaults for everything else.
     pub fn for_forward(from: SocketAddr) -> ProxyConfig {
-        let mut proxy = ProxyConfig::new(from, Target::Demo).whatever_the_client_names();
+        let mut proxy = ProxyConfig::new(from, Target::Demo).without_origin();
         // Where a client is, is nobody's business at the other end of a forward proxy.
         proxy.transport.forwarded.x_forwarded = false;
         // It stands in for no origin.
@@ -277,9 +277,9 @@ impl ProxyConfig {
         proxy
     }
 
-    /// The same with neither an origin nor a host of its own: the client names the origin, and its host
-    /// is in the key.
-    pub(crate) fn whatever_the_client_names(self) -> ProxyConfig {
+    /// The same with neither an origin nor a host of its own: the client names the origin, whose
+    /// host is in the key.
+    pub(crate) fn without_origin(self) -> ProxyConfig {
         let to = Target::Url("http://forward.invalid".to_owned());
         ProxyConfig { to, preserve_host: true, ..self }
     }

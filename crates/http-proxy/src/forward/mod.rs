@@ -34,8 +34,8 @@ use crate::forward::checks::CheckLimits;
 use crate::forward::resolve::Resolver;
 use crate::metrics::Counters;
 
-/// What a forward proxy is started with beside [`ProxyConfig::for_forward`]. Start from the defaults and
-/// change fields.
+/// What a forward proxy is started with beside a [`ProxyConfig`]. Start from the defaults and change
+/// fields.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ForwardConfig {

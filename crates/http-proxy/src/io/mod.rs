@@ -1,6 +1,6 @@
 //! What is needed to do I/O by hand, below everything that knows HTTP caching: how bodies and byte
-//! streams are written, timers for silence and deadlines, wakes that come from other threads, locks,
-//! and what shows that a file has changed.
+//! streams are written, timers for silence and deadlines, wakes that come from other threads,
+//! locks, and what shows that a file has changed.
 
 pub(crate) mod body;
 pub(crate) mod deadline;

@@ -79,7 +79,7 @@ pub fn run(
 }
 
 /// The same for a forward proxy: requests with absolute targets and CONNECT, to any origin that
-/// the rules allow. What `proxy` says of origins has no meaning; start from [`ProxyConfig::for_forward`].
+/// the rules allow. Start from [`ProxyConfig::for_forward`]; origins in `proxy` have no meaning.
 ///
 /// # Errors
 /// As [`run`], and when it would listen elsewhere than on loopback without being told to.
@@ -90,7 +90,7 @@ pub fn run_forward(
     ready: impl FnOnce(RunningInfo),
     shutdown: impl Future,
 ) -> Result<(), ProxyError> {
-    let proxy = proxy.whatever_the_client_names();
+    let proxy = proxy.without_origin();
     let forward = Arc::new(ForwardProxy::new(&proxy, &forward)?);
     run_as(proxy, Some(forward), store, ready, shutdown)
 }

@@ -110,7 +110,7 @@ impl Settings {
 
     /// The proxy's part for a forward proxy: whatever a file says, the client names the origin.
     pub fn forward_proxy(&self) -> ProxyConfig {
-        self.proxy.clone().whatever_the_client_names()
+        self.proxy.clone().without_origin()
     }
 
     /// Finds what would keep a forward proxy from starting without touching anything.
