@@ -1,23 +1,23 @@
 //! The engine: every part of an open store, and the few things that belong to all of them.
 //!
-//! `Store` is a handle on this; the flusher, the keeper (checkpoints, recovery) and the workers are
-//! its threads. Invariants across parts: an object is in the resident table, in the index, or gone;
+//! `Store` is a handle on this; the flusher, the recovery thread with its helpers, the keeper (checkpoints) and
+//! the workers are its threads, beside those of the devices. Invariants across parts: an object is in the resident table, in the index, or gone;
 //! sequence numbers are unique and grow with time.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, lock};
+use crate::sync::{Arc, Condvar, Mutex, RwLock};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::{Config, WhenMemoryFull};
-use crate::durable::checkpoint::CheckpointState;
 use crate::durable::journal::Journal;
 use crate::durable::marks::Marks;
-use crate::durable::recovery::RecoveryState;
+use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::format::JournalOp;
+use crate::group::hints::{self, PendingHints};
+use crate::group::neighbours::{Neighbours, Touched};
 use crate::group::{GROUP_BYTES, Groups};
-use crate::hints::PendingHints;
 use crate::index::{Index, Location};
 use crate::memory::cache::Cache;
 use crate::memory::pool::Run;
@@ -27,17 +27,16 @@ use crate::policy::disk::DiskPolicy;
 use crate::policy::reinsertion::ReinsertionPolicy;
 use crate::policy::residency::Hint;
 use crate::read::flight::Flights;
-use crate::read::neighbours::{Neighbours, Touched};
 use crate::read::page_choice::ReadCosts;
 use crate::read::under_way::UnderWay;
 use crate::ring::Ring;
 use crate::signal::Signal;
 use crate::space::Space;
 use crate::stats::{Counters, Stats, Waiting, add};
-use crate::types::Clock;
+use crate::types::{Clock, GroupId};
 use crate::workers::Workers;
 use crate::write::gate::Gate;
-use crate::write::inline::InlineSlot;
+use crate::write::inline_slot::InlineSlot;
 use crate::write::nursery::Nursery;
 
 /// A page holds records of at most this part of it.
@@ -186,10 +185,28 @@ impl Engine {
         written.inspect_err(|_| add(&self.counters.journal_errors, 1))
     }
 
+    /// Gives a group a hint, or takes it back.
+    pub(crate) fn hint(&self, group: GroupId, hint: Hint) {
+        let before = self.groups.hint(group.get());
+        self.groups.set_hint(group, hint);
+        if before == hint {
+            return;
+        }
+        // Without threads nobody would apply it later.
+        let pause = if self.inline.is_set() { Duration::ZERO } else { hints::PAUSE };
+        let due = self.hints.add(group.get(), hint, self.clock.monotonic(), pause);
+        if !due.is_empty() {
+            self.cache.requeue(&due);
+        }
+    }
+
     /// Regular small duties of the flusher: what tables take now is taken from the memory for data, and hints
     /// that came one after the other are applied to what is in memory.
     pub(crate) fn tick(&self) {
-        self.hints.apply(self);
+        let hints = self.hints.take();
+        if !hints.is_empty() {
+            self.cache.requeue(&hints);
+        }
         let tables = self.groups.tracked() * GROUP_BYTES + self.touched.bytes();
         self.cache.charge_tables(tables + self.nursery.table_bytes());
     }
@@ -223,20 +240,5 @@ impl Engine {
         stats.recovery_segments_loaded = progress.segments_loaded;
         stats.recovery_segments_total = progress.segments_total;
         stats
-    }
-
-    /// Ends the keeper thread.
-    pub(crate) fn keeper_stop(&self) {
-        *lock(&self.keeper_stopped) = true;
-        self.keeper_wake.notify_all();
-    }
-
-    /// Sleeps; true once the keeper should end.
-    pub(crate) fn keeper_sleep(&self, nap: Duration) -> bool {
-        let stopped = lock(&self.keeper_stopped);
-        if *stopped {
-            return true;
-        }
-        *self.keeper_wake.wait_timeout(stopped, nap).unwrap_or_else(PoisonError::into_inner).0
     }
 }

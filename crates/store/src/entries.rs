@@ -52,7 +52,7 @@ impl Entries {
             return;
         }
         for summary in
-            crate::durable::recovery::segment_entries(engine, segment).unwrap_or_default()
+            crate::durable::segment_contents::segment_entries(engine, segment).unwrap_or_default()
         {
             let offset = u64::from(summary.offset_units) * UNIT_BYTES;
             let location = engine.space.location(segment, offset);

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::deferred::Deferred;
 use crate::device::{Device, UndoOnDrop};
-use crate::durable::recovery::RecoveryProgress;
+use crate::durable::progress::RecoveryProgress;
 use crate::engine::Engine;
 use crate::entries::Entries;
 use crate::error::{CreateError, OpenError, PurgeError, ReadError, SyncError};
@@ -23,9 +24,7 @@ use crate::format::{JournalOp, RecordKind};
 use crate::group::GroupStats;
 use crate::object::ObjectInfo;
 use crate::open::{RawVolume, Threads, check_sizes, open_devices, start, validate};
-use crate::ops::{
-    Create, Deferred, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata,
-};
+use crate::ops::{Create, Length, Lookup, OpenReader, Prefetch, Read, ReadRange, SetMetadata};
 use crate::policy::residency::Hint;
 use crate::read::range::Source;
 use crate::read::stream::Reader;
@@ -459,47 +458,4 @@ pub(crate) fn lookup(engine: &Arc<Engine>, key: &[u8]) -> Result<Option<ObjectIn
         Source::Memory(object) => ObjectInfo::of(&object),
         Source::Disk(large) => large.info.clone(),
     }))
-}
-
-impl Engine {
-    fn sync(self: &Arc<Engine>) -> Result<(), SyncError> {
-        self.recovery.wait_ring_known();
-        self.drain();
-        self.work_inline();
-        let dropped = self.nursery.take_dropped();
-        for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
-            volume.device.sync().map_err(|error| SyncError::Io(volume.named(error)))?;
-        }
-        self.journal.sync().map_err(SyncError::Io)?;
-        if self.space.all_gone() {
-            return Err(SyncError::VolumesGone);
-        }
-        if dropped > 0 {
-            let reason = self.space.take_write_error();
-            let reason = reason.unwrap_or_else(|| "no segment was to be had".to_owned());
-            return Err(SyncError::Dropped { objects: dropped, reason });
-        }
-        Ok(())
-    }
-
-    /// Period work beside the flusher: checkpoints, and pages of groups whose time has come.
-    pub(crate) fn keep(self: &Arc<Engine>) {
-        self.recovery.wait_done();
-        let mut last = self.clock.monotonic();
-        let mut last_written = 0;
-        while !self.keeper_sleep(Duration::from_millis(20)) {
-            let period = self.config.checkpoint_period;
-            let now = self.clock.monotonic();
-            let written = self.counters.written_bytes.load(Ordering::Relaxed)
-                + self.counters.journal_records.load(Ordering::Relaxed);
-            let due =
-                !period.is_zero() && now.saturating_sub(last) >= period && written != last_written;
-            if due || self.journal.take_wants_checkpoint() {
-                // Failures are counted; the next round tries again.
-                let _ = self.write_checkpoint(false);
-                last = now;
-                last_written = written;
-            }
-        }
-    }
 }

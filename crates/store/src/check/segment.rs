@@ -7,10 +7,9 @@ use super::{COMPLAINTS_MAX, SegmentReport, SegmentState};
 use crate::device::Device;
 use crate::format::{
     BLOCK_BYTES, FormatError, PAGE_HEADER_BYTES, PageHeader, RecordHeader, RecordWalk,
-    SegmentFooter, StoreNonce, SummaryEntry, Superblock, UNIT_BYTES, decode_summary,
+    SegmentFooter, StoreNonce, SummaryEntry, Superblock, UNIT_BYTES, decode_summary, verify_record,
 };
 use crate::memory::mapped::AlignedBuf;
-use crate::read::verify_record;
 
 pub(super) fn check_segment(
     device: &dyn Device,

@@ -2,10 +2,12 @@
 //!
 //! A checkpoint is fuzzy: shards are copied one after the other while the store runs. What happened
 //! since its start is found again from the segments written and the journal since then.
-//! Threads: one writer at a time (a mutex), beside everything else.
+//! Threads: one writer at a time (a mutex), beside everything else; mostly the keeper, whose loop is here.
 
-use crate::sync::{Mutex, lock};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, PoisonError, lock};
 use std::io;
+use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, CheckpointHeader, CheckpointTables, ShardPlan, mend_bit};
@@ -13,22 +15,9 @@ use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
 use crate::stats::add;
 
-pub(crate) struct CheckpointState {
-    /// Generation of the newest complete checkpoint.
-    newest: Mutex<u64>,
-}
-
-impl CheckpointState {
-    pub(crate) fn new(generation: u64) -> CheckpointState {
-        CheckpointState { newest: Mutex::new(generation) }
-    }
-
-    /// Generations at least as high as this one are taken.
-    pub(crate) fn raise(&self, generation: u64) {
-        let mut newest = lock(&self.newest);
-        *newest = generation.max(*newest);
-    }
-}
+/// How often the keeper looks whether a checkpoint is due: the journal may want one long before the period is
+/// over, and creates wait when it is full.
+const KEEPER_NAP: Duration = Duration::from_millis(20);
 
 /// What a checkpoint on disk says, without its shards.
 pub(crate) struct Found {
@@ -68,6 +57,43 @@ fn image_pieces(
 }
 
 impl Engine {
+    /// The keeper thread: checkpoints when their period is over, if anything was written since, or when the
+    /// journal wants one. Pages of groups whose time has come are the flusher's.
+    pub(crate) fn keep(self: &Arc<Engine>) {
+        self.recovery.wait_done();
+        let mut last = self.clock.monotonic();
+        let mut last_written = 0;
+        while !self.keeper_sleep(KEEPER_NAP) {
+            let period = self.config.checkpoint_period;
+            let now = self.clock.monotonic();
+            let written = self.counters.written_bytes.load(Ordering::Relaxed)
+                + self.counters.journal_records.load(Ordering::Relaxed);
+            let due =
+                !period.is_zero() && now.saturating_sub(last) >= period && written != last_written;
+            if due || self.journal.take_wants_checkpoint() {
+                // Failures are counted; the next round tries again.
+                let _ = self.write_checkpoint(false);
+                last = now;
+                last_written = written;
+            }
+        }
+    }
+
+    /// Ends the keeper thread.
+    pub(crate) fn keeper_stop(&self) {
+        *lock(&self.keeper_stopped) = true;
+        self.keeper_wake.notify_all();
+    }
+
+    /// Sleeps; true once the keeper should end.
+    pub(crate) fn keeper_sleep(&self, nap: Duration) -> bool {
+        let stopped = lock(&self.keeper_stopped);
+        if *stopped {
+            return true;
+        }
+        *self.keeper_wake.wait_timeout(stopped, nap).unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Writes a checkpoint now. `clean` is set by the last one before close.
     pub(crate) fn write_checkpoint(&self, clean: bool) -> io::Result<()> {
         let mut newest = lock(&self.checkpoints.newest);
@@ -94,7 +120,7 @@ impl Engine {
         let slot = layout.checkpoint_slot((generation % 2) as usize);
         let epoch = self.journal.checkpoint_begins();
         self.index.checkpoint_begins();
-        let seq_next = self.next_seq.load(std::sync::atomic::Ordering::SeqCst);
+        let seq_next = self.next_seq.load(Ordering::SeqCst);
         // Whoever has an older number is in the nursery after this.
         self.gate.wait_empty();
         let ring_seq = self.oldest_open_seq();

@@ -2,110 +2,32 @@
 //!
 //! Invariants: nothing deleted or purged is served at any moment, since the journal is read before
 //! the store opens and consulted until it has been applied; the order of several versions of a key
-//! is that of their sequence numbers. Threads: one recovery thread; readers are served meanwhile.
+//! is that of their sequence numbers. Threads: the recovery thread, and up to `FINDERS_MAX` helpers of it that
+//! look for the lives of segments; readers are served meanwhile.
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, PoisonError, exclusive, lock, shared, thread};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, exclusive, shared, thread};
 use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
 use super::journal::{JournalContents, MARK, Requires};
-use crate::device::submit_deferred;
+use super::segment_contents::{read_footer, segment_entries};
 use crate::engine::Engine;
 use crate::format::{
-    BLOCK_BYTES, JournalOp, PAGE_HEADER_BYTES, PageHeader, RecordHeader, RecordKind, RecordWalk,
-    SegmentFooter, SummaryEntry, UNIT_BYTES, decode_summary,
+    BLOCK_BYTES, JournalOp, PageHeader, RecordHeader, RecordKind, SummaryEntry, UNIT_BYTES,
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::ring::Holds;
 use crate::space::SegmentId;
 use crate::stats::add;
-use crate::write::reclaim::read_footer;
 
-/// How far recovery has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RecoveryProgress {
-    /// Everything that survived is being served.
-    pub done: bool,
-    /// Segments whose contents must be looked at.
-    pub segments_total: u64,
-    /// Of these, those that have been.
-    pub segments_loaded: u64,
-    /// Objects found so far.
-    pub objects_loaded: u64,
-}
+/// Threads that look for the lives of segments at once: each waits for one small read after the other.
+const FINDERS_MAX: usize = 8;
 
 /// More creates than can happen between two records of journal or checkpoint; of 2^64 sequence
 /// numbers there are enough for 16 million crashes. Parts are told apart by the low half of theirs: that
 /// changes as well, since what a crash lost may leave its place to another in the same life of a segment.
 const SEQ_GAP: u64 = (1 << 40) + 0x9e37_79b9;
-
-#[derive(Default)]
-pub(crate) struct RecoveryState {
-    /// Something could not be read, now, and may be found by the next recovery.
-    incomplete: AtomicBool,
-    total: AtomicU64,
-    loaded: AtomicU64,
-    objects: AtomicU64,
-    done: AtomicBool,
-    ring_known: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl RecoveryState {
-    #[inline]
-    pub(crate) fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn progress(&self) -> RecoveryProgress {
-        RecoveryProgress {
-            done: self.is_done(),
-            segments_total: self.total.load(Ordering::Relaxed),
-            segments_loaded: self.loaded.load(Ordering::Relaxed),
-            objects_loaded: self.objects.load(Ordering::Relaxed),
-        }
-    }
-
-    pub(crate) fn note_unread(&self) {
-        self.incomplete.store(true, Ordering::Relaxed);
-    }
-
-    fn set_ring_known(&self) {
-        *lock(&self.ring_known) = true;
-        self.changed.notify_all();
-    }
-
-    /// The flusher waits here: before this nobody knows which segments are free.
-    pub(crate) fn wait_ring_known(&self) {
-        let mut known = lock(&self.ring_known);
-        while !*known {
-            known = self.changed.wait(known).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn finish(&self) {
-        self.done.store(true, Ordering::Release);
-        drop(lock(&self.ring_known));
-        self.changed.notify_all();
-    }
-
-    /// As `wait_done`, for so long at most.
-    pub(crate) fn wait_done_for(&self, most: std::time::Duration) {
-        submit_deferred();
-        let known = lock(&self.ring_known);
-        let pending = |_: &mut bool| !self.is_done();
-        drop(self.changed.wait_timeout_while(known, most, pending));
-    }
-
-    pub(crate) fn wait_done(&self) {
-        submit_deferred();
-        let mut known = lock(&self.ring_known);
-        while !self.is_done() {
-            known = self.changed.wait(known).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
 
 /// What the recovery thread works from, found before the store is handed out.
 pub(crate) struct Plan {
@@ -289,7 +211,7 @@ impl Engine {
         let next = AtomicU64::new(0);
         let slots: Vec<AtomicU64> = seqs.iter().map(|_| AtomicU64::new(0)).collect();
         thread::scope(|scope| {
-            for _ in 0..8.min(seqs.len()) {
+            for _ in 0..FINDERS_MAX.min(seqs.len()) {
                 scope.spawn(|| {
                     loop {
                         let id = next.fetch_add(1, Ordering::Relaxed) as usize;
@@ -416,117 +338,5 @@ impl Engine {
         for (hash, _) in deletes.into_iter().filter(|(_, seq)| *seq >= from_seq) {
             self.forget(hash);
         }
-    }
-}
-
-/// What a segment holds: by its summary if it has one, else by walking it.
-pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
-    add(&engine.counters.maintenance_reads, 1);
-    match read_footer(engine, segment) {
-        Ok(Some(footer)) => {
-            read_summary(engine, segment, &footer).or_else(|| walk_segment(engine, segment))
-        }
-        Ok(None) => walk_segment(engine, segment),
-        Err(_) => None,
-    }
-}
-
-/// What the footer vouches for; `None` if it cannot be read or is damaged.
-pub(crate) fn read_summary(
-    engine: &Engine,
-    segment: SegmentId,
-    footer: &SegmentFooter,
-) -> Option<Vec<SummaryEntry>> {
-    let start = footer.summary_block();
-    let end = engine.space.segment_bytes - BLOCK_BYTES;
-    let mut buf = AlignedBuf::zeroed((end - start) as usize);
-    add(&engine.counters.maintenance_reads, 1);
-    engine.space.read(segment, start, &mut buf).ok()?;
-    let skip = (u64::from(footer.summary_offset) - start) as usize;
-    decode_summary(buf.get(skip..)?, footer).ok()
-}
-
-/// Finds the records of a segment that was still open when the store stopped.
-pub(crate) fn walk_segment(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
-    let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
-    add(&engine.counters.maintenance_reads, 1);
-    engine.space.read(segment, 0, &mut image).ok()?;
-    Some(walk_image(engine, &image))
-}
-
-/// The same for a segment of that life that is to be filled further. `None` if a later walk might take for
-/// its own what this one does not see: extents behind one that did not get to disk.
-pub(crate) fn walk_to_go_on(
-    engine: &Engine,
-    segment: SegmentId,
-    seq: u64,
-) -> Option<Vec<SummaryEntry>> {
-    let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
-    add(&engine.counters.maintenance_reads, 1);
-    engine.space.read(segment, 0, &mut image).ok()?;
-    let nonce = engine.space.nonce;
-    let first = PageHeader::decode(&image, nonce, engine.space.page_bytes as u32).ok()?;
-    let entries = walk_image(engine, &image);
-    let last = entries.last()?;
-    let end = u64::from(last.offset_units + last.stored_units) * UNIT_BYTES;
-    let mut behind = image.get(end.next_multiple_of(BLOCK_BYTES) as usize..)?;
-    let is_of_this_life = |record: RecordHeader| record.seq >= first.primary_group;
-    while first.record_count == 0 && behind.len() >= BLOCK_BYTES as usize {
-        if RecordHeader::decode(behind, nonce).is_ok_and(is_of_this_life) {
-            return None;
-        }
-        behind = &behind[BLOCK_BYTES as usize..];
-    }
-    (first.segment_seq == seq).then_some(entries)
-}
-
-fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
-    let page_bytes = engine.space.page_bytes as usize;
-    let nonce = engine.space.nonce;
-    let mut entries = Vec::new();
-    let Ok(first) = PageHeader::decode(image, nonce, page_bytes as u32) else {
-        return entries;
-    };
-    if first.record_count == 0 {
-        walk_extents(engine, image, first.primary_group, &mut entries);
-        return entries;
-    }
-    for (index, page) in image.chunks_exact(page_bytes).enumerate() {
-        let Ok(header) = PageHeader::decode(page, nonce, page_bytes as u32) else { continue };
-        if header.segment_seq != first.segment_seq {
-            continue;
-        }
-        let end = header.used_bytes.min(page_bytes as u32);
-        let walk = RecordWalk::new(page, PAGE_HEADER_BYTES as u32, end, nonce);
-        for (offset, record) in walk.map_while(Result::ok) {
-            let at = index * page_bytes + offset as usize;
-            entries.push(entry_of(at, &record));
-        }
-    }
-    entries
-}
-
-/// Extents follow each other at block boundaries. What is older than `floor` is of a former life.
-fn walk_extents(engine: &Engine, image: &[u8], floor: u64, entries: &mut Vec<SummaryEntry>) {
-    let mut at = BLOCK_BYTES as usize;
-    while let Some(rest) = image.get(at..) {
-        let Ok(record) = RecordHeader::decode(rest, engine.space.nonce) else { break };
-        let stored = record.stored_bytes();
-        if record.seq < floor || stored > rest.len() as u64 {
-            break;
-        }
-        entries.push(entry_of(at, &record));
-        at += stored.next_multiple_of(BLOCK_BYTES) as usize;
-    }
-}
-
-fn entry_of(at: usize, record: &RecordHeader) -> SummaryEntry {
-    SummaryEntry {
-        hash: record.hash,
-        group: record.group,
-        seq: record.seq,
-        offset_units: (at as u64 / UNIT_BYTES) as u32,
-        stored_units: (record.stored_bytes() / UNIT_BYTES) as u32,
-        kind: Some(record.kind),
     }
 }

@@ -544,3 +544,18 @@ fn put(buf: &mut [u8], offset: usize, from: &[u8]) {
         to.copy_from_slice(from);
     }
 }
+
+/// True if a whole record is undamaged.
+pub(crate) fn verify_record(header: &RecordHeader, record: &[u8]) -> bool {
+    if !header.chunked {
+        return verify_body(header, record);
+    }
+    let head = header.head_bytes() as usize;
+    let value = header.value_range();
+    match (record.get(..head), record.get(value)) {
+        (Some(head), Some(value)) => {
+            verify_head(header, head) && verify_chunks(header, head, 0, value)
+        }
+        _ => false,
+    }
+}

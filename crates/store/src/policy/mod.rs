@@ -4,7 +4,7 @@
 //! change with it.
 //!
 //! Each file has the names of its policies, the trait that they implement, and the policies themselves.
-//! Invariants: no I/O, no clock, no locks that anything waits behind. Threads: any.
+//! Invariants: no I/O, no clock; locks only of their own tables. Threads: any.
 
 pub(crate) mod admission;
 pub(crate) mod disk;

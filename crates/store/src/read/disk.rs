@@ -7,16 +7,15 @@
 use std::sync::Arc;
 
 use super::flight::Joined;
-use super::range::LargeObject;
-use super::verify_record;
+use super::large::LargeObject;
+use crate::deferred::OneShot;
 use crate::engine::Engine;
 use crate::error::ReadError;
-use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
+use crate::format::{RecordHeader, RecordKind, UNIT_BYTES, verify_record};
 use crate::index::{Candidate, LengthClass, Location};
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;
 use crate::object::Object;
-use crate::ops::OneShot;
 use crate::policy::residency::Arrival;
 use crate::stats::add;
 

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::disk::{Found, Promise};
 use super::flight::{Flight, Joined, Lead};
-use super::neighbours::Before;
 use super::page_choice::{Question, page_pays};
 use crate::device::{IoOp, submit_deferred};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{PageHeader, RecordHeader, UNIT_BYTES, verify_body};
 use crate::group::GroupState;
+use crate::group::neighbours::Before;
 use crate::index::{Candidate, Location};
 use crate::memory::pool::Run;
 use crate::memory::resident::Entry;

@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::range::Source;
+use crate::deferred::Deferred;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::object::{ObjectInfo, ObjectRange};
-use crate::ops::Deferred;
 
 /// Bytes of one piece.
 const PIECE_BYTES: u64 = 256 << 10;

@@ -19,7 +19,26 @@ use crate::stats::add;
 /// than some tens of microseconds.
 const SUBMITTED_BYTES_MAX: u64 = 256 << 10;
 
+/// A read's share of the memory for what is under way.
+struct Room {
+    engine: Arc<Engine>,
+    bytes: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.engine.reads_under_way.end(self.bytes);
+    }
+}
+
 impl Engine {
+    /// Room for a read that takes so much memory, if there is.
+    fn room_to_submit(self: &Arc<Engine>, bytes: usize) -> Option<Room> {
+        let bytes = self.cache.pool.run_bytes_for(bytes);
+        let may = self.reads_under_way.begin(bytes);
+        may.then(|| Room { engine: Arc::clone(self), bytes })
+    }
+
     /// The asynchronous road for one plain candidate; anything else goes to `fallback`.
     pub(crate) fn submit_object_read(
         self: &Arc<Engine>,

@@ -4,8 +4,6 @@
 //! that is cached, to wait in the device's queue. Beyond a share of the memory they are left to the worker
 //! threads, which are few. Threads: any.
 
-use crate::engine::Engine;
-use crate::sync::Arc;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Part of the memory that they may take together.
@@ -22,7 +20,7 @@ impl UnderWay {
     }
 
     /// True if a read that takes so much may begin. The first may take more than all there is.
-    fn begin(&self, bytes: usize) -> bool {
+    pub(super) fn begin(&self, bytes: usize) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let may = before == 0 || before + bytes <= self.bytes_max;
         if !may {
@@ -31,29 +29,8 @@ impl UnderWay {
         may
     }
 
-    fn end(&self, bytes: usize) {
+    pub(super) fn end(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-/// A read's share of the memory for what is under way.
-pub(super) struct Room {
-    engine: Arc<Engine>,
-    bytes: usize,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.engine.reads_under_way.end(self.bytes);
-    }
-}
-
-impl Engine {
-    /// Room for a read that takes so much memory, if there is.
-    pub(super) fn room_to_submit(self: &Arc<Engine>, bytes: usize) -> Option<Room> {
-        let bytes = self.cache.pool.run_bytes_for(bytes);
-        let may = self.reads_under_way.begin(bytes);
-        may.then(|| Room { engine: Arc::clone(self), bytes })
     }
 }
 

@@ -5,10 +5,11 @@
 //! flusher is one, whoever does its work. Timers do nothing: neither `flush_period` nor
 //! `checkpoint_period` is looked at while nobody calls. Threads: any caller, one at a time.
 
-use crate::sync::{Arc, Mutex, OnceLock, Weak, lock};
+use crate::sync::{Arc, Mutex, Weak, lock};
 use std::time::Duration;
 
 use super::flusher::{Flusher, Step};
+use super::inline_slot::InlineWork;
 use crate::engine::Engine;
 
 /// A flusher without a thread. The engine owns it, and it leads back to the engine.
@@ -17,21 +18,34 @@ struct Inline {
     flusher: Mutex<Option<Flusher>>,
 }
 
-/// Empty in a store with threads of its own.
-#[derive(Default)]
-pub(crate) struct InlineSlot(OnceLock<Inline>);
+impl InlineWork for Inline {
+    fn write(&self) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        if let Some(flusher) = lock(&self.flusher).as_mut() {
+            while flusher.step(&engine, Duration::ZERO) == Step::Worked {}
+        }
+    }
+
+    fn end(&self) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        if let Some(mut flusher) = lock(&self.flusher).take() {
+            while flusher.step(&engine, Duration::ZERO) != Step::Stopped {}
+            flusher.end(&engine);
+        }
+    }
+}
 
 impl Engine {
     /// From now on callers do the flusher's work.
     pub(crate) fn start_inline(self: &Arc<Engine>) {
         let flusher = Mutex::new(Some(Flusher::new(self)));
         let inline = Inline { engine: Arc::downgrade(self), flusher };
-        assert!(self.inline.0.set(inline).is_ok(), "an engine is started once");
+        self.inline.set(inline);
     }
 
     /// Callers do the work of the store's threads.
     pub(crate) fn is_inline(&self) -> bool {
-        self.inline.0.get().is_some()
+        self.inline.is_set()
     }
 
     /// Does all that waits to be done, if this store has no threads for it. Not to be called by what
@@ -46,11 +60,8 @@ impl Engine {
 
     /// Writes what is to be written, without a checkpoint: for one that is under way.
     fn write_inline(&self) {
-        let Some(inline) = self.inline.0.get() else { return };
-        let Some(engine) = inline.engine.upgrade() else { return };
-        if let Some(flusher) = lock(&inline.flusher).as_mut() {
-            while flusher.step(&engine, Duration::ZERO) == Step::Worked {}
-        }
+        let Some(inline) = self.inline.get() else { return };
+        inline.write();
         self.tick();
     }
 
@@ -103,11 +114,8 @@ impl Engine {
 
     /// The end of the flusher, after the nursery was stopped.
     pub(crate) fn end_inline(&self) {
-        let Some(inline) = self.inline.0.get() else { return };
-        let Some(engine) = inline.engine.upgrade() else { return };
-        if let Some(mut flusher) = lock(&inline.flusher).take() {
-            while flusher.step(&engine, Duration::ZERO) != Step::Stopped {}
-            flusher.end(&engine);
+        if let Some(inline) = self.inline.get() {
+            inline.end();
         }
     }
 }

@@ -4,12 +4,13 @@
 //! oldest), `longest` (limits of length), `writer` (streamed objects), `laid` (their bytes, where they
 //! will stay), `operation` (creates that may have to wait), `metadata` (its replacement), `remove`
 //! (removes and purges), `version` (what may be replaced by one caller only), `gate` (creates beside
-//! checkpoints), `inline` (the flusher's work done by callers).
+//! checkpoints), `sync` (all of it, now), `inline` (the flusher's work done by callers).
 
 pub(crate) mod create;
 pub(crate) mod flusher;
 pub(crate) mod gate;
 pub(crate) mod inline;
+pub(crate) mod inline_slot;
 mod laid;
 pub(crate) mod longest;
 pub(crate) mod metadata;
@@ -22,6 +23,7 @@ pub(crate) mod reclaim;
 mod remove;
 pub(crate) mod segment;
 mod superseded;
+mod sync;
 pub(crate) mod value;
 pub(crate) mod version;
 pub(crate) mod writer;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::create::{Instead, NewObject, NotNow};
 use super::value::Value;
 use super::writer::{Writer, WriterOptions};
+use crate::deferred::Deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::RecordKind;
-use crate::ops::Deferred;
 use crate::types::GroupId;
 
 type CreateOperation = Deferred<'static, Result<(), CreateError>>;

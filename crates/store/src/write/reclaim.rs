@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 
 use super::create::{Instead, NewObject};
 use super::value::Value;
+use crate::durable::segment_contents::segment_entries;
 use crate::engine::Engine;
 use crate::format::{
-    FOOTER_BLOCK_BYTES, Manifest, PAGE_HEADER_BYTES, Patch, RecordHeader, RecordKind,
-    SegmentFooter, SummaryEntry, UNIT_BYTES,
+    FOOTER_BLOCK_BYTES, Manifest, PAGE_HEADER_BYTES, Patch, RecordHeader, RecordKind, SummaryEntry,
+    UNIT_BYTES, verify_record,
 };
-use crate::index::{Candidate, LengthClass, Location};
+use crate::index::{Candidate, Location};
 use crate::memory::mapped::AlignedBuf;
 use crate::policy::disk;
 use crate::policy::reinsertion::{REINSERT_PERCENT_LIMIT, Survivor};
@@ -43,7 +44,7 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let sparse = take_sparse(engine);
     let oldest = || engine.ring.take_oldest(&engine.space);
     let Some(segment) = sparse.or_else(oldest) else { return false };
-    let entries = crate::durable::recovery::segment_entries(engine, segment);
+    let entries = segment_entries(engine, segment);
     // Of a segment that cannot be read nobody knows how new its records are.
     let unread = engine.next_seq.load(Ordering::Relaxed);
     let entries = entries.unwrap_or_else(|| {
@@ -301,7 +302,7 @@ fn read_newer(engine: &Engine, keeper: &Keeper) -> Option<Newer> {
     let bytes = buf.get((offset - start) as usize..)?;
     let header = RecordHeader::decode(bytes, engine.space.nonce).ok()?;
     let bytes = bytes.get(..header.stored_bytes() as usize)?.to_vec();
-    let is_whole = header.kind == RecordKind::Patch && crate::read::verify_record(&header, &bytes);
+    let is_whole = header.kind == RecordKind::Patch && verify_record(&header, &bytes);
     let value = bytes.get(header.value_range()).filter(|_| is_whole)?;
     let patch = Patch::decode(value).ok()?;
     let refers = patch.base_units == keeper.location.units()
@@ -333,7 +334,7 @@ fn read_kept<'a>(
     };
     let header = RecordHeader::decode(&record, engine.space.nonce).ok()?;
     let whole = header.hash == hash && header.stored_bytes() <= record.len() as u64;
-    (whole && crate::read::verify_record(&header, &record)).then_some((record, header))
+    (whole && verify_record(&header, &record)).then_some((record, header))
 }
 
 /// Objects to be kept that lie no further apart are read together: on a disk with seeks the bytes between
@@ -444,23 +445,4 @@ fn together_end(engine: &Engine, start: u64, mut end: u64, others: &[Keeper]) ->
         }
     }
     end
-}
-
-/// The footer of a segment, if it has a valid one.
-pub(crate) fn read_footer(
-    engine: &Engine,
-    segment: SegmentId,
-) -> std::io::Result<Option<SegmentFooter>> {
-    let mut block = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
-    let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
-    engine.space.read(segment, at, &mut block)?;
-    let footer = SegmentFooter::decode(&block, engine.space.nonce, engine.space.segment_bytes);
-    Ok(footer.ok().filter(|footer| footer.segment_id == segment.0))
-}
-
-impl Engine {
-    /// Length class of a summary's entry.
-    pub(crate) fn class_of(entry: &SummaryEntry) -> LengthClass {
-        LengthClass::from_units(u64::from(entry.stored_units))
-    }
 }

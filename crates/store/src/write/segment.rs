@@ -10,8 +10,8 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, lock};
 use std::io;
 
-use super::reclaim::read_footer;
-use crate::durable::recovery::{read_summary, walk_to_go_on};
+use super::reclaim::reclaim_one;
+use crate::durable::segment_contents::{read_footer, read_summary, walk_to_go_on};
 use crate::engine::Engine;
 use crate::format::{
     BLOCK_BYTES, FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, PageHeader, SUMMARY_ENTRY_BYTES,
@@ -112,7 +112,7 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
     // Every segment may hit an error once; then there is nothing left to try.
     for _ in 0..=engine.ring.segments() {
         while engine.ring.free_count() < 2 {
-            if super::reclaim::reclaim_one(engine) {
+            if reclaim_one(engine) {
                 continue;
             }
             if engine.ring.free_count() > 0 || engine.writes_in_flight() == 0 {

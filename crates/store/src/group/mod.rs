@@ -4,12 +4,15 @@
 //! forgotten (its objects stay; only prefetch and statistics lose it). Threads: any; the map is sharded, each
 //! group has atomics.
 
+pub(crate) mod hints;
+pub(crate) mod neighbours;
+
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use self::neighbours::Neighbours;
 use crate::policy::residency::Hint;
-use crate::read::neighbours::Neighbours;
 use crate::sync::{Arc, Mutex, lock};
 use crate::types::GroupId;
 
@@ -171,8 +174,8 @@ pub(crate) struct Groups {
     shards: [Mutex<Shard>; SHARDS],
     tracked: AtomicUsize,
     tracked_max: usize,
-    /// Groups with a hint; while there are none nobody needs to look one up.
-    hinted: AtomicUsize,
+    /// Some group has had a hint: until then nobody needs to look one up. Never goes back.
+    any_hinted: AtomicBool,
 }
 
 impl Groups {
@@ -183,7 +186,7 @@ impl Groups {
             shards: Default::default(),
             tracked: AtomicUsize::new(0),
             tracked_max: tracked_max.min(affordable).max(SHARDS),
-            hinted: AtomicUsize::new(0),
+            any_hinted: AtomicBool::new(false),
         }
     }
 
@@ -213,7 +216,7 @@ impl Groups {
     }
 
     pub(crate) fn hint(&self, id: u64) -> Hint {
-        if self.hinted.load(Ordering::Relaxed) == 0 {
+        if !self.any_hinted.load(Ordering::Relaxed) {
             return Hint::Neutral;
         }
         self.get(id).map_or(Hint::Neutral, |state| state.hint())
@@ -221,7 +224,7 @@ impl Groups {
 
     pub(crate) fn set_hint(&self, id: GroupId, hint: Hint) {
         if hint != Hint::Neutral {
-            self.hinted.store(1, Ordering::Relaxed);
+            self.any_hinted.store(true, Ordering::Relaxed);
         }
         self.entry(id.get()).set_hint(hint);
     }

@@ -9,12 +9,10 @@ use crate::sync::{Mutex, lock};
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::engine::Engine;
 use crate::policy::residency::Hint;
-use crate::types::GroupId;
 
 /// Time between two looks at memory for the sake of callers. The flusher's are as frequent.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 struct State {
@@ -27,7 +25,13 @@ pub(crate) struct PendingHints(Mutex<State>);
 
 impl PendingHints {
     /// Adds a hint; what is to be applied now, if anything.
-    fn add(&self, group: u64, hint: Hint, now: Duration, pause: Duration) -> HashMap<u64, Hint> {
+    pub(crate) fn add(
+        &self,
+        group: u64,
+        hint: Hint,
+        now: Duration,
+        pause: Duration,
+    ) -> HashMap<u64, Hint> {
         let mut state = lock(&self.0);
         state.waiting.insert(group, hint);
         if state.applied.is_some_and(|then| now.saturating_sub(then) < pause) {
@@ -37,29 +41,9 @@ impl PendingHints {
         std::mem::take(&mut state.waiting)
     }
 
-    /// Applies what was gathered.
-    pub(crate) fn apply(&self, engine: &Engine) {
-        let waiting = std::mem::take(&mut lock(&self.0).waiting);
-        if !waiting.is_empty() {
-            engine.cache.requeue(&waiting);
-        }
-    }
-}
-
-impl Engine {
-    /// Gives a group a hint, or takes it back.
-    pub(crate) fn hint(&self, group: GroupId, hint: Hint) {
-        let before = self.groups.hint(group.get());
-        self.groups.set_hint(group, hint);
-        if before == hint {
-            return;
-        }
-        // Without threads nobody would apply it later.
-        let pause = if self.is_inline() { Duration::ZERO } else { PAUSE };
-        let due = self.hints.add(group.get(), hint, self.clock.monotonic(), pause);
-        if !due.is_empty() {
-            self.cache.requeue(&due);
-        }
+    /// What was gathered since anything was applied.
+    pub(crate) fn take(&self) -> HashMap<u64, Hint> {
+        std::mem::take(&mut lock(&self.0).waiting)
     }
 }
 

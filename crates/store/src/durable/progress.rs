@@ -1,0 +1,105 @@
+//! How far recovery and checkpoints have come: what the engine holds of them.
+//!
+//! Invariant: recovery ends once, and does not begin again. Threads: any asks and waits; the recovery thread
+//! says how far it is, whoever writes a checkpoint holds its number.
+
+use crate::device::submit_deferred;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, PoisonError, lock};
+
+/// How far recovery has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecoveryProgress {
+    /// Everything that survived is being served.
+    pub done: bool,
+    /// Segments whose contents must be looked at.
+    pub segments_total: u64,
+    /// Of these, those that have been.
+    pub segments_loaded: u64,
+    /// Objects found so far.
+    pub objects_loaded: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct RecoveryState {
+    /// Something could not be read, now, and may be found by the next recovery.
+    pub(super) incomplete: AtomicBool,
+    pub(super) total: AtomicU64,
+    pub(super) loaded: AtomicU64,
+    pub(super) objects: AtomicU64,
+    done: AtomicBool,
+    ring_known: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl RecoveryState {
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn progress(&self) -> RecoveryProgress {
+        RecoveryProgress {
+            done: self.is_done(),
+            segments_total: self.total.load(Ordering::Relaxed),
+            segments_loaded: self.loaded.load(Ordering::Relaxed),
+            objects_loaded: self.objects.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn note_unread(&self) {
+        self.incomplete.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_ring_known(&self) {
+        *lock(&self.ring_known) = true;
+        self.changed.notify_all();
+    }
+
+    /// The flusher waits here: before this nobody knows which segments are free.
+    pub(crate) fn wait_ring_known(&self) {
+        let mut known = lock(&self.ring_known);
+        while !*known {
+            known = self.changed.wait(known).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        self.done.store(true, Ordering::Release);
+        drop(lock(&self.ring_known));
+        self.changed.notify_all();
+    }
+
+    /// As `wait_done`, for so long at most.
+    pub(crate) fn wait_done_for(&self, most: std::time::Duration) {
+        submit_deferred();
+        let known = lock(&self.ring_known);
+        let pending = |_: &mut bool| !self.is_done();
+        drop(self.changed.wait_timeout_while(known, most, pending));
+    }
+
+    pub(crate) fn wait_done(&self) {
+        submit_deferred();
+        let mut known = lock(&self.ring_known);
+        while !self.is_done() {
+            known = self.changed.wait(known).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+pub(crate) struct CheckpointState {
+    /// Generation of the newest complete checkpoint.
+    pub(super) newest: Mutex<u64>,
+}
+
+impl CheckpointState {
+    pub(crate) fn new(generation: u64) -> CheckpointState {
+        CheckpointState { newest: Mutex::new(generation) }
+    }
+
+    /// Generations at least as high as this one are taken.
+    pub(crate) fn raise(&self, generation: u64) {
+        let mut newest = lock(&self.newest);
+        *newest = generation.max(*newest);
+    }
+}

@@ -1,0 +1,145 @@
+//! What a segment on disk holds: by the summary that its footer vouches for, else by walking its records.
+//!
+//! Invariant: nothing is taken from another life of the segment than the one that is asked for. Recovery, reuse
+//! and the open segments read by it; it changes nothing. Threads: any.
+
+use crate::engine::Engine;
+use crate::format::{
+    BLOCK_BYTES, FOOTER_BLOCK_BYTES, PAGE_HEADER_BYTES, PageHeader, RecordHeader, RecordWalk,
+    SegmentFooter, SummaryEntry, UNIT_BYTES, decode_summary,
+};
+use crate::index::LengthClass;
+use crate::memory::mapped::AlignedBuf;
+use crate::space::SegmentId;
+use crate::stats::add;
+
+/// What a segment holds: by its summary if it has one, else by walking it.
+pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
+    add(&engine.counters.maintenance_reads, 1);
+    match read_footer(engine, segment) {
+        Ok(Some(footer)) => {
+            read_summary(engine, segment, &footer).or_else(|| walk_segment(engine, segment))
+        }
+        Ok(None) => walk_segment(engine, segment),
+        Err(_) => None,
+    }
+}
+
+/// What the footer vouches for; `None` if it cannot be read or is damaged.
+pub(crate) fn read_summary(
+    engine: &Engine,
+    segment: SegmentId,
+    footer: &SegmentFooter,
+) -> Option<Vec<SummaryEntry>> {
+    let start = footer.summary_block();
+    let end = engine.space.segment_bytes - BLOCK_BYTES;
+    let mut buf = AlignedBuf::zeroed((end - start) as usize);
+    add(&engine.counters.maintenance_reads, 1);
+    engine.space.read(segment, start, &mut buf).ok()?;
+    let skip = (u64::from(footer.summary_offset) - start) as usize;
+    decode_summary(buf.get(skip..)?, footer).ok()
+}
+
+/// Finds the records of a segment that was still open when the store stopped.
+pub(crate) fn walk_segment(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
+    let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
+    add(&engine.counters.maintenance_reads, 1);
+    engine.space.read(segment, 0, &mut image).ok()?;
+    Some(walk_image(engine, &image))
+}
+
+/// The same for a segment of that life that is to be filled further. `None` if a later walk might take for
+/// its own what this one does not see: extents behind one that did not get to disk.
+pub(crate) fn walk_to_go_on(
+    engine: &Engine,
+    segment: SegmentId,
+    seq: u64,
+) -> Option<Vec<SummaryEntry>> {
+    let mut image = AlignedBuf::zeroed(engine.space.segment_bytes as usize);
+    add(&engine.counters.maintenance_reads, 1);
+    engine.space.read(segment, 0, &mut image).ok()?;
+    let nonce = engine.space.nonce;
+    let first = PageHeader::decode(&image, nonce, engine.space.page_bytes as u32).ok()?;
+    let entries = walk_image(engine, &image);
+    let last = entries.last()?;
+    let end = u64::from(last.offset_units + last.stored_units) * UNIT_BYTES;
+    let mut behind = image.get(end.next_multiple_of(BLOCK_BYTES) as usize..)?;
+    let is_of_this_life = |record: RecordHeader| record.seq >= first.primary_group;
+    while first.record_count == 0 && behind.len() >= BLOCK_BYTES as usize {
+        if RecordHeader::decode(behind, nonce).is_ok_and(is_of_this_life) {
+            return None;
+        }
+        behind = &behind[BLOCK_BYTES as usize..];
+    }
+    (first.segment_seq == seq).then_some(entries)
+}
+
+fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
+    let page_bytes = engine.space.page_bytes as usize;
+    let nonce = engine.space.nonce;
+    let mut entries = Vec::new();
+    let Ok(first) = PageHeader::decode(image, nonce, page_bytes as u32) else {
+        return entries;
+    };
+    if first.record_count == 0 {
+        walk_extents(engine, image, first.primary_group, &mut entries);
+        return entries;
+    }
+    for (index, page) in image.chunks_exact(page_bytes).enumerate() {
+        let Ok(header) = PageHeader::decode(page, nonce, page_bytes as u32) else { continue };
+        if header.segment_seq != first.segment_seq {
+            continue;
+        }
+        let end = header.used_bytes.min(page_bytes as u32);
+        let walk = RecordWalk::new(page, PAGE_HEADER_BYTES as u32, end, nonce);
+        for (offset, record) in walk.map_while(Result::ok) {
+            let at = index * page_bytes + offset as usize;
+            entries.push(entry_of(at, &record));
+        }
+    }
+    entries
+}
+
+/// Extents follow each other at block boundaries. What is older than `floor` is of a former life.
+fn walk_extents(engine: &Engine, image: &[u8], floor: u64, entries: &mut Vec<SummaryEntry>) {
+    let mut at = BLOCK_BYTES as usize;
+    while let Some(rest) = image.get(at..) {
+        let Ok(record) = RecordHeader::decode(rest, engine.space.nonce) else { break };
+        let stored = record.stored_bytes();
+        if record.seq < floor || stored > rest.len() as u64 {
+            break;
+        }
+        entries.push(entry_of(at, &record));
+        at += stored.next_multiple_of(BLOCK_BYTES) as usize;
+    }
+}
+
+fn entry_of(at: usize, record: &RecordHeader) -> SummaryEntry {
+    SummaryEntry {
+        hash: record.hash,
+        group: record.group,
+        seq: record.seq,
+        offset_units: (at as u64 / UNIT_BYTES) as u32,
+        stored_units: (record.stored_bytes() / UNIT_BYTES) as u32,
+        kind: Some(record.kind),
+    }
+}
+
+/// The footer of a segment, if it has a valid one.
+pub(crate) fn read_footer(
+    engine: &Engine,
+    segment: SegmentId,
+) -> std::io::Result<Option<SegmentFooter>> {
+    let mut block = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
+    let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
+    engine.space.read(segment, at, &mut block)?;
+    let footer = SegmentFooter::decode(&block, engine.space.nonce, engine.space.segment_bytes);
+    Ok(footer.ok().filter(|footer| footer.segment_id == segment.0))
+}
+
+impl Engine {
+    /// Length class of a summary's entry.
+    pub(crate) fn class_of(entry: &SummaryEntry) -> LengthClass {
+        LengthClass::from_units(u64::from(entry.stored_units))
+    }
+}

@@ -1,0 +1,291 @@
+//! Large objects on disk: where their parts lie, and reads of a range of them, verified by chunk.
+//!
+//! Invariant: every byte that is returned was covered by a chunk checksum whose table was covered by
+//! the record's own, and the segment was in the same life before and after the read.
+//! Threads: any.
+
+use crate::sync::{Arc, Mutex, lock};
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::engine::Engine;
+use crate::error::ReadError;
+use crate::format::{
+    CHUNK_BYTES, Manifest, ManifestPart, Patch, RecordHeader, RecordKind, UNIT_BYTES, verify_body,
+    verify_chunks, verify_head, verify_record,
+};
+use crate::index::Location;
+use crate::memory::pool::Run;
+use crate::object::{ObjectInfo, ObjectRange};
+use crate::space::SegmentId;
+use crate::stats::add;
+use crate::types::GroupId;
+
+/// First read of a record whose head is wanted.
+const HEAD_READ_BYTES: u64 = 8192;
+
+/// An object on disk that is read in parts.
+pub(crate) struct LargeObject {
+    pub(crate) info: ObjectInfo,
+    /// Sequence number of the record that it is known by: of the patch, if it has one.
+    pub(crate) seq: u64,
+    pub(super) extents: Vec<Extent>,
+    /// Head of the extent read last.
+    pub(super) head: Mutex<Option<(usize, Arc<Head>)>>,
+}
+
+/// A chunked record and the part of the value that it holds.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    segment: SegmentId,
+    segment_seq: u64,
+    location: Location,
+    start: u64,
+    len: u64,
+    /// Low half of the record's sequence number.
+    record_seq: u32,
+}
+
+pub(super) struct Head {
+    pub(super) header: RecordHeader,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Engine {
+    pub(super) fn extent(&self, location: Location, header: &RecordHeader) -> Extent {
+        let (segment, _) = self.space.split(location);
+        let segment_seq = self.ring.seq(segment);
+        let (len, record_seq) = (header.value_len, header.seq as u32);
+        Extent { segment, segment_seq, location, start: 0, len, record_seq }
+    }
+
+    /// `None` if not all parts are there.
+    pub(crate) fn of_manifest(
+        &self,
+        header: &RecordHeader,
+        metadata: Bytes,
+        value: &[u8],
+    ) -> Option<LargeObject> {
+        let manifest = Manifest::decode(value, self.space.segment_bytes).ok()?;
+        let mut start = 0;
+        let mut extents = Vec::with_capacity(manifest.parts.len());
+        for part in &manifest.parts {
+            extents.push(self.part_extent(part, start)?);
+            start += u64::from(part.value_len);
+        }
+        let info = info_of(header, manifest.total_len, metadata);
+        Some(LargeObject { info, seq: header.seq, extents, head: Mutex::new(None) })
+    }
+
+    /// `None` if the part's segment has been reused.
+    fn part_extent(&self, part: &ManifestPart, start: u64) -> Option<Extent> {
+        let segment = SegmentId(part.segment_id);
+        let alive = self.space.holds(segment) && self.ring.seq(segment) == part.segment_seq;
+        alive.then(|| Extent {
+            segment,
+            segment_seq: part.segment_seq,
+            location: self.space.location(segment, u64::from(part.offset_units) * UNIT_BYTES),
+            start,
+            len: u64::from(part.value_len),
+            record_seq: part.part_seq,
+        })
+    }
+
+    pub(crate) fn of_patch(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: &[u8],
+        header: &RecordHeader,
+        metadata: Bytes,
+        value: &[u8],
+    ) -> Result<Option<LargeObject>, ReadError> {
+        let Ok(patch) = Patch::decode(value) else { return Ok(None) };
+        let Some(location) = Location::try_new(patch.base_units) else { return Ok(None) };
+        if !self.space.holds(self.space.split(location).0) {
+            return Ok(None);
+        }
+        let Some(base) = self.read_head(location)? else { return Ok(None) };
+        let same = base.header.hash == hash
+            && base.header.seq == patch.base_seq
+            && base.bytes.get(base.header.key_range()) == Some(key);
+        if !same {
+            return Ok(None);
+        }
+        if base.header.kind == RecordKind::Manifest {
+            let Some(raw) = self.read_raw(location, base.header.stored_bytes())? else {
+                return Ok(None);
+            };
+            let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
+            let whole = verify_record(&base.header, bytes);
+            return Ok(whole
+                .then(|| self.of_manifest(header, metadata, &bytes[base.header.value_range()]))
+                .flatten());
+        }
+        let extent = self.extent(location, &base.header);
+        let info = info_of(header, base.header.value_len, metadata);
+        let (seq, head) = (header.seq, Mutex::new(None));
+        Ok(Some(LargeObject { info, seq, extents: vec![extent], head }))
+    }
+
+    /// Reads and verifies the head of a record (all of it if it is not chunked and short).
+    pub(super) fn read_head(
+        self: &Arc<Engine>,
+        location: Location,
+    ) -> Result<Option<Head>, ReadError> {
+        let Some(raw) = self.read_raw(location, HEAD_READ_BYTES)? else { return Ok(None) };
+        add(&self.counters.range_reads, 1);
+        let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
+        let Ok(header) = RecordHeader::decode(bytes, self.space.nonce) else { return Ok(None) };
+        let want = if header.chunked { header.head_bytes() } else { header.stored_bytes() };
+        if want <= bytes.len() as u64 {
+            return Ok(checked_head(header, bytes));
+        }
+        drop(raw);
+        if want > self.piece_max() {
+            return Ok(None);
+        }
+        let Some(raw) = self.read_raw(location, want)? else { return Ok(None) };
+        Ok(checked_head(header, raw.run.bytes(raw.start, raw.len - raw.start)))
+    }
+
+    /// Header and value of a record whose head is undamaged and whose key is `key`.
+    pub(crate) fn verified_header(
+        self: &Arc<Engine>,
+        key: &[u8],
+        hash: u64,
+        location: Location,
+    ) -> Option<(RecordHeader, Vec<u8>)> {
+        let head = self.read_head(location).ok()??;
+        let same = head.header.hash == hash && head.bytes.get(head.header.key_range()) == Some(key);
+        let value =
+            if head.header.chunked { &[] } else { head.bytes.get(head.header.value_range())? };
+        same.then(|| (head.header, value.to_vec()))
+    }
+}
+
+pub(super) fn info_of(header: &RecordHeader, length_bytes: u64, metadata: Bytes) -> ObjectInfo {
+    ObjectInfo {
+        group: GroupId::new(header.group),
+        length_bytes,
+        metadata,
+        expires_unix_s: (header.expires_s != 0).then_some(u64::from(header.expires_s)),
+        resident: false,
+    }
+}
+
+fn checked_head(header: RecordHeader, bytes: &[u8]) -> Option<Head> {
+    let undamaged = if header.chunked {
+        verify_head(&header, bytes.get(..header.head_bytes() as usize)?)
+    } else {
+        verify_body(&header, bytes)
+    };
+    let len = if header.chunked { header.head_bytes() } else { header.stored_bytes() };
+    undamaged.then(|| Head { header, bytes: bytes[..len as usize].to_vec() })
+}
+
+impl LargeObject {
+    /// Reads a range into one run. `None`: overwritten or damaged meanwhile.
+    pub(crate) fn read(
+        &self,
+        engine: &Arc<Engine>,
+        range: Range<u64>,
+    ) -> Result<Option<ObjectRange>, ReadError> {
+        let len = (range.end - range.start) as usize;
+        let whole = |run, start, len| ObjectRange {
+            run,
+            start,
+            len,
+            offset: range.start,
+            object_length: self.info.length_bytes,
+            group: self.info.group,
+            metadata: self.info.metadata.clone(),
+        };
+        if len == 0 {
+            return Ok(Some(whole(None, 0, 0)));
+        }
+        let Some((first, start, got)) = self.read_piece(engine, range.clone())? else {
+            return Ok(None);
+        };
+        if got >= len {
+            return Ok(Some(whole(Some(first), start, len)));
+        }
+        // It goes over several parts: gather them in one run.
+        let run = engine.take_for_read(len)?;
+        let mut at = 0;
+        let (mut piece, mut from, mut got) = (first, start, got);
+        loop {
+            let n = got.min(len - at);
+            // SAFETY: the run is fresh and known to this thread only.
+            unsafe { run.bytes_mut(at, n) }.copy_from_slice(piece.bytes(from, n));
+            at += n;
+            if at == len {
+                return Ok(Some(whole(Some(run), 0, len)));
+            }
+            let rest = range.start + at as u64..range.end;
+            let Some(next) = self.read_piece(engine, rest)? else { return Ok(None) };
+            (piece, from, got) = next;
+        }
+    }
+
+    /// Reads from the start of a range to its end or that of the extent: run, start, length.
+    pub(crate) fn read_piece(
+        &self,
+        engine: &Arc<Engine>,
+        range: Range<u64>,
+    ) -> Result<Option<(Run, usize, usize)>, ReadError> {
+        let index = self.extents.partition_point(|e| e.start + e.len <= range.start);
+        let Some(extent) = self.extents.get(index) else { return Ok(None) };
+        let Some(head) = self.head_of(engine, index, extent)? else { return Ok(None) };
+        let from = range.start - extent.start;
+        let to = (range.end - extent.start).min(extent.len);
+        let first_chunk = from / CHUNK_BYTES;
+        let chunk_start = first_chunk * CHUNK_BYTES;
+        let chunk_end = to.next_multiple_of(CHUNK_BYTES).min(extent.len);
+        let value = head.header.value_range().start as u64;
+        let (segment, offset) = engine.space.split(extent.location);
+        let at = offset + value + chunk_start;
+        let block = engine.space.block();
+        let aligned = at - at % block;
+        let len = (at + (chunk_end - chunk_start)).next_multiple_of(block) - aligned;
+        let len = len.min(engine.space.segment_bytes - aligned);
+        let run = engine.take_for_read(len as usize)?;
+        // SAFETY: the run is fresh and known to this thread only.
+        let buf = unsafe { run.bytes_mut(0, len as usize) };
+        add(&engine.counters.range_reads, 1);
+        add(&engine.counters.disk_read_bytes, len);
+        if engine.space.read(segment, aligned, buf).is_err() {
+            return Ok(None);
+        }
+        let skip = (at - aligned) as usize;
+        let chunks = run.bytes(skip, (chunk_end - chunk_start) as usize);
+        let current = engine.ring.seq(extent.segment) == extent.segment_seq;
+        if !current || !verify_chunks(&head.header, &head.bytes, first_chunk, chunks) {
+            add(&engine.counters.damaged_records, u64::from(current));
+            return Ok(None);
+        }
+        Ok(Some((run, skip + (from - chunk_start) as usize, (to - from) as usize)))
+    }
+
+    fn head_of(
+        &self,
+        engine: &Arc<Engine>,
+        index: usize,
+        extent: &Extent,
+    ) -> Result<Option<Arc<Head>>, ReadError> {
+        if let Some((at, head)) = &*lock(&self.head)
+            && *at == index
+        {
+            return Ok(Some(Arc::clone(head)));
+        }
+        let Some(head) = engine.read_head(extent.location)? else { return Ok(None) };
+        let header = &head.header;
+        let same = header.value_len == extent.len && header.seq as u32 == extent.record_seq;
+        if !header.chunked || !same {
+            return Ok(None);
+        }
+        let head = Arc::new(head);
+        *lock(&self.head) = Some((index, Arc::clone(&head)));
+        Ok(Some(head))
+    }
+}

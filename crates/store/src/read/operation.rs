@@ -1,0 +1,67 @@
+//! A read as an operation: from memory, or submitted, or left to a worker thread.
+//!
+//! Threads: any; nothing waits before the operation is waited for.
+
+use std::sync::Arc;
+
+use super::disk::Indirect;
+use crate::deferred::{Deferred, OneShot};
+use crate::engine::Engine;
+use crate::error::ReadError;
+use crate::object::Object;
+use crate::stats::add;
+use crate::workers::Lane;
+
+impl Engine {
+    /// A read as an operation: ready if it is in memory or certainly nowhere.
+    pub(crate) fn read_operation(
+        self: &Arc<Engine>,
+        key: &[u8],
+    ) -> Deferred<'static, Result<Option<Object>, ReadError>> {
+        if self.is_closed() {
+            return Deferred::ready(Err(ReadError::Closed));
+        }
+        let hash = self.hash(key);
+        if let Some(object) = self.lookup_memory(hash, key) {
+            return Deferred::ready(Ok(Some(object)));
+        }
+        if self.index.candidates(hash).is_empty()
+            && !matches!(self.indirect_in_memory(hash, key), Indirect::Found(..))
+        {
+            add(&self.counters.misses_not_found, 1);
+            return Deferred::ready(Ok(None));
+        }
+        let key: Arc<[u8]> = Arc::from(key);
+        let (this, wanted) = (Arc::clone(self), Arc::clone(&key));
+        let (other, submitted) = (Arc::clone(self), key);
+        Deferred::startable(
+            move || this.read_blocking(hash, &wanted),
+            move |promise| other.read_submitted(hash, submitted, promise),
+        )
+    }
+
+    /// Starts an asynchronous read: one submitted I/O in the common case, a worker otherwise.
+    fn read_submitted(
+        self: &Arc<Engine>,
+        hash: u64,
+        key: Arc<[u8]>,
+        promise: Arc<OneShot<Result<Option<Object>, ReadError>>>,
+    ) {
+        let engine = Arc::clone(self);
+        let (wanted, theirs) = (Arc::clone(&key), Arc::clone(&promise));
+        let fallback = move || {
+            let this = Arc::clone(&engine);
+            engine.workers.run(
+                Lane::Soon,
+                Box::new(move || {
+                    let outcome = this.lookup_memory(hash, &wanted).map_or_else(
+                        || this.read_blocking(hash, &wanted),
+                        |object| Ok(Some(object)),
+                    );
+                    theirs.put(outcome);
+                }),
+            );
+        };
+        self.submit_object_read(hash, key, promise, fallback);
+    }
+}

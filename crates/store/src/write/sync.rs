@@ -1,0 +1,31 @@
+//! Writing out all that was created so far.
+//!
+//! Invariant: what was created before the call is on the devices when it returns, or the error says how much is
+//! not. Threads: any.
+
+use crate::engine::Engine;
+use crate::error::SyncError;
+use crate::sync::Arc;
+
+impl Engine {
+    /// Writes out what waits, and has the devices make it durable.
+    pub(crate) fn sync(self: &Arc<Engine>) -> Result<(), SyncError> {
+        self.recovery.wait_ring_known();
+        self.drain();
+        self.work_inline();
+        let dropped = self.nursery.take_dropped();
+        for volume in self.space.volumes.iter().filter(|v| !v.is_out()) {
+            volume.device.sync().map_err(|error| SyncError::Io(volume.named(error)))?;
+        }
+        self.journal.sync().map_err(SyncError::Io)?;
+        if self.space.all_gone() {
+            return Err(SyncError::VolumesGone);
+        }
+        if dropped > 0 {
+            let reason = self.space.take_write_error();
+            let reason = reason.unwrap_or_else(|| "no segment was to be had".to_owned());
+            return Err(SyncError::Dropped { objects: dropped, reason });
+        }
+        Ok(())
+    }
+}
