@@ -20,9 +20,9 @@ use crate::space::{SegmentId, Space};
 /// are younger than one that rests are looked at.
 const REST_LIVES_MAX: u64 = 16;
 
-/// What a segment holds.
+/// Which records a segment holds: several to a page, or each in an extent of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum SegmentKind {
     Pages,
     Extents,
 }
@@ -32,7 +32,7 @@ struct State {
     free: VecDeque<SegmentId>,
     sealed: VecDeque<SegmentId>,
     /// Were open when the store was closed, at most one of a kind.
-    resting: Vec<(Holds, SegmentId)>,
+    resting: Vec<(SegmentKind, SegmentId)>,
     /// Taken to be reused, and not free yet: as whole on disk as those that are sealed.
     reclaimed: Vec<SegmentId>,
     next_seq: u64,
@@ -182,16 +182,16 @@ impl Ring {
     }
 
     /// Lets a sealed segment rest: the next records of its kind go there.
-    pub(crate) fn rest(&self, holds: Holds, segment: SegmentId) {
+    pub(crate) fn rest(&self, kind: SegmentKind, segment: SegmentId) {
         let mut state = lock(&self.state);
         state.sealed.retain(|sealed| *sealed != segment);
-        state.resting.push((holds, segment));
+        state.resting.push((kind, segment));
     }
 
     /// The segment that rests for that kind, and its life. It is open from now on.
-    pub(crate) fn take_resting(&self, holds: Holds) -> Option<(SegmentId, u64)> {
+    pub(crate) fn take_resting(&self, kind: SegmentKind) -> Option<(SegmentId, u64)> {
         let mut state = lock(&self.state);
-        let at = state.resting.iter().position(|(kind, _)| *kind == holds)?;
+        let at = state.resting.iter().position(|(rests, _)| *rests == kind)?;
         let (_, segment) = state.resting.swap_remove(at);
         Some((segment, self.seq(segment)))
     }

@@ -32,7 +32,7 @@ use crate::space::SegmentId;
 use crate::stats::Stats;
 use crate::types::{ByteSize, GroupId};
 use crate::types::{Clock, SystemClock};
-use crate::write::create::{Instead, NewObject};
+use crate::write::create::{NewObject, Replaces};
 use crate::write::operation::create_operation;
 use crate::write::value::Value;
 use crate::write::writer::{Writer, WriterOptions, expires_s};
@@ -185,9 +185,9 @@ impl Store {
             value,
             expires_s: expires_s(options.expires_unix_s),
             internal: false,
-            instead: Instead::Anything,
+            replaces: Replaces::Anything,
             freq: 0,
-            laid: None,
+            in_place: None,
         };
         Create(create_operation(engine, &new))
     }

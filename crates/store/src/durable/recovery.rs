@@ -17,7 +17,7 @@ use crate::format::{
     BLOCK_BYTES, JournalOp, PageHeader, RecordHeader, RecordKind, SummaryEntry, UNIT_BYTES,
 };
 use crate::memory::mapped::AlignedBuf;
-use crate::ring::Holds;
+use crate::ring::SegmentKind;
 use crate::space::SegmentId;
 use crate::stats::add;
 
@@ -154,10 +154,10 @@ impl Engine {
         let replay: Vec<_> = order.iter().copied().filter(|(seq, _)| *seq >= from).collect();
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
         let newest = self.replay_all(&replay, since);
-        for (holds, id) in newest.into_iter().flatten() {
+        for (kind, id) in newest.into_iter().flatten() {
             // Another may be the newest of its kind and old all the same.
             if self.ring.may_rest(self.ring.seq(id)) {
-                self.ring.rest(holds, id);
+                self.ring.rest(kind, id);
             }
         }
         // Once more: a delete may have come between the check of an entry and its insertion. The
@@ -181,7 +181,11 @@ impl Engine {
     }
 
     /// Replays segments, oldest first. Returns the newest of each kind; none if that is not certain.
-    fn replay_all(&self, order: &[(u64, u32)], since: u64) -> [Option<(Holds, SegmentId)>; 2] {
+    fn replay_all(
+        &self,
+        order: &[(u64, u32)],
+        since: u64,
+    ) -> [Option<(SegmentKind, SegmentId)>; 2] {
         let mut newest = [None; 2];
         let mut certain = true;
         for (seq, id) in order {
@@ -190,7 +194,7 @@ impl Engine {
             }
             let segment = SegmentId(*id);
             match self.replay(segment, *seq, since) {
-                Some(holds) => newest[holds as usize] = Some((holds, segment)),
+                Some(kind) => newest[kind as usize] = Some((kind, segment)),
                 None => {
                     certain = false;
                     self.recovery.note_unread();
@@ -247,7 +251,7 @@ impl Engine {
 
     /// Puts a segment's objects into the index, unless dead or already known. Returns what it holds, if
     /// that could be told.
-    fn replay(&self, segment: SegmentId, seq: u64, since: u64) -> Option<Holds> {
+    fn replay(&self, segment: SegmentId, seq: u64, since: u64) -> Option<SegmentKind> {
         let entries = segment_entries(self, segment)?;
         let mut oldest = u64::MAX;
         let mut newest = 0;
@@ -278,7 +282,7 @@ impl Engine {
         self.note_groups(segment, seq, &entries);
         // A page begins with its header, a segment of extents with a block that holds no record.
         let first = u64::from(entries.first()?.offset_units) * UNIT_BYTES;
-        Some(if first < BLOCK_BYTES { Holds::Pages } else { Holds::Extents })
+        Some(if first < BLOCK_BYTES { SegmentKind::Pages } else { SegmentKind::Extents })
     }
 
     /// A page record and an extent of the same key are ordered by their sequence numbers, which

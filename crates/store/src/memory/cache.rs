@@ -354,7 +354,7 @@ impl Cache {
         self.policy.left(queue, &leaving(entry, hash));
         self.counters.prefetch_wasted.fetch_add(u64::from(entry.prefetched), Ordering::Relaxed);
         shard.map.remove(&hash);
-        self.regret.leaves(hash, queue == Queue::Loved);
+        self.regret.leaves(hash, queue.hint());
         self.counters.evicted_objects.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -375,9 +375,9 @@ impl Cache {
     }
 
     /// Share in percent of the objects leaving memory that is asked for again soon, among the loved or
-    /// the others: what a newcomer costs.
-    pub(crate) fn regret_percent(&self, loved: bool) -> u64 {
-        self.regret.percent(loved)
+    /// the others: what a newcomer of a group with that hint costs.
+    pub(crate) fn regret_percent(&self, hint: Hint) -> u64 {
+        self.regret.percent(hint)
     }
 
     /// Publishes an entry; takes it back if its run was evicted in the meantime.

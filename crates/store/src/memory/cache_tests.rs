@@ -115,7 +115,7 @@ fn whatever_is_asked_for_after_it_left_is_regretted() {
     let policy = Told { fate: Fate::Drop, taken: Taken::default() };
     let (cache, _index) = with_object(Box::new(policy), 3_000);
     cache.drop_all();
-    assert_eq!(cache.regret_percent(false), 0);
+    assert_eq!(cache.regret_percent(Hint::Neutral), 0);
     cache.arrive(Hint::Neutral, Arrival::Asked { hash: HASH, bytes: 3_000 });
-    assert_eq!(cache.regret_percent(false), 100);
+    assert_eq!(cache.regret_percent(Hint::Neutral), 100);
 }

@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::policy::notes::Note;
+use crate::policy::residency::Hint;
 use crate::policy::sample::Sample;
 
 /// One object in so many is followed at most.
@@ -68,7 +69,9 @@ impl Regret {
         u64::from(self.now().wrapping_sub(then)) <= self.soon
     }
 
-    pub(super) fn leaves(&self, hash: u64, loved: bool) {
+    /// An object of a group with that hint leaves memory.
+    pub(super) fn leaves(&self, hash: u64, hint: Hint) {
+        let loved = hint == Hint::Loved;
         if !self.gone.leaves(hash, || Note { said: u8::from(loved), when: self.now() }) {
             return;
         }
@@ -89,9 +92,9 @@ impl Regret {
         }
     }
 
-    /// Share of the loved or the others that is asked for soon after leaving.
-    pub(super) fn percent(&self, loved: bool) -> u64 {
-        let class = usize::from(loved);
+    /// Share of the loved, or of all others, that is asked for soon after leaving.
+    pub(super) fn percent(&self, hint: Hint) -> u64 {
+        let class = usize::from(hint == Hint::Loved);
         let left = self.left[class].load(Ordering::Relaxed).max(1);
         (self.missed[class].load(Ordering::Relaxed) * 100 / left).min(100)
     }
@@ -113,16 +116,20 @@ mod tests {
         regret.set_objects(OBJECTS as usize);
         let mut rng = fastrand::Rng::with_seed(1);
         let hashes: Vec<u64> = (0..OBJECTS / SOON_SHARE).map(|_| rng.u64(..)).collect();
-        hashes.iter().for_each(|hash| regret.leaves(*hash, false));
+        hashes.iter().for_each(|hash| regret.leaves(*hash, Hint::Neutral));
         hashes.iter().for_each(|hash| regret.asked(*hash));
-        assert!(regret.percent(false) > 80, "{}: all of them came back", regret.percent(false));
+        assert!(
+            regret.percent(Hint::Neutral) > 80,
+            "{}: all of them came back",
+            regret.percent(Hint::Neutral)
+        );
     }
 
     #[test]
     fn what_is_asked_for_soon_after_it_left_counts_and_later_does_not() {
         let regret = Regret::new(8000, 4096);
         for n in 1..=20 {
-            regret.leaves(hash(n), false);
+            regret.leaves(hash(n), Hint::Neutral);
         }
         regret.filled(1000 * 4096);
         for n in 1..=5 {
@@ -130,10 +137,10 @@ mod tests {
             regret.asked(hash(n));
         }
         regret.asked(hash(99));
-        assert_eq!(regret.percent(false), 25, "each once, and nothing that never left");
+        assert_eq!(regret.percent(Hint::Neutral), 25, "each once, and nothing that never left");
         regret.filled(4096);
         (6..=20).for_each(|n| regret.asked(hash(n)));
-        assert_eq!(regret.percent(false), 25, "too late");
-        assert_eq!(regret.percent(true), 0);
+        assert_eq!(regret.percent(Hint::Neutral), 25, "too late");
+        assert_eq!(regret.percent(Hint::Loved), 0);
     }
 }

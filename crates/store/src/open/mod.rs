@@ -159,8 +159,8 @@ fn new_index(first: &Superblock) -> Result<Index, OpenError> {
     })
 }
 
-/// What a volume holds.
-enum Holds {
+/// What a volume holds before it is opened.
+enum VolumeContents {
     Ours(Box<Superblock>),
     Nothing,
     Other,
@@ -168,13 +168,13 @@ enum Holds {
     Damaged(String),
 }
 
-fn inspect(volume: &RawVolume) -> Result<Holds, OpenError> {
+fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
     if volume.fresh {
-        return Ok(Holds::Nothing);
+        return Ok(VolumeContents::Nothing);
     }
     let size = volume.device.info().size_bytes;
     if size < 8192 {
-        return Ok(if size == 0 { Holds::Nothing } else { Holds::Other });
+        return Ok(if size == 0 { VolumeContents::Nothing } else { VolumeContents::Other });
     }
     let mut head = AlignedBuf::zeroed(8192);
     volume.device.read_at(0, &mut head).map_err(|source| OpenError::Io {
@@ -183,13 +183,13 @@ fn inspect(volume: &RawVolume) -> Result<Holds, OpenError> {
         source,
     })?;
     if head.iter().all(|byte| *byte == 0) {
-        return Ok(Holds::Nothing);
+        return Ok(VolumeContents::Nothing);
     }
     Ok(match Superblock::decode_either(&head) {
-        Ok(superblock) => Holds::Ours(Box::new(superblock)),
-        Err(FormatError::OtherVersion { found, .. }) => Holds::Version(found),
-        Err(FormatError::NotOurs) => Holds::Other,
-        Err(error) => Holds::Damaged(error.to_string()),
+        Ok(superblock) => VolumeContents::Ours(Box::new(superblock)),
+        Err(FormatError::OtherVersion { found, .. }) => VolumeContents::Version(found),
+        Err(FormatError::NotOurs) => VolumeContents::Other,
+        Err(error) => VolumeContents::Damaged(error.to_string()),
     })
 }
 
@@ -207,21 +207,25 @@ fn superblocks(
     for volume in volumes {
         let path = volume.path.clone();
         match inspect(volume)? {
-            Holds::Ours(superblock) => found.push(Some(*superblock)),
-            Holds::Nothing if config.must_exist => return Err(OpenError::Missing { path }),
-            Holds::Nothing => {
+            VolumeContents::Ours(superblock) => found.push(Some(*superblock)),
+            VolumeContents::Nothing if config.must_exist => {
+                return Err(OpenError::Missing { path });
+            }
+            VolumeContents::Nothing => {
                 empty += 1;
                 found.push(None);
             }
-            Holds::Other | Holds::Version(_) | Holds::Damaged(_) if config.force => {
+            VolumeContents::Other | VolumeContents::Version(_) | VolumeContents::Damaged(_)
+                if config.force =>
+            {
                 empty += 1;
                 found.push(None);
             }
-            Holds::Other => return Err(OpenError::NotOurs { path }),
-            Holds::Version(found) => {
+            VolumeContents::Other => return Err(OpenError::NotOurs { path }),
+            VolumeContents::Version(found) => {
                 return Err(OpenError::Version { path, found, expected: FORMAT_VERSION });
             }
-            Holds::Damaged(reason) => return Err(OpenError::Damaged { path, reason }),
+            VolumeContents::Damaged(reason) => return Err(OpenError::Damaged { path, reason }),
         }
     }
     if empty == volumes.len() || (config.force && empty > 0) {

@@ -45,7 +45,8 @@ impl Engine {
             return self.rotates();
         };
         let state = self.groups.entry(group);
-        let loved = state.hint() == Hint::Loved;
+        let hint = state.hint();
+        let loved = hint == Hint::Loved;
         let frames = self.cache.queue_frames();
         let pool = &self.cache.pool;
         let spare = pool.available_bytes() / pool.frame_bytes() > pool.frames() / 64 + 4;
@@ -56,7 +57,7 @@ impl Engine {
             wanted_percent: state
                 .neighbours
                 .wanted_percent(self.neighbours.wanted_percent(ASSUMED_PERCENT)),
-            regret_percent: self.cache.regret_percent(loved),
+            regret_percent: self.cache.regret_percent(hint),
             memory_free,
             loved,
             cost_ratio_percent: self.costs.ratio_percent(

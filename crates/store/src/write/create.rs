@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::gate::Inside;
-use super::laid::Laid;
+use super::gate::GateGuard;
+use super::in_place::InPlaceValue;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
@@ -38,16 +38,16 @@ pub(crate) struct NewObject<'a> {
     pub(crate) expires_s: u32,
     /// Kept from a reused segment, or written anew by the store itself: no admission, not counted.
     pub(crate) internal: bool,
-    pub(crate) instead: Instead<'a>,
+    pub(crate) replaces: Replaces<'a>,
     /// Frequency that it starts with in the index.
     pub(crate) freq: u8,
     /// The value, if it lies in memory of ours already.
-    pub(crate) laid: Option<&'a Laid>,
+    pub(crate) in_place: Option<&'a InPlaceValue>,
 }
 
 /// What an object comes in place of.
 #[derive(Clone, Copy)]
-pub(crate) enum Instead<'a> {
+pub(crate) enum Replaces<'a> {
     /// Whatever is there.
     Anything,
     /// Itself, which the index knows here: its record, or that of its metadata, moves from a segment about to be
@@ -59,21 +59,21 @@ pub(crate) enum Instead<'a> {
 
 impl NewObject<'_> {
     fn is_moved(&self) -> bool {
-        matches!(self.instead, Instead::Itself(_))
+        matches!(self.replaces, Replaces::Itself(_))
     }
 }
 
 /// Why a create did not finish at once.
-pub(crate) enum NotNow {
+pub(crate) enum CreateBlocked {
     MustWait,
     /// What it was to come in place of is not there any more.
     Outdated,
     Failed(CreateError),
 }
 
-impl From<CreateError> for NotNow {
-    fn from(error: CreateError) -> NotNow {
-        NotNow::Failed(error)
+impl From<CreateError> for CreateBlocked {
+    fn from(error: CreateError) -> CreateBlocked {
+        CreateBlocked::Failed(error)
     }
 }
 
@@ -90,24 +90,24 @@ enum Published {
 }
 
 /// A create between its number and the nursery.
-struct Entered<'a> {
+struct NumberedCreate<'a> {
     /// Of the marks, before its number was taken: those that come later are looked at.
     marks_epoch: u32,
     /// Nothing is purged meanwhile.
     unpurged: Option<RwLockReadGuard<'a, ()>>,
     #[expect(dead_code, reason = "held, not read")]
-    inside: Inside<'a>,
+    inside: GateGuard<'a>,
 }
 
 impl Engine {
     /// Creates without waiting.
-    pub(crate) fn create_now(self: &Arc<Engine>, new: &NewObject<'_>) -> Result<(), NotNow> {
+    pub(crate) fn create_now(self: &Arc<Engine>, new: &NewObject<'_>) -> Result<(), CreateBlocked> {
         self.check_create(new)?;
         let hash = self.hash(new.key);
         let stored = header_of(&fields_of(self, new, hash, 0, false), new).stored_bytes();
         let full = !new.internal && self.nursery.is_full(stored);
         if full || (!new.is_moved() && !self.journal.has_room()) {
-            return Err(NotNow::MustWait);
+            return Err(CreateBlocked::MustWait);
         }
         if stored <= self.page_record_max() {
             self.create_small(new, hash, stored as usize)?;
@@ -138,9 +138,9 @@ impl Engine {
             let idle = self.nursery.bytes() == 0;
             match self.create_now(new) {
                 Ok(()) => return Ok(()),
-                Err(NotNow::Failed(error)) => return Err(error),
-                Err(NotNow::Outdated) => return Err(CreateError::Superseded),
-                Err(NotNow::MustWait) => {
+                Err(CreateBlocked::Failed(error)) => return Err(error),
+                Err(CreateBlocked::Outdated) => return Err(CreateError::Superseded),
+                Err(CreateBlocked::MustWait) => {
                     let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
                     if (refuses && idle) || waiting.elapsed() >= self.config.memory_wait {
                         add(&self.counters.drops_memory_full, 1);
@@ -248,15 +248,15 @@ impl Engine {
         new: &NewObject<'_>,
         hash: u64,
         stored: usize,
-    ) -> Result<(), NotNow> {
+    ) -> Result<(), CreateBlocked> {
         let (run, offset) = loop {
             if let Some(place) = self.nursery.reserve(stored) {
                 break place;
             }
-            let fresh = self.cache.take_frame(Hint::Loved).ok_or(NotNow::MustWait)?;
+            let fresh = self.cache.take_frame(Hint::Loved).ok_or(CreateBlocked::MustWait)?;
             self.nursery.refill(fresh);
         };
-        let mut entered = self.enter(new, hash);
+        let mut numbered = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, false);
         // SAFETY: the range was reserved for this create and is published below.
@@ -264,10 +264,10 @@ impl Engine {
         let header = header_of(&fields, new);
         encode(record, &fields, new, &header);
         let entry = Entry::of(run.clone(), offset, &header);
-        match self.publish_new(hash, entry, new, &mut entered) {
+        match self.publish_new(hash, entry, new, &mut numbered) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
-            Published::Outdated => return Err(NotNow::Outdated),
+            Published::Outdated => return Err(CreateBlocked::Outdated),
         }
         let staged = Staged {
             run,
@@ -284,11 +284,15 @@ impl Engine {
         if self.nursery.push(new.group, staged) {
             Ok(())
         } else {
-            Err(NotNow::Failed(CreateError::Closed))
+            Err(CreateBlocked::Failed(CreateError::Closed))
         }
     }
 
-    fn create_extent(self: &Arc<Engine>, new: &NewObject<'_>, hash: u64) -> Result<(), NotNow> {
+    fn create_extent(
+        self: &Arc<Engine>,
+        new: &NewObject<'_>,
+        hash: u64,
+    ) -> Result<(), CreateBlocked> {
         // Parts of objects are read by chunks; manifests and patches are always read whole.
         let chunked = new.kind == RecordKind::Object;
         let layout = header_of(&fields_of(self, new, hash, 0, chunked), new);
@@ -298,25 +302,25 @@ impl Engine {
             // by its key and metadata.
             return Err(self.too_large(stored, self.extent_max()).into());
         }
-        let laid_in = new.laid.and_then(|laid| laid.run_for(&layout, &self.cache.pool));
+        let in_place_run = new.in_place.and_then(|value| value.run_for(&layout, &self.cache.pool));
         let hint = self.groups.hint(new.group);
-        let run = laid_in
+        let run = in_place_run
             .clone()
             .or_else(|| self.cache.take(stored as usize, hint))
-            .ok_or(NotNow::MustWait)?;
-        let mut entered = self.enter(new, hash);
+            .ok_or(CreateBlocked::MustWait)?;
+        let mut numbered = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);
         let header = header_of(&fields, new);
-        match new.laid.filter(|_| laid_in.is_some()) {
-            Some(laid) => laid.finish(&fields, new.key, new.metadata),
+        match new.in_place.filter(|_| in_place_run.is_some()) {
+            Some(value) => value.finish(&fields, new.key, new.metadata),
             None => encode_extent(&run, &fields, new, &header),
         }
         let entry = Entry::of(run.clone(), 0, &header);
-        match self.publish_new(hash, entry, new, &mut entered) {
+        match self.publish_new(hash, entry, new, &mut numbered) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
-            Published::Outdated => return Err(NotNow::Outdated),
+            Published::Outdated => return Err(CreateBlocked::Outdated),
         }
         let staged = Staged {
             run,
@@ -333,32 +337,33 @@ impl Engine {
         if self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group }) {
             Ok(())
         } else {
-            Err(NotNow::Failed(CreateError::Closed))
+            Err(CreateBlocked::Failed(CreateError::Closed))
         }
     }
 
     /// What comes in place of one version only is numbered with nobody else of its key inside, and with no
     /// purge between the look at the marks and its number: who asks for a purge waits for that long.
-    fn enter(&self, new: &NewObject<'_>, hash: u64) -> Entered<'_> {
-        let unpurged = matches!(new.instead, Instead::Version(_)).then(|| shared(&self.purge_lock));
-        let inside = match new.instead {
-            Instead::Anything => self.gate.enter(hash),
+    fn enter(&self, new: &NewObject<'_>, hash: u64) -> NumberedCreate<'_> {
+        let unpurged =
+            matches!(new.replaces, Replaces::Version(_)).then(|| shared(&self.purge_lock));
+        let inside = match new.replaces {
+            Replaces::Anything => self.gate.enter(hash),
             // Who moves it holds `purge_lock`.
-            Instead::Itself(_) | Instead::Version(_) => self.gate.enter_alone(hash),
+            Replaces::Itself(_) | Replaces::Version(_) => self.gate.enter_alone(hash),
         };
-        Entered { marks_epoch: self.marks.epoch(), unpurged, inside }
+        NumberedCreate { marks_epoch: self.marks.epoch(), unpurged, inside }
     }
 
     /// True if that is what readers get of this key, or would if it were asked for. To be asked with the
     /// shard of the resident table locked.
     fn is_there(&self, hash: u64, new: &NewObject<'_>, resident: Option<&Entry>) -> bool {
-        match new.instead {
-            Instead::Anything => true,
-            Instead::Itself(place) => {
+        match new.replaces {
+            Replaces::Anything => true,
+            Replaces::Itself(place) => {
                 self.is_only_version(hash, place)
                     && resident.is_none_or(|entry| entry.location == Some(place))
             }
-            Instead::Version(version) => {
+            Replaces::Version(version) => {
                 self.is_newest_version(hash, version, resident)
                     && !self.was_deleted(new.group, new.key, version.seq)
             }
@@ -371,10 +376,10 @@ impl Engine {
         hash: u64,
         mut entry: Entry,
         new: &NewObject<'_>,
-        entered: &mut Entered<'_>,
+        numbered: &mut NumberedCreate<'_>,
     ) -> Published {
         let seq = entry.seq;
-        entry.marks_epoch = entered.marks_epoch;
+        entry.marks_epoch = numbered.marks_epoch;
         // While recovery runs nobody knows whether there is an older version.
         let loading = !new.is_moved() && !self.recovery.is_done();
         let (old, known) = {
@@ -406,7 +411,7 @@ impl Engine {
             (old, known)
         };
         // The journal may have to wait, and a purge need not.
-        entered.unpurged = None;
+        numbered.unpurged = None;
         let replaces = !new.is_moved() && (loading || old.is_some() || known);
         if replaces {
             add(&self.counters.replaced, 1);

@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::format::{BLOCK_BYTES, PAGE_HEADER_BYTES, SummaryEntry, UNIT_BYTES};
 use crate::memory::pool::Run;
 use crate::policy::residency::Hint;
-use crate::ring::Holds;
+use crate::ring::SegmentKind;
 use crate::stats::add;
 
 /// Pages, or extents, that go to disk in one write.
@@ -194,17 +194,21 @@ impl Flusher {
         while !self.batch.is_empty() {
             let page_bytes = engine.space.page_bytes;
             let first_entries = self.batch[0].moves.len();
-            let open =
-                match ensure_open(&mut self.pages, engine, Holds::Pages, page_bytes, first_entries)
-                {
-                    Ok(open) => open,
-                    Err(_) => {
-                        for page in self.batch.drain(..) {
-                            drop_page(engine, page);
-                        }
-                        return;
+            let open = match ensure_open(
+                &mut self.pages,
+                engine,
+                SegmentKind::Pages,
+                page_bytes,
+                first_entries,
+            ) {
+                Ok(open) => open,
+                Err(_) => {
+                    for page in self.batch.drain(..) {
+                        drop_page(engine, page);
                     }
-                };
+                    return;
+                }
+            };
             let mut entries = 0;
             let mut count = 0_u64;
             for page in &self.batch {
@@ -223,14 +227,19 @@ impl Flusher {
         leave_out_dead_extents(engine, &mut extents);
         let mut waiting = VecDeque::from(extents);
         while let Some(first) = waiting.pop_front() {
-            let open =
-                match ensure_open(&mut self.extents, engine, Holds::Extents, on_disk(&first), 1) {
-                    Ok(open) => open,
-                    Err(error) => {
-                        drop_extent(engine, first, &error.to_string());
-                        continue;
-                    }
-                };
+            let open = match ensure_open(
+                &mut self.extents,
+                engine,
+                SegmentKind::Extents,
+                on_disk(&first),
+                1,
+            ) {
+                Ok(open) => open,
+                Err(error) => {
+                    drop_extent(engine, first, &error.to_string());
+                    continue;
+                }
+            };
             let mut bytes = on_disk(&first);
             let mut batch = vec![first];
             while let Some(next) = waiting.front() {
@@ -255,7 +264,7 @@ fn on_disk(extent: &StagedExtent) -> u64 {
 fn ensure_open<'a>(
     slot: &'a mut Option<OpenSegment>,
     engine: &Arc<Engine>,
-    holds: Holds,
+    kind: SegmentKind,
     bytes: u64,
     entries: usize,
 ) -> io::Result<&'a mut OpenSegment> {
@@ -270,10 +279,10 @@ fn ensure_open<'a>(
         close_segment(engine, open);
     }
     if slot.is_none() {
-        *slot = continue_segment(engine, holds, bytes, entries);
+        *slot = continue_segment(engine, kind, bytes, entries);
     }
     if slot.is_none() {
-        *slot = Some(open_segment(engine, holds)?);
+        *slot = Some(open_segment(engine, kind)?);
     }
     let open = slot.as_mut().expect("opened just above");
     if open.room(engine.space.segment_bytes, entries) < bytes {

@@ -18,7 +18,7 @@ const STRIPES: usize = 16;
 struct Stripe(RwLock<()>);
 
 /// One create inside the gate, until dropped.
-pub(crate) enum Inside<'a> {
+pub(crate) enum GateGuard<'a> {
     Shared(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'a, ()>),
     Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'a, ()>),
 }
@@ -28,13 +28,13 @@ pub(crate) struct Gate([Stripe; STRIPES]);
 
 impl Gate {
     /// Held from before the sequence number is taken until the object is in the nursery.
-    pub(crate) fn enter(&self, hash: u64) -> Inside<'_> {
-        Inside::Shared(shared(self.stripe(hash)))
+    pub(crate) fn enter(&self, hash: u64) -> GateGuard<'_> {
+        GateGuard::Shared(shared(self.stripe(hash)))
     }
 
     /// As `enter`, with nobody else of the same key inside.
-    pub(crate) fn enter_alone(&self, hash: u64) -> Inside<'_> {
-        Inside::Alone(exclusive(self.stripe(hash)))
+    pub(crate) fn enter_alone(&self, hash: u64) -> GateGuard<'_> {
+        GateGuard::Alone(exclusive(self.stripe(hash)))
     }
 
     fn stripe(&self, hash: u64) -> &RwLock<()> {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::create::{Instead, NewObject, NotNow};
+use super::create::{CreateBlocked, NewObject, Replaces};
 use super::value::Value;
 use super::version::Version;
 use super::writer::{Writer, WriterOptions, expires_s};
@@ -84,9 +84,9 @@ impl Seen {
             value: Value::Whole(value),
             expires_s: expires_s(self.info.expires_unix_s),
             internal: true,
-            instead: Instead::Version(&self.version),
+            replaces: Replaces::Version(&self.version),
             freq: 1,
-            laid: None,
+            in_place: None,
         }
     }
 }
@@ -145,8 +145,8 @@ impl Engine {
         };
         match self.create_now(&seen.replacement(RecordKind::Object, key, metadata, value)) {
             Ok(()) => Ok(Ok(true)),
-            Err(NotNow::Failed(error)) => Ok(Err(error)),
-            Err(NotNow::MustWait | NotNow::Outdated) => Err(Some(Box::new(seen))),
+            Err(CreateBlocked::Failed(error)) => Ok(Err(error)),
+            Err(CreateBlocked::MustWait | CreateBlocked::Outdated) => Err(Some(Box::new(seen))),
         }
     }
 
@@ -229,7 +229,7 @@ impl Engine {
             length: Some(value.len() as u64),
         };
         let mut writer = Writer::admitted(self, key, seen.info.group, options)?;
-        writer.instead_of = Some(seen.version.clone());
+        writer.replaces_version = Some(seen.version.clone());
         writer.write(value).wait()?;
         writer.commit().wait()
     }

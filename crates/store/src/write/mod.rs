@@ -1,7 +1,7 @@
 //! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
 //! page), `page_build` (its bytes), `superseded` (what need not go), `flusher` (pages and extents into
 //! segments), `publish` (then into the index), `segment` (the open ones), `reclaim` (reuse of the
-//! oldest), `longest` (limits of length), `writer` (streamed objects), `laid` (their bytes, where they
+//! oldest), `longest` (limits of length), `writer` (streamed objects), `in_place` (their bytes, where they
 //! will stay), `operation` (creates that may have to wait), `metadata` (its replacement), `remove`
 //! (removes and purges), `version` (what may be replaced by one caller only), `gate` (creates beside
 //! checkpoints), `sync` (all of it, now), `inline` (the flusher's work done by callers).
@@ -9,9 +9,9 @@
 pub(crate) mod create;
 pub(crate) mod flusher;
 pub(crate) mod gate;
+mod in_place;
 pub(crate) mod inline;
 pub(crate) mod inline_slot;
-mod laid;
 pub(crate) mod longest;
 pub(crate) mod metadata;
 pub(crate) mod nursery;

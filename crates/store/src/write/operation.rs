@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::create::{Instead, NewObject, NotNow};
+use super::create::{CreateBlocked, NewObject, Replaces};
 use super::value::Value;
 use super::writer::{Writer, WriterOptions};
 use crate::deferred::Deferred;
@@ -35,13 +35,13 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
     }
     match engine.create_now(new) {
         Ok(()) => Deferred::ready(engine.timed(started, Ok(()))),
-        Err(NotNow::Failed(error)) => Deferred::ready(Err(error)),
-        Err(NotNow::Outdated) => Deferred::ready(Err(CreateError::Superseded)),
+        Err(CreateBlocked::Failed(error)) => Deferred::ready(Err(error)),
+        Err(CreateBlocked::Outdated) => Deferred::ready(Err(CreateError::Superseded)),
         // There is nothing to wait for but what this caller does.
-        Err(NotNow::MustWait) if engine.is_inline() => {
+        Err(CreateBlocked::MustWait) if engine.is_inline() => {
             Deferred::ready(engine.timed(started, engine.create_waiting(new)))
         }
-        Err(NotNow::MustWait) => {
+        Err(CreateBlocked::MustWait) => {
             let (key, metadata, value) =
                 (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
             let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
@@ -55,9 +55,9 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                     value: Value::Whole(&value),
                     expires_s,
                     internal: false,
-                    instead: Instead::Anything,
+                    replaces: Replaces::Anything,
                     freq: 0,
-                    laid: None,
+                    in_place: None,
                 });
                 this.timed(started, created)
             })

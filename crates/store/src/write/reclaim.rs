@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::create::{Instead, NewObject};
+use super::create::{NewObject, Replaces};
 use super::value::Value;
 use crate::durable::segment_contents::segment_entries;
 use crate::engine::Engine;
@@ -214,9 +214,9 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
         value: Value::Whole(&kept.record[kept.header.value_range()]),
         expires_s: newest.expires_s,
         internal: true,
-        instead: Instead::Itself(keeper.known_at),
+        replaces: Replaces::Itself(keeper.known_at),
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
-        laid: None,
+        in_place: None,
     };
     // A purge that comes later gets a greater sequence number than the copy, one that came before
     // is seen here: it cannot slip in between.

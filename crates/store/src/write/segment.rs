@@ -18,7 +18,7 @@ use crate::format::{
     SegmentFooter, SummaryEntry, UNIT_BYTES, encode_summary_to,
 };
 use crate::memory::mapped::{AlignedBuf, Mapped, MappedVec};
-use crate::ring::Holds;
+use crate::ring::SegmentKind;
 use crate::space::SegmentId;
 use crate::stats::add;
 
@@ -108,7 +108,10 @@ impl OpenSegment {
 }
 
 /// Starts a new life in a free segment, reusing the oldest if need be.
-pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSegment, io::Error> {
+pub(crate) fn open_segment(
+    engine: &Arc<Engine>,
+    kind: SegmentKind,
+) -> Result<OpenSegment, io::Error> {
     // Every segment may hit an error once; then there is nothing left to try.
     for _ in 0..=engine.ring.segments() {
         while engine.ring.free_count() < 2 {
@@ -129,9 +132,9 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
         // The footer of the former life goes first: from now on the segment counts as open.
         let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
         let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
-        let begun = engine.space.write(id, at, &zero).and_then(|()| match holds {
-            Holds::Pages => Ok(0),
-            Holds::Extents => write_lead(engine, id, seq),
+        let begun = engine.space.write(id, at, &zero).and_then(|()| match kind {
+            SegmentKind::Pages => Ok(0),
+            SegmentKind::Extents => write_lead(engine, id, seq),
         });
         match begun {
             Ok(cursor) => {
@@ -148,12 +151,12 @@ pub(crate) fn open_segment(engine: &Arc<Engine>, holds: Holds) -> Result<OpenSeg
 /// for `bytes` in `entries` records.
 pub(crate) fn continue_segment(
     engine: &Arc<Engine>,
-    holds: Holds,
+    kind: SegmentKind,
     bytes: u64,
     entries: usize,
 ) -> Option<OpenSegment> {
-    let (id, seq) = engine.ring.take_resting(holds)?;
-    let open = resume(engine, id, seq, holds)
+    let (id, seq) = engine.ring.take_resting(kind)?;
+    let open = resume(engine, id, seq, kind)
         .filter(|open| open.room(engine.space.segment_bytes, entries) >= bytes)
         .filter(|_| clear_footer(engine, id).is_ok());
     match &open {
@@ -165,7 +168,7 @@ pub(crate) fn continue_segment(
 }
 
 /// The state of a segment as it was when it was sealed, by its summary, or as a crash left it.
-fn resume(engine: &Engine, id: SegmentId, seq: u64, holds: Holds) -> Option<OpenSegment> {
+fn resume(engine: &Engine, id: SegmentId, seq: u64, kind: SegmentKind) -> Option<OpenSegment> {
     if engine.space.spot(id, 0).volume.is_out() {
         return None;
     }
@@ -174,9 +177,9 @@ fn resume(engine: &Engine, id: SegmentId, seq: u64, holds: Holds) -> Option<Open
         Some(_) => return None,
         None => walk_to_go_on(engine, id, seq)?,
     };
-    let unit = match holds {
-        Holds::Pages => engine.space.page_bytes,
-        Holds::Extents => BLOCK_BYTES,
+    let unit = match kind {
+        SegmentKind::Pages => engine.space.page_bytes,
+        SegmentKind::Extents => BLOCK_BYTES,
     };
     let end = |e: &SummaryEntry| u64::from(e.offset_units + e.stored_units) * UNIT_BYTES;
     let cursor = entries.iter().map(end).max()?.next_multiple_of(unit);

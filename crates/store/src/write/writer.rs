@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::create::{Instead, NewObject, NotNow};
-use super::laid::Laid;
+use super::create::{CreateBlocked, NewObject, Replaces};
+use super::in_place::InPlaceValue;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
@@ -58,7 +58,7 @@ pub struct Writer {
     expires_s: u32,
     /// Its length, as far as it was told.
     expected: Option<u64>,
-    buffer: Option<Laid>,
+    buffer: Option<InPlaceValue>,
     part_bytes: usize,
     /// Longest value that the volumes have room for.
     volumes_max: u64,
@@ -69,7 +69,7 @@ pub struct Writer {
     /// When the commit of one that was asked about began.
     committed: Option<Duration>,
     /// It replaces this and nothing else.
-    pub(super) instead_of: Option<Version>,
+    pub(super) replaces_version: Option<Version>,
     /// Its end has a counter: it was committed, or refused for a reason that is counted.
     counted: bool,
 }
@@ -128,7 +128,7 @@ impl Writer {
             total: 0,
             asked: false,
             committed: None,
-            instead_of: None,
+            replaces_version: None,
             counted: false,
         })
     }
@@ -193,7 +193,7 @@ impl Writer {
             if self.filled() == self.part_bytes && !self.send_part() {
                 return Ok(false);
             }
-            if self.buffer.as_ref().is_none_or(Laid::is_full) && !self.make_room() {
+            if self.buffer.as_ref().is_none_or(InPlaceValue::is_full) && !self.make_room() {
                 return Ok(false);
             }
             let Some(buffer) = &mut self.buffer else { return Ok(false) };
@@ -205,7 +205,7 @@ impl Writer {
     }
 
     fn filled(&self) -> usize {
-        self.buffer.as_ref().map_or(0, Laid::len)
+        self.buffer.as_ref().map_or(0, InPlaceValue::len)
     }
 
     /// Takes a buffer for what is expected, or for a full part if more has come than was; false if memory
@@ -220,14 +220,15 @@ impl Writer {
         let metadata = if is_all { self.metadata.len().min(self.engine.metadata_max()) } else { 0 };
         let header = self.part_fields(0, 0).header(self.key.len(), metadata, room);
         let header = header.expect("key and metadata were checked, a part is far below the limit");
-        let Some(run) = self.engine.cache.take(Laid::run_bytes(&header), Hint::Loved) else {
+        let Some(run) = self.engine.cache.take(InPlaceValue::run_bytes(&header), Hint::Loved)
+        else {
             return false;
         };
-        let mut laid = Laid::new(run, &header);
+        let mut in_place = InPlaceValue::new(run, &header);
         if let Some(before) = self.buffer.take() {
-            laid.push(before.value());
+            in_place.push(before.value());
         }
-        self.buffer = Some(laid);
+        self.buffer = Some(in_place);
         true
     }
 
@@ -249,18 +250,18 @@ impl Writer {
         if engine.nursery.is_full(self.part_bytes as u64) {
             return false;
         }
-        let Some(mut laid) = self.buffer.take() else { return true };
+        let Some(mut in_place) = self.buffer.take() else { return true };
         let (hash, seq) = (engine.hash(&self.key), engine.new_seq());
         let fields = self.part_fields(hash, seq);
         let header = fields
-            .header(self.key.len(), 0, laid.len() as u64)
+            .header(self.key.len(), 0, in_place.len() as u64)
             .expect("a part's key and length are within the format's limits");
-        laid.move_to(&header);
-        laid.finish(&fields, &self.key, &[]);
-        let value_len = laid.len() as u32;
+        in_place.move_to(&header);
+        in_place.finish(&fields, &self.key, &[]);
+        let value_len = in_place.len() as u32;
         let (sender, location) = channel();
         let staged = Staged {
-            run: laid.into_run(),
+            run: in_place.into_run(),
             offset: 0,
             stored_bytes: header.stored_bytes() as u32,
             hash,
@@ -318,9 +319,9 @@ impl Writer {
         }
         match self.engine.create_now(&self.whole_object()) {
             Ok(()) => Some(Ok(())),
-            Err(NotNow::Failed(error)) => Some(Err(error)),
-            Err(NotNow::Outdated) => Some(Err(CreateError::Superseded)),
-            Err(NotNow::MustWait) => None,
+            Err(CreateBlocked::Failed(error)) => Some(Err(error)),
+            Err(CreateBlocked::Outdated) => Some(Err(CreateError::Superseded)),
+            Err(CreateBlocked::MustWait) => None,
         }
     }
 
@@ -344,8 +345,8 @@ impl Writer {
     }
 
     fn whole_object(&self) -> NewObject<'_> {
-        let value = self.buffer.as_ref().map_or(&[][..], Laid::value);
-        NewObject { laid: self.buffer.as_ref(), ..self.object(RecordKind::Object, value) }
+        let value = self.buffer.as_ref().map_or(&[][..], InPlaceValue::value);
+        NewObject { in_place: self.buffer.as_ref(), ..self.object(RecordKind::Object, value) }
     }
 
     fn object<'a>(&'a self, kind: RecordKind, value: &'a [u8]) -> NewObject<'a> {
@@ -357,9 +358,9 @@ impl Writer {
             value: Value::Whole(value),
             expires_s: self.expires_s,
             internal: false,
-            instead: self.instead_of.as_ref().map_or(Instead::Anything, Instead::Version),
+            replaces: self.replaces_version.as_ref().map_or(Replaces::Anything, Replaces::Version),
             freq: 0,
-            laid: None,
+            in_place: None,
         }
     }
 

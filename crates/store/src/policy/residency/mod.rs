@@ -62,6 +62,17 @@ pub enum Queue {
     Loved = 3,
 }
 
+impl Queue {
+    /// What was said of the groups whose objects wait here.
+    pub(crate) fn hint(self) -> Hint {
+        match self {
+            Queue::Hated => Hint::Hated,
+            Queue::Probation | Queue::Protected => Hint::Neutral,
+            Queue::Loved => Hint::Loved,
+        }
+    }
+}
+
 /// All queues.
 pub const QUEUES: [Queue; 4] = [Queue::Hated, Queue::Probation, Queue::Protected, Queue::Loved];
 

@@ -7,7 +7,7 @@
 use crate::format::{BLOCK_BYTES, ChunkCrcs, RecordFields, RecordHeader, encode_head_into};
 use crate::memory::pool::{Pool, Run};
 
-pub(crate) struct Laid {
+pub(crate) struct InPlaceValue {
     run: Run,
     value_at: usize,
     filled: usize,
@@ -15,16 +15,22 @@ pub(crate) struct Laid {
     crcs: ChunkCrcs,
 }
 
-impl Laid {
+impl InPlaceValue {
     /// How long a run the record of this header needs.
     pub(crate) fn run_bytes(expected: &RecordHeader) -> usize {
         expected.stored_bytes().next_multiple_of(BLOCK_BYTES) as usize
     }
 
-    /// An empty value in a run of [`Laid::run_bytes`] that nobody else knows.
-    pub(crate) fn new(run: Run, expected: &RecordHeader) -> Laid {
+    /// An empty value in a run of [`InPlaceValue::run_bytes`] that nobody else knows.
+    pub(crate) fn new(run: Run, expected: &RecordHeader) -> InPlaceValue {
         let value = expected.value_range();
-        Laid { run, value_at: value.start, filled: 0, room: value.len(), crcs: ChunkCrcs::new() }
+        InPlaceValue {
+            run,
+            value_at: value.start,
+            filled: 0,
+            room: value.len(),
+            crcs: ChunkCrcs::new(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -55,7 +61,7 @@ impl Laid {
     pub(crate) fn run_for(&self, header: &RecordHeader, pool: &Pool) -> Option<Run> {
         let fits = header.chunked
             && header.value_range() == (self.value_at..self.value_at + self.filled)
-            && pool.run_bytes_for(Laid::run_bytes(header)) == self.run.len_bytes();
+            && pool.run_bytes_for(InPlaceValue::run_bytes(header)) == self.run.len_bytes();
         fits.then(|| self.run.clone())
     }
 
@@ -112,31 +118,38 @@ mod tests {
     }
 
     /// With this expectation, what of 100,000 bytes in pieces comes of it.
-    fn laid(pool: &std::sync::Arc<Pool>, expected: u64, metadata: usize) -> (Laid, Vec<u8>) {
+    fn value(
+        pool: &std::sync::Arc<Pool>,
+        expected: u64,
+        metadata: usize,
+    ) -> (InPlaceValue, Vec<u8>) {
         let header = fields(0).header(3, metadata, expected).unwrap();
-        let mut laid = Laid::new(pool.try_take(Laid::run_bytes(&header)).unwrap(), &header);
+        let mut value =
+            InPlaceValue::new(pool.try_take(InPlaceValue::run_bytes(&header)).unwrap(), &header);
         let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
         for piece in bytes.chunks(9_999) {
-            laid.push(piece);
+            value.push(piece);
         }
-        (laid, bytes)
+        (value, bytes)
     }
 
     #[test]
     fn what_is_as_long_as_was_expected_is_finished_where_it_lies() {
         let pool = Pool::new(16, 64 << 10).unwrap();
-        let (laid, bytes) = laid(&pool, 100_000, 4);
+        let (value, bytes) = value(&pool, 100_000, 4);
         let header = fields(9).header(3, 4, 100_000).unwrap();
-        let run = laid.run_for(&header, &pool).expect("it fits");
-        assert!(laid.is_full() && laid.value() == bytes);
-        laid.finish(&fields(9), b"key", b"meta");
+        let run = value.run_for(&header, &pool).expect("it fits");
+        assert!(value.is_full() && value.value() == bytes);
+        value.finish(&fields(9), b"key", b"meta");
         let record = run.bytes(0, header.stored_bytes() as usize);
         let header = RecordHeader::decode(record, StoreNonce(1)).unwrap();
         assert!(verify_body(&header, record) && header.seq == 9);
         assert_eq!(&record[header.value_range()], bytes);
         assert_eq!(&record[header.meta_range()], b"meta");
         let end = header.value_range().end;
-        assert!(run.bytes(end, Laid::run_bytes(&header) - end).iter().all(|&byte| byte == 0));
+        assert!(
+            run.bytes(end, InPlaceValue::run_bytes(&header) - end).iter().all(|&byte| byte == 0)
+        );
     }
 
     #[test]
@@ -144,11 +157,11 @@ mod tests {
         let pool = Pool::new(32, 64 << 10).unwrap();
         let header = fields(9).header(3, 0, 100_000).unwrap();
         for (expected, metadata) in [(100_000, 4), (400_000, 0)] {
-            let (mut laid, bytes) = laid(&pool, expected, metadata);
-            assert!(laid.run_for(&header, &pool).is_none(), "{expected} {metadata}");
-            laid.move_to(&header);
-            laid.finish(&fields(9), b"key", b"");
-            let run = laid.into_run();
+            let (mut value, bytes) = value(&pool, expected, metadata);
+            assert!(value.run_for(&header, &pool).is_none(), "{expected} {metadata}");
+            value.move_to(&header);
+            value.finish(&fields(9), b"key", b"");
+            let run = value.into_run();
             let record = run.bytes(0, header.stored_bytes() as usize);
             let header = RecordHeader::decode(record, StoreNonce(1)).unwrap();
             assert!(verify_body(&header, record));
