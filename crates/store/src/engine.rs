@@ -170,7 +170,7 @@ impl Engine {
                 self.nursery.request_flush();
                 self.work_inline();
             }
-            self.cache.pool.wait_freed(Duration::from_millis(5));
+            self.cache.pool.wait_freed();
         }
     }
 

@@ -57,7 +57,7 @@ fn shuttle_a_run_is_free_only_when_nobody_refers_to_it() {
                 thread::spawn(move || {
                     for round in 0..3 {
                         let Some(run) = pool.try_take_frame() else {
-                            pool.wait_freed(Duration::from_millis(1));
+                            pool.wait_freed();
                             continue;
                         };
                         let mark = id * 16 + round;

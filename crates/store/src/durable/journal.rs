@@ -20,6 +20,8 @@ use crate::signal::Signal;
 
 /// Records that may lie before one with a smaller number: more than operate at once.
 const OUT_OF_ORDER_MAX: usize = 1024;
+/// How often who waits for that looks again, so that a wake-up that was missed costs no more.
+const TURN_NAP: Duration = Duration::from_millis(20);
 /// Longest wait for a checkpoint to free the other half.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 /// Records at most that wait for a checkpoint instead of whoever wrote them.
@@ -214,7 +216,7 @@ impl Journal {
             if begun.elapsed() >= TURN_WAIT {
                 return Err(full());
             }
-            state = self.covered.wait_for(state, Duration::from_millis(20)).0;
+            state = self.covered.wait_for(state, TURN_NAP).0;
         }
         Ok(())
     }
@@ -257,7 +259,7 @@ impl Journal {
                 return Err(full());
             }
             self.wants_checkpoint.store(true, Ordering::Relaxed);
-            state = self.covered.wait_for(state, Duration::from_millis(20)).0;
+            state = self.covered.wait_for(state, TURN_NAP).0;
         }
         if is_full(&state) || state.epoch == 0 {
             if !state.is_covered() {

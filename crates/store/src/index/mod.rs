@@ -9,7 +9,7 @@
 //!
 //! **False candidates.** The index answers with every entry whose tag and buckets match, so the
 //! caller must compare the key (or the whole hash) stored with the record. A lookup meets at most
-//! sixteen slots of other keys, each of which matches one time in 32,767 on volumes of more than 8 TiB:
+//! sixteen slots of other keys, each of which matches one time in 32,767 on volumes of more than 8 TiB together:
 //! there it is given a false candidate with probability `2 * 8 * fill / 32767`, at most 1 in 2,047 for
 //! a full index, 1 in 2,275 at 90 %. Volumes of half that size halve this, and so on: 1 TiB makes it
 //! 1 in 32,752, 64 GiB 1 in 524,032.

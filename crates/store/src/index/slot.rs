@@ -48,7 +48,8 @@ const _: () = {
     assert!(highest.pack() == u64::MAX);
 };
 
-/// Where a record starts on the volume, in units of 64 bytes. 38 bits: volumes up to 16 TiB.
+/// Where a record starts in the segments of all volumes, which follow one another as one space, in units of
+/// 64 bytes. 38 bits: 16 TiB together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Location(u64);
 
@@ -56,10 +57,10 @@ impl Location {
     /// The highest location there is.
     pub const MAX: Location = Location(LOCATION_MASK);
 
-    /// A location by number of 64-byte units from the start of the volume.
+    /// A location by number of 64-byte units from the start of the first segment.
     ///
     /// # Panics
-    /// When `units` does not fit 38 bits; the size of the volume is checked when it is made.
+    /// When `units` does not fit 38 bits; the size of all volumes is checked when they are made.
     pub const fn new(units: u64) -> Location {
         assert!(units <= LOCATION_MASK, "location beyond 38 bits");
         Location(units)
@@ -70,12 +71,12 @@ impl Location {
         if units <= LOCATION_MASK { Some(Location(units)) } else { None }
     }
 
-    /// The number of 64-byte units from the start of the volume.
+    /// The number of 64-byte units from the start of the first segment.
     pub const fn units(self) -> u64 {
         self.0
     }
 
-    /// The number of bytes from the start of the volume.
+    /// The number of bytes from the start of the first segment.
     pub const fn bytes(self) -> u64 {
         self.0 * UNIT_BYTES
     }
@@ -122,7 +123,7 @@ impl LengthClass {
     }
 
     /// The most 64-byte units a record of this class has. For [`LengthClass::LARGE`] that is the
-    /// size of the largest volume: ask [`LengthClass::is_large`] before reading that much.
+    /// size of all volumes: ask [`LengthClass::is_large`] before reading that much.
     pub const fn units(self) -> u64 {
         if self.is_large() { LOCATION_MASK } else { CLASS_UNITS[self.0 as usize] as u64 }
     }

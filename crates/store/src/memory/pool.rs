@@ -19,6 +19,10 @@ mod places;
 use blocks::BLOCK_BYTES;
 use places::{Advice, GRAIN_BYTES, Places, WHOLE_SHARE};
 
+/// Longest wait for a run to be released. The caller looked before the lock was taken, so that a wake-up can be
+/// missed: it looks again this often.
+const FREED_NAP: Duration = Duration::from_millis(5);
+
 /// A run of at least so many frames has whole ones: its rest is little beside it, and frames in full may
 /// lie in large pages.
 const WHOLE_FRAMES_MIN: usize = 8;
@@ -278,12 +282,10 @@ impl Pool {
         self.freed.notify_all();
     }
 
-    /// Waits until some run is released, at most `timeout`.
-    pub(crate) fn wait_freed(&self, timeout: Duration) {
+    /// Waits until some run is released, for `FREED_NAP` at most.
+    pub(crate) fn wait_freed(&self) {
         let state = lock(&self.state);
-        // The caller looked before the lock was taken, so a wake-up can be missed: wake now and then.
-        let nap = timeout.min(Duration::from_millis(5));
-        drop(self.freed.wait_for(state, nap));
+        drop(self.freed.wait_for(state, FREED_NAP));
     }
 }
 

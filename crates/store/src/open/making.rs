@@ -5,12 +5,13 @@
 
 use std::path::Path;
 
-use super::RawVolume;
 use super::settings::SEGMENT_MIN;
+use super::{RawVolume, SUPERBLOCKS_BYTES};
 use crate::config::Config;
 use crate::error::OpenError;
 use crate::format::{
-    LayoutError, PlanRequest, Superblock, UNIT_BYTES, VolumeLayout, segments_upper_bound,
+    BLOCK_BYTES, LayoutError, PlanRequest, Superblock, UNIT_BYTES, VolumeLayout,
+    segments_upper_bound,
 };
 use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
@@ -32,10 +33,14 @@ const RECORD_BYTES_MIN: u64 = 2 * UNIT_BYTES;
 const OBJECTS_MIN: u64 = 64;
 const JOURNAL_MIN: u64 = 256 << 10;
 const JOURNAL_MAX: u64 = 4 << 20;
+/// The journal has two halves of whole blocks.
+const JOURNAL_STEP: u64 = 2 * BLOCK_BYTES;
+/// What the index has a slot's worth of journal for: deletes between two checkpoints.
+const JOURNAL_BYTES_PER_SLOT: u64 = 16;
 
 /// Sizes of volumes are whole blocks.
 pub(super) fn whole_blocks(bytes: u64) -> u64 {
-    bytes & !4095
+    bytes - bytes % BLOCK_BYTES
 }
 
 /// A volume, the bytes that it has, and those that were declared.
@@ -87,7 +92,8 @@ pub(super) fn plan(
         .segment
         .map_or_else(|| fitting.clamp(SEGMENT_MIN.max(4 * page), SEGMENT_DEFAULT), ByteSize::bytes);
     let index_slots = index_slots(config, total)?;
-    let journal = (index_slots * 16).clamp(JOURNAL_MIN, JOURNAL_MAX) & !8191;
+    let journal = (index_slots * JOURNAL_BYTES_PER_SLOT).clamp(JOURNAL_MIN, JOURNAL_MAX);
+    let journal = journal - journal % JOURNAL_STEP;
     let total_segments: u32 = sizes.iter().map(|size| segments_upper_bound(*size, segment)).sum();
     let most = (crate::index::Location::MAX.units() + 1) * UNIT_BYTES;
     if u64::from(total_segments) * segment > most {
@@ -190,10 +196,10 @@ fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), O
         let path = volume.path.clone();
         move |source| OpenError::Io { path, doing, source }
     };
-    let mut both = AlignedBuf::zeroed(8192);
+    let mut both = AlignedBuf::zeroed(SUPERBLOCKS_BYTES);
     volume.device.write_at(0, &both).map_err(io("clearing the superblock"))?;
     if superblock.checkpoint_bytes > 0 {
-        let zero = AlignedBuf::zeroed(4096);
+        let zero = AlignedBuf::zeroed(BLOCK_BYTES as usize);
         for slot in 0..2 {
             let at = superblock.layout().checkpoint_slot(slot);
             volume.device.write_at(at, &zero).map_err(io("clearing the checkpoints"))?;
@@ -201,8 +207,9 @@ fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), O
     }
     volume.device.sync().map_err(io("syncing the cleared areas"))?;
     let encoded = superblock.encode();
-    both[..4096].copy_from_slice(&encoded);
-    both[4096..].copy_from_slice(&encoded);
+    for copy in both.chunks_exact_mut(encoded.len()) {
+        copy.copy_from_slice(&encoded);
+    }
     volume.device.write_at(0, &both).map_err(io("writing the superblock"))?;
     volume.device.sync().map_err(io("syncing the superblock"))
 }

@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 
 use self::settings::enough_memory;
 pub(crate) use self::settings::validate;
-use crate::config::{Config, IoEngine};
+use crate::config::{Config, IoEngine, OwnPolicies};
 use crate::device::{Device, EngineChoice, OpenOptions, UndoOnDrop, bytes_anew};
 use crate::durable::journal::{Journal, JournalContents, read_journal};
 use crate::durable::progress::{CheckpointState, RecoveryState};
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::format::{FORMAT_VERSION, FormatError, Superblock, UNIT_BYTES};
+use crate::format::{FORMAT_VERSION, FormatError, SUPERBLOCK_BYTES, Superblock, UNIT_BYTES};
 use crate::group::Groups;
 use crate::group::neighbours::Touched;
 use crate::index::Index;
@@ -46,6 +46,8 @@ use crate::types::{Clock, SystemClock};
 use crate::workers::Workers;
 use crate::write::nursery::Nursery;
 
+/// Both copies of the superblock, with which a volume begins.
+const SUPERBLOCKS_BYTES: usize = 2 * SUPERBLOCK_BYTES;
 /// At most this share of memory waits to be written.
 const NURSERY_SHARE: u64 = 4;
 const NURSERY_MAX: u64 = 64 << 20;
@@ -173,10 +175,10 @@ fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
         return Ok(VolumeContents::Nothing);
     }
     let size = volume.device.info().size_bytes;
-    if size < 8192 {
+    if size < SUPERBLOCKS_BYTES as u64 {
         return Ok(if size == 0 { VolumeContents::Nothing } else { VolumeContents::Other });
     }
-    let mut head = AlignedBuf::zeroed(8192);
+    let mut head = AlignedBuf::zeroed(SUPERBLOCKS_BYTES);
     volume.device.read_at(0, &mut head).map_err(|source| OpenError::Io {
         path: volume.path.clone(),
         doing: "reading the superblock",
@@ -308,11 +310,67 @@ pub(crate) fn start(
         .collect();
     let space = Arc::new(Space::new(volumes, config.volume_errors_max));
     let (journal, contents) = open_journal(&config, &space, &first, &paths)?;
-    let own = config.own_policies.clone();
+    let generation = contents.requires.map_or(0, |r| r.generation);
+    let hash_seed = first.hash_seed;
+    let engine = Arc::new(assemble(Parts {
+        config,
+        clock,
+        space,
+        cache,
+        index,
+        journal,
+        generation,
+        hash_seed,
+        created,
+        warnings,
+        paths,
+    }));
+    let plan = engine.prepare_recovery(&contents);
+    if plan.follows_crash() {
+        let _ = engine.counted(engine.journal.mark_open(engine.new_seq()));
+    }
+    let threads = Threads::start(&engine, plan).map_err(OpenError::System)?;
+    Ok((engine, threads))
+}
+
+/// What an engine is put together from, beside what begins empty.
+struct Parts {
+    config: Config,
+    clock: Arc<dyn Clock>,
+    space: Arc<Space>,
+    cache: Cache,
+    index: Arc<Index>,
+    journal: Journal,
+    /// Generations of checkpoints up to this one are taken.
+    generation: u64,
+    hash_seed: u64,
+    created: bool,
+    warnings: Vec<String>,
+    paths: Vec<PathBuf>,
+}
+
+fn assemble(parts: Parts) -> Engine {
+    let Parts {
+        config,
+        clock,
+        space,
+        cache,
+        index,
+        journal,
+        generation,
+        hash_seed,
+        created,
+        warnings,
+        paths,
+    } = parts;
+    let disk = |c: &Config| disk_policy(c.disk_policy, c.fbc_count_max, c.fbc_average_max_percent);
+    let reinsertion = |c: &Config| reinsertion_policy(c.reinsertion, c.reinsert_percent_max);
+    let OwnPolicies {
+        disk: own_disk, reinsertion: own_reinsertion, admission: own_admission, ..
+    } = config.own_policies.clone();
     let (page_bytes, frames) = (space.page_bytes, cache.pool.frames());
     let nursery_bytes = (config.memory.bytes() / NURSERY_SHARE).min(NURSERY_MAX);
-    let generation = contents.requires.map_or(0, |r| r.generation);
-    let engine = Arc::new(Engine {
+    Engine {
         clock,
         ring: Ring::new(space.segments),
         nursery: Nursery::new(nursery_bytes),
@@ -329,20 +387,13 @@ pub(crate) fn start(
         costs: ReadCosts::new(),
         neighbours: Default::default(),
         touched: Touched::new(frames),
-        disk_policy: own.disk.unwrap_or_else(|| {
-            disk_policy(config.disk_policy, config.fbc_count_max, config.fbc_average_max_percent)
-                .into()
-        }),
-        reinsertion: own.reinsertion.unwrap_or_else(|| {
-            reinsertion_policy(config.reinsertion, config.reinsert_percent_max).into()
-        }),
-        admission: own
-            .admission
-            .or_else(|| admission::unless_always(config.admission, first.hash_seed)),
+        disk_policy: own_disk.unwrap_or_else(|| disk(&config).into()),
+        reinsertion: own_reinsertion.unwrap_or_else(|| reinsertion(&config).into()),
+        admission: own_admission.or_else(|| admission::unless_always(config.admission, hash_seed)),
         recovery: RecoveryState::default(),
         checkpoints: CheckpointState::new(generation),
         workers: Workers::default(),
-        hash_seed: first.hash_seed,
+        hash_seed,
         next_seq: AtomicU64::new(1),
         journal_deletes: Default::default(),
         purge_lock: Default::default(),
@@ -358,13 +409,7 @@ pub(crate) fn start(
         index,
         space,
         config,
-    });
-    let plan = engine.prepare_recovery(&contents);
-    if plan.follows_crash() {
-        let _ = engine.counted(engine.journal.mark_open(engine.new_seq()));
     }
-    let threads = Threads::start(&engine, plan).map_err(OpenError::System)?;
-    Ok((engine, threads))
 }
 
 /// Takes the memory of the index and of the pages that are kept in memory.

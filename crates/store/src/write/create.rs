@@ -27,6 +27,9 @@ use crate::stats::{Waiting, add};
 use crate::sync::{RwLockReadGuard, shared};
 use crate::types::GroupId;
 
+/// Longest wait for room before a create looks again: readers that let go of memory do not wake it.
+pub(super) const ROOM_NAP: Duration = Duration::from_millis(5);
+
 /// What to store.
 #[derive(Clone, Copy)]
 pub(crate) struct NewObject<'a> {
@@ -89,6 +92,16 @@ enum Published {
     Outdated,
 }
 
+/// Memory that was taken for a record.
+struct Room {
+    run: Run,
+    offset: usize,
+    /// It is written by itself, and not with others on a page.
+    is_extent: bool,
+    /// Its value has checksums of its parts.
+    chunked: bool,
+}
+
 /// A create between its number and the nursery.
 struct NumberedCreate<'a> {
     /// Of the marks, before its number was taken: those that come later are looked at.
@@ -147,7 +160,7 @@ impl Engine {
                         return Err(CreateError::MemoryFull);
                     }
                     waiting.begin(&self.counters.create_waits);
-                    self.wait_room(Duration::from_millis(5));
+                    self.wait_room(ROOM_NAP);
                 }
             }
         }
@@ -256,36 +269,12 @@ impl Engine {
             let fresh = self.cache.take_frame(Hint::Loved).ok_or(CreateBlocked::MustWait)?;
             self.nursery.refill(fresh);
         };
-        let mut numbered = self.enter(new, hash);
-        let seq = self.new_seq();
-        let fields = fields_of(self, new, hash, seq, false);
-        // SAFETY: the range was reserved for this create and is published below.
-        let record = unsafe { run.bytes_mut(offset, stored) };
-        let header = header_of(&fields, new);
-        encode(record, &fields, new, &header);
-        let entry = Entry::of(run.clone(), offset, &header);
-        match self.publish_new(hash, entry, new, &mut numbered) {
-            Published::Visible => {}
-            Published::Overtaken => return Ok(()),
-            Published::Outdated => return Err(CreateBlocked::Outdated),
-        }
-        let staged = Staged {
-            run,
-            offset: offset as u32,
-            stored_bytes: stored as u32,
-            hash,
-            seq,
-            reinserted: new.is_moved(),
-            freq: new.freq,
-            due: self.due(new.group),
-            round: 0,
-            came_at: 0,
-        };
-        if self.nursery.push(new.group, staged) {
-            Ok(())
-        } else {
-            Err(CreateBlocked::Failed(CreateError::Closed))
-        }
+        let room = Room { run, offset, is_extent: false, chunked: false };
+        self.stage(new, hash, room, |run, fields, header| {
+            // SAFETY: the range was reserved for this create and is published behind this.
+            let record = unsafe { run.bytes_mut(offset, stored) };
+            encode(record, fields, new, header);
+        })
     }
 
     fn create_extent(
@@ -308,15 +297,31 @@ impl Engine {
             .clone()
             .or_else(|| self.cache.take(stored as usize, hint))
             .ok_or(CreateBlocked::MustWait)?;
+        let in_place = new.in_place.filter(|_| in_place_run.is_some());
+        let room = Room { run, offset: 0, is_extent: true, chunked };
+        self.stage(new, hash, room, |run, fields, header| match in_place {
+            Some(value) => value.finish(fields, new.key, new.metadata),
+            None => encode_extent(run, fields, new, header),
+        })
+    }
+
+    /// Numbers a create, has its record laid out in the room taken for it, shows it to readers, and hands it to
+    /// the nursery.
+    fn stage(
+        &self,
+        new: &NewObject<'_>,
+        hash: u64,
+        room: Room,
+        lay_out: impl FnOnce(&Run, &RecordFields, &RecordHeader),
+    ) -> Result<(), CreateBlocked> {
+        let Room { run, offset, is_extent, chunked } = room;
+        // Held until the nursery has it.
         let mut numbered = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);
         let header = header_of(&fields, new);
-        match new.in_place.filter(|_| in_place_run.is_some()) {
-            Some(value) => value.finish(&fields, new.key, new.metadata),
-            None => encode_extent(&run, &fields, new, &header),
-        }
-        let entry = Entry::of(run.clone(), 0, &header);
+        lay_out(&run, &fields, &header);
+        let entry = Entry::of(run.clone(), offset, &header);
         match self.publish_new(hash, entry, new, &mut numbered) {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
@@ -324,8 +329,8 @@ impl Engine {
         }
         let staged = Staged {
             run,
-            offset: 0,
-            stored_bytes: stored as u32,
+            offset: offset as u32,
+            stored_bytes: header.stored_bytes() as u32,
             hash,
             seq,
             reinserted: new.is_moved(),
@@ -334,11 +339,12 @@ impl Engine {
             round: 0,
             came_at: 0,
         };
-        if self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group }) {
-            Ok(())
+        let taken = if is_extent {
+            self.nursery.push_extent(StagedExtent { staged, part: None, group: new.group })
         } else {
-            Err(CreateBlocked::Failed(CreateError::Closed))
-        }
+            self.nursery.push(new.group, staged)
+        };
+        if taken { Ok(()) } else { Err(CreateBlocked::Failed(CreateError::Closed)) }
     }
 
     /// What comes in place of one version only is numbered with nobody else of its key inside, and with no

@@ -402,7 +402,7 @@ impl Engine {
             if has_spare && begun.elapsed() >= FRAME_WAIT {
                 return None;
             }
-            self.cache.pool.wait_freed(Duration::from_millis(5));
+            self.cache.pool.wait_freed();
         }
     }
 

@@ -21,6 +21,8 @@ use crate::read::disk::Indirect;
 use crate::read::range::Source;
 use crate::stats::Waiting;
 
+/// Longest wait for something to be written before new metadata is tried again.
+const WRITTEN_NAP: Duration = Duration::from_millis(20);
 /// So often something else may come between, at tags equal by chance even something of other keys.
 const ATTEMPTS_MAX: u32 = 64;
 
@@ -123,7 +125,7 @@ impl Engine {
                         return Err(CreateError::StillWriting { waited_ms });
                     }
                     waiting.begin(&self.counters.metadata_waits);
-                    self.wait_written(Duration::from_millis(20));
+                    self.wait_written(WRITTEN_NAP);
                 }
             }
         }

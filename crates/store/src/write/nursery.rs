@@ -73,6 +73,8 @@ const GROUP_BYTES: usize = 2 * size_of::<(u64, Pending)>() + 16;
 /// So many rounds are told apart for [`Nursery::oldest_seq`].
 const ROUNDS_MAX: usize = 16;
 
+/// How often who waits for all of it to be written asks the flusher again.
+const DRAIN_NAP: Duration = Duration::from_millis(50);
 /// Creates that wait are woken when this part of the limit is free.
 const WAKE_PART: u64 = 8;
 
@@ -343,7 +345,7 @@ impl Nursery {
                 }
             }
             let notified;
-            (state, notified) = self.done.wait_for(state, Duration::from_millis(50));
+            (state, notified) = self.done.wait_for(state, DRAIN_NAP);
             // Something may have been put back since.
             ask = !notified;
         }

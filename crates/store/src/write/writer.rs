@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::create::{CreateBlocked, NewObject, Replaces};
+use super::create::{CreateBlocked, NewObject, ROOM_NAP, Replaces};
 use super::in_place::InPlaceValue;
 use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
@@ -338,7 +338,7 @@ impl Writer {
                 return Err(CreateError::MemoryFull);
             }
             waiting.begin(&engine.counters.writer_waits);
-            engine.wait_room(Duration::from_millis(5));
+            engine.wait_room(ROOM_NAP);
         }
         let manifest = self.manifest()?;
         engine.create_waiting(&self.object(RecordKind::Manifest, &manifest))
@@ -411,8 +411,6 @@ pub struct Write<'a> {
     idle: bool,
 }
 
-const WRITE_NAP: Duration = Duration::from_millis(5);
-
 impl Write<'_> {
     /// Takes the bytes, waiting on this thread if need be.
     ///
@@ -421,7 +419,7 @@ impl Write<'_> {
     pub fn wait(mut self) -> Result<(), CreateError> {
         while !self.writer.push(&mut self.bytes)? {
             self.note_wait()?;
-            self.writer.engine.wait_room(WRITE_NAP);
+            self.writer.engine.wait_room(ROOM_NAP);
         }
         Ok(())
     }
@@ -468,7 +466,7 @@ impl Future for Write<'_> {
             }
             let engine = Arc::clone(&this.writer.engine);
             let waiter = Arc::clone(&engine);
-            this.waiting = Some(Deferred::blocking(&engine, move || waiter.wait_room(WRITE_NAP)));
+            this.waiting = Some(Deferred::blocking(&engine, move || waiter.wait_room(ROOM_NAP)));
         }
     }
 }
