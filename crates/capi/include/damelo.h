@@ -277,7 +277,7 @@ int damelo_sync(damelo_store *store);
 int damelo_checkpoint(damelo_store *store);
 
 /* How long objects of this group may stay only in memory; 0: never forced out. */
-int damelo_set_checkpoint(damelo_store *store, uint64_t group, uint64_t period_ms);
+int damelo_set_flush_period(damelo_store *store, uint64_t group, uint64_t period_ms);
 
 /* Forgets every object in memory that is also on disk. */
 int damelo_drop_memory(damelo_store *store);

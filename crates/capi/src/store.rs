@@ -68,14 +68,14 @@ pub unsafe extern "C" fn damelo_checkpoint(store: *mut DameloStore) -> c_int {
 
 /// Sets how long a group's objects may stay only in memory.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn damelo_set_checkpoint(
+pub unsafe extern "C" fn damelo_set_flush_period(
     store: *mut DameloStore,
     group: u64,
     period_ms: u64,
 ) -> c_int {
     guard(|| {
         // SAFETY: by the contract of the crate.
-        unsafe { self::store(store) }?.set_checkpoint(GroupId::new(group), millis(period_ms));
+        unsafe { self::store(store) }?.set_flush_period(GroupId::new(group), millis(period_ms));
         Ok(())
     })
 }

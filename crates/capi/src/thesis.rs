@@ -304,7 +304,7 @@ pub unsafe extern "C" fn damelo_thesis_set_checkpoint(
             .map_err(|_| Failure::invalid(format!("a period cannot be {seconds} s")))?;
         // SAFETY: by the contract of the crate.
         let thesis = unsafe { shared("thesis", thesis) }?;
-        thesis.store.set_checkpoint(thesis.group(group)?, Duration::from_secs(seconds));
+        thesis.store.set_flush_period(thesis.group(group)?, Duration::from_secs(seconds));
         Ok(())
     })
 }

@@ -78,8 +78,8 @@ static void whole_store(damelo_store *store) {
     CHECK(progress.done == 1);
     CHECK(progress.segments_loaded == progress.segments_total);
     OK(damelo_create(store, LIT("key"), 7, LIT("value")));
-    OK(damelo_set_checkpoint(store, 7, 1000));
-    OK(damelo_set_checkpoint(store, 7, 0));
+    OK(damelo_set_flush_period(store, 7, 1000));
+    OK(damelo_set_flush_period(store, 7, 0));
     OK(damelo_sync(store));
     OK(damelo_checkpoint(store));
     OK(damelo_drop_memory(store));
@@ -93,7 +93,7 @@ static void null_handles(damelo_store *store) {
     INVALID(damelo_recovery(NULL, &progress));
     INVALID(damelo_recovery(store, NULL));
     INVALID(damelo_wait_recovered(NULL));
-    INVALID(damelo_set_checkpoint(NULL, 1, 1));
+    INVALID(damelo_set_flush_period(NULL, 1, 1));
     INVALID(damelo_sync(NULL));
     INVALID(damelo_checkpoint(NULL));
     INVALID(damelo_drop_memory(NULL));

@@ -74,7 +74,7 @@ pub enum Op {
     Hint(u64, i8),
     /// `prefetch`.
     Prefetch(u64),
-    /// `set_checkpoint`, in milliseconds.
+    /// `set_flush_period`, in milliseconds.
     SetCheckpoint(u64, u64),
     /// `sync`.
     Sync,

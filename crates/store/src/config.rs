@@ -197,7 +197,7 @@ pub struct Config {
     /// Time between index checkpoints. Zero: only at close. Default 30 s.
     pub checkpoint_period: Duration,
     /// Time after which a created object is on its way to disk even if its page is not full.
-    /// Zero: never. Default 5 s. `Store::set_checkpoint` sets it for one group.
+    /// Zero: never. Default 5 s. `Store::set_flush_period` sets it for one group.
     pub flush_period: Duration,
     /// Groups whose pages and hints are remembered in memory at once, in a twelfth of
     /// `memory` at most, 400 bytes each. Default 65,536, at most 2^32. Hints and flush periods beyond are

@@ -346,7 +346,7 @@ impl Store {
 
     /// How long objects of a group may be only in memory before they are on their way to disk; zero
     /// means until their page is full. (The thesis's `setCheckpoint`.)
-    pub fn set_checkpoint(&self, group: GroupId, period: Duration) {
+    pub fn set_flush_period(&self, group: GroupId, period: Duration) {
         self.engine().groups.entry(group.get()).set_flush_period(period);
     }
 

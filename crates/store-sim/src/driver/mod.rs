@@ -242,7 +242,7 @@ impl Driver {
             Op::Hint(number, 0) => store.neutral(Workload::group(*number)),
             Op::Hint(number, _) => store.love(Workload::group(*number)),
             Op::SetCheckpoint(number, millis) => {
-                store.set_checkpoint(Workload::group(*number), Duration::from_millis(*millis));
+                store.set_flush_period(Workload::group(*number), Duration::from_millis(*millis));
             }
             Op::Prefetch(number) => {
                 if let Err(error) = store.prefetch(Workload::group(*number)).wait() {
