@@ -62,7 +62,7 @@ impl ListenArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Origins")]
 pub(crate) struct OriginArgs {
-    /// Another origin of the same site
+    /// Further origins of the same site
     #[arg(long, value_name = "URL")]
     more_origins: Vec<String>,
     /// Which of several is asked: hash (each path has its origin) or least-loaded [default: hash]
