@@ -3,6 +3,8 @@
 //!
 //! Needs `cc` and `c++` (or what `CC` and `CXX` name); without them the tests say so and pass.
 
+#![expect(clippy::disallowed_macros, reason = "a panic for want of a reader is right here")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
@@ -269,7 +269,7 @@ impl Failure {
     }
 
     /// The message with its causes and advice, ready for stderr.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("damelo: {self}\n");
         let mut cause = self.source();
         while let Some(error) = cause {
@@ -290,7 +290,8 @@ impl Failure {
     /// Prints the failure on stderr, unless it is only a reader that went away (`... | head`).
     pub(crate) fn print(&self) {
         if self.exit_code() != 0 {
-            eprint!("{}", self.text());
+            // That nobody listens changes nothing about the exit code.
+            let _ = io::stderr().lock().write_all(self.text().as_bytes());
         }
     }
 }

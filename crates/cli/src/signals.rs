@@ -12,6 +12,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use damelo_http_proxy::say;
+
 use crate::failure::Failure;
 
 /// Added to a signal's number for the exit code of a process that it ended, as shells do.
@@ -50,8 +52,8 @@ impl Stop {
             .spawn(move || {
                 told.wait_for_end(&all);
                 let signals = ends;
-                eprintln!("damelo: finishing what is under way; once more ends at once");
                 told.set();
+                say(format_args!("damelo: finishing what is under way; once more ends at once"));
                 std::process::exit(EXIT_BASE + wait_again(&signals));
             })
             .map_err(failed)?;

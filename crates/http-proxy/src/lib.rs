@@ -76,6 +76,8 @@ mod ruleset;
 mod io;
 // Every error of this crate.
 mod error;
+// Messages for the operator.
+mod say;
 
 #[cfg(test)]
 mod documents;
@@ -105,6 +107,7 @@ pub use fuzz_tests::{
     configuration, credentials, proxy_header, proxy_values, purge_marks, purge_order, stored_entry,
 };
 pub use ruleset::Ruleset;
+pub use say::say;
 pub use server::{RunningInfo, run, run_forward};
 pub use settings::{Settings, SettingsError, reference as settings_reference};
 pub use worker::control::Control;

@@ -1,6 +1,8 @@
 //! The store against a map: random operations on simulated disks and on real files, both engines.
 //! `DAMELO_SIM_SEEDS` sets how many seeds, `DAMELO_SIM_SEED` picks one.
 
+#![expect(clippy::disallowed_macros, reason = "a panic for want of a reader is right here")]
+
 use damelo::IoEngine;
 use damelo_store_sim::harness::sweep;
 use damelo_store_sim::scenario;

@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+#![expect(clippy::disallowed_macros, reason = "a panic for want of a reader is right here")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::bench::leftovers::Leftover;
+use crate::output::say;
 
 const V1_ROOT: &str = "/sys/fs/cgroup/memory";
 const V2_ROOT: &str = "/sys/fs/cgroup";
@@ -64,7 +65,7 @@ impl Drop for MemoryLimit {
             }
             thread::sleep(Duration::from_millis(20));
         }
-        eprintln!("damelo: warning: cannot remove {}", self.dir.display());
+        say(format_args!("damelo: warning: cannot remove {}", self.dir.display()));
     }
 }
 

@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use damelo_http_proxy::say;
+
 use crate::failure::Failure;
 use crate::signals;
 
@@ -52,7 +54,7 @@ pub(crate) fn watch() -> Result<(), Failure> {
     let set = signals::block().map_err(failed)?;
     let wait = move || {
         let signal = signals::wait(&set);
-        eprintln!("damelo: removing what was temporary");
+        say(format_args!("damelo: removing what was temporary"));
         registered().iter().for_each(|path| remove(path));
         std::process::exit(signals::EXIT_BASE + signal);
     };

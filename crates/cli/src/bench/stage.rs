@@ -13,6 +13,7 @@ use crate::bench::latency::Latencies;
 use crate::bench::report::Measurement;
 use crate::bench::workload::{Stage, Workload, part};
 use crate::failure::Failure;
+use crate::output::say;
 use crate::progress;
 
 /// Operations between two notes of how far a thread is: rarely enough that threads do not meet there.
@@ -99,7 +100,10 @@ pub(crate) fn run(work: &Workload, side: &dyn Side, stage: Stage) -> Result<Meas
     let disk = side.counters().since(before);
     if let Some(failure) = &tally.failure {
         let (order, name) = (work.order().name(), stage.name());
-        eprintln!("damelo: {name} {order}: {} operations failed, first: {failure:?}", tally.failed);
+        say(format_args!(
+            "damelo: {name} {order}: {} operations failed, first: {failure:?}",
+            tally.failed
+        ));
     }
     let mut lost = None;
     if stage == Stage::Create {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use damelo::{ByteSize, Config, OpenError, Store};
-use damelo_http_proxy::{Control, RunningInfo, Settings, Target};
+use damelo_http_proxy::{Control, RunningInfo, Settings, Target, say};
 
 use crate::descriptors;
 use crate::failure::Failure;
@@ -114,7 +114,7 @@ pub(crate) fn serve(
         }
     };
     if served.is_ok() {
-        eprintln!("damelo: closing the store");
+        say(format_args!("damelo: closing the store"));
     }
     let closed = store.close();
     served?;
@@ -129,17 +129,17 @@ fn connections_allowed(settings: &Settings) -> usize {
     let limit = match descriptors::raise_limit() {
         Ok(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
         Err(error) => {
-            eprintln!("damelo: cannot tell how many files may be open: {error}");
+            say(format_args!("damelo: cannot tell how many files may be open: {error}"));
             return wanted;
         }
     };
     let allowed = wanted.min(left_for_clients(limit, settings.proxy.workers));
     if allowed < wanted {
-        eprintln!(
+        say(format_args!(
             "damelo: the system allows {limit} open files, so that {allowed} connections of clients are \
              accepted at once, fewer than limits.connections_max ({wanted}): raise it with `ulimit -n` \
              or LimitNOFILE="
-        );
+        ));
     }
     allowed
 }
@@ -155,11 +155,11 @@ fn left_for_clients(limit: usize, workers: usize) -> usize {
 fn end_within(time: Duration) {
     let end = move || {
         std::thread::sleep(time);
-        eprintln!("damelo: not done after {} s: ending as after a crash", time.as_secs());
+        say(format_args!("damelo: not done after {} s: ending as after a crash", time.as_secs()));
         std::process::exit(EXIT_TOO_LATE);
     };
     if std::thread::Builder::new().name("deadline".to_owned()).spawn(end).is_err() {
-        eprintln!("damelo: no thread for the deadline: this may take longer");
+        say(format_args!("damelo: no thread for the deadline: this may take longer"));
     }
 }
 
@@ -210,15 +210,15 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
         });
         match loaded {
             Err(failure) => {
-                failure.print();
-                eprintln!("damelo: the settings stay as they were");
+                say(format_args!("{}", failure.text().trim_end()));
+                say(format_args!("damelo: the settings stay as they were"));
             }
             Ok(new) => {
                 self.stop_timeout.set(new.stop_timeout);
                 for key in new.needs_restart(&self.settings) {
-                    eprintln!("damelo: `{key}` has changed, which takes a restart");
+                    say(format_args!("damelo: `{key}` has changed, which takes a restart"));
                 }
-                eprintln!("damelo: settings reloaded, {} rules", new.rule_count());
+                say(format_args!("damelo: settings reloaded, {} rules", new.rule_count()));
             }
         }
     }

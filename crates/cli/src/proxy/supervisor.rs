@@ -12,7 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use damelo_http_proxy::Inherited;
+use damelo_http_proxy::{Inherited, say};
 
 use crate::failure::Failure;
 
@@ -25,7 +25,7 @@ const FIRST_FD: RawFd = 3;
 pub(crate) fn notify(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else { return };
     if let Err(error) = send(path.as_bytes(), state.as_bytes()) {
-        eprintln!("damelo: cannot tell the supervisor `{}`: {error}", state.trim_end());
+        say(format_args!("damelo: cannot tell the supervisor `{}`: {error}", state.trim_end()));
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::names::{GroupName, hex, key_bytes, key_text};
-use crate::output::Out;
+use crate::output::{Out, say};
 use crate::progress::Progress;
 use crate::store::opening::{self, StoreArgs};
 
@@ -66,7 +66,7 @@ fn list(args: &Ls, store: &Store) -> Result<(), Failure> {
             Ok(entry) if args.wants(&entry) => print(&mut out, &entry, args.json)?,
             Ok(_) => {}
             Err(error) => {
-                eprintln!("damelo: warning: a segment cannot be listed: {error}");
+                say(format_args!("damelo: warning: a segment cannot be listed: {error}"));
                 failed = Some(error);
             }
         }

@@ -10,6 +10,7 @@ use damelo::{ByteSize, Config, OpenError, Store};
 
 use crate::failure::Failure;
 use crate::names::Volumes;
+use crate::output::say;
 use crate::progress::Progress;
 
 const RECOVERY_POLL: Duration = Duration::from_millis(20);
@@ -52,7 +53,7 @@ pub(crate) fn open_with(config: Config, volumes: &Volumes) -> Result<Store, Fail
         source => Failure::Open { path: volumes.first().to_owned(), source },
     })?;
     for warning in store.info().warnings {
-        eprintln!("damelo: warning: {warning}");
+        say(format_args!("damelo: warning: {warning}"));
     }
     Ok(store)
 }

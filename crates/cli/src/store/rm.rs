@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::names::{key_bytes, key_text};
-use crate::output::Out;
+use crate::output::{Out, say};
 use crate::store::opening::{self, StoreArgs};
 
 const AFTER_HELP: &str = "\
@@ -61,7 +61,7 @@ fn remove(args: &Rm, store: &Store) -> Result<usize, Failure> {
         if !there {
             missing += 1;
             if !args.force {
-                eprintln!("damelo: `{}` is not in the store", key_text(key));
+                say(format_args!("damelo: `{}` is not in the store", key_text(key)));
             }
         }
     }

@@ -27,6 +27,7 @@ use crate::forward::users::{self, Hash, Users};
 use crate::io::file_stamp::{FileStamp, file_stamp};
 use crate::io::locks::lock;
 use crate::metrics::Counters;
+use crate::say::say;
 
 /// How long right credentials that are not used need not be hashed again.
 const REMEMBERED: Duration = Duration::from_secs(300);
@@ -195,7 +196,7 @@ impl Auth {
             }
         };
         if let Some(wrong) = wrong {
-            eprintln!("damelo: {wrong}");
+            say(format_args!("damelo: {wrong}"));
             counters.users_file_errors.one();
         }
     }

@@ -24,6 +24,7 @@ use crate::listen::deadlines::{Deadlines, Protocol, REQUEST_TIMEOUT, Watched};
 use crate::listen::proxy_protocol::{self, Parsed};
 use crate::listen::stream::{ClientStream, Prefixed, Socket};
 use crate::listen::{Gate, Kind, http1, http2};
+use crate::say::say;
 use crate::worker::Worker;
 
 /// What an HTTP/2 client sends first (RFC 9113 §3.4).
@@ -188,7 +189,7 @@ async fn shake_hands(
     let (config, refreshed) = certificates.config();
     if let Err(error) = refreshed {
         // Somebody has just put them there, and would learn of it when the former ones run out.
-        eprintln!("damelo: certificates cannot be used, the former stay: {error}");
+        say(format_args!("damelo: certificates cannot be used, the former stay: {error}"));
         worker.counters.certificate_errors.one();
     }
     let shaking = TlsAcceptor::from(config).accept(stream);

@@ -21,6 +21,7 @@ use http::{HeaderValue, Method, StatusCode, Version};
 
 use crate::config::{LogFormat, LogTarget};
 use crate::metrics::{Counter, Counters};
+use crate::say::say;
 
 /// Lines that may wait to be written.
 const LINES_WAITING_MAX: usize = 8192;
@@ -86,7 +87,10 @@ impl Sink {
             // Dropping the old writer after its flush loses nothing.
             Ok(file) => *out = BufWriter::new(file),
             Err(error) => {
-                eprintln!("damelo: cannot open the access log {} again: {error}", path.display());
+                say(format_args!(
+                    "damelo: cannot open the access log {} again: {error}",
+                    path.display()
+                ));
             }
         }
     }

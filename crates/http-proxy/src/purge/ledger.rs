@@ -24,6 +24,7 @@ use super::marks::{Marks, Scope, Standing, Subject};
 use super::stamp::Moment;
 
 use crate::io::locks::{self, lock};
+use crate::say::say;
 
 /// No URL begins so: the key of the marks, with 0 or 1 after it.
 const KEY: &[u8] = b"\0damelo-proxy/purges/";
@@ -157,7 +158,9 @@ impl Ledger {
     fn tell_of_volumes(&self) {
         let out = self.store.stats().volumes_out;
         if out > self.volumes_out.swap(out, Ordering::Relaxed) {
-            eprintln!("damelo: too many errors: {out} of the store's volumes are out of service");
+            say(format_args!(
+                "damelo: too many errors: {out} of the store's volumes are out of service"
+            ));
         }
     }
 
@@ -228,13 +231,15 @@ impl Ledger {
         match written {
             Ok(()) => {
                 if failure.take().is_some() {
-                    eprintln!("damelo: the store can be written again: answers are stored");
+                    say(format_args!("damelo: the store can be written again: answers are stored"));
                 }
                 self.loaded.store(true, Ordering::Release);
             }
             Err(LedgerError::Store(error)) => {
                 if failure.is_none() {
-                    eprintln!("damelo: the store cannot be written, so nothing is stored: {error}");
+                    say(format_args!(
+                        "damelo: the store cannot be written, so nothing is stored: {error}"
+                    ));
                 }
                 *failure = Some(error);
             }

@@ -19,6 +19,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::config::transport::{Ejection, HealthChecks};
 use crate::metrics::Counters;
+use crate::say::say;
 use crate::upstream::OriginBody;
 use crate::upstream::endpoint::Origin;
 use crate::upstream::pool::{Pool, PoolSettings};
@@ -152,7 +153,7 @@ pub(crate) async fn check_all(
             };
             if changed {
                 let how = if good { "passes its checks again" } else { "is down: its checks fail" };
-                eprintln!("damelo: the origin {} {how}", endpoint.url());
+                say(format_args!("damelo: the origin {} {how}", endpoint.url()));
             }
         }
     }

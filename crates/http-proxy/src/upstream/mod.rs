@@ -42,6 +42,7 @@ use crate::error::FetchError;
 use crate::forward::Route;
 use crate::metrics::Counters;
 use crate::ruleset::SiteId;
+use crate::say::say;
 use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
 use crate::upstream::pool::{Outgoing, Pool, SendError};
@@ -296,7 +297,7 @@ impl Fetcher {
                 health.answered();
                 if health.is_healthy(now) && health.is_news(false) {
                     drop(health);
-                    eprintln!("damelo: the origin {} answers again", endpoint.url());
+                    say(format_args!("damelo: the origin {} answers again", endpoint.url()));
                 }
             }
             Some(error) if error.is_origins_fault() => {
@@ -304,7 +305,10 @@ impl Fetcher {
                     self.counters.origin_ejections.one();
                     if health.is_news(true) {
                         drop(health);
-                        eprintln!("damelo: the origin {} is left alone: {error}", endpoint.url());
+                        say(format_args!(
+                            "damelo: the origin {} is left alone: {error}",
+                            endpoint.url()
+                        ));
                     }
                 }
             }

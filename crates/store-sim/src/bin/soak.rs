@@ -4,6 +4,8 @@
 //! `soak --minutes 10 [--seed FIRST] [--only SCENARIO] [--once]`. Threads: two runs at a time would
 //! confuse whose panic it was, so one.
 
+#![expect(clippy::disallowed_macros, reason = "a panic for want of a reader is right here")]
+
 use std::time::{Duration, Instant};
 
 use damelo::IoEngine;

@@ -8,8 +8,9 @@
 //! `done` closure: then the engine drains on its own, after the drop has returned.
 
 use std::cell::Cell;
+use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -99,10 +100,15 @@ pub(super) struct AbortOnPanic;
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("damelo: a device I/O thread panicked (completion closures must not): abort");
-            std::process::abort();
+            abort(format_args!("a device I/O thread panicked (completion closures must not)"));
         }
     }
+}
+
+/// Ends the process, with words if standard error takes them.
+pub(super) fn abort(why: fmt::Arguments<'_>) -> ! {
+    let _ = writeln!(io::stderr(), "damelo: {why}: abort");
+    std::process::abort();
 }
 
 /// Counters behind [`DeviceStats`].

@@ -3,6 +3,8 @@
 //! Owns: temporary files only. Engines that this machine denies (io_uring in some containers) are
 //! left out with a note. Threads: each test starts its own.
 
+#![expect(clippy::disallowed_macros, reason = "a panic for want of a reader is right here")]
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

@@ -22,7 +22,8 @@ use std::time::Instant;
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::file::{
-    AbortOnPanic, Core, Engine, Limits, Request, advance, fill_iovecs, mark_engine_thread, nanos,
+    AbortOnPanic, Core, Engine, Limits, Request, abort, advance, fill_iovecs, mark_engine_thread,
+    nanos,
 };
 use super::queue::IoQueue;
 use super::{IoBuf, IoOp, batch};
@@ -399,8 +400,7 @@ fn probe(ring: &IoUring) -> io::Result<()> {
 fn check_enter(result: io::Result<usize>) {
     let Err(e) = result else { return };
     if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)) {
-        eprintln!("damelo: io_uring_enter failed: {e}: abort");
-        std::process::abort();
+        abort(format_args!("io_uring_enter failed: {e}"));
     }
 }
 

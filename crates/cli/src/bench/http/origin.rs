@@ -16,6 +16,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::catalogue::{Catalogue, ObjectRef};
 use crate::failure::Failure;
+use crate::output::say;
 
 /// Connections served at once; one more is closed at once.
 const CONNECTIONS_MAX: usize = 4096;
@@ -52,7 +53,7 @@ impl Origin {
         let builder = thread::Builder::new().name("origin".to_owned());
         let run = move || {
             if let Err(error) = server.run() {
-                eprintln!("damelo: the origin of the benchmark has ended: {error}");
+                say(format_args!("damelo: the origin of the benchmark has ended: {error}"));
             }
         };
         builder.spawn(run).map_err(failed)?;
