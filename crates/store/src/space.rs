@@ -232,7 +232,9 @@ impl Volume {
 
     fn usable(&self) -> io::Result<()> {
         if self.is_out() {
-            return Err(self.named(io::Error::other("out of service after repeated errors")));
+            return Err(self.named(io::Error::other(
+                "out of service after repeated errors or a failed recovery",
+            )));
         }
         Ok(())
     }

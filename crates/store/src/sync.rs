@@ -39,6 +39,27 @@ pub(crate) fn exclusive<T>(locked: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     locked.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Starts a thread that ends before its scope does.
+#[cfg(not(all(shuttle, test)))]
+pub(crate) fn spawn_scoped<'scope>(
+    new: thread::Builder,
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) -> std::io::Result<()> {
+    new.spawn_scoped(scope, work).map(drop)
+}
+
+/// Shuttle (0.9) has no builder for such threads, and always gives one.
+#[cfg(all(shuttle, test))]
+pub(crate) fn spawn_scoped<'scope>(
+    _new: thread::Builder,
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) -> std::io::Result<()> {
+    scope.spawn(work);
+    Ok(())
+}
+
 /// Shuttle (0.9) has condition variables that never time out. These do: a short wait ends as soon as
 /// others have run, a long one only when it is notified, so that a lost notification which
 /// only a long time-out would mend is a deadlock, which shuttle reports.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use damelo::{ByteSize, Config, Durability, Store};
+use damelo::{ByteSize, Config, Durability, Store, SyncError};
 use troubled::{Disk, Stopped, get, put};
 
 const SEGMENTS_FROM: u64 = 4 << 20;
@@ -115,6 +115,20 @@ fn a_store_may_crash_as_often_as_it_likes() {
     assert_eq!(get(&store, "changing").unwrap(), format!("round {}", rounds - 1).as_bytes());
     assert_eq!(get(&store, "key/1").unwrap(), [7; 500]);
     assert_eq!(store.stats().journal_errors, 0);
+}
+
+/// Who opens or closes such a store must not wait for it, nor take what it knows for all there is.
+#[test]
+fn a_recovery_that_panics_ends_with_the_volume_out_of_service() {
+    let disk = killed_twice();
+    disk.panic_in(SEGMENTS_FROM..u64::MAX);
+    let store = open_recovered(&disk);
+    assert_eq!(store.stats().volumes_out, 1);
+    assert!(get(&store, "key/1").is_none());
+    assert!(matches!(store.close(), Err(SyncError::VolumesGone)));
+    disk.panic_in(0..0);
+    let store = open_recovered(&disk);
+    assert_eq!(get(&store, "key/1").unwrap(), [7; 500], "nothing was lost by it");
 }
 
 /// What could not be read while the store recovered can be read after the next crash.

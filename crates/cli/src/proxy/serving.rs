@@ -113,8 +113,10 @@ pub(crate) fn serve(
             damelo_http_proxy::run_forward(proxy, forward, handle, ready, ended)
         }
     };
-    if served.is_ok() {
-        say(format_args!("damelo: closing the store"));
+    // The whole error follows at the end; closing may take long.
+    match &served {
+        Ok(()) => say(format_args!("damelo: closing the store")),
+        Err(error) => say(format_args!("damelo: {error}: closing the store")),
     }
     let closed = store.close();
     served?;

@@ -2,11 +2,12 @@
 //!
 //! Invariants: nothing deleted or purged is served at any moment, since the journal is read before
 //! the store opens and consulted until it has been applied; the order of several versions of a key
-//! is that of their sequence numbers. Threads: the recovery thread, and up to `FINDERS_MAX` helpers of it that
+//! is that of their sequence numbers; a recovery that panics ends, with every volume out of service.
+//! Threads: the recovery thread, and where the system grants them helpers, `FINDERS_MAX` altogether, that
 //! look for the lives of segments; readers are served meanwhile.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, exclusive, shared, thread};
+use crate::sync::{Arc, exclusive, shared, spawn_scoped, thread};
 use std::collections::HashMap;
 
 use super::checkpoint::{self, Found};
@@ -18,7 +19,7 @@ use crate::format::{
 };
 use crate::memory::mapped::AlignedBuf;
 use crate::ring::SegmentKind;
-use crate::space::SegmentId;
+use crate::space::{SegmentId, Volume};
 use crate::stats::add;
 
 /// Threads that look for the lives of segments at once: each waits for one small read after the other.
@@ -113,6 +114,7 @@ impl Engine {
 
     /// The recovery thread.
     pub(crate) fn recover(self: &Arc<Engine>, plan: Plan) {
+        let _ends = EndOnPanic(self);
         let clean = plan.found.as_ref().is_some_and(|f| f.header.clean);
         let seqs = match &plan.found {
             Some(found) if clean => found.tables.segment_seqs.clone(),
@@ -214,24 +216,20 @@ impl Engine {
         let mut seqs = vec![0; self.space.segments as usize];
         let next = AtomicU64::new(0);
         let slots: Vec<AtomicU64> = seqs.iter().map(|_| AtomicU64::new(0)).collect();
-        thread::scope(|scope| {
-            for _ in 0..FINDERS_MAX.min(seqs.len()) {
-                scope.spawn(|| {
-                    loop {
-                        let id = next.fetch_add(1, Ordering::Relaxed) as usize;
-                        let Some(slot) = slots.get(id) else { break };
-                        let segment = SegmentId(id as u32);
-                        let seq = match read_footer(self, segment) {
-                            Ok(Some(footer)) => footer.segment_seq,
-                            Ok(None) => self.open_segment_seq(segment).unwrap_or(0),
-                            Err(_) => {
-                                self.recovery.note_unread();
-                                0
-                            }
-                        };
-                        slot.store(seq, Ordering::Relaxed);
+        with_helpers(FINDERS_MAX.min(seqs.len()), thread::Builder::new, || {
+            loop {
+                let id = next.fetch_add(1, Ordering::Relaxed) as usize;
+                let Some(slot) = slots.get(id) else { break };
+                let segment = SegmentId(id as u32);
+                let seq = match read_footer(self, segment) {
+                    Ok(Some(footer)) => footer.segment_seq,
+                    Ok(None) => self.open_segment_seq(segment).unwrap_or(0),
+                    Err(_) => {
+                        self.recovery.note_unread();
+                        0
                     }
-                });
+                };
+                slot.store(seq, Ordering::Relaxed);
             }
         });
         for (seq, slot) in seqs.iter_mut().zip(&slots) {
@@ -341,6 +339,55 @@ impl Engine {
         let deletes = shared(&self.journal_deletes).clone();
         for (hash, _) in deletes.into_iter().filter(|(_, seq)| *seq >= from_seq) {
             self.forget(hash);
+        }
+    }
+}
+
+/// Does the work on this thread and on others beside it, `threads` altogether: fewer if the system
+/// gives no more, which must not keep a store from coming back.
+fn with_helpers(threads: usize, new: impl Fn() -> thread::Builder, work: impl Fn() + Sync) {
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            if spawn_scoped(new(), scope, &work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+}
+
+/// Ends a recovery that panics: who waits for it would wait for ever, for something that is not to be
+/// had. What it has not found is not known to be gone, so nothing is read or written any more.
+struct EndOnPanic<'a>(&'a Engine);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        let engine = self.0;
+        // A panic under shuttle is the end of the schedule, and its locks are gone.
+        let panics = std::thread::panicking() && !cfg!(all(shuttle, test));
+        if panics && !engine.recovery.is_done() {
+            engine.space.volumes.iter().for_each(Volume::take_out);
+            engine.recovery.set_ring_known();
+            engine.recovery.finish();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_done_without_helpers_too() {
+        // No system gives a thread a stack of that size.
+        let refused: fn() -> thread::Builder = || thread::Builder::new().stack_size(1 << 60);
+        for new in [refused, thread::Builder::new] {
+            let done = AtomicU64::new(0);
+            with_helpers(3, new, || {
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+            let threads = if new().spawn(|| ()).is_ok() { 3 } else { 1 };
+            assert_eq!(done.load(Ordering::Relaxed), threads);
         }
     }
 }

@@ -30,6 +30,7 @@ struct Gate {
 struct Troubles {
     fails: AtomicBool,
     unreadable: Mutex<Range<u64>>,
+    panics: Mutex<Range<u64>>,
     read_delay_ms: AtomicU64,
     gate: Mutex<Gate>,
     gate_changed: Condvar,
@@ -79,6 +80,11 @@ impl Disk {
         *self.troubles.unreadable.lock().unwrap() = range;
     }
 
+    /// Reads of that range panic from now on, as code of an embedder may.
+    pub(crate) fn panic_in(&self, range: Range<u64>) {
+        *self.troubles.panics.lock().unwrap() = range;
+    }
+
     pub(crate) fn set_read_delay_ms(&self, ms: u64) {
         self.troubles.read_delay_ms.store(ms, Ordering::SeqCst);
     }
@@ -116,6 +122,8 @@ impl Disk {
         if touches(&self.troubles.unreadable.lock().unwrap()) {
             return Err(io::Error::other("cannot be read"));
         }
+        let panics = touches(&self.troubles.panics.lock().unwrap());
+        assert!(!panics, "a device that panics");
         let delay_ms = self.troubles.read_delay_ms.load(Ordering::SeqCst);
         if delay_ms > 0 {
             std::thread::sleep(Duration::from_millis(delay_ms));
