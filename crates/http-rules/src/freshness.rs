@@ -1,7 +1,7 @@
 //! How long a response stays fresh and how old it is (RFC 9111 §4.2).
 //!
 //! Invariants: all arithmetic saturates; a clock that jumped back makes nothing younger than it
-//! was when it arrived. Heuristics apply only where nothing explicit was said.
+//! was when it arrived (and by more than a minute makes it stale: `reuse`). Heuristics apply only where nothing explicit was said.
 
 use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};

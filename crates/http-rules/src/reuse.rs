@@ -11,6 +11,11 @@ use crate::cache_status::ForwardReason;
 use crate::config::CachingConfig;
 use crate::freshness::{self, Lifetime};
 
+/// How far a clock may go back, as clocks that are kept right do, without anything being stale for it.
+const CLOCK_BACK_MAX_MS: u64 = 60_000;
+/// 2^31 seconds.
+const AGE_MAX_MS: u64 = (1 << 31) * 1000;
+
 /// What a stored response says of its own use, and when it came: computed when it is stored, kept
 /// with it, and all that deciding about a hit needs. In milliseconds, as a response with `max-age=1`
 /// would otherwise live half a second in the mean, by where in a second it came.
@@ -73,8 +78,13 @@ impl Policy {
         }
     }
 
-    /// `current_age` (§4.2.3).
+    /// `current_age` (§4.2.3). Nobody knows it after the clock was put back: it is then the most that
+    /// `Age` can say (§1.2.2), too old for anything that has a limit, so that the response is validated,
+    /// and thereby gets a time of this clock.
     pub fn age_ms(&self, now_ms: u64) -> u64 {
+        if self.response_time_ms > now_ms.saturating_add(CLOCK_BACK_MAX_MS) {
+            return AGE_MAX_MS.max(self.lifetime_ms);
+        }
         freshness::current_age(self.initial_age_ms, self.response_time_ms, now_ms)
     }
 

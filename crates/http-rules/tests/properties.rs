@@ -239,6 +239,25 @@ proptest! {
         prop_assert_eq!(policy.staleness_ms(later).is_some(), policy.ttl_s(later) <= 0);
     }
 
+    /// RFC 9111 §4: nobody knows how old a response is that came later than it is now.
+    #[test]
+    fn a_clock_put_back_makes_nothing_fresh(
+        status in status(), headers in response(), wish in cache_control(), delay_ms in 0..100_000_u64,
+        back_ms in 60_001..NOW_MS,
+    ) {
+        let (policy, request) = (policy_of(status, &headers, delay_ms), request_of(&wish));
+        let now_ms = policy.response_time_ms - back_ms;
+        let decision = reuse::decide(&request, &policy, &CachingConfig::default(), now_ms);
+        let stale_for_ever = request.max_stale == Some(MaxStale::Any);
+        prop_assert!(
+            matches!(decision, Decision::Validate(_))
+                || (decision == Decision::ServeStale && stale_for_ever)
+        );
+        prop_assert!(policy.ttl_s(now_ms) <= 0);
+        let validated = Policy { response_time_ms: now_ms, ..policy };
+        prop_assert!(validated.age_ms(now_ms) == policy.initial_age_ms);
+    }
+
     /// RFC 9111 §4.2.3, §4.2.1: wherever in a second a response was made, asked for and looked at, what an
     /// origin made on demand is fresh for as long as it said, counted from when it was made at the
     /// earliest, and is served so for all of that but the time that it took to come.
