@@ -1,12 +1,16 @@
 //! Ctrl-C and SIGTERM as a future: the first asks for a graceful end, a second ends the process at
-//! once. SIGHUP and SIGUSR1 are handed to whoever runs, as often as they come.
+//! once, and so does the time that the end may take. SIGHUP and SIGUSR1 are handed to whoever runs, as
+//! often as they come.
 //!
 //! Threads: [`Stop::on_signals`] must run before any other thread is started, because threads
-//! inherit the blocked signals from it; one thread then waits for them.
+//! inherit the blocked signals from it; one thread then waits for them, and one for the end of the
+//! time. That one is there from the start: when the end comes the system may grant no thread, and
+//! whatever the others wait for must not keep it waiting.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -18,6 +22,9 @@ use crate::failure::Failure;
 
 /// Added to a signal's number for the exit code of a process that it ended, as shells do.
 pub(crate) const EXIT_BASE: i32 = 128;
+
+/// Exit code of a process that did not end in time.
+const EXIT_TOO_LATE: i32 = 4;
 
 /// Signals this soon after the first count as the first.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
@@ -36,28 +43,40 @@ type Handler = Box<dyn FnMut(i32) + Send>;
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
     state: Arc<Mutex<State>>,
+    /// What the end may take. Apart, as a handler of the other signals may set it.
+    timeout: Arc<Mutex<Duration>>,
 }
 
 impl Stop {
     /// Takes SIGINT, SIGTERM, SIGHUP and SIGUSR1 over from their defaults. The last two do nothing
-    /// until [`Stop::handle_others`].
-    pub(crate) fn on_signals() -> Result<Stop, Failure> {
+    /// until [`Stop::handle_others`]. From the first of the others on the process has so much time.
+    pub(crate) fn on_signals(timeout: Duration) -> Result<Stop, Failure> {
         let failed = |source| Failure::io("wait for signals", source);
         let ends = block().map_err(failed)?;
         let all = block_these(&ALL).map_err(failed)?;
         let stop = Stop::default();
+        stop.set_timeout(timeout);
+        let (begin, begun) = channel();
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new().name(name.to_owned()).spawn(body).map_err(failed)
+        };
+        spawn("deadline", Box::new(move || end_late(&begun)))?;
         let told = stop.clone();
-        thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(move || {
-                told.wait_for_end(&all);
-                let signals = ends;
-                told.set();
-                say(format_args!("damelo: finishing what is under way; once more ends at once"));
-                std::process::exit(EXIT_BASE + wait_again(&signals));
-            })
-            .map_err(failed)?;
+        let wait = move || {
+            told.wait_for_end(&all);
+            // It waits as long as the process lives.
+            let _ = begin.send(*told.timeout.lock().unwrap_or_else(PoisonError::into_inner));
+            told.set();
+            say(format_args!("damelo: finishing what is under way; once more ends at once"));
+            std::process::exit(EXIT_BASE + wait_again(&ends));
+        };
+        spawn("signals", Box::new(wait))?;
         Ok(stop)
+    }
+
+    /// From now on the end may take so long.
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        *self.timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
     }
 
     /// From now on SIGHUP and SIGUSR1 call `handler`, on the signal thread.
@@ -143,6 +162,15 @@ pub(crate) fn wait(signals: &libc::sigset_t) -> i32 {
     // SAFETY: both pointers are valid; the call fails only for an invalid set.
     unsafe { libc::sigwait(signals, &raw mut signal) };
     signal
+}
+
+/// Ends the process when the time is up that comes by the channel, whatever it waits for: a disk that
+/// hangs, most likely.
+fn end_late(begun: &Receiver<Duration>) {
+    let Ok(timeout) = begun.recv() else { return };
+    thread::sleep(timeout);
+    say(format_args!("damelo: not done after {} s: ending as after a crash", timeout.as_secs()));
+    std::process::exit(EXIT_TOO_LATE);
 }
 
 /// Waits for a signal that somebody meant as a second one: shells and supervisors may send the

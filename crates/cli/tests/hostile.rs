@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, PipeWriter, Read, Write, pipe};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -128,4 +129,53 @@ fn a_standard_error_that_nobody_reads_keeps_nobody_from_ending_it() {
     running.signal("-HUP");
     running.signal("-TERM");
     assert_eq!(running.ended().code(), Some(0));
+}
+
+fn fifo(bed: &Bed, name: &str) {
+    assert!(Command::new("mkfifo").arg(bed.0.path().join(name)).status().unwrap().success());
+}
+
+#[test]
+fn a_log_to_a_fifo_that_nobody_reads_is_an_error() {
+    let bed = Bed::new(&format!("{FILE}[log]\nto = \"log\"\n"));
+    fifo(&bed, "log");
+    let mut command = bed.after("");
+    command.stderr(File::create(bed.0.path().join("stderr")).unwrap());
+    assert_eq!(Running::spawn(command).ended().code(), Some(4));
+    let said = std::fs::read_to_string(bed.0.path().join("stderr")).unwrap();
+    assert!(said.contains("nobody reads this FIFO"), "{said}");
+}
+
+#[test]
+fn the_reader_of_a_fifo_gets_the_log() {
+    let bed = Bed::new(&format!("{FILE}[log]\nto = \"log\"\n"));
+    fifo(&bed, "log");
+    // Opened for both, it waits for no writer and gives the proxy a reader.
+    let path = bed.0.path().join("log");
+    let _reader = File::options().read(true).write(true).open(path).unwrap();
+    let mut running = Running::serving(bed.after(""));
+    running.signal("-TERM");
+    assert_eq!(running.ended().code(), Some(0));
+}
+
+/// It waits for its certificate: nothing runs yet that a signal could end.
+#[test]
+fn what_waits_before_it_serves_ends_in_time_all_the_same() {
+    let late = "[timeouts]\nstop = \"1s\"\ndrain = \"1s\"\n[tls]\ncertificates = [\"pem,pem\"]\n";
+    let bed = Bed::new(&format!("{FILE}{late}"));
+    fifo(&bed, "pem");
+    let mut running = Running::spawn(bed.after(""));
+    let mut writing = File::options();
+    writing.write(true).custom_flags(libc::O_NONBLOCK);
+    let (start, path) = (Instant::now(), bed.0.path().join("pem"));
+    // Until this writer is closed, the proxy waits for more.
+    let _writer = loop {
+        match writing.open(&path) {
+            Ok(writer) => break writer,
+            Err(error) => assert!(start.elapsed() < PATIENCE, "nobody reads it: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    running.signal("-TERM");
+    assert_eq!(running.ended().code(), Some(4));
 }

@@ -8,8 +8,6 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use damelo::{ByteSize, Config, OpenError, Store};
 use damelo_http_proxy::{Control, RunningInfo, Settings, Target, say};
@@ -30,9 +28,6 @@ const CACHE_BYTES_DEMO: u64 = 256 << 20;
 const FILES_KEPT: usize = 64;
 /// The same for the event loop and the listeners of each worker.
 const FILES_KEPT_WORKER: usize = 8;
-
-/// Exit code of a process that did not end in time.
-const EXIT_TOO_LATE: i32 = 4;
 
 /// Which proxy is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +65,9 @@ pub(crate) fn serve(
     load: impl Fn() -> Result<Settings, Failure> + Send + 'static,
     print: impl FnOnce(&Settings, &Store, &RunningInfo) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let stop = Stop::on_signals()?;
+    let stop = Stop::on_signals(Settings::default().stop_timeout)?;
     let mut settings = load()?;
+    stop.set_timeout(settings.stop_timeout);
     settings.proxy.inherited = supervisor::inherited_sockets()?;
     // Before a cache file is made for an origin that cannot be one, on an address that is taken, or
     // beside a log that cannot be written.
@@ -81,11 +77,9 @@ pub(crate) fn serve(
     let store = open_store(&settings, mode)?;
     let mut printed = Ok(());
     let signals = stop.clone();
-    let stop_timeout = StopTimeout(Arc::new(Mutex::new(settings.stop_timeout)));
-    let deadline = stop_timeout.clone();
     let ready = |running: RunningInfo| {
         printed = print(&settings, &store, &running);
-        let reload = Reload { load, settings: settings.clone(), stop_timeout };
+        let reload = Reload { load, settings: settings.clone(), stop: signals.clone() };
         signals.handle_others(reload.handler(running.control.clone()));
         supervisor::notify(&format!("READY=1\nSTATUS=serving at {}", running.address));
     };
@@ -94,7 +88,6 @@ pub(crate) fn serve(
         async move {
             stop.await;
             supervisor::notify("STOPPING=1\nSTATUS=finishing what is under way");
-            end_within(deadline.get());
             // The handler holds a handle on the access log, which is closed next.
             signals.ignore_others();
         }
@@ -153,37 +146,11 @@ fn left_for_clients(limit: usize, workers: usize) -> usize {
     limit.saturating_sub(kept).max(1)
 }
 
-/// Ends the process when the time is up, whatever it waits for: a disk that hangs, most likely.
-fn end_within(time: Duration) {
-    let end = move || {
-        std::thread::sleep(time);
-        say(format_args!("damelo: not done after {} s: ending as after a crash", time.as_secs()));
-        std::process::exit(EXIT_TOO_LATE);
-    };
-    if std::thread::Builder::new().name("deadline".to_owned()).spawn(end).is_err() {
-        say(format_args!("damelo: no thread for the deadline: this may take longer"));
-    }
-}
-
-/// `timeouts.stop` as it is now: a reload may change it.
-#[derive(Clone)]
-struct StopTimeout(Arc<Mutex<Duration>>);
-
-impl StopTimeout {
-    fn get(&self) -> Duration {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, time: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = time;
-    }
-}
-
 /// What SIGHUP needs: where the settings came from, and those that run.
 struct Reload<L> {
     load: L,
     settings: Settings,
-    stop_timeout: StopTimeout,
+    stop: Stop,
 }
 
 impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
@@ -216,7 +183,7 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
                 say(format_args!("damelo: the settings stay as they were"));
             }
             Ok(new) => {
-                self.stop_timeout.set(new.stop_timeout);
+                self.stop.set_timeout(new.stop_timeout);
                 for key in new.needs_restart(&self.settings) {
                     say(format_args!("damelo: `{key}` has changed, which takes a restart"));
                 }

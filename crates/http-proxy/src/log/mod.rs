@@ -8,9 +8,10 @@
 
 mod format;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -64,8 +65,31 @@ impl AccessLog {
     }
 }
 
+/// Finds whether a log can be opened. A FIFO is left alone: its reader would take the end of this look
+/// for the end of the log.
+pub(crate) fn check(path: &Path) -> io::Result<()> {
+    if is_fifo(path) {
+        return Ok(());
+    }
+    open(path).map(drop)
+}
+
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    // The open of a FIFO waits until somebody reads it, unless it is told not to.
+    let looked = is_fifo(path).then(|| options.clone().custom_flags(libc::O_NONBLOCK).open(path));
+    match looked.transpose() {
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+            Err(io::Error::other("nobody reads this FIFO: start its reader first"))
+        }
+        Err(error) => Err(error),
+        Ok(_reader_is_there) => options.open(path),
+    }
+}
+
+fn is_fifo(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo())
 }
 
 enum Sink {

@@ -1,12 +1,11 @@
 //! What would keep a proxy from starting, found before anything is made or opened.
 
-use std::fs::OpenOptions;
-
 use super::health_checks;
 use crate::config::transport::{ListenAddress, Listener};
 use crate::config::{LogTarget, ProxyConfig, Target, name};
 use crate::error::ProxyError;
 use crate::listen::{self, Gate};
+use crate::log;
 use crate::upstream::{Origin, check_authorities};
 
 impl ProxyConfig {
@@ -28,9 +27,7 @@ impl ProxyConfig {
         }
         self.admin.map(listen::probe).transpose()?;
         let LogTarget::File(path) = &self.log_target else { return Ok(()) };
-        let opened = OpenOptions::new().append(true).create(true).open(path);
-        opened
-            .map(drop)
+        log::check(path)
             .map_err(|source| ProxyError::Log { target: self.log_target.to_string(), source })
     }
 
