@@ -106,7 +106,7 @@ fn misplaced(settings: &Settings) -> Vec<SettingsError> {
             files.push(("listen", path.clone()));
         }
     }
-    files.extend(serving::cache_path(settings).map(|path| ("cache", path)));
+    files.extend(serving::cache_paths(settings).map(|path| ("cache", path)));
     let mut mistakes = Vec::new();
     for (key, path) in files {
         // Of a name alone the parent is empty: the current directory.

@@ -21,8 +21,8 @@ pub(crate) struct ServeArgs {
     /// Read settings from this file; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Store to use, made with this size if it does not exist
-    #[arg(long, value_name = "PATH[:SIZE]")]
+    /// Store to use, made with this size if it does not exist; several paths are its volumes
+    #[arg(long, value_name = "PATH[:SIZE],...")]
     cache: Option<String>,
     /// Memory for data [default: 256MiB]
     #[arg(long, value_name = "SIZE")]

@@ -7,9 +7,8 @@
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use damelo::{ByteSize, Config, OpenError, Store};
+use damelo::{ByteSize, Config, OpenError, Store, VolumeConfig};
 use damelo_http_proxy::{Control, RunningInfo, Settings, Target, say};
 
 use crate::descriptors;
@@ -38,23 +37,22 @@ pub(crate) enum Mode {
     Forward,
 }
 
-/// `PATH` or `PATH:SIZE`; the size counts only for a store that does not exist yet.
+/// A volume of the cache: `PATH` or `PATH:SIZE`; the size counts only for a store that does not exist
+/// yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct CacheSpec {
+struct CacheVolume {
     path: PathBuf,
     size: Option<ByteSize>,
 }
 
-impl FromStr for CacheSpec {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<CacheSpec, Self::Err> {
+impl CacheVolume {
+    fn of(text: &str) -> CacheVolume {
         if let Some((path, size)) = text.rsplit_once(':')
             && let Ok(size) = size.parse()
         {
-            return Ok(CacheSpec { path: path.into(), size: Some(size) });
+            return CacheVolume { path: path.into(), size: Some(size) };
         }
-        Ok(CacheSpec { path: text.into(), size: None })
+        CacheVolume { path: text.into(), size: None }
     }
 }
 
@@ -194,33 +192,38 @@ impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
 }
 
 fn open_store(settings: &Settings, mode: Mode) -> Result<Store, Failure> {
-    let spec = match cache_spec(settings) {
-        Some(spec) => spec,
-        None if mode == Mode::Forward => default_cache("forward"),
-        None => default_cache(&cache_name(&settings.proxy.to)),
+    let volumes = match cache_volumes(settings) {
+        volumes if !volumes.is_empty() => volumes,
+        _ if mode == Mode::Forward => vec![default_cache("forward")],
+        _ => vec![default_cache(&cache_name(&settings.proxy.to))],
     };
-    let config = store_config(settings, &spec);
-    open_with(config, &Volumes::from(spec.path.as_path()))
+    let named = Volumes::from(volumes[0].path.as_path());
+    open_with(store_config(settings, &volumes), &named)
 }
 
-fn cache_spec(settings: &Settings) -> Option<CacheSpec> {
-    let text = settings.cache.as_ref()?;
-    Some(text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {}))
+/// The volumes that the settings name, in their order; none if that is left to us.
+fn cache_volumes(settings: &Settings) -> Vec<CacheVolume> {
+    let all = settings.cache.iter().flat_map(|text| text.split(','));
+    all.map(CacheVolume::of).collect()
 }
 
 /// Where the settings say that the cache lies.
-pub(crate) fn cache_path(settings: &Settings) -> Option<PathBuf> {
-    cache_spec(settings).map(|spec| spec.path)
+pub(crate) fn cache_paths(settings: &Settings) -> impl Iterator<Item = PathBuf> {
+    cache_volumes(settings).into_iter().map(|volume| volume.path)
 }
 
-fn store_config(settings: &Settings, spec: &CacheSpec) -> Config {
+/// `volumes` are not none.
+fn store_config(settings: &Settings, volumes: &[CacheVolume]) -> Config {
     let is_demo = settings.proxy.to == Target::Demo;
     let default_bytes = if is_demo { CACHE_BYTES_DEMO } else { CACHE_BYTES };
-    let mut config = Config::new(&spec.path, ByteSize::new(default_bytes));
-    if spec.size.is_some() || has_a_size(&spec.path) {
+    let default = Some(ByteSize::new(default_bytes));
+    let volume = |CacheVolume { path, size }: &CacheVolume| {
         // A device or file for which no size was given is taken whole.
-        config.volumes[0].size = spec.size;
-    }
+        let size = if has_a_size(path) { *size } else { size.or(default) };
+        VolumeConfig { path: path.clone(), size }
+    };
+    let mut config = Config::new(&volumes[0].path, ByteSize::new(default_bytes));
+    config.volumes = volumes.iter().map(volume).collect();
     config.memory = settings.memory;
     config
 }
@@ -228,12 +231,16 @@ fn store_config(settings: &Settings, spec: &CacheSpec) -> Config {
 /// Whether a store could be made with the sizes in these settings. One that exists keeps its own, and
 /// wants memory all the same.
 pub(crate) fn check_store(settings: &Settings) -> Result<(), OpenError> {
-    let path = cache_path(settings).unwrap_or_default();
-    let size = cache_spec(settings).and_then(|spec| spec.size).filter(|_| !path.exists());
-    let size = size.unwrap_or(ByteSize::new(CACHE_BYTES));
-    let mut config = Config::new(&path, size);
-    config.memory = settings.memory;
-    Store::check_anew(&config, &[size.bytes()])
+    let mut volumes = cache_volumes(settings);
+    if volumes.is_empty() {
+        volumes.push(CacheVolume::of(""));
+    }
+    let bytes = |CacheVolume { path, size }: &CacheVolume| {
+        let size = size.filter(|_| !path.exists());
+        size.map_or(CACHE_BYTES, ByteSize::bytes)
+    };
+    let bytes: Vec<u64> = volumes.iter().map(bytes).collect();
+    Store::check_anew(&store_config(settings, &volumes), &bytes)
 }
 
 /// Whether something is there already that has a size of its own.
@@ -243,7 +250,7 @@ fn has_a_size(path: &Path) -> bool {
 }
 
 /// The user's cache directory, or the current one.
-fn default_cache(name: &str) -> CacheSpec {
+fn default_cache(name: &str) -> CacheVolume {
     let variable =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let user = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
@@ -251,7 +258,7 @@ fn default_cache(name: &str) -> CacheSpec {
         Some(dir) if is_writable(&dir) => dir.join(format!("{name}.store")),
         _ => PathBuf::from(format!("damelo-{name}.store")),
     };
-    CacheSpec { path, size: None }
+    CacheVolume { path, size: None }
 }
 
 fn is_writable(dir: &Path) -> bool {
@@ -276,11 +283,29 @@ mod tests {
 
     #[test]
     fn a_cache_may_have_a_size() {
-        let spec = |text: &str| text.parse::<CacheSpec>().unwrap();
         let size = Some(ByteSize::new(20 << 30));
-        assert_eq!(spec("/a/b:20GiB"), CacheSpec { path: "/a/b".into(), size });
-        assert_eq!(spec("/a/b"), CacheSpec { path: "/a/b".into(), size: None });
-        assert_eq!(spec("/a:b/c"), CacheSpec { path: "/a:b/c".into(), size: None });
+        assert_eq!(CacheVolume::of("/a/b:20GiB"), CacheVolume { path: "/a/b".into(), size });
+        assert_eq!(CacheVolume::of("/a/b"), CacheVolume { path: "/a/b".into(), size: None });
+        assert_eq!(CacheVolume::of("/a:b/c"), CacheVolume { path: "/a:b/c".into(), size: None });
+    }
+
+    #[test]
+    fn a_cache_may_have_several_volumes() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, two] = ["one", "two"].map(|name| directory.path().join(name));
+        let mut settings = Settings::default();
+        settings.memory = ByteSize::new(16 << 20);
+        settings.cache = Some(format!("{}:64MiB,{}:96MiB", one.display(), two.display()));
+        check_store(&settings).unwrap();
+        open_store(&settings, Mode::Reverse).unwrap().close().unwrap();
+        let length = |path: &Path| fs::metadata(path).unwrap().len();
+        assert_eq!((length(&one), length(&two)), (64 << 20, 96 << 20));
+        settings.cache = Some(format!("{},{}", one.display(), two.display()));
+        let store = open_store(&settings, Mode::Reverse).unwrap();
+        assert_eq!(store.info().warnings, Vec::<String>::new());
+        store.close().unwrap();
+        settings.cache = Some(one.display().to_string());
+        assert!(open_store(&settings, Mode::Reverse).is_err(), "half of a store is none");
     }
 
     #[test]
@@ -312,8 +337,8 @@ mod tests {
     fn a_file_that_is_there_keeps_its_size() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("made beforehand");
-        let spec = CacheSpec { path: path.clone(), size: None };
-        let size = || store_config(&Settings::default(), &spec).volumes[0].size;
+        let volumes = [CacheVolume { path: path.clone(), size: None }];
+        let size = || store_config(&Settings::default(), &volumes).volumes[0].size;
         assert!(size().is_some());
         fs::File::create(&path).unwrap().set_len(128 << 20).unwrap();
         assert_eq!(size(), None);

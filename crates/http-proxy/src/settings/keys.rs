@@ -50,7 +50,7 @@ macro_rules! keys {
 keys! {
     "from" start Address [proxy.from: std::net::SocketAddr] "Address to listen on; port 0 takes a free one.";
     "to" start OriginUrl [proxy.to: crate::config::Target] "The origin.";
-    "cache" start CachePath [cache: Option<String>] "Store to use, made with this size if it does not exist.";
+    "cache" start CachePath [cache: Option<String>] "Store to use, made with this size if it does not exist. With several paths, its volumes in their order.";
     "memory" start Size [memory: damelo::ByteSize] "Memory for data.";
     "workers" start Threads [proxy.workers: usize] "Threads that serve, each with its own event loop.";
     "name" live Text [proxy.name: String] "Name of this cache in `Cache-Status` and `Via`: letters, digits and `-`.";

@@ -33,7 +33,8 @@ use keys::KEYS;
 pub struct Settings {
     /// The proxy's part.
     pub proxy: ProxyConfig,
-    /// `PATH` or `PATH:SIZE` of the store; `None` for one named by the origin.
+    /// `PATH` or `PATH:SIZE` of the store, several with commas between them; `None` for one named by the
+    /// origin.
     pub cache: Option<String>,
     /// Memory for data.
     pub memory: ByteSize,

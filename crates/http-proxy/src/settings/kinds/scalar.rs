@@ -20,7 +20,7 @@ pub(crate) struct Size;
 pub(crate) struct Time;
 /// Text that is not empty.
 pub(crate) struct Text;
-/// A path with an optional size.
+/// Paths, each with an optional size.
 pub(crate) struct CachePath;
 /// A format of the access log.
 pub(crate) struct Format;
@@ -179,9 +179,16 @@ impl Kind<Option<String>> for Text {
 }
 
 impl Kind<Option<String>> for CachePath {
-    const WRITTEN: &'static str = "PATH or PATH:SIZE";
+    const WRITTEN: &'static str = "PATH or PATH:SIZE, or several with commas between them";
     fn read(value: &Value) -> Result<Option<String>, String> {
-        <Text as Kind<String>>::read(value).map(Some)
+        match value {
+            Value::Text(text)
+                if text.split(',').all(|path| !(path.is_empty() || path.starts_with(':'))) =>
+            {
+                Ok(Some(text.clone()))
+            }
+            other => Err(other.wanted(Self::WRITTEN)),
+        }
     }
     fn show(value: &Option<String>) -> String {
         value.as_deref().map_or_else(|| "by the name of the origin".to_owned(), quoted)
