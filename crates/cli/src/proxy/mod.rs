@@ -1,6 +1,7 @@
 //! Commands around the caching proxies. `reverse` (`damelo proxy`) and `forward` run one, on what they
-//! have in common (`serving`, `serve_args`, `transport_args`, `supervisor`); `check_config` reads their
-//! settings; `purge`, `explain` and `top` ask one that runs, which they find by `admin`.
+//! have in common (`serving`, `serve_args`, `transport_args`, `supervisor`, `room`);
+//! `check_config` reads their settings; `purge`, `explain` and `top` ask one that runs, which they find
+//! by `admin`.
 
 mod admin;
 pub(crate) mod check_config;
@@ -10,6 +11,7 @@ mod flag_names_tests;
 pub(crate) mod forward;
 pub(crate) mod purge;
 pub(crate) mod reverse;
+mod room;
 mod serve_args;
 mod serving;
 mod supervisor;

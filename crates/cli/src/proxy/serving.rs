@@ -14,7 +14,7 @@ use damelo_http_proxy::{Control, RunningInfo, Settings, Target, say};
 use crate::descriptors;
 use crate::failure::Failure;
 use crate::names::Volumes;
-use crate::proxy::supervisor;
+use crate::proxy::{room, supervisor};
 use crate::signals::Stop;
 use crate::store::opening::open_with;
 
@@ -73,6 +73,9 @@ pub(crate) fn serve(
     settings.proxy.check_address()?;
     let connections_max = connections_allowed(&settings);
     let store = open_store(&settings, mode)?;
+    if let Some(warning) = room::warning(&store.info()) {
+        say(format_args!("damelo: warning: {warning}"));
+    }
     let mut printed = Ok(());
     let signals = stop.clone();
     let ready = |running: RunningInfo| {
