@@ -94,6 +94,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    signals::ignore_file_size();
     match Cli::parse().command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

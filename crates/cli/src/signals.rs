@@ -131,6 +131,13 @@ impl Future for Stop {
     }
 }
 
+/// Beyond `ulimit -f` a write is an error, as on a full disk: by default it ends the process without a
+/// word.
+pub(crate) fn ignore_file_size() {
+    // SAFETY: no handler is installed, and SIGXFSZ is a signal that can be ignored: the call cannot fail.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Signals that ask for the end.
 const ENDING: [i32; 2] = [libc::SIGINT, libc::SIGTERM];
 const ALL: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1];

@@ -38,6 +38,17 @@ impl Bed {
         command.current_dir(self.0.path()).stdin(Stdio::null()).stdout(Stdio::piped());
         command
     }
+
+    /// What it says on standard error when it ends at its start, with this exit code.
+    fn refused(&self, commands: &str, code: i32) -> String {
+        let path = self.0.path().join("stderr");
+        let mut command = self.after(commands);
+        command.stderr(File::create(&path).unwrap());
+        let ended = Running::spawn(command).ended();
+        let said = std::fs::read_to_string(path).unwrap();
+        assert_eq!(ended.code(), Some(code), "{said}");
+        said
+    }
 }
 
 /// Killed on drop.
@@ -139,10 +150,7 @@ fn fifo(bed: &Bed, name: &str) {
 fn a_log_to_a_fifo_that_nobody_reads_is_an_error() {
     let bed = Bed::new(&format!("{FILE}[log]\nto = \"log\"\n"));
     fifo(&bed, "log");
-    let mut command = bed.after("");
-    command.stderr(File::create(bed.0.path().join("stderr")).unwrap());
-    assert_eq!(Running::spawn(command).ended().code(), Some(4));
-    let said = std::fs::read_to_string(bed.0.path().join("stderr")).unwrap();
+    let said = bed.refused("", 4);
     assert!(said.contains("nobody reads this FIFO"), "{said}");
 }
 
@@ -178,4 +186,29 @@ fn what_waits_before_it_serves_ends_in_time_all_the_same() {
     };
     running.signal("-TERM");
     assert_eq!(running.ended().code(), Some(4));
+}
+
+/// Shells count in blocks of 512 or 1024 bytes: about 68 or 137 MiB.
+const FILES_OF_68_MIB: &str = "ulimit -f 140000";
+
+#[test]
+fn a_log_beyond_the_limit_on_files_is_lost_and_nothing_else() {
+    let bed = Bed::new(&format!("{FILE}[log]\nto = \"log\"\n"));
+    File::create(bed.0.path().join("log")).unwrap().set_len(1 << 30).unwrap();
+    let mut running = Running::serving(bed.after(FILES_OF_68_MIB));
+    for _ in 0..3 {
+        assert!(running.get("/").starts_with("HTTP/1.1 200"));
+    }
+    running.signal("-TERM");
+    assert_eq!(running.ended().code(), Some(0));
+}
+
+#[test]
+fn a_store_beyond_the_limit_on_files_is_refused_with_words() {
+    let bed = Bed::new(&FILE.replace("64MiB", "256MiB"));
+    let mut running = Running::serving(bed.after(""));
+    running.signal("-TERM");
+    assert_eq!(running.ended().code(), Some(0));
+    let said = bed.refused(FILES_OF_68_MIB, 3);
+    assert!(said.contains("256MiB") && said.contains("ulimit -f"), "{said}");
 }

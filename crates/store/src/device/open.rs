@@ -307,6 +307,10 @@ fn open_existing(
         _ => meta.len(),
     };
     if raw || (meta.len() > 0 && meta.len() == wanted) {
+        let beyond = |limit: &u64| !raw && meta.len() > *limit;
+        if sys::file_size_limit().as_ref().is_some_and(beyond) {
+            return Err(DeviceOpenError::TooLarge { path: path.to_path_buf(), needed: meta.len() });
+        }
         if !raw && meta.blocks().saturating_mul(512) < meta.len() {
             warnings.push("is sparse, its space is not reserved".to_owned());
         }

@@ -83,7 +83,7 @@ pub enum DeviceOpenError {
         needed: u64,
     },
     /// Larger than the file system or `ulimit -f` permits.
-    #[error("{}: {} is larger than a file may be here; give a smaller size or raise `ulimit -f`",
+    #[error("{}: {} is larger than a file may be here; raise `ulimit -f` or give a smaller size",
             path.display(), Bytes(*needed))]
     TooLarge {
         /// The file asked for.
