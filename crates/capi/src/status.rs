@@ -83,6 +83,7 @@ impl From<&OpenError> for Status {
             OpenError::NotOurs { .. } => Status::Foreign,
             OpenError::Version { .. } | OpenError::Damaged { .. } => Status::Format,
             OpenError::Contradicts { .. }
+            | OpenError::Cut { .. }
             | OpenError::WrongVolume { .. }
             | OpenError::VolumeCount { .. } => Status::Mismatch,
             OpenError::NamedTwice { .. } => Status::Invalid,

@@ -238,18 +238,7 @@ impl Failure {
             Failure::Proxy(ProxyError::Inherited { .. }) => {
                 Some("add it to `listen` in the settings, or have the supervisor hand it to nobody".to_owned())
             }
-            Failure::Proxy(ProxyError::Listen { source, .. })
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                Some(
-                    "ports below 1024 want root, CAP_NET_BIND_SERVICE or a socket handed down: \
-                     packaging/damelo.service shows how"
-                        .to_owned(),
-                )
-            }
-            Failure::Proxy(ProxyError::Listen { .. }) => {
-                Some("another program may have that address: choose one with --from".to_owned())
-            }
+            Failure::Proxy(ProxyError::Listen { key, source, .. }) => of_listening(key, source),
             Failure::Admin(AdminError::Connect { .. }) => Some(
                 "say where its admin listener is with --admin; `damelo proxy` prints it at start"
                     .to_owned(),
@@ -296,6 +285,28 @@ impl Failure {
     }
 }
 
+/// What to do about an address that cannot be listened on; `key` names it, as does the flag of that name.
+fn of_listening(key: &str, source: &io::Error) -> Option<String> {
+    let why = match (source.kind(), source.raw_os_error()) {
+        (io::ErrorKind::PermissionDenied, _) => {
+            return Some(
+                "ports below 1024 want root, CAP_NET_BIND_SERVICE or a socket handed down: \
+                 packaging/damelo.service shows how"
+                    .to_owned(),
+            );
+        }
+        (_, Some(libc::EMFILE | libc::ENFILE)) => {
+            return Some(
+                "raise the limit on open files with `ulimit -n` or LimitNOFILE=".to_owned(),
+            );
+        }
+        (io::ErrorKind::AddrInUse, _) => "another program has that address",
+        (io::ErrorKind::AddrNotAvailable, _) => "this machine has no such address",
+        _ => return None,
+    };
+    Some(format!("{why}: choose one with --{key}, or `{key}` in the settings"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,6 +322,21 @@ mod tests {
         let failure = Failure::Open { path, source: source.into() };
         assert_eq!(failure.text().matches("dangling").count(), 1, "{}", failure.text());
         assert!(Failure::NotFound { key: "k".into() }.text().contains("try: `damelo ls"));
+    }
+
+    #[test]
+    fn a_listener_that_cannot_be_is_named() {
+        let text = |number| {
+            let source = io::Error::from_raw_os_error(number);
+            let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
+            Failure::Proxy(ProxyError::Listen { address, key: "admin", source }).text()
+        };
+        let said = text(libc::EADDRINUSE);
+        assert!(said.contains("another program") && said.contains("--admin"), "{said}");
+        assert!(text(libc::EADDRNOTAVAIL).contains("no such address: choose one with --admin"));
+        assert!(text(libc::EMFILE).contains("ulimit -n"));
+        assert!(text(libc::EACCES).contains("ports below 1024"));
+        assert!(!text(libc::EAFNOSUPPORT).contains("try:"));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub enum ProxyError {
     Listen {
         /// The address.
         address: SocketAddr,
+        /// The key of the configuration file that names it.
+        key: &'static str,
         /// What the system said.
         #[source]
         source: io::Error,
@@ -144,6 +146,7 @@ impl ProxyError {
     /// The key of the configuration file whose value cannot be used, where it is one alone.
     pub fn key(&self) -> Option<&'static str> {
         match self {
+            ProxyError::Listen { key, .. } => Some(key),
             ProxyError::NoCertificate => Some("listen"),
             ProxyError::CertificateFile { .. } => Some("tls.certificates"),
             ProxyError::AuthoritiesFile { .. } => Some("upstream.authorities"),

@@ -84,6 +84,19 @@ pub enum OpenError {
         /// What the store has.
         found: String,
     },
+    /// The file or device is shorter than the store that was made on it.
+    #[error(
+        "{path} has {has} of the store's {of}: what was cut off is lost; make the store anew, with \
+         `damelo format --force`, or remove it"
+    )]
+    Cut {
+        /// Volume.
+        path: PathBuf,
+        /// What is there.
+        has: ByteSize,
+        /// What there was.
+        of: ByteSize,
+    },
     /// The volumes do not belong together.
     #[error("{path} is not volume {index} of this store; give all volumes in their order")]
     WrongVolume {

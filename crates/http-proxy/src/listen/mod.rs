@@ -33,7 +33,7 @@ use crate::error::ProxyError;
 use crate::listen::connection::Accepted;
 pub(crate) use crate::listen::inherited::assign;
 use crate::listen::open::{Kind, OpenedSocket};
-pub(crate) use crate::listen::open::{Opened, UnixFile, open, probe, probe_unix, tcp};
+pub(crate) use crate::listen::open::{Opened, UnixFile, key_of, open, probe, probe_unix, tcp};
 use crate::listen::tls::Certificates;
 use crate::worker::Worker;
 

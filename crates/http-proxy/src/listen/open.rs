@@ -69,13 +69,15 @@ pub(crate) fn open(
         listeners: Vec::new(),
         unix_files: Vec::new(),
     };
-    for (listener, socket) in listeners.iter().zip(assign(listeners, inherited)?) {
+    for (index, (listener, socket)) in
+        listeners.iter().zip(assign(listeners, inherited)?).enumerate()
+    {
         if let Some(socket) = socket {
             opening.open_inherited(listener, socket)?;
             continue;
         }
         match &listener.address {
-            ListenAddress::Tcp(address) => opening.open_tcp(listener, *address)?,
+            ListenAddress::Tcp(address) => opening.open_tcp(listener, *address, key_of(index))?,
             ListenAddress::Unix(path) => opening.open_unix(listener, path)?,
         }
     }
@@ -88,10 +90,14 @@ impl Opening {
         self.workers[worker].push(Opened { kind, socket });
     }
 
-    fn open_tcp(&mut self, listener: &Listener, address: SocketAddr) -> Result<(), ProxyError> {
-        let mut address = address;
+    fn open_tcp(
+        &mut self,
+        listener: &Listener,
+        mut address: SocketAddr,
+        key: &'static str,
+    ) -> Result<(), ProxyError> {
         for worker in 0..self.workers.len() {
-            let (socket, bound) = bind(address, worker > 0)?;
+            let (socket, bound) = bind(address, key, worker > 0)?;
             // The first may have been given a free port: the others take the same.
             address = bound;
             self.add(worker, listener, OpenedSocket::Tcp(socket));
@@ -141,9 +147,14 @@ fn duplicate(socket: &Inherited) -> io::Result<OpenedSocket> {
     }
 }
 
-/// Whether an address can be listened on now.
-pub(crate) fn probe(address: SocketAddr) -> Result<(), ProxyError> {
-    bind(address, false).map(drop)
+/// The key that names a listener, by its place among all.
+pub(crate) fn key_of(index: usize) -> &'static str {
+    if index == 0 { "from" } else { "listen" }
+}
+
+/// Whether an address, which that key names, can be listened on now.
+pub(crate) fn probe(address: SocketAddr, key: &'static str) -> Result<(), ProxyError> {
+    bind(address, key, false).map(drop)
 }
 
 /// Whether a Unix socket can be made there now.
@@ -152,15 +163,22 @@ pub(crate) fn probe_unix(path: &Path) -> Result<(), ProxyError> {
     made.map_err(|source| ProxyError::ListenUnix { path: path.to_owned(), source })
 }
 
-/// The only, or first, socket on an address.
-pub(crate) fn tcp(address: SocketAddr) -> Result<(StdTcpListener, SocketAddr), ProxyError> {
-    bind(address, false)
+/// The only socket on an address, which that key names.
+pub(crate) fn tcp(
+    address: SocketAddr,
+    key: &'static str,
+) -> Result<(StdTcpListener, SocketAddr), ProxyError> {
+    bind(address, key, false)
 }
 
 /// A socket shares its port (`SO_REUSEPORT`) with those of our other workers, and would share it
 /// with another proxy's without a word. So the first binds without sharing, which fails if anybody
 /// is there, and allows it from then on.
-fn bind(address: SocketAddr, share: bool) -> Result<(StdTcpListener, SocketAddr), ProxyError> {
+fn bind(
+    address: SocketAddr,
+    key: &'static str,
+    share: bool,
+) -> Result<(StdTcpListener, SocketAddr), ProxyError> {
     let listen = || {
         let domain = Domain::for_address(address);
         let socket = RawSocket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
@@ -176,7 +194,7 @@ fn bind(address: SocketAddr, share: bool) -> Result<(StdTcpListener, SocketAddr)
         let address = listener.local_addr()?;
         Ok((listener, address))
     };
-    listen().map_err(|source: io::Error| ProxyError::Listen { address, source })
+    listen().map_err(|source: io::Error| ProxyError::Listen { address, key, source })
 }
 
 fn unix(path: &Path) -> io::Result<StdUnixListener> {

@@ -18,14 +18,14 @@ impl ProxyConfig {
     pub fn check_address(&self) -> Result<(), ProxyError> {
         let listeners = self.all_listeners();
         let assigned = listen::assign(&listeners, &self.inherited)?;
-        let own = listeners.iter().zip(&assigned).filter(|(_, socket)| socket.is_none());
-        for (listener, _) in own {
+        let all = listeners.iter().zip(&assigned).enumerate();
+        for (index, (listener, _)) in all.filter(|(_, (_, socket))| socket.is_none()) {
             match &listener.address {
-                ListenAddress::Tcp(address) => listen::probe(*address)?,
+                ListenAddress::Tcp(address) => listen::probe(*address, listen::key_of(index))?,
                 ListenAddress::Unix(path) => listen::probe_unix(path)?,
             }
         }
-        self.admin.map(listen::probe).transpose()?;
+        self.admin.map(|address| listen::probe(address, "admin")).transpose()?;
         let LogTarget::File(path) = &self.log_target else { return Ok(()) };
         log::check(path)
             .map_err(|source| ProxyError::Log { target: self.log_target.to_string(), source })

@@ -154,7 +154,8 @@ impl Proxy {
         let checks = health_checks(&config)?;
         let gate = Arc::new(Gate::new(&config.transport, config.connections_max)?);
         let opening = listen::open(&config.all_listeners(), &config.inherited, workers)?;
-        let admin_listener = config.admin.map(listen::tcp).transpose()?;
+        let admin_listener =
+            config.admin.map(|address| listen::tcp(address, "admin")).transpose()?;
         let admin = admin_listener.as_ref().map(|(_, address)| *address);
         if let (Some(forward), Some(admin)) = (&forward, admin) {
             forward.keep_from(admin);
@@ -275,7 +276,7 @@ async fn start_demo(
     stop: watch::Receiver<bool>,
 ) -> Result<String, ProxyError> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let (listener, address) = listen::tcp(address)?;
+    let (listener, address) = listen::tcp(address, "to")?;
     threads.push(spawn("damelo-demo", move || until_stopped(stop, demo::serve(listener)))?);
     Ok(format!("http://{address}"))
 }

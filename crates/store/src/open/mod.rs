@@ -263,12 +263,8 @@ fn contradictions(
     check("segment", config.segment.map(ByteSize::bytes), found.segment_bytes)?;
     let size = volume.device.info().size_bytes;
     if found.volume_bytes > size {
-        return Err(OpenError::Contradicts {
-            path: volume.path.clone(),
-            setting: "size",
-            declared: format!("{} (the file or device has been cut)", ByteSize::new(size)),
-            found: ByteSize::new(found.volume_bytes).to_string(),
-        });
+        let (path, has) = (volume.path.clone(), ByteSize::new(size));
+        return Err(OpenError::Cut { path, has, of: ByteSize::new(found.volume_bytes) });
     }
     Ok(())
 }

@@ -56,6 +56,19 @@ fn a_refused_open_leaves_files_as_they_were() {
 }
 
 #[test]
+fn a_file_that_was_cut_is_said_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let open = || Store::open(Config::new(&path, ByteSize::new(64 << 20)));
+    open().unwrap().close().unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(31 << 20).unwrap();
+    let refusal = open().map(drop).unwrap_err();
+    assert!(matches!(refusal, OpenError::Cut { .. }), "{refusal}");
+    let said = refusal.to_string();
+    assert!(said.contains("31MiB of the store's 64MiB") && said.contains("--force"), "{said}");
+}
+
+#[test]
 fn memory_for_too_few_pages_is_refused_rather_than_exceeded() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&dir, IoEngine::Threads);
