@@ -212,3 +212,11 @@ fn a_store_beyond_the_limit_on_files_is_refused_with_words() {
     let said = bed.refused(FILES_OF_68_MIB, 3);
     assert!(said.contains("256MiB") && said.contains("ulimit -f"), "{said}");
 }
+
+#[test]
+fn too_few_open_files_are_refused_with_words() {
+    let bed = Bed::new(FILE);
+    let said = bed.refused("ulimit -n 40", 4);
+    assert!(said.contains("40 open files") && said.contains("ulimit -n"), "{said}");
+    assert!(!bed.0.path().join("c.damelo").exists(), "refused before anything is made");
+}

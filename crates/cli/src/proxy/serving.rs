@@ -71,7 +71,7 @@ pub(crate) fn serve(
     // beside a log that cannot be written.
     settings.proxy.check()?;
     settings.proxy.check_address()?;
-    let connections_max = connections_allowed(&settings);
+    let connections_max = connections_allowed(&settings)?;
     let store = open_store(&settings, mode)?;
     if let Some(warning) = room::warning(&store.info()) {
         say(format_args!("damelo: warning: {warning}"));
@@ -120,16 +120,26 @@ pub(crate) fn serve(
 
 /// Connections of clients that there may be at once: as many as the settings say, or what the system's
 /// limit on open files leaves for them. The others wait to be accepted.
-fn connections_allowed(settings: &Settings) -> usize {
+fn connections_allowed(settings: &Settings) -> Result<usize, Failure> {
     let wanted = settings.proxy.connections_max;
     let limit = match descriptors::raise_limit() {
         Ok(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
         Err(error) => {
             say(format_args!("damelo: cannot tell how many files may be open: {error}"));
-            return wanted;
+            return Ok(wanted);
         }
     };
-    let allowed = wanted.min(left_for_clients(limit, settings.proxy.workers));
+    let workers = settings.proxy.workers;
+    let left = left_for_clients(limit, workers).ok_or_else(|| {
+        Failure::io(
+            "serve clients",
+            std::io::Error::other(format!(
+                "{limit} open files are too few for a proxy with {workers} workers: allow more with \
+                 `ulimit -n` or LimitNOFILE=, or set `workers` lower"
+            )),
+        )
+    })?;
+    let allowed = wanted.min(left);
     if allowed < wanted {
         say(format_args!(
             "damelo: the system allows {limit} open files, so that {allowed} connections of clients are \
@@ -137,14 +147,14 @@ fn connections_allowed(settings: &Settings) -> usize {
              or LimitNOFILE="
         ));
     }
-    allowed
+    Ok(allowed)
 }
 
 /// What is left of so many open files. Without files for connections to origins, for the admin listener
 /// and for the event loops of the workers, clients would be accepted and then told that the origin fails.
-fn left_for_clients(limit: usize, workers: usize) -> usize {
+fn left_for_clients(limit: usize, workers: usize) -> Option<usize> {
     let kept = FILES_KEPT + FILES_KEPT_WORKER * workers + limit / 3;
-    limit.saturating_sub(kept).max(1)
+    limit.checked_sub(kept).filter(|left| *left > 0)
 }
 
 /// What SIGHUP needs: where the settings came from, and those that run.
@@ -331,9 +341,10 @@ mod tests {
 
     #[test]
     fn clients_leave_files_for_origins_and_for_the_admin() {
-        assert_eq!(left_for_clients(1024, 2), 1024 - 341 - 80);
-        assert_eq!(left_for_clients(64, 64), 1);
-        assert!(left_for_clients(1 << 20, 64) > 600_000);
+        assert_eq!(left_for_clients(1024, 2), Some(1024 - 341 - 80));
+        assert_eq!(left_for_clients(120, 2), None);
+        assert_eq!(left_for_clients(64, 64), None);
+        assert!(left_for_clients(1 << 20, 64) > Some(600_000));
     }
 
     #[test]

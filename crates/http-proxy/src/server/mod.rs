@@ -103,7 +103,10 @@ fn run_as(
     shutdown: impl Future,
 ) -> Result<(), ProxyError> {
     let main = event_loop()?;
-    let proxy = main.block_on(Proxy::start(config, forward, store))?;
+    let proxy = {
+        let _within = main.enter();
+        Proxy::start(config, forward, store)?
+    };
     ready(proxy.info.clone());
     main.block_on(shutdown);
     proxy.stop()
@@ -135,7 +138,9 @@ struct Start {
 }
 
 impl Proxy {
-    async fn start(
+    /// Not a future: the event loop of a thread that cannot be started is dropped, which none can be
+    /// within another.
+    fn start(
         config: ProxyConfig,
         forward: Option<Arc<ForwardProxy>>,
         store: Store,
@@ -147,7 +152,7 @@ impl Proxy {
         let mut last_threads = Vec::new();
         let origin_url = match &config.to {
             Target::Url(url) => url.clone(),
-            Target::Demo => start_demo(&mut last_threads, last_stopping.clone()).await?,
+            Target::Demo => start_demo(&mut last_threads, last_stopping.clone())?,
         };
         let sites = sites(&config, &origin_url, forward.is_some())?;
         let workers = config.workers.clamp(1, WORKERS_MAX);
@@ -171,12 +176,12 @@ impl Proxy {
             let settings = PoolSettings::of(&control.shared().config);
             let sites = move || control.shared().sites.clone();
             let checking = async move { check_all(sites, checks, settings, counters).await };
-            threads.push(spawn("damelo-health", move || until_stopped(stopping, checking))?);
+            threads.push(serve_until(stopping, "damelo-health", checking)?);
         }
         if let Some((listener, _)) = admin_listener {
             let (control, gate, stop) = (control.clone(), start.gate.clone(), last_stopping);
             let serving = async move { admin::serve(listener, control, gate, counters).await };
-            last_threads.push(spawn("damelo-admin", move || until_stopped(stop, serving))?);
+            last_threads.push(serve_until(stop, "damelo-admin", serving)?);
         }
         let mut listeners = opening.listeners;
         let address = match listeners.remove(0).address {
@@ -227,7 +232,9 @@ fn spawn_workers(
 ) -> Result<Vec<JoinHandle<()>>, ProxyError> {
     let spawn_one = |(opened, counters): (Vec<Opened>, &Arc<Counters>)| {
         let (start, counters) = (start.clone(), counters.clone());
-        spawn("damelo-worker", move || work(start, opened, counters))
+        spawn("damelo-worker", move |event_loop| {
+            event_loop.block_on(accept(start, opened, counters));
+        })
     };
     opened.into_iter().zip(counters).map(spawn_one).collect()
 }
@@ -267,38 +274,40 @@ fn shared(
     ))
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ProxyError> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(ProxyError::Worker)
+/// A thread for an event loop. That is made before: files for it may be wanting, and a thread could tell
+/// nobody.
+fn spawn(
+    name: &str,
+    body: impl FnOnce(Runtime) + Send + 'static,
+) -> Result<JoinHandle<()>, ProxyError> {
+    let event_loop = event_loop()?;
+    let run = move || body(event_loop);
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(ProxyError::Worker)
 }
 
-async fn start_demo(
+fn start_demo(
     threads: &mut Vec<JoinHandle<()>>,
     stop: watch::Receiver<bool>,
 ) -> Result<String, ProxyError> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let (listener, address) = listen::tcp(address, "to")?;
-    threads.push(spawn("damelo-demo", move || until_stopped(stop, demo::serve(listener)))?);
+    threads.push(serve_until(stop, "damelo-demo", demo::serve(listener))?);
     Ok(format!("http://{address}"))
 }
 
-/// Runs `serving` on an event loop of its own until the proxy stops.
-fn until_stopped(mut stop: watch::Receiver<bool>, serving: impl Future) {
-    // Without an event loop there is nothing to serve with; the workers go on.
-    let Ok(event_loop) = event_loop() else { return };
-    event_loop.block_on(async {
+/// Runs `serving` on a thread and an event loop of its own until the proxy stops.
+fn serve_until(
+    mut stop: watch::Receiver<bool>,
+    name: &str,
+    serving: impl Future<Output = ()> + Send + 'static,
+) -> Result<JoinHandle<()>, ProxyError> {
+    let until_stopped = async move {
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => {}
-            _ = serving => {}
+            () = serving => {}
         }
-    });
-}
-
-/// Body of a worker thread.
-fn work(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
-    // A worker without event loop leaves its share of connections unaccepted; start-up has shown
-    // that one can be made, so this is the system running dry, and the thread's end shows it.
-    let event_loop = event_loop().expect("an event loop");
-    event_loop.block_on(accept(start, opened, counters));
+    };
+    spawn(name, move |event_loop| event_loop.block_on(until_stopped))
 }
 
 async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
