@@ -1,8 +1,7 @@
 //! How things are named on the command line and printed back: keys (any bytes), groups (a name or
 //! `id:NUMBER`), volumes (`PATH,PATH`). Pure text, no I/O.
 
-use std::convert::Infallible;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -47,11 +46,11 @@ impl From<&Path> for Volumes {
     }
 }
 
-impl FromStr for Volumes {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Volumes, Infallible> {
-        Ok(Volumes(text.split(',').map(PathBuf::from).collect()))
+/// As on the command line, where a path may be any bytes.
+impl From<OsString> for Volumes {
+    fn from(text: OsString) -> Volumes {
+        let paths = text.as_bytes().split(|byte| *byte == b',');
+        Volumes(paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
     }
 }
 
@@ -97,6 +96,15 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn volumes_may_have_any_name() {
+        let volumes = Volumes::from(OsStr::from_bytes(b"a\xff,b").to_owned());
+        let names: Vec<&[u8]> =
+            volumes.all().iter().map(|path| path.as_os_str().as_bytes()).collect();
+        assert_eq!(names, [&b"a\xff"[..], b"b"]);
+        assert_eq!(volumes.first().as_os_str().as_bytes(), b"a\xff");
+    }
 
     #[test]
     fn groups_go_by_name_or_number() {

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, PipeWriter, Read, Write, pipe};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -219,4 +220,45 @@ fn too_few_open_files_are_refused_with_words() {
     let said = bed.refused("ulimit -n 40", 4);
     assert!(said.contains("40 open files") && said.contains("ulimit -n"), "{said}");
     assert!(!bed.0.path().join("c.damelo").exists(), "refused before anything is made");
+}
+
+/// Denies one system call to this process and those it starts, as filters of containers do.
+fn deny(call: libc::c_long) -> std::io::Result<()> {
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let number = u32::try_from(call).map_err(std::io::Error::other)?;
+    let mut steps = [
+        // The number of the call comes first in what a filter sees.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the program and its steps are alive during the calls.
+    let failed = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) != 0
+    };
+    if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[test]
+fn a_ring_that_may_be_made_and_not_used_is_done_without() {
+    let bed = Bed::new(FILE);
+    let mut command = bed.after("");
+    // SAFETY: system calls only, on memory of the closure's own.
+    unsafe { command.pre_exec(|| deny(libc::SYS_io_uring_enter)) };
+    let mut running = Running::serving(command);
+    assert!(running.get("/").starts_with("HTTP/1.1 200"));
+    running.signal("-TERM");
+    assert_eq!(running.ended().code(), Some(0));
+}
+
+#[test]
+fn a_file_of_settings_without_end_is_refused() {
+    let bed = Bed::new(FILE);
+    let path = bed.0.path().join("damelo.toml");
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert!(bed.refused("", 4).contains("too long"));
 }

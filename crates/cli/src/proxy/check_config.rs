@@ -1,6 +1,7 @@
 //! `damelo check-config`: says whether a configuration file can be used, and what is wrong with it.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -21,6 +22,9 @@ Examples:
 Every mistake is named with its line, files of TLS that cannot be used included; exit code 2 says that
 there are some. --keys prints all keys
 with their defaults, as in docs/configuration.md.";
+
+/// Files of settings are read up to this length: a device has no end.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Check a configuration file of the proxy.
 #[derive(Debug, Args)]
@@ -82,8 +86,16 @@ pub(crate) fn read(path: &Path, defaults: Settings) -> Result<Settings, Failure>
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path)
-        .map_err(|source| Failure::io(format!("read {}", path.display()), source))
+    let read = || {
+        let mut text = String::new();
+        let most = FILE_BYTES_MAX + 1;
+        if File::open(path)?.take(most).read_to_string(&mut text)? as u64 == most {
+            let problem = "it is too long for a file of settings: more than 16 MiB";
+            return Err(io::Error::other(problem));
+        }
+        Ok(text)
+    };
+    read().map_err(|source| Failure::io(format!("read {}", path.display()), source))
 }
 
 fn parse(path: &Path, text: &str, defaults: Settings) -> Result<Settings, Failure> {

@@ -64,14 +64,14 @@ pub(crate) struct Forward {
     /// Let clients from elsewhere reach this host's loopback addresses
     #[arg(long)]
     to_loopback: bool,
-    /// Time to connect to an origin [default: 5]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time to connect to an origin [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     connect_timeout: Option<Duration>,
-    /// Time from the end of a request to the headers of the answer [default: 60]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time from the end of a request to the headers of the answer [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     origin_header_timeout: Option<Duration>,
-    /// Time after which a tunnel in which nothing moves is cut [default: 600]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time after which a tunnel in which nothing moves is cut [default: 600s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     tunnel_idle_timeout: Option<Duration>,
     /// Tell origins who the client is, in X-Forwarded-For
     #[arg(long)]

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use damelo::ByteSize;
 use damelo_http_proxy::ask_admin;
 use serde_json::{Map, Value, json};
@@ -34,7 +35,7 @@ With PATH the store must not be open anywhere. What was purged stays purged afte
 #[command(group = clap::ArgGroup::new("where").required(true).args(["volumes", "admin"]))]
 pub(crate) struct Purge {
     /// A store that nobody has open (several volumes: PATH,PATH)
-    #[arg(value_name = "PATH", value_parser = no_url)]
+    #[arg(value_name = "PATH", value_parser = OsStringValueParser::new().try_map(no_url))]
     volumes: Option<Volumes>,
     #[command(flatten)]
     admin: AdminArgs,
@@ -65,12 +66,11 @@ pub(crate) struct Purge {
 }
 
 /// A store's path. `explain` takes a URL at this place, and so a hand may write one here.
-fn no_url(text: &str) -> Result<Volumes, String> {
-    if text.contains("://") {
-        return Err(format!("this is the place of a store's path: write --url {text}"));
+fn no_url(text: OsString) -> Result<Volumes, String> {
+    match text.to_str().filter(|text| text.contains("://")) {
+        Some(url) => Err(format!("this is the place of a store's path: write --url {url}")),
+        None => Ok(Volumes::from(text)),
     }
-    let Ok(volumes) = text.parse();
-    Ok(volumes)
 }
 
 /// Records the purge and says what was purged.

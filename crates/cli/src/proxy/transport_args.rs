@@ -28,11 +28,11 @@ pub(crate) struct ListenArgs {
     /// Connections at once from one address, loopback excepted; 0 for no limit [default: 1024]
     #[arg(long, value_name = "COUNT")]
     connections_per_client: Option<usize>,
-    /// Time a client has for the headers of a request [default: 10]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time a client has for the headers of a request [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     client_header_timeout: Option<Duration>,
-    /// Time a connection may be idle between requests [default: 75]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time a connection may be idle between requests [default: 75s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     client_idle_timeout: Option<Duration>,
 }
 
@@ -71,8 +71,8 @@ pub(crate) struct OriginArgs {
     /// Ask each origin for this path at intervals, and leave alone those that do not answer well
     #[arg(long, value_name = "PATH")]
     check: Option<String>,
-    /// Time from one check to the next [default: 5]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "check")]
+    /// Time from one check to the next [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = seconds, requires = "check")]
     check_interval: Option<Duration>,
     /// Speak HTTP/2 to http origins; https ones are asked whether they do
     #[arg(long)]
@@ -86,11 +86,11 @@ pub(crate) struct OriginArgs {
     /// Requests at once to each origin; 0 for no limit [default: 0]
     #[arg(long, value_name = "COUNT")]
     requests_per_origin: Option<usize>,
-    /// Time to connect to an origin [default: 5]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time to connect to an origin [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     connect_timeout: Option<Duration>,
-    /// Time from the end of a request to the headers of the answer [default: 60]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Time from the end of a request to the headers of the answer [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     origin_header_timeout: Option<Duration>,
     /// Do not tell the origin about the client in X-Forwarded-For, -Host and -Proto
     #[arg(long)]
@@ -102,7 +102,7 @@ pub(crate) struct OriginArgs {
     #[arg(long)]
     forwarded_trust_client: bool,
     /// Time for a whole exchange with an origin [default: no limit]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     total_timeout: Option<Duration>,
 }
 
@@ -173,9 +173,22 @@ pub(crate) fn set_lists<const N: usize>(
     Ok(())
 }
 
-/// Seconds, a fraction allowed, more than none and at most a day.
+/// Seconds, or a number with its unit, a fraction allowed; more than none and at most a day.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
+    let end = text.find(|c: char| c.is_ascii_lowercase()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor = match unit {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let wrong = || "write a number of seconds, or 500ms, 30s, 5m, 2h".to_owned();
+    let seconds = number.parse::<f64>().map_err(|_| wrong())? * factor;
+    if factor.is_nan() {
+        return Err(wrong());
+    }
     if seconds > 0.0 && seconds <= 86_400.0 {
         Ok(Duration::from_secs_f64(seconds))
     } else {
@@ -190,7 +203,11 @@ mod tests {
     #[test]
     fn values() {
         assert_eq!(seconds("0.5").unwrap(), Duration::from_millis(500));
-        for text in ["0", "-1", "NaN", "inf", "86401", "5s"] {
+        assert_eq!(seconds("5s").unwrap(), Duration::from_secs(5));
+        assert_eq!(seconds("500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(seconds("1.5m").unwrap(), Duration::from_secs(90));
+        assert_eq!(seconds("24h").unwrap(), Duration::from_secs(86_400));
+        for text in ["0", "-1", "NaN", "inf", "86401", "25h", "0ms", "s", "", "5 s", "5x", "5d"] {
             assert!(seconds(text).is_err(), "{text}");
         }
     }

@@ -381,8 +381,11 @@ fn build_ring(entries: u32) -> io::Result<IoUring> {
     })
 }
 
-/// Refuses kernels (before 5.6) that lack the operations used here.
+/// Refuses kernels (before 5.6) that lack the operations used here, and systems that allow a ring to be
+/// made and not to be used, as filters of system calls may.
 fn probe(ring: &IoUring) -> io::Result<()> {
+    // SAFETY: nothing is submitted or waited for, and no argument is given.
+    unsafe { ring.submitter().enter::<libc::sigset_t>(0, 0, 0, None)? };
     let mut known = io_uring::Probe::new();
     ring.submitter().register_probe(&mut known)?;
     let needed =
