@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -221,6 +221,42 @@ fn header_lines_of_an_origin_have_a_limit() {
         proxy_to(&home, url(&origin), |config| config.transport.upstream.header_lines_max = 50);
     assert_eq!(proxy.get("/60").status(), 502);
     assert_eq!(proxy.get("/40").status(), 200, "a new connection");
+}
+
+#[test]
+fn a_body_without_a_length_does_not_follow_an_answer_of_http_1_0() {
+    // Keeps its connections, as HTTP/1.0 may, and answers with the body that came.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accept");
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().expect("clone"));
+                while let Some(request) = read_message(&mut reader, false) {
+                    let body =
+                        if request.method() == "POST" { request.text() } else { "hi".into() };
+                    let head = format!(
+                        "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: {}\r\n\r\n",
+                        body.len()
+                    );
+                    stream.write_all((head + &body).as_bytes()).expect("write");
+                }
+            });
+        }
+    });
+    let home = Home::new();
+    let proxy = proxy_to(&home, url, |config| config.workers = 1);
+    for _ in 0..3 {
+        assert_eq!(proxy.ask("GET", "/", "Cache-Control: no-cache").text(), "hi");
+        let chunked = "Transfer-Encoding: chunked";
+        let mut stream = send_to(proxy.info.address, "POST", "/", chunked, b"");
+        stream.get_mut().write_all(b"5\r\nhello\r\n0\r\n\r\n").expect("write");
+        let answer = read_message(&mut stream, false).expect("an answer");
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "hello"), "{answer:?}");
+    }
+    let sized = proxy.ask_with_body("POST", "/", "", b"sized");
+    assert_eq!(sized.text(), "sized");
 }
 
 #[test]

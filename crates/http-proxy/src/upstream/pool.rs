@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -105,6 +105,18 @@ pub(super) struct Http1 {
     address: Option<IpAddr>,
     /// How long the origin says that it keeps the connection, if it says so.
     keeps: Option<Duration>,
+    /// The origin answered in HTTP/1.0. From then on the library speaks that as well, in which a body
+    /// without a length cannot be sent: it would leave the body out.
+    lengths_only: bool,
+}
+
+/// What a request wants of a connection that was used before.
+#[derive(Clone, Copy)]
+struct Need {
+    /// To have been used this moment.
+    fresh: bool,
+    /// To take a body whose length is not known.
+    chunks: bool,
 }
 
 /// The body of a response, which brings its HTTP/1.1 connection back to the pool at its end. If that
@@ -147,6 +159,17 @@ fn allowed(address: Option<IpAddr>, permit: Option<&dyn Permit>) -> bool {
 impl Http1 {
     pub(super) fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+
+    fn takes(&self, need: Need) -> bool {
+        !(self.lengths_only && need.chunks)
+    }
+}
+
+impl Need {
+    fn of(request: &Request<OriginBody>) -> Need {
+        let (body, fresh) = (request.body(), !may_repeat(request));
+        Need { fresh, chunks: !body.is_end_stream() && body.size_hint().exact().is_none() }
     }
 }
 
@@ -193,14 +216,9 @@ impl Pool {
         idle.retain(|one| !one.connection.sender.is_closed() && young(one));
     }
 
-    /// The connection used last that still lives; with `fresh` no other one of HTTP/1.1 than one used this
-    /// moment.
-    fn take(&self, permit: Option<&dyn Permit>, fresh: bool) -> Option<Connection> {
-        let settings = &self.inner.settings;
-        let mut shared = lock(&self.inner.shared);
-        shared.retain_usable(settings.idle_timeout);
-        let may = |address| allowed(address, permit);
-        if let Some(place) = shared.take(settings.http2_streams_max, may) {
+    /// The connection used last that still lives and is what is needed.
+    fn take(&self, permit: Option<&dyn Permit>, need: Need) -> Option<Connection> {
+        if let Some(place) = self.take_http2(permit) {
             return Some(Connection::Http2(place));
         }
         let mut idle = lock(&self.inner.idle);
@@ -208,15 +226,29 @@ impl Pool {
         let usable = |one: &Idle| {
             one.connection.sender.is_ready()
                 && allowed(one.connection.address, permit)
-                && (!fresh || one.since.elapsed() < FRESH)
+                && (!need.fresh || one.since.elapsed() < FRESH)
+                && one.connection.takes(need)
         };
         let index = idle.iter().rposition(usable)?;
         Some(Connection::Http1(idle.remove(index).connection))
     }
 
+    fn take_http2(&self, permit: Option<&dyn Permit>) -> Option<Place> {
+        let settings = &self.inner.settings;
+        let mut shared = lock(&self.inner.shared);
+        shared.retain_usable(settings.idle_timeout);
+        shared.take(settings.http2_streams_max, |address| allowed(address, permit))
+    }
+
     /// The connection that is its client's alone.
-    async fn take_own(&self, pinned: &Pinned, permit: Option<&dyn Permit>) -> Option<Connection> {
-        let mut own = pinned.take(self).filter(|own| allowed(own.address, permit))?;
+    async fn take_own(
+        &self,
+        pinned: &Pinned,
+        permit: Option<&dyn Permit>,
+        need: Need,
+    ) -> Option<Connection> {
+        let may = |own: &Http1| allowed(own.address, permit) && own.takes(need);
+        let mut own = pinned.take(self).filter(may)?;
         // It may have come back this moment, and there is no other that would do as well.
         let ready = timeout(self.inner.settings.connect_timeout, own.sender.ready()).await;
         ready.is_ok_and(|ready| ready.is_ok()).then_some(Connection::Http1(own))
@@ -235,7 +267,7 @@ impl Pool {
         request: Outgoing,
         permit: Option<&dyn Permit>,
     ) -> Result<Response<Leased>, SendError> {
-        match self.take(permit, false) {
+        match self.take(permit, Need::of(&request)) {
             Some(pooled) => self.send_on(pooled, request).await,
             None => Box::pin(self.send_anew(request, permit)).await,
         }
@@ -248,9 +280,10 @@ impl Pool {
         permit: Option<&dyn Permit>,
         counters: &Counters,
     ) -> Result<Response<Leased>, SendError> {
+        let need = Need::of(&request);
         let pooled = match request.extensions().get::<Pinned>() {
-            Some(pinned) => Box::pin(self.take_own(&pinned.clone(), permit)).await,
-            None => self.take(permit, !may_repeat(&request)),
+            Some(pinned) => Box::pin(self.take_own(&pinned.clone(), permit, need)).await,
+            None => self.take(permit, need),
         };
         let Some(pooled) = pooled else {
             return Box::pin(self.send_anew(request, permit)).await;
@@ -291,8 +324,8 @@ impl Pool {
         }
         let _turn = self.inner.connecting.lock().await;
         // Whoever had the turn before may have brought a connection for all.
-        if let Some(place @ Connection::Http2(_)) = self.take(permit, true) {
-            return Ok(place);
+        if let Some(place) = self.take_http2(permit) {
+            return Ok(Connection::Http2(place));
         }
         self.open(Purpose::Requests, permit).await
     }
@@ -323,7 +356,12 @@ impl Pool {
                 .map_err(|_| FetchError::Broken)?;
             // Ends when the origin closes or the sender is dropped; errors reach the sender.
             tokio::spawn(connection);
-            return Ok(Connection::Http1(Http1 { sender, address, keeps: None }));
+            return Ok(Connection::Http1(Http1 {
+                sender,
+                address,
+                keeps: None,
+                lengths_only: false,
+            }));
         }
         let header_list_max = u32::try_from(settings.header_bytes_max).unwrap_or(u32::MAX);
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -404,6 +442,7 @@ impl Pool {
                     return Err(SendError { error, unsent: None });
                 }
                 connection.keeps = kept_for(response.headers());
+                connection.lengths_only = response.version() < Version::HTTP_11;
                 // What was asked for on it may be half given already.
                 let wanted = || pinned::are_wanted(response.headers()).then_some(Pinned(None));
                 let pinned = pinned.or_else(wanted);
