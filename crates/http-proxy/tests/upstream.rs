@@ -144,6 +144,28 @@ fn more_requests_at_once_than_a_connection_of_http2_takes_get_further_connection
 }
 
 #[test]
+fn an_origin_that_lets_few_requests_run_on_a_connection_gets_further_ones() {
+    let (origin, home) = (Http2Origin::allowing(None, 2), Home::new());
+    let url = format!("http://{}", origin.address);
+    let proxy = proxy_to(&home, url.clone(), |config| {
+        config.transport.upstream.http2_clear_text = true;
+        // Each has connections of its own; and who does not read stays.
+        config.workers = 1;
+        config.transport.clients.write_timeout = PATIENCE * 2;
+    });
+    // All at once, before anything is known of the origin.
+    let ask = |path| send_to(proxy.info.address, "GET", path, "", b"");
+    let mut slow: Vec<_> = (0..5).map(|_| ask("/large")).collect();
+    for stream in &mut slow {
+        read_some(stream, 1000);
+    }
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
+    let answer = proxy.get("/other");
+    assert!(answer.complete && answer.text() == format!("{url}/other false"), "{answer:?}");
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
+}
+
+#[test]
 fn origins_on_unix_sockets() {
     let (files, home) = (tempfile::tempdir().expect("tempdir"), Home::new());
     let path = files.path().join("app.sock");

@@ -247,9 +247,8 @@ pub struct Upstream {
     pub http2: bool,
     /// Speak HTTP/2 to http origins without asking. Default false.
     pub http2_clear_text: bool,
-    /// Requests at once on one HTTP/2 connection to an origin; for more there are further connections. No
-    /// higher than what the origin allows, or requests wait where it looks as if the origin did not answer.
-    /// Default 100.
+    /// Requests at once on one HTTP/2 connection to an origin; for more, or more than
+    /// the origin allows there, there are further connections. Default 100.
     pub http2_streams_max: usize,
     /// Certificate authorities that origins are checked against, a PEM file, instead of the
     /// system's. Default none.

@@ -106,7 +106,7 @@ keys! {
     "upstream.eject_period" live Time [proxy.transport.upstream.ejection.period: std::time::Duration] "How long it is left alone.";
     "upstream.http2" start Flag [proxy.transport.upstream.http2: bool] "Speak HTTP/2 to https origins that agree.";
     "upstream.http2_clear_text" start Flag [proxy.transport.upstream.http2_clear_text: bool] "Speak HTTP/2 to http origins without asking.";
-    "upstream.http2_streams_max" start Count [proxy.transport.upstream.http2_streams_max: usize] "Requests at once on one HTTP/2 connection to an origin; for more there are further connections. No higher than what the origin allows: what it does not let begin waits for `timeouts.origin_header`, and gets 504.";
+    "upstream.http2_streams_max" start Count [proxy.transport.upstream.http2_streams_max: usize] "Requests at once on one HTTP/2 connection to an origin; for more, or more than the origin allows there, there are further connections.";
     "upstream.authorities" start File [proxy.transport.upstream.authorities: Option<std::path::PathBuf>] "Certificate authorities that https origins are checked against, a PEM file; none: those of the system.";
     "upstream.requests_per_origin_max" start Limit [proxy.transport.upstream.requests_per_origin_max: usize] "Requests at once to each origin; who waits longer than `timeouts.connect` for a place gets 503.";
     "forwarded.x_forwarded" live Flag [proxy.transport.forwarded.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";

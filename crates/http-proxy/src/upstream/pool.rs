@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming, SizeHint};
-use hyper::client::conn::{TrySendError, http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::{TrySendError, http1};
+use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use crate::config::ProxyConfig;
@@ -29,26 +29,16 @@ use crate::metrics::Counters;
 use crate::upstream::endpoint::{Endpoint, Purpose};
 use crate::upstream::head::{check_head, kept_for};
 use crate::upstream::pinned::{self, Pinned};
-use crate::upstream::shared::{self, Place, Shared, Stream};
+use crate::upstream::shared::{self, Place, Shared, Stream, StreamsLimit};
 use crate::upstream::version::{as_http1, as_http2};
 use crate::upstream::{OriginBody, poll_incoming};
 
 /// Most that is read at once: 128 KiB of a body with its headers. With less, what of a length that is a power
 /// of two its headers leave over would be read, stored and sent by itself.
 const READ_BYTES_MAX: usize = (128 + 16) << 10;
-/// An HTTP/2 origin that is silent while it owes an answer is asked whether it is there.
-const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 /// A connection that was used no longer ago can be trusted with what cannot be sent twice: the origin
 /// closes those that were idle for longer, maybe this moment.
 const FRESH: Duration = Duration::from_secs(1);
-/// What an HTTP/2 origin may send ahead of us, for each response: so much of one waits in memory for a
-/// client that is slow.
-const HTTP2_WINDOW_BYTES: u32 = 256 << 10;
-/// The same for all responses of a connection: as much as can be said, as what slow clients leave unread
-/// would else use it up and stop all others. Memory is bounded by the windows of the responses, which are
-/// as many as clients wait for, and as the origin lets run at once.
-const HTTP2_CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
-
 /// What pools are told by.
 #[derive(Debug, Clone)]
 pub(crate) struct PoolSettings {
@@ -240,6 +230,11 @@ impl Pool {
         shared.take(settings.http2_streams_max, |address| allowed(address, permit))
     }
 
+    fn unknown_limit(&self, permit: Option<&dyn Permit>) -> Option<StreamsLimit> {
+        let shared = lock(&self.inner.shared);
+        shared.unknown(|address| allowed(address, permit))
+    }
+
     /// The connection that is its client's alone.
     async fn take_own(
         &self,
@@ -324,10 +319,18 @@ impl Pool {
         }
         let _turn = self.inner.connecting.lock().await;
         // Whoever had the turn before may have brought a connection for all.
-        if let Some(place) = self.take_http2(permit) {
-            return Ok(Connection::Http2(place));
+        loop {
+            if let Some(place) = self.take_http2(permit) {
+                return Ok(Connection::Http2(place));
+            }
+            let known = match self.unknown_limit(permit) {
+                Some(mut limit) => limit.wait_for(Option::is_some).await.is_ok(),
+                None => false,
+            };
+            if !known {
+                return self.open(Purpose::Requests, permit).await;
+            }
         }
-        self.open(Purpose::Requests, permit).await
     }
 
     /// A connection for one client alone: of HTTP/1.1 where there is a choice, as servers know whose
@@ -363,23 +366,12 @@ impl Pool {
                 lengths_only: false,
             }));
         }
-        let header_list_max = u32::try_from(settings.header_bytes_max).unwrap_or(u32::MAX);
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(HTTP2_PING_INTERVAL)
-            .keep_alive_timeout(HTTP2_PING_INTERVAL)
-            .initial_stream_window_size(HTTP2_WINDOW_BYTES)
-            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
-            .max_header_list_size(header_list_max)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|_| FetchError::Broken)?;
-        tokio::spawn(connection);
+        let opened = shared::open(stream, settings).await?;
         if !settings.keep_http2 || !shares {
-            return Ok(Connection::Http2(shared::unshared(sender)));
+            return Ok(Connection::Http2(shared::unshared(opened.0)));
         }
         let mut shared = lock(&self.inner.shared);
-        Ok(Connection::Http2(shared.put(sender, address)))
+        Ok(Connection::Http2(shared.put(opened, address)))
     }
 
     /// Sends a request on a connection of its own, which may become another protocol's.

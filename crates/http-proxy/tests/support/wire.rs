@@ -226,6 +226,15 @@ pub(crate) struct Http2Origin {
 impl Http2Origin {
     /// In clear text, or over TLS with a certificate for `name`.
     pub(crate) fn start(tls: Option<(&Authority, &str)>) -> Http2Origin {
+        Http2Origin::allowing(tls, None)
+    }
+
+    /// The same; it lets so many requests run at once on a connection.
+    pub(crate) fn allowing(
+        tls: Option<(&Authority, &str)>,
+        streams_max: impl Into<Option<u32>>,
+    ) -> Http2Origin {
+        let streams_max = streams_max.into();
         let acceptor = tls.map(|(authority, name)| acceptor(authority, name));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = listener.local_addr().expect("address");
@@ -234,7 +243,12 @@ impl Http2Origin {
         let count = connections.clone();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("event loop").block_on(serve_http2(listener, acceptor, count));
+            runtime.expect("event loop").block_on(serve_http2(
+                listener,
+                acceptor,
+                streams_max,
+                count,
+            ));
         });
         Http2Origin { address, connections }
     }
@@ -259,6 +273,7 @@ fn acceptor(authority: &Authority, name: &str) -> TlsAcceptor {
 async fn serve_http2(
     listener: std::net::TcpListener,
     acceptor: Option<TlsAcceptor>,
+    streams_max: Option<u32>,
     count: Arc<AtomicUsize>,
 ) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
@@ -268,11 +283,11 @@ async fn serve_http2(
         let count = count.clone();
         tokio::spawn(async move {
             match acceptor {
-                None => speak_http2(stream, count).await,
+                None => speak_http2(stream, streams_max, count).await,
                 Some(acceptor) => {
                     // A client that does not trust us goes away here.
                     let Ok(stream) = acceptor.accept(stream).await else { return };
-                    speak_http2(stream, count).await;
+                    speak_http2(stream, streams_max, count).await;
                 }
             }
         });
@@ -281,6 +296,7 @@ async fn serve_http2(
 
 async fn speak_http2(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    streams_max: Option<u32>,
     count: Arc<AtomicUsize>,
 ) {
     count.fetch_add(1, Ordering::SeqCst);
@@ -311,6 +327,7 @@ async fn speak_http2(
         Ok::<_, Infallible>(response)
     });
     let _ = server_http2::Builder::new(TokioExecutor::new())
+        .max_concurrent_streams(streams_max)
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
