@@ -172,6 +172,8 @@ pub(crate) enum FetchError {
     HeaderTimeout,
     #[error("the origin closed the connection or did not speak HTTP")]
     Broken,
+    #[error("the origin refused the request before it did anything with it")]
+    Refused,
     #[error(
         "the origin's headers are longer than limits.header_bytes_max, or have more lines than \
          limits.origin_header_lines_max"
@@ -198,6 +200,9 @@ impl FetchError {
     pub(crate) fn of(error: &hyper::Error) -> FetchError {
         let mut cause = std::error::Error::source(error);
         while let Some(error) = cause {
+            if error.downcast_ref().is_some_and(is_unprocessed) {
+                return FetchError::Refused;
+            }
             match error.downcast_ref::<BodyError>() {
                 Some(BodyError::Idle) => return FetchError::ClientTimeout,
                 Some(_) => return FetchError::ClientBroken,
@@ -215,8 +220,9 @@ impl FetchError {
 
     /// Whether it says something about the origin's health.
     pub(crate) fn is_origins_fault(&self) -> bool {
-        use FetchError::{Broken, Framing, HeaderTimeout, Unasked};
-        self.is_unreachable() || matches!(self, HeaderTimeout | Broken | Framing | Unasked)
+        use FetchError::{Broken, Framing, HeaderTimeout, Refused, Unasked};
+        self.is_unreachable()
+            || matches!(self, HeaderTimeout | Broken | Refused | Framing | Unasked)
     }
 
     pub(crate) fn status(&self) -> StatusCode {
@@ -230,6 +236,7 @@ impl FetchError {
             | FetchError::Unresolved(_)
             | FetchError::Tls
             | FetchError::Broken
+            | FetchError::Refused
             | FetchError::HeadersTooLarge
             | FetchError::Framing
             | FetchError::Unasked => StatusCode::BAD_GATEWAY,
@@ -245,6 +252,7 @@ impl FetchError {
             FetchError::Tls => "tls-failed",
             FetchError::HeaderTimeout => "origin-timeout",
             FetchError::Broken => "origin-broken",
+            FetchError::Refused => "origin-refused",
             FetchError::HeadersTooLarge => "origin-headers-too-large",
             FetchError::Framing => "origin-framing",
             FetchError::Unasked => "origin-unasked",
@@ -255,6 +263,13 @@ impl FetchError {
             FetchError::ClientBroken => "client-broken",
         }
     }
+}
+
+/// Whether an HTTP/2 origin says that it did nothing with a request: it was refused, or is not among
+/// those that a GOAWAY covers (RFC 9113 §6.8, §8.7). The library gives no others this GOAWAY for an error.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (refused || error.is_go_away())
 }
 
 /// Why a body broke off.

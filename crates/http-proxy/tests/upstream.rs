@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use damelo_http_proxy::{HealthChecks, OriginChoice, ProxyConfig, Target};
-use support::wire::{Authority, Http2Origin};
+use support::wire::{Authority, Http2Origin, http2_frame};
 use support::{
     Gate, Home, Message, Nobody, Origin, PATIENCE, Proxy, Reply, eventually, read_message,
     read_some, reply, send_to,
@@ -163,6 +163,51 @@ fn an_origin_that_lets_few_requests_run_on_a_connection_gets_further_ones() {
     let answer = proxy.get("/other");
     assert!(answer.complete && answer.text() == format!("{url}/other false"), "{answer:?}");
     assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn what_an_http2_origin_did_not_process_is_sent_again() {
+    const RST_STREAM: u8 = 3;
+    const GOAWAY: u8 = 7;
+    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+    let reset = |stream| http2_frame(RST_STREAM, stream, &REFUSED_STREAM);
+    // Of no stream, for no error.
+    let goodbye = |_| http2_frame(GOAWAY, 0, &[0; 8]);
+    let refusals: [fn(u32) -> Vec<u8>; 2] = [reset, goodbye];
+    let requests = [("GET", ""), ("DELETE", ""), ("POST", "to be sent again")];
+    for (refusal, (method, body)) in refusals.into_iter().flat_map(|r| requests.map(|q| (r, q))) {
+        let origin = Http2Origin::by_hand(move |frame| {
+            if frame.ends_request() { refusal(frame.stream) } else { Vec::new() }
+        });
+        let (url, home) = (format!("http://{}", origin.address), Home::new());
+        let proxy = proxy_to(&home, url.clone(), |config| {
+            config.transport.upstream.http2_clear_text = true;
+            config.workers = 1;
+        });
+        let answer = proxy.ask_with_body(method, "/p", "", body.as_bytes());
+        assert_eq!(answer.status(), 200, "{method}: {answer:?}");
+        assert_eq!(answer.text(), format!("{url}/p false{body}"));
+        assert_eq!(origin.connections.load(Ordering::SeqCst), 2);
+        assert_eq!(proxy.metric("damelo_proxy_retries_total"), 1);
+    }
+}
+
+#[test]
+fn what_an_http2_origin_may_have_processed_is_not_sent_again() {
+    const RST_STREAM: u8 = 3;
+    const INTERNAL_ERROR: [u8; 4] = [0, 0, 0, 2];
+    let origin = Http2Origin::by_hand(|frame| match frame.ends_request() {
+        true => http2_frame(RST_STREAM, frame.stream, &INTERNAL_ERROR),
+        false => Vec::new(),
+    });
+    let home = Home::new();
+    let proxy = proxy_to(&home, format!("http://{}", origin.address), |config| {
+        config.transport.upstream.http2_clear_text = true;
+        config.workers = 1;
+    });
+    let answer = proxy.ask_with_body("POST", "/p", "", b"once");
+    assert_eq!(answer.status(), 502);
+    assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
 }
 
 #[test]

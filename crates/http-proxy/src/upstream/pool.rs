@@ -1,8 +1,8 @@
 //! Connections to one endpoint: HTTP/1.1 ones that lie idle, and those of HTTP/2 that requests share.
 //!
-//! Invariants: a request is sent twice only if the connection came from the pool and either not a
-//! byte of it was written or its method is safe and it has no body (RFC 9110 §9.2.2); nothing
-//! waits without a limit. Threads: a pool belongs to one worker; its connections live on that
+//! Invariants: a request is sent twice only if an HTTP/2 origin says that it did nothing with it, or if the
+//! connection came from the pool and either not a byte of it was written or its method is safe and it has
+//! no body (RFC 9110 §9.2.2); nothing waits without a limit. Threads: a pool belongs to one worker; its connections live on that
 //! worker's event loop.
 
 use std::fmt;
@@ -268,7 +268,7 @@ impl Pool {
         }
     }
 
-    /// The same with one more try if a pooled connection proves stale.
+    /// The same with one more try if a pooled connection proves stale, or the request was not processed.
     pub(crate) async fn send_retrying(
         &self,
         request: Outgoing,
@@ -280,17 +280,28 @@ impl Pool {
             Some(pinned) => Box::pin(self.take_own(&pinned.clone(), permit, need)).await,
             None => self.take(permit, need),
         };
-        let Some(pooled) = pooled else {
-            return Box::pin(self.send_anew(request, permit)).await;
+        let was_pooled = pooled.is_some();
+        let connection = match pooled {
+            Some(pooled) => pooled,
+            None => match Box::pin(self.connect_for(&request, permit)).await {
+                Ok(connection) => connection,
+                Err(error) => return Err(SendError { error, unsent: Some(request) }),
+            },
         };
-        let spare = may_repeat(&request).then(|| spare_copy(&request));
-        let failed = match self.send_on(pooled, request).await {
+        let repeatable = was_pooled && may_repeat(&request);
+        let refusable = matches!(connection, Connection::Http2(_));
+        let spare = (repeatable || refusable).then(|| spare_copy(&request));
+        let SendError { error, unsent } = match self.send_on(connection, request).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
         };
-        let spare = spare.filter(|_| failed.error == FetchError::Broken);
-        let Some(request) = failed.unsent.or(spare) else {
-            return Err(SendError { error: failed.error, unsent: None });
+        let spare = spare.filter(|spare| match error {
+            FetchError::Refused => spare.body().is_whole(),
+            FetchError::Broken => repeatable,
+            _ => false,
+        });
+        let Some(request) = unsent.filter(|_| was_pooled).or(spare) else {
+            return Err(SendError { error, unsent: None });
         };
         counters.retries.one();
         Box::pin(self.send_anew(request, permit)).await
@@ -301,15 +312,22 @@ impl Pool {
         request: Outgoing,
         permit: Option<&dyn Permit>,
     ) -> Result<Response<Leased>, SendError> {
+        match self.connect_for(&request, permit).await {
+            Ok(connection) => self.send_on(connection, request).await,
+            Err(error) => Err(SendError { error, unsent: Some(request) }),
+        }
+    }
+
+    async fn connect_for(
+        &self,
+        request: &Request<OriginBody>,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Connection, FetchError> {
         let limit = self.inner.settings.connect_timeout;
         let pinned = request.extensions().get::<Pinned>().is_some();
         let connecting =
             async { if pinned { self.open_own(permit).await } else { self.connect(permit).await } };
-        let connected = timeout(limit, connecting).await;
-        match connected.unwrap_or(Err(FetchError::ConnectTimeout)) {
-            Ok(connection) => self.send_on(connection, request).await,
-            Err(error) => Err(SendError { error, unsent: Some(request) }),
-        }
+        timeout(limit, connecting).await.unwrap_or(Err(FetchError::ConnectTimeout))
     }
 
     async fn connect(&self, permit: Option<&dyn Permit>) -> Result<Connection, FetchError> {
@@ -414,7 +432,7 @@ impl Pool {
                 let sending =
                     sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
                 let response = within(limit, idle, sending).await.ok_or(late)?;
-                let response = response.map_err(SendError::of)?;
+                let response = response.map_err(|error| self.failed_on(&stream, error))?;
                 Ok(response.map(|incoming| Leased::new(incoming, None, Some(stream))))
             }
             Connection::Http1(mut connection) => {
@@ -442,6 +460,18 @@ impl Pool {
                 Ok(response.map(|incoming| Leased::new(incoming, Some(lease), None)))
             }
         }
+    }
+}
+
+impl Pool {
+    /// Why a request failed on an HTTP/2 connection. One that refuses requests gets no more.
+    fn failed_on(&self, stream: &Stream, error: TrySendError<Request<OriginBody>>) -> SendError {
+        let failed = SendError::of(error);
+        if failed.error == FetchError::Refused {
+            let mut shared = lock(&self.inner.shared);
+            shared.leave_out(stream);
+        }
+        failed
     }
 }
 
@@ -515,14 +545,14 @@ impl SendError {
     }
 }
 
-/// What can be sent again without harm: a safe method without body.
+/// What can be sent again without harm, whatever became of it: a safe method without body.
 fn may_repeat(request: &Request<OriginBody>) -> bool {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     safe && request.body().is_end_stream()
 }
 
 fn spare_copy(request: &Request<OriginBody>) -> Outgoing {
-    let mut copy = Box::new(Request::new(OriginBody::Empty));
+    let mut copy = Box::new(Request::new(request.body().again()));
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();

@@ -1,29 +1,42 @@
 //! The body of a request to the origin, streamed as the client sends it, and cut off if the client is
 //! too slow with it: silent for too long at once, or too long in all for what came.
 //!
-//! Threads: lives on one worker.
+//! The beginning of a body is kept while its request may have to be sent again. Invariant: of several
+//! sendings of a body only the last gets anything. Threads: lives on one worker.
 
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, Incoming, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::io::deadline::poll_deadline;
 use crate::io::idle::IdleTimer;
+use crate::io::locks::lock;
 use crate::upstream::incoming::Timed;
+
+/// So much of a body is kept: what most calls of procedures send in all.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// Body of a request to the origin.
 #[derive(Debug)]
 pub(crate) enum OriginBody {
     Empty,
-    Stream(Box<Upload>),
+    Stream(Sending),
+}
+
+/// A body as it is sent once.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    upload: Arc<Mutex<Upload>>,
+    /// Those that are sent again have higher numbers.
+    number: u32,
 }
 
 /// A body on its way to the origin.
@@ -33,9 +46,90 @@ pub(crate) struct Upload {
     /// When the origin's connection took something of it last.
     idle: Arc<IdleTimer>,
     pace: Pace,
+    /// The sending that began last.
+    number: u32,
+    kept: Kept,
+}
+
+/// What was taken of a body, as long as all of it is there and may be wanted again.
+#[derive(Debug, Default)]
+struct Kept {
+    wanted: bool,
+    lost: bool,
+    frames: Vec<Bytes>,
+    bytes: usize,
+    /// How many of the frames the sending that began last had.
+    taken: usize,
+}
+
+impl Kept {
+    /// Keeps a frame that was taken just now.
+    fn took(&mut self, frame: &Result<Frame<Bytes>, BodyError>) {
+        if self.lost {
+            return;
+        }
+        match frame.as_ref().ok().and_then(Frame::data_ref) {
+            Some(data) if self.wanted && self.bytes + data.len() <= KEPT_BYTES_MAX => {
+                self.bytes += data.len();
+                self.frames.push(data.clone());
+                self.taken += 1;
+            }
+            _ => self.give_up(),
+        }
+    }
+
+    fn give_up(&mut self) {
+        // What is being sent again is still to be had.
+        if self.taken == self.frames.len() {
+            *self = Kept { lost: true, ..Kept::default() };
+        }
+        self.wanted = false;
+    }
+}
+
+impl Sending {
+    fn upload(&self) -> MutexGuard<'_, Upload> {
+        lock(&self.upload)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let mut upload = self.upload();
+        if self.number > upload.number {
+            upload.kept.give_up();
+        }
+    }
 }
 
 impl Upload {
+    /// The next frame of the sending with this number.
+    fn frame_of(&mut self, number: u32, cx: &mut Context<'_>) -> PolledFrame {
+        if number < self.number {
+            return Poll::Ready(Some(Err(BodyError::Broken)));
+        }
+        if number > self.number {
+            self.number = number;
+            self.kept.taken = 0;
+        }
+        if let Some(again) = self.kept.frames.get(self.kept.taken) {
+            self.kept.taken += 1;
+            return Poll::Ready(Some(Ok(Frame::data(again.clone()))));
+        }
+        let polled = self.next_frame(cx);
+        if let Poll::Ready(Some(frame)) = &polled {
+            self.kept.took(frame);
+        }
+        polled
+    }
+
+    /// Bytes that the sending with this number is yet to get of what is kept.
+    fn kept_bytes(&self, number: u32) -> u64 {
+        let taken = if number > self.number { 0 } else { self.kept.taken };
+        let frames = self.kept.frames.iter().skip(taken);
+        frames.map(|frame| frame.len() as u64).sum()
+    }
+
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let polled = self.body.next_frame(cx);
         match &polled {
@@ -105,7 +199,28 @@ impl OriginBody {
         } else {
             let (body, idle) = (Timed::new(body, limit), Arc::new(IdleTimer::new()));
             let pace = Pace::new(second_bytes, limit);
-            OriginBody::Stream(Box::new(Upload { body, idle, pace }))
+            let upload = Upload { body, idle, pace, number: 0, kept: Kept::default() };
+            OriginBody::Stream(Sending { upload: Arc::new(Mutex::new(upload)), number: 0 })
+        }
+    }
+
+    /// The same body to be sent once more, if it [is whole](Self::is_whole) then.
+    pub(super) fn again(&self) -> OriginBody {
+        match self {
+            OriginBody::Empty => OriginBody::Empty,
+            OriginBody::Stream(sending) => {
+                sending.upload().kept.wanted = true;
+                let (upload, number) = (sending.upload.clone(), sending.number + 1);
+                OriginBody::Stream(Sending { upload, number })
+            }
+        }
+    }
+
+    /// Whether all of it is still to be had.
+    pub(super) fn is_whole(&self) -> bool {
+        match self {
+            OriginBody::Empty => true,
+            OriginBody::Stream(sending) => !sending.upload().kept.lost,
         }
     }
 
@@ -113,28 +228,40 @@ impl OriginBody {
     pub(crate) fn idle(&self) -> Option<Arc<IdleTimer>> {
         match self {
             OriginBody::Empty => None,
-            OriginBody::Stream(upload) => Some(upload.idle.clone()),
+            OriginBody::Stream(sending) => Some(sending.upload().idle.clone()),
         }
     }
 
     fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         match self {
             OriginBody::Empty => Poll::Ready(None),
-            OriginBody::Stream(upload) => upload.next_frame(cx),
+            OriginBody::Stream(sending) => sending.upload().frame_of(sending.number, cx),
         }
     }
 
     fn has_ended(&self) -> bool {
         match self {
             OriginBody::Empty => true,
-            OriginBody::Stream(upload) => upload.body.has_ended(),
+            OriginBody::Stream(sending) => {
+                let upload = sending.upload();
+                upload.kept_bytes(sending.number) == 0 && upload.body.has_ended()
+            }
         }
     }
 
     fn length(&self) -> SizeHint {
         match self {
             OriginBody::Empty => SizeHint::with_exact(0),
-            OriginBody::Stream(upload) => upload.body.length(),
+            OriginBody::Stream(sending) => {
+                let upload = sending.upload();
+                let (kept_bytes, mut hint) =
+                    (upload.kept_bytes(sending.number), upload.body.length());
+                if let Some(upper) = hint.upper() {
+                    hint.set_upper(upper + kept_bytes);
+                }
+                hint.set_lower(hint.lower() + kept_bytes);
+                hint
+            }
         }
     }
 }
@@ -146,6 +273,20 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
+
+    #[test]
+    fn a_beginning_is_kept_while_it_is_wanted_and_not_too_long() {
+        let frame = |bytes: usize| Ok(Frame::data(Bytes::from(vec![0; bytes])));
+        let mut kept = Kept { wanted: true, ..Kept::default() };
+        kept.took(&frame(KEPT_BYTES_MAX - 1));
+        kept.took(&frame(1));
+        assert!(!kept.lost && kept.frames.len() == 2);
+        kept.took(&frame(1));
+        assert!(kept.lost && kept.frames.is_empty());
+        let mut unwanted = Kept::default();
+        unwanted.took(&frame(1));
+        assert!(unwanted.lost && unwanted.frames.is_empty());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn only_waiting_uses_up_what_bytes_earn() {

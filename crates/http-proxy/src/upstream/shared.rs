@@ -130,7 +130,7 @@ pub(super) struct Place {
 
 /// A request under way on an HTTP/2 connection, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Stream(#[expect(dead_code, reason = "held for its count")] Arc<()>);
+pub(super) struct Stream(Arc<()>);
 
 impl Http2 {
     fn place(&mut self) -> Place {
@@ -171,6 +171,11 @@ impl Shared {
         let mut connections = self.connections.iter_mut();
         let free = |one: &&mut Http2| one.has_place(streams_max) && allowed(one.address);
         connections.find(free).map(Http2::place)
+    }
+
+    /// Has no new requests sent where this one was; those under way there go on.
+    pub(super) fn leave_out(&mut self, stream: &Stream) {
+        self.connections.retain(|one| !Arc::ptr_eq(&one.streams, &stream.0));
     }
 
     /// The limit that is yet to come of a connection which may have places then.

@@ -254,6 +254,65 @@ impl Http2Origin {
     }
 }
 
+/// A frame of HTTP/2 as it came, without what it carries.
+pub(crate) struct FrameHead {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+}
+
+impl FrameHead {
+    /// A request is there to its end.
+    pub(crate) fn ends_request(&self) -> bool {
+        matches!(self.kind, 0 | 1) && self.flags & 1 != 0
+    }
+}
+
+/// Bytes of a frame without flags.
+pub(crate) fn http2_frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
+    [&length[1..], &[kind, 0], &stream.to_be_bytes(), payload].concat()
+}
+
+impl Http2Origin {
+    /// One in clear text, whose first connection answers frames by this; the others are as ever.
+    pub(crate) fn by_hand(
+        answer: impl Fn(&FrameHead) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Http2Origin {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let address = listener.local_addr().expect("address");
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = connections.clone();
+        std::thread::spawn(move || {
+            let (first, _) = listener.accept().expect("accept");
+            count.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || answer_frames(first, answer));
+            listener.set_nonblocking(true).expect("non-blocking");
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("event loop").block_on(serve_http2(listener, None, None, count));
+        });
+        Http2Origin { address, connections }
+    }
+}
+
+/// Until the other side ends the connection.
+fn answer_frames(mut stream: TcpStream, answer: impl Fn(&FrameHead) -> Vec<u8>) {
+    const SETTINGS: u8 = 4;
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).expect("a preface");
+    stream.write_all(&http2_frame(SETTINGS, 0, &[])).expect("write");
+    let mut head = [0; 9];
+    while stream.read_exact(&mut head).is_ok() {
+        let [a, b, c, kind, flags, d, e, f, g] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        stream.read_exact(&mut payload).expect("a payload");
+        let frame = FrameHead { kind, flags, stream: u32::from_be_bytes([d, e, f, g]) };
+        if stream.write_all(&answer(&frame)).is_err() {
+            return;
+        }
+    }
+}
+
 fn acceptor(authority: &Authority, name: &str) -> TlsAcceptor {
     let home = tempfile::tempdir().expect("tempdir");
     let (chain, key) = (home.path().join("chain"), home.path().join("key"));
