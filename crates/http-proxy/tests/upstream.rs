@@ -210,6 +210,69 @@ fn what_an_http2_origin_may_have_processed_is_not_sent_again() {
     assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
 }
 
+/// An origin that begins its answer with the headers of a request and ends it with the request; until then
+/// it says something ten times a second, or nothing.
+fn duplex_origin(talks: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n";
+        let mut asked = Vec::new();
+        let mut piece = [0; 4096];
+        while !asked.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            let length = stream.read(&mut piece).expect("read");
+            asked.extend(&piece[..length]);
+        }
+        stream.write_all(head).expect("write");
+        let mut talking = stream.try_clone().expect("clone");
+        if talks {
+            std::thread::spawn(move || {
+                while talking.write_all(b"1\r\n.\r\n").is_ok() {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            });
+        }
+        while !asked.ends_with(b"0\r\n\r\n") {
+            match stream.read(&mut piece) {
+                Ok(length) if length > 0 => asked.extend(&piece[..length]),
+                // Broken off: so is the answer.
+                _ => return,
+            }
+        }
+        let _ = stream.write_all(b"3\r\nend\r\n0\r\n\r\n");
+    });
+    url
+}
+
+#[test]
+fn while_one_direction_moves_neither_is_silent() {
+    let ask = |talks: bool| {
+        let home = Home::new();
+        let limit = Duration::from_secs(3);
+        let proxy = proxy_to(&home, duplex_origin(talks), |config| {
+            config.body_idle_timeout = limit;
+            config.transport.clients.upload_second_bytes_min = 1000;
+        });
+        let chunked = "Transfer-Encoding: chunked";
+        let mut stream = send_to(proxy.info.address, "POST", "/", chunked, b"");
+        let begun = Instant::now();
+        while begun.elapsed() < limit * 2 {
+            std::thread::sleep(Duration::from_millis(100));
+            if !talks {
+                stream.get_mut().write_all(b"1\r\n.\r\n").expect("write");
+            }
+        }
+        stream.get_mut().write_all(b"0\r\n\r\n").expect("write");
+        let answer = read_message(&mut stream, false).expect("an answer");
+        assert!(answer.complete && answer.text().contains("end"), "{talks}: {answer:?}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || ask(true));
+        scope.spawn(move || ask(false));
+    });
+}
+
 #[test]
 fn origins_on_unix_sockets() {
     let (files, home) = (tempfile::tempdir().expect("tempdir"), Home::new());

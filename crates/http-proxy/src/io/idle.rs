@@ -14,12 +14,15 @@ pub(crate) struct IdleTimer {
     last_ms: AtomicU64,
     /// The silence is somebody else's, who has a limit of his own.
     paused: AtomicBool,
+    /// The answer has begun and has not ended: what comes of it moves the exchange as well.
+    answering: AtomicBool,
 }
 
 impl IdleTimer {
     pub(crate) fn new() -> IdleTimer {
         let (last_ms, paused) = (AtomicU64::new(0), AtomicBool::new(false));
-        IdleTimer { begun: Instant::now(), last_ms, paused }
+        let answering = AtomicBool::new(false);
+        IdleTimer { begun: Instant::now(), last_ms, paused, answering }
     }
 
     pub(crate) fn touch(&self) {
@@ -33,10 +36,23 @@ impl IdleTimer {
         self.paused.store(true, Relaxed);
     }
 
+    /// When something moved last.
+    pub(crate) fn last(&self) -> Instant {
+        self.begun + Duration::from_millis(self.last_ms.load(Relaxed))
+    }
+
+    pub(crate) fn set_answering(&self, answering: bool) {
+        self.answering.store(answering, Relaxed);
+    }
+
+    pub(crate) fn is_answering(&self) -> bool {
+        self.answering.load(Relaxed)
+    }
+
     /// Waits until nothing has moved for `limit`.
     pub(crate) async fn expired(&self, limit: Duration) {
         loop {
-            let mut last = self.begun + Duration::from_millis(self.last_ms.load(Relaxed));
+            let mut last = self.last();
             if self.paused.load(Relaxed) {
                 last = Instant::now();
             }

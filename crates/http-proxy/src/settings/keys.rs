@@ -68,7 +68,7 @@ keys! {
     "limits.connections_per_client_max" start Limit [proxy.transport.clients.connections_per_client_max: usize] "Connections at once from one address, or one /64 of IPv6; further ones get 429. Loopback is not limited.";
     "limits.header_lines_max" live Count [proxy.transport.clients.header_lines_max: usize] "Lines in the headers of a request; more get 431.";
     "limits.origin_header_lines_max" live Count [proxy.transport.upstream.header_lines_max: usize] "Lines in the headers of an origin's response over HTTP/1.1; more make it a 502.";
-    "limits.upload_second_bytes_min" live Limit [proxy.transport.clients.upload_second_bytes_min: u32] "Slowest pace of a request's body, in bytes a second. It counts once a body was waited for as long as `timeouts.body_idle` in all; one that is slower on average is answered 408. Time in which the origin takes nothing does not count.";
+    "limits.upload_second_bytes_min" live Limit [proxy.transport.clients.upload_second_bytes_min: u32] "Slowest pace of a request's body, in bytes a second. It counts once a body was waited for as long as `timeouts.body_idle` in all; one that is slower on average is answered 408. Time in which the origin takes nothing does not count, nor does any once the answer has begun.";
     "limits.uri_bytes_max" live Size [proxy.transport.clients.uri_bytes_max: usize] "Request targets larger than this get 414.";
     "limits.http2_streams_max" live Count [proxy.transport.clients.http2_streams_max: u32] "Requests at once on one HTTP/2 connection.";
     "limits.http2_resets_max" live Count [proxy.transport.clients.http2_resets_max: usize] "Streams that an HTTP/2 client may open and reset before they were looked at; one more ends the connection.";
@@ -78,7 +78,7 @@ keys! {
     "limits.pool_idle_max" live Count [proxy.pool_idle_max: usize] "Idle connections to the origin kept by each worker.";
     "timeouts.connect" live Span [proxy.connect_timeout: std::time::Duration] "To connect to the origin, finding its address and TLS included.";
     "timeouts.origin_header" live Span [proxy.origin_header_timeout: std::time::Duration] "From the end of a request to the origin's headers.";
-    "timeouts.body_idle" live Span [proxy.body_idle_timeout: std::time::Duration] "Longest silence within a body, in either direction.";
+    "timeouts.body_idle" live Span [proxy.body_idle_timeout: std::time::Duration] "Longest silence within a body, in either direction; where request and answer run at once, in both together.";
     "timeouts.client_header" live Span [proxy.transport.clients.header_timeout: std::time::Duration] "From the first byte of a request to the end of its headers, for a TLS handshake, for a PROXY header; then 408. Applies to new connections.";
     "timeouts.client_idle" live Span [proxy.transport.clients.idle_timeout: std::time::Duration] "A connection may wait so long for its next request. Applies to new connections.";
     "timeouts.client_rest" live Time [proxy.transport.clients.rest_after: std::time::Duration] "After so long without a request an HTTP/1 connection keeps its socket only, no buffers, until something comes. Applies to new connections.";

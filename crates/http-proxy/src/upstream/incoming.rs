@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::io::deadline::poll_deadline;
+use crate::io::idle::IdleTimer;
 use crate::rules::trailers;
 use crate::upstream::response_body::FetchedBody;
 
@@ -72,11 +74,14 @@ impl Source {
     }
 }
 
-/// A body that fails when its sender is silent for too long.
+/// A body that fails when its sender is silent for too long. While request and answer run at once (calls
+/// of procedures in both directions), what moves in one direction breaks the silence of both.
 #[derive(Debug)]
 pub(crate) struct Timed {
     body: Source,
     limit: Duration,
+    /// When something moved in either direction.
+    exchange: Option<Arc<IdleTimer>>,
     /// Since when the sender is waited for; `None` while it is not.
     waiting_since: Option<Instant>,
     silence: Option<Pin<Box<Sleep>>>,
@@ -89,12 +94,20 @@ pub(crate) struct Timed {
 impl Timed {
     pub(crate) fn new(body: impl Into<Source>, limit: Duration) -> Timed {
         let (waiting_since, silence, ahead) = (None, None, None);
-        Timed { body: body.into(), limit, waiting_since, silence, ahead, marks_end: false }
+        let (body, exchange) = (body.into(), None);
+        Timed { body, limit, exchange, waiting_since, silence, ahead, marks_end: false }
+    }
+
+    /// The same, of an exchange that says when it moved last.
+    pub(crate) fn of_exchange(mut self, exchange: Option<Arc<IdleTimer>>) -> Timed {
+        self.exchange = exchange;
+        self
     }
 
     /// The body of a response that came in this version of HTTP.
     pub(crate) fn of_response(body: FetchedBody, limit: Duration, version: Version) -> Timed {
-        let mut timed = Timed::new(body, limit);
+        let exchange = body.exchange();
+        let mut timed = Timed::new(body, limit).of_exchange(exchange);
         timed.marks_end = version == Version::HTTP_2;
         timed
     }
@@ -125,6 +138,9 @@ impl Timed {
         }
         if let Poll::Ready(frame) = self.body.next_frame(cx) {
             self.waiting_since = None;
+            if let Some(exchange) = &self.exchange {
+                exchange.touch();
+            }
             if frame.is_none() && self.marks_end && !self.body.has_ended() {
                 // hyper takes RST_STREAM(NO_ERROR) for the end. It only says that the origin wants no
                 // more of the request; an answer that is whole ended before it (RFC 9113 §8.1).
@@ -132,7 +148,10 @@ impl Timed {
             }
             return Poll::Ready(frame);
         }
-        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let mut since = *self.waiting_since.get_or_insert_with(Instant::now);
+        if let Some(exchange) = &self.exchange {
+            since = since.max(exchange.last());
+        }
         ready!(poll_deadline(&mut self.silence, since + self.limit, cx));
         Poll::Ready(Some(Err(BodyError::Idle)))
     }

@@ -116,6 +116,25 @@ pub(crate) struct Leased {
     incoming: Incoming,
     lease: Option<Lease>,
     stream: Option<Stream>,
+    answering: Option<Answering>,
+}
+
+/// Said of an exchange whose request has a body, from the headers of the answer to its end.
+#[derive(Debug)]
+struct Answering(Arc<IdleTimer>);
+
+impl Answering {
+    fn begin(exchange: Arc<IdleTimer>) -> Answering {
+        exchange.touch();
+        exchange.set_answering(true);
+        Answering(exchange)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.set_answering(false);
+    }
 }
 
 struct Lease {
@@ -431,14 +450,14 @@ impl Pool {
             Connection::Http2(Place { mut sender, stream }) => {
                 let sending =
                     sender.try_send_request(as_http2(*request, self.inner.endpoint.scheme()));
-                let response = within(limit, idle, sending).await.ok_or(late)?;
+                let response = within(limit, idle.clone(), sending).await.ok_or(late)?;
                 let response = response.map_err(|error| self.failed_on(&stream, error))?;
-                Ok(response.map(|incoming| Leased::new(incoming, None, Some(stream))))
+                Ok(response.map(|incoming| Leased::new(incoming, None, Some(stream), idle)))
             }
             Connection::Http1(mut connection) => {
                 let pinned = request.extensions().get::<Pinned>().cloned();
                 let sending = connection.sender.try_send_request(as_http1(*request));
-                let result = within(limit, idle, sending).await.ok_or(late)?;
+                let result = within(limit, idle.clone(), sending).await.ok_or(late)?;
                 let response = result.map_err(SendError::of)?;
                 let bytes_max = self.inner.settings.header_bytes_max;
                 let checked = check_head(response.headers(), bytes_max);
@@ -457,7 +476,7 @@ impl Pool {
                 let wanted = || pinned::are_wanted(response.headers()).then_some(Pinned(None));
                 let pinned = pinned.or_else(wanted);
                 let lease = Lease { pool: self.clone(), connection, pinned };
-                Ok(response.map(|incoming| Leased::new(incoming, Some(lease), None)))
+                Ok(response.map(|incoming| Leased::new(incoming, Some(lease), None, idle)))
             }
         }
     }
@@ -493,13 +512,19 @@ async fn within<T>(
 
 impl From<Incoming> for Leased {
     fn from(incoming: Incoming) -> Leased {
-        Leased { incoming, lease: None, stream: None }
+        Leased { incoming, lease: None, stream: None, answering: None }
     }
 }
 
 impl Leased {
-    fn new(incoming: Incoming, lease: Option<Lease>, stream: Option<Stream>) -> Leased {
-        let mut leased = Leased { incoming, lease, stream };
+    fn new(
+        incoming: Incoming,
+        lease: Option<Lease>,
+        stream: Option<Stream>,
+        exchange: Option<Arc<IdleTimer>>,
+    ) -> Leased {
+        let answering = exchange.map(Answering::begin);
+        let mut leased = Leased { incoming, lease, stream, answering };
         leased.give_back_at_end(false);
         leased
     }
@@ -514,13 +539,17 @@ impl Leased {
         if !ended && !self.incoming.is_end_stream() {
             return;
         }
-        self.stream = None;
+        (self.stream, self.answering) = (None, None);
         if let Some(lease) = self.lease.take() {
             match lease.pinned {
                 None => lease.pool.put(lease.connection),
                 Some(pinned) => pinned.put(lease.pool, lease.connection),
             }
         }
+    }
+
+    pub(crate) fn exchange(&self) -> Option<Arc<IdleTimer>> {
+        self.answering.as_ref().map(|answering| answering.0.clone())
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -43,7 +43,7 @@ pub(crate) struct Sending {
 #[derive(Debug)]
 pub(crate) struct Upload {
     body: Timed,
-    /// When the origin's connection took something of it last.
+    /// When the origin's connection took something of it last, or brought something of the answer.
     idle: Arc<IdleTimer>,
     pace: Pace,
     /// The sending that began last.
@@ -134,10 +134,11 @@ impl Upload {
         let polled = self.body.next_frame(cx);
         match &polled {
             Poll::Ready(frame) => {
-                self.idle.touch();
                 let bytes = frame.as_ref().map_or(0, |frame| frame.as_ref().map_or(0, data_bytes));
                 self.pace.came(bytes);
             }
+            // What a client says while it is answered has its own time.
+            Poll::Pending if self.idle.is_answering() => self.pace.pause(),
             // The client is waited for, which is the limit of `Timed`, and of its pace.
             Poll::Pending => {
                 self.idle.pause();
@@ -177,6 +178,11 @@ impl Pace {
         self.left = self.left.saturating_add(Duration::from_millis(earned_ms));
     }
 
+    /// Nobody waits.
+    fn pause(&mut self) {
+        self.waiting_since = None;
+    }
+
     fn poll_too_slow(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.second_bytes.is_none() {
             return Poll::Pending;
@@ -197,7 +203,8 @@ impl OriginBody {
         if body.is_end_stream() {
             OriginBody::Empty
         } else {
-            let (body, idle) = (Timed::new(body, limit), Arc::new(IdleTimer::new()));
+            let idle = Arc::new(IdleTimer::new());
+            let body = Timed::new(body, limit).of_exchange(Some(idle.clone()));
             let pace = Pace::new(second_bytes, limit);
             let upload = Upload { body, idle, pace, number: 0, kept: Kept::default() };
             OriginBody::Stream(Sending { upload: Arc::new(Mutex::new(upload)), number: 0 })

@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
+use crate::io::idle::IdleTimer;
 use crate::metrics::Counters;
 use crate::upstream::pool::Leased;
 
@@ -84,6 +85,11 @@ impl FetchedBody {
             hold.counters.origin_body_bytes.add(data_bytes(frame));
         }
         frame
+    }
+
+    /// What says when something moved, while its request may still be on its way.
+    pub(crate) fn exchange(&self) -> Option<Arc<IdleTimer>> {
+        self.leased.exchange()
     }
 
     pub(crate) fn has_ended(&self) -> bool {
