@@ -6,7 +6,7 @@ use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use damelo_http_proxy::{HealthChecks, OriginChoice, ProxyConfig, Target};
@@ -271,6 +271,39 @@ fn while_one_direction_moves_neither_is_silent() {
         scope.spawn(move || ask(true));
         scope.spawn(move || ask(false));
     });
+}
+
+#[test]
+fn an_http2_origin_is_asked_whether_it_is_there_only_where_that_is_set() {
+    const HEADERS: u8 = 1;
+    const PING: u8 = 6;
+    const OK: u8 = 0x88;
+    let defaults = ProxyConfig::new(([127, 0, 0, 1], 0).into(), Target::Url(String::new()));
+    assert_eq!(defaults.transport.upstream.http2_ping, None);
+    let origin = Http2Origin::by_hand({
+        // The answer waits for the question.
+        let asked = AtomicU32::new(0);
+        move |frame| match frame.kind {
+            HEADERS => {
+                asked.store(frame.stream, Ordering::SeqCst);
+                Vec::new()
+            }
+            PING => {
+                let mut answer = http2_frame(HEADERS, asked.swap(0, Ordering::SeqCst), &[OK]);
+                // It ends the headers, and the answer.
+                answer[4] = 0x4 | 0x1;
+                answer
+            }
+            _ => Vec::new(),
+        }
+    });
+    let home = Home::new();
+    let proxy = proxy_to(&home, format!("http://{}", origin.address), |config| {
+        config.transport.upstream.http2_clear_text = true;
+        config.transport.upstream.http2_ping = Some(Duration::from_millis(50));
+        config.workers = 1;
+    });
+    assert_eq!(proxy.get("/").status(), 200);
 }
 
 #[test]

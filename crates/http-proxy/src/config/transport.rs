@@ -250,6 +250,10 @@ pub struct Upstream {
     /// Requests at once on one HTTP/2 connection to an origin; for more, or more than
     /// the origin allows there, there are further connections. Default 100.
     pub http2_streams_max: usize,
+    /// An HTTP/2 connection to an origin that was silent for so long while an answer is owed is asked by a
+    /// PING whether it is there, and closed if nothing comes for 20 s. Servers of gRPC close connections
+    /// that ask more often than every 5 minutes. Default none.
+    pub http2_ping: Option<Duration>,
     /// Certificate authorities that origins are checked against, a PEM file, instead of the
     /// system's. Default none.
     pub authorities: Option<PathBuf>,
@@ -274,6 +278,7 @@ impl Default for Upstream {
             http2: true,
             http2_clear_text: false,
             http2_streams_max: 100,
+            http2_ping: None,
             authorities: None,
             header_lines_max: 500,
             total_timeout: None,

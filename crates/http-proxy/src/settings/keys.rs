@@ -107,6 +107,7 @@ keys! {
     "upstream.http2" start Flag [proxy.transport.upstream.http2: bool] "Speak HTTP/2 to https origins that agree.";
     "upstream.http2_clear_text" start Flag [proxy.transport.upstream.http2_clear_text: bool] "Speak HTTP/2 to http origins without asking.";
     "upstream.http2_streams_max" start Count [proxy.transport.upstream.http2_streams_max: usize] "Requests at once on one HTTP/2 connection to an origin; for more, or more than the origin allows there, there are further connections.";
+    "upstream.http2_ping" start Span [proxy.transport.upstream.http2_ping: Option<std::time::Duration>] "A connection of HTTP/2 to an origin that owes an answer and was silent for so long is asked by a PING whether it is there, and closed if nothing comes for 20 s. None: `timeouts.origin_header` and `timeouts.body_idle` find a dead one. Servers of gRPC close connections that ask more often than every 5 minutes.";
     "upstream.authorities" start File [proxy.transport.upstream.authorities: Option<std::path::PathBuf>] "Certificate authorities that https origins are checked against, a PEM file; none: those of the system.";
     "upstream.requests_per_origin_max" start Limit [proxy.transport.upstream.requests_per_origin_max: usize] "Requests at once to each origin; who waits longer than `timeouts.connect` for a place gets 503.";
     "forwarded.x_forwarded" live Flag [proxy.transport.forwarded.x_forwarded: bool] "Send `X-Forwarded-For`, `X-Forwarded-Host` and `X-Forwarded-Proto` to the origin. Off for a forward proxy unless said.";

@@ -65,6 +65,7 @@ mod tests {
             header_bytes_max: 8192,
             header_lines_max: 100,
             http2_streams_max: 100,
+            http2_ping: None,
             keep_http2: true,
         };
         let pools = AnyPools::new(settings);

@@ -51,6 +51,8 @@ pub(crate) struct PoolSettings {
     pub(crate) header_lines_max: usize,
     /// Requests at once on one HTTP/2 connection.
     pub(crate) http2_streams_max: usize,
+    /// Silence after which an HTTP/2 origin that owes an answer is asked whether it is there.
+    pub(crate) http2_ping: Option<Duration>,
     /// Whether an HTTP/2 connection is shared with later requests.
     pub(crate) keep_http2: bool,
 }
@@ -65,6 +67,7 @@ impl PoolSettings {
             header_bytes_max: config.header_bytes_max,
             header_lines_max: config.transport.upstream.header_lines_max,
             http2_streams_max: config.transport.upstream.http2_streams_max,
+            http2_ping: config.transport.upstream.http2_ping,
             keep_http2: true,
         }
     }

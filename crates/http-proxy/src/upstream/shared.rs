@@ -24,8 +24,8 @@ use crate::upstream::OriginBody;
 use crate::upstream::pool::PoolSettings;
 use crate::upstream::stream::Stream as Wire;
 
-/// An HTTP/2 origin that is silent while it owes an answer is asked whether it is there.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Time that an origin has to answer a PING.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// What an HTTP/2 origin may send ahead of us, for each response: so much of one waits in memory for a
 /// client that is slow.
 const WINDOW_BYTES: u32 = 256 << 10;
@@ -50,8 +50,8 @@ pub(super) async fn open(
     let frames = FrameTasks::default();
     let (sender, mut connection) = http2::Builder::new(frames.clone())
         .timer(TokioTimer::new())
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_INTERVAL)
+        .keep_alive_interval(settings.http2_ping)
+        .keep_alive_timeout(PING_TIMEOUT)
         .initial_max_send_streams(STREAMS_UNKNOWN)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
