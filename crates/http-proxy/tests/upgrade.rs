@@ -16,7 +16,7 @@ use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use support::wire::{ask_http2, block_on, http2_to};
-use support::{Home, Message, Origin, Proxy, read_message, reply};
+use support::{Home, Message, Nobody, Origin, Proxy, eventually, read_message, reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// An origin that agrees to any upgrade, or to another that `X-Other` names, and then sends back what
@@ -80,6 +80,33 @@ fn upgrade_with(
     stream.write_all(head.as_bytes()).expect("write");
     let mut reader = BufReader::new(stream.try_clone().expect("clone"));
     (read_message(&mut reader, true).expect("an answer"), reader, stream)
+}
+
+#[test]
+fn an_upgrade_goes_to_an_origin_that_can_be_reached() {
+    let (home, missing) = (Home::new(), [(); 5].map(|()| Nobody::new()));
+    let proxy = Proxy::start_in(&home, Target::Url(missing[0].url()), |config| {
+        let upstream = &mut config.transport.upstream;
+        upstream.more_origins = missing[1..].iter().map(Nobody::url).collect();
+        upstream.more_origins.push(format!("http://{}", echo()));
+    });
+    let (answer, ..) = upgrade(proxy.info.address, "websocket");
+    assert_eq!(answer.status(), 101, "{answer:?}");
+}
+
+#[test]
+fn an_upgrade_takes_a_place_at_its_origin_until_it_ends() {
+    let home = Home::new();
+    let proxy = start(&home, echo(), |config| {
+        config.transport.upstream.requests_per_origin_max = 1;
+        config.connect_timeout = Duration::from_millis(200);
+    });
+    let (first, reader, stream) = upgrade(proxy.info.address, "websocket");
+    assert_eq!(first.status(), 101);
+    let (second, ..) = upgrade(proxy.info.address, "websocket");
+    assert_eq!(second.status(), 503, "{second:?}");
+    drop((reader, stream));
+    eventually("the place is free", || upgrade(proxy.info.address, "websocket").0.status() == 101);
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::answer::{self, Answer};
 use crate::handler::tunnel;
 use crate::request::{Ask, announces_body};
 use crate::rules::{CacheStatus, ForwardReason, list_members};
-use crate::upstream::OriginBody;
+use crate::upstream::{Hold, OriginBody};
 use crate::worker::Worker;
 
 /// The one protocol that HTTP/2 is left for.
@@ -92,7 +92,7 @@ impl Upgrade {
         };
         status.forward_status = Some(response.status());
         let origin = hyper::upgrade::on(&mut response);
-        let (mut parts, body) = response.into_parts();
+        let (mut parts, mut body) = response.into_parts();
         if !self.may_be_told(&parts) {
             let text = "The origin did not answer the wish for another protocol as it must.";
             status.detail = Some("bad-handshake");
@@ -102,7 +102,7 @@ impl Upgrade {
             return (answer::pass_on(worker, ask, parts, body), status);
         }
         let agreed = parts.headers.get(UPGRADE).cloned();
-        tunnel_between(worker, ask, self.client, origin);
+        tunnel_between(worker, ask, (self.client, origin), body.take_hold());
         if self.key.is_some() {
             parts.status = StatusCode::OK;
             parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
@@ -153,17 +153,23 @@ fn knows(answer: &HeaderMap, key: &HeaderValue) -> bool {
     answer.get(SEC_WEBSOCKET_ACCEPT).is_some_and(|value| value == wanted.as_str())
 }
 
-fn tunnel_between(worker: &Worker, ask: &Ask, client: OnUpgrade, origin: OnUpgrade) {
+/// Joins the connections of client and origin. The place of the request at its origin, like its connection,
+/// is taken until the tunnel ends.
+fn tunnel_between(
+    worker: &Worker,
+    ask: &Ask,
+    (client, origin): (OnUpgrade, OnUpgrade),
+    hold: Option<Hold>,
+) {
     let idle = worker.shared.config.transport.tunnel_idle_timeout;
     let counters = worker.counters.clone();
-    // The connection counts until the tunnel ends.
     let active = ask.peer().activity.begin();
     tokio::spawn(async move {
         // One that is gone by now needs no tunnel.
         if let Ok((client, origin)) = tokio::try_join!(client, origin) {
             tunnel::join(TokioIo::new(client), TokioIo::new(origin), idle, &counters).await;
         }
-        drop(active);
+        drop((active, hold));
     });
 }
 

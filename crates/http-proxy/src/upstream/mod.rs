@@ -39,7 +39,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::config::ProxyConfig;
 use crate::config::transport::{Ejection, OriginChoice};
 use crate::error::FetchError;
-use crate::forward::Route;
+use crate::forward::{Permit, Route};
 use crate::metrics::Counters;
 use crate::ruleset::SiteId;
 use crate::say::say;
@@ -47,7 +47,7 @@ use crate::upstream::anywhere::AnyPools;
 use crate::upstream::balance::Candidate;
 use crate::upstream::pool::{Outgoing, Pool, SendError};
 use crate::upstream::redirects::{OwnName, Renaming};
-use crate::upstream::response_body::{Hold, Load};
+use crate::upstream::response_body::Load;
 
 pub(crate) use dial::dial_tcp;
 pub(crate) use endpoint::{Origin, check_authorities, check_url};
@@ -56,7 +56,7 @@ pub(crate) use incoming::{Timed, poll_incoming};
 pub(crate) use pinned::{Pin, Pinned, are_shown, are_wanted};
 pub(crate) use pool::PoolSettings;
 pub(crate) use request_body::OriginBody;
-pub(crate) use response_body::FetchedBody;
+pub(crate) use response_body::{FetchedBody, Hold};
 pub(crate) use sites::Sites;
 
 /// Sends requests to origins.
@@ -158,7 +158,7 @@ impl Fetcher {
         result
     }
 
-    /// Sends a request to leave HTTP, on an HTTP/1.1 connection of its own.
+    /// Sends a request to leave HTTP, on an HTTP/1.1 connection of its own, and holds its place.
     pub(crate) async fn send_upgrade(
         &self,
         request: Request<OriginBody>,
@@ -167,23 +167,46 @@ impl Fetcher {
         let sent = match request.extensions().get::<Arc<Route>>().cloned() {
             Some(route) => {
                 let pool = self.anywhere.pool(&route.host, route.port);
-                pool.send_upgrade(request, Some(&*route)).await
+                self.upgrade_at(&pool, &request, Some(&*route)).await
             }
-            None => {
-                let pools = &self.site_of(&request).pools;
-                let tried = vec![false; pools.len()];
-                let index =
-                    self.choose(pools, &tried, key_of(&request)).ok_or(FetchError::Connect)?;
-                let pool = &pools[index];
-                let sent = pool.send_upgrade(request, None).await;
-                self.judge(pool, pools.len(), sent.as_ref().err());
-                sent
-            }
+            None => self.upgrade_at_site(&request).await,
         };
         if sent.is_err() {
             self.counters.origin_errors.one();
         }
-        Ok(sent?.map(FetchedBody::new))
+        sent
+    }
+
+    async fn upgrade_at_site(
+        &self,
+        request: &Request<OriginBody>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        let pools = &self.site_of(request).pools;
+        let (mut tried, mut last_error) = (self.left_out(request)?, FetchError::Connect);
+        while let Some(index) = self.choose(pools, &tried, key_of(request)) {
+            tried[index] = true;
+            let sent = self.upgrade_at(&pools[index], request, None).await;
+            self.judge(&pools[index], pools.len(), sent.as_ref().err());
+            match sent {
+                Err(error) if error.is_unreachable() => last_error = error,
+                sent => return sent,
+            }
+            if tried.iter().any(|tried| !tried) {
+                self.counters.origin_failovers.one();
+            }
+        }
+        Err(last_error)
+    }
+
+    async fn upgrade_at(
+        &self,
+        pool: &Pool,
+        request: &Request<OriginBody>,
+        permit: Option<&dyn Permit>,
+    ) -> Result<Response<FetchedBody>, FetchError> {
+        let hold = self.hold(pool).await?;
+        let response = pool.send_upgrade(request, permit).await?;
+        Ok(response.map(|body| FetchedBody::new(body).holding(hold, None)))
     }
 
     async fn send_until(

@@ -417,7 +417,7 @@ impl Pool {
     /// Sends a request on a connection of its own, which may become another protocol's.
     pub(crate) async fn send_upgrade(
         &self,
-        request: Request<OriginBody>,
+        request: &Request<OriginBody>,
         permit: Option<&dyn Permit>,
     ) -> Result<Response<Incoming>, FetchError> {
         let settings = &self.inner.settings;
@@ -434,7 +434,8 @@ impl Pool {
         };
         let opened = timeout(settings.connect_timeout, opening).await;
         let mut sender = opened.unwrap_or(Err(FetchError::ConnectTimeout))?;
-        let response = timeout(settings.origin_header_timeout, sender.send_request(request)).await;
+        let sending = sender.send_request(*spare_copy(request));
+        let response = timeout(settings.origin_header_timeout, sending).await;
         let response = response.map_err(|_| FetchError::HeaderTimeout)?;
         let response = response.map_err(|error| FetchError::of(&error))?;
         check_head(response.headers(), settings.header_bytes_max)?;

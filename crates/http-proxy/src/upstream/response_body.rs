@@ -74,6 +74,11 @@ impl FetchedBody {
         self
     }
 
+    /// What the request holds, for what its connection becomes.
+    pub(crate) fn take_hold(&mut self) -> Option<Hold> {
+        self.hold.take()
+    }
+
     pub(crate) fn next_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
