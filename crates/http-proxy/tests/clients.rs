@@ -17,7 +17,7 @@ use hyper::body::{Body, Frame};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use support::wire::{block_on, raw, raw_answer};
-use support::{Origin, Proxy, eventually, read_message, reply};
+use support::{Gate, Origin, Proxy, eventually, read_message, reply, send_to};
 
 const SHORT: Duration = Duration::from_millis(500);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -367,4 +367,59 @@ fn a_request_refused_by_its_headers_gets_no_100() {
     let head = b"POST / HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 4\r\n\
         Expect: 100-continue\r\n\r\n";
     assert_eq!(raw_answer(proxy.info.address, head).status(), 400);
+}
+
+/// An origin that holds what is at `/held` and what is posted until the gate opens.
+fn holding(gate: &Gate) -> Origin {
+    let gate = gate.clone();
+    Origin::start(move |request| {
+        if request.path() == "/held" || request.method() == "POST" {
+            gate.wait();
+        }
+        let fields = if request.path() == "/held" { "no-store" } else { "max-age=60" };
+        reply(200, &format!("Cache-Control: {fields}"), "x")
+    })
+}
+
+#[test]
+fn a_client_that_goes_before_its_answer_leaves_its_place() {
+    let gate = Gate::default();
+    let origin = holding(&gate);
+    let proxy = Proxy::start_with(&origin, |config| {
+        config.transport.upstream.requests_per_origin_max = 1;
+        config.connect_timeout = Duration::from_millis(100);
+    });
+    let address = proxy.info.address;
+    let gone = send_to(address, "GET", "/held", "", b"");
+    eventually("it is asked for", || origin.count() == 1);
+    assert_eq!(proxy.get("/taken").status(), 503);
+    drop(gone);
+    eventually("its place is free", || proxy.get("/free").status() == 200);
+    gate.open();
+}
+
+#[test]
+fn what_a_client_that_has_gone_may_have_changed_is_not_served_from_the_cache() {
+    let gate = Gate::default();
+    let origin = holding(&gate);
+    let proxy = Proxy::start(&origin);
+    assert_eq!(proxy.get("/a").text(), "x");
+    assert!(proxy.get("/a").cache().contains("hit"));
+    let gone = send_to(proxy.info.address, "POST", "/a", "Content-Length: 0", b"");
+    eventually("it is asked for", || origin.count() == 2);
+    drop(gone);
+    eventually("it is asked for again", || !proxy.get("/a").cache().contains("hit"));
+    gate.open();
+}
+
+#[test]
+fn a_client_that_only_stops_sending_is_answered_where_that_is_set() {
+    let gate = Gate::default();
+    let origin = holding(&gate);
+    let proxy = Proxy::start_with(&origin, |config| config.transport.clients.half_closed = true);
+    let mut stream = send_to(proxy.info.address, "GET", "/held", "", b"");
+    stream.get_ref().shutdown(std::net::Shutdown::Write).expect("shutdown");
+    eventually("it is asked for", || origin.count() == 1);
+    gate.open();
+    assert_eq!(read_message(&mut stream, false).expect("an answer").text(), "x");
 }

@@ -23,6 +23,8 @@ pub(crate) struct Activity {
     /// Answers with bytes ready that the client does not take.
     stalled: AtomicUsize,
     moved_ms: AtomicU64,
+    /// When the last request ended.
+    idle_ms: AtomicU64,
     /// The last request is such that nothing of it can still be on its way.
     may_rest: AtomicBool,
     /// The connection has been silent for so long that it should let go of what it does not need.
@@ -49,6 +51,7 @@ impl Activity {
             begun: AtomicU64::new(0),
             stalled: AtomicUsize::new(0),
             moved_ms: AtomicU64::new(0),
+            idle_ms: AtomicU64::new(0),
             may_rest: AtomicBool::new(true),
             rests: AtomicBool::new(false),
             broken_off: AtomicBool::new(false),
@@ -65,6 +68,11 @@ impl Activity {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.active.load(Relaxed) == 0
+    }
+
+    /// Since when no request is under way, if none is.
+    pub(crate) fn idle_since(&self) -> Instant {
+        self.opened + Duration::from_millis(self.idle_ms.load(Relaxed))
     }
 
     /// Requests so far.
@@ -109,8 +117,11 @@ impl Activity {
     }
 
     fn moved(&self) {
-        let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.moved_ms.store(ms, Relaxed);
+        self.moved_ms.store(self.age_ms(), Relaxed);
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -148,6 +159,7 @@ impl Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
+        self.activity.idle_ms.store(self.activity.age_ms(), Relaxed);
         self.activity.active.fetch_sub(1, Relaxed);
         self.activity.counters.under_way.down();
     }

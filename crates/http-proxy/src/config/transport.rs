@@ -180,6 +180,9 @@ pub struct ClientLimits {
     /// Bytes that each second must bring which the body of a request is waited for, beyond a grace of
     /// `body_idle_timeout` in all; then 408. Default 500; 0 is no limit.
     pub upload_second_bytes_min: u32,
+    /// Answer a client of HTTP/1 that has closed its sending side. It looks like one that is gone, which by
+    /// default has its request dropped. Default false.
+    pub half_closed: bool,
     /// Lines in the headers of a request; more get 431. Default 100.
     pub header_lines_max: usize,
     /// Bytes of a request target; more get 414. Default 32 KiB.
@@ -203,6 +206,7 @@ impl Default for ClientLimits {
             rest_after: Duration::from_secs(2),
             write_timeout: Duration::from_secs(30),
             upload_second_bytes_min: 500,
+            half_closed: false,
             header_lines_max: 100,
             uri_bytes_max: 32 << 10,
             http2_streams_max: 128,

@@ -1,8 +1,11 @@
 //! Requests that the cache has no part in, but for what they invalidate, and the one answer to such
 //! a request that may be stored.
 //!
-//! Invariants: what a request changed is invalidated before its client has the answer; the answer to
+//! Invariants: what a request changed is invalidated before its client has the answer, and what it may have
+//! changed when its client goes before that; the answer to
 //! a POST is stored only if nothing else changed the resource meanwhile. Threads: the worker's.
+
+use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
@@ -10,6 +13,7 @@ use hyper::body::{Body as _, Incoming};
 use crate::answer::{Answer, origin_failed, pass_on};
 use crate::error::FetchError;
 use crate::fetch::{Conditions, Fetch};
+use crate::metrics::Counters;
 use crate::purge::marks::Scope;
 use crate::purge::{PurgeKind, url_hash, url_of_key};
 use crate::request::{Ask, hooks};
@@ -17,7 +21,7 @@ use crate::rules::group::{Rule, full_name};
 use crate::rules::{CacheStatus, ForwardReason, cache_groups, invalidation, storing};
 use crate::upstream::{FetchedBody, OriginBody};
 use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX};
-use crate::worker::Worker;
+use crate::worker::{Shared, Worker};
 
 /// Forwards a request that the cache has no part in, but for what it invalidates.
 pub(crate) async fn pass(
@@ -29,7 +33,10 @@ pub(crate) async fn pass(
     let second_bytes = worker.shared.config.transport.clients.upload_second_bytes_min;
     let body = OriginBody::stream(body, worker.idle_limit(), second_bytes);
     let (asked_ms, epoch) = (worker.now_ms(), worker.shared.vault.epoch(&ask.target.primary));
-    match worker.fetcher.send(ask.to_origin_request(&worker.shared, body)).await {
+    let unanswered = Unanswered::new(worker, ask);
+    let answered = worker.fetcher.send(ask.to_origin_request(&worker.shared, body)).await;
+    unanswered.end();
+    match answered {
         Err(error) => origin_failed(worker, ask, error, status),
         Ok(response)
             if response.status() == StatusCode::NOT_MODIFIED && !ask.asks_for_changes() =>
@@ -92,18 +99,55 @@ async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &H
     let caching = &worker.shared.config.caching;
     let named = ask.keys_of_named(response, &caching.key, worker.shared.sites.get(ask.site).name());
     for key in named.into_iter().chain([ask.target.primary.clone()]) {
-        worker.counters.invalidations.one();
-        worker.shared.vault.invalidate(&key).await;
-        if worker.shared.config.ruleset.extends_keys() {
-            // The URL may lie under other keys as well. Durable with the next purge, as soon as
-            // the ledger is looked after.
-            let url = Scope::Url(url_hash(url_of_key(&key)));
-            worker.shared.vault.ledger().set(vec![url], PurgeKind::Hard, worker.now_s());
-        }
+        invalidate_key(&worker.shared, &worker.counters, &key).await;
     }
     let groups = cache_groups::invalidated(&ask.method, status, response);
     let full = |name: &String| full_name(Rule::Named, &ask.target.host, name.as_bytes());
     let groups: Vec<_> = groups.iter().map(full).collect();
     worker.counters.group_invalidations.add(groups.len() as u64);
     worker.shared.vault.invalidate_groups(&groups);
+}
+
+async fn invalidate_key(shared: &Shared, counters: &Counters, key: &[u8]) {
+    counters.invalidations.one();
+    shared.vault.invalidate(key).await;
+    if shared.config.ruleset.extends_keys() {
+        // The URL may lie under other keys as well. Durable with the next purge, as soon as the ledger is
+        // looked after.
+        let url = Scope::Url(url_hash(url_of_key(key)));
+        shared.vault.ledger().set(vec![url], PurgeKind::Hard, shared.config.clock.unix_seconds());
+    }
+}
+
+/// A request on its way to the origin. If its client goes before the answer comes, nobody will know what
+/// it changed: what an unsafe method was for is invalidated then.
+struct Unanswered<'a> {
+    worker: &'a Worker,
+    ask: Option<&'a Ask>,
+}
+
+impl<'a> Unanswered<'a> {
+    fn new(worker: &'a Worker, ask: &'a Ask) -> Unanswered<'a> {
+        Unanswered { worker, ask: Some(ask).filter(|ask| !ask.method.is_safe()) }
+    }
+
+    /// The origin has answered, or failed.
+    fn end(mut self) {
+        self.ask = None;
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        // A proxy that ends drops its requests outside of its event loops.
+        let (Some(ask), Ok(handle)) = (self.ask, tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let (shared, counters) = (Arc::clone(&self.worker.shared), self.worker.counters.clone());
+        let (key, alive) = (ask.target.primary.clone(), self.worker.alive.clone());
+        handle.spawn(async move {
+            invalidate_key(&shared, &counters, &key).await;
+            drop(alive);
+        });
+    }
 }

@@ -29,6 +29,9 @@ use crate::metrics::Counters;
 pub(crate) const REQUEST_TIMEOUT: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
+/// Least time between two looks at a connection whose request is under way.
+const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
 /// The limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadlines {
@@ -149,6 +152,7 @@ impl Watched {
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Late> {
         if !self.activity.is_idle() {
             if self.protocol == Protocol::Http1 {
+                self.look_again(cx);
                 return Poll::Pending;
             }
             match self.activity.stalled_since() {
@@ -166,7 +170,7 @@ impl Watched {
         }
         if self.begun != self.activity.begun() {
             self.begun = self.activity.begun();
-            self.since = Instant::now();
+            self.since = self.activity.idle_since();
             self.in_headers = false;
         }
         if self.protocol == Protocol::Http1 {
@@ -175,6 +179,15 @@ impl Watched {
         let limit = if self.in_headers { self.deadlines.header } else { self.deadlines.idle };
         ready!(poll_deadline(&mut self.read_timer, self.since + limit, cx));
         Poll::Ready(if self.in_headers { Late::Headers } else { Late::Idle })
+    }
+
+    /// Has the connection looked at again while a request is under way: the library, once it knows that there
+    /// is nothing to read, does not ask anew when the request ends.
+    fn look_again(&mut self, cx: &mut Context<'_>) {
+        let Deadlines { rest, idle, .. } = self.deadlines;
+        let soon = rest.min(idle).max(LOOK_INTERVAL_MIN);
+        // Ready only if that time has passed already, which it then has not for the next deadline.
+        while poll_deadline(&mut self.read_timer, Instant::now() + soon, cx).is_ready() {}
     }
 
     /// Says when the connection has been silent for so long that it should rest, and nothing is on its way.

@@ -80,7 +80,7 @@ fn builder(worker: &Worker) -> http1::Builder {
         .timer(TokioTimer::new())
         .header_read_timeout(None)
         .max_buf_size(config.header_bytes_max.max(BUFFER_BYTES_MIN))
-        .half_close(true);
+        .half_close(config.transport.clients.half_closed);
     let lines_max = config.transport.clients.header_lines_max;
     if lines_max != HEADER_LINES_INLINE {
         builder.max_headers(lines_max);
