@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use damelo::{ByteSize, Store};
 use damelo_http_proxy::{
-    ForwardConfig, ListenAddress, ProxyConfig, ProxyError, RunningInfo, Settings, hash_credentials,
-    run_forward,
+    ForwardConfig, ListenAddress, LogFormat, LogTarget, ProxyConfig, ProxyError, RunningInfo,
+    Settings, hash_credentials, run_forward,
 };
 use support::wire::{Authority, Http2Origin, raw_answer};
-use support::{Message, Origin, read_message, reply};
+use support::{Message, Origin, eventually, read_message, reply};
 
 struct Forward {
     info: RunningInfo,
@@ -399,6 +399,50 @@ fn passwords() {
     }
     let remembered = start.elapsed() / cheap;
     assert!(remembered < hashing / 2, "{remembered:?} against {hashing:?}");
+}
+
+#[test]
+fn the_access_log_names_users_tunnels_and_refusals() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        stream.write_all(b"any bytes").expect("write");
+    });
+    let home = tempfile::tempdir().expect("tempdir");
+    let (users, log) = (home.path().join("users"), home.path().join("access.log"));
+    std::fs::write(&users, hash_credentials("ann", "open sesame").expect("hash")).expect("write");
+    let proxy = Forward::start(|config| {
+        config.forward.users = Some(users);
+        config.forward.rules = vec!["deny port=1".parse().expect("a rule")];
+        config.proxy.log_target = LogTarget::File(log.clone());
+        config.proxy.log_format = LogFormat::Squid;
+    });
+    let lines = || std::fs::read_to_string(&log).expect("a log");
+    let (right, wrong) = ("YW5uOm9wZW4gc2VzYW1l", "YW5uOndyb25n");
+    let credentials = |which| format!("Proxy-Authorization: Basic {which}\r\n");
+    assert_eq!(proxy.ask("CONNECT", "127.0.0.1:2", &credentials(wrong)).status(), 407);
+    assert_eq!(proxy.ask("CONNECT", "127.0.0.1:1", &credentials(right)).status(), 403);
+    eventually("both are written", || lines().lines().count() == 2);
+    for (target, told) in [
+        ("127.0.0.1:2 - HIER_NONE/-", "TCP_DENIED/407"),
+        ("127.0.0.1:1 ann HIER_NONE/-", "TCP_DENIED/403"),
+    ] {
+        let found = lines().lines().any(|line| line.contains(target) && line.contains(told));
+        assert!(found, "{}", lines());
+    }
+    let mut stream = TcpStream::connect(proxy.info.address).expect("connect");
+    stream.set_read_timeout(Some(support::PATIENCE)).expect("timeout");
+    let head = format!("CONNECT {address} HTTP/1.1\r\nHost: x\r\n{}\r\n", credentials(right));
+    stream.write_all(head.as_bytes()).expect("write");
+    let mut reader = BufReader::new(stream);
+    assert_eq!(read_message(&mut reader, true).expect("an answer").status(), 200);
+    let mut received = [0; 9];
+    reader.read_exact(&mut received).expect("read");
+    drop(reader);
+    eventually("the tunnel is written", || lines().lines().count() == 3);
+    let told = format!(" TCP_TUNNEL/200 9 CONNECT {address} ann ");
+    assert!(lines().contains(&told), "{}", lines());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use damelo_http_proxy::{ProxyConfig, Settings, Target};
+use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig, Settings, Target};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper::ext::Protocol;
@@ -107,6 +107,27 @@ fn an_upgrade_takes_a_place_at_its_origin_until_it_ends() {
     assert_eq!(second.status(), 503, "{second:?}");
     drop((reader, stream));
     eventually("the place is free", || upgrade(proxy.info.address, "websocket").0.status() == 101);
+}
+
+#[test]
+fn the_line_of_a_tunnel_is_written_at_its_end() {
+    let home = Home::new();
+    let directory = tempfile::tempdir().expect("tempdir");
+    let path = directory.path().join("access.log");
+    let proxy = start(&home, echo(), |config| {
+        config.log_target = LogTarget::File(path.clone());
+        config.log_format = LogFormat::Squid;
+    });
+    let (answer, mut reader, mut stream) = upgrade(proxy.info.address, "websocket");
+    assert_eq!(answer.status(), 101);
+    stream.write_all(b"hello").expect("write");
+    let mut echoed = [0; 12 + 5];
+    reader.read_exact(&mut echoed).expect("read");
+    assert_eq!(std::fs::read_to_string(&path).expect("a log"), "");
+    drop((reader, stream));
+    let log = || std::fs::read_to_string(&path).expect("a log");
+    eventually("a line is written", || log().ends_with('\n'));
+    assert!(log().contains(" TCP_TUNNEL/101 17 GET "), "{}", log());
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub struct CacheStatus {
     pub forward: Option<ForwardReason>,
     /// What the origin answered, where that is not what the client gets.
     pub forward_status: Option<StatusCode>,
+    /// The origin confirmed what is stored, which is the answer.
+    pub validated: bool,
     /// The answer is being stored.
     pub stored: bool,
     /// Waited for another request to the same resource.
@@ -94,7 +96,7 @@ impl CacheStatus {
         match self.forward {
             _ if self.hit => "hit",
             Some(_) if self.collapsed => "collapsed",
-            Some(reason) if self.forward_status == Some(StatusCode::NOT_MODIFIED) => match reason {
+            Some(reason) if self.validated => match reason {
                 ForwardReason::Request => "request-revalidated",
                 _ => "revalidated",
             },
@@ -168,6 +170,8 @@ mod tests {
         assert_eq!(CacheStatus::hit(-3).render("damelo"), "damelo; hit; ttl=-3");
         let mut status = CacheStatus::forwarded(ForwardReason::Stale);
         status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        assert_eq!(status.word(), "stale", "a 304 that goes on to the client");
+        status.validated = true;
         status.stored = true;
         status.ttl_s = Some(9);
         assert_eq!(status.render("c"), "c; fwd=stale; fwd-status=304; stored; ttl=9");

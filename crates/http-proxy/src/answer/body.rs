@@ -13,7 +13,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Version;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Version};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
@@ -21,7 +22,7 @@ use crate::answer::reader::Reader;
 use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
 use crate::log::LogRecord;
-use crate::metrics::BodySource;
+use crate::metrics::{BodySource, BrokenBy};
 use crate::upstream::{FetchedBody, Timed};
 use crate::vault::inflight::{Chunk, InflightReader};
 
@@ -178,13 +179,26 @@ enum Kind {
 pub(crate) struct ProxyBody {
     kind: Kind,
     source: BodySource,
+    /// Bytes that the connection took.
+    sent_bytes: u64,
+    /// As its headers say: once that is sent, nobody asks for the end.
+    length_bytes: Option<u64>,
+    /// How it ended, if it has.
+    ended: Option<Result<(), BrokenBy>>,
     /// Written when the body is dropped.
     record: Option<Box<LogRecord>>,
 }
 
 impl ProxyBody {
     fn new(kind: Kind) -> ProxyBody {
-        ProxyBody { kind, source: BodySource::Own, record: None }
+        ProxyBody {
+            kind,
+            source: BodySource::Own,
+            sent_bytes: 0,
+            length_bytes: None,
+            ended: None,
+            record: None,
+        }
     }
 
     pub(crate) fn empty() -> ProxyBody {
@@ -226,7 +240,24 @@ impl ProxyBody {
         self.source
     }
 
-    /// Counts the bytes into `record`, which is written when the body is done with.
+    /// Says what its headers say of its length.
+    pub(crate) fn with_length(mut self, headers: &HeaderMap) -> ProxyBody {
+        let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        self.length_bytes = length.and_then(|text| text.parse().ok());
+        self
+    }
+
+    /// Who or what ended it before its end; without an end of its own that is the client.
+    pub(crate) fn broken_by(&self) -> Option<BrokenBy> {
+        match self.ended {
+            Some(Ok(())) => None,
+            Some(Err(by)) => Some(by),
+            None if self.has_ended() || self.length_bytes == Some(self.sent_bytes) => None,
+            None => Some(BrokenBy::Client),
+        }
+    }
+
+    /// Tells `record` how it ended, which is written when the body is done with.
     pub(crate) fn with_record(mut self, record: LogRecord) -> ProxyBody {
         self.record = Some(Box::new(record));
         self
@@ -241,8 +272,10 @@ impl ProxyBody {
             Kind::Inflight(body) => ready!(as_frame(body.poll_chunk(cx))),
             Kind::Passing(body) => ready!(body.next_frame(cx)),
         };
-        if let (Some(record), Some(Ok(frame))) = (&mut self.record, &frame) {
-            record.body_bytes += data_bytes(frame);
+        match &frame {
+            Some(Ok(frame)) => self.sent_bytes += data_bytes(frame),
+            Some(Err(error)) => self.ended = Some(Err(BrokenBy::of(*error))),
+            None => self.ended = Some(Ok(())),
         }
         Poll::Ready(frame)
     }
@@ -264,6 +297,15 @@ impl ProxyBody {
             Kind::Streamed(body) => SizeHint::with_exact(body.left_bytes),
             Kind::Passing(body) => body.length(),
             Kind::Filling(_) | Kind::Inflight(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl Drop for ProxyBody {
+    fn drop(&mut self) {
+        let broken_by = self.broken_by();
+        if let Some(record) = &mut self.record {
+            (record.body_bytes, record.broken_by) = (self.sent_bytes, broken_by);
         }
     }
 }

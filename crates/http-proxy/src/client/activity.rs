@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
 
 use crate::client::limits::Counted;
-use crate::metrics::{BodySource, Counters};
+use crate::metrics::{BodySource, BrokenBy, Counters};
 
 /// State of one connection.
 #[derive(Debug)]
@@ -140,6 +140,11 @@ impl Active {
     /// The connection took bytes of the answer's body.
     pub(crate) fn sent(&self, from: BodySource, bytes: u64) {
         self.activity.counters.sent(from, bytes);
+    }
+
+    /// The client did not get the answer to its end.
+    pub(crate) fn broken(&self, by: BrokenBy) {
+        self.activity.counters.broke_off(by);
     }
 
     /// The answer broke off, and its client would take it for whole.

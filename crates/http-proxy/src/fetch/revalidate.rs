@@ -102,6 +102,7 @@ impl Fetch<'_> {
         let kept = self.keep_freshened(worker, &found, &merged).await;
         self.settle(worker, kept);
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        self.status.validated = true;
         let cookies = self.cookies_of(worker, merged.status, news);
         found.response = merged;
         with_cookies(reused(worker, self.ask, *found, self.status), cookies)

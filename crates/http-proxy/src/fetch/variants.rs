@@ -76,6 +76,7 @@ impl Fetch<'_> {
         worker.counters.revalidated.one();
         found.response = self.merged(worker, &found.response, response.headers());
         self.status.forward_status = Some(StatusCode::NOT_MODIFIED);
+        self.status.validated = true;
         let kept = self.store_adopted(worker, &found).await;
         self.settle(worker, kept);
         let cookies = self.cookies_of(worker, found.response.status, response.headers());

@@ -13,6 +13,7 @@ use crate::answer::{Answer, own_answer};
 use crate::client::Peer;
 use crate::error::FetchError;
 use crate::forward::Route;
+use crate::handler::record::TunnelRecord;
 use crate::handler::tunnel;
 use crate::rules::{CacheStatus, ForwardReason};
 use crate::upstream::dial_tcp;
@@ -36,16 +37,19 @@ pub(crate) async fn open<B>(
     let client = hyper::upgrade::on(&mut request);
     let idle = worker.shared.config.transport.tunnel_idle_timeout;
     let (counters, active) = (worker.counters.clone(), peer.activity.begin());
+    let record = TunnelRecord::default();
+    let mut response = http::Response::new(ProxyBody::empty());
+    response.extensions_mut().insert(record.clone());
     tokio::spawn(async move {
         // A client that is gone by now needs no tunnel.
         if let Ok(client) = client.await {
             let _ = origin.set_nodelay(true);
-            tunnel::join(TokioIo::new(client), origin, idle, &counters).await;
+            record.end(tunnel::join(TokioIo::new(client), origin, idle, &counters).await);
         }
         drop(active);
     });
     status.detail = Some("tunnel");
-    (http::Response::new(ProxyBody::empty()), status)
+    (response, status)
 }
 
 fn failed(worker: &Worker, error: FetchError, mut status: CacheStatus) -> Answer {

@@ -30,7 +30,7 @@ pub(crate) mod upgrade;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA};
+use http::header::{CONNECTION, HeaderValue, PROXY_AUTHENTICATE, UPGRADE, VIA};
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
@@ -42,6 +42,7 @@ use crate::client::Peer;
 use crate::error::Refusal;
 use crate::fetch::pass::pass;
 use crate::forward::NotAdmitted;
+use crate::handler::record::Unanswered;
 use crate::handler::upgrade::Upgrade;
 use crate::request::{Ask, announces_body};
 use crate::rules::{CacheStatus, ForwardReason, preconditions};
@@ -58,6 +59,7 @@ pub(crate) async fn handle(
     worker.counters.requests.one();
     let start = Instant::now();
     let record = record::begin(worker, &request, &peer, start);
+    let unanswered = Unanswered::new(&worker.counters);
     let is_head = request.method() == Method::HEAD;
     let (mut response, status) = dispatch(worker, request, peer, start).await;
     if is_head {
@@ -69,18 +71,8 @@ pub(crate) async fn handle(
     let received = std::mem::take(response.version_mut());
     response.headers_mut().append(VIA, worker.shared.via.received(received));
     let response = response.map(|body| body.with_source(source));
-    match record {
-        None => response,
-        Some(mut record) => {
-            record.status = response.status();
-            record.media_type = response.headers().get(CONTENT_TYPE).cloned();
-            record.result = status.word();
-            if let Some(site) = response.extensions().get::<SiteId>() {
-                worker.shared.sites.get(*site).authority.clone_into(&mut record.origin);
-            }
-            response.map(|body| body.with_record(record))
-        }
-    }
+    unanswered.end();
+    record::follow(worker, record, &status, response)
 }
 
 /// Answers a request that was read at `start`, whatever it is.

@@ -3,20 +3,25 @@
 //!
 //! Threads: the worker's own counters, which nobody else writes.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use http::header::{HOST, REFERER, USER_AGENT};
-use http::{HeaderMap, Request, StatusCode, Uri};
+use http::header::{CONTENT_TYPE, HOST, REFERER, USER_AGENT};
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 
+use crate::answer::body::ProxyBody;
 use crate::client::Peer;
+use crate::forward::auth::credentials;
+use crate::handler::tunnel::Passed;
 use crate::io::locks::lock;
 use crate::log::LogRecord;
-use crate::metrics::BodySource;
+use crate::metrics::{BodySource, BrokenBy, Counters};
 use crate::purge::url_of_key;
 use crate::request::naming::Naming;
 use crate::request::{Ask, forwarded};
 use crate::rules::CacheStatus;
+use crate::ruleset::SiteId;
 use crate::worker::Worker;
 
 /// Counts what was asked for, from `start` until now.
@@ -65,6 +70,7 @@ pub(super) fn begin(
         start,
         start_unix_ms: worker.shared.config.clock.unix_millis(),
         client: told.unwrap_or(peer.ip),
+        user: credentials(headers).map(|(name, _)| name).filter(|_| is_forward),
         method: request.method().clone(),
         version: request.version(),
         // A forward proxy is asked for URLs of `http`, however it is reached.
@@ -76,7 +82,7 @@ pub(super) fn begin(
         target: target(uri, is_forward),
         referer: headers.get(REFERER).cloned(),
         user_agent: headers.get(USER_AGENT).cloned(),
-        status: StatusCode::OK,
+        status: None,
         media_type: None,
         origin: match uri.authority() {
             Some(asked) if is_forward => asked.to_string(),
@@ -84,7 +90,86 @@ pub(super) fn begin(
         },
         result: "none",
         body_bytes: 0,
+        broken_by: Some(BrokenBy::Client),
     })
+}
+
+/// A request without an answer yet. Dropped so, its client has gone.
+pub(super) struct Unanswered<'a>(Option<&'a Counters>);
+
+impl<'a> Unanswered<'a> {
+    pub(super) fn new(counters: &'a Counters) -> Unanswered<'a> {
+        Unanswered(Some(counters))
+    }
+
+    /// The answer is there.
+    pub(super) fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(counters) = self.0 {
+            counters.broke_off(BrokenBy::Client);
+        }
+    }
+}
+
+/// Where the line of an answer waits that makes a tunnel of its connection: for the tunnel's end.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TunnelRecord(Arc<Mutex<Option<LogRecord>>>);
+
+impl TunnelRecord {
+    fn put(&self, record: LogRecord) {
+        *lock(&self.0) = Some(record);
+    }
+
+    /// Writes the line of a tunnel that has ended, if there is a log.
+    pub(super) fn end(&self, passed: Passed) {
+        let record = lock(&self.0).take();
+        if let Some(mut record) = record {
+            record.body_bytes = passed.client_bytes;
+            record.broken_by = passed.is_cut.then_some(BrokenBy::Timeout);
+        }
+    }
+}
+
+/// Has the line of the log follow the answer to its end, if there is a log.
+pub(super) fn follow(
+    worker: &Worker,
+    record: Option<LogRecord>,
+    status: &CacheStatus,
+    mut response: Response<ProxyBody>,
+) -> Response<ProxyBody> {
+    let (parts, body) = response.into_parts();
+    let body = body.with_length(&parts.headers);
+    response = Response::from_parts(parts, body);
+    let tunnel = response.extensions_mut().remove::<TunnelRecord>();
+    let Some(mut record) = record else { return response };
+    let code = response.status();
+    record.status = Some(code);
+    record.media_type = response.headers().get(CONTENT_TYPE).cloned();
+    record.result = status.word();
+    if let Some(site) = response.extensions().get::<SiteId>() {
+        worker.shared.sites.get(*site).authority.clone_into(&mut record.origin);
+    }
+    if worker.shared.forward.is_some() {
+        if matches!(status.detail, Some("unauthorized" | "password-checks")) {
+            record.user = None;
+        }
+        if matches!(status.detail, Some("unauthorized" | "denied" | "forbidden-address")) {
+            record.result = "denied";
+        }
+    }
+    match tunnel {
+        None => response.map(|body| body.with_record(record)),
+        Some(tunnel) => {
+            record.result = "tunnel";
+            tunnel.put(record);
+            response
+        }
+    }
 }
 
 /// Host and port that a client asks: HTTP/2 says them in the URI, HTTP/1.1 in a field.

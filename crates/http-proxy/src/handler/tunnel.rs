@@ -15,36 +15,47 @@ use crate::metrics::{Counter, Counters};
 /// Buffer of one direction.
 const BUFFER_BYTES: usize = 16 << 10;
 
+/// What became of a tunnel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Passed {
+    /// Bytes to the client.
+    pub(super) client_bytes: u64,
+    /// It was cut because nothing moved.
+    pub(super) is_cut: bool,
+}
+
 /// Copies both ways until both sides have ended, one breaks, or nothing moves for `idle`.
-pub(crate) async fn join(
+pub(super) async fn join(
     client: impl AsyncRead + AsyncWrite,
     origin: impl AsyncRead + AsyncWrite,
     idle: Duration,
     counters: &Counters,
-) {
+) -> Passed {
     counters.tunnels.one();
+    let (sent, received) = (Counter::default(), Counter::default());
     let silence = IdleTimer::new();
     let (from_client, to_client) = split(client);
     let (from_origin, to_origin) = split(origin);
-    let up = pump(from_client, to_origin, &silence, &counters.tunnel_client_bytes);
-    let down = pump(from_origin, to_client, &silence, &counters.tunnel_origin_bytes);
+    let up = pump(from_client, to_origin, &silence, [&counters.tunnel_client_bytes, &received]);
+    let down = pump(from_origin, to_client, &silence, [&counters.tunnel_origin_bytes, &sent]);
     // Counted before the streams are dropped: whoever sees the end finds the reason.
     let cut = async {
         silence.expired(idle).await;
         counters.tunnel_timeouts.one();
     };
-    tokio::select! {
+    let is_cut = tokio::select! {
         // That one side broke is the end for both, and nobody is left to be told.
-        _ = async { tokio::try_join!(up, down) } => {}
-        () = cut => {}
-    }
+        _ = async { tokio::try_join!(up, down) } => false,
+        () = cut => true,
+    };
+    Passed { client_bytes: sent.get(), is_cut }
 }
 
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     silence: &IdleTimer,
-    bytes: &Counter,
+    counts: [&Counter; 2],
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -55,7 +66,7 @@ async fn pump(
         }
         to.write_all(&buffer[..length]).await?;
         silence.touch();
-        bytes.add(length as u64);
+        counts.iter().for_each(|bytes| bytes.add(length as u64));
         // TLS keeps what its connection had no room for, and the next bytes may wait for these.
         to.flush().await?;
     }
@@ -86,7 +97,8 @@ mod tests {
             asked
         };
         let tunnel = join(near, far, Duration::from_secs(10), &counters);
-        let (answer, asked, ()) = tokio::join!(script, answering, tunnel);
+        let (answer, asked, passed) = tokio::join!(script, answering, tunnel);
+        assert_eq!((passed.client_bytes, passed.is_cut), (2000, false));
         assert_eq!((asked, answer), (vec![1; 1000], vec![2; 2000]));
     }
 

@@ -23,6 +23,7 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::answer::body::ProxyBody;
 use crate::answer::{self, Answer};
+use crate::handler::record::TunnelRecord;
 use crate::handler::tunnel;
 use crate::request::{Ask, announces_body};
 use crate::rules::{CacheStatus, ForwardReason, list_members};
@@ -102,15 +103,20 @@ impl Upgrade {
             return (answer::pass_on(worker, ask, parts, body), status);
         }
         let agreed = parts.headers.get(UPGRADE).cloned();
-        tunnel_between(worker, ask, (self.client, origin), body.take_hold());
+        let record = TunnelRecord::default();
+        let streams = (self.client, origin);
+        tunnel_between(worker, ask, streams, body.take_hold(), record.clone());
         if self.key.is_some() {
             parts.status = StatusCode::OK;
             parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
             // Of a 101 it means nothing; of this answer it would be broken by the first byte.
             parts.headers.remove(CONTENT_LENGTH);
-            return (answer::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty()), status);
         }
         let mut response = answer::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty());
+        response.extensions_mut().insert(record);
+        if self.key.is_some() {
+            return (response, status);
+        }
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(agreed) = agreed {
@@ -160,6 +166,7 @@ fn tunnel_between(
     ask: &Ask,
     (client, origin): (OnUpgrade, OnUpgrade),
     hold: Option<Hold>,
+    record: TunnelRecord,
 ) {
     let idle = worker.shared.config.transport.tunnel_idle_timeout;
     let counters = worker.counters.clone();
@@ -167,7 +174,8 @@ fn tunnel_between(
     tokio::spawn(async move {
         // One that is gone by now needs no tunnel.
         if let Ok((client, origin)) = tokio::try_join!(client, origin) {
-            tunnel::join(TokioIo::new(client), TokioIo::new(origin), idle, &counters).await;
+            let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
+            record.end(tunnel::join(client, origin, idle, &counters).await);
         }
         drop((active, hold));
     });

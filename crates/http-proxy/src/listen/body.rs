@@ -71,6 +71,9 @@ impl ClientBody {
 impl Drop for ClientBody {
     fn drop(&mut self) {
         self.set_stalled(false);
+        if let Some(by) = self.body.broken_by() {
+            self.active.broken(by);
+        }
     }
 }
 

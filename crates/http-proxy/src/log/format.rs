@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::LogRecord;
 use crate::config::LogFormat;
+use crate::metrics::BrokenBy;
 
 /// The line, without its end.
 pub(super) fn line(record: &LogRecord, took: Duration) -> String {
@@ -23,13 +24,14 @@ pub(super) fn line(record: &LogRecord, took: Duration) -> String {
 /// Apache's combined format; after it the cache's result and the time in milliseconds.
 fn combined(record: &LogRecord, took: Duration) -> String {
     format!(
-        "{} - - [{}] \"{} {} {:?}\" {} {} \"{}\" \"{}\" {} {:.3}",
+        "{} - {} [{}] \"{} {} {:?}\" {} {} \"{}\" \"{}\" {} {:.3}",
         record.client,
+        user(record),
         clf_time(record.start_unix_ms),
         record.method,
         escaped(record.target.as_bytes()),
         record.version,
-        record.status.as_u16(),
+        record.status_code(),
         record.body_bytes,
         field(record.referer.as_ref()),
         field(record.user_agent.as_ref()),
@@ -47,6 +49,14 @@ fn clf_time(unix_ms: u64) -> String {
     let mut words = date.split(' ').skip(1);
     let mut word = || words.next().unwrap_or_default();
     format!("{}/{}/{}:{} +0000", word(), word(), word(), word())
+}
+
+/// The user's name, which may hold anything that a password file can.
+fn user(record: &LogRecord) -> String {
+    match record.user.as_deref() {
+        None | Some("") => "-".to_owned(),
+        Some(name) => without_blanks(&escaped(name.as_bytes())),
+    }
 }
 
 fn field(value: Option<&HeaderValue>) -> String {
@@ -71,6 +81,11 @@ fn escaped(bytes: &[u8]) -> String {
 /// `time elapsed client result/status bytes method URL user hierarchy/peer type`.
 fn squid(record: &LogRecord, took: Duration) -> String {
     let (code, asked) = squid_code(record.result, record.status);
+    let broken = match record.broken_by {
+        None => "",
+        Some(BrokenBy::Timeout) => "_TIMEDOUT",
+        Some(_) => "_ABORTED",
+    };
     let peer =
         if asked { format!("FIRSTUP_PARENT/{}", record.origin) } else { "HIER_NONE/-".into() };
     let host = record.host.as_ref().unwrap_or(&record.origin);
@@ -82,23 +97,24 @@ fn squid(record: &LogRecord, took: Duration) -> String {
         record.target.clone()
     };
     format!(
-        "{}.{:03} {:>6} {} {code}/{:03} {} {} {} - {peer} {}",
+        "{}.{:03} {:>6} {} {code}{broken}/{:03} {} {} {} {} {peer} {}",
         record.start_unix_ms / 1000,
         record.start_unix_ms % 1000,
         took.as_millis(),
         record.client,
-        record.status.as_u16(),
+        record.status.map_or(0, |status| status.as_u16()),
         record.body_bytes,
         record.method,
         without_blanks(&target),
+        user(record),
         without_blanks(media_type),
     )
 }
 
 /// Squid's word for what happened, and whether the origin was asked.
-fn squid_code(result: &str, status: StatusCode) -> (&'static str, bool) {
+fn squid_code(result: &str, status: Option<StatusCode>) -> (&'static str, bool) {
     match result {
-        "hit" if status == StatusCode::NOT_MODIFIED => ("TCP_IMS_HIT", false),
+        "hit" if status == Some(StatusCode::NOT_MODIFIED) => ("TCP_IMS_HIT", false),
         "hit" => ("TCP_HIT", false),
         "collapsed" => ("TCP_CF_HIT", true),
         "revalidated" => ("TCP_REFRESH_UNMODIFIED", true),
@@ -106,6 +122,8 @@ fn squid_code(result: &str, status: StatusCode) -> (&'static str, bool) {
         "request" => ("TCP_CLIENT_REFRESH_MISS", true),
         "stale" => ("TCP_REFRESH_MODIFIED", true),
         "none" | "respond" => ("NONE_NONE", false),
+        "denied" => ("TCP_DENIED", false),
+        "tunnel" => ("TCP_TUNNEL", true),
         _ => ("TCP_MISS", true),
     }
 }
@@ -126,7 +144,9 @@ fn json(record: &LogRecord, took: Duration) -> String {
         "host": record.host,
         "target": record.target,
         "version": format!("{:?}", record.version),
-        "status": record.status.as_u16(),
+        "user": record.user,
+        "status": record.status_code(),
+        "ended": record.broken_by.map_or("complete", BrokenBy::name),
         "result": record.result,
         "bytes": record.body_bytes,
         "milliseconds": (took.as_secs_f64() * 1_000_000.0).round() / 1000.0,
@@ -154,6 +174,7 @@ mod tests {
             start: std::time::Instant::now(),
             start_unix_ms: 784_111_777_042,
             client: [10, 0, 0, 9].into(),
+            user: None,
             method: http::Method::GET,
             version: http::Version::HTTP_11,
             scheme: "http",
@@ -161,11 +182,12 @@ mod tests {
             target: "/a?b=\"c".to_owned(),
             referer: None,
             user_agent: Some(HeaderValue::from_bytes(b"a \"b\" \\ \xff\t\xc3\xa9").unwrap()),
-            status: StatusCode::OK,
+            status: Some(StatusCode::OK),
             media_type: Some(HeaderValue::from_static("text/html; charset=utf-8")),
             origin: "10.0.0.5:8000".to_owned(),
             result: "uri-miss",
             body_bytes: 1234,
+            broken_by: None,
         }
     }
 
@@ -191,11 +213,22 @@ mod tests {
         );
         let mut hit = record(LogFormat::Squid);
         hit.result = "hit";
-        hit.status = StatusCode::NOT_MODIFIED;
+        hit.status = Some(StatusCode::NOT_MODIFIED);
         assert!(line(&hit, Duration::ZERO).contains("TCP_IMS_HIT/304"));
         assert!(line(&hit, Duration::ZERO).contains("HIER_NONE/-"));
         hit.scheme = "https";
         assert!(line(&hit, Duration::ZERO).contains(" GET https://example.org/a?b="));
+        let mut broken = record(LogFormat::Squid);
+        broken.broken_by = Some(BrokenBy::Client);
+        assert!(line(&broken, Duration::ZERO).contains(" TCP_MISS_ABORTED/200 "));
+        broken.broken_by = Some(BrokenBy::Timeout);
+        assert!(line(&broken, Duration::ZERO).contains(" TCP_MISS_TIMEDOUT/200 "));
+        (broken.status, broken.result) = (None, "none");
+        broken.broken_by = Some(BrokenBy::Client);
+        assert!(line(&broken, Duration::ZERO).contains(" NONE_NONE_ABORTED/000 "));
+        let mut named = record(LogFormat::Squid);
+        named.user = Some("a b\n".to_owned());
+        assert!(line(&named, Duration::ZERO).contains("?b=\"c a_b\\x0a FIRSTUP_PARENT/"));
     }
 
     #[test]
@@ -206,7 +239,12 @@ mod tests {
         assert_eq!((&value["scheme"], &value["host"]), (&"http".into(), &"example.org".into()));
         assert_eq!(value["milliseconds"], 1.5);
         assert_eq!(value["time"], 784_111_777.042);
-        assert!(value["referer"].is_null());
+        assert!(value["referer"].is_null() && value["user"].is_null());
+        assert_eq!(value["ended"], "complete");
+        let mut gone = record(LogFormat::Json);
+        (gone.status, gone.broken_by) = (None, Some(BrokenBy::Client));
+        let value: serde_json::Value = serde_json::from_str(&line(&gone, Duration::ZERO)).unwrap();
+        assert_eq!((&value["status"], &value["ended"]), (&499.into(), &"client".into()));
     }
 
     #[test]
@@ -231,7 +269,7 @@ mod tests {
         for row in table.lines().skip(2) {
             let mut cells = row.split('|').map(|cell| cell.trim().trim_matches('`'));
             let (word, squid) = (cells.nth(1).unwrap(), cells.next().unwrap());
-            let (code, _) = squid_code(word, StatusCode::OK);
+            let (code, _) = squid_code(word, Some(StatusCode::OK));
             assert!(squid.starts_with(code), "{word} is {code}, not {squid}");
         }
     }

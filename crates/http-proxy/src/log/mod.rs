@@ -21,7 +21,7 @@ use std::time::Instant;
 use http::{HeaderValue, Method, StatusCode, Version};
 
 use crate::config::{LogFormat, LogTarget};
-use crate::metrics::{Counter, Counters};
+use crate::metrics::{BrokenBy, Counter, Counters};
 use crate::say::say;
 
 /// Lines that may wait to be written.
@@ -152,7 +152,8 @@ fn write_lines(mut sink: Sink, waiting: &Receiver<Message>, errors: &Counter) {
     }
 }
 
-/// One request on its way; the line is written when this is dropped with the end of the body.
+/// One request on its way; the line is written when this is dropped with the end of the body, or of the
+/// tunnel that the connection becomes.
 #[derive(Debug)]
 pub(crate) struct LogRecord {
     pub(crate) log: AccessLog,
@@ -161,6 +162,8 @@ pub(crate) struct LogRecord {
     pub(crate) start: Instant,
     pub(crate) start_unix_ms: u64,
     pub(crate) client: IpAddr,
+    /// Who the client has shown to be, to a forward proxy.
+    pub(crate) user: Option<String>,
     pub(crate) method: Method,
     pub(crate) version: Version,
     /// `http` or `https`, as the client asked.
@@ -171,12 +174,22 @@ pub(crate) struct LogRecord {
     pub(crate) target: String,
     pub(crate) referer: Option<HeaderValue>,
     pub(crate) user_agent: Option<HeaderValue>,
-    pub(crate) status: StatusCode,
+    /// None: the client went before there was an answer.
+    pub(crate) status: Option<StatusCode>,
     pub(crate) media_type: Option<HeaderValue>,
     /// Host and port of the origin.
     pub(crate) origin: String,
     pub(crate) result: &'static str,
     pub(crate) body_bytes: u64,
+    /// Who or what ended the answer before its end.
+    pub(crate) broken_by: Option<BrokenBy>,
+}
+
+impl LogRecord {
+    /// The status that is written: where there was none, that of nginx for a client that went.
+    fn status_code(&self) -> u16 {
+        self.status.map_or(499, |status| status.as_u16())
+    }
 }
 
 impl Drop for LogRecord {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::histogram::Snapshot;
 use super::process::Process;
-use super::{BodySource, CLASSES, COUNTERS, Counters, latencies};
+use super::{BodySource, BrokenBy, CLASSES, COUNTERS, Counters, latencies};
 use crate::rules::NotStoredReason;
 
 /// What the type of a family is called.
@@ -180,6 +180,9 @@ fn labelled(workers: &[Arc<Counters>]) -> Vec<Family> {
         let read = |counters: &Counters| counters.client_body_bytes[*source as usize].get();
         ((*name).to_owned(), count(&read))
     });
+    let breaks = BrokenBy::ALL.iter().map(|(by, name)| {
+        ((*name).to_owned(), count(&|counters| counters.broken[*by as usize].get()))
+    });
     vec![
         of_proxy(
             "not_stored",
@@ -201,6 +204,13 @@ fn labelled(workers: &[Arc<Counters>]) -> Vec<Family> {
             "Bytes of bodies sent to clients: from the store without asking an origin, with an origin asked, or made by the proxy itself.",
             "from",
             sources.collect(),
+        ),
+        of_proxy(
+            "answers_broken",
+            Kind::Counter,
+            "Answers that their clients did not get to the end, by who or what ended them; clients that went before their answers included.",
+            "by",
+            breaks.collect(),
         ),
     ]
 }

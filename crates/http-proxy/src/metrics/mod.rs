@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use http::StatusCode;
 
+use crate::error::BodyError;
 use crate::io::locks::lock;
 use crate::metrics::heavy_hitters::HeavyHitters;
 use crate::metrics::histogram::{Histogram, Snapshot};
@@ -94,6 +95,41 @@ impl BodySource {
         [(BodySource::Store, "store"), (BodySource::Origin, "origin"), (BodySource::Own, "own")];
 }
 
+/// Who or what ended an answer before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BrokenBy {
+    /// The client went, or took nothing any more.
+    Client,
+    /// The origin broke off, or changed what it was sending.
+    Origin,
+    /// The origin was silent for too long, or the exchange took longer than it may.
+    Timeout,
+    /// What was stored could not be read to its end.
+    Store,
+}
+
+impl BrokenBy {
+    pub(crate) const ALL: [(BrokenBy, &str); 4] = [
+        (BrokenBy::Client, "client"),
+        (BrokenBy::Origin, "origin"),
+        (BrokenBy::Timeout, "timeout"),
+        (BrokenBy::Store, "store"),
+    ];
+
+    /// Why a body broke off on its way from its sender.
+    pub(crate) fn of(error: BodyError) -> BrokenBy {
+        match error {
+            BodyError::Broken | BodyError::Changed => BrokenBy::Origin,
+            BodyError::Idle | BodyError::Deadline => BrokenBy::Timeout,
+            BodyError::Store => BrokenBy::Store,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        BrokenBy::ALL[self as usize].1
+    }
+}
+
 macro_rules! counters {
     ($($name:ident: $help:literal,)*) => {
         /// The counters of one worker.
@@ -104,6 +140,7 @@ macro_rules! counters {
             not_stored: [Counter; NotStoredReason::ALL.len()],
             responses: [Counter; CLASSES.len()],
             client_body_bytes: [Counter; BodySource::ALL.len()],
+            broken: [Counter; BrokenBy::ALL.len()],
             /// Requests under way, to the last byte of their answers, and tunnels.
             pub(crate) under_way: Level,
             /// The latest responses that were not stored.
@@ -135,7 +172,7 @@ counters! {
     collapsed: "Requests that waited for another one to fetch the same resource.",
     read_along: "Of these, those that got the body while it was still coming.",
     forwarded: "Requests sent to the origin.",
-    retries: "Requests sent again because a pooled connection had gone stale.",
+    retries: "Requests sent again because a pooled connection had gone stale, or an HTTP/2 origin did not process them.",
     origin_errors: "Requests to the origin that brought no response.",
     origin_failovers: "Requests sent to another origin because one could not be reached.",
     origin_ejections: "Times an origin was not asked any more for a while.",
@@ -191,6 +228,11 @@ impl Counters {
     pub(crate) fn refused(&self, status: StatusCode) {
         self.answered(status);
         self.own_errors.one();
+    }
+
+    /// Counts an answer that its client did not get to its end.
+    pub(crate) fn broke_off(&self, by: BrokenBy) {
+        self.broken[by as usize].one();
     }
 
     /// Counts bytes of an answer's body that the connection took.

@@ -132,6 +132,7 @@ fn panel(
 fn plain(metric: &Described) -> (&str, String, &'static str) {
     let legend = match metric.label {
         "" => "all",
+        "by" => "{{by}}",
         "reason" => "{{reason}}",
         "volume" => "{{volume}}",
         "queue" => "{{queue}}",

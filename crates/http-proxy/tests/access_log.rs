@@ -1,0 +1,128 @@
+//! What the access log and the counters say of how answers ended.
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig};
+use http::Request;
+use http_body_util::Full;
+use support::wire::{block_on, http2_to};
+use support::{Gate, Origin, Proxy, Reply, eventually, read_some, reply, send_to};
+
+/// A log in this form, in a directory that lives as long.
+fn logged(format: LogFormat) -> (tempfile::TempDir, impl FnOnce(&mut ProxyConfig)) {
+    let directory = tempfile::tempdir().expect("tempdir");
+    let path = directory.path().join("access.log");
+    let tweak = move |config: &mut ProxyConfig| {
+        config.log_target = LogTarget::File(path);
+        config.log_format = format;
+    };
+    (directory, tweak)
+}
+
+/// The line about this path, as soon as it is written.
+fn line_about(directory: &Path, path: &str) -> String {
+    let mut found = None;
+    eventually(path, || {
+        let log = std::fs::read_to_string(directory.join("access.log")).unwrap_or_default();
+        found = log.lines().find(|line| line.contains(path)).map(str::to_owned);
+        found.is_some()
+    });
+    found.expect("a line")
+}
+
+fn origin(gate: &Gate) -> Origin {
+    let gate = gate.clone();
+    Origin::start(move |request| {
+        let no_store = |bytes: usize| reply(200, "Cache-Control: no-store", vec![b'x'; bytes]);
+        match request.path() {
+            "/late" => {
+                gate.wait();
+                no_store(1)
+            }
+            "/broken" => Reply { break_after: Some(65_536), ..no_store(200_000) },
+            "/silent" => Reply { hold: Some((65_536, gate.clone())), ..no_store(200_000) },
+            "/large" => no_store(50 << 20),
+            "/unchanged" => reply(304, "", ""),
+            _ => reply(200, "Cache-Control: max-age=60", vec![b'x'; 300_000]),
+        }
+    })
+}
+
+#[test]
+fn an_answer_that_broke_off_says_by_whom() {
+    let gate = Gate::default();
+    let origin = origin(&gate);
+    let (log, tweak) = logged(LogFormat::Json);
+    let proxy = Proxy::start_with(&origin, |config| {
+        tweak(config);
+        config.body_idle_timeout = Duration::from_secs(1);
+    });
+    let broken_by =
+        |by: &str| proxy.metric(&format!("damelo_proxy_answers_broken_total{{by=\"{by}\"}}"));
+    for path in ["/whole", "/whole?again"] {
+        assert!(proxy.get(path).complete);
+        assert!(line_about(log.path(), path).contains("\"ended\":\"complete\""));
+    }
+    proxy.ask("HEAD", "/head", "");
+    assert!(line_about(log.path(), "/head").contains("\"ended\":\"complete\""));
+    for by in ["client", "origin", "timeout", "store"] {
+        assert_eq!(broken_by(by), 0, "{by}");
+    }
+    for (path, by) in [("/broken", "origin"), ("/silent", "timeout")] {
+        assert!(!proxy.get(path).complete);
+        let line = line_about(log.path(), path);
+        assert!(line.contains(&format!("\"ended\":\"{by}\"")), "{line}");
+        eventually(by, || broken_by(by) == 1);
+    }
+    let mut leaving = send_to(proxy.info.address, "GET", "/large", "", b"");
+    read_some(&mut leaving, 1000);
+    drop(leaving);
+    let line = line_about(log.path(), "/large");
+    assert!(line.contains("\"ended\":\"client\"") && line.contains("\"status\":200"), "{line}");
+    eventually("it is counted", || broken_by("client") == 1);
+    gate.open();
+}
+
+#[test]
+fn a_client_that_goes_before_its_answer_is_no_success() {
+    let gate = Gate::default();
+    let origin = origin(&gate);
+    let (log, tweak) = logged(LogFormat::Squid);
+    let proxy = Proxy::start_with(&origin, tweak);
+    let address = proxy.info.address;
+    drop({
+        let gone = send_to(address, "GET", "/late", "", b"");
+        eventually("it is asked for", || origin.count() == 1);
+        gone
+    });
+    let line = line_about(log.path(), "/late");
+    assert!(line.contains(" NONE_NONE_ABORTED/000 0 GET "), "{line}");
+    block_on(async {
+        let mut sender = http2_to(address).await;
+        let request = Request::get("http://a/late?2").body(Full::default()).expect("a request");
+        let mut answer = Box::pin(sender.send_request(request));
+        // Sent, and never waited for to its end.
+        let early = tokio::time::timeout(Duration::from_secs(2), &mut answer).await;
+        assert!(early.is_err());
+        drop(answer);
+    });
+    let line = line_about(log.path(), "/late?2");
+    assert!(line.contains(" NONE_NONE_ABORTED/000 0 GET "), "{line}");
+    let by_client = || proxy.metric("damelo_proxy_answers_broken_total{by=\"client\"}");
+    eventually("both are counted", || by_client() == 2);
+    gate.open();
+}
+
+#[test]
+fn a_304_that_passes_through_revalidates_nothing() {
+    let origin = origin(&Gate::default());
+    let (log, tweak) = logged(LogFormat::Squid);
+    let proxy = Proxy::start_with(&origin, tweak);
+    let answer = proxy.ask("POST", "/unchanged", "If-None-Match: \"1\"\nContent-Length: 0");
+    assert_eq!(answer.status(), 304, "{answer:?}");
+    let line = line_about(log.path(), "/unchanged");
+    assert!(line.contains(" TCP_MISS/304 "), "{line}");
+}
