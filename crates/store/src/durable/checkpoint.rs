@@ -128,7 +128,7 @@ impl Engine {
         // may be forgotten once this checkpoint is complete, so it must be on disk before the copy.
         self.drain();
         let plan = ShardPlan::of(superblock.index_slots);
-        let mut header = CheckpointHeader {
+        let header = CheckpointHeader {
             nonce: self.space.nonce,
             generation,
             seq_next,
@@ -143,19 +143,35 @@ impl Engine {
             clean,
             location_bits: self.index.location_bits(),
         };
-        let mut tables = CheckpointTables {
+        let tables = CheckpointTables {
             segment_seqs: self.ring.seqs(),
             marks: self.marks.records(),
             shard_crcs: vec![0; plan.shard_count as usize],
         };
+        self.write_slot(slot, &plan, header, tables)?;
+        self.journal.checkpoint_done(epoch, generation);
+        self.index.checkpoint_done();
+        Ok(())
+    }
+
+    /// Writes a checkpoint of the index as it is now into the slot that begins there.
+    fn write_slot(
+        &self,
+        slot: u64,
+        plan: &ShardPlan,
+        mut header: CheckpointHeader,
+        mut tables: CheckpointTables,
+    ) -> io::Result<()> {
+        let volume = &self.space.volumes[0];
+        let superblock = &volume.superblock;
         let (_, placed) = tables.encode(header).map_err(io::Error::other)?;
-        if placed.total_bytes() > layout.checkpoint_bytes {
+        if placed.total_bytes() > superblock.checkpoint_bytes {
             return Err(io::Error::other("a checkpoint larger than its slot"));
         }
         // The old header must not vouch for new shards.
         volume.device.write_at(slot, &AlignedBuf::zeroed(BLOCK_BYTES as usize))?;
         let crcs = &mut tables.shard_crcs;
-        image_pieces(&self.index, &plan, |number, piece| {
+        image_pieces(&self.index, plan, |number, piece| {
             let at = placed.shard_offset(number).ok_or_else(|| io::Error::other("shard number"))?;
             crcs[number as usize] = crc32c::crc32c(piece);
             volume.device.write_at(slot + at, piece)
@@ -171,10 +187,7 @@ impl Engine {
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
         block.copy_from_slice(&header.encode());
         volume.device.write_at(slot, &block)?;
-        volume.device.sync()?;
-        self.journal.checkpoint_done(epoch, generation);
-        self.index.checkpoint_done();
-        Ok(())
+        volume.device.sync()
     }
 
     /// Segments from this life on may hold objects that the checkpoint misses.

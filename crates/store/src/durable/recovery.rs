@@ -115,21 +115,7 @@ impl Engine {
     /// The recovery thread.
     pub(crate) fn recover(self: &Arc<Engine>, plan: Plan) {
         let _ends = EndOnPanic(self);
-        let clean = plan.found.as_ref().is_some_and(|f| f.header.clean);
-        let seqs = match &plan.found {
-            Some(found) if clean => found.tables.segment_seqs.clone(),
-            // Nothing on the volumes can be of a store that was made just now.
-            _ if self.created => vec![0; self.space.segments as usize],
-            _ => self.find_segments(),
-        };
-        if let Some(found) = plan.found.as_ref().filter(|_| clean)
-            && checkpoint::clear_clean(self, found).is_err()
-        {
-            // After a crash the old tables would be trusted for what is written from now on, so nothing
-            // may be: the volume is out of service.
-            self.space.volumes[0].take_out();
-            add(&self.counters.checkpoint_errors, 1);
-        }
+        let seqs = self.lives_of_segments(plan.found.as_ref());
         // In a segment that is free now may lie anything that was written before.
         let (next, floor) = (self.ring_next(plan.found.as_ref()), plan.seq_at_open);
         self.ring.restore(&seqs, &self.space, next, floor);
@@ -146,13 +132,7 @@ impl Engine {
         // knows, since the journal need not reach back that far. A damaged piece of it is forgotten.
         let (from, since) =
             plan.found.as_ref().map_or((0, 0), |f| (f.header.ring_seq, f.header.seq_next));
-        let mut order: Vec<(u64, u32)> = seqs
-            .iter()
-            .enumerate()
-            .filter(|(_, seq)| **seq != 0)
-            .map(|(id, seq)| (*seq, id as u32))
-            .collect();
-        order.sort_unstable();
+        let order = by_age(&seqs);
         let replay: Vec<_> = order.iter().copied().filter(|(seq, _)| *seq >= from).collect();
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
         let newest = self.replay_all(&replay, since);
@@ -180,6 +160,27 @@ impl Engine {
             }
             self.learn_groups(SegmentId(*id), *seq);
         }
+    }
+
+    /// Which life each segment is in, zero for none: by a checkpoint that nothing was written after, or by looking
+    /// at all of them. From now on something may be written.
+    fn lives_of_segments(&self, found: Option<&Found>) -> Vec<u64> {
+        let clean = found.filter(|found| found.header.clean);
+        let seqs = match clean {
+            Some(found) => found.tables.segment_seqs.clone(),
+            // Nothing on the volumes can be of a store that was made just now.
+            None if self.created => vec![0; self.space.segments as usize],
+            None => self.find_segments(),
+        };
+        if let Some(found) = clean
+            && checkpoint::clear_clean(self, found).is_err()
+        {
+            // After a crash the old tables would be trusted for what is written from now on, so nothing
+            // may be: the volume is out of service.
+            self.space.volumes[0].take_out();
+            add(&self.counters.checkpoint_errors, 1);
+        }
+        seqs
     }
 
     /// Replays segments, oldest first. Returns the newest of each kind; none if that is not certain.
@@ -371,6 +372,18 @@ impl Drop for EndOnPanic<'_> {
             engine.recovery.finish();
         }
     }
+}
+
+/// Segments that are in some life, the oldest first.
+fn by_age(seqs: &[u64]) -> Vec<(u64, u32)> {
+    let mut order: Vec<(u64, u32)> = seqs
+        .iter()
+        .enumerate()
+        .filter(|(_, seq)| **seq != 0)
+        .map(|(id, seq)| (*seq, id as u32))
+        .collect();
+    order.sort_unstable();
+    order
 }
 
 #[cfg(test)]

@@ -86,11 +86,7 @@ pub(super) fn plan(
     let total: u64 = sizes.iter().sum();
     let page = config.page.map_or(PAGE_DEFAULT, ByteSize::bytes);
     let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let fitting = (smallest / SEGMENTS_WANTED).max(1);
-    let fitting = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
-    let segment = config
-        .segment
-        .map_or_else(|| fitting.clamp(SEGMENT_MIN.max(4 * page), SEGMENT_DEFAULT), ByteSize::bytes);
+    let segment = segment_bytes(config, smallest, page);
     let index_slots = index_slots(config, total)?;
     let journal = (index_slots * JOURNAL_BYTES_PER_SLOT).clamp(JOURNAL_MIN, JOURNAL_MAX);
     let journal = journal - journal % JOURNAL_STEP;
@@ -141,6 +137,14 @@ pub(super) fn plan(
         });
     }
     Ok(all)
+}
+
+/// As declared, else so that the smallest volume gets enough segments.
+fn segment_bytes(config: &Config, smallest_volume: u64, page: u64) -> u64 {
+    let fitting = (smallest_volume / SEGMENTS_WANTED).max(1);
+    let fitting = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
+    let default = || fitting.clamp(SEGMENT_MIN.max(4 * page), SEGMENT_DEFAULT);
+    config.segment.map_or_else(default, ByteSize::bytes)
 }
 
 fn layout_error(path: &Path, size: u64, error: &LayoutError) -> OpenError {
