@@ -5,24 +5,28 @@
 //! message that cannot be written at once is left out, and counted in the next one that can.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::{Mutex, PoisonError};
 
-/// Messages left out since one was written.
-static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+/// Messages left out since one was written. Its lock makes one of looking for room and using it; that
+/// of `io::stderr` would not do, as whoever waits there for a reader holds it meanwhile.
+static LEFT_OUT: Mutex<u64> = Mutex::new(0);
 
 /// Writes a line to standard error, or leaves it out if that fails or would wait.
 pub fn say(text: fmt::Arguments<'_>) {
-    // The lock makes one of looking for room and using it.
-    let mut stderr = io::stderr().lock();
-    let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
-    let line = match left_out {
+    let mut left_out = LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: nobody closes standard error, and it is not closed here.
+    let mut stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
+    let line = match *left_out {
         0 => format!("{text}\n"),
         n => format!("damelo: {n} messages before this one could not be written\n{text}\n"),
     };
-    if write_at_once(&mut stderr, line.as_bytes()).is_err() {
-        LEFT_OUT.fetch_add(left_out + 1, Ordering::Relaxed);
+    match write_at_once(&mut *stderr, line.as_bytes()) {
+        Ok(()) => *left_out = 0,
+        Err(_) => *left_out += 1,
     }
 }
 
@@ -46,8 +50,10 @@ fn has_room(to: &impl AsRawFd) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::io::{Read, pipe};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
@@ -63,6 +69,17 @@ mod tests {
         let mut some = vec![0; written];
         reader.read_exact(&mut some).unwrap();
         write_at_once(&mut writer, &line).unwrap();
+    }
+
+    #[test]
+    fn nobody_waits_for_who_writes_and_waits() {
+        let _held = io::stderr().lock();
+        let (said, heard) = mpsc::channel();
+        thread::spawn(move || {
+            say(format_args!("a message of a test"));
+            said.send(()).unwrap();
+        });
+        heard.recv_timeout(Duration::from_secs(60)).expect("it waits for the lock");
     }
 
     #[test]
