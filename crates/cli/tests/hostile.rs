@@ -211,7 +211,7 @@ fn a_store_beyond_the_limit_on_files_is_refused_with_words() {
     running.signal("-TERM");
     assert_eq!(running.ended().code(), Some(0));
     let said = bed.refused(FILES_OF_68_MIB, 3);
-    assert!(said.contains("256MiB") && said.contains("ulimit -f"), "{said}");
+    assert!(said.contains("268435456") && said.contains("ulimit -f"), "{said}");
 }
 
 #[test]
