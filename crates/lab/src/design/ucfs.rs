@@ -10,18 +10,26 @@
 //! whole (§2.4.6 reads cluster by cluster); the most recently used file of a full medium buffer does
 //! not move to the hot one unless it is hit (§2.5.1 says that it does, which would put one-timers
 //! there); the half of the cold buffer that grouping looks at is kept as a list of its own and
-//! looked at by indexes, which finds what the scan of figures 4 and 5 finds first; the file
+//! looked at by indexes, which find what the scans of figures 4 and 5 find first, but for one thing:
+//! they give up after 256 files that do not fit or lie on the disk as they are; HTML is what ends in
+//! `.html`, `.htm` or a slash; each unit is a write of its own (§2.4.2 lets several go in one);
+//! the table of files has no end at 4 million
+//! (§2.3.2), which no trace here comes near; what counts as a use of a cluster, for the 115 hours and
+//! for LFU, is that it was written or read, not a hit in memory on a copy of a file that it holds; its
+//! count begins at 1 with each write (§2.4.7 does not say what becomes of those of its files); the file
 //! system's tables are written on shutdown with 24 bytes for each file and 6 for each cluster. A restart
 //! (`restart=N`) is a shutdown and, after it, reading all that it saved; requests wait for both (§3.3 gives
 //! no time between them).
 
 mod buffers;
 mod clusters;
+#[cfg(test)]
+mod tests;
 
 use damelo::ByteSize;
 
 use super::grouping::{GroupRule, Grouper};
-use super::spec::{Parameter, Values, memory_check, number, size};
+use super::spec::{Parameter, Values, YES_NO, choice, memory_check, number, size};
 use super::wanted::{Rules, Wanted};
 use super::{Changes, Context, Design, DesignOptions, Outcome};
 use crate::disk::Direction;
@@ -48,6 +56,8 @@ pub struct UcfsOptions {
     pub medium_percent: u32,
     /// How files are grouped when they leave memory.
     pub grouping: GroupRule,
+    /// Gaps in a cluster are filled with files used as often or small (the second part of algorithm 2).
+    pub fills: bool,
     /// Hours after which a cluster nobody used is dropped.
     pub unused_hours: u32,
     /// Requests between restarts, with memory saved before and restored after (§3.3); 0 for none.
@@ -64,6 +74,7 @@ impl Default for UcfsOptions {
             hot_percent: 30,
             medium_percent: 40,
             grouping: GroupRule::HostPath,
+            fills: true,
             unused_hours: 115,
             restart_every: 0,
         }
@@ -84,6 +95,13 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         values: Values::Range("0", "100"),
         about: "percent of memory for medium files; the rest is cold",
         set: |o, text| number(text, 0..=100).map(|n| o.ucfs.medium_percent = n),
+    },
+    Parameter {
+        name: "fill",
+        default: "yes",
+        values: Values::OneOf(&["yes", "no"]),
+        about: "fill clusters with files used as often or small, besides those of the host and path",
+        set: |o, text| choice(text, &YES_NO).map(|fills| o.ucfs.fills = fills),
     },
     Parameter {
         name: "unused-hours",
@@ -242,8 +260,8 @@ impl Ucfs {
     fn evict(&mut self, now_us: u64, out: &mut Vec<Action>) {
         self.buffers.settle(&self.files);
         while self.buffers.over() {
-            let Some(oldest) = self.buffers.oldest_cold() else { return };
-            let unit = self.files.get(&oldest).and_then(|file| file.unit);
+            let Some(first) = self.buffers.first() else { return };
+            let unit = self.files.get(&first).and_then(|file| file.unit);
             if let Some(unit) = unit
                 && self.all_cold(unit)
             {
@@ -252,7 +270,7 @@ impl Ucfs {
                 continue;
             }
             let bytes_max = u64::from(self.options.cluster_bytes);
-            let chosen = self.buffers.choose(&self.files, bytes_max);
+            let chosen = self.buffers.choose(first, &self.files, bytes_max, self.options.fills);
             self.write_unit(&chosen, now_us, out);
             self.buffers.settle(&self.files);
         }
