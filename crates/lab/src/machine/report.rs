@@ -153,8 +153,10 @@ pub struct Report {
     pub map: [Vec<u64>; 2],
     /// Mean response of each block of requests (see `RunOptions::series_every`), in milliseconds.
     pub series_ms: Vec<f64>,
-    /// The design's own counters.
+    /// The design's own counters, since it was made.
     pub facts: Vec<(&'static str, u64)>,
+    /// The same when counting began.
+    pub facts_before: Vec<(&'static str, u64)>,
 }
 
 impl Report {
@@ -184,8 +186,18 @@ impl Report {
 
     /// One of the design's counters; 0 if it has none of that name.
     pub fn fact(&self, name: &str) -> u64 {
-        self.facts.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v)
+        value(&self.facts, name)
     }
+
+    /// What one of the design's counters grew by while the run counted, without the warm-up. Of a counter that
+    /// only grows: a level, as of files held, has no such number.
+    pub fn fact_counted(&self, name: &str) -> u64 {
+        self.fact(name).saturating_sub(value(&self.facts_before, name))
+    }
+}
+
+fn value(facts: &[(&'static str, u64)], name: &str) -> u64 {
+    facts.iter().find(|(n, _)| *n == name).map_or(0, |(_, value)| *value)
 }
 
 fn percent(part: u64, whole: u64) -> f64 {

@@ -311,6 +311,7 @@ impl Run<'_> {
             now_ns = now_ns.max(arrival_ns);
         }
         self.disks_before = self.machine.disks.each_ref().map(|d| d.counts());
+        self.report.facts_before = self.design.facts();
         self.measured_from_ns = now_ns;
         self.clients.iter_mut().for_each(|client| client.ready_ns = Some(now_ns));
     }

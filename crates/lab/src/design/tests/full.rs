@@ -175,3 +175,18 @@ fn hades_keeps_what_is_far_away() {
     requests.push(far(1));
     assert_eq!(facts(&requests), (3, 4, 2), "1 had gone, and 7 goes for it");
 }
+
+/// A proxy file of three cacheblocks, and six files: the fourth puts out the first, and so on. What the
+/// first four, the warm-up, put out is not among what is counted.
+#[test]
+fn facts_are_counted_from_the_end_of_the_warm_up() {
+    let options = DesignOptions { cache_bytes: 12 << 10, ..DesignOptions::default() };
+    let (config, names) = (config(), Catalogue::new());
+    let context = Context { options: &options, requests: &[], drive: &config.drive };
+    let mut design = (find("hades").expect("registered").make)(&context);
+    let requests: Vec<Request> = (1..=6).map(|key| read(key, 4_096)).collect();
+    let options = RunOptions { warmup: 4, ..RunOptions::default() };
+    let mut machine = Machine::new(&config);
+    let report = run(&mut *design, &mut machine, &requests, &names, options).expect("fits");
+    assert_eq!((report.fact("evicted_local"), report.fact_counted("evicted_local")), (3, 2));
+}
