@@ -114,6 +114,9 @@ pub struct DesignOptions {
     pub changes: Changes,
     /// Time to fetch a chunk of a remote file, in microseconds.
     pub fetch_us: u32,
+    /// Squid and its variants: directories in each of the first level's 16, a power of two. Not a parameter: the
+    /// papers' is 256, and fewer stand for it where memory is scaled down.
+    pub squid_second_level: u32,
     /// `mmap-fbc`: references below which an object is replaced.
     pub fbc_count_max: u32,
     /// `mmap-fbc`: mean references above which all are halved.
@@ -141,6 +144,7 @@ impl Default for DesignOptions {
             changes: Changes::Replace,
             // 256 KB over a gigabit.
             fetch_us: 2_200,
+            squid_second_level: squid_family::SECOND_LEVEL,
             fbc_count_max: 3,
             fbc_average_max: 100,
             cfs: CfsOptions::default(),
