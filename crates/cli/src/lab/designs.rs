@@ -148,8 +148,7 @@ impl Setting {
     pub(super) fn base(setting: Option<Setting>, cache_bytes: u64, real: bool) -> DesignOptions {
         let mut options = DesignOptions { cache_bytes, real, ..DesignOptions::default() };
         if real {
-            // Objects come from nowhere: what fetching would take is not the disk's.
-            options.fetch_us = 0;
+            options = options.without_fetching();
         }
         if let Some(setting) = setting {
             options.memory_bytes = setting.memory_bytes;

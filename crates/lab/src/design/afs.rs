@@ -1,23 +1,23 @@
 //! The cache of an Andrew client: each chunk of a remote file is a local file (Hades 2009 §3.2).
 //!
-//! Requests are reads of whole remote files; each is cut into chunks of 256 KB. Cache files are made
+//! Requests are reads of whole remote files, or of single chunks; each is cut into chunks of 256 KB. Cache files are made
 //! in advance, in one directory, and chunks take them in turn; which chunk a file holds is kept in
 //! memory and in a file of items that is written as chunks come. Invariant: a cache file holds at
 //! most one chunk. Threads: one user.
 //!
 //! Deviations: cache files get their blocks when a chunk arrives (made and removed whole), since the
-//! modelled file system has no files without blocks; replacement is LRU; a pause models the table of
-//! chunks on a miss (§4.2 calls the cost substantial and gives no number): 100 us for each chunk; a remote file that is
+//! modelled file system has no files without blocks; replacement is LRU; fetching is a pause as in
+//! `hades`; another models the table of chunks on a miss (§4.2 calls the cost substantial and gives no number): 100 us for each chunk; a remote file that is
 //! larger than the cache is refused, since its chunks would only push each other out.
 
-use super::hades::{CHUNK, FETCH_US, HadesOptions};
+use super::hades::{CHUNK, FETCH_US, HadesOptions, LINK_MBIT};
 use super::spec::Parameter;
 use super::{Cache, Context, Design, Served};
 use crate::lru::{Lru, NumberMap};
 use crate::machine::{Action, FileId};
 use crate::request::{Catalogue, Request};
 
-pub(super) const PARAMETERS: &[Parameter] = &[CHUNK, FETCH_US];
+pub(super) const PARAMETERS: &[Parameter] = &[CHUNK, FETCH_US, LINK_MBIT];
 
 pub(crate) fn make(context: &Context<'_>) -> Box<dyn Design> {
     let options = HadesOptions::of(context);
@@ -98,7 +98,8 @@ impl Afs {
             self.next_file += 1;
             self.next_file - 1
         });
-        out.push(Action::Pause { us: self.options.fetch_us + MAP_US });
+        let fetch_us = self.options.fetch_us_of(chunk.bytes);
+        out.push(Action::Pause { us: fetch_us.saturating_add(MAP_US) });
         out.push(Action::Create { dir: 0, file, bytes: chunk.bytes });
         let offset = u64::from(file) % ITEMS * ITEM_BYTES;
         out.push(Action::WriteFile { file: ITEMS_FILE, offset, bytes: ITEM_BYTES });

@@ -112,7 +112,8 @@ pub struct DesignOptions {
     pub grouping: GroupRule,
     /// What a changed size means.
     pub changes: Changes,
-    /// Time to fetch a chunk of a remote file, in microseconds.
+    /// Time to fetch a chunk of a remote file besides that of its bytes (see [`HadesOptions::link_mbit`]), in
+    /// microseconds.
     pub fetch_us: u32,
     /// Squid and its variants: directories in each of the first level's 16, a power of two. Not a parameter: the
     /// papers' is 256, and fewer stand for it where memory is scaled down.
@@ -142,8 +143,7 @@ impl Default for DesignOptions {
             page_bytes: 64 << 10,
             grouping: GroupRule::Host,
             changes: Changes::Replace,
-            // 256 KB over a gigabit.
-            fetch_us: 2_200,
+            fetch_us: HadesOptions::default().fetch_us,
             squid_second_level: squid_family::SECOND_LEVEL,
             fbc_count_max: 3,
             fbc_average_max: 100,
@@ -153,6 +153,14 @@ impl Default for DesignOptions {
             hades: HadesOptions::default(),
             store: StoreOptions::default(),
         }
+    }
+}
+
+impl DesignOptions {
+    /// For real disks: objects come from nowhere, and what fetching them would take is not the disk's.
+    #[must_use]
+    pub fn without_fetching(self) -> DesignOptions {
+        DesignOptions { fetch_us: 0, hades: HadesOptions { link_mbit: 0, ..self.hades }, ..self }
     }
 }
 

@@ -39,8 +39,7 @@ fn measure(
         cache_bytes: SPACE_BYTES / 2,
         memory_bytes: 8 << 20,
         real: true,
-        fetch_us: 0,
-        ..DesignOptions::default()
+        ..DesignOptions::default().without_fetching()
     };
     let drive = Drive::named("sata-7200-2009").expect("a drive of the registry");
     let context = Context { options: &options, requests, drive: &drive };

@@ -24,8 +24,7 @@ fn designs_run_on_real_disks_as_on_modelled_ones() {
         cache_bytes: 8 << 20,
         memory_bytes: 256 << 10,
         page_bytes: 32 << 10,
-        fetch_us: 0,
-        ..DesignOptions::default()
+        ..DesignOptions::default().without_fetching()
     };
     let names = Catalogue::new();
     let config = MachineConfig::new(crate::disk::Drive::named("atlas-10k").expect("known"));
@@ -117,8 +116,7 @@ fn designs_with_files_are_refused_on_a_device() {
         cache_bytes: 8 << 20,
         memory_bytes: 4 << 20,
         real: true,
-        fetch_us: 0,
-        ..DesignOptions::default()
+        ..DesignOptions::default().without_fetching()
     };
     let (requests, names) = (requests(), Catalogue::new());
     let drive = crate::disk::Drive::named("atlas-10k").expect("known");
