@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use super::workload::requests as workload;
+use super::workload::{made_by, requests as workload};
 use super::{Exhibit, Paper, PaperError, PaperOptions, Published, Trace, in_what};
-use crate::design::{Context, DesignOptions, Entry, find};
+use crate::design::{Context, DesignOptions, Entry, GroupRule, find};
 use crate::disk::Drive;
 use crate::machine::{
     Machine, MachineConfig, RealConfig, RealMachine, RealPlace, RealReport, RunOptions,
@@ -16,6 +16,8 @@ use crate::machine::{
 use crate::request::Request;
 
 const REQUESTS: usize = 4_000;
+/// What Hades is about, its smallest files, each read twice: 4,000 requests.
+const FILES: &str = "gen:files?size=100KB&passes=2";
 const SPACE_BYTES: u64 = 1 << 30;
 
 fn designs(paper: Paper) -> &'static [&'static str] {
@@ -35,7 +37,10 @@ fn measure(
     requests: &[Request],
     flush: bool,
 ) -> Result<(RealReport, f64), PaperError> {
+    // By host, but UCFS as its paper has it.
+    let grouping = if entry.name == "ucfs" { GroupRule::HostPath } else { GroupRule::Host };
     let options = DesignOptions {
+        grouping,
         cache_bytes: SPACE_BYTES / 2,
         memory_bytes: 8 << 20,
         real: true,
@@ -64,12 +69,15 @@ pub(super) fn run(
 ) -> Result<Exhibit, PaperError> {
     let count = (REQUESTS / options.scale_down as usize).max(50);
     let mut made = None;
-    let trace = workload(options, REQUESTS, &mut made)?;
+    let trace = match (paper, options.trace) {
+        (Paper::Hades, None) => made_by(format!("{FILES}&seed={}", options.seed), &mut made)?,
+        _ => workload(options, REQUESTS, &mut made)?,
+    };
     let requests = &trace.requests[..trace.requests.len().min(count)];
     let mut table = Exhibit::new(
         "real disks",
         "The paper's designs on the disks of this machine",
-        "In a directory all of them; on a file or device those that need no files. Wall time until everything is on the disk, one request after the other, and the bytes that the system says \
+        "The first requests of the trace; without one of gen:web, for Hades of gen:files (100 KB, read twice). In a directory all designs; on a file or device those that need no files. Wall time until everything is on the disk, one request after the other, and the bytes that the system says \
          it sent to its disks; the model's time is that of the drive sata-7200-2009. The system's caches are as large \
          as they are, so that little is read. The store is the shipped one with its own threads and I/O; what \
          it sends past the page cache counts as written when it is sent, as do its io_uring requests, which are no \

@@ -37,7 +37,11 @@ pub(super) fn requests<'t>(
     if let Some(trace) = options.trace {
         return Ok(trace);
     }
-    let name = generator((count / options.scale_down as usize).max(1), options.seed);
+    made_by(generator((count / options.scale_down as usize).max(1), options.seed), made)
+}
+
+/// What a generator makes, kept in `made`.
+pub(super) fn made_by(name: String, made: &mut Option<Made>) -> Result<Trace<'_>, PaperError> {
     let mut source = Source::open(&name, &ReadOptions::default())?;
     let (requests, names) = load(&mut source, |_| ())?;
     let made = made.insert(Made { name, requests, names });
