@@ -153,6 +153,10 @@ pub struct Report {
     pub map: [Vec<u64>; 2],
     /// Mean response of each block of requests (see `RunOptions::series_every`), in milliseconds.
     pub series_ms: Vec<f64>,
+    /// Virtual time from the end of the block before to the end of each, divided by its requests.
+    /// With one client that is never idle the same as `series_ms`; several wait at the same time,
+    /// and each response then counts in full there.
+    pub series_operation_ms: Vec<f64>,
     /// The design's own counters, since it was made.
     pub facts: Vec<(&'static str, u64)>,
     /// The same when counting began.

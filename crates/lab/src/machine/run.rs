@@ -91,7 +91,10 @@ struct Run<'a> {
     arrivals_from_ns: u64,
     measured_from_ns: u64,
     last_ns: u64,
+    /// Responses of the block of the series that is being counted: their sum and how many.
     series: (u64, usize),
+    /// When that block began.
+    series_from_ns: u64,
 }
 
 /// Runs `requests` through a design on a machine and counts. Runs on one machine follow each other
@@ -137,6 +140,7 @@ pub fn run(
         measured_from_ns: start_ns,
         last_ns: start_ns,
         series: (0, 0),
+        series_from_ns: start_ns,
     };
     run.prepare()?;
     if options.warmup > 0 {
@@ -313,6 +317,7 @@ impl Run<'_> {
         self.disks_before = self.machine.disks.each_ref().map(|d| d.counts());
         self.report.facts_before = self.design.facts();
         self.measured_from_ns = now_ns;
+        self.series_from_ns = now_ns;
         self.clients.iter_mut().for_each(|client| client.ready_ns = Some(now_ns));
     }
 
@@ -366,9 +371,12 @@ impl Run<'_> {
         self.series.0 += response_ns;
         self.series.1 += 1;
         if self.series.1 == self.options.series_every {
-            let mean_ns = self.series.0 as f64 / self.series.1 as f64;
-            self.report.series_ms.push(mean_ns / 1e6);
+            let count = self.series.1 as f64;
+            self.report.series_ms.push(self.series.0 as f64 / count / 1e6);
+            let block_ns = self.last_ns - self.series_from_ns;
+            self.report.series_operation_ms.push(block_ns as f64 / count / 1e6);
             self.series = (0, 0);
+            self.series_from_ns = self.last_ns;
         }
     }
 

@@ -92,6 +92,21 @@ fn clients_share_the_disk() {
     assert_eq!(report.elapsed_ns, 2_000_000);
 }
 
+/// Two clients, four reads side by side: the time of the run is shared out to the blocks of the
+/// series, so that their mean is the run's time for an operation, half of what a client waits.
+#[test]
+fn a_series_of_operations_shares_out_the_time_of_the_run() {
+    let read = |sector| vec![block(Direction::Read, sector, true)];
+    let options = RunOptions { clients: 2, series_every: 2, ..RunOptions::default() };
+    let report = play(vec![read(0), read(10), read(20), read(30)], 0, options);
+    assert_eq!(report.elapsed_ns, 4_000_000);
+    assert_eq!(report.series_operation_ms, [1.0, 1.0], "a millisecond for each ten sectors");
+    assert_eq!(report.series_ms, [1.5, 2.0], "the second waits for the first");
+    let alone = RunOptions { clients: 1, ..options };
+    let report = play(vec![read(0), read(10), read(20), read(30)], 0, alone);
+    assert_eq!(report.series_operation_ms, report.series_ms, "one client waits all the time");
+}
+
 /// At the trace's pace the second request begins at 20 ms, when sector 0 comes by again.
 #[test]
 fn requests_keep_the_pace_of_the_trace() {

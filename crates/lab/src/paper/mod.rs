@@ -8,6 +8,7 @@ mod beside;
 mod cfs;
 mod damelo;
 mod hades;
+mod polygraph;
 mod real;
 mod squid;
 #[cfg(test)]

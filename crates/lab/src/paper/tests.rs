@@ -76,9 +76,39 @@ fn damelo_has_all_figures_and_the_thesis_ratios() {
     assert!(zipf > random, "grouping helps: {zipf}");
     // Objects of 8 KB on average: at most two of a page of 16 KB are there, one of them asked for.
     assert!(measured(&tables, "figure 6", "random, pages of 16 KB") >= 50.0);
+    // The lab's own time is fitted so that ext2 serves what it did: 363 a second.
+    let fitted = measured(&tables, "figure 7", "mt-ext2 (fitted)");
+    assert!((350.0..376.0).contains(&fitted), "{fitted}");
     let figure = tables.iter().find(|t| t.what == "figure 7").expect("the table is there");
     let published: Vec<Published> = figure.rows.iter().take(3).map(|row| row.published).collect();
     assert_eq!(published, [363.0, 545.0, 617.0].map(Published::Value), "each row of the thesis");
+}
+
+/// A curve is of what its row is of: the time of the run shared out to operations, whatever the
+/// number of threads.
+#[test]
+fn curves_of_the_thesis_have_the_mean_of_their_rows() {
+    let tables = tables(Paper::Damelo, 16);
+    let mean = |series: &Series| {
+        series.points.iter().map(|point| point.1).sum::<f64>() / series.points.len() as f64
+    };
+    let mut curves = 0;
+    for table in &tables {
+        for row in table.rows.iter().filter(|row| row.label.starts_with("time per operation")) {
+            let name = format!("{}, ms", row.label);
+            let Some(series) = table.series.iter().find(|series| series.name == name) else {
+                continue;
+            };
+            let (curve, row) = (mean(series), row.measured);
+            assert!((curve - row).abs() <= 1e-9 * row, "{}, {name}: {curve} {row}", table.what);
+            curves += 1;
+        }
+    }
+    assert_eq!(curves, 9 + 9 * 5, "figures 8 to 25, of ext2 and of five page sizes");
+    let figure = tables.iter().find(|table| table.what == "figure 5").expect("the table is there");
+    let [ext2, damelo] = [0, 1].map(|index| mean(&figure.series[index]));
+    let ratio = measured(&tables, "figure 5", "ext2 slower than 32 KB pages");
+    assert!((ext2 / damelo - ratio).abs() < 1e-6, "{ext2} {damelo} {ratio}");
 }
 
 #[test]
