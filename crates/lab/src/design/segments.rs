@@ -83,13 +83,19 @@ impl Segments {
     }
 }
 
-/// The packed file alone, without a cache: where an object would lie.
+/// The mapped file alone, without a cache: where an object would lie.
 #[derive(Debug, Clone)]
-pub(crate) struct PackedFile(Segments);
+pub(crate) struct MappedFile(Segments);
 
-impl PackedFile {
-    pub(crate) fn new() -> PackedFile {
-        PackedFile(Segments::packed())
+impl MappedFile {
+    /// SquidM's and SquidML's.
+    pub(crate) fn contiguous() -> MappedFile {
+        MappedFile(Segments::contiguous())
+    }
+
+    /// SquidMLA's.
+    pub(crate) fn packed() -> MappedFile {
+        MappedFile(Segments::packed())
     }
 
     pub(crate) fn place(&mut self, bytes: u64) -> u64 {

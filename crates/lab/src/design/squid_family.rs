@@ -80,6 +80,12 @@ fn directory(second_level: u32, first: u32, second: u32) -> DirId {
     1 + FIRST_LEVEL + first * second_level + second
 }
 
+/// Where SquidL has the objects of a host.
+pub(crate) fn directory_of_host(second_level: u32, host: u32) -> DirId {
+    let hash = mix(u64::from(host) + 1) as u32;
+    directory(second_level, hash & (FIRST_LEVEL - 1), hash >> 8 & (second_level - 1))
+}
+
 impl SquidFamily {
     fn directory_of(&self, file: FileId, request: &Request) -> DirId {
         let second_level = self.second_level;
@@ -87,10 +93,7 @@ impl SquidFamily {
             DirectoryRule::Number => {
                 directory(second_level, file % FIRST_LEVEL, file / FIRST_LEVEL % second_level)
             }
-            DirectoryRule::Host => {
-                let hash = mix(u64::from(request.host) + 1) as u32;
-                directory(second_level, hash & (FIRST_LEVEL - 1), hash >> 8 & (second_level - 1))
-            }
+            DirectoryRule::Host => directory_of_host(second_level, request.host),
         }
     }
 }

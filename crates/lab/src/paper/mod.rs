@@ -11,6 +11,7 @@ mod hades;
 mod polygraph;
 mod real;
 mod squid;
+mod squid_mapped;
 #[cfg(test)]
 mod tests;
 mod ucfs;

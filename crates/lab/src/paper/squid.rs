@@ -1,9 +1,11 @@
-//! Reducing the disk I/O of proxies (Maltzahn, Richardson and Grunwald 1999), figures 1, 2, 4 to 7.
+//! Reducing the disk I/O of proxies (Maltzahn, Richardson and Grunwald 1999): figures 1, 2, 4 and
+//! 5. Figures 6 and 7, and what only the text has, are in `squid_mapped.rs`.
 //!
 //! The first half of the trace warms up, the second is measured (§4). Memory is scaled with what the
 //! trace holds: the paper's machine had 512 MB for 8 GB of objects. Threads: one user.
 
 use super::beside;
+use super::squid_mapped::{figure_6, figure_7, of_the_text};
 use super::workload::{check_length, requests as workload};
 use super::{Exhibit, PaperError, PaperOptions, Published, Trace, in_what};
 use crate::design::{Changes, Context, DesignOptions, find};
@@ -16,14 +18,14 @@ use crate::request::Request;
 use crate::vm::VmParams;
 
 const SYNTHETIC_REQUESTS: usize = 400_000;
-const SMALL_BYTES: u64 = 8 << 10;
+pub(super) const SMALL_BYTES: u64 = 8 << 10;
 const NEEDED: usize = 1_000;
 
 /// A trace with its first half as warm-up, objects of one size each.
-struct Days {
-    requests: Vec<Request>,
-    warmup: usize,
-    footprint_bytes: u64,
+pub(super) struct Days {
+    pub(super) requests: Vec<Request>,
+    pub(super) warmup: usize,
+    pub(super) footprint_bytes: u64,
 }
 
 fn days(requests: &[Request]) -> Days {
@@ -43,11 +45,25 @@ fn days(requests: &[Request]) -> Days {
     }
 }
 
+impl Days {
+    /// What is measured of the second half.
+    fn measured(&self) -> &[Request] {
+        &self.requests[self.warmup..]
+    }
+
+    /// Share of small objects in the references of the second half.
+    fn small_share(&self) -> f64 {
+        let sized = || self.measured().iter().filter(|request| request.has_body());
+        let small = sized().filter(|request| request.size_bytes <= SMALL_BYTES).count();
+        small as f64 / sized().count().max(1) as f64
+    }
+}
+
 fn drive() -> Drive {
     Drive::named("atlas-10k").expect("a drive of the registry")
 }
 
-fn config(footprint_bytes: u64, mapped: bool) -> MachineConfig {
+pub(super) fn config(footprint_bytes: u64, mapped: bool) -> MachineConfig {
     // A sixteenth of what the trace holds; a mapped file shares it with the buffers.
     let memory_bytes = (footprint_bytes / 16).max(1 << 20);
     let share = if mapped { memory_bytes / 2 } else { memory_bytes };
@@ -63,7 +79,7 @@ fn config(footprint_bytes: u64, mapped: bool) -> MachineConfig {
     }
 }
 
-fn measure(
+pub(super) fn measure(
     name: &str,
     days: &Days,
     trace: &Trace<'_>,
@@ -91,14 +107,13 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
         measure(name, &days, &trace, &config(days.footprint_bytes, mapped), &ignore)
     };
     let (cern, squid) = (one("cern")?, one("squid")?);
-    tables.push(figure_4(&cern, &squid));
     let others = ["squidl", "squidm", "squidml", "squidmla"]
         .iter()
         .map(|name| Ok((*name, one(name)?)))
         .collect::<Result<Vec<_>, PaperError>>()?;
-    tables.push(figure_5(&squid, &others));
-    tables.push(figure_6(&days));
-    tables.push(figure_7(&days, &trace)?);
+    tables.push(figure_4(&cern, &squid, &others[0].1));
+    tables.push(figure_5(&squid, &others, days.small_share()));
+    tables.extend([figure_6(&days), figure_7(&days, &trace)?, of_the_text(&days)]);
     let own = DesignOptions { memory_bytes: days.footprint_bytes / 16, ..ignore.clone() };
     let store = measure("store", &days, &trace, &config(days.footprint_bytes, false), &own)?;
     let mut rows = vec![("cern".to_owned(), &cern), ("squid".to_owned(), &squid)];
@@ -108,16 +123,16 @@ pub(super) fn run(options: &PaperOptions<'_>) -> Result<Vec<Exhibit>, PaperError
     Ok(tables)
 }
 
-const WHY_STORE: &str = "Ours alone. All have the same memory. The store writes pages and extents one after the \
-other and keeps no metadata on disk that a miss would have to change; what is left of its disk time are the \
-bytes themselves, and reads of what memory does not hold.";
+const WHY_STORE: &str = "Ours alone. All have the same memory. The store writes pages and extents \
+    one after the other and keeps no metadata on disk that a miss would have to change; what is \
+    left of its disk time are the bytes themselves, and reads of what memory does not hold.";
 
 fn figure_1(days: &Days) -> Exhibit {
     let mut table = Exhibit::new(
         "figure 1",
         "Sizes of referenced objects",
-        "Clients of 1995 and of 1998 asked for different things, and a synthetic workload for what its \
-         parameters say; every design is sensitive to this share.",
+        "It depends on who asked, and of a synthetic workload on its parameters; every design is \
+         sensitive to this share.",
     );
     let sized = || days.requests.iter().filter(|r| r.has_body());
     let total = sized().count().max(1) as f64;
@@ -132,12 +147,12 @@ fn figure_1(days: &Days) -> Exhibit {
 }
 
 /// How many different hosts were asked for since the same host was.
-fn figure_2(days: &Days) -> Exhibit {
+pub(super) fn figure_2(days: &Days) -> Exhibit {
     let mut recent: Vec<u32> = Vec::new();
     let mut counts = [0_u64; 11];
     for (at, request) in days.requests.iter().enumerate() {
         let found = recent.iter().rev().take(1 << 10).position(|&host| host == request.host);
-        if at > days.warmup {
+        if at >= days.warmup {
             let bin = found.map_or(10, |depth| (depth as f64 + 1.0).log2() as usize).min(10);
             counts[bin] += 1;
         }
@@ -172,15 +187,16 @@ fn figure_2(days: &Days) -> Exhibit {
     table
 }
 
-fn figure_4(cern: &Report, squid: &Report) -> Exhibit {
-    let mut table = Exhibit::new(
-        "figure 4",
-        "Disk I/O of CERN and Squid",
-        "The paper finds the two surprisingly similar, on AdvFS, which logs metadata. The lab's UFS writes \
-         metadata at once, and CERN makes and removes a lock and rewrites metadata with every miss, so it \
-         writes more; it reads as little as SquidL for the reason the paper gives, that it keeps hosts \
-         together.",
-    );
+const WHY_CERN: &str = "The paper finds the two surprisingly similar, on AdvFS, which logs \
+    metadata. The lab's UFS writes metadata at once, and CERN makes and removes a lock and \
+    rewrites metadata with every miss, so it writes more. It reads no less than Squid, and more \
+    than SquidL of every kind: of data its files of metadata besides the objects, and the inodes \
+    of all these. That CERN keeps hosts together, which the paper takes to be the reason, can \
+    save reads of directories and inodes only; SquidL, which does so without files of metadata, \
+    has fewest reads of directories.";
+
+fn figure_4(cern: &Report, squid: &Report, squidl: &Report) -> Exhibit {
+    let mut table = Exhibit::new("figure 4", "Disk I/O of CERN and Squid", WHY_CERN);
     let ratio = cern.io.total() as f64 / squid.io.total().max(1) as f64;
     table.row("I/O of CERN over Squid", "times", Published::About(1.0), ratio);
     let reads =
@@ -193,11 +209,18 @@ fn figure_4(cern: &Report, squid: &Report) -> Exhibit {
             table.row(format!("{name}, {label}"), "requests", Published::Picture, count);
         }
     }
+    // What is read, and what locality of hosts spares SquidL of it.
+    for (name, report) in [("CERN", cern), ("Squid", squid), ("SquidL", squidl)] {
+        for (what, kind) in FILE_KINDS {
+            let count = report.io.requests(Direction::Read, kind) as f64;
+            table.row(format!("{name}, reads of {what}"), "requests", Published::Ours, count);
+        }
+    }
     table.row("hit rate", "%", Published::Value(59.0), squid.hit_percent());
     table
 }
 
-fn saved(before: u64, after: u64) -> f64 {
+pub(super) fn saved(before: u64, after: u64) -> f64 {
     100.0 * (1.0 - after as f64 / before.max(1) as f64)
 }
 
@@ -209,7 +232,12 @@ fn mean_kb(report: &Report, kinds: &[Kind]) -> f64 {
     bytes as f64 / 1024.0 / requests.max(1) as f64
 }
 
-const FILE_KINDS: [Kind; 4] = [Kind::Data, Kind::Inode, Kind::Directory, Kind::Allocation];
+const FILE_KINDS: [(&str, Kind); 4] = [
+    ("data", Kind::Data),
+    ("inodes", Kind::Inode),
+    ("directories", Kind::Directory),
+    ("maps", Kind::Allocation),
+];
 
 fn file_requests(report: &Report) -> u64 {
     report.io.total()
@@ -217,14 +245,19 @@ fn file_requests(report: &Report) -> u64 {
         - report.io.requests(Direction::Write, Kind::Page)
 }
 
-fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Exhibit {
-    let mut table = Exhibit::new(
-        "figure 5",
-        "Disk I/O and duration of Squid and its variants",
-        "Each variant saves what the paper says, in the paper's order, with sizes and host locality of \
-         our trace. One disk holds all files where the paper had three, so durations are longer \
-         relative to I/O; page cleaning sees fewer adjacent dirty pages the slower the requests come.",
-    );
+const WHY_VARIANTS: &str = "The order is the paper's. What SquidL saves are late writes of \
+    inodes, maps and data, which go out together where they are neighbours, and reads of \
+    directories; each create writes its inode and a block of its directory at once, in SquidL as \
+    in Squid. One disk holds all files where the paper had three, so durations are longer \
+    relative to I/O; page cleaning sees fewer adjacent dirty pages the slower the requests come. \
+    Of small objects' I/O: the paper takes it that large objects' stays as it was and is as large \
+    a share as that of their references, and so do the first two rows. By what goes to files once \
+    small objects are mapped, large ones cost more than their share, and nearly all I/O of small \
+    ones is saved.";
+
+fn figure_5(squid: &Report, others: &[(&str, Report)], small_share: f64) -> Exhibit {
+    let mut table =
+        Exhibit::new("figure 5", "Disk I/O and duration of Squid and its variants", WHY_VARIANTS);
     let total = squid.io.total();
     table.row("Squid", "requests", Published::Picture, total as f64);
     let published = |name: &str| match name {
@@ -235,6 +268,13 @@ fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Exhibit {
     for (name, report) in others {
         let value = saved(total, report.io.total());
         table.row(format!("{name} saves of Squid's I/O"), "%", published(name), value);
+    }
+    // What locality of hosts saves, and what not.
+    for (name, report) in [("squid", squid), ("squidl", &others[0].1)] {
+        for (what, kind) in FILE_KINDS {
+            let count = report.io.requests(Direction::Write, kind) as f64;
+            table.row(format!("{name}, writes of {what}"), "requests", Published::Ours, count);
+        }
     }
     // Part (a): what goes to files, and what to the mapped file.
     for (name, report) in others {
@@ -252,13 +292,13 @@ fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Exhibit {
         "transfer to Squid's files",
         "KB",
         Published::Value(8.0),
-        mean_kb(squid, &FILE_KINDS),
+        mean_kb(squid, &FILE_KINDS.map(|(_, kind)| kind)),
     );
     table.row(
         "transfer to SquidL's files",
         "KB",
         Published::Value(10.0),
-        mean_kb(&others[0].1, &FILE_KINDS),
+        mean_kb(&others[0].1, &FILE_KINDS.map(|(_, kind)| kind)),
     );
     table.row(
         "transfer to SquidM's mapped file",
@@ -272,103 +312,33 @@ fn figure_5(squid: &Report, others: &[(&str, Report)]) -> Exhibit {
         Published::Value(21.0),
         pages(&others[2].1),
     );
-    // The paper's arithmetic: what large objects cost is as before; the rest is what mapping saves.
-    for (mapped, plain, name, value) in
-        [(&others[1].1, squid, "SquidM", 85.0), (&others[2].1, &others[0].1, "SquidML", 63.0)]
-    {
+    add_small_objects(&mut table, squid, others, small_share);
+    table
+}
+
+/// §5. The paper assumes that large objects keep their share of the I/O, that of their references,
+/// so that what is saved is saved of the rest. Ours measures what large objects cost besides: all
+/// that goes to files once small ones are mapped.
+fn add_small_objects(
+    table: &mut Exhibit,
+    squid: &Report,
+    others: &[(&str, Report)],
+    small_share: f64,
+) {
+    let pairs = [
+        (squid, &others[1].1, "SquidM", Published::Value(85.0)),
+        (&others[0].1, &others[2].1, "SquidML", Published::About(63.0)),
+    ];
+    for (plain, mapped, name, published) in pairs {
+        let saved = saved(plain.io.total(), mapped.io.total()) / small_share;
+        let label = format!("{name} saves of the I/O of small objects (§5)");
+        table.row(label, "%", published, saved);
+    }
+    for (plain, mapped, name, _) in pairs {
         let large = file_requests(mapped);
         let small_before = plain.io.total().saturating_sub(large);
-        let small_after = mapped.io.total() - large;
-        let label = format!("{name} saves of the I/O of small objects");
-        table.row(label, "%", Published::Value(value), saved(small_before, small_after));
+        let value = saved(small_before, mapped.io.total() - large);
+        let label = format!("{name} saves of it, large objects as measured");
+        table.row(label, "%", Published::Ours, value);
     }
-    table
-}
-
-/// Hits by place in the mapped file of SquidMLA, all in memory.
-fn figure_6(days: &Days) -> Exhibit {
-    let mut segments = crate::design::PackedFile::new();
-    let mut places: NumberMap<u64, u64> = NumberMap::default();
-    let mut hits: Vec<u64> = Vec::new();
-    for (at, request) in days.requests.iter().enumerate() {
-        if request.size_bytes > SMALL_BYTES {
-            continue;
-        }
-        match places.get(&request.key) {
-            Some(&offset) if at >= days.warmup => hits.push(offset),
-            Some(_) => {}
-            None if !request.has_body() => {}
-            None => {
-                places.insert(request.key, segments.place(request.size_bytes));
-            }
-        }
-    }
-    let end = segments.end_bytes().max(1) as f64;
-    let share = |part: f64| {
-        let below = hits.iter().filter(|&&offset| (offset as f64) < end * part).count();
-        100.0 * below as f64 / hits.len().max(1) as f64
-    };
-    let mut table = Exhibit::new(
-        "figure 6",
-        "Hits over the mapped file",
-        "Popular objects are missed first and so lie first. The longer a trace and the more its popular \
-         objects change, the weaker this is: ours is of a hundred days where the paper's is of two.",
-    );
-    table.row("hits in the first quarter", "%", Published::Value(70.0), share(0.25));
-    table.axes("percent of the mapped file", "percent of hits");
-    table.series(
-        "cumulative %",
-        (1..=10).map(|i| (f64::from(i) * 10.0, share(f64::from(i) / 10.0))).collect(),
-    );
-    table
-}
-
-fn figure_7(days: &Days, trace: &Trace<'_>) -> Result<Exhibit, PaperError> {
-    let small: Vec<Request> =
-        days.requests.iter().filter(|r| r.size_bytes <= SMALL_BYTES).copied().collect();
-    let mut seen: NumberMap<u64, ()> = NumberMap::default();
-    let unique: u64 =
-        small.iter().filter(|r| seen.insert(r.key, ()).is_none()).map(|r| r.size_bytes).sum();
-    let days = Days { warmup: small.len() / 2, requests: small, footprint_bytes: unique };
-    // 160 MB of file for what we take to be 0.9 GB of small objects, 24 MB of memory (§4).
-    let cache_bytes = (unique * 18 / 100).max(64 << 10) / SMALL_BYTES * SMALL_BYTES;
-    let mut config = config(unique, true);
-    config.mapped.memory_bytes = (cache_bytes * 15 / 100).max(32 << 10);
-    let options =
-        DesignOptions { cache_bytes, changes: Changes::Ignore, ..DesignOptions::default() };
-    let one = |name: &str| measure(name, &days, trace, &config, &options);
-    let (lru, fbc, future) = (one("mmap-lru")?, one("mmap-fbc")?, one("mmap-future")?);
-    let mut table = Exhibit::new(
-        "figure 7",
-        "Replacement in a mapped file",
-        "Pictures in the paper, but for what the text says: LRU needs most I/O, FBC less without a lower hit \
-         rate, and saves more time than I/O. The looking-ahead bound keeps only what is asked for again, so \
-         its hit rate depends on how much of the trace is.",
-    );
-    for (name, report) in [("LRU", &lru), ("FBC", &fbc), ("future", &future)] {
-        table.row(format!("{name}, hit rate"), "%", Published::Picture, report.hit_percent());
-        table.row(
-            format!("{name}, disk I/O"),
-            "requests",
-            Published::Picture,
-            report.io.total() as f64,
-        );
-        let seconds = report.elapsed_ns as f64 / 1e9;
-        table.row(format!("{name}, duration"), "s", Published::Picture, seconds);
-    }
-    table.row(
-        "FBC saves of LRU's I/O",
-        "%",
-        Published::Picture,
-        saved(lru.io.total(), fbc.io.total()),
-    );
-    table.row(
-        "FBC saves of LRU's time",
-        "%",
-        Published::Picture,
-        saved(lru.elapsed_ns, fbc.elapsed_ns),
-    );
-    let change = fbc.hit_percent() - lru.hit_percent();
-    table.row("FBC's hit rate less LRU's", "points", Published::Value(0.0), change);
-    Ok(table)
 }

@@ -123,6 +123,43 @@ fn squids_variants_save_in_the_papers_order() {
     assert!(measured(&tables, "figure 7", "FBC's hit rate less LRU's") > -1.0);
     let hits = |name: &str| measured(&tables, "figure 7", &format!("{name}, hit rate"));
     assert!(hits("future") > hits("LRU"), "looking ahead is a bound");
+    // §5: what is saved of all, divided by one share of small objects for both variants.
+    let small = |name: &str| {
+        let label = format!("{name} saves of the I/O of small objects (§5)");
+        measured(&tables, "figure 5", &label)
+    };
+    let share = saves("squidm") / small("SquidM");
+    assert!((0.7..0.8).contains(&share), "the generator's objects of up to 8 KB: {share}");
+    let of_squidl = 100.0 * (1.0 - (100.0 - saves("squidml")) / (100.0 - saves("squidl")));
+    assert!((of_squidl / small("SquidML") - share).abs() < 1e-9, "the same share");
+}
+
+fn small_days(sizes: &[(u64, u64)], warmup: usize) -> squid::Days {
+    let request = |&(key, size_bytes)| {
+        let op = Op::Read;
+        Request { time_us: 0, client: 0, key, size_bytes, host: 0, op }
+    };
+    let requests = sizes.iter().map(request).collect();
+    squid::Days { requests, warmup, footprint_bytes: 0 }
+}
+
+/// The second half begins with the request behind the warm-up, not with the one after that.
+#[test]
+fn every_request_of_the_second_half_counts() {
+    let table = squid::figure_2(&small_days(&[(1, 100), (2, 100)], 1));
+    assert_eq!(table.rows[0].measured, 100.0, "the only one, whose host was just asked for");
+}
+
+/// Segments one behind the other: 8 KB at 0, 4 KB at 8,192, 8 KB at 12,288, half a KB at 20,480. Of
+/// the third 5,000 bytes go from 12,288 to 17,288, over the end of a page at 16,384; the segment of
+/// the first ends with its page. One hit of three is of the third.
+#[test]
+fn objects_across_pages_are_counted_by_their_own_bytes() {
+    let sizes = [(1, 5_000), (2, 3_000), (3, 5_000), (4, 200), (1, 5_000), (3, 5_000), (4, 200)];
+    let tables = [squid_mapped::of_the_text(&small_days(&sizes, 4))];
+    let of = |what: &str| measured(&tables, "§2, §5", &format!("{what} across pages (§5)"));
+    assert_eq!(of("cached objects"), 25.0);
+    assert!((of("hits of objects") - 100.0 / 3.0).abs() < 1e-9);
 }
 
 #[test]

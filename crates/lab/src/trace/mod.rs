@@ -35,5 +35,6 @@ pub use reader::{RawRequest, ReadOptions, RecordSource, Skipped};
 pub use record::{ObjectName, Record, host_of};
 pub use sample::{SampleBy, Sampler};
 pub use source::{Interner, Trace, is_generator, load, load_kept};
+pub(crate) use stat::popularity_slope;
 pub use stat::{Quantiles, TraceStat, trace_stat};
 pub use write::{Lost, TraceWriter, WriteFormat};

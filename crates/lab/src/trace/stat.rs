@@ -256,8 +256,9 @@ impl Counting {
 
 /// Least squares of log(requests) over log(rank), at eight ranks for each doubling, so that every
 /// octave weighs the same, and over objects asked for at least twice: the flat tail of one-timers
-/// says where the trace ends, not how popular objects are. `None` below ten ranks.
-fn popularity_slope(counts: &[u32]) -> Option<(f64, f64)> {
+/// says where the trace ends, not how popular objects are. `counts` from the greatest on; `None`
+/// below ten ranks.
+pub(crate) fn popularity_slope(counts: &[u32]) -> Option<(f64, f64)> {
     let repeated = counts.partition_point(|count| *count > 1);
     let mut points: Vec<(f64, f64)> = Vec::new();
     let mut last_rank = 0;
