@@ -7,8 +7,10 @@
 //! metadata as soon as it has an object. Threads: one user.
 //!
 //! Deviations: a lock is never met, since requests come one after the other, as in the paper's
-//! generator (§4); metadata has a fixed length (4 KB) and is written as a whole; nothing expires, and
-//! nothing is replaced: the paper gives it no limit, and `cache_bytes` is none.
+//! generator (§4); a new directory is made before its lock is looked for, not after, and for an
+//! object that has changed in size neither lock nor metadata are looked at before it is stored
+//! anew; metadata has a fixed length (4 KB) and is written as a whole; nothing expires, and nothing
+//! is replaced: the paper gives it no limit, and `cache_bytes` is none.
 
 use super::grouping::{NameHash, directory_of};
 use super::{Cache, Context, Design, Served};

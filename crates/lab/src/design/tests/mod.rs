@@ -205,6 +205,24 @@ fn mmap_fbc_passes_over_the_popular() {
     assert_eq!(report.io.bytes(W, Kind::Page), 16 << 10);
 }
 
+/// FBC with A_max 2 and C_max 2, two segments. The third reference of 1 makes the counts 3 and 2,
+/// more than 2 on average: they become 2 and 1, rounded up. So 3 passes over 1 and replaces 2;
+/// rounded down, or never aged, it would have replaced 1. Then 1 is hit (3 and 1, an average of
+/// just 2: no aging), and 2 passes over 1 and replaces 3.
+#[test]
+fn mmap_fbc_ages_counts_rounding_up() {
+    let options = DesignOptions {
+        cache_bytes: 16 << 10,
+        fbc_count_max: 2,
+        fbc_average_max: 2,
+        ..DesignOptions::default()
+    };
+    let keys = [1, 2, 2, 1, 1, 3, 1, 2];
+    let requests: Vec<Request> = keys.iter().map(|&k| read(k, 8_192)).collect();
+    let report = run_named("mmap-fbc", &options, &requests);
+    assert_eq!((report.hits, report.fact("skipped")), (4, 2));
+}
+
 /// Future: of 1 (3 references), 2 (2), 3 (2) and 4 (1), a file of one page takes 1; 3's life (the
 /// last two requests) does not overlap 1's, so it shares the page; 2's does; 4 is not kept.
 #[test]
