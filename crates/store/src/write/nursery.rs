@@ -153,9 +153,16 @@ impl Nursery {
     /// True if the extents that wait are worth a write, or must not wait for more.
     fn wants_extents(&self, state: &State) -> bool {
         let enough = EXTENTS_BYTES.min(self.flush_at_bytes / EXTENTS_PART);
-        let asked = state.drain || state.stop || state.part_waits;
+        let asked = state.drain_extents || state.stop || state.part_waits;
         let full = state.waiting_bytes >= self.flush_at_bytes || state.extent_bytes >= enough;
         !state.extents.is_empty() && (asked || full)
+    }
+
+    /// True if something besides extents is to be written now.
+    fn wants_pages(&self, state: &State, now: Duration) -> bool {
+        let asked = state.drain_pages || state.stop;
+        let full = state.group_bytes() >= self.flush_at_bytes || self.is_stretched(state);
+        !state.groups.is_empty() && (asked || full || state.is_group_due(now))
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -195,6 +202,7 @@ impl Nursery {
             state.oldest_came_at = staged.came_at;
         }
         let bytes = u64::from(staged.stored_bytes);
+        state.groups_due = earlier(state.groups_due, staged.due);
         let pending = state.groups.entry(group).or_default();
         pending.due = earlier(pending.due, staged.due);
         if pending.objects.capacity() == 0 {
@@ -280,8 +288,10 @@ impl Nursery {
             true => came_at,
             false => came_at.min(state.oldest_came_at),
         };
+        let due = objects.iter().fold(None, |due, object| earlier(due, object.due));
+        state.groups_due = earlier(state.groups_due, due);
         let pending = state.groups.entry(group).or_default();
-        pending.due = objects.iter().fold(pending.due, |due, object| earlier(due, object.due));
+        pending.due = earlier(pending.due, due);
         let newer = std::mem::replace(&mut pending.objects, objects);
         pending.objects.extend(newer);
         pending.bytes += bytes;
@@ -290,40 +300,51 @@ impl Nursery {
         state.objects += count;
     }
 
-    /// Waits for work, at most `nap`, and takes it.
+    /// Waits for work, at most `nap`, and takes it. Where extents and pages are both wanted they take turns:
+    /// neither waits for the other to end, which might never be.
     pub(crate) fn take(&self, page_bytes: u64, now: impl Fn() -> Duration, nap: Duration) -> Work {
         let mut state = lock(&self.state);
-        let must = state.drain || state.stop || self.wants_extents(&state);
-        let urgent = must || self.is_stretched(&state);
+        let asked = state.drain_pages || state.drain_extents || state.stop;
+        let urgent = asked || self.wants_extents(&state) || self.is_stretched(&state);
         if !urgent && state.waiting_bytes < self.flush_at_bytes && !nap.is_zero() {
             state = self.work.wait_for(state, nap).0;
         }
-        if self.wants_extents(&state) || state.extents_due.is_some_and(|due| due <= now()) {
+        let now = now();
+        let extents = self.wants_extents(&state) || state.extents_due.is_some_and(|due| due <= now);
+        let turn_of_pages = std::mem::take(&mut state.pages_next) && self.wants_pages(&state, now);
+        if turn_of_pages && let Some(pages) = self.take_pages(&mut state, page_bytes, now) {
+            return pages;
+        }
+        if extents {
+            state.pages_next = true;
             return Work::Extents(state.take_extents());
         }
-        if state.objects == 0 {
-            state.drain = false;
-            let stop = state.stop;
-            state.ended = stop;
-            drop(state);
-            self.done.notify_all();
-            return if stop { Work::Stop } else { Work::Idle };
+        if state.objects > 0 {
+            return self.take_pages(&mut state, page_bytes, now).unwrap_or(Work::Idle);
         }
-        if let Some(groups) = self.take_stretched(&mut state) {
-            return Work::Pages { groups, partial: true };
+        let stop = state.stop;
+        state.ended = stop;
+        drop(state);
+        self.done.notify_all();
+        if stop { Work::Stop } else { Work::Idle }
+    }
+
+    fn take_pages(&self, state: &mut State, page_bytes: u64, now: Duration) -> Option<Work> {
+        if let Some(groups) = self.take_stretched(state) {
+            return Some(Work::Pages { groups, partial: true });
         }
-        let over = state.waiting_bytes >= self.flush_at_bytes;
+        let over = state.group_bytes() >= self.flush_at_bytes;
         if over && let Some(groups) = state.take_full_groups(page_bytes) {
-            return Work::Pages { groups, partial: false };
+            return Some(Work::Pages { groups, partial: false });
         }
-        let target = if state.drain || state.stop { u64::MAX } else { self.flush_at_bytes / 2 };
-        let groups = if state.drain || state.stop || over {
-            state.drain = false;
-            state.take_largest(target)
+        let groups = if std::mem::take(&mut state.drain_pages) || state.stop {
+            state.take_largest(u64::MAX)
+        } else if over {
+            state.take_largest(self.flush_at_bytes / 2)
         } else {
-            state.take_due(now())
+            state.take_due(now)
         };
-        if groups.is_empty() { Work::Idle } else { Work::Pages { groups, partial: true } }
+        (!groups.is_empty()).then_some(Work::Pages { groups, partial: true })
     }
 
     /// Asks for everything that is here to be written and waits until it is. What comes meanwhile
@@ -335,7 +356,7 @@ impl Nursery {
         let mut ask = true;
         while state.has_unfinished(last) {
             if ask {
-                state.drain = true;
+                state.ask_for_all();
                 self.work.notify_one();
                 drop(state);
                 work();
@@ -382,7 +403,7 @@ impl Nursery {
     /// Asks for a round of the flusher, even if little is waiting.
     pub(crate) fn request_flush(&self) {
         let mut state = lock(&self.state);
-        state.drain |= state.objects > 0;
+        state.ask_for_all();
         drop(state);
         self.work.notify_one();
     }
@@ -393,7 +414,7 @@ impl Nursery {
         let mut state = lock(&self.state);
         let begins = self.wants_extents(&state) || state.waiting_bytes >= self.flush_at_bytes;
         if state.in_flight == 0 && state.objects > 0 && !begins {
-            state.drain = true;
+            state.ask_for_all();
             drop(state);
             self.work.notify_one();
         }

@@ -56,6 +56,64 @@ fn what_lists_took_stays_charged() {
     assert!(nursery.table_bytes() > ten);
 }
 
+fn extent(run: &Run) -> StagedExtent {
+    let staged = Staged { stored_bytes: 8192, due: None, ..object(run, 0) };
+    StagedExtent { staged, part: None, group: 1 }
+}
+
+/// Extents that wait are always enough for a write, however many were taken.
+#[test]
+fn pages_get_their_turn_while_extents_keep_coming() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(4 * PAGE);
+    let next = |now| {
+        assert!(nursery.push_extent(extent(&run)));
+        match nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO) {
+            Work::Extents(extents) => {
+                nursery.finished(&Finished::of(extents.iter().map(|e| &e.staged)), 0);
+                None
+            }
+            Work::Pages { groups, partial } => {
+                let objects: Vec<_> = groups.into_iter().flat_map(|(_, all)| all).collect();
+                nursery.finished(&Finished::of(&objects), 0);
+                Some((objects.len(), partial))
+            }
+            Work::Idle | Work::Stop => panic!("extents wait"),
+        }
+    };
+    assert!(nursery.push(7, object(&run, 100)));
+    assert!((0..5).all(|now| next(now).is_none()), "nothing asks for the page");
+    assert!((99..101).any(|_| next(100) == Some((1, true))), "its time has come");
+    assert!(nursery.push(7, object(&run, 200)));
+    nursery.request_flush();
+    assert!((0..2).any(|_| next(101) == Some((1, true))), "somebody waits for it");
+    // Another that comes then is not asked for.
+    assert!(nursery.push(7, object(&run, 200)));
+    assert!((0..5).all(|_| next(102).is_none()));
+    assert!((0..4).all(|_| nursery.push(8, object(&run, 200))));
+    assert!((0..2).any(|_| next(103) == Some((4, false))), "two pages of one group");
+}
+
+/// Nothing is left over of a wish for one kind: the flusher would find it again and again, with nothing to do.
+#[test]
+fn a_wish_ends_with_what_it_was_for() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(1 << 20);
+    let take = || nursery.take(PAGE, || Duration::ZERO, Duration::ZERO);
+    nursery.request_flush();
+    assert!(matches!(take(), Work::Idle));
+    assert!(nursery.push(7, object(&run, 100)) && nursery.push_extent(extent(&run)));
+    assert!(matches!(take(), Work::Idle), "neither is due, and nobody asked for what came since");
+    nursery.request_flush();
+    assert!(matches!(take(), Work::Extents(_)));
+    assert!(nursery.push_extent(extent(&run)));
+    assert!(matches!(take(), Work::Pages { .. }), "though extents wait again");
+    assert!(matches!(take(), Work::Idle), "the new one may wait for more");
+    nursery.request_flush();
+    assert!(matches!(take(), Work::Extents(_)));
+    assert!(matches!(take(), Work::Idle));
+}
+
 #[test]
 fn what_comes_after_the_flusher_ended_is_refused_and_nobody_waits_for_it() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();

@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) part_waits: bool,
     /// The first time at which an extent is due.
     pub(super) extents_due: Option<Duration>,
+    /// The first time at which a group is due; it may be sooner than is true.
+    pub(super) groups_due: Option<Duration>,
     /// Nothing in `groups` came before so many bytes of runs had been handed in; it may be less than is true.
     pub(super) oldest_came_at: u64,
     /// Bytes in `groups` and `extents`.
@@ -53,7 +55,12 @@ pub(super) struct State {
     pub(super) stop: bool,
     /// The flusher has ended: what came now would wait for ever.
     pub(super) ended: bool,
-    pub(super) drain: bool,
+    /// All that waited for pages, or all extents, are to be written: a wish that ends once they are taken,
+    /// so that what comes behind it waits for more of its kind again.
+    pub(super) drain_pages: bool,
+    pub(super) drain_extents: bool,
+    /// Extents were taken last: what is to go on pages comes before more of them.
+    pub(super) pages_next: bool,
     pub(super) dropped: u64,
 }
 
@@ -109,10 +116,27 @@ impl State {
         self.waiting_bytes -= bytes;
     }
 
+    /// Bytes in `groups`.
+    pub(super) fn group_bytes(&self) -> u64 {
+        self.waiting_bytes - self.extent_bytes
+    }
+
+    /// True if the time of some group has come, perhaps.
+    pub(super) fn is_group_due(&self, now: Duration) -> bool {
+        self.groups_due.is_some_and(|due| due <= now)
+    }
+
+    /// Asks for all that waits now.
+    pub(super) fn ask_for_all(&mut self) {
+        self.drain_pages |= !self.groups.is_empty();
+        self.drain_extents |= !self.extents.is_empty();
+    }
+
     pub(super) fn take_extents(&mut self) -> Vec<StagedExtent> {
         let extents = std::mem::take(&mut self.extents);
         let bytes = std::mem::take(&mut self.extent_bytes);
         self.part_waits = false;
+        self.drain_extents = false;
         self.extents_due = None;
         self.taken(extents.len() as u64, bytes);
         extents
@@ -169,13 +193,19 @@ impl State {
         older.into_iter().filter_map(|id| self.take_group(id)).collect()
     }
 
+    /// The groups whose time has come.
     pub(super) fn take_due(&mut self, now: Duration) -> Vec<(u64, Vec<Staged>)> {
-        let mut due: Vec<u64> = self
-            .groups
-            .iter()
-            .filter(|(_, p)| p.due.is_some_and(|due| due <= now))
-            .map(|(id, _)| *id)
-            .collect();
+        if !self.is_group_due(now) {
+            return Vec::new();
+        }
+        let mut due = Vec::new();
+        self.groups_due = None;
+        for (id, pending) in &self.groups {
+            match pending.due {
+                Some(at) if at <= now => due.push(*id),
+                later => self.groups_due = earlier(self.groups_due, later),
+            }
+        }
         due.sort_unstable();
         due.into_iter().filter_map(|id| self.take_group(id)).collect()
     }
