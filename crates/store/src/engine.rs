@@ -27,6 +27,7 @@ use crate::policy::disk::DiskPolicy;
 use crate::policy::reinsertion::ReinsertionPolicy;
 use crate::policy::residency::Hint;
 use crate::read::flight::Flights;
+use crate::read::gathering::Gathering;
 use crate::read::page_choice::ReadCosts;
 use crate::read::under_way::UnderWay;
 use crate::ring::Ring;
@@ -60,6 +61,7 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) flights: Flights,
     pub(crate) reads_under_way: UnderWay,
+    pub(crate) gathering: Gathering,
     pub(crate) costs: ReadCosts,
     /// Of all groups: what is assumed of one that is new.
     pub(crate) neighbours: Neighbours,
@@ -154,15 +156,25 @@ impl Engine {
     }
 
     /// Takes memory for so many bytes, waiting for readers as configured. `None`: refused.
-    pub(crate) fn take_waiting(&self, bytes: usize, requester: Hint) -> Option<Run> {
+    /// `waited` is how long the caller has waited for it so far, and grows: one that takes several runs waits
+    /// no longer for all of them than for one.
+    pub(crate) fn take_waiting(
+        &self,
+        bytes: usize,
+        requester: Hint,
+        waited: &mut Duration,
+    ) -> Option<Run> {
         let mut waiting = Waiting::default();
+        let before = *waited;
         loop {
             let idle = self.nursery.bytes() == 0;
-            if let Some(run) = self.cache.take(bytes, requester) {
-                return Some(run);
+            let run = self.cache.take(bytes, requester);
+            *waited = before + waiting.elapsed();
+            if run.is_some() {
+                return run;
             }
             let refuse = self.config.when_memory_full == WhenMemoryFull::Refuse && idle;
-            if refuse || waiting.elapsed() >= self.config.memory_wait || self.is_closed() {
+            if refuse || *waited >= self.config.memory_wait || self.is_closed() {
                 return None;
             }
             waiting.begin(&self.counters.read_waits);

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use damelo::device::{Device, DeviceInfo, DeviceStats, Io, IoOp, JournalArea};
@@ -365,6 +365,43 @@ fn the_end_of_a_streamed_object_waits_no_longer_than_configured() {
     stuck.let_go();
     assert_eq!(outcome, Ok(Err(CreateError::MemoryFull)));
     committing.join().unwrap().unwrap();
+}
+
+/// Nobody keeps what was read: all have memory sooner or later, though not all at once.
+#[test]
+fn many_ranges_over_several_parts_are_read_one_after_the_other_rather_than_refused() {
+    const THREADS: u64 = 24;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.memory = ByteSize::new(8 << 20);
+    config.segment = Some(ByteSize::new(512 << 10));
+    config.memory_wait = Duration::from_secs(30);
+    let store = Store::open(config).unwrap();
+    let length = (1_u64 << 20) - 40_000;
+    for key in 0..THREADS {
+        let mut writer = store.writer(&key.to_le_bytes(), group(), Default::default()).unwrap();
+        writer.write(&vec![key as u8; length as usize]).wait().unwrap();
+        writer.commit().wait().unwrap();
+    }
+    store.sync().unwrap();
+    store.drop_memory();
+    let barrier = Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (store, barrier) = (&store, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                for key in (thread..thread + 4).map(|key| key % THREADS) {
+                    let part = store.read_range(&key.to_le_bytes(), 10..length).wait().unwrap();
+                    let part = part.expect("it is there");
+                    assert_eq!(part.len() as u64, length - 10);
+                    assert!(part.iter().all(|byte| *byte == key as u8));
+                }
+            });
+        }
+    });
+    assert_eq!(store.stats().reads_refused, 0);
+    store.close().unwrap();
 }
 
 #[test]

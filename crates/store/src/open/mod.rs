@@ -35,6 +35,7 @@ use crate::policy::disk::disk_policy;
 use crate::policy::reinsertion::reinsertion_policy;
 use crate::policy::residency::residency_policy;
 use crate::read::flight::Flights;
+use crate::read::gathering::Gathering;
 use crate::read::page_choice::ReadCosts;
 use crate::read::under_way::UnderWay;
 use crate::ring::Ring;
@@ -380,6 +381,7 @@ fn assemble(parts: Parts) -> Engine {
         counters: Counters::default(),
         flights: Flights::default(),
         reads_under_way: UnderWay::new(frames * page_bytes as usize),
+        gathering: Gathering::new(frames * page_bytes as usize),
         costs: ReadCosts::new(),
         neighbours: Default::default(),
         touched: Touched::new(frames),

@@ -5,6 +5,7 @@
 //! older version is never served. Threads: any.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::flight::Joined;
 use super::large::LargeObject;
@@ -78,7 +79,7 @@ impl Engine {
                 return Ok(Some(object));
             }
             let found = match self.indirect_in_memory(hash, key) {
-                Indirect::Found(raw, header) => self.read_indirect(hash, key, &raw, &header)?,
+                Indirect::Found(raw, header) => self.read_indirect(hash, key, raw, &header)?,
                 Indirect::Dead => Found::Gone,
                 Indirect::Nothing => self.look(hash, key, look < LOOKS_SHARED_MAX)?,
             };
@@ -127,7 +128,7 @@ impl Engine {
         self: &Arc<Engine>,
         hash: u64,
         key: &[u8],
-        raw: &RawRecord,
+        raw: RawRecord,
         header: &RecordHeader,
     ) -> Result<Found, ReadError> {
         // No place of its own yet: what is put together is for this reader only.
@@ -202,7 +203,7 @@ impl Engine {
         self.accept(hash, key, candidate, raw)
     }
 
-    pub(crate) fn note_object_read(&self, raw: &RawRecord, started: std::time::Duration) {
+    pub(crate) fn note_object_read(&self, raw: &RawRecord, started: Duration) {
         let time = self.clock.monotonic().saturating_sub(started);
         self.costs.note(false, time);
         self.counters.read_latency.record(time);
@@ -266,10 +267,8 @@ impl Engine {
     }
 
     pub(crate) fn take_for_read(&self, bytes: usize) -> Result<Run, ReadError> {
-        self.take_waiting(bytes, crate::policy::residency::Hint::Neutral).ok_or_else(|| {
-            add(&self.counters.reads_refused, 1);
-            ReadError::MemoryFull
-        })
+        let mut waited = Duration::ZERO;
+        self.take_more_for_read(bytes, &mut waited)
     }
 
     /// Checks what was read and makes it resident.
@@ -307,8 +306,8 @@ impl Engine {
         }
         match header.kind {
             RecordKind::Object => Ok(self.admit_read(hash, candidate, &raw, &header)),
-            RecordKind::Manifest => self.assemble_manifest(hash, candidate, &raw, &header),
-            RecordKind::Patch => self.assemble_patch(hash, key, candidate, &raw, &header),
+            RecordKind::Manifest => self.assemble_manifest(hash, candidate, raw, &header),
+            RecordKind::Patch => self.assemble_patch(hash, key, candidate, raw, &header),
             RecordKind::Part => Ok(self.damaged(hash, candidate.location, raw.life)),
         }
     }
@@ -414,17 +413,20 @@ impl Engine {
         hash: u64,
         key: &[u8],
         candidate: &Candidate,
-        raw: &RawRecord,
+        raw: RawRecord,
         header: &RecordHeader,
     ) -> Result<Found, ReadError> {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
         let meta = bytes::Bytes::copy_from_slice(&bytes[header.meta_range()]);
         let value = &bytes[header.value_range()];
         let large = self.of_patch(hash, key, header, meta.clone(), value)?;
-        self.assemble_large(hash, candidate, header, large, &[key, &meta], raw.life)
+        let life = raw.life;
+        drop(raw);
+        self.assemble_large(hash, candidate, header, large, &[key, &meta], life)
     }
 
-    /// All of an object that lies in extents, as one piece of memory.
+    /// All of an object that lies in extents, as one piece of memory. The caller holds none: this one may have to
+    /// wait for it.
     pub(crate) fn assemble_large(
         self: &Arc<Engine>,
         hash: u64,
@@ -443,14 +445,16 @@ impl Engine {
         if length > self.piece_max() {
             return Err(ReadError::TooLargeForMemory { length, max: self.piece_max() });
         }
-        let Some(range) = large.read(self, 0..length)? else {
+        let mut waited = Duration::ZERO;
+        let _room = self.room_to_gather(length, &mut waited)?;
+        let Some(range) = large.read(self, 0..length, &mut waited)? else {
             self.forget_durably(hash);
             add(&self.counters.misses_damaged, 1);
             return Ok(Found::Gone);
         };
         let pieces = [before[0], before[1], &range];
         let place = (candidate.location, life);
-        let object = self.assemble(hash, place, header, length, &pieces)?;
+        let object = self.assemble(hash, place, header, &pieces, &mut waited)?;
         Ok(Found::Object(object))
     }
 
@@ -461,11 +465,11 @@ impl Engine {
         hash: u64,
         (location, life): (Location, u64),
         header: &RecordHeader,
-        value_len: u64,
-        pieces: &[&[u8]],
+        pieces: &[&[u8]; 3],
+        waited: &mut Duration,
     ) -> Result<Object, ReadError> {
         let total: usize = pieces.iter().map(|p| p.len()).sum();
-        let run = self.take_for_read(total + 64)?;
+        let run = self.take_more_for_read(total + 64, waited)?;
         let mut at = 64;
         for piece in pieces {
             // SAFETY: the run is fresh and known to this thread only.
@@ -476,7 +480,7 @@ impl Engine {
         entry.body = 64;
         entry.is_object = true;
         entry.meta_len = pieces[1].len() as u32;
-        entry.value_len = value_len as u32;
+        entry.value_len = pieces[2].len() as u32;
         entry.stored_bytes = run.len_bytes() as u32;
         // As in `admit_read`; here the value was read since.
         entry.location = Some(location);

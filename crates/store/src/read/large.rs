@@ -6,6 +6,7 @@
 
 use crate::sync::{Arc, Mutex, lock};
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -185,11 +186,24 @@ fn checked_head(header: RecordHeader, bytes: &[u8]) -> Option<Head> {
 }
 
 impl LargeObject {
-    /// Reads a range into one run. `None`: overwritten or damaged meanwhile.
+    /// True if a range lies in one extent, so that a read of it takes memory once.
+    pub(super) fn is_one_piece(&self, range: &Range<u64>) -> bool {
+        let extent = self.extent_at(range.start).map(|index| &self.extents[index]);
+        extent.is_some_and(|e| range.end <= e.start + e.len)
+    }
+
+    fn extent_at(&self, at: u64) -> Option<usize> {
+        let index = self.extents.partition_point(|e| e.start + e.len <= at);
+        (index < self.extents.len()).then_some(index)
+    }
+
+    /// Reads a range into one run. `None`: overwritten or damaged meanwhile. Where it is not one piece the
+    /// caller has room to gather it.
     pub(crate) fn read(
         &self,
         engine: &Arc<Engine>,
         range: Range<u64>,
+        waited: &mut Duration,
     ) -> Result<Option<ObjectRange>, ReadError> {
         let len = (range.end - range.start) as usize;
         let whole = |run, start, len| ObjectRange {
@@ -204,28 +218,22 @@ impl LargeObject {
         if len == 0 {
             return Ok(Some(whole(None, 0, 0)));
         }
-        let Some((first, start, got)) = self.read_piece(engine, range.clone())? else {
-            return Ok(None);
-        };
-        if got >= len {
-            return Ok(Some(whole(Some(first), start, len)));
+        if self.is_one_piece(&range) {
+            let piece = self.read_piece(engine, range.clone(), waited)?;
+            return Ok(piece.map(|(run, start, len)| whole(Some(run), start, len)));
         }
-        // It goes over several parts: gather them in one run.
-        let run = engine.take_for_read(len)?;
+        let run = engine.take_more_for_read(len, waited)?;
         let mut at = 0;
-        let (mut piece, mut from, mut got) = (first, start, got);
-        loop {
-            let n = got.min(len - at);
-            // SAFETY: the run is fresh and known to this thread only.
-            unsafe { run.bytes_mut(at, n) }.copy_from_slice(piece.bytes(from, n));
-            at += n;
-            if at == len {
-                return Ok(Some(whole(Some(run), 0, len)));
-            }
+        while at < len {
             let rest = range.start + at as u64..range.end;
-            let Some(next) = self.read_piece(engine, rest)? else { return Ok(None) };
-            (piece, from, got) = next;
+            let Some((piece, from, got)) = self.read_piece(engine, rest, waited)? else {
+                return Ok(None);
+            };
+            // SAFETY: the run is fresh and known to this thread only.
+            unsafe { run.bytes_mut(at, got) }.copy_from_slice(piece.bytes(from, got));
+            at += got;
         }
+        Ok(Some(whole(Some(run), 0, len)))
     }
 
     /// Reads from the start of a range to its end or that of the extent: run, start, length.
@@ -233,9 +241,10 @@ impl LargeObject {
         &self,
         engine: &Arc<Engine>,
         range: Range<u64>,
+        waited: &mut Duration,
     ) -> Result<Option<(Run, usize, usize)>, ReadError> {
-        let index = self.extents.partition_point(|e| e.start + e.len <= range.start);
-        let Some(extent) = self.extents.get(index) else { return Ok(None) };
+        let Some(index) = self.extent_at(range.start) else { return Ok(None) };
+        let extent = &self.extents[index];
         let Some(head) = self.head_of(engine, index, extent)? else { return Ok(None) };
         let from = range.start - extent.start;
         let to = (range.end - extent.start).min(extent.len);
@@ -249,7 +258,7 @@ impl LargeObject {
         let aligned = at - at % block;
         let len = (at + (chunk_end - chunk_start)).next_multiple_of(block) - aligned;
         let len = len.min(engine.space.segment_bytes - aligned);
-        let run = engine.take_for_read(len as usize)?;
+        let run = engine.take_more_for_read(len as usize, waited)?;
         // SAFETY: the run is fresh and known to this thread only.
         let buf = unsafe { run.bytes_mut(0, len as usize) };
         add(&engine.counters.range_reads, 1);

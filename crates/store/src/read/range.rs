@@ -4,6 +4,7 @@
 
 use crate::sync::{Arc, Mutex};
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -177,14 +178,16 @@ impl Engine {
         self: &Arc<Engine>,
         hash: u64,
         candidate: &Candidate,
-        raw: &RawRecord,
+        raw: RawRecord,
         header: &RecordHeader,
     ) -> Result<Found, ReadError> {
         let bytes = raw.run.bytes(raw.start, raw.len - raw.start);
-        let (key, meta) = (&bytes[header.key_range()], &bytes[header.meta_range()]);
-        let metadata = Bytes::copy_from_slice(meta);
-        let large = self.of_manifest(header, metadata, &bytes[header.value_range()]);
-        self.assemble_large(hash, candidate, header, large, &[key, meta], raw.life)
+        let key = bytes[header.key_range()].to_vec();
+        let meta = Bytes::copy_from_slice(&bytes[header.meta_range()]);
+        let large = self.of_manifest(header, meta.clone(), &bytes[header.value_range()]);
+        let life = raw.life;
+        drop(raw);
+        self.assemble_large(hash, candidate, header, large, &[&key, &meta], life)
     }
 
     /// A part of an object, clamped to its length.
@@ -207,7 +210,10 @@ impl Engine {
                         max: self.piece_max(),
                     });
                 }
-                let found = large.read(self, clamped)?;
+                let mut waited = Duration::ZERO;
+                let gathers = size > 0 && !large.is_one_piece(&clamped);
+                let _room = gathers.then(|| self.room_to_gather(size, &mut waited)).transpose()?;
+                let found = large.read(self, clamped, &mut waited)?;
                 let counter = if found.is_some() {
                     &self.counters.hits_disk
                 } else {

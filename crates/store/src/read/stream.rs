@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -65,7 +66,9 @@ impl Reader {
             (Arc::clone(&self.engine), Arc::clone(&self.source), self.offset..end);
         Err(Deferred::blocking(&self.engine, move || {
             let Source::Disk(large) = &*source else { return Err(ReadError::Gone) };
-            let piece = large.read_piece(&engine, range.clone())?.ok_or(ReadError::Gone)?;
+            let mut waited = Duration::ZERO;
+            let piece = large.read_piece(&engine, range.clone(), &mut waited)?;
+            let piece = piece.ok_or(ReadError::Gone)?;
             let group = large.info.group;
             let (run, start, len) = piece;
             Ok(Bytes::from(ObjectRange {

@@ -1,0 +1,152 @@
+//! How much memory those reads may take at once that need several pieces of it: a range that goes over several
+//! parts of an object, an object put together from them.
+//!
+//! Each holds one piece while it waits for the next. Where many do so, they have all memory between them and none
+//! gets on, so that all are refused in the end. Invariants: whoever enters holds no memory yet, and takes at most
+//! what it entered with; all that is entered is within a share of the memory, or one is alone; they enter in
+//! the order in which they came. Threads: any that may wait.
+
+use crate::sync::{Arc, Mutex, lock};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::engine::Engine;
+use crate::error::ReadError;
+use crate::memory::pool::Run;
+use crate::policy::residency::Hint;
+use crate::signal::Signal;
+use crate::stats::add;
+
+/// Part of the memory that they may take together: what one of the longest takes.
+const MEMORY_SHARE: usize = 4;
+
+#[derive(Default)]
+struct State {
+    bytes: usize,
+    next_ticket: u64,
+    /// Who waits, the first at the front.
+    waiting: VecDeque<u64>,
+}
+
+pub(crate) struct Gathering {
+    state: Mutex<State>,
+    changed: Signal,
+    bytes_max: usize,
+}
+
+impl Gathering {
+    pub(crate) fn new(memory_bytes: usize) -> Gathering {
+        let (state, changed) = Default::default();
+        Gathering { state, changed, bytes_max: memory_bytes / MEMORY_SHARE }
+    }
+
+    /// Enters with so many bytes, once there is room; false if there is none for so long.
+    fn enter(&self, bytes: usize, wait_max: Duration) -> bool {
+        let mut state = lock(&self.state);
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back(ticket);
+        let begun = Instant::now();
+        loop {
+            let fits = state.bytes == 0 || state.bytes + bytes <= self.bytes_max;
+            let enters = fits && state.waiting.front() == Some(&ticket);
+            let left = wait_max.saturating_sub(begun.elapsed());
+            if enters || left.is_zero() {
+                state.waiting.retain(|other| *other != ticket);
+                state.bytes += if enters { bytes } else { 0 };
+                drop(state);
+                // The next may have room, too.
+                self.changed.notify_all();
+                return enters;
+            }
+            state = self.changed.wait_for(state, left).0;
+        }
+    }
+
+    fn leave(&self, bytes: usize) {
+        lock(&self.state).bytes -= bytes;
+        self.changed.notify_all();
+    }
+}
+
+/// The share of a read that gathers pieces.
+pub(super) struct GatheringRoom {
+    engine: Arc<Engine>,
+    bytes: usize,
+}
+
+impl Drop for GatheringRoom {
+    fn drop(&mut self) {
+        self.engine.gathering.leave(self.bytes);
+    }
+}
+
+impl Engine {
+    /// Waits for room to gather `len` bytes. `waited` is how long the read has waited for memory so far, and
+    /// grows.
+    pub(super) fn room_to_gather(
+        self: &Arc<Engine>,
+        len: u64,
+        waited: &mut Duration,
+    ) -> Result<GatheringRoom, ReadError> {
+        // What is put together, and the pieces: no longer than all of it.
+        let bytes = 2 * self.cache.pool.run_bytes_for(len as usize);
+        let begun = Instant::now();
+        let entered = self.gathering.enter(bytes, self.config.memory_wait.saturating_sub(*waited));
+        *waited += begun.elapsed();
+        if !entered {
+            add(&self.counters.reads_refused, 1);
+            return Err(ReadError::MemoryFull);
+        }
+        Ok(GatheringRoom { engine: Arc::clone(self), bytes })
+    }
+
+    /// Memory for a read that may take several runs; `waited` as for `take_waiting`.
+    pub(super) fn take_more_for_read(
+        &self,
+        bytes: usize,
+        waited: &mut Duration,
+    ) -> Result<Run, ReadError> {
+        self.take_waiting(bytes, Hint::Neutral, waited).ok_or_else(|| {
+            add(&self.counters.reads_refused, 1);
+            ReadError::MemoryFull
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::thread;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn one_may_always_gather_and_others_within_the_share() {
+        let gathering = Gathering::new(400);
+        assert!(gathering.enter(500, LONG), "longer than all of it");
+        assert!(!gathering.enter(1, Duration::ZERO));
+        gathering.leave(500);
+        assert!(gathering.enter(50, LONG) && gathering.enter(50, LONG));
+        assert!(!gathering.enter(1, Duration::ZERO));
+        gathering.leave(50);
+        assert!(gathering.enter(50, LONG), "who gave up is not waited for");
+    }
+
+    #[test]
+    fn who_came_first_enters_first() {
+        let gathering = Arc::new(Gathering::new(400));
+        assert!(gathering.enter(60, LONG));
+        let large = {
+            let gathering = Arc::clone(&gathering);
+            thread::spawn(move || gathering.enter(100, LONG))
+        };
+        while lock(&gathering.state).waiting.is_empty() {
+            thread::yield_now();
+        }
+        assert!(!gathering.enter(1, Duration::ZERO), "one that came before has no room yet");
+        gathering.leave(60);
+        assert!(large.join().expect("it ends"));
+        assert_eq!(lock(&gathering.state).bytes, 100);
+    }
+}
