@@ -81,6 +81,14 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Creates, Box::new(work)))
     }
 
+    /// As `blocking`, for a streamed create.
+    pub(crate) fn writing(
+        engine: &Arc<Engine>,
+        work: impl FnOnce() -> T + Send + 'a,
+    ) -> Deferred<'a, T> {
+        Deferred(State::Blocking(Arc::clone(engine), Lane::Writers, Box::new(work)))
+    }
+
     pub(crate) fn startable(
         work: impl FnOnce() -> T + Send + 'a,
         start: impl FnOnce(Arc<OneShot<T>>) + Send + 'static,

@@ -2,7 +2,8 @@
 //!
 //! Threads start when first needed, at most `THREADS_MAX`, and end when the store does. A caller that
 //! blocks (`wait()`) never comes here. Creates that wait for memory, or for a slow disk to take what is in it,
-//! do so on some of the threads only, and behind what else is to be done. Invariant: every job handed in runs,
+//! do so on some of the threads only, and behind what else is to be done; streamed creates that wait likewise, on a
+//! few others, since they hold memory which creates wait for. Invariant: every job handed in runs,
 //! or its promise is dropped and the waiting future reports a closed store.
 
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, lock, thread};
@@ -14,6 +15,9 @@ type Job = Box<dyn FnOnce() + Send>;
 const THREADS_MAX: usize = 16;
 /// Of them, those that creates may occupy, each as long as it waits.
 const CREATING_MAX: usize = 8;
+/// And those that streamed creates may. The rest is there for reads.
+const WRITING_MAX: usize = 4;
+const _: () = assert!(CREATING_MAX + WRITING_MAX < THREADS_MAX);
 
 /// What a job is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,14 +26,19 @@ pub(crate) enum Lane {
     Soon,
     /// Creates, which may wait for memory.
     Creates,
+    /// Pieces and commits of streamed creates, which may wait for memory or for their parts to be on disk.
+    Writers,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
     creates: VecDeque<Job>,
+    writers: VecDeque<Job>,
     /// Creates that threads are busy with.
     creating: usize,
+    /// The same of writers.
+    writing: usize,
     idle: usize,
     threads: usize,
     stopped: bool,
@@ -37,8 +46,17 @@ struct State {
 
 impl State {
     fn next(&mut self) -> Option<(Job, Lane)> {
+        // One writer gets on however many reads there are: they may wait for the memory that it holds.
+        if self.writing == 0
+            && let Some(job) = self.next_writer()
+        {
+            return Some((job, Lane::Writers));
+        }
         if let Some(job) = self.jobs.pop_front() {
             return Some((job, Lane::Soon));
+        }
+        if let Some(job) = self.next_writer() {
+            return Some((job, Lane::Writers));
         }
         if self.creating >= CREATING_MAX {
             return None;
@@ -48,9 +66,20 @@ impl State {
         Some((job, Lane::Creates))
     }
 
+    fn next_writer(&mut self) -> Option<Job> {
+        if self.writing >= WRITING_MAX {
+            return None;
+        }
+        let job = self.writers.pop_front()?;
+        self.writing += 1;
+        Some(job)
+    }
+
     /// Jobs that a thread could begin now.
     fn ready(&self) -> usize {
-        self.jobs.len() + self.creates.len().min(CREATING_MAX - self.creating)
+        let creates = self.creates.len().min(CREATING_MAX - self.creating);
+        let writers = self.writers.len().min(WRITING_MAX - self.writing);
+        self.jobs.len() + creates + writers
     }
 }
 
@@ -70,6 +99,7 @@ impl Workers {
         match lane {
             Lane::Soon => state.jobs.push_back(job),
             Lane::Creates => state.creates.push_back(job),
+            Lane::Writers => state.writers.push_back(job),
         }
         let start = state.idle < state.ready() && state.threads < THREADS_MAX;
         if start {
@@ -81,6 +111,7 @@ impl Workers {
                 state.threads -= 1;
                 if state.threads == 0 {
                     let job = state.jobs.pop_back().or_else(|| state.creates.pop_back());
+                    let job = job.or_else(|| state.writers.pop_back());
                     drop(state);
                     if let Some(job) = job {
                         job();
@@ -108,8 +139,9 @@ fn work(shared: &(Mutex<State>, Condvar)) {
             job();
             state = lock(&shared.0);
             state.creating -= usize::from(lane == Lane::Creates);
+            state.writing -= usize::from(lane == Lane::Writers);
         } else if state.stopped {
-            // Creates that are left are for those who are busy with others now.
+            // Creates and writers that are left are for those who are busy with others now.
             state.threads -= 1;
             return;
         } else {
@@ -125,29 +157,47 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// More creates than there are threads wait for something that only comes once a read is done.
+    /// More creates or writers than there are threads wait for something that only comes once a read is done.
     #[test]
-    fn creates_that_wait_leave_threads_to_others() {
-        let workers = Workers::default();
-        let gate = std::sync::Arc::new(std::sync::Barrier::new(CREATING_MAX + 1));
-        let (done, all) = mpsc::channel();
-        for _ in 0..2 * CREATING_MAX {
-            let (gate, done) = (std::sync::Arc::clone(&gate), done.clone());
-            let create = move || {
+    fn creates_and_writers_that_wait_leave_threads_to_others() {
+        for (lane, most) in [(Lane::Creates, CREATING_MAX), (Lane::Writers, WRITING_MAX)] {
+            let workers = Workers::default();
+            let gate = std::sync::Arc::new(std::sync::Barrier::new(most + 1));
+            let (done, all) = mpsc::channel();
+            let rounds = 2 * THREADS_MAX / most;
+            for _ in 0..rounds * most {
+                let (gate, done) = (std::sync::Arc::clone(&gate), done.clone());
+                let job = move || {
+                    gate.wait();
+                    done.send("waited").expect("somebody listens");
+                };
+                workers.run(lane, Box::new(job));
+            }
+            for round in 0..rounds {
+                let read_done = done.clone();
+                workers.run(Lane::Soon, Box::new(move || read_done.send("read").expect("heard")));
+                assert_eq!(all.recv(), Ok("read"), "{lane:?}, round {round}");
                 gate.wait();
-                done.send("create").expect("somebody listens");
-            };
+                for _ in 0..most {
+                    assert_eq!(all.recv(), Ok("waited"));
+                }
+            }
+            workers.stop();
+        }
+    }
+
+    #[test]
+    fn creates_that_wait_leave_threads_to_the_writers_that_hold_their_memory() {
+        let workers = Workers::default();
+        let (written, wait) = mpsc::channel::<()>();
+        let (wait, (done, all)) = (std::sync::Arc::new(Mutex::new(wait)), mpsc::channel());
+        for _ in 0..THREADS_MAX {
+            let (wait, done) = (std::sync::Arc::clone(&wait), done.clone());
+            let create = move || done.send(lock(&wait).recv().is_err()).expect("heard");
             workers.run(Lane::Creates, Box::new(create));
         }
-        for round in 0..2 {
-            let read_done = done.clone();
-            workers.run(Lane::Soon, Box::new(move || read_done.send("read").expect("heard")));
-            assert_eq!(all.recv(), Ok("read"), "round {round}");
-            gate.wait();
-            for _ in 0..CREATING_MAX {
-                assert_eq!(all.recv(), Ok("create"));
-            }
-        }
+        workers.run(Lane::Writers, Box::new(move || drop(written)));
+        assert!((0..THREADS_MAX).all(|_| all.recv() == Ok(true)));
         workers.stop();
     }
 }

@@ -178,7 +178,7 @@ impl Writer {
             Some(stored) => Commit(Deferred::ready(self.end(stored))),
             None => {
                 let engine = Arc::clone(&self.engine);
-                Commit(Deferred::blocking(&engine, move || {
+                Commit(Deferred::writing(&engine, move || {
                     let stored = self.store();
                     self.end(stored)
                 }))
@@ -466,7 +466,7 @@ impl Future for Write<'_> {
             }
             let engine = Arc::clone(&this.writer.engine);
             let waiter = Arc::clone(&engine);
-            this.waiting = Some(Deferred::blocking(&engine, move || waiter.wait_room(ROOM_NAP)));
+            this.waiting = Some(Deferred::writing(&engine, move || waiter.wait_room(ROOM_NAP)));
         }
     }
 }
