@@ -9,14 +9,14 @@ mod waiting;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mpsc::Sender;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, MutexGuard, lock, thread};
 use std::time::Duration;
 
 use crate::format::UNIT_BYTES;
 use crate::memory::pool::Run;
 use crate::signal::Signal;
 
-use waiting::{Pending, State, earlier};
+use waiting::{Choice, Pending, State, earlier};
 
 /// An object that waits.
 pub(crate) struct Staged {
@@ -69,6 +69,9 @@ const LISTED_PERCENT: usize = 150;
 /// What a group takes besides its list: its place in a table that is half full on the average, and what
 /// the allocator puts before a list.
 const GROUP_BYTES: usize = 2 * size_of::<(u64, Pending)>() + 16;
+
+/// Groups that the flusher takes while others wait for the lock: a tenth of a millisecond's worth.
+const GROUPS_AT_ONCE: usize = 512;
 
 /// So many rounds are told apart for [`Nursery::oldest_seq`].
 const ROUNDS_MAX: usize = 16;
@@ -141,13 +144,12 @@ impl Nursery {
     }
 
     /// All groups of which something waits since half of that span, so that all older runs come free.
-    fn take_stretched(&self, state: &mut State) -> Option<Vec<(u64, Vec<Staged>)>> {
+    fn choose_stretched(&self, state: &mut State) -> Option<Choice> {
         if !self.is_stretched(state) {
             return None;
         }
         let handed_in = self.handed_in.load(Ordering::Relaxed);
-        let groups = state.take_older(handed_in - SPAN_LIMITS * self.limit_bytes / 2);
-        (!groups.is_empty()).then_some(groups)
+        state.choose_older(handed_in - SPAN_LIMITS * self.limit_bytes / 2)
     }
 
     /// True if the extents that wait are worth a write, or must not wait for more.
@@ -198,9 +200,7 @@ impl Nursery {
         }
         staged.round = state.enter_round(staged.seq);
         staged.came_at = self.handed_in.load(Ordering::Relaxed);
-        if state.groups.is_empty() {
-            state.oldest_came_at = staged.came_at;
-        }
+        state.note_came_at(staged.came_at);
         let bytes = u64::from(staged.stored_bytes);
         state.groups_due = earlier(state.groups_due, staged.due);
         let pending = state.groups.entry(group).or_default();
@@ -211,6 +211,8 @@ impl Nursery {
         }
         pending.objects.push(staged);
         pending.bytes += bytes;
+        let group_bytes = pending.bytes;
+        state.largest_bytes = state.largest_bytes.max(group_bytes);
         state.waiting_bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         state.objects += 1;
@@ -283,11 +285,7 @@ impl Nursery {
         let mut state = lock(&self.state);
         let bytes: u64 = objects.iter().map(|s| u64::from(s.stored_bytes)).sum();
         let count = objects.len() as u64;
-        let came_at = objects[0].came_at;
-        state.oldest_came_at = match state.groups.is_empty() {
-            true => came_at,
-            false => came_at.min(state.oldest_came_at),
-        };
+        state.note_came_at(objects[0].came_at);
         let due = objects.iter().fold(None, |due, object| earlier(due, object.due));
         state.groups_due = earlier(state.groups_due, due);
         let pending = state.groups.entry(group).or_default();
@@ -295,6 +293,8 @@ impl Nursery {
         let newer = std::mem::replace(&mut pending.objects, objects);
         pending.objects.extend(newer);
         pending.bytes += bytes;
+        let group_bytes = pending.bytes;
+        state.largest_bytes = state.largest_bytes.max(group_bytes);
         state.waiting_bytes += bytes;
         state.in_flight -= count;
         state.objects += count;
@@ -312,15 +312,18 @@ impl Nursery {
         let now = now();
         let extents = self.wants_extents(&state) || state.extents_due.is_some_and(|due| due <= now);
         let turn_of_pages = std::mem::take(&mut state.pages_next) && self.wants_pages(&state, now);
-        if turn_of_pages && let Some(pages) = self.take_pages(&mut state, page_bytes, now) {
-            return pages;
+        if turn_of_pages && let Some(choice) = self.choose(&mut state, page_bytes, now) {
+            return self.take_chosen(state, choice);
         }
         if extents {
             state.pages_next = true;
             return Work::Extents(state.take_extents());
         }
         if state.objects > 0 {
-            return self.take_pages(&mut state, page_bytes, now).unwrap_or(Work::Idle);
+            return match self.choose(&mut state, page_bytes, now) {
+                Some(choice) => self.take_chosen(state, choice),
+                None => Work::Idle,
+            };
         }
         let stop = state.stop;
         state.ended = stop;
@@ -329,22 +332,40 @@ impl Nursery {
         if stop { Work::Stop } else { Work::Idle }
     }
 
-    fn take_pages(&self, state: &mut State, page_bytes: u64, now: Duration) -> Option<Work> {
-        if let Some(groups) = self.take_stretched(state) {
-            return Some(Work::Pages { groups, partial: true });
+    /// The groups that are to be written now.
+    fn choose(&self, state: &mut State, page_bytes: u64, now: Duration) -> Option<Choice> {
+        if let Some(choice) = self.choose_stretched(state) {
+            return Some(choice);
         }
         let over = state.group_bytes() >= self.flush_at_bytes;
-        if over && let Some(groups) = state.take_full_groups(page_bytes) {
-            return Some(Work::Pages { groups, partial: false });
+        if over && let Some(choice) = state.choose_full(2 * page_bytes) {
+            return Some(choice);
         }
-        let groups = if std::mem::take(&mut state.drain_pages) || state.stop {
-            state.take_largest(u64::MAX)
+        if std::mem::take(&mut state.drain_pages) || state.stop {
+            state.choose_largest(u64::MAX)
         } else if over {
-            state.take_largest(self.flush_at_bytes / 2)
+            state.choose_largest(self.flush_at_bytes / 2)
         } else {
-            state.take_due(now)
-        };
-        (!groups.is_empty()).then_some(Work::Pages { groups, partial: true })
+            state.choose_due(now)
+        }
+    }
+
+    /// Takes what was chosen, some groups at a time: there may be hundreds of thousands, and creates wait for
+    /// the lock. Nobody else takes any meanwhile.
+    fn take_chosen(&self, state: MutexGuard<'_, State>, choice: Choice) -> Work {
+        drop(state);
+        let partial = choice.partial;
+        let chosen = choice.in_order();
+        let mut groups = Vec::with_capacity(chosen.len());
+        for some in chosen.chunks(GROUPS_AT_ONCE) {
+            let mut state = lock(&self.state);
+            groups.extend(some.iter().filter_map(|group| state.take_group(*group)));
+            drop(state);
+            if groups.len() < chosen.len() {
+                thread::yield_now();
+            }
+        }
+        Work::Pages { groups, partial }
     }
 
     /// Asks for everything that is here to be written and waits until it is. What comes meanwhile

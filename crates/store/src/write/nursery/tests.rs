@@ -154,3 +154,65 @@ fn what_came_long_ago_goes_though_little_waits() {
     assert_eq!(groups.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [0]);
     assert!(matches!(take(), Work::Idle), "the others came later");
 }
+
+/// More groups than are taken at once, and all that is known of them without a look at each.
+#[test]
+fn of_many_groups_those_go_that_are_to_go() {
+    const GROUPS: u64 = 3 * GROUPS_AT_ONCE as u64;
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(1 << 30);
+    for group in 0..GROUPS {
+        assert!(nursery.push(group, object(&run, 100 + group)));
+    }
+    let take = |now| nursery.take(PAGE, || Duration::from_secs(now), Duration::ZERO);
+    let groups_of = |work| match work {
+        Work::Pages { groups, partial: true } => groups.into_iter().map(|(id, _)| id).collect(),
+        _ => Vec::new(),
+    };
+    assert!(matches!(take(99), Work::Idle));
+    assert_eq!(groups_of(take(109)), (0..10).collect::<Vec<_>>());
+    assert!(matches!(take(109), Work::Idle));
+    assert_eq!(groups_of(take(110)), [10]);
+    // One that comes when others are known to be due later.
+    assert!(nursery.push(0, object(&run, 105)));
+    assert_eq!(groups_of(take(110)), [0]);
+    assert!(nursery.push(20, object(&run, 200)));
+    nursery.request_flush();
+    let all = groups_of(take(110));
+    assert_eq!((all.len() as u64, all[0]), (GROUPS - 11, 20), "all, the largest first");
+    assert!(matches!(take(1_000_000), Work::Idle));
+}
+
+#[test]
+fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it_fills() {
+    let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
+    let nursery = Nursery::new(16 * PAGE);
+    let take = || match nursery.take(PAGE, || Duration::ZERO, Duration::ZERO) {
+        Work::Pages { groups, partial } => {
+            let objects: Vec<_> = groups.iter().flat_map(|(_, objects)| objects).collect();
+            nursery.finished(&Finished::of(objects.iter().copied()), 0);
+            (groups.iter().map(|(id, _)| *id).collect::<Vec<_>>(), partial)
+        }
+        _ => panic!("half of the limit waits"),
+    };
+    let push = |group| assert!(nursery.push(group, object(&run, 100)));
+    // Sixteen objects of half a page are half of the limit: of group 3 a page's worth, of others less.
+    (0..15).chain([3]).for_each(push);
+    assert_eq!(take(), (vec![3, 14, 13, 12, 11, 10, 9], true), "a quarter of the limit");
+    // The others are still there, one fills, and one that is put back counts with what came since.
+    (0..5).for_each(|_| push(4));
+    (20..30).for_each(push);
+    assert_eq!(take(), (vec![4], false));
+    nursery.request_flush();
+    let Work::Pages { mut groups, .. } = nursery.take(PAGE, || Duration::ZERO, Duration::ZERO)
+    else {
+        panic!("asked for")
+    };
+    assert_eq!(groups.len(), 17);
+    let (group, mut objects) = groups.pop().expect("one of them");
+    nursery.finished(&Finished::of(groups.iter().flat_map(|(_, objects)| objects)), 0);
+    (0..3).for_each(|_| push(group));
+    nursery.put_back(group, std::mem::take(&mut objects));
+    (100..112).for_each(push);
+    assert_eq!(take(), (vec![group], false), "four objects are two pages");
+}

@@ -28,6 +28,37 @@ impl Round {
     const NEW: Round = Round { unfinished: 0, oldest_seq: u64::MAX };
 }
 
+/// Groups that the flusher is to take: their bytes when they were chosen, and which.
+pub(super) struct Choice {
+    groups: Vec<(u64, u64)>,
+    /// The largest first, and no more than make up so many bytes; else all.
+    largest_bytes: Option<u64>,
+    /// Pages are built of them even if they are not full.
+    pub(super) partial: bool,
+}
+
+impl Choice {
+    fn of_all(groups: Vec<(u64, u64)>, partial: bool) -> Option<Choice> {
+        (!groups.is_empty()).then_some(Choice { groups, largest_bytes: None, partial })
+    }
+
+    /// In an order that says nothing of how they lay in memory: what a simulator does is done again.
+    pub(super) fn in_order(mut self) -> Vec<u64> {
+        let Some(target) = self.largest_bytes else {
+            self.groups.sort_unstable_by_key(|(_, group)| *group);
+            return self.groups.into_iter().map(|(_, group)| group).collect();
+        };
+        self.groups.sort_unstable_by(|a, b| b.cmp(a));
+        let mut sum = 0;
+        let chosen = self.groups.into_iter().take_while(|(bytes, _)| {
+            let wanted = sum < target;
+            sum += bytes;
+            wanted
+        });
+        chosen.map(|(_, group)| group).collect()
+    }
+}
+
 #[derive(Default)]
 pub(super) struct State {
     pub(super) groups: HashMap<u64, Pending>,
@@ -39,6 +70,8 @@ pub(super) struct State {
     pub(super) extents_due: Option<Duration>,
     /// The first time at which a group is due; it may be sooner than is true.
     pub(super) groups_due: Option<Duration>,
+    /// No group has more; it may be more than is true.
+    pub(super) largest_bytes: u64,
     /// Nothing in `groups` came before so many bytes of runs had been handed in; it may be less than is true.
     pub(super) oldest_came_at: u64,
     /// Bytes in `groups` and `extents`.
@@ -142,72 +175,72 @@ impl State {
         extents
     }
 
-    fn take_group(&mut self, group: u64) -> Option<(u64, Vec<Staged>)> {
+    /// Something that came when so many bytes had been handed in is put in a group.
+    pub(super) fn note_came_at(&mut self, came_at: u64) {
+        self.oldest_came_at = match self.groups.is_empty() {
+            true => came_at,
+            false => came_at.min(self.oldest_came_at),
+        };
+    }
+
+    pub(super) fn take_group(&mut self, group: u64) -> Option<(u64, Vec<Staged>)> {
         let pending = self.groups.remove(&group)?;
         self.taken(pending.objects.len() as u64, pending.bytes);
         Some((group, pending.objects))
     }
 
-    /// Groups with at least two pages' worth.
-    pub(super) fn take_full_groups(&mut self, page_bytes: u64) -> Option<Vec<(u64, Vec<Staged>)>> {
-        let mut full: Vec<u64> = self
-            .groups
-            .iter()
-            .filter(|(_, p)| p.bytes >= 2 * page_bytes)
-            .map(|(id, _)| *id)
-            .collect();
-        full.sort_unstable();
-        let groups: Vec<_> = full.into_iter().filter_map(|id| self.take_group(id)).collect();
-        (!groups.is_empty()).then_some(groups)
+    /// Groups with at least so many bytes.
+    pub(super) fn choose_full(&mut self, full_bytes: u64) -> Option<Choice> {
+        if self.largest_bytes < full_bytes {
+            return None;
+        }
+        let mut full = Vec::new();
+        self.largest_bytes = 0;
+        for (id, pending) in &self.groups {
+            match pending.bytes {
+                bytes if bytes >= full_bytes => full.push((bytes, *id)),
+                bytes => self.largest_bytes = self.largest_bytes.max(bytes),
+            }
+        }
+        Choice::of_all(full, false)
     }
 
     /// The largest groups, until `target` bytes are taken.
-    pub(super) fn take_largest(&mut self, target: u64) -> Vec<(u64, Vec<Staged>)> {
-        let mut order: Vec<(u64, u64)> = self.groups.iter().map(|(id, p)| (p.bytes, *id)).collect();
-        order.sort_unstable_by(|a, b| b.cmp(a));
-        let mut sum = 0;
-        let mut groups = Vec::new();
-        for (bytes, id) in order {
-            if sum >= target {
-                break;
-            }
-            sum += bytes;
-            groups.extend(self.take_group(id));
-        }
-        groups
+    pub(super) fn choose_largest(&mut self, target: u64) -> Option<Choice> {
+        let groups = self.groups.iter().map(|(id, pending)| (pending.bytes, *id)).collect();
+        let choice = Choice::of_all(groups, true);
+        choice.map(|choice| Choice { largest_bytes: Some(target), ..choice })
     }
 
     /// The groups of which something came before so many bytes of runs had been handed in.
-    pub(super) fn take_older(&mut self, came_before: u64) -> Vec<(u64, Vec<Staged>)> {
+    pub(super) fn choose_older(&mut self, came_before: u64) -> Option<Choice> {
         // A group's objects wait in the order in which they came.
         let came_at = |p: &Pending| p.objects.first().map_or(u64::MAX, |first| first.came_at);
         let mut older = Vec::new();
         self.oldest_came_at = u64::MAX;
         for (id, pending) in &self.groups {
             match came_at(pending) {
-                at if at < came_before => older.push(*id),
+                at if at < came_before => older.push((pending.bytes, *id)),
                 at => self.oldest_came_at = self.oldest_came_at.min(at),
             }
         }
-        older.sort_unstable();
-        older.into_iter().filter_map(|id| self.take_group(id)).collect()
+        Choice::of_all(older, true)
     }
 
     /// The groups whose time has come.
-    pub(super) fn take_due(&mut self, now: Duration) -> Vec<(u64, Vec<Staged>)> {
+    pub(super) fn choose_due(&mut self, now: Duration) -> Option<Choice> {
         if !self.is_group_due(now) {
-            return Vec::new();
+            return None;
         }
         let mut due = Vec::new();
         self.groups_due = None;
         for (id, pending) in &self.groups {
             match pending.due {
-                Some(at) if at <= now => due.push(*id),
+                Some(at) if at <= now => due.push((pending.bytes, *id)),
                 later => self.groups_due = earlier(self.groups_due, later),
             }
         }
-        due.sort_unstable();
-        due.into_iter().filter_map(|id| self.take_group(id)).collect()
+        Choice::of_all(due, true)
     }
 }
 
