@@ -16,6 +16,7 @@ use crate::index::Index;
 use crate::policy::residency::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage};
 
 mod logs;
+mod names;
 use logs::{OpenLog, open_logs_max};
 
 /// Frames that only log copies may take, so that eviction can always move hot objects on.
@@ -27,6 +28,8 @@ const KEEP_PERCENT_MAX: usize = 90;
 const FILLS_PERCENT_MIN: usize = 85;
 /// Runs of which a caller who waits for memory keeps anything; from there on all goes.
 const SPARING_RUNS_MAX: u32 = 24;
+/// So often places are made free for one long run: others may be faster to take them.
+const WINDOWS_MAX: usize = 4;
 
 /// A tracked run: the queue's own reference and the hashes of what was put into it.
 struct Slot {
@@ -172,11 +175,16 @@ impl Cache {
         if bytes <= self.pool.frame_bytes() {
             return None;
         }
-        let window = self.pool.window(bytes, |first| self.is_unpinned(first))?;
-        for first in window {
-            self.evict_run(first as u32, false);
+        for _ in 0..WINDOWS_MAX {
+            let window = self.pool.window(bytes, |first| self.is_unpinned(first))?;
+            for first in window {
+                self.evict_run(first as u32, false);
+            }
+            if let Some(run) = self.pool.try_take(bytes) {
+                return Some(run);
+            }
         }
-        self.pool.try_take(bytes)
+        None
     }
 
     fn is_unpinned(&self, first: usize) -> bool {
@@ -211,8 +219,8 @@ impl Cache {
             slot.generation
         };
         let mut queues = lock(&self.queues);
-        queues.waiting[queue as usize].push_back((first, generation));
         queues.bytes[queue as usize] += bytes as isize;
+        self.line_up(&mut queues, queue, first, generation);
     }
 
     fn usage(&self) -> Usage {
@@ -412,10 +420,7 @@ impl Cache {
         }
         let mut queues = lock(&self.queues);
         for waiting in &mut queues.waiting {
-            waiting.retain(|(first, generation)| {
-                let slot = lock(&self.slots[*first as usize]);
-                slot.run.is_some() && slot.generation == *generation
-            });
+            self.clear_old_names(waiting);
         }
     }
 
@@ -457,7 +462,7 @@ impl Cache {
         let mut queues = lock(&self.queues);
         queues.bytes[from as usize] -= bytes as isize;
         queues.bytes[target as usize] += bytes as isize;
-        queues.waiting[target as usize].push_back((first, generation));
+        self.line_up(&mut queues, target, first, generation);
     }
 
     /// Lowers the frames in use by what the tables cost now, so that the whole stays in budget.

@@ -5,7 +5,7 @@ use crate::sync::{Arc, lock};
 use std::collections::HashMap;
 
 use super::cache::Cache;
-use super::pool::Pool;
+use super::pool::{Pool, Run};
 use super::resident::Entry;
 use crate::config::ResidencyPolicyKind;
 use crate::format::{RecordFields, RecordHeader, RecordKind, StoreNonce};
@@ -118,4 +118,64 @@ fn whatever_is_asked_for_after_it_left_is_regretted() {
     assert_eq!(cache.regret_percent(Hint::Neutral), 0);
     cache.arrive(Hint::Neutral, Arrival::Asked { hash: HASH, bytes: 3_000 });
     assert_eq!(cache.regret_percent(Hint::Neutral), 100);
+}
+
+/// A hint that changes again and again, without anybody who wants memory.
+#[test]
+fn names_of_runs_that_moved_to_another_queue_do_not_pile_up() {
+    let (cache, _index) = with_object(residency_policy(ResidencyPolicyKind::Lru, 1 << 20), 3_000);
+    for _ in 0..10_000 {
+        for hint in [Hint::Loved, Hint::Neutral] {
+            cache.requeue(&HashMap::from([(1, hint)]));
+        }
+    }
+    let names = cache.names();
+    assert!(names.iter().all(|count| *count <= 2 * cache.pool.places() + 64), "{names:?}");
+    assert!(names.iter().sum::<usize>() > 2, "the hints moved it: {names:?}");
+    squeeze(&cache);
+    assert!(!is_there(&cache), "its right name is still there");
+}
+
+/// The pool to take from, until that was done, and what was taken.
+type Theft = (Option<Arc<Pool>>, Vec<Run>);
+
+/// Takes a frame, once, whenever an object leaves a run: what was made free before is gone.
+#[derive(Default)]
+struct Thief(Arc<Mutex<Theft>>);
+
+impl ResidencyPolicy for Thief {
+    fn victim(&self, _usage: &Usage, _requester: Hint) -> Option<Queue> {
+        None
+    }
+
+    fn fate(&self, _queue: Queue, _object: &Leaving) -> Fate {
+        Fate::Drop
+    }
+
+    fn left(&self, _queue: Queue, _object: &Leaving) {
+        let mut state = lock(&self.0);
+        let stolen = state.0.as_ref().and_then(Pool::try_take_frame);
+        if let Some(run) = stolen {
+            state.1.push(run);
+            state.0 = None;
+        }
+    }
+}
+
+/// Only what nobody uses lies in the way, so that nobody needs to be refused.
+#[test]
+fn who_loses_the_room_it_made_for_a_long_run_makes_some_again() {
+    let thief = Thief::default();
+    let theirs = Arc::clone(&thief.0);
+    let pool = Pool::new(FRAMES, FRAME_BYTES).unwrap();
+    let cache = Cache::new(Arc::clone(&pool), Arc::new(thief), Arc::new(Index::new(64)));
+    for hash in (1..=FRAMES as u64).map(|n| n << 40) {
+        let run = pool.try_take_frame().expect("it is empty");
+        cache.resident.shard(hash).map.insert(hash, Entry::of(run.clone(), 0, &header(3_000)));
+        cache.track(run, Queue::Probation, vec![hash]);
+    }
+    lock(&theirs).0 = Some(pool);
+    assert!(cache.take(4 * FRAME_BYTES, Hint::Neutral).is_some());
+    assert_eq!(lock(&theirs).1.len(), 1, "another was faster once");
+    lock(&theirs).1.clear();
 }
