@@ -465,12 +465,20 @@ impl Cache {
         self.line_up(&mut queues, target, first, generation);
     }
 
+    /// What is known of every place, used or not, and the names of runs in queues.
+    fn place_bytes(&self) -> usize {
+        let names: usize = lock(&self.queues).waiting.iter().map(VecDeque::capacity).sum();
+        let place = size_of::<Mutex<Slot>>() + Pool::PLACE_BYTES;
+        self.pool.places() * place + names * size_of::<(u32, u32)>()
+    }
+
     /// Lowers the frames in use by what the tables cost now, so that the whole stays in budget.
     pub(crate) fn charge_tables(&self, other_bytes: usize) {
         let (objects, bytes) = self.resident.settle();
         self.policy.settle(objects);
         self.regret.set_objects(objects);
-        let bytes = bytes + self.policy.bytes() + self.regret.bytes() + other_bytes;
+        let decides = self.policy.bytes() + self.regret.bytes();
+        let bytes = bytes + self.place_bytes() + decides + other_bytes;
         let frames = self.pool.frames();
         // Records of 64 bytes cost twice that in the table: less than a quarter is never left to data.
         let taken = (bytes / self.pool.frame_bytes()).min(frames / 4 * 3);

@@ -61,6 +61,9 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
+    /// What is kept of each place besides its memory.
+    pub(crate) const PLACE_BYTES: usize = size_of::<PlaceHeader>();
+
     /// Maps room for `frames` frames of `frame_bytes` each.
     pub(crate) fn new(frames: usize, frame_bytes: usize) -> std::io::Result<Arc<Pool>> {
         Pool::mapped_by(mapped::map_small_pages, frames, frame_bytes, false)
