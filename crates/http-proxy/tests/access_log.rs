@@ -38,7 +38,7 @@ fn origin(gate: &Gate) -> Origin {
     Origin::start(move |request| {
         let no_store = |bytes: usize| reply(200, "Cache-Control: no-store", vec![b'x'; bytes]);
         match request.path() {
-            "/late" => {
+            "/late" | "/later" => {
                 gate.wait();
                 no_store(1)
             }
@@ -102,14 +102,14 @@ fn a_client_that_goes_before_its_answer_is_no_success() {
     assert!(line.contains(" NONE_NONE_ABORTED/000 0 GET "), "{line}");
     block_on(async {
         let mut sender = http2_to(address).await;
-        let request = Request::get("http://a/late?2").body(Full::default()).expect("a request");
+        let request = Request::get("http://a/later").body(Full::default()).expect("a request");
         let mut answer = Box::pin(sender.send_request(request));
         // Sent, and never waited for to its end.
         let early = tokio::time::timeout(Duration::from_secs(2), &mut answer).await;
         assert!(early.is_err());
         drop(answer);
     });
-    let line = line_about(log.path(), "/late?2");
+    let line = line_about(log.path(), "/later");
     assert!(line.contains(" NONE_NONE_ABORTED/000 0 GET "), "{line}");
     let by_client = || proxy.metric("damelo_proxy_answers_broken_total{by=\"client\"}");
     eventually("both are counted", || by_client() == 2);

@@ -258,8 +258,8 @@ impl ProxyBody {
     }
 
     /// Tells `record` how it ended, which is written when the body is done with.
-    pub(crate) fn with_record(mut self, record: LogRecord) -> ProxyBody {
-        self.record = Some(Box::new(record));
+    pub(crate) fn with_record(mut self, record: Box<LogRecord>) -> ProxyBody {
+        self.record = Some(record);
         self
     }
 

@@ -56,14 +56,14 @@ pub(super) fn begin(
     request: &Request<Incoming>,
     peer: &Peer,
     start: Instant,
-) -> Option<LogRecord> {
+) -> Option<Box<LogRecord>> {
     let log = worker.shared.log.clone()?;
     let (uri, headers) = (request.uri(), request.headers());
     // Behind a proxy that is believed, everybody would come from there.
     let told = worker.shared.config.transport.forwarded.trust_client;
     let told = told.then(|| forwarded::client(headers)).flatten();
     let is_forward = worker.shared.forward.is_some();
-    Some(LogRecord {
+    Some(Box::new(LogRecord {
         log,
         format: worker.shared.config.log_format,
         counters: worker.counters.clone(),
@@ -91,7 +91,7 @@ pub(super) fn begin(
         result: "none",
         body_bytes: 0,
         broken_by: Some(BrokenBy::Client),
-    })
+    }))
 }
 
 /// A request without an answer yet. Dropped so, its client has gone.
@@ -118,10 +118,10 @@ impl Drop for Unanswered<'_> {
 
 /// Where the line of an answer waits that makes a tunnel of its connection: for the tunnel's end.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TunnelRecord(Arc<Mutex<Option<LogRecord>>>);
+pub(super) struct TunnelRecord(Arc<Mutex<Option<Box<LogRecord>>>>);
 
 impl TunnelRecord {
-    fn put(&self, record: LogRecord) {
+    fn put(&self, record: Box<LogRecord>) {
         *lock(&self.0) = Some(record);
     }
 
@@ -138,7 +138,7 @@ impl TunnelRecord {
 /// Has the line of the log follow the answer to its end, if there is a log.
 pub(super) fn follow(
     worker: &Worker,
-    record: Option<LogRecord>,
+    record: Option<Box<LogRecord>>,
     status: &CacheStatus,
     mut response: Response<ProxyBody>,
 ) -> Response<ProxyBody> {
