@@ -204,7 +204,7 @@ pub struct ProxyConfig {
     pub connect_timeout: Duration,
     /// Time from the end of a request to the origin's headers. Default 60 s.
     pub origin_header_timeout: Duration,
-    /// Longest silence within a body, in either direction. Default 30 s.
+    /// Longest silence within a body, in either direction. Default 60 s.
     pub body_idle_timeout: Duration,
     /// Idle origin connections kept per worker. Default 64.
     pub pool_idle_max: usize,
@@ -253,7 +253,7 @@ impl ProxyConfig {
             whole_body_bytes_max: 256 << 10,
             connect_timeout: Duration::from_secs(5),
             origin_header_timeout: Duration::from_secs(60),
-            body_idle_timeout: Duration::from_secs(30),
+            body_idle_timeout: Duration::from_secs(60),
             pool_idle_max: 64,
             pool_idle_timeout: Duration::from_secs(30),
             collapse_timeout: Duration::from_secs(10),
