@@ -136,6 +136,38 @@ fn trailers_pass_between_http2_and_http2() {
 
 /// RFC 9110 §7.6.2, §9.3.7, §9.3.8.
 #[test]
+fn reasons_pass_and_are_not_invented() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accept");
+            let mut reader = std::io::BufReader::new(stream.try_clone().expect("clone"));
+            let Some(request) = read_message(&mut reader, false) else { continue };
+            let status = request.path().trim_start_matches('/').replace('_', " ");
+            let fields = "Cache-Control: max-age=60\r\nContent-Length: 0\r\nConnection: close";
+            let head = format!("HTTP/1.1 {status}\r\n{fields}\r\n\r\n");
+            stream.write_all(head.as_bytes()).expect("write");
+        }
+    });
+    let home = Home::new();
+    let proxy = Proxy::start_in(&home, Target::Url(format!("http://{address}")), |_| {});
+    for (asked, told) in [
+        ("/200_Fine", "HTTP/1.1 200 Fine"),
+        ("/299_Odd", "HTTP/1.1 299 Odd"),
+        ("/299_", "HTTP/1.1 299"),
+    ] {
+        let answer = proxy.ask("POST", asked, "Content-Length: 0");
+        assert_eq!(answer.line, told);
+    }
+    // What is stored has none.
+    for _ in 0..2 {
+        let line = proxy.get("/299_Odd").line;
+        assert!(!line.contains('<'), "{line}");
+    }
+}
+
+#[test]
 fn max_forwards_is_counted_and_trace_goes_nowhere() {
     let origin = Origin::start(|request| reply(200, "", request.header("max-forwards")));
     let proxy = Proxy::start(&origin);

@@ -2,6 +2,7 @@
 
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, TRAILER};
 use http::{HeaderMap, Response, response};
+use hyper::ext::ReasonPhrase;
 
 use crate::answer::body::ProxyBody;
 use crate::answer::with_headers;
@@ -10,7 +11,7 @@ use crate::rules::storing;
 use crate::upstream::FetchedBody;
 use crate::worker::Worker;
 
-/// The origin's response as it is, less what belonged to its connection.
+/// The origin's response as it is, its reason phrase included, less what belonged to its connection.
 pub(crate) fn pass_on(
     worker: &Worker,
     ask: &Ask,
@@ -19,7 +20,11 @@ pub(crate) fn pass_on(
 ) -> Response<ProxyBody> {
     remove_hop_by_hop(ask, &mut parts.headers);
     let body = ProxyBody::passing(body, worker.idle_limit(), parts.version);
+    let reason = parts.extensions.remove::<ReasonPhrase>();
     let mut response = with_headers(parts.status, parts.headers, body);
+    if let Some(reason) = reason {
+        response.extensions_mut().insert(reason);
+    }
     *response.version_mut() = parts.version;
     response
 }

@@ -15,8 +15,9 @@ use std::task::Poll;
 
 use arc_swap::ArcSwap;
 use http::header::UPGRADE;
-use http::{Method, Request, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
+use hyper::ext::ReasonPhrase;
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -55,7 +56,9 @@ pub(super) async fn speak(
             if let Some(sender) = sender {
                 sender.end().await;
             }
-            Ok::<_, Infallible>(response.map(|body| ClientBody::new(body, active, version)))
+            let mut response = response.map(|body| ClientBody::new(body, active, version));
+            name_status(&mut response);
+            Ok::<_, Infallible>(response)
         }
     };
     loop {
@@ -70,6 +73,13 @@ pub(super) async fn speak(
         if !stream.wait_for_more(stopped(&mut stop)).await {
             return;
         }
+    }
+}
+
+/// A status that the library knows no name of, and nobody gave one, has none: it would invent one.
+fn name_status<B>(response: &mut Response<B>) {
+    if response.status().canonical_reason().is_none() {
+        response.extensions_mut().get_or_insert(ReasonPhrase::from_static(b""));
     }
 }
 
