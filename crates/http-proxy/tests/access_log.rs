@@ -8,7 +8,7 @@ use std::time::Duration;
 use damelo_http_proxy::{LogFormat, LogTarget, ProxyConfig};
 use http::Request;
 use http_body_util::Full;
-use support::wire::{block_on, http2_to};
+use support::wire::{block_on, http2_to, raw};
 use support::{Gate, Origin, Proxy, Reply, eventually, read_some, reply, send_to};
 
 /// A log in this form, in a directory that lives as long.
@@ -125,4 +125,14 @@ fn a_304_that_passes_through_revalidates_nothing() {
     assert_eq!(answer.status(), 304, "{answer:?}");
     let line = line_about(log.path(), "/unchanged");
     assert!(line.contains(" TCP_MISS/304 "), "{line}");
+}
+
+#[test]
+fn what_is_no_request_has_a_line_as_well() {
+    let origin = origin(&Gate::default());
+    let (log, tweak) = logged(LogFormat::Squid);
+    let proxy = Proxy::start_with(&origin, tweak);
+    assert!(raw(proxy.info.address, b"what is this\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    let line = line_about(log.path(), "error:invalid-request");
+    assert!(line.contains(" NONE_NONE/400 0 NONE error:invalid-request - HIER_NONE/- "), "{line}");
 }

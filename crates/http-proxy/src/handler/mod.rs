@@ -21,7 +21,7 @@ mod connect;
 mod max_forwards;
 mod pinning;
 pub(crate) mod purge;
-mod record;
+pub(crate) mod record;
 mod respond;
 mod screen;
 mod tunnel;

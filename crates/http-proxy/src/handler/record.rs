@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_TYPE, HOST, REFERER, USER_AGENT};
-use http::{HeaderMap, Request, Response, StatusCode, Uri};
-use hyper::body::Incoming;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
 use crate::answer::body::ProxyBody;
 use crate::client::Peer;
@@ -51,9 +50,9 @@ pub(super) fn answered(
 }
 
 /// The line of the access log that the answer to this request will be, if there is a log.
-pub(super) fn begin(
+pub(super) fn begin<B>(
     worker: &Worker,
-    request: &Request<Incoming>,
+    request: &Request<B>,
     peer: &Peer,
     start: Instant,
 ) -> Option<Box<LogRecord>> {
@@ -92,6 +91,19 @@ pub(super) fn begin(
         body_bytes: 0,
         broken_by: Some(BrokenBy::Client),
     }))
+}
+
+/// Writes the line of what was answered with this status before it could be a request.
+pub(crate) fn refused(worker: &Worker, peer: &Peer, status: StatusCode) {
+    // In Squid's words; nothing is known of what was asked for.
+    let Ok(method) = Method::from_bytes(b"NONE") else { return };
+    let (mut request, path) = (Request::new(()), "error:invalid-request");
+    *request.method_mut() = method;
+    let record = begin(worker, &request, peer, Instant::now());
+    if let Some(mut record) = record {
+        path.clone_into(&mut record.target);
+        (record.status, record.broken_by) = (Some(status), None);
+    }
 }
 
 /// A request without an answer yet. Dropped so, its client has gone.

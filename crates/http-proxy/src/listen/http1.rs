@@ -61,14 +61,17 @@ pub(super) async fn speak(
             Ok::<_, Infallible>(response)
         }
     };
+    let refused = |status| {
+        peer.activity.refused(status);
+        handler::record::refused(&worker.load(), &peer, status);
+    };
     loop {
         let now = worker.load_full();
         let connection = builder(&now).serve_connection(TokioIo::new(stream), service_fn(&answer));
         drop(now);
         // On the heap, so that a connection that rests does not hold the room for it.
-        let Some(silent) = Box::pin(serve(connection, &peer.activity, &mut stop)).await else {
-            return;
-        };
+        let serving = serve(connection, &peer.activity, refused, &mut stop);
+        let Some(silent) = Box::pin(serving).await else { return };
         stream = silent;
         if !stream.wait_for_more(stopped(&mut stop)).await {
             return;
@@ -105,18 +108,18 @@ fn leaves_nothing(request: &Request<Incoming>) -> bool {
         && !request.headers().contains_key(UPGRADE)
 }
 
-/// Counts the answer that the library gave to what it could not read. Beyond that a connection that
-/// breaks concerns nobody but its client.
-fn note_refusal(ended: &hyper::Result<()>, activity: &Activity) {
+/// What the library answered to what it could not read. Beyond that a connection that breaks concerns
+/// nobody but its client.
+fn refusal(ended: &hyper::Result<()>) -> Option<StatusCode> {
     match ended {
         Err(error) if error.is_parse_too_large() => {
-            activity.refused(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+            Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
         }
         // To HTTP/2 it says nothing.
         Err(error) if error.is_parse() && !error.is_parse_version_h2() => {
-            activity.refused(StatusCode::BAD_REQUEST);
+            Some(StatusCode::BAD_REQUEST)
         }
-        _ => {}
+        _ => None,
     }
 }
 
@@ -124,6 +127,7 @@ fn note_refusal(ended: &hyper::Result<()>, activity: &Activity) {
 async fn serve<S>(
     connection: http1::Connection<TokioIo<Watched>, S>,
     activity: &Activity,
+    refused: impl Fn(StatusCode),
     stop: &mut watch::Receiver<bool>,
 ) -> Option<Watched>
 where
@@ -132,7 +136,7 @@ where
     let mut connection = connection.with_upgrades();
     let going = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
         Poll::Ready(ended) => {
-            note_refusal(&ended, activity);
+            refusal(&ended).into_iter().for_each(&refused);
             Poll::Ready(false)
         }
         Poll::Pending if activity.take_rest() => Poll::Ready(true),
@@ -142,7 +146,7 @@ where
         rests = going => rests,
         () = stopped(stop) => {
             Pin::new(&mut connection).graceful_shutdown();
-            note_refusal(&connection.await, activity);
+            refusal(&connection.await).into_iter().for_each(&refused);
             return None;
         }
     };
