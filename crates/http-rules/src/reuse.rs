@@ -9,12 +9,13 @@ use http::{HeaderMap, StatusCode};
 use crate::cache_control::{MaxStale, RequestDirectives, ResponseDirectives};
 use crate::cache_status::ForwardReason;
 use crate::config::CachingConfig;
+use crate::directive::DELTA_SECONDS_MAX;
 use crate::freshness::{self, Lifetime};
 
 /// How far a clock may go back, as clocks that are kept right do, without anything being stale for it.
 const CLOCK_BACK_MAX_MS: u64 = 60_000;
-/// 2^31 seconds.
-const AGE_MAX_MS: u64 = (1 << 31) * 1000;
+/// The longest time that a message can say.
+const SAID_MAX_MS: u64 = DELTA_SECONDS_MAX * 1000;
 
 /// What a stored response says of its own use, and when it came: computed when it is stored, kept
 /// with it, and all that deciding about a hit needs. In milliseconds, as a response with `max-age=1`
@@ -78,12 +79,12 @@ impl Policy {
         }
     }
 
-    /// `current_age` (§4.2.3). Nobody knows it after the clock was put back: it is then the most that
-    /// `Age` can say (§1.2.2), too old for anything that has a limit, so that the response is validated,
-    /// and thereby gets a time of this clock.
+    /// `current_age` (§4.2.3). Nobody knows it after the clock was put back: it is then past the
+    /// lifetime by the most that can be said (§1.2.2), too old for anything that has a limit, so that the
+    /// response is validated, and thereby gets a time of this clock.
     pub fn age_ms(&self, now_ms: u64) -> u64 {
         if self.response_time_ms > now_ms.saturating_add(CLOCK_BACK_MAX_MS) {
-            return AGE_MAX_MS.max(self.lifetime_ms);
+            return self.lifetime_ms.saturating_add(SAID_MAX_MS);
         }
         freshness::current_age(self.initial_age_ms, self.response_time_ms, now_ms)
     }
