@@ -49,8 +49,8 @@ impl Setting<'_> {
     fn config(&self, files: FfsParams, mapped: bool, memory_bytes: u64) -> MachineConfig {
         let share = if mapped { memory_bytes / 2 } else { memory_bytes };
         let drive = Drive::named("atlas-10k-tripled").expect("a drive of the registry");
-        // About as many names as there are directories, so that 60 to 70% of lookups are found, as §4.2.1
-        // observes; a row of figure 6 has what is found.
+        // About as many names as there are directories, fitted to the 60 to 70% of lookups that §4.2.1
+        // observes to be found, on bu95; a row of figure 6 has what is found.
         let names = (memory_bytes / (64 << 10)).max(64) as u32;
         MachineConfig {
             files: FfsParams { buffer_cache_bytes: share, name_cache_entries: names, ..files },
