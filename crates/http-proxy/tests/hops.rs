@@ -168,6 +168,17 @@ fn reasons_pass_and_are_not_invented() {
 }
 
 #[test]
+fn names_of_fields_are_in_lower_case() {
+    let origin = Origin::start(|_| reply(200, "Cache-Control: no-store\nX-Told: 1", "x"));
+    let proxy = Proxy::start(&origin);
+    let answer = proxy.get_with("/", "X-Asked: 1");
+    for (message, name) in [(&answer, "x-told"), (&origin.last(), "x-asked")] {
+        let mut names = message.headers.iter().map(|(name, _)| name);
+        assert!(message.has(name) && names.all(|name| *name == name.to_lowercase()), "{message:?}");
+    }
+}
+
+#[test]
 fn max_forwards_is_counted_and_trace_goes_nowhere() {
     let origin = Origin::start(|request| reply(200, "", request.header("max-forwards")));
     let proxy = Proxy::start(&origin);
