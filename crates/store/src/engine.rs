@@ -60,7 +60,7 @@ pub(crate) struct Engine {
     pub(crate) journal: Journal,
     pub(crate) counters: Counters,
     pub(crate) flights: Flights,
-    pub(crate) reads_under_way: UnderWay,
+    pub(crate) reads_under_way: Arc<UnderWay>,
     pub(crate) gathering: Gathering,
     pub(crate) costs: ReadCosts,
     /// Of all groups: what is assumed of one that is new.

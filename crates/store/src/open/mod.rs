@@ -380,7 +380,7 @@ fn assemble(parts: Parts) -> Engine {
         journal,
         counters: Counters::default(),
         flights: Flights::default(),
-        reads_under_way: UnderWay::new(frames * page_bytes as usize),
+        reads_under_way: Arc::new(UnderWay::new(frames * page_bytes as usize)),
         gathering: Gathering::new(frames * page_bytes as usize),
         costs: ReadCosts::new(),
         neighbours: Default::default(),

@@ -50,6 +50,11 @@ impl Engine {
         let engine = Arc::clone(self);
         let (wanted, theirs) = (Arc::clone(&key), Arc::clone(&promise));
         let fallback = move || {
+            // The workers of a closed store are gone, and this may be the I/O thread: a read here
+            // would wait for itself.
+            if engine.is_closed() {
+                return theirs.put(Err(ReadError::Closed));
+            }
             let this = Arc::clone(&engine);
             engine.workers.run(
                 Lane::Soon,

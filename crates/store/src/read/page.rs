@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::disk::{Found, Promise};
 use super::flight::{Flight, Joined, Lead};
 use super::page_choice::{Question, page_pays};
+use super::under_way::Room;
 use crate::device::{IoOp, submit_deferred};
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -248,7 +249,9 @@ impl Engine {
         fallback: impl FnOnce() + Send + 'static,
     ) {
         let (segment, offset) = self.space.split(candidate.location);
-        let page = offset / self.space.page_bytes;
+        let page_bytes = self.space.page_bytes;
+        let page = offset / page_bytes;
+        let Some(room) = self.room_to_submit(page_bytes as usize) else { return fallback() };
         let lead = match self.flights.join(self.page_place(segment, page)) {
             Joined::Follower(flight) => return self.follow(&flight, hash, key, promise, fallback),
             Joined::Leader(lead) => lead,
@@ -256,6 +259,7 @@ impl Engine {
         let mut pages = vec![(page, lead)];
         let group = self.page_group(candidate.location).unwrap_or(0);
         self.add_read_ahead(segment, group, &mut pages);
+        let ahead = self.room_for_read_ahead(&mut pages);
         let started = self.clock.monotonic();
         let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
         if runs.is_empty() {
@@ -263,7 +267,6 @@ impl Engine {
             return fallback();
         }
         self.index.bump_freq(hash, candidate.location, 1);
-        let page_bytes = self.space.page_bytes;
         let (this, held) = (Arc::clone(self), runs.clone());
         let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page_bytes as usize)).collect();
         self.space.submit(IoOp::Read, segment, page * page_bytes, &pieces, move |outcome| {
@@ -275,7 +278,21 @@ impl Engine {
                 }
                 None => fallback(),
             }
+            drop((room, ahead));
         });
+    }
+
+    /// Room for the pages behind the first. Without it they are left out: a burst of awaited reads must
+    /// not push out what memory caches.
+    fn room_for_read_ahead(self: &Arc<Engine>, pages: &mut Vec<(u64, Lead)>) -> Option<Room> {
+        let bytes = (pages.len() - 1) * self.space.page_bytes as usize;
+        let room = (bytes > 0).then(|| self.room_to_submit(bytes)).flatten();
+        if room.is_none() {
+            for (_, lead) in pages.drain(1..) {
+                self.flights.land(lead);
+            }
+        }
+        room
     }
 
     /// Someone else's read will bring it: looks again then, without a thread that waits.

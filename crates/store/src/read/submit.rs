@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::disk::{Found, Promise, RawRecord};
 use super::flight::Joined;
+use super::under_way::Room;
 use crate::device::IoOp;
 use crate::engine::Engine;
 use crate::format::{RecordHeader, RecordKind, UNIT_BYTES};
@@ -19,24 +20,10 @@ use crate::stats::add;
 /// than some tens of microseconds.
 const SUBMITTED_BYTES_MAX: u64 = 256 << 10;
 
-/// A read's share of the memory for what is under way.
-struct Room {
-    engine: Arc<Engine>,
-    bytes: usize,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.engine.reads_under_way.end(self.bytes);
-    }
-}
-
 impl Engine {
     /// Room for a read that takes so much memory, if there is.
-    fn room_to_submit(self: &Arc<Engine>, bytes: usize) -> Option<Room> {
-        let bytes = self.cache.pool.run_bytes_for(bytes);
-        let may = self.reads_under_way.begin(bytes);
-        may.then(|| Room { engine: Arc::clone(self), bytes })
+    pub(super) fn room_to_submit(self: &Arc<Engine>, bytes: usize) -> Option<Room> {
+        self.reads_under_way.enter(self.cache.pool.run_bytes_for(bytes))
     }
 
     /// The asynchronous road for one plain candidate; anything else goes to `fallback`.

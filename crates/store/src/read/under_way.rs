@@ -4,6 +4,7 @@
 //! that is cached, to wait in the device's queue. Beyond a share of the memory they are left to the worker
 //! threads, which are few. Threads: any.
 
+use crate::sync::Arc;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Part of the memory that they may take together.
@@ -14,13 +15,30 @@ pub(crate) struct UnderWay {
     bytes_max: usize,
 }
 
+/// The share of one read, until it is dropped.
+pub(crate) struct Room {
+    under_way: Arc<UnderWay>,
+    bytes: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.under_way.end(self.bytes);
+    }
+}
+
 impl UnderWay {
     pub(crate) fn new(memory_bytes: usize) -> UnderWay {
         UnderWay { bytes: AtomicUsize::new(0), bytes_max: memory_bytes / MEMORY_SHARE }
     }
 
+    /// Room for a read of `bytes`, if it may begin.
+    pub(super) fn enter(self: &Arc<UnderWay>, bytes: usize) -> Option<Room> {
+        self.begin(bytes).then(|| Room { under_way: Arc::clone(self), bytes })
+    }
+
     /// True if a read that takes so much may begin. The first may take more than all there is.
-    pub(super) fn begin(&self, bytes: usize) -> bool {
+    fn begin(&self, bytes: usize) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let may = before == 0 || before + bytes <= self.bytes_max;
         if !may {
@@ -29,7 +47,7 @@ impl UnderWay {
         may
     }
 
-    pub(super) fn end(&self, bytes: usize) {
+    fn end(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
