@@ -1,23 +1,42 @@
 //! Outcomes that are there at once, or come later: what every operation is made of.
 //!
 //! An operation that needs no waiting is ready when it is made and allocates nothing. Otherwise `wait` does the
-//! work on the calling thread, and polling hands it to the store's own threads. Invariant: work is done once, or
-//! never if the operation is dropped before. Threads: any.
+//! work on the calling thread, and polling hands it to the store's own threads. Invariants: work is done once, or
+//! never if the operation is dropped before. One that is dropped while a thread works for it is given up: what
+//! would change the store looks at that under the lock that makes it visible, so that it has taken effect
+//! before the drop or never does. Threads: any.
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use std::task::{Context, Poll, Waker};
 
 use crate::engine::Engine;
 use crate::workers::Lane;
 
+/// Whether nobody waits for the outcome of an operation any more. It must not take effect then: its
+/// caller may have done other things since, which come after it.
+#[derive(Clone, Default)]
+pub(crate) struct GivenUp(Arc<AtomicBool>);
+
+impl GivenUp {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// A value that another thread will put in.
 pub(crate) struct OneShot<T> {
+    given_up: GivenUp,
     slot: Mutex<(Option<T>, Option<Waker>)>,
 }
 
 impl<T> OneShot<T> {
     pub(crate) fn new() -> Arc<OneShot<T>> {
-        Arc::new(OneShot { slot: Mutex::new((None, None)) })
+        Arc::new(OneShot { given_up: GivenUp::default(), slot: Mutex::new((None, None)) })
     }
 
     pub(crate) fn put(&self, value: T) {
@@ -43,7 +62,16 @@ impl<T> OneShot<T> {
     }
 }
 
-type Work<'a, T> = Box<dyn FnOnce() -> T + Send + 'a>;
+/// The caller's side of a promise. Dropped before the value has come, it gives the operation up.
+struct Awaited<T>(Arc<OneShot<T>>);
+
+impl<T> Drop for Awaited<T> {
+    fn drop(&mut self) {
+        self.0.given_up.set();
+    }
+}
+
+type Work<'a, T> = Box<dyn FnOnce(&GivenUp) -> T + Send + 'a>;
 /// Starts the work so that it puts its outcome into the promise later.
 type Start<T> = Box<dyn FnOnce(Arc<OneShot<T>>) + Send>;
 
@@ -53,7 +81,7 @@ enum State<'a, T> {
     Blocking(Arc<Engine>, Lane, Work<'a, T>),
     /// As above, with a way to start it that occupies no thread.
     Startable(Work<'a, T>, Start<T>),
-    Waiting(Arc<OneShot<T>>),
+    Waiting(Awaited<T>),
     Taken,
 }
 
@@ -70,21 +98,29 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         engine: &Arc<Engine>,
         work: impl FnOnce() -> T + Send + 'a,
     ) -> Deferred<'a, T> {
+        Deferred::changing(engine, |_| work())
+    }
+
+    /// As `blocking`, for what must not take effect once it is given up.
+    pub(crate) fn changing(
+        engine: &Arc<Engine>,
+        work: impl FnOnce(&GivenUp) -> T + Send + 'a,
+    ) -> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Soon, Box::new(work)))
     }
 
-    /// As `blocking`, for a create: many that wait must not keep reads from being done.
+    /// As `changing`, for a create: many that wait must not keep reads from being done.
     pub(crate) fn creating(
         engine: &Arc<Engine>,
-        work: impl FnOnce() -> T + Send + 'a,
+        work: impl FnOnce(&GivenUp) -> T + Send + 'a,
     ) -> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Creates, Box::new(work)))
     }
 
-    /// As `blocking`, for a streamed create.
+    /// As `changing`, for a streamed create.
     pub(crate) fn writing(
         engine: &Arc<Engine>,
-        work: impl FnOnce() -> T + Send + 'a,
+        work: impl FnOnce(&GivenUp) -> T + Send + 'a,
     ) -> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Writers, Box::new(work)))
     }
@@ -93,7 +129,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         work: impl FnOnce() -> T + Send + 'a,
         start: impl FnOnce(Arc<OneShot<T>>) + Send + 'static,
     ) -> Deferred<'a, T> {
-        Deferred(State::Startable(Box::new(work), Box::new(start)))
+        Deferred(State::Startable(Box::new(|_| work()), Box::new(start)))
     }
 
     #[inline]
@@ -105,7 +141,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
     pub(crate) fn wait(self) -> T {
         match self.0 {
             State::Ready(value) => value,
-            State::Blocking(_, _, work) | State::Startable(work, _) => work(),
+            State::Blocking(_, _, work) | State::Startable(work, _) => work(&GivenUp::default()),
             State::Waiting(_) | State::Taken => panic!("an operation is waited for once, unpolled"),
         }
     }
@@ -119,16 +155,17 @@ impl<T: Send + 'static> Deferred<'static, T> {
                 State::Blocking(engine, lane, work) => {
                     let promise = OneShot::new();
                     let theirs = Arc::clone(&promise);
-                    engine.workers.run(lane, Box::new(move || theirs.put(work())));
-                    self.0 = State::Waiting(promise);
+                    let job = move || theirs.put(work(&theirs.given_up));
+                    engine.workers.run(lane, Box::new(job));
+                    self.0 = State::Waiting(Awaited(promise));
                 }
                 State::Startable(_, start) => {
                     let promise = OneShot::new();
                     start(Arc::clone(&promise));
-                    self.0 = State::Waiting(promise);
+                    self.0 = State::Waiting(Awaited(promise));
                 }
                 State::Waiting(promise) => {
-                    let polled = promise.poll(cx);
+                    let polled = promise.0.poll(cx);
                     if polled.is_pending() {
                         self.0 = State::Waiting(promise);
                     }

@@ -33,6 +33,7 @@ use crate::stats::Stats;
 use crate::types::{ByteSize, GroupId};
 use crate::types::{Clock, SystemClock};
 use crate::write::create::{NewObject, Replaces};
+use crate::write::metadata::NewMetadata;
 use crate::write::operation::create_operation;
 use crate::write::value::Value;
 use crate::write::writer::{Writer, WriterOptions, expires_s};
@@ -55,6 +56,14 @@ struct Shared {
 }
 
 /// An open store.
+///
+/// # Cancellation
+/// An operation that is dropped before it was polled or waited for does nothing. One that is dropped while a thread
+/// of the store works for it (a time-out, an aborted task) has taken effect before the drop, or never does:
+/// a [`Create`], [`Commit`](crate::Commit) or [`SetMetadata`] that was given up never comes after what its caller
+/// does next with the same key, and neither survives a remove or a purge made after the drop. Which of
+/// the two it was is not told: who has to know reads, or creates again. A `Create` or `Commit` without effect
+/// counts as abandoned. A dropped read costs nothing but what it had begun.
 #[derive(Clone)]
 pub struct Store(Arc<Shared>);
 
@@ -125,7 +134,8 @@ impl Store {
     /// bytes are copied before this returns, unless memory must be waited for.
     ///
     /// A key has 1 to 65,536 bytes. The object is in memory when the operation is done and on disk
-    /// soon after (see [`Store::sync`]).
+    /// soon after (see [`Store::sync`]). Of one that is dropped before it is done see
+    /// [Cancellation](Store#cancellation).
     pub fn create(&self, key: &[u8], group: GroupId, value: &[u8]) -> Create {
         self.create_with(key, group, value, CreateOptions::default())
     }
@@ -188,6 +198,7 @@ impl Store {
             replaces: Replaces::Anything,
             freq: 0,
             in_place: None,
+            given_up: None,
         };
         Create(create_operation(engine, &new))
     }
@@ -264,15 +275,19 @@ impl Store {
     ///
     /// What others do with the same key meanwhile stands, and an object that they store with another value
     /// keeps the metadata that they gave it: that is told as [`CreateError::Superseded`]. So it is, now and then,
-    /// if the store itself moved a large object just then: who still wants it asks again.
+    /// if the store itself moved a large object just then: who still wants it asks again. Of an operation that
+    /// is dropped before it is done see [Cancellation](Store#cancellation).
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
-        let first = match self.engine().set_metadata_now(key, metadata) {
+        let new = NewMetadata { key, metadata, given_up: None };
+        let first = match self.engine().set_metadata_now(&new) {
             Ok(done) => return SetMetadata(Deferred::ready(done)),
             Err(seen) => seen,
         };
-        let (engine, key, metadata) = (Arc::clone(self.engine()), key.to_vec(), metadata.to_vec());
-        let work = move || engine.set_metadata(&key, &metadata, first);
-        SetMetadata(Deferred::blocking(self.engine(), work))
+        let (this, key, metadata) = (Arc::clone(self.engine()), key.to_vec(), metadata.to_vec());
+        SetMetadata(Deferred::changing(self.engine(), move |given_up| {
+            let new = NewMetadata { key: &key, metadata: &metadata, given_up: Some(given_up) };
+            this.set_metadata(&new, first)
+        }))
     }
 
     /// Removes an object. `Ok(false)`: it certainly was not there. No I/O but the journal's.

@@ -12,6 +12,7 @@ use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
 use crate::config::WhenMemoryFull;
+use crate::deferred::GivenUp;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
@@ -46,6 +47,8 @@ pub(crate) struct NewObject<'a> {
     pub(crate) freq: u8,
     /// The value, if it lies in memory of ours already.
     pub(crate) in_place: Option<&'a InPlaceValue>,
+    /// Set once nobody waits for it any more, if that can be.
+    pub(crate) given_up: Option<&'a GivenUp>,
 }
 
 /// What an object comes in place of.
@@ -63,6 +66,10 @@ pub(crate) enum Replaces<'a> {
 impl NewObject<'_> {
     fn is_moved(&self) -> bool {
         matches!(self.replaces, Replaces::Itself(_))
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.given_up.is_some_and(GivenUp::is_set)
     }
 }
 
@@ -90,6 +97,8 @@ enum Published {
     /// What it was to come in place of has been replaced, removed or purged since: with its new sequence
     /// number it would win over that after a crash, so it must not be written either.
     Outdated,
+    /// Nobody waits for it any more, and its caller may have created, removed or purged since.
+    GivenUp,
 }
 
 /// Memory that was taken for a record.
@@ -169,7 +178,8 @@ impl Engine {
     fn check_create(&self, new: &NewObject<'_>) -> Result<(), CreateError> {
         self.check_key(new.key)?;
         self.check_metadata(new.metadata)?;
-        if self.is_closed() {
+        // Of what is given up nobody sees the outcome.
+        if self.is_closed() || new.is_given_up() {
             return Err(CreateError::Closed);
         }
         if self.space.all_gone() {
@@ -326,6 +336,7 @@ impl Engine {
             Published::Visible => {}
             Published::Overtaken => return Ok(()),
             Published::Outdated => return Err(CreateBlocked::Outdated),
+            Published::GivenUp => return Err(CreateBlocked::Failed(CreateError::Closed)),
         }
         let staged = Staged {
             run,
@@ -391,6 +402,11 @@ impl Engine {
         let (old, known) = {
             let mut shard = self.cache.resident.shard(hash);
             let resident = shard.map.get(&hash);
+            // Given up later than here, its caller's next operation gets a greater number and this lock
+            // after it.
+            if new.is_given_up() {
+                return Published::GivenUp;
+            }
             if !self.is_there(hash, new, resident) {
                 return Published::Outdated;
             }

@@ -12,6 +12,7 @@ use super::create::{CreateBlocked, NewObject, Replaces};
 use super::value::Value;
 use super::version::Version;
 use super::writer::{Writer, WriterOptions, expires_s};
+use crate::deferred::GivenUp;
 use crate::engine::Engine;
 use crate::error::{CreateError, ReadError};
 use crate::format::{Patch, RecordKind};
@@ -25,6 +26,14 @@ use crate::stats::Waiting;
 const WRITTEN_NAP: Duration = Duration::from_millis(20);
 /// So often something else may come between, at tags equal by chance even something of other keys.
 const ATTEMPTS_MAX: u32 = 64;
+
+/// What is to be stored with which object.
+pub(crate) struct NewMetadata<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) metadata: &'a [u8],
+    /// Set once nobody waits for it any more, if that can be.
+    pub(crate) given_up: Option<&'a GivenUp>,
+}
 
 /// A version as it was found.
 pub(crate) struct Seen {
@@ -74,21 +83,21 @@ impl Seen {
     fn replacement<'a>(
         &'a self,
         kind: RecordKind,
-        key: &'a [u8],
-        metadata: &'a [u8],
+        new: &NewMetadata<'a>,
         value: &'a [u8],
     ) -> NewObject<'a> {
         NewObject {
             kind,
-            key,
+            key: new.key,
             group: self.info.group.get(),
-            metadata,
+            metadata: new.metadata,
             value: Value::Whole(value),
             expires_s: expires_s(self.info.expires_unix_s),
             internal: true,
             replaces: Replaces::Version(&self.version),
             freq: 1,
             in_place: None,
+            given_up: new.given_up,
         }
     }
 }
@@ -103,15 +112,14 @@ impl Engine {
     /// if it has another value by now.
     pub(crate) fn set_metadata(
         self: &Arc<Engine>,
-        key: &[u8],
-        metadata: &[u8],
+        new: &NewMetadata<'_>,
         mut first: Option<Box<Seen>>,
     ) -> Result<bool, CreateError> {
         let mut waiting = Waiting::default();
         let mut attempts = 0;
         loop {
-            let Some(mut seen) = self.see(key)?.map(Box::new) else { return Ok(false) };
-            let attempt = self.attempt(key, metadata, &mut seen, first.as_deref())?;
+            let Some(mut seen) = self.see(new.key)?.map(Box::new) else { return Ok(false) };
+            let attempt = self.attempt(new, &mut seen, first.as_deref())?;
             // It has the same value, and more may be known of it.
             first = Some(seen);
             match attempt {
@@ -124,6 +132,9 @@ impl Engine {
                         let waited_ms = waited.as_millis() as u64;
                         return Err(CreateError::StillWriting { waited_ms });
                     }
+                    if new.given_up.is_some_and(GivenUp::is_set) {
+                        return Err(CreateError::Closed);
+                    }
                     waiting.begin(&self.counters.metadata_waits);
                     self.wait_written(WRITTEN_NAP);
                 }
@@ -135,17 +146,16 @@ impl Engine {
     /// waking takes longer than all else. The error is what was seen: that one must see to it.
     pub(crate) fn set_metadata_now(
         self: &Arc<Engine>,
-        key: &[u8],
-        metadata: &[u8],
+        new: &NewMetadata<'_>,
     ) -> Result<Result<bool, CreateError>, Option<Box<Seen>>> {
-        let object = self.lookup_memory(self.hash(key), key).ok_or(None)?;
+        let object = self.lookup_memory(self.hash(new.key), new.key).ok_or(None)?;
         let is_small = object.len() as u64 <= self.page_record_max();
         let seen = Seen::in_memory(object);
         let Some(value) = seen.object.as_ref().filter(|_| is_small) else {
             // A large one is not to be held until the caller waits.
             return Err(Some(Box::new(Seen { object: None, ..seen })));
         };
-        match self.create_now(&seen.replacement(RecordKind::Object, key, metadata, value)) {
+        match self.create_now(&seen.replacement(RecordKind::Object, new, value)) {
             Ok(()) => Ok(Ok(true)),
             Err(CreateBlocked::Failed(error)) => Ok(Err(error)),
             Err(CreateBlocked::MustWait | CreateBlocked::Outdated) => Err(Some(Box::new(seen))),
@@ -175,12 +185,11 @@ impl Engine {
 
     fn attempt(
         self: &Arc<Engine>,
-        key: &[u8],
-        metadata: &[u8],
+        new: &NewMetadata<'_>,
         seen: &mut Seen,
         first: Option<&Seen>,
     ) -> Result<Attempt, CreateError> {
-        let base = self.base_of(key, seen);
+        let base = self.base_of(new.key, seen);
         if let Base::OnDisk(patch) = &base {
             seen.base = Some(*patch);
         }
@@ -195,9 +204,9 @@ impl Engine {
                     self.ring.refer(segment);
                 }
                 let value = patch.encode();
-                self.create_waiting(&seen.replacement(RecordKind::Patch, key, metadata, &value))
+                self.create_waiting(&seen.replacement(RecordKind::Patch, new, &value))
             }
-            Base::MemoryOnly(value) => self.store_again(key, metadata, seen, &value),
+            Base::MemoryOnly(value) => self.store_again(new, seen, &value),
             Base::NotYet => return Ok(Attempt::NotYet),
             Base::Changed => return Ok(Attempt::Again),
         };
@@ -211,27 +220,22 @@ impl Engine {
     /// The whole object from memory.
     fn store_again(
         self: &Arc<Engine>,
-        key: &[u8],
-        metadata: &[u8],
+        new: &NewMetadata<'_>,
         seen: &Seen,
         value: &Object,
     ) -> Result<(), CreateError> {
-        self.check_metadata(metadata)?;
-        if value.len() as u64 <= self.one_record_max(key.len(), metadata.len()) {
-            return self.create_waiting(&seen.replacement(
-                RecordKind::Object,
-                key,
-                metadata,
-                value,
-            ));
+        self.check_metadata(new.metadata)?;
+        if value.len() as u64 <= self.one_record_max(new.key.len(), new.metadata.len()) {
+            return self.create_waiting(&seen.replacement(RecordKind::Object, new, value));
         }
         let options = WriterOptions {
-            metadata: metadata.to_vec(),
+            metadata: new.metadata.to_vec(),
             expires_unix_s: seen.info.expires_unix_s,
             length: Some(value.len() as u64),
         };
-        let mut writer = Writer::admitted(self, key, seen.info.group, options)?;
+        let mut writer = Writer::admitted(self, new.key, seen.info.group, options)?;
         writer.replaces_version = Some(seen.version.clone());
+        writer.given_up = new.given_up.cloned();
         writer.write(value).wait()?;
         writer.commit().wait()
     }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use super::create::{CreateBlocked, NewObject, Replaces};
 use super::value::Value;
 use super::writer::{Writer, WriterOptions};
-use crate::deferred::Deferred;
+use crate::deferred::{Deferred, GivenUp};
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::RecordKind;
+use crate::stats::add;
 use crate::types::GroupId;
 
 type CreateOperation = Deferred<'static, Result<(), CreateError>>;
@@ -46,7 +47,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                 (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
             let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
             let this = Arc::clone(engine);
-            Deferred::creating(engine, move || {
+            Deferred::creating(engine, move |given_up| {
                 let created = this.create_waiting(&NewObject {
                     kind,
                     key: &key,
@@ -58,7 +59,11 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                     replaces: Replaces::Anything,
                     freq: 0,
                     in_place: None,
+                    given_up: Some(given_up),
                 });
+                if given_up.is_set() && created == Err(CreateError::Closed) {
+                    add(&this.counters.drops_abandoned, 1);
+                }
                 this.timed(started, created)
             })
         }
@@ -78,13 +83,14 @@ fn create_by_writer(
     };
     let group = GroupId::new(new.group);
     if engine.is_inline() {
-        let written = write_all(engine, new.key, group, options, new.value);
+        let written = write_all(engine, new.key, group, options, new.value, None);
         return Deferred::ready(engine.timed(started, written));
     }
     let (key, value) = (new.key.to_vec(), new.value.to_vec());
     let this = Arc::clone(engine);
-    Deferred::creating(engine, move || {
-        let written = write_all(&this, &key, group, options, Value::Whole(&value));
+    Deferred::creating(engine, move |given_up| {
+        let value = Value::Whole(&value);
+        let written = write_all(&this, &key, group, options, value, Some(given_up));
         this.timed(started, written)
     })
 }
@@ -95,8 +101,10 @@ fn write_all(
     group: GroupId,
     options: WriterOptions,
     value: Value<'_>,
+    given_up: Option<&GivenUp>,
 ) -> Result<(), CreateError> {
     let mut writer = Writer::admitted(engine, key, group, options)?;
+    writer.given_up = given_up.cloned();
     for piece in value.pieces() {
         writer.write(piece).wait()?;
     }

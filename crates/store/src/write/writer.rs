@@ -18,7 +18,7 @@ use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
 use crate::config::WhenMemoryFull;
-use crate::deferred::Deferred;
+use crate::deferred::{Deferred, GivenUp};
 use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
@@ -70,6 +70,8 @@ pub struct Writer {
     committed: Option<Duration>,
     /// It replaces this and nothing else.
     pub(super) replaces_version: Option<Version>,
+    /// Of the operation that it is used for: nobody waits for that any more.
+    pub(super) given_up: Option<GivenUp>,
     /// Its end has a counter: it was committed, or refused for a reason that is counted.
     counted: bool,
 }
@@ -129,6 +131,7 @@ impl Writer {
             asked: false,
             committed: None,
             replaces_version: None,
+            given_up: None,
             counted: false,
         })
     }
@@ -167,7 +170,9 @@ impl Writer {
         Write { writer: self, bytes, waiting: None, since: None, idle: false }
     }
 
-    /// Makes the object visible, replacing what was there. What needs no waiting is done at once.
+    /// Makes the object visible, replacing what was there. What needs no waiting is done at once. Dropped before
+    /// it is done, it has made the object visible by then or never does
+    /// ([Cancellation](crate::Store#cancellation)).
     ///
     /// # Errors
     /// A part could not be written, or was overwritten by what others wrote meanwhile; or no memory comes
@@ -178,7 +183,8 @@ impl Writer {
             Some(stored) => Commit(Deferred::ready(self.end(stored))),
             None => {
                 let engine = Arc::clone(&self.engine);
-                Commit(Deferred::writing(&engine, move || {
+                Commit(Deferred::writing(&engine, move |given_up| {
+                    self.given_up.get_or_insert_with(|| given_up.clone());
                     let stored = self.store();
                     self.end(stored)
                 }))
@@ -325,6 +331,10 @@ impl Writer {
         }
     }
 
+    fn is_given_up(&self) -> bool {
+        self.given_up.as_ref().is_some_and(GivenUp::is_set)
+    }
+
     fn store(&mut self) -> Result<(), CreateError> {
         let engine = Arc::clone(&self.engine);
         if self.is_one_record() {
@@ -332,6 +342,9 @@ impl Writer {
         }
         let mut waiting = Waiting::default();
         while self.filled() > 0 && !self.send_part() {
+            if self.is_given_up() {
+                return Err(CreateError::Closed);
+            }
             // What waits to be written is in the way here, not readers.
             if waiting.elapsed() >= engine.config.memory_wait {
                 add(&engine.counters.drops_memory_full, 1);
@@ -361,6 +374,7 @@ impl Writer {
             replaces: self.replaces_version.as_ref().map_or(Replaces::Anything, Replaces::Version),
             freq: 0,
             in_place: None,
+            given_up: self.given_up.as_ref(),
         }
     }
 
@@ -425,6 +439,9 @@ impl Write<'_> {
     }
 
     fn note_wait(&mut self) -> Result<(), CreateError> {
+        if self.writer.is_given_up() {
+            return Err(CreateError::Closed);
+        }
         let engine = &self.writer.engine;
         let left = self.bytes.len();
         if self.since.is_none() {
@@ -466,7 +483,7 @@ impl Future for Write<'_> {
             }
             let engine = Arc::clone(&this.writer.engine);
             let waiter = Arc::clone(&engine);
-            this.waiting = Some(Deferred::writing(&engine, move || waiter.wait_room(ROOM_NAP)));
+            this.waiting = Some(Deferred::writing(&engine, move |_| waiter.wait_room(ROOM_NAP)));
         }
     }
 }

@@ -1,0 +1,152 @@
+//! Operations that are dropped while a thread works for them: they have taken effect before the drop, or never
+//! do. What the caller does afterwards comes after them.
+//!
+//! Threads: a store's own, and the test's.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use damelo::{ByteSize, Config, GroupId, Store};
+use tempfile::TempDir;
+
+const GROUP: GroupId = GroupId::new(1);
+const KEY: &[u8] = b"key";
+/// More than one record takes with this memory: it goes through a thread that writes parts.
+const LARGE_BYTES: usize = 3 << 20;
+
+fn open(dir: &TempDir, change: impl FnOnce(&mut Config)) -> Store {
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    change(&mut config);
+    Store::open(config).unwrap()
+}
+
+/// Begins the operation on a thread of the store's, and drops it after so many turns of an empty loop, unless it
+/// is done by then.
+fn begin_and_drop(mut operation: impl Future + Unpin, turns: u32) {
+    let mut cx = Context::from_waker(Waker::noop());
+    if Pin::new(&mut operation).poll(&mut cx).is_pending() {
+        (0..turns).for_each(|_| std::hint::spin_loop());
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn length(store: &Store) -> Option<u64> {
+    store.length(KEY).wait().unwrap()
+}
+
+/// Creates that ended, one way or the other.
+fn ended(store: &Store) -> u64 {
+    let stats = store.stats();
+    stats.creates + stats.drops_abandoned + stats.drops_memory_full
+}
+
+fn dropped_before(store: &Store, what: &str, begin: impl Fn(&Store, u32)) {
+    for round in 0..30_u32 {
+        let turns = [0, 10, 1_000, 30_000, 300_000, 1_000_000][round as usize % 6];
+        let before = ended(store);
+        begin(store, turns);
+        let (newer, left) = match round % 3 {
+            0 => {
+                store.create(KEY, GROUP, b"v2").wait().unwrap();
+                (1, Some(2))
+            }
+            1 => {
+                store.remove(KEY).unwrap();
+                (0, None)
+            }
+            _ => {
+                store.purge_all().unwrap();
+                (0, None)
+            }
+        };
+        wait_until("the dropped one ends", || ended(store) > before + newer);
+        assert_eq!(length(store), left, "{what}, round {round}");
+    }
+    let last = length(store);
+    store.clone().close().unwrap();
+    assert_eq!(last, None);
+}
+
+#[test]
+fn a_create_that_is_dropped_does_not_come_after_what_is_done_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |_| {});
+    let value = vec![1; LARGE_BYTES];
+    dropped_before(&store, "create", |store, turns| {
+        begin_and_drop(store.create(KEY, GROUP, &value), turns);
+    });
+    drop(store);
+    let store = open(&dir, |_| {});
+    store.wait_recovered();
+    assert_eq!(length(&store), None, "nor after the next open");
+}
+
+#[test]
+fn a_commit_that_is_dropped_does_not_come_after_what_is_done_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |_| {});
+    let value = vec![1; LARGE_BYTES];
+    dropped_before(&store, "commit", |store, turns| {
+        let mut writer = store.writer(KEY, GROUP, Default::default()).unwrap();
+        writer.write(&value).wait().unwrap();
+        begin_and_drop(writer.commit(), turns);
+    });
+}
+
+/// It waits until the object is on disk, and then another's metadata is newer than its own.
+#[test]
+fn new_metadata_that_is_dropped_does_not_come_after_what_is_set_next() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nothing is written because its time has come.
+    let store = open(&dir, |config| config.flush_period = Duration::ZERO);
+    for round in 0..10_u8 {
+        store.create(KEY, GROUP, &[round; 300_000]).wait().unwrap();
+        let waits = store.stats().metadata_waits;
+        begin_and_drop(store.set_metadata(KEY, b"dropped"), u32::from(round) * 1_000);
+        assert!(store.set_metadata(KEY, b"newer").wait().unwrap());
+        // Time for the first one to follow, if it did.
+        std::thread::sleep(Duration::from_millis(100));
+        let info = store.lookup(KEY).wait().unwrap().unwrap();
+        assert_eq!(&*info.metadata, b"newer", "round {round}");
+        assert!(store.stats().metadata_waits > waits, "nothing was waited for");
+    }
+}
+
+/// Guards hold all memory, and creates that nobody waits for any more do not wait either.
+#[test]
+fn dropped_creates_that_waited_for_memory_are_gone_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |config| config.memory_wait = Duration::from_secs(600));
+    let mut guards = Vec::new();
+    let mut waited = 0;
+    for key in 0..400_u32 {
+        let mut create = store.create(&key.to_le_bytes(), GROUP, &[1; 100_000]);
+        let mut cx = Context::from_waker(Waker::noop());
+        let is_ready = Pin::new(&mut create).poll(&mut cx).is_ready();
+        if is_ready {
+            guards.extend(store.read(&key.to_le_bytes()).wait().unwrap());
+        } else if guards.len() > 30 {
+            waited += 1;
+        } else {
+            wait_until("it is written", || Pin::new(&mut create).poll(&mut cx).is_ready());
+            guards.extend(store.read(&key.to_le_bytes()).wait().unwrap());
+        }
+    }
+    assert!(waited > 100, "{waited} waited");
+    wait_until("all of them are given up", || store.stats().drops_abandoned >= waited);
+    drop(guards);
+    store.sync().unwrap();
+    assert_eq!(store.stats().drops_abandoned, waited);
+}
