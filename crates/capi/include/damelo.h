@@ -381,12 +381,14 @@ int damelo_purge_all(damelo_store *store);
 
 /* ---- streams -------------------------------------------------------------------------------- */
 
-/* Begins an object whose bytes come bit by bit. `length_hint` may be DAMELO_LENGTH_UNKNOWN. */
+/* Begins an object whose bytes come bit by bit. `length_hint` may be DAMELO_LENGTH_UNKNOWN, or another
+ * than the length that comes: a commit stores what was written. */
 int damelo_writer_open(damelo_store *store, const void *key, size_t key_bytes, uint64_t group,
                        const void *metadata, size_t metadata_bytes, uint64_t expires_unix_s,
                        uint64_t length_hint, damelo_writer **out);
 
-/* Appends. After an error only damelo_writer_abort makes sense. */
+/* Appends. After an error only damelo_writer_abort makes sense: every other write and the commit give
+ * DAMELO_ETORN. */
 int damelo_writer_write(damelo_writer *writer, const void *data, size_t data_bytes);
 int damelo_writer_set_metadata(damelo_writer *writer, const void *metadata, size_t metadata_bytes);
 

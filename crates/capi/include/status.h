@@ -35,7 +35,8 @@ enum damelo_status {
     DAMELO_EDROPPED = 23,     /* objects could not be written and were dropped */
     DAMELO_EOTHER = 24,       /* anything else; see damelo_last_error_message() */
     DAMELO_EWRITING = 25,     /* the object did not get to disk in time: try again, or sync first */
-    DAMELO_ESUPERSEDED = 26   /* the object was stored anew while its metadata was being replaced */
+    DAMELO_ESUPERSEDED = 26,  /* the object was stored anew while its metadata was being replaced */
+    DAMELO_ETORN = 27         /* an earlier write of this writer failed: the object is incomplete */
 };
 
 #ifdef __cplusplus

@@ -66,6 +66,7 @@ statuses! {
     Other = 24, "DAMELO_EOTHER", "error";
     StillWriting = 25, "DAMELO_EWRITING", "the object is still on its way to disk";
     Superseded = 26, "DAMELO_ESUPERSEDED", "the object was stored anew meanwhile";
+    Torn = 27, "DAMELO_ETORN", "an earlier write of the object failed";
 }
 
 impl Status {
@@ -128,6 +129,7 @@ impl From<&CreateError> for Status {
             CreateError::Write { .. } => Status::Io,
             CreateError::StillWriting { .. } => Status::StillWriting,
             CreateError::Superseded => Status::Superseded,
+            CreateError::Torn => Status::Torn,
             _ => Status::Other,
         }
     }

@@ -23,7 +23,7 @@ int main(void) {
         }
     }
     CHECK(strcmp(damelo_strerror(-1), "unknown status") == 0);
-    CHECK(strcmp(damelo_strerror(DAMELO_ESUPERSEDED + 1), "unknown status") == 0);
+    CHECK(strcmp(damelo_strerror(DAMELO_ETORN + 1), "unknown status") == 0);
 
     CHECK(strcmp(damelo_last_error_message(), "") == 0);
     CHECK(damelo_options_new("", 1) == NULL);

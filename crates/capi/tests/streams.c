@@ -84,6 +84,21 @@ static void abandoned(damelo_store *store) {
     MISSING(damelo_lookup(store, LIT("stream"), &info));
 }
 
+/* What a write that failed had taken is part of no object. */
+static void torn(damelo_store *store) {
+    static unsigned char piece[PIECE_BYTES];
+    damelo_writer *writer = begin(store, DAMELO_LENGTH_UNKNOWN);
+    damelo_info info;
+    int status;
+    do {
+        status = damelo_writer_write(writer, piece, PIECE_BYTES);
+    } while (status == DAMELO_OK);
+    CHECK_STATUS(DAMELO_ETOOLARGE, status);
+    CHECK_STATUS(DAMELO_ETORN, damelo_writer_write(writer, piece, 1));
+    CHECK_STATUS(DAMELO_ETORN, damelo_writer_commit(writer));
+    MISSING(damelo_lookup(store, LIT("stream"), &info));
+}
+
 static void wrong_arguments(damelo_store *store) {
     damelo_writer *writer = NULL;
     damelo_reader *reader = NULL;
@@ -129,6 +144,7 @@ int main(int argc, char **argv) {
     round_trip(store, DAMELO_LENGTH_UNKNOWN);
     round_trip(store, TOTAL_BYTES);
     abandoned(store);
+    torn(store);
     wrong_arguments(store);
     writer = begin(store, DAMELO_LENGTH_UNKNOWN);
     OK(damelo_close(store));

@@ -195,6 +195,12 @@ pub enum CreateError {
         /// Its length in bytes.
         length: u64,
     },
+    /// A write of a streamed object failed before, or was dropped before it was done.
+    #[error(
+        "an earlier write of the object failed or was cancelled, so that nobody knows how much of it was taken; \
+         begin the object anew"
+    )]
+    Torn,
     /// The metadata is too large.
     #[error("metadata of {length} bytes: at most {max} bytes are kept")]
     MetadataTooLarge {

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use damelo::{ByteSize, Config, GroupId, Store};
+use damelo::{ByteSize, Config, CreateError, GroupId, Store, Writer};
 use tempfile::TempDir;
 
 const GROUP: GroupId = GroupId::new(1);
@@ -149,4 +149,48 @@ fn dropped_creates_that_waited_for_memory_are_gone_at_once() {
     drop(guards);
     store.sync().unwrap();
     assert_eq!(store.stats().drops_abandoned, waited);
+}
+
+/// What a failed or dropped write took is part of no object.
+#[test]
+fn a_writer_is_not_committed_after_a_write_that_failed_or_was_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir, |config| config.object_max = ByteSize::new(4 << 20));
+    let torn = |mut writer: Writer, too_large: u64, abandoned: u64| {
+        assert_eq!(writer.write(b"again").wait(), Err(CreateError::Torn));
+        assert_eq!(writer.commit().wait(), Err(CreateError::Torn));
+        let stats = store.stats();
+        assert_eq!((stats.drops_too_large, stats.drops_abandoned), (too_large, abandoned));
+        assert_eq!(length(&store), None);
+    };
+    let open = || store.writer(KEY, GROUP, Default::default()).unwrap();
+
+    let mut writer = open();
+    writer.write(&[1; 2 << 20]).wait().unwrap();
+    let refused = writer.write(&[1; 3 << 20]).wait();
+    assert!(matches!(refused, Err(CreateError::TooLarge { .. })), "{refused:?}");
+    torn(writer, 1, 0);
+
+    let store = &store;
+    let mut writer = open();
+    // More than memory takes at once.
+    let mut cx = Context::from_waker(Waker::noop());
+    let value = vec![2; 4 << 20];
+    let mut guards = Vec::new();
+    for key in 0..u32::MAX {
+        let made = store.create(&key.to_le_bytes(), GROUP, &[1; 100_000]).is_ready();
+        guards.extend(store.read(&key.to_le_bytes()).wait().unwrap());
+        if !made {
+            break;
+        }
+    }
+    assert!(Pin::new(&mut writer.write(&value)).poll(&mut cx).is_pending());
+    drop(guards);
+    torn(writer, 1, 1);
+
+    let mut writer = open();
+    drop(writer.write(&value));
+    writer.write(b"whole").wait().unwrap();
+    writer.commit().wait().unwrap();
+    assert_eq!(length(store), Some(5), "what was never begun is no harm");
 }

@@ -38,7 +38,9 @@ pub struct WriterOptions {
     /// When it expires, in seconds since 1970; in February 2106 at the latest.
     pub expires_unix_s: Option<u64>,
     /// Its length if known: an object that cannot be stored is then refused at the start, before it has pushed
-    /// out others, and takes no more memory than it needs. It may turn out to be another.
+    /// out others, and takes no more memory than it needs. A hint: a commit stores what was written, be that
+    /// less or more (a response in chunks has no length at first). Who must not store what was cut short
+    /// compares [`Writer::written_bytes`] before the commit.
     pub length: Option<u64>,
 }
 
@@ -72,6 +74,8 @@ pub struct Writer {
     pub(super) replaces_version: Option<Version>,
     /// Of the operation that it is used for: nobody waits for that any more.
     pub(super) given_up: Option<GivenUp>,
+    /// A write failed, was dropped in its midst, or has not ended: nobody knows how much of it was taken.
+    torn: bool,
     /// Its end has a counter: it was committed, or refused for a reason that is counted.
     counted: bool,
 }
@@ -132,6 +136,7 @@ impl Writer {
             committed: None,
             replaces_version: None,
             given_up: None,
+            torn: false,
             counted: false,
         })
     }
@@ -164,10 +169,11 @@ impl Writer {
     /// Takes the next bytes of the value.
     ///
     /// # Errors
-    /// The object grows too large, or no memory comes free in time; the writer is then of no
-    /// further use.
+    /// The object grows too large, or no memory comes free in time. After an error, and after a write that
+    /// was dropped before it was done, nobody knows how many of its bytes were taken: the writer is of no
+    /// further use, and every other write and the commit fail with [`CreateError::Torn`].
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
-        Write { writer: self, bytes, waiting: None, since: None, idle: false }
+        Write { writer: self, bytes, begun: false, waiting: None, since: None, idle: false }
     }
 
     /// Makes the object visible, replacing what was there. What needs no waiting is done at once. Dropped before
@@ -176,8 +182,12 @@ impl Writer {
     ///
     /// # Errors
     /// A part could not be written, or was overwritten by what others wrote meanwhile; or no memory comes
-    /// free in time.
+    /// free in time. [`CreateError::Torn`] if a write before it failed or was dropped.
     pub fn commit(mut self) -> Commit {
+        if self.torn {
+            // Dropped, it counts as abandoned.
+            return Commit(Deferred::ready(Err(CreateError::Torn)));
+        }
         self.committed = self.asked.then(|| self.engine.clock.monotonic());
         match self.store_now() {
             Some(stored) => Commit(Deferred::ready(self.end(stored))),
@@ -418,6 +428,7 @@ impl Drop for Writer {
 pub struct Write<'a> {
     writer: &'a mut Writer,
     bytes: &'a [u8],
+    begun: bool,
     waiting: Option<Deferred<'static, ()>>,
     /// When it began to wait, and how many bytes were left then.
     since: Option<(Instant, usize)>,
@@ -431,11 +442,24 @@ impl Write<'_> {
     /// # Errors
     /// As for [`Writer::write`].
     pub fn wait(mut self) -> Result<(), CreateError> {
-        while !self.writer.push(&mut self.bytes)? {
+        while !self.push()? {
             self.note_wait()?;
             self.writer.engine.wait_room(ROOM_NAP);
         }
         Ok(())
+    }
+
+    /// Copies what fits without waiting; true when all was taken. The writer is torn until then.
+    fn push(&mut self) -> Result<bool, CreateError> {
+        if !self.begun {
+            self.begun = true;
+            if std::mem::replace(&mut self.writer.torn, true) {
+                return Err(CreateError::Torn);
+            }
+        }
+        let done = self.writer.push(&mut self.bytes)?;
+        self.writer.torn = !done;
+        Ok(done)
     }
 
     fn note_wait(&mut self) -> Result<(), CreateError> {
@@ -476,7 +500,7 @@ impl Future for Write<'_> {
                 }
                 this.waiting = None;
             }
-            match this.writer.push(&mut this.bytes) {
+            match this.push() {
                 Ok(true) => return Poll::Ready(Ok(())),
                 Err(error) => return Poll::Ready(Err(error)),
                 Ok(false) => this.note_wait()?,
