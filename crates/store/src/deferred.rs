@@ -9,34 +9,48 @@
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use crate::engine::Engine;
 use crate::workers::Lane;
 
-/// Whether nobody waits for the outcome of an operation any more. It must not take effect then: its
-/// caller may have done other things since, which come after it.
-#[derive(Clone, Default)]
-pub(crate) struct GivenUp(Arc<AtomicBool>);
+/// Who waits for the outcome of an operation: since when, and whether still. Once nobody does it must not
+/// take effect: the caller may have done other things since, which come after it.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    gone: Arc<AtomicBool>,
+    since: Instant,
+}
 
-impl GivenUp {
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+impl Caller {
+    fn new() -> Caller {
+        Caller { gone: Arc::default(), since: Instant::now() }
     }
 
-    fn set(&self) {
-        self.0.store(true, Ordering::SeqCst);
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// From then on it waits, for a thread at first.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// The same, with what was waited for until now left out.
+    pub(crate) fn waiting_anew(self) -> Caller {
+        Caller { since: Instant::now(), ..self }
     }
 }
 
 /// A value that another thread will put in.
 pub(crate) struct OneShot<T> {
-    given_up: GivenUp,
+    caller: Caller,
     slot: Mutex<(Option<T>, Option<Waker>)>,
 }
 
 impl<T> OneShot<T> {
     pub(crate) fn new() -> Arc<OneShot<T>> {
-        Arc::new(OneShot { given_up: GivenUp::default(), slot: Mutex::new((None, None)) })
+        Arc::new(OneShot { caller: Caller::new(), slot: Mutex::new((None, None)) })
     }
 
     pub(crate) fn put(&self, value: T) {
@@ -67,11 +81,11 @@ struct Awaited<T>(Arc<OneShot<T>>);
 
 impl<T> Drop for Awaited<T> {
     fn drop(&mut self) {
-        self.0.given_up.set();
+        self.0.caller.gone.store(true, Ordering::SeqCst);
     }
 }
 
-type Work<'a, T> = Box<dyn FnOnce(&GivenUp) -> T + Send + 'a>;
+type Work<'a, T> = Box<dyn FnOnce(&Caller) -> T + Send + 'a>;
 /// Starts the work so that it puts its outcome into the promise later.
 type Start<T> = Box<dyn FnOnce(Arc<OneShot<T>>) + Send>;
 
@@ -104,7 +118,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
     /// As `blocking`, for what must not take effect once it is given up.
     pub(crate) fn changing(
         engine: &Arc<Engine>,
-        work: impl FnOnce(&GivenUp) -> T + Send + 'a,
+        work: impl FnOnce(&Caller) -> T + Send + 'a,
     ) -> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Soon, Box::new(work)))
     }
@@ -112,7 +126,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
     /// As `changing`, for a create: many that wait must not keep reads from being done.
     pub(crate) fn creating(
         engine: &Arc<Engine>,
-        work: impl FnOnce(&GivenUp) -> T + Send + 'a,
+        work: impl FnOnce(&Caller) -> T + Send + 'a,
     ) -> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Creates, Box::new(work)))
     }
@@ -120,7 +134,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
     /// As `changing`, for a streamed create.
     pub(crate) fn writing(
         engine: &Arc<Engine>,
-        work: impl FnOnce(&GivenUp) -> T + Send + 'a,
+        work: impl FnOnce(&Caller) -> T + Send + 'a,
     ) -> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Writers, Box::new(work)))
     }
@@ -141,7 +155,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
     pub(crate) fn wait(self) -> T {
         match self.0 {
             State::Ready(value) => value,
-            State::Blocking(_, _, work) | State::Startable(work, _) => work(&GivenUp::default()),
+            State::Blocking(_, _, work) | State::Startable(work, _) => work(&Caller::new()),
             State::Waiting(_) | State::Taken => panic!("an operation is waited for once, unpolled"),
         }
     }
@@ -155,7 +169,7 @@ impl<T: Send + 'static> Deferred<'static, T> {
                 State::Blocking(engine, lane, work) => {
                     let promise = OneShot::new();
                     let theirs = Arc::clone(&promise);
-                    let job = move || theirs.put(work(&theirs.given_up));
+                    let job = move || theirs.put(work(&theirs.caller));
                     engine.workers.run(lane, Box::new(job));
                     self.0 = State::Waiting(Awaited(promise));
                 }

@@ -198,7 +198,7 @@ impl Store {
             replaces: Replaces::Anything,
             freq: 0,
             in_place: None,
-            given_up: None,
+            caller: None,
         };
         Create(create_operation(engine, &new))
     }
@@ -278,14 +278,14 @@ impl Store {
     /// if the store itself moved a large object just then: who still wants it asks again. Of an operation that
     /// is dropped before it is done see [Cancellation](Store#cancellation).
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
-        let new = NewMetadata { key, metadata, given_up: None };
+        let new = NewMetadata { key, metadata, caller: None };
         let first = match self.engine().set_metadata_now(&new) {
             Ok(done) => return SetMetadata(Deferred::ready(done)),
             Err(seen) => seen,
         };
         let (this, key, metadata) = (Arc::clone(self.engine()), key.to_vec(), metadata.to_vec());
-        SetMetadata(Deferred::changing(self.engine(), move |given_up| {
-            let new = NewMetadata { key: &key, metadata: &metadata, given_up: Some(given_up) };
+        SetMetadata(Deferred::changing(self.engine(), move |caller| {
+            let new = NewMetadata { key: &key, metadata: &metadata, caller: Some(caller) };
             this.set_metadata(&new, first)
         }))
     }

@@ -7,7 +7,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use damelo::{ByteSize, Config, CreateError, GroupId, Store, Writer};
@@ -193,4 +193,37 @@ fn a_writer_is_not_committed_after_a_write_that_failed_or_was_dropped() {
     writer.write(b"whole").wait().unwrap();
     writer.commit().wait().unwrap();
     assert_eq!(length(store), Some(5), "what was never begun is no harm");
+}
+
+/// More creates than threads that wait for them: none of them waits for a turn besides.
+#[test]
+fn no_awaited_create_waits_longer_than_memory_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let wait = Duration::from_secs(2);
+    let store = open(&dir, |config| config.memory_wait = wait);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut guards = Vec::new();
+    for key in 0_u32.. {
+        if store.create(&key.to_le_bytes(), GROUP, &[1; 100_000]).wait().is_err() {
+            break;
+        }
+        guards.extend(store.read(&key.to_le_bytes()).wait().unwrap());
+    }
+    let mut creates: Vec<_> =
+        (0..100_u8).map(|key| (store.create(&[key; 3], GROUP, &[1; 100_000]), false)).collect();
+    let begun = Instant::now();
+    let mut left = creates.len();
+    while left > 0 {
+        for (create, done) in creates.iter_mut().filter(|(_, done)| !done) {
+            if let Poll::Ready(outcome) = Pin::new(create).poll(&mut cx) {
+                assert_eq!(outcome, Err(CreateError::MemoryFull));
+                assert!(begun.elapsed() >= wait, "refused too early");
+                (*done, left) = (true, left - 1);
+            }
+        }
+        // One after the other in groups of eight they would take thirteen times as long.
+        assert!(begun.elapsed() < 6 * wait, "{left} of 100 wait longer than they were told");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(store.stats().drops_memory_full, 101);
 }

@@ -4,7 +4,7 @@
 //! the journal says that what it replaces is dead before the create is acknowledged. Threads: any.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::gate::GateGuard;
 use super::in_place::InPlaceValue;
@@ -12,7 +12,7 @@ use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
 use crate::config::WhenMemoryFull;
-use crate::deferred::GivenUp;
+use crate::deferred::Caller;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::{
@@ -47,8 +47,8 @@ pub(crate) struct NewObject<'a> {
     pub(crate) freq: u8,
     /// The value, if it lies in memory of ours already.
     pub(crate) in_place: Option<&'a InPlaceValue>,
-    /// Set once nobody waits for it any more, if that can be.
-    pub(crate) given_up: Option<&'a GivenUp>,
+    /// Who waits for it, if that can end.
+    pub(crate) caller: Option<&'a Caller>,
 }
 
 /// What an object comes in place of.
@@ -69,7 +69,7 @@ impl NewObject<'_> {
     }
 
     fn is_given_up(&self) -> bool {
-        self.given_up.is_some_and(GivenUp::is_set)
+        self.caller.is_some_and(Caller::is_gone)
     }
 }
 
@@ -149,11 +149,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Creates, waiting for the flusher and for readers as configured.
+    /// Creates, waiting for the flusher and for readers as configured, from when the caller began to: it may have
+    /// waited for a thread until now.
     pub(crate) fn create_waiting(
         self: &Arc<Engine>,
         new: &NewObject<'_>,
     ) -> Result<(), CreateError> {
+        let since = new.caller.map_or_else(Instant::now, Caller::since);
         let mut waiting = Waiting::default();
         loop {
             // If nothing was waiting to be written before the attempt, only readers are in the way.
@@ -164,7 +166,7 @@ impl Engine {
                 Err(CreateBlocked::Outdated) => return Err(CreateError::Superseded),
                 Err(CreateBlocked::MustWait) => {
                     let refuses = self.config.when_memory_full == WhenMemoryFull::Refuse;
-                    if (refuses && idle) || waiting.elapsed() >= self.config.memory_wait {
+                    if (refuses && idle) || since.elapsed() >= self.config.memory_wait {
                         add(&self.counters.drops_memory_full, 1);
                         return Err(CreateError::MemoryFull);
                     }

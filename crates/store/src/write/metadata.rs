@@ -12,7 +12,7 @@ use super::create::{CreateBlocked, NewObject, Replaces};
 use super::value::Value;
 use super::version::Version;
 use super::writer::{Writer, WriterOptions, expires_s};
-use crate::deferred::GivenUp;
+use crate::deferred::Caller;
 use crate::engine::Engine;
 use crate::error::{CreateError, ReadError};
 use crate::format::{Patch, RecordKind};
@@ -31,8 +31,8 @@ const ATTEMPTS_MAX: u32 = 64;
 pub(crate) struct NewMetadata<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) metadata: &'a [u8],
-    /// Set once nobody waits for it any more, if that can be.
-    pub(crate) given_up: Option<&'a GivenUp>,
+    /// Who waits for it, if that can end.
+    pub(crate) caller: Option<&'a Caller>,
 }
 
 /// A version as it was found.
@@ -97,7 +97,7 @@ impl Seen {
             replaces: Replaces::Version(&self.version),
             freq: 1,
             in_place: None,
-            given_up: new.given_up,
+            caller: new.caller,
         }
     }
 }
@@ -132,7 +132,7 @@ impl Engine {
                         let waited_ms = waited.as_millis() as u64;
                         return Err(CreateError::StillWriting { waited_ms });
                     }
-                    if new.given_up.is_some_and(GivenUp::is_set) {
+                    if new.caller.is_some_and(Caller::is_gone) {
                         return Err(CreateError::Closed);
                     }
                     waiting.begin(&self.counters.metadata_waits);
@@ -235,9 +235,8 @@ impl Engine {
         };
         let mut writer = Writer::admitted(self, new.key, seen.info.group, options)?;
         writer.replaces_version = Some(seen.version.clone());
-        writer.given_up = new.given_up.cloned();
-        writer.write(value).wait()?;
-        writer.commit().wait()
+        writer.caller = new.caller.cloned();
+        writer.write_all(Value::Whole(value))
     }
 
     /// Where the value lies: in memory if it is small, else in the record itself, or in what an earlier

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::create::{CreateBlocked, NewObject, Replaces};
 use super::value::Value;
 use super::writer::{Writer, WriterOptions};
-use crate::deferred::{Deferred, GivenUp};
+use crate::deferred::Deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
 use crate::format::RecordKind;
@@ -47,7 +47,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                 (new.key.to_vec(), new.metadata.to_vec(), new.value.to_vec());
             let (kind, group, expires_s) = (new.kind, new.group, new.expires_s);
             let this = Arc::clone(engine);
-            Deferred::creating(engine, move |given_up| {
+            Deferred::creating(engine, move |caller| {
                 let created = this.create_waiting(&NewObject {
                     kind,
                     key: &key,
@@ -59,9 +59,9 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                     replaces: Replaces::Anything,
                     freq: 0,
                     in_place: None,
-                    given_up: Some(given_up),
+                    caller: Some(caller),
                 });
-                if given_up.is_set() && created == Err(CreateError::Closed) {
+                if caller.is_gone() && created == Err(CreateError::Closed) {
                     add(&this.counters.drops_abandoned, 1);
                 }
                 this.timed(started, created)
@@ -83,30 +83,18 @@ fn create_by_writer(
     };
     let group = GroupId::new(new.group);
     if engine.is_inline() {
-        let written = write_all(engine, new.key, group, options, new.value, None);
+        let written = Writer::admitted(engine, new.key, group, options)
+            .and_then(|writer| writer.write_all(new.value));
         return Deferred::ready(engine.timed(started, written));
     }
     let (key, value) = (new.key.to_vec(), new.value.to_vec());
     let this = Arc::clone(engine);
-    Deferred::creating(engine, move |given_up| {
+    Deferred::creating(engine, move |caller| {
         let value = Value::Whole(&value);
-        let written = write_all(&this, &key, group, options, value, Some(given_up));
+        let written = Writer::admitted(&this, &key, group, options).and_then(|mut writer| {
+            writer.caller = Some(caller.clone());
+            writer.write_all(value)
+        });
         this.timed(started, written)
     })
-}
-
-fn write_all(
-    engine: &Arc<Engine>,
-    key: &[u8],
-    group: GroupId,
-    options: WriterOptions,
-    value: Value<'_>,
-    given_up: Option<&GivenUp>,
-) -> Result<(), CreateError> {
-    let mut writer = Writer::admitted(engine, key, group, options)?;
-    writer.given_up = given_up.cloned();
-    for piece in value.pieces() {
-        writer.write(piece).wait()?;
-    }
-    writer.commit().wait()
 }

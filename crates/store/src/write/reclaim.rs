@@ -217,7 +217,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
         replaces: Replaces::Itself(keeper.known_at),
         freq: engine.disk_policy.next_freq(keeper.freq, mean),
         in_place: None,
-        given_up: None,
+        caller: None,
     };
     // A purge that comes later gets a greater sequence number than the copy, one that came before
     // is seen here: it cannot slip in between.

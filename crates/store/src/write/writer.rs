@@ -18,7 +18,7 @@ use super::nursery::{Staged, StagedExtent};
 use super::value::Value;
 use super::version::Version;
 use crate::config::WhenMemoryFull;
-use crate::deferred::{Deferred, GivenUp};
+use crate::deferred::{Caller, Deferred};
 use crate::device::submit_deferred;
 use crate::engine::Engine;
 use crate::error::CreateError;
@@ -72,8 +72,8 @@ pub struct Writer {
     committed: Option<Duration>,
     /// It replaces this and nothing else.
     pub(super) replaces_version: Option<Version>,
-    /// Of the operation that it is used for: nobody waits for that any more.
-    pub(super) given_up: Option<GivenUp>,
+    /// Who waits for the operation that it is used for.
+    pub(super) caller: Option<Caller>,
     /// A write failed, was dropped in its midst, or has not ended: nobody knows how much of it was taken.
     torn: bool,
     /// Its end has a counter: it was committed, or refused for a reason that is counted.
@@ -135,10 +135,19 @@ impl Writer {
             asked: false,
             committed: None,
             replaces_version: None,
-            given_up: None,
+            caller: None,
             torn: false,
             counted: false,
         })
+    }
+
+    /// Takes the whole value, and stores it.
+    pub(super) fn write_all(mut self, value: Value<'_>) -> Result<(), CreateError> {
+        for piece in value.pieces() {
+            self.write(piece).wait()?;
+            self.caller = self.caller.take().map(Caller::waiting_anew);
+        }
+        self.commit().wait()
     }
 
     /// Refuses what is longer than it can store.
@@ -193,8 +202,8 @@ impl Writer {
             Some(stored) => Commit(Deferred::ready(self.end(stored))),
             None => {
                 let engine = Arc::clone(&self.engine);
-                Commit(Deferred::writing(&engine, move |given_up| {
-                    self.given_up.get_or_insert_with(|| given_up.clone());
+                Commit(Deferred::writing(&engine, move |caller| {
+                    self.caller.get_or_insert_with(|| caller.clone());
                     let stored = self.store();
                     self.end(stored)
                 }))
@@ -342,7 +351,7 @@ impl Writer {
     }
 
     fn is_given_up(&self) -> bool {
-        self.given_up.as_ref().is_some_and(GivenUp::is_set)
+        self.caller.as_ref().is_some_and(Caller::is_gone)
     }
 
     fn store(&mut self) -> Result<(), CreateError> {
@@ -350,13 +359,14 @@ impl Writer {
         if self.is_one_record() {
             return engine.create_waiting(&self.whole_object());
         }
+        let since = self.caller.as_ref().map_or_else(Instant::now, Caller::since);
         let mut waiting = Waiting::default();
         while self.filled() > 0 && !self.send_part() {
             if self.is_given_up() {
                 return Err(CreateError::Closed);
             }
             // What waits to be written is in the way here, not readers.
-            if waiting.elapsed() >= engine.config.memory_wait {
+            if since.elapsed() >= engine.config.memory_wait {
                 add(&engine.counters.drops_memory_full, 1);
                 return Err(CreateError::MemoryFull);
             }
@@ -364,6 +374,8 @@ impl Writer {
             engine.wait_room(ROOM_NAP);
         }
         let manifest = self.manifest()?;
+        // That was no wait for memory.
+        self.caller = self.caller.take().map(Caller::waiting_anew);
         engine.create_waiting(&self.object(RecordKind::Manifest, &manifest))
     }
 
@@ -384,7 +396,7 @@ impl Writer {
             replaces: self.replaces_version.as_ref().map_or(Replaces::Anything, Replaces::Version),
             freq: 0,
             in_place: None,
-            given_up: self.given_up.as_ref(),
+            caller: self.caller.as_ref(),
         }
     }
 
@@ -474,7 +486,8 @@ impl Write<'_> {
         let since = match self.since {
             Some((since, before)) if before == left => since,
             // It got on since then.
-            _ => Instant::now(),
+            Some(_) => Instant::now(),
+            None => self.writer.caller.as_ref().map_or_else(Instant::now, Caller::since),
         };
         self.since = Some((since, left));
         let refuses = engine.config.when_memory_full == WhenMemoryFull::Refuse && self.idle;
