@@ -275,6 +275,31 @@ fn a_create_that_needs_memory_which_waits_to_be_written_gets_it() {
     drop(held);
 }
 
+/// A whole part each would be far more than there is.
+#[test]
+fn writers_of_unknown_length_take_little_memory_at_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(config(&dir)).unwrap();
+    let mut writers = Vec::new();
+    for key in 0..24_u8 {
+        let mut writer = store.writer(&[key], group(), WriterOptions::default()).unwrap();
+        writer.write(b"x").wait().unwrap();
+        writers.push(writer);
+    }
+    create(&store, 1, &[1; 100_000]);
+    // They grow as what is written does.
+    let value = long_value(400_000);
+    let mut one = writers.pop().unwrap();
+    value.chunks(10_007).for_each(|piece| one.write(piece).wait().unwrap());
+    one.commit().wait().unwrap();
+    let object = store.read(&[23]).wait().unwrap().unwrap();
+    assert!(object[0] == b'x' && object[1..] == value[..], "other bytes came out");
+    for writer in writers {
+        writer.commit().wait().unwrap();
+    }
+    assert_eq!(&*store.read(&[0]).wait().unwrap().unwrap(), b"x");
+}
+
 #[test]
 fn a_writer_is_refused_at_once_where_a_create_is() {
     let dir = tempfile::tempdir().unwrap();

@@ -80,6 +80,9 @@ pub struct Writer {
     counted: bool,
 }
 
+/// Room that a value of unknown length gets at first.
+const FIRST_ROOM_BYTES: u64 = 64 << 10;
+
 pub(crate) fn expires_s(unix_s: Option<u64>) -> u32 {
     // Zero on disk means never; what is to expire later than 32 bits can say expires then.
     unix_s.map_or(0, |s| u32::try_from(s.max(1)).unwrap_or(u32::MAX))
@@ -233,11 +236,13 @@ impl Writer {
         self.buffer.as_ref().map_or(0, InPlaceValue::len)
     }
 
-    /// Takes a buffer for what is expected, or for a full part if more has come than was; false if memory
-    /// must be waited for.
+    /// Takes a buffer for what is expected, or for a full part if more has come than was, or for twice what has
+    /// come if nothing was; false if memory must be waited for.
     fn make_room(&mut self) -> bool {
         let part = self.part_bytes as u64;
-        let left = self.expected.map_or(part, |all| all.saturating_sub(self.total)).min(part);
+        // What nobody knows the length of grows: many writers of little do not hold a part each.
+        let grown = (2 * self.filled() as u64).max(FIRST_ROOM_BYTES);
+        let left = self.expected.map_or(grown, |all| all.saturating_sub(self.total)).min(part);
         let room = if left == 0 { part } else { left };
         // A single record has the metadata before its value, a part has none.
         let one_record_max = self.engine.one_record_max(self.key.len(), self.metadata.len());
