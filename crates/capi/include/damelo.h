@@ -298,7 +298,9 @@ void damelo_text_free(char *text);
 
 /* ---- objects -------------------------------------------------------------------------------- */
 
-/* Stores an object. An existing one with this key is replaced atomically; who reads it keeps it. */
+/* Stores an object. An existing one with this key is replaced atomically; who reads it keeps it. When the
+ * new one is refused (DAMELO_ETOOLARGE, _EMETADATA, _EMEMORY, _ENOTADMITTED) the old one, being out of date,
+ * is removed. */
 int damelo_create(damelo_store *store, const void *key, size_t key_bytes, uint64_t group,
                   const void *value, size_t value_bytes);
 

@@ -134,7 +134,11 @@ impl Store {
     /// bytes are copied before this returns, unless memory must be waited for.
     ///
     /// A key has 1 to 65,536 bytes. The object is in memory when the operation is done and on disk
-    /// soon after (see [`Store::sync`]). Of one that is dropped before it is done see
+    /// soon after (see [`Store::sync`]).
+    ///
+    /// An object that is refused, because it is too large or not admitted or because no memory came free, is out of date
+    /// in the version that was there: that is removed, so that a program which passes over the errors of its cache does
+    /// not serve old versions for them. Of one that is dropped before it is done see
     /// [Cancellation](Store#cancellation).
     pub fn create(&self, key: &[u8], group: GroupId, value: &[u8]) -> Create {
         self.create_with(key, group, value, CreateOptions::default())
@@ -184,8 +188,8 @@ impl Store {
         let engine = self.engine();
         let max = engine.config.object_max.bytes();
         if value.len() as u64 > max {
-            let error = engine.too_large(value.len() as u64, max);
-            return Create(Deferred::ready(Err(error)));
+            let refused = Err(engine.too_large(value.len() as u64, max));
+            return Create(Deferred::ready(engine.or_removed(key, None, refused)));
         }
         let new = NewObject {
             kind: RecordKind::Object,

@@ -275,6 +275,77 @@ fn a_create_that_needs_memory_which_waits_to_be_written_gets_it() {
     drop(held);
 }
 
+/// What was there is out of date, and whoever passes over the error must not get it.
+#[test]
+fn a_refused_create_removes_what_it_was_to_replace() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.memory_wait = Duration::from_millis(50);
+    let store = Store::open(config).unwrap();
+    let large = vec![1; 3 << 20];
+    let known = |length| WriterOptions { length, ..WriterOptions::default() };
+    type Refusal<'a> = (&'a str, Box<dyn Fn() -> Result<(), CreateError> + 'a>);
+    let mut refusals: Vec<Refusal> = vec![
+        ("value", Box::new(|| store.create(b"k", group(), &large).wait())),
+        (
+            "metadata",
+            Box::new(|| {
+                let options = CreateOptions { metadata: &large, ..CreateOptions::default() };
+                store.create_with(b"k", group(), b"v", options).wait()
+            }),
+        ),
+        (
+            "declared length",
+            Box::new(|| store.writer(b"k", group(), known(Some(3 << 20))).map(drop)),
+        ),
+        (
+            "metadata of a writer",
+            Box::new(|| {
+                let mut writer = store.writer(b"k", group(), known(None))?;
+                writer.set_metadata(large.clone());
+                writer.commit().wait()
+            }),
+        ),
+        (
+            "torn",
+            Box::new(|| {
+                let mut writer = store.writer(b"k", group(), known(None))?;
+                assert!(writer.write(&large).wait().is_err());
+                writer.commit().wait()
+            }),
+        ),
+    ];
+    for (what, refusal) in refusals.drain(..) {
+        for on_disk in [false, true] {
+            store.create(b"k", group(), b"old").wait().unwrap();
+            if on_disk {
+                store.sync().unwrap();
+                store.drop_memory();
+            }
+            refusal().unwrap_err();
+            assert!(store.read(b"k").wait().unwrap().is_none(), "{what}, on disk: {on_disk}");
+        }
+    }
+    store.create(b"k", group(), b"old").wait().unwrap();
+    let mut writer = store.writer(b"k", group(), known(None)).unwrap();
+    writer.write(&large).wait().unwrap_err();
+    drop(writer);
+    assert!(store.set_metadata(b"k", &large).wait().is_err());
+    assert_eq!(&*store.read(b"k").wait().unwrap().unwrap(), b"old", "nothing replaces it");
+
+    let mut held = hold_all_but(&store, 3 * (64 << 10));
+    let refused = (2_000_u64..).find_map(|key| {
+        store.create(b"k", group(), &[1; 100_000]).wait().err().or_else(|| {
+            let object = store.read(b"k").wait().unwrap();
+            held.extend(object);
+            store.sync().unwrap();
+            (key > 2_200).then_some(CreateError::Closed)
+        })
+    });
+    assert_eq!(refused, Some(CreateError::MemoryFull));
+    assert!(store.read(b"k").wait().unwrap().is_none(), "no memory");
+}
+
 /// A whole part each would be far more than there is.
 #[test]
 fn writers_of_unknown_length_take_little_memory_at_first() {

@@ -242,8 +242,6 @@ impl Engine {
         };
         policy.admit(&new).map_err(|rule| {
             add(&self.counters.drops_not_admitted, 1);
-            // What was there is out of date: the caller meant to replace it.
-            let _ = self.remove(key);
             CreateError::NotAdmitted { rule }
         })
     }

@@ -1,7 +1,8 @@
 //! Creating an object from bytes that are all there, as an operation: at once if nothing is in the way,
 //! otherwise by a thread that waits; what is too large for one record by a writer.
 //!
-//! Invariants: what an operation does later it does with its own copy of the bytes. Threads: any.
+//! Invariants: what an operation does later it does with its own copy of the bytes; one that is refused removes
+//! what it was to replace. Threads: any.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
         false => engine.admit(new.key, new.group, Some(bytes)),
     };
     if let Err(error) = checked.and_then(|()| admitted()) {
-        return Deferred::ready(Err(error));
+        return Deferred::ready(engine.or_removed(new.key, None, Err(error)));
     }
     let one_record_max = engine.one_record_max(new.key.len(), new.metadata.len());
     if bytes > one_record_max && new.kind == RecordKind::Object {
@@ -36,11 +37,14 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
     }
     match engine.create_now(new) {
         Ok(()) => Deferred::ready(engine.timed(started, Ok(()))),
-        Err(CreateBlocked::Failed(error)) => Deferred::ready(Err(error)),
+        Err(CreateBlocked::Failed(error)) => {
+            Deferred::ready(engine.or_removed(new.key, None, Err(error)))
+        }
         Err(CreateBlocked::Outdated) => Deferred::ready(Err(CreateError::Superseded)),
         // There is nothing to wait for but what this caller does.
         Err(CreateBlocked::MustWait) if engine.is_inline() => {
-            Deferred::ready(engine.timed(started, engine.create_waiting(new)))
+            let created = engine.or_removed(new.key, None, engine.create_waiting(new));
+            Deferred::ready(engine.timed(started, created))
         }
         Err(CreateBlocked::MustWait) => {
             let (key, metadata, value) =
@@ -64,7 +68,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
                 if caller.is_gone() && created == Err(CreateError::Closed) {
                     add(&this.counters.drops_abandoned, 1);
                 }
-                this.timed(started, created)
+                this.timed(started, this.or_removed(&key, Some(caller), created))
             })
         }
     }
@@ -85,7 +89,7 @@ fn create_by_writer(
     if engine.is_inline() {
         let written = Writer::admitted(engine, new.key, group, options)
             .and_then(|writer| writer.write_all(new.value));
-        return Deferred::ready(engine.timed(started, written));
+        return Deferred::ready(engine.timed(started, engine.or_removed(new.key, None, written)));
     }
     let (key, value) = (new.key.to_vec(), new.value.to_vec());
     let this = Arc::clone(engine);
@@ -95,6 +99,6 @@ fn create_by_writer(
             writer.caller = Some(caller.clone());
             writer.write_all(value)
         });
-        this.timed(started, written)
+        this.timed(started, this.or_removed(&key, Some(caller), written))
     })
 }

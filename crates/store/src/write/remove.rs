@@ -5,8 +5,9 @@
 //! a purge holds `purge_lock` exclusively while it takes its sequence number, so that nothing is
 //! renumbered beside it. Threads: any.
 
+use crate::deferred::Caller;
 use crate::engine::Engine;
-use crate::error::PurgeError;
+use crate::error::{CreateError, PurgeError};
 use crate::format::JournalOp;
 use crate::stats::add;
 use crate::sync::exclusive;
@@ -14,6 +15,43 @@ use crate::sync::exclusive;
 impl Engine {
     /// Forgets an object; false if none was known.
     pub(crate) fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
+        self.remove_for(key, None)
+    }
+
+    /// What a create would have replaced is out of date if the create was refused: its caller meant to
+    /// replace it, and need not look at the error of a cache. Removes that, unless nobody waits for the create
+    /// any more.
+    pub(crate) fn or_removed<T>(
+        &self,
+        key: &[u8],
+        caller: Option<&Caller>,
+        created: Result<T, CreateError>,
+    ) -> Result<T, CreateError> {
+        let outdates = |error: &CreateError| match error {
+            CreateError::TooLarge { .. }
+            | CreateError::TooLargeForVolumes { .. }
+            | CreateError::MetadataTooLarge { .. }
+            | CreateError::MemoryFull
+            | CreateError::Overwritten { .. }
+            | CreateError::Write { .. }
+            | CreateError::NotAdmitted { .. }
+            | CreateError::Torn => true,
+            // There is nothing of this key, the newer stands, or nothing can be said of it any more.
+            CreateError::KeyLength { .. }
+            | CreateError::StillWriting { .. }
+            | CreateError::Superseded
+            | CreateError::Closed
+            | CreateError::VolumesGone => false,
+        };
+        created.inspect_err(|error| {
+            if outdates(error) {
+                // In effect even if the journal could not be written, which is counted.
+                let _ = self.remove_for(key, caller);
+            }
+        })
+    }
+
+    fn remove_for(&self, key: &[u8], caller: Option<&Caller>) -> Result<bool, PurgeError> {
         if self.is_closed() {
             return Err(PurgeError::Closed);
         }
@@ -21,6 +59,9 @@ impl Engine {
         self.journal.wait_room().map_err(PurgeError::Journal)?;
         let hash = self.hash(key);
         let mut shard = self.cache.resident.shard(hash);
+        if caller.is_some_and(Caller::is_gone) {
+            return Ok(false);
+        }
         let resident = shard.map.remove(&hash);
         // What recovery has not found yet must not come into the index later.
         let loading = !self.recovery.is_done();

@@ -96,8 +96,10 @@ impl Writer {
         group: GroupId,
         options: WriterOptions,
     ) -> Result<Writer, CreateError> {
-        let mut writer = Writer::admitted(engine, key, group, options)?;
-        if let Err(refused) = engine.admit(key, group.get(), writer.expected) {
+        let writer = Writer::admitted(engine, key, group, options);
+        let mut writer = engine.or_removed(key, None, writer)?;
+        let admitted = engine.admit(key, group.get(), writer.expected);
+        if let Err(refused) = engine.or_removed(key, None, admitted) {
             writer.counted = true;
             return Err(refused);
         }
@@ -194,11 +196,13 @@ impl Writer {
     ///
     /// # Errors
     /// A part could not be written, or was overwritten by what others wrote meanwhile; or no memory comes
-    /// free in time. [`CreateError::Torn`] if a write before it failed or was dropped.
+    /// free in time. [`CreateError::Torn`] if a write before it failed or was dropped. What was to be replaced
+    /// is removed, as by a refused [`Store::create`](crate::Store::create); a writer that is dropped without a
+    /// commit leaves it there.
     pub fn commit(mut self) -> Commit {
         if self.torn {
             // Dropped, it counts as abandoned.
-            return Commit(Deferred::ready(Err(CreateError::Torn)));
+            return Commit(Deferred::ready(self.replaced_or_removed(Err(CreateError::Torn))));
         }
         self.committed = self.asked.then(|| self.engine.clock.monotonic());
         match self.store_now() {
@@ -322,9 +326,18 @@ impl Writer {
             Some(started) => self.engine.timed(started, stored),
             None => stored,
         };
+        let stored = self.replaced_or_removed(stored);
         // Every other end has a counter of its own.
         self.counted = stored != Err(CreateError::Closed);
         stored
+    }
+
+    /// Of one that a program commits: other uses see to that themselves.
+    fn replaced_or_removed(&self, stored: Result<(), CreateError>) -> Result<(), CreateError> {
+        match self.asked {
+            true => self.engine.or_removed(&self.key, self.caller.as_ref(), stored),
+            false => stored,
+        }
     }
 
     fn check(&mut self) -> Result<(), CreateError> {
