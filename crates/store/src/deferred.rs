@@ -8,7 +8,9 @@
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, lock};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Instant;
 
 use crate::engine::Engine;
@@ -45,7 +47,7 @@ impl Caller {
 /// A value that another thread will put in.
 pub(crate) struct OneShot<T> {
     caller: Caller,
-    slot: Mutex<(Option<T>, Option<Waker>)>,
+    slot: Mutex<(Option<thread::Result<T>>, Option<Waker>)>,
 }
 
 impl<T> OneShot<T> {
@@ -54,6 +56,17 @@ impl<T> OneShot<T> {
     }
 
     pub(crate) fn put(&self, value: T) {
+        self.end(Ok(value));
+    }
+
+    /// Puts in what the work gives. If it panics (a policy of the embedder's may) whoever waits goes on with
+    /// that panic: nothing would ever come otherwise.
+    pub(crate) fn put_outcome_of(&self, work: impl FnOnce() -> T) {
+        // What the work leaves half done is behind the store's own locks, which it is sound to take again.
+        self.end(catch_unwind(AssertUnwindSafe(work)));
+    }
+
+    fn end(&self, value: thread::Result<T>) {
         let waker = {
             let mut slot = lock(&self.slot);
             slot.0 = Some(value);
@@ -67,7 +80,11 @@ impl<T> OneShot<T> {
     fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
         let mut slot = lock(&self.slot);
         match slot.0.take() {
-            Some(value) => Poll::Ready(value),
+            Some(Ok(value)) => Poll::Ready(value),
+            Some(Err(panic)) => {
+                drop(slot);
+                resume_unwind(panic)
+            }
             None => {
                 slot.1 = Some(cx.waker().clone());
                 Poll::Pending
@@ -169,7 +186,7 @@ impl<T: Send + 'static> Deferred<'static, T> {
                 State::Blocking(engine, lane, work) => {
                     let promise = OneShot::new();
                     let theirs = Arc::clone(&promise);
-                    let job = move || theirs.put(work(&theirs.caller));
+                    let job = move || theirs.put_outcome_of(|| work(&theirs.caller));
                     engine.workers.run(lane, Box::new(job));
                     self.0 = State::Waiting(Awaited(promise));
                 }

@@ -3,11 +3,12 @@
 //! Threads start when first needed, at most `THREADS_MAX`, and end when the store does. A caller that
 //! blocks (`wait()`) never comes here. Creates that wait for memory, or for a slow disk to take what is in it,
 //! do so on some of the threads only, and behind what else is to be done; streamed creates that wait likewise, on a
-//! few others, since they hold memory which creates wait for. Invariant: every job handed in runs,
-//! or its promise is dropped and the waiting future reports a closed store.
+//! few others, since they hold memory which creates wait for. Invariants: every job handed in runs; a job that
+//! panics takes no thread with it.
 
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, lock, thread};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -136,7 +137,8 @@ fn work(shared: &(Mutex<State>, Condvar)) {
     loop {
         if let Some((job, lane)) = state.next() {
             drop(state);
-            job();
+            // Who waits for it was told of a panic; the thread is counted, and goes on.
+            let _ = catch_unwind(AssertUnwindSafe(job));
             state = lock(&shared.0);
             state.creating -= usize::from(lane == Lane::Creates);
             state.writing -= usize::from(lane == Lane::Writers);
@@ -198,6 +200,21 @@ mod tests {
         }
         workers.run(Lane::Writers, Box::new(move || drop(written)));
         assert!((0..THREADS_MAX).all(|_| all.recv() == Ok(true)));
+        workers.stop();
+    }
+
+    /// As many as there are threads, and more.
+    #[test]
+    fn jobs_that_panic_leave_the_threads_to_others() {
+        let workers = Workers::default();
+        for lane in [Lane::Creates, Lane::Writers, Lane::Soon] {
+            for _ in 0..2 * THREADS_MAX {
+                workers.run(lane, Box::new(|| panic!("a policy of the test's own")));
+            }
+            let (done, all) = mpsc::channel();
+            workers.run(lane, Box::new(move || done.send(()).expect("heard")));
+            assert_eq!(all.recv(), Ok(()), "{lane:?}");
+        }
         workers.stop();
     }
 }

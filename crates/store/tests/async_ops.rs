@@ -1,11 +1,14 @@
 //! Operations as futures, on an executor of a few lines: no runtime is needed.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 
+use damelo::policy::{AdmissionPolicy, Newcomer};
 use damelo::{ByteSize, Config, CreateOptions, GroupId, Store};
 
 struct Unpark(Thread);
@@ -113,4 +116,37 @@ fn what_is_small_and_in_memory_needs_no_other_thread() {
             (vec![round], 3000, true)
         );
     }
+}
+
+/// It is told of bytes in the thread that ends the commit.
+struct Panics;
+
+impl AdmissionPolicy for Panics {
+    fn admit(&self, _new: &Newcomer<'_>) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn written_beside(&self, _bytes: u64, _now: Duration) {
+        panic!("a policy of the test's own");
+    }
+}
+
+/// More often than there are threads.
+#[test]
+fn a_policy_that_panics_in_a_thread_of_the_store_panics_in_who_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    config.own_policies.admission = Some(Arc::new(Panics));
+    let store = Store::open(config).unwrap();
+    for round in 0..20_u8 {
+        let commit = async {
+            let mut writer = store.writer(b"key", GroupId::new(1), Default::default()).unwrap();
+            writer.write(&vec![round; 2 << 20]).await.unwrap();
+            writer.commit().await
+        };
+        let panicked = catch_unwind(AssertUnwindSafe(|| block_on(commit)));
+        assert!(panicked.is_err(), "{round}: {panicked:?}");
+    }
+    assert_eq!(block_on(store.length(b"other")), Ok(None), "the threads do other things");
 }

@@ -59,11 +59,12 @@ impl Engine {
             engine.workers.run(
                 Lane::Soon,
                 Box::new(move || {
-                    let outcome = this.lookup_memory(hash, &wanted).map_or_else(
-                        || this.read_blocking(hash, &wanted),
-                        |object| Ok(Some(object)),
-                    );
-                    theirs.put(outcome);
+                    theirs.put_outcome_of(|| {
+                        this.lookup_memory(hash, &wanted).map_or_else(
+                            || this.read_blocking(hash, &wanted),
+                            |object| Ok(Some(object)),
+                        )
+                    });
                 }),
             );
         };
