@@ -267,7 +267,8 @@ int damelo_options_set_open_wait(damelo_options *options, uint64_t wait_ms);
 int damelo_open(const damelo_options *options, damelo_store **out);
 
 /* Writes out everything, closes and frees the store, also when it reports an error. No other call
- * may use the store at the same time or later. Unfinished writers are abandoned. */
+ * may use the store at the same time or later. Unfinished writers are abandoned; writers and readers that
+ * are not freed yet keep the volumes locked (DAMELO_ELOCKED) until they are. */
 int damelo_close(damelo_store *store);
 
 /* Blocks until everything created before is on disk and synced. */

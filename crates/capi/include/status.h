@@ -26,7 +26,7 @@ enum damelo_status {
     DAMELO_EBUFFER = 14,      /* the caller's buffer is too small */
     DAMELO_EOPEN = 15,        /* the store could not be opened */
     DAMELO_EMISSING = 16,     /* the volume does not exist */
-    DAMELO_ELOCKED = 17,      /* another process has the store open */
+    DAMELO_ELOCKED = 17,      /* another process has the store open, or a writer or reader of this one */
     DAMELO_EFOREIGN = 18,     /* the volume carries something that is not a Damelo store */
     DAMELO_EFORMAT = 19,      /* the store is damaged or was made by another version */
     DAMELO_EMISMATCH = 20,    /* an option contradicts what the store was made with */

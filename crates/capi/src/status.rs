@@ -56,7 +56,7 @@ statuses! {
     Buffer = 14, "DAMELO_EBUFFER", "buffer too small";
     Open = 15, "DAMELO_EOPEN", "the store could not be opened";
     Missing = 16, "DAMELO_EMISSING", "no such volume";
-    Locked = 17, "DAMELO_ELOCKED", "the store is open in another process";
+    Locked = 17, "DAMELO_ELOCKED", "the store is open, in another process or by a handle, writer or reader of this one";
     Foreign = 18, "DAMELO_EFOREIGN", "the volume holds something that is not a Damelo store";
     Format = 19, "DAMELO_EFORMAT", "store damaged or of another version";
     Mismatch = 20, "DAMELO_EMISMATCH", "an option contradicts the store";

@@ -389,8 +389,11 @@ impl Store {
     /// Writes an index checkpoint now.
     ///
     /// # Errors
-    /// The device failed; the earlier checkpoint stays valid.
+    /// The device failed, and the earlier checkpoint stays valid; or the store is closed.
     pub fn checkpoint(&self) -> Result<(), SyncError> {
+        if self.engine().is_closed() {
+            return Err(SyncError::Closed);
+        }
         self.engine().recovery.wait_done();
         self.engine().write_checkpoint(false).map_err(SyncError::Io)
     }
@@ -420,7 +423,11 @@ impl Store {
         StoreInfo::of(self.engine())
     }
 
-    /// Writes everything out, checkpoints, and closes for every handle.
+    /// Writes everything out, checkpoints, and closes for every handle. Blocks until that is done.
+    ///
+    /// The volumes stay locked until nothing refers to the store any more: every clone of it, and every [`Writer`],
+    /// [`Reader`] and [`Entries`] must be dropped before they can be opened again, also by this process. Guards
+    /// ([`Object`](crate::Object), [`ObjectRange`](crate::ObjectRange)) hold memory only.
     ///
     /// # Errors
     /// Something could not be written; the store is closed all the same.

@@ -7,7 +7,7 @@ mod opening;
 use std::time::Duration;
 
 use damelo::{
-    ByteSize, Config, CreateOptions, GroupId, IoEngine, OpenError, Store, VolumeConfig,
+    ByteSize, Config, CreateOptions, GroupId, IoEngine, OpenError, Store, SyncError, VolumeConfig,
     WriterOptions,
 };
 use tempfile::TempDir;
@@ -530,4 +530,15 @@ fn large_objects_in_large_pages_are_found_by_every_operation() {
             assert_eq!(store.read(&name(1)).wait().unwrap().as_deref(), Some(&bytes[..]));
         }
     }
+}
+
+/// It would say that the store is still open, after the one that says how it was closed.
+#[test]
+fn a_closed_store_writes_no_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    let store = Store::open(config).unwrap();
+    let other = store.clone();
+    store.close().unwrap();
+    assert!(matches!(other.checkpoint(), Err(SyncError::Closed)));
 }

@@ -92,7 +92,8 @@ pub enum DeviceOpenError {
         needed: u64,
     },
     /// Another process, or this one, has it open.
-    #[error("{}: is in use by {}; stop it or use another file", path.display(), Holder(*pid))]
+    #[error("{}: is in use by {}; stop it (in this process: drop every handle, writer and reader of \
+             the store) or use another file", path.display(), Holder(*pid))]
     Locked {
         /// The file asked for.
         path: PathBuf,

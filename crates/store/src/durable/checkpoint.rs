@@ -97,6 +97,10 @@ impl Engine {
     /// Writes a checkpoint now. `clean` is set by the last one before close.
     pub(crate) fn write_checkpoint(&self, clean: bool) -> io::Result<()> {
         let mut newest = lock(&self.checkpoints.newest);
+        if self.is_closed() && !clean {
+            // After the last one, which says how the store was closed.
+            return Err(io::Error::other("the store is closed"));
+        }
         let outcome = self.write_generation(*newest + 1, clean);
         match &outcome {
             Ok(()) => {
