@@ -26,6 +26,7 @@ use crate::policy::admission::AdmissionPolicy;
 use crate::policy::disk::DiskPolicy;
 use crate::policy::reinsertion::ReinsertionPolicy;
 use crate::policy::residency::Hint;
+use crate::process::Process;
 use crate::read::flight::Flights;
 use crate::read::gathering::Gathering;
 use crate::read::page_choice::ReadCosts;
@@ -84,6 +85,8 @@ pub(crate) struct Engine {
     pub(crate) keeper_stopped: Mutex<bool>,
     pub(crate) keeper_wake: Condvar,
     pub(crate) closed: AtomicBool,
+    /// That opened it.
+    pub(crate) process: Process,
     pub(crate) warnings: Vec<String>,
     pub(crate) created: bool,
     pub(crate) paths: Vec<PathBuf>,
@@ -129,8 +132,9 @@ impl Engine {
         let _ = self.counted(self.journal.append_soon(JournalOp::DeleteKey { hash }, seq));
     }
 
+    /// Closed, or never open for this process.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::Acquire) || self.process.is_another()
     }
 
     /// Longest record that goes into a page. With more than a third of it, objects of one length would

@@ -82,6 +82,8 @@ pub mod format;
 mod types;
 // Locks, channels and threads, or those of the schedule tests.
 mod sync;
+// What the process around a store does to it: forks and signals.
+mod process;
 
 #[cfg(all(shuttle, test))]
 mod schedule_tests;

@@ -57,6 +57,11 @@ struct Shared {
 
 /// An open store.
 ///
+/// # Processes
+/// A child of `fork` has no part in the store of its parent: there every operation says that it is closed, and to
+/// drop it does nothing. The threads of the store take none of the process's signals, only their own faults (and
+/// `SIGPROF`).
+///
 /// # Cancellation
 /// An operation that is dropped before it was polled or waited for does nothing. One that is dropped while a thread
 /// of the store works for it (a time-out, an aborted task) has taken effect before the drop, or never does:
@@ -186,6 +191,9 @@ impl Store {
         options: CreateOptions<'_>,
     ) -> Create {
         let engine = self.engine();
+        if engine.is_closed() {
+            return Create(Deferred::ready(Err(CreateError::Closed)));
+        }
         let max = engine.config.object_max.bytes();
         if value.len() as u64 > max {
             let refused = Err(engine.too_large(value.len() as u64, max));
@@ -282,6 +290,9 @@ impl Store {
     /// if the store itself moved a large object just then: who still wants it asks again. Of an operation that
     /// is dropped before it is done see [Cancellation](Store#cancellation).
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
+        if self.engine().is_closed() {
+            return SetMetadata(Deferred::ready(Err(CreateError::Closed)));
+        }
         let new = NewMetadata { key, metadata, caller: None };
         let first = match self.engine().set_metadata_now(&new) {
             Ok(done) => return SetMetadata(Deferred::ready(done)),
@@ -448,6 +459,9 @@ impl std::fmt::Debug for Store {
 
 impl Shared {
     fn close(&self) -> Result<(), SyncError> {
+        if self.engine.process.is_another() {
+            return Err(SyncError::Closed);
+        }
         let Some(mut threads) = lock(&self.threads).take() else {
             return Err(SyncError::Closed);
         };
@@ -474,6 +488,12 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if self.engine.process.is_another() {
+            // Its threads are not there to be waited for, and whoever held a lock holds it for ever.
+            std::mem::forget(lock(&self.threads).take());
+            std::mem::forget(Arc::clone(&self.engine));
+            return;
+        }
         // Whoever wants to know whether it worked calls `close`.
         let _ = self.close();
     }

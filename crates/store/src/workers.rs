@@ -6,6 +6,7 @@
 //! few others, since they hold memory which creates wait for. Invariants: every job handed in runs; a job that
 //! panics takes no thread with it.
 
+use crate::process::SignalsBlocked;
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, lock, thread};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,6 +108,7 @@ impl Workers {
             state.threads += 1;
             let shared = Arc::clone(&self.shared);
             let name = format!("damelo-worker-{}", state.threads);
+            let _program_s = SignalsBlocked::new();
             let spawned = thread::Builder::new().name(name).spawn(move || work(&shared));
             if spawned.is_err() {
                 state.threads -= 1;

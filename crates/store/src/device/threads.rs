@@ -16,6 +16,7 @@ use super::file::{
     AbortOnPanic, Core, Engine, Limits, Request, mark_engine_thread, nanos, transfer,
 };
 use super::queue::IoQueue;
+use crate::process::SignalsBlocked;
 
 /// Threads of one device, unless its queue depth is smaller.
 const THREADS: u32 = 16;
@@ -53,6 +54,7 @@ impl ThreadPool {
         let mut pool = ThreadPool { shared, threads: Vec::new() };
         for n in 0..count {
             let shared = Arc::clone(&pool.shared);
+            let _program_s = SignalsBlocked::new();
             let builder = thread::Builder::new().name(format!("damelo-io-{n}"));
             pool.threads.push(builder.spawn(move || shared.work())?);
         }

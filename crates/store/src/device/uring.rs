@@ -27,6 +27,7 @@ use super::file::{
 };
 use super::queue::IoQueue;
 use super::{IoBuf, IoOp, batch};
+use crate::process::SignalsBlocked;
 
 /// `user_data` of the read of the eventfd; all others are slot numbers.
 const WAKE: u64 = u64::MAX;
@@ -68,6 +69,7 @@ impl UringEngine {
         let shared = Arc::new(Shared { state, sleeping, wake: eventfd()? });
         let (ready, is_ready) = mpsc::sync_channel(1);
         let theirs = Arc::clone(&shared);
+        let _program_s = SignalsBlocked::new();
         let thread = thread::Builder::new().name("damelo-ring".into()).spawn(move || {
             // The ring belongs to the thread that creates it (SINGLE_ISSUER).
             match Driver::new(core, theirs, limits) {

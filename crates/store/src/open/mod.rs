@@ -34,6 +34,7 @@ use crate::policy::admission;
 use crate::policy::disk::disk_policy;
 use crate::policy::reinsertion::reinsertion_policy;
 use crate::policy::residency::residency_policy;
+use crate::process::{Process, SignalsBlocked};
 use crate::read::flight::Flights;
 use crate::read::gathering::Gathering;
 use crate::read::page_choice::ReadCosts;
@@ -400,6 +401,7 @@ fn assemble(parts: Parts) -> Engine {
         keeper_stopped: Mutex::new(false),
         keeper_wake: Condvar::new(),
         closed: AtomicBool::new(false),
+        process: Process::current(),
         warnings,
         created,
         paths,
@@ -463,6 +465,7 @@ pub(crate) struct Threads {
 impl Threads {
     fn start(engine: &Arc<Engine>, plan: crate::durable::recovery::Plan) -> io::Result<Threads> {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            let _program_s = SignalsBlocked::new();
             thread::Builder::new().name(format!("damelo-{name}")).spawn(body)
         };
         let mut threads = Threads::default();

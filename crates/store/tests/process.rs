@@ -1,0 +1,120 @@
+//! The process around a store: children that are forked off, and signals.
+//!
+//! Threads: a store's own, and one for each test; a child has one.
+
+#![cfg(target_os = "linux")]
+
+use std::time::{Duration, Instant};
+
+use damelo::{
+    ByteSize, Config, CreateError, GroupId, IoEngine, PurgeError, ReadError, Store, SyncError,
+};
+
+const GROUP: GroupId = GroupId::new(1);
+
+fn config(dir: &tempfile::TempDir, engine: IoEngine) -> Config {
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    config.engine = engine;
+    config
+}
+
+/// Runs it in a child, which gives a number; one that hangs is killed.
+fn in_child(work: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child does what programs in C do, and leaves without unwinding into the test.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: these take and touch nothing.
+        unsafe {
+            libc::alarm(60);
+            libc::_exit(work());
+        }
+    }
+    let mut status = 0;
+    // SAFETY: the place for the status is ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status), "the child was killed: it hung, or crashed ({status})");
+    libc::WEXITSTATUS(status)
+}
+
+#[test]
+fn in_a_child_the_store_is_closed_and_the_parent_s_goes_on() {
+    for engine in [IoEngine::Auto, IoEngine::Threads] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(config(&dir, engine)).unwrap();
+        for key in 0..200_u32 {
+            store.create(&key.to_le_bytes(), GROUP, &[1; 5000]).wait().unwrap();
+        }
+        let key = 7_u32.to_le_bytes();
+        let theirs = std::mem::ManuallyDrop::new(store);
+        let closed = in_child(|| {
+            // SAFETY: the child has a copy of the handle, and drops its own only.
+            let store = unsafe { std::ptr::read(&*theirs) };
+            let all = [
+                store.create(&key, GROUP, b"child").wait() == Err(CreateError::Closed),
+                matches!(store.read(&key).wait(), Err(ReadError::Closed)),
+                matches!(store.length(&key).wait(), Err(ReadError::Closed)),
+                store.set_metadata(&key, b"child").wait() == Err(CreateError::Closed),
+                matches!(store.remove(&key), Err(PurgeError::Closed)),
+                matches!(store.purge_all(), Err(PurgeError::Closed)),
+                matches!(store.sync(), Err(SyncError::Closed)),
+                matches!(store.checkpoint(), Err(SyncError::Closed)),
+                matches!(store.clone().close(), Err(SyncError::Closed)),
+            ];
+            drop(store);
+            all.iter().filter(|is_closed| !**is_closed).count() as i32
+        });
+        assert_eq!(closed, 0, "so many operations were done in the child");
+        let store = std::mem::ManuallyDrop::into_inner(theirs);
+        store.create(b"later", GROUP, b"value").wait().unwrap();
+        store.close().unwrap();
+        let store = Store::open(config(&dir, engine)).unwrap();
+        store.wait_recovered();
+        for key in 0..200_u32 {
+            let object = store.read(&key.to_le_bytes()).wait().unwrap();
+            assert_eq!(&*object.unwrap(), [1; 5000], "{key}");
+        }
+    }
+}
+
+/// What a thread blocks, as a bit for each signal from 1 on.
+fn blocked(thread: &std::path::Path) -> Option<(String, u64)> {
+    let status = std::fs::read_to_string(thread.join("status")).ok()?;
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    Some((field("Name:")?.to_owned(), u64::from_str_radix(field("SigBlk:")?, 16).ok()?))
+}
+
+#[test]
+fn the_store_s_threads_take_no_signals_but_their_own_faults() {
+    let mine = || blocked(std::path::Path::new("/proc/thread-self")).unwrap().1;
+    let before = mine();
+    for engine in [IoEngine::Auto, IoEngine::Threads] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(config(&dir, engine)).unwrap();
+        let mut length = store.length(b"absent");
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        // For which a worker is started.
+        let _ = std::future::Future::poll(std::pin::Pin::new(&mut length), &mut cx);
+        // A thread has the name of its parent until it has begun.
+        let begun = Instant::now();
+        let ours = loop {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            let threads = tasks.filter_map(|task| blocked(&task.ok()?.path()));
+            let ours: Vec<_> = threads.filter(|(name, _)| name.starts_with("damelo-")).collect();
+            if ours.len() >= 4 {
+                break ours;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{ours:?}");
+        };
+        let bit = |signal: i32| 1_u64 << (signal - 1);
+        for (name, blocked) in ours {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1, libc::SIGCHLD] {
+                assert!(blocked & bit(signal) != 0, "{name} takes signal {signal}");
+            }
+            for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL] {
+                assert!(blocked & bit(signal) == 0, "{name} blocks signal {signal}");
+            }
+        }
+    }
+    assert_eq!(mine(), before, "the caller takes what it took");
+}
