@@ -210,7 +210,10 @@ pub enum CreateError {
         max: usize,
     },
     /// Readers hold all memory and none came free in time.
-    #[error("no memory came free: readers hold the whole budget; raise `memory` or release guards")]
+    #[error(
+        "no memory came free: readers hold the whole budget, each guard on a small object its whole page; \
+         raise `memory` or release guards"
+    )]
     MemoryFull,
     /// The object whose metadata is to be replaced did not get to disk in time.
     #[error(
@@ -248,7 +251,10 @@ pub enum CreateError {
 #[non_exhaustive]
 pub enum ReadError {
     /// Readers hold all memory and none came free in time.
-    #[error("no memory came free: readers hold the whole budget; raise `memory` or release guards")]
+    #[error(
+        "no memory came free: readers hold the whole budget, each guard on a small object its whole page; \
+         raise `memory` or release guards"
+    )]
     MemoryFull,
     /// The object does not fit in memory as one piece.
     #[error("the object has {length} bytes, a read in one piece takes at most {max}; use a reader")]

@@ -30,6 +30,9 @@ macro_rules! operations {
             }
 
             /// Does it on this thread and returns the outcome.
+            ///
+            /// # Panics
+            /// If it was polled before: then it is to be awaited to its end.
             #[inline]
             pub fn wait(self) -> $output {
                 self.0.wait()

@@ -57,23 +57,37 @@ struct Shared {
 
 /// An open store.
 ///
+/// # Handles and threads
+/// A clone is another handle on the same store, and cheap. Any number of threads and tasks use one at once. The
+/// last handle to be dropped closes the store as [`Store::close`] does, and passes over errors. What is read
+/// ([`Object`](crate::Object)) may outlive the store.
+///
+/// # Blocking
+/// Operations that are returned as futures block nothing when awaited, on any executor, and with
+/// `.wait()` the thread that waits. These block the thread that calls them: [`Store::open`],
+/// [`Store::sync`], [`Store::checkpoint`], [`Store::close`] and the drop of the last handle for as
+/// long as the disk takes; [`Store::remove`] and the purges while the journal is full, and with
+/// [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. An asynchronous
+/// program calls them where it may block.
+///
 /// # Processes
-/// A child of `fork` has no part in the store of its parent: there every operation says that it is closed, and to
-/// drop it does nothing. The threads of the store take none of the process's signals, only their own faults (and
-/// `SIGPROF`).
+/// A child of `fork` has no part in the store of its parent: there every operation says that it is
+/// closed, and to drop it does nothing. The threads of the store take none of the process's
+/// signals, only their own faults (and `SIGPROF`).
 ///
 /// # Cancellation
-/// An operation that is dropped before it was polled or waited for does nothing. One that is dropped while a thread
-/// of the store works for it (a time-out, an aborted task) has taken effect before the drop, or never does:
-/// a [`Create`], [`Commit`](crate::Commit) or [`SetMetadata`] that was given up never comes after what its caller
-/// does next with the same key, and neither survives a remove or a purge made after the drop. Which of
-/// the two it was is not told: who has to know reads, or creates again. A `Create` or `Commit` without effect
-/// counts as abandoned. A dropped read costs nothing but what it had begun.
+/// An operation that is dropped before it was polled or waited for does nothing. One that is
+/// dropped while a thread of the store works for it (a time-out, an aborted task) has taken effect
+/// before the drop, or never does: a [`Create`], [`Commit`](crate::Commit) or [`SetMetadata`] that
+/// was given up never comes after what its caller does next with the same key, and neither survives
+/// a remove or a purge made after the drop. Which of the two it was is not told: who has to know
+/// reads, or creates again. A `Create` or `Commit` without effect counts as abandoned. A dropped
+/// read costs nothing but what it had begun.
 #[derive(Clone)]
 pub struct Store(Arc<Shared>);
 
 impl Store {
-    /// Opens a store, making it if it does not exist. Returns as soon as it can serve; what an
+    /// Opens a store, making it if it does not exist. Blocks, and returns as soon as it can serve; what an
     /// earlier life left comes back in the background (see [`Store::recovery`]).
     ///
     /// # Errors
@@ -141,15 +155,24 @@ impl Store {
     /// A key has 1 to 65,536 bytes. The object is in memory when the operation is done and on disk
     /// soon after (see [`Store::sync`]).
     ///
-    /// An object that is refused, because it is too large or not admitted or because no memory came free, is out of date
-    /// in the version that was there: that is removed, so that a program which passes over the errors of its cache does
-    /// not serve old versions for them. Of one that is dropped before it is done see
-    /// [Cancellation](Store#cancellation).
+    /// An object that is refused, because it is too large or not admitted or because no memory came
+    /// free, is out of date in the version that was there: that is removed, so that a program which
+    /// passes over the errors of its cache does not serve old versions for them.
+    ///
+    /// Of one that is dropped before it is done see [Cancellation](Store#cancellation).
+    ///
+    /// # Errors
+    /// [`CreateError`]: the key, value or metadata is outside the limits; the object is not
+    /// admitted; no memory came free within [`Config::memory_wait`]; a large object could not be
+    /// written; the store is closed.
     pub fn create(&self, key: &[u8], group: GroupId, value: &[u8]) -> Create {
         self.create_with(key, group, value, CreateOptions::default())
     }
 
     /// As [`Store::create`], with metadata and expiry.
+    ///
+    /// # Errors
+    /// As for [`Store::create`].
     pub fn create_with(
         &self,
         key: &[u8],
@@ -162,6 +185,9 @@ impl Store {
 
     /// As [`Store::create_with`], with a value in several pieces, as they came from a network. They are
     /// put together in the memory where the object will lie: one copy fewer.
+    ///
+    /// # Errors
+    /// As for [`Store::create`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -228,25 +254,42 @@ impl Store {
         Writer::new(self.engine(), key, group, options)
     }
 
-    /// Reads an object. From memory: no system call, no allocation. From disk: one read.
+    /// Reads an object as one piece. From memory: no system call, no allocation. From disk: one
+    /// read. `Ok(None)`: it is not there.
+    ///
+    /// # Errors
+    /// [`ReadError::TooLargeForMemory`] of an object that takes more than an eighth of
+    /// [`Config::memory`]: read it with [`Store::reader`] or [`Store::read_range`].
+    /// [`ReadError::MemoryFull`] if no memory came free within [`Config::memory_wait`]. [`ReadError::Closed`].
     #[inline]
     pub fn read(&self, key: &[u8]) -> Read {
         Read(self.engine().read_operation(key))
     }
 
-    /// Reads bytes `range` of an object, clamped to its length.
+    /// Reads bytes `range` of an object, clamped to its length. `Ok(None)`: it is not there.
+    ///
+    /// # Errors
+    /// As for [`Store::read`], by the length of the range; [`ReadError::Gone`] if a part of the
+    /// object was overwritten or damaged.
     pub fn read_range(&self, key: &[u8], range: Range<u64>) -> ReadRange {
         let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
         ReadRange(self.reading(move || engine.read_range_blocking(&key, range)))
     }
 
-    /// Starts a streamed read, for objects of any size.
+    /// Starts a streamed read, for objects of any size. `Ok(None)`: it is not there.
+    ///
+    /// # Errors
+    /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
     pub fn reader(&self, key: &[u8]) -> OpenReader {
         let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
         OpenReader(self.reading(move || Reader::open(&engine, &key)))
     }
 
     /// Group, length, metadata and expiry of an object, without reading its value if it is large.
+    /// `Ok(None)`: it is not there.
+    ///
+    /// # Errors
+    /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
     pub fn lookup(&self, key: &[u8]) -> Lookup {
         let engine = self.engine();
         if !engine.is_closed()
@@ -258,7 +301,10 @@ impl Store {
         Lookup(self.reading(move || lookup(&engine, &key)))
     }
 
-    /// Length of an object's value in bytes.
+    /// Length of an object's value in bytes. `Ok(None)`: it is not there.
+    ///
+    /// # Errors
+    /// As for [`Store::lookup`].
     pub fn length(&self, key: &[u8]) -> Length {
         let (engine, key) = (Arc::clone(self.engine()), key.to_vec());
         Length(self.reading(move || Ok(lookup(&engine, &key)?.map(|info| info.length_bytes))))
@@ -286,9 +332,9 @@ impl Store {
     /// no such object, or it was removed, purged or forgotten meanwhile.
     ///
     /// What others do with the same key meanwhile stands, and an object that they store with another value
-    /// keeps the metadata that they gave it: that is told as [`CreateError::Superseded`]. So it is, now and then,
-    /// if the store itself moved a large object just then: who still wants it asks again. Of an operation that
-    /// is dropped before it is done see [Cancellation](Store#cancellation).
+    /// keeps the metadata that they gave it: that is told as [`CreateError::Superseded`]. So it is,
+    /// now and then, if the store itself moved a large object just then: who still wants it asks
+    /// again. Of an operation that is dropped before it is done see [Cancellation](Store#cancellation).
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
         if self.engine().is_closed() {
             return SetMetadata(Deferred::ready(Err(CreateError::Closed)));
@@ -305,7 +351,8 @@ impl Store {
         }))
     }
 
-    /// Removes an object. `Ok(false)`: it certainly was not there. No I/O but the journal's.
+    /// Removes an object. `Ok(false)`: it certainly was not there. No I/O but the journal's; blocks
+    /// for that with [`Durability::Synced`](crate::Durability::Synced).
     ///
     /// # Errors
     /// The journal could not be written: the object is gone, but a crash may bring it back.
@@ -335,6 +382,10 @@ impl Store {
     }
 
     /// Brings the pages of a group into memory.
+    ///
+    /// # Errors
+    /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`]. A page that
+    /// cannot be read is left out: the report says what came.
     pub fn prefetch(&self, group: GroupId) -> Prefetch {
         let engine = Arc::clone(self.engine());
         Prefetch(self.reading(move || engine.prefetch_blocking(group)))
@@ -381,6 +432,7 @@ impl Store {
     }
 
     /// Returns when everything created, removed or purged before would survive a loss of power.
+    /// Blocks until then.
     ///
     /// # Errors
     /// A device failed, or objects could not be written.
@@ -397,7 +449,7 @@ impl Store {
         self.engine().cache.drop_all();
     }
 
-    /// Writes an index checkpoint now.
+    /// Writes an index checkpoint now, once recovery is done. Blocks until then.
     ///
     /// # Errors
     /// The device failed, and the earlier checkpoint stays valid; or the store is closed.
@@ -436,9 +488,10 @@ impl Store {
 
     /// Writes everything out, checkpoints, and closes for every handle. Blocks until that is done.
     ///
-    /// The volumes stay locked until nothing refers to the store any more: every clone of it, and every [`Writer`],
-    /// [`Reader`] and [`Entries`] must be dropped before they can be opened again, also by this process. Guards
-    /// ([`Object`](crate::Object), [`ObjectRange`](crate::ObjectRange)) hold memory only.
+    /// The volumes stay locked until nothing refers to the store any more: every clone of it, and
+    /// every [`Writer`], [`Reader`] and [`Entries`] must be dropped before they can be opened
+    /// again, also by this process. Guards ([`Object`](crate::Object),
+    /// [`ObjectRange`](crate::ObjectRange)) hold memory only.
     ///
     /// # Errors
     /// Something could not be written; the store is closed all the same.

@@ -275,6 +275,20 @@ fn a_create_that_needs_memory_which_waits_to_be_written_gets_it() {
     drop(held);
 }
 
+/// What is said of it is what it takes.
+#[test]
+fn a_guard_says_how_much_memory_it_pins() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&dir);
+    config.page = Some(ByteSize::new(64 << 10));
+    let store = Store::open(config).unwrap();
+    for (length, pinned) in [(100, 64 << 10), (100_000, 100_000)] {
+        store.create(b"key", group(), &vec![1; length]).wait().unwrap();
+        let object = store.read(b"key").wait().unwrap().unwrap();
+        assert!((pinned..=2 * pinned).contains(&object.pinned_bytes()), "{length} bytes");
+    }
+}
+
 /// What was there is out of date, and whoever passes over the error must not get it.
 #[test]
 fn a_refused_create_removes_what_it_was_to_replace() {
