@@ -15,8 +15,8 @@
  *             damelo_range may be read by many threads and released by any. Options, writers and
  *             readers belong to one thread at a time. Objects and ranges outlive the store.
  *
- * In C++ this header also declares the class `Damelo` of the thesis (damelo.hpp), unless
- * DAMELO_NO_CLASS is defined. A test holds these declarations to the library's source.
+ * In C++ this header also declares the class `Damelo` of the thesis (damelo.hpp) and its `Status`,
+ * unless DAMELO_NO_CLASS is defined (before <X11/Xlib.h>, say, which has a macro of that name). A test holds these declarations to the library's source.
  */
 #ifndef DAMELO_H
 #define DAMELO_H
@@ -25,6 +25,11 @@
 #include <stdint.h>
 
 #include "status.h"
+
+/* The version of this header; damelo_version() has the library's. */
+#define DAMELO_VERSION_MAJOR 0
+#define DAMELO_VERSION_MINOR 1
+#define DAMELO_VERSION_PATCH 0
 
 #ifdef __cplusplus
 extern "C" {
@@ -298,6 +303,9 @@ int damelo_stats_text(const damelo_store *store, char **out);
 void damelo_text_free(char *text);
 
 /* ---- objects -------------------------------------------------------------------------------- */
+
+/* A key has 1 to 65,536 bytes. Creating one of another length gives DAMELO_EKEY; asking for it gives
+ * DAMELO_ENOTFOUND, since no object can have it. */
 
 /* Stores an object. An existing one with this key is replaced atomically; who reads it keeps it. When the
  * new one is refused (DAMELO_ETOOLARGE, _EMETADATA, _EMEMORY, _ENOTADMITTED) the old one, being out of date,

@@ -1,5 +1,6 @@
 /*
- * status.h: the numbered results of damelo.h, and the `Status` of the Damelo thesis for C++.
+ * status.h: the numbered results of damelo.h, and the `Status` of the Damelo thesis for C++
+ * (unless DAMELO_NO_CLASS is defined).
  *
  * Numbers never change and are never reused; new ones are added at the end. Zero is success, every
  * other number an error. A test holds this list to the one in src/status.rs.
@@ -39,7 +40,7 @@ enum damelo_status {
     DAMELO_ETORN = 27         /* an earlier write of this writer failed: the object is incomplete */
 };
 
-#ifdef __cplusplus
+#if defined(__cplusplus) && !defined(DAMELO_NO_CLASS)
 /* The thesis's name for a result. An int, because its constructor takes an `int &`. */
 typedef int Status;
 #endif

@@ -216,11 +216,41 @@ fn thesis_class() {
 fn the_shared_library_exports_the_same() {
     let Some(cc) = compiler("CC", "cc") else { return };
     let library = library("libdamelo_c.so");
-    let directory = library.parent().and_then(Path::to_str).expect("a path in UTF-8");
-    let rpath = format!("-Wl,-rpath,{directory}");
+    // Where the linker finds it by the name that is written in it, as it is installed.
+    let installed = tempfile::tempdir().expect("directory");
+    let name = installed.path().join("libdamelo_c.so.0");
+    std::os::unix::fs::symlink(&library, name).expect("link");
+    let rpath = format!("-Wl,-rpath,{}", installed.path().display());
     let source = crate_directory().join("tests/objects.c");
     let library = library.to_str().expect("a path in UTF-8");
     Program::compile(&cc, &[C_FLAGS, WARNINGS], &source, &[library, &rpath]).run(&[]);
+}
+
+/// As `install-capi.sh` puts it there, a program is built with what `damelo.pc` says.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_installed_can_be_built_with() {
+    let Some(cc) = compiler("CC", "cc") else { return };
+    let built = library("libdamelo_c.so");
+    let built = built.parent().expect("directory of the library");
+    let prefix = tempfile::tempdir().expect("directory");
+    let script = crate_directory().join("../../packaging/install-capi.sh");
+    let status =
+        Command::new("sh").arg(script).arg(prefix.path()).env("DAMELO_BUILT", built).status();
+    assert!(status.expect("the shell runs").success(), "it was not installed");
+    let described = prefix.path().join("lib/pkgconfig/damelo.pc");
+    let described = std::fs::read_to_string(described).expect("damelo.pc");
+    assert!(described.contains(&format!("Version: {}\n", env!("CARGO_PKG_VERSION"))));
+    let path = prefix.path().to_str().expect("a path in UTF-8");
+    let flags = |name: &str| {
+        let line = described.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        line.replace("${includedir}", &format!("{path}/include/damelo"))
+            .replace("${libdir}", &format!("{path}/lib"))
+    };
+    let all = [flags("Cflags: "), flags("Libs: "), format!("-Wl,-rpath,{path}/lib")].join(" ");
+    let flags: Vec<_> = all.split(' ').collect();
+    let source = crate_directory().join("tests/objects.c");
+    Program::compile(&cc, &[C_FLAGS, WARNINGS], &source, &flags).run(&[]);
 }
 
 /// Every header compiles on its own, in C and in C++, in the oldest and a newer language.
@@ -240,6 +270,12 @@ fn headers_stand_alone() {
         std::fs::write(&source, lines + "int main(void) { return DAMELO_OK; }\n").expect("source");
         Program::compile(compiler, &[&[language], WARNINGS], &source, &[]).run(&[]);
     }
+    // As <X11/Xlib.h> has it.
+    let source = directory.path().join("e.cpp");
+    let macros = "#define Status int\n#define DAMELO_NO_CLASS\n#include \"damelo.h\"\n";
+    std::fs::write(&source, format!("{macros}int main(void) {{ return DAMELO_OK; }}\n"))
+        .expect("source");
+    Program::compile(&cxx, &[CXX_FLAGS, WARNINGS], &source, &[]).run(&[]);
 }
 
 /// Compiles the thesis's fragment, with `change` made to it, with the compiler's defaults.

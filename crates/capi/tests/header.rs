@@ -248,3 +248,16 @@ fn structs_are_the_same_in_header_and_source() {
     assert_eq!(header_structs(), source_structs());
     assert_eq!(header_structs().len(), 4);
 }
+
+#[test]
+fn the_header_has_the_library_s_version() {
+    let macros = [
+        ("MAJOR", env!("CARGO_PKG_VERSION_MAJOR")),
+        ("MINOR", env!("CARGO_PKG_VERSION_MINOR")),
+        ("PATCH", env!("CARGO_PKG_VERSION_PATCH")),
+    ];
+    for (name, number) in macros {
+        let line = format!("#define DAMELO_VERSION_{name} {number}\n");
+        assert!(DAMELO_H.contains(&line), "no {line}");
+    }
+}
