@@ -14,6 +14,7 @@ use crate::types::GroupId;
 
 /// An object on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Its key.
     pub key: Vec<u8>,

@@ -203,6 +203,7 @@ impl std::fmt::Debug for ObjectRange {
 
 /// An object without its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ObjectInfo {
     /// The group it was created in.
     pub group: GroupId,

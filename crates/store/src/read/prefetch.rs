@@ -9,6 +9,7 @@ use crate::types::GroupId;
 
 /// What a prefetch did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct PrefetchReport {
     /// Pages read.
     pub pages: u64,
