@@ -368,6 +368,11 @@ int damelo_get_metadata(damelo_store *store, const void *key, size_t key_bytes, 
 int damelo_set_metadata(damelo_store *store, const void *key, size_t key_bytes,
                         const void *metadata, size_t metadata_bytes);
 
+/* The same, with a new time of expiry (0: never) in place of the one that the object has. */
+int damelo_set_metadata_with(damelo_store *store, const void *key, size_t key_bytes,
+                             const void *metadata, size_t metadata_bytes,
+                             uint64_t expires_unix_s);
+
 /* Deletes an object, without data I/O. DAMELO_ENOTFOUND: certainly not there. */
 int damelo_remove(damelo_store *store, const void *key, size_t key_bytes);
 

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use damelo::ObjectInfo;
 
-use crate::border::{bytes, guard, number, out};
+use crate::border::{bytes, expiry, guard, number, out};
 use crate::error::Failure;
 use crate::status::Status;
 use crate::store::{DameloStore, store as store_of};
@@ -142,5 +142,31 @@ pub unsafe extern "C" fn damelo_set_metadata(
             )
         };
         if store.set_metadata(key, metadata).wait()? { Ok(()) } else { Err(Failure::not_found()) }
+    })
+}
+
+/// Replaces an object's metadata and its expiry.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn damelo_set_metadata_with(
+    store: *mut DameloStore,
+    key: *const c_void,
+    key_bytes: usize,
+    metadata: *const c_void,
+    metadata_bytes: usize,
+    expires_unix_s: u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by the contract of the crate.
+        let (store, key, metadata) = unsafe {
+            (
+                store_of(store)?,
+                bytes("key", key, key_bytes)?,
+                bytes("metadata", metadata, metadata_bytes)?,
+            )
+        };
+        match store.set_metadata_with(key, metadata, expiry(expires_unix_s)).wait()? {
+            true => Ok(()),
+            false => Err(Failure::not_found()),
+        }
     })
 }

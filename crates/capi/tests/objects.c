@@ -155,6 +155,7 @@ static void information(damelo_store *store) {
 
 static void metadata(damelo_store *store) {
     char buffer[8];
+    damelo_info info;
     size_t length = 0;
 
     OK(damelo_create_with(store, LIT("meta"), 5, LIT("value"), LIT("first"), 0));
@@ -179,6 +180,14 @@ static void metadata(damelo_store *store) {
     INVALID(damelo_set_metadata(NULL, LIT("meta"), LIT("x")));
     INVALID(damelo_set_metadata(store, NULL, 4, LIT("x")));
     INVALID(damelo_set_metadata(store, LIT("meta"), NULL, 1));
+
+    OK(damelo_set_metadata_with(store, LIT("meta"), LIT("third"), 4102444800u));
+    OK(damelo_lookup(store, LIT("meta"), &info));
+    CHECK(info.expires_unix_s == 4102444800u && info.metadata_bytes == 5);
+    OK(damelo_set_metadata_with(store, LIT("meta"), LIT("past"), 1));
+    MISSING(damelo_lookup(store, LIT("meta"), &info));
+    MISSING(damelo_set_metadata_with(store, LIT("meta"), LIT("back"), 0));
+    INVALID(damelo_set_metadata_with(NULL, LIT("meta"), LIT("x"), 0));
 }
 
 /* New metadata of a large object refers to where its value lies on disk, and nobody waits here for

@@ -336,17 +336,34 @@ impl Store {
     /// now and then, if the store itself moved a large object just then: who still wants it asks
     /// again. Of an operation that is dropped before it is done see [Cancellation](Store#cancellation).
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
+        self.renew(NewMetadata { key, metadata, expires_s: None, caller: None })
+    }
+
+    /// As [`Store::set_metadata`], with a new time of expiry (`None`: never) in place of the one that the object
+    /// has: what was found to be good for longer need not be written again.
+    pub fn set_metadata_with(
+        &self,
+        key: &[u8],
+        metadata: &[u8],
+        expires_unix_s: Option<u64>,
+    ) -> SetMetadata {
+        let expires_s = Some(expires_s(expires_unix_s));
+        self.renew(NewMetadata { key, metadata, expires_s, caller: None })
+    }
+
+    fn renew(&self, new: NewMetadata<'_>) -> SetMetadata {
         if self.engine().is_closed() {
             return SetMetadata(Deferred::ready(Err(CreateError::Closed)));
         }
-        let new = NewMetadata { key, metadata, caller: None };
         let first = match self.engine().set_metadata_now(&new) {
             Ok(done) => return SetMetadata(Deferred::ready(done)),
             Err(seen) => seen,
         };
-        let (this, key, metadata) = (Arc::clone(self.engine()), key.to_vec(), metadata.to_vec());
+        let (this, expires_s) = (Arc::clone(self.engine()), new.expires_s);
+        let (key, metadata) = (new.key.to_vec(), new.metadata.to_vec());
         SetMetadata(Deferred::changing(self.engine(), move |caller| {
-            let new = NewMetadata { key: &key, metadata: &metadata, caller: Some(caller) };
+            let caller = Some(caller);
+            let new = NewMetadata { key: &key, metadata: &metadata, expires_s, caller };
             this.set_metadata(&new, first)
         }))
     }

@@ -542,3 +542,40 @@ fn a_closed_store_writes_no_checkpoint() {
     store.close().unwrap();
     assert!(matches!(other.checkpoint(), Err(SyncError::Closed)));
 }
+
+/// Small, in one record, in parts; in memory and on disk.
+#[test]
+fn new_metadata_can_come_with_a_new_expiry() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::new(dir.path().join("store"), ByteSize::new(64 << 20));
+    config.memory = ByteSize::new(8 << 20);
+    let store = Store::open(config.clone()).unwrap();
+    let expires = |store: &Store, key: &[u8]| {
+        let info = store.lookup(key).wait().unwrap();
+        info.map(|info| (info.metadata.to_vec(), info.expires_unix_s))
+    };
+    let (soon, later) = (4_000_000_000, 4_100_000_000);
+    for (length, key) in [(100_usize, b"small"), (300_000, b"whole"), (2 << 20, b"parts")] {
+        let options = CreateOptions { metadata: b"old", expires_unix_s: Some(soon) };
+        let value = vec![7; length];
+        store.create_with(key, GroupId::new(1), &value, options).wait().unwrap();
+        assert!(store.set_metadata_with(key, b"new", Some(later)).wait().unwrap());
+        assert_eq!(expires(&store, key), Some((b"new".to_vec(), Some(later))), "{length}");
+        store.sync().unwrap();
+        store.drop_memory();
+        assert_eq!(expires(&store, key), Some((b"new".to_vec(), Some(later))), "{length}");
+        assert!(store.set_metadata(key, b"kept").wait().unwrap());
+        assert_eq!(expires(&store, key), Some((b"kept".to_vec(), Some(later))), "{length}");
+        assert!(store.set_metadata_with(key, b"never", None).wait().unwrap());
+        assert_eq!(store.length(key).wait().unwrap(), Some(length as u64));
+    }
+    store.close().unwrap();
+    let store = Store::open(config).unwrap();
+    store.wait_recovered();
+    for key in [b"small", b"whole", b"parts"] {
+        assert_eq!(expires(&store, key), Some((b"never".to_vec(), None)));
+        assert!(store.set_metadata_with(key, b"past", Some(1)).wait().unwrap());
+        assert_eq!(expires(&store, key), None, "it has expired");
+        assert!(!store.set_metadata_with(key, b"back", None).wait().unwrap(), "it is gone");
+    }
+}

@@ -31,8 +31,16 @@ const ATTEMPTS_MAX: u32 = 64;
 pub(crate) struct NewMetadata<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) metadata: &'a [u8],
+    /// The new expiry, zero for none; `None` keeps the one it has.
+    pub(crate) expires_s: Option<u32>,
     /// Who waits for it, if that can end.
     pub(crate) caller: Option<&'a Caller>,
+}
+
+impl NewMetadata<'_> {
+    fn expires_s(&self, of: &ObjectInfo) -> u32 {
+        self.expires_s.unwrap_or_else(|| expires_s(of.expires_unix_s))
+    }
 }
 
 /// A version as it was found.
@@ -92,7 +100,7 @@ impl Seen {
             group: self.info.group.get(),
             metadata: new.metadata,
             value: Value::Whole(value),
-            expires_s: expires_s(self.info.expires_unix_s),
+            expires_s: new.expires_s(&self.info),
             internal: true,
             replaces: Replaces::Version(&self.version),
             freq: 1,
@@ -230,7 +238,7 @@ impl Engine {
         }
         let options = WriterOptions {
             metadata: new.metadata.to_vec(),
-            expires_unix_s: seen.info.expires_unix_s,
+            expires_unix_s: Some(u64::from(new.expires_s(&seen.info))).filter(|s| *s != 0),
             length: Some(value.len() as u64),
         };
         let mut writer = Writer::admitted(self, new.key, seen.info.group, options)?;
