@@ -62,7 +62,7 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) flights: Flights,
     pub(crate) reads_under_way: Arc<UnderWay>,
-    pub(crate) gathering: Gathering,
+    pub(crate) gathering: Arc<Gathering>,
     pub(crate) costs: ReadCosts,
     /// Of all groups: what is assumed of one that is new.
     pub(crate) neighbours: Neighbours,

@@ -382,7 +382,7 @@ fn assemble(parts: Parts) -> Engine {
         counters: Counters::default(),
         flights: Flights::default(),
         reads_under_way: Arc::new(UnderWay::new(frames * page_bytes as usize)),
-        gathering: Gathering::new(frames * page_bytes as usize),
+        gathering: Arc::new(Gathering::new(frames * page_bytes as usize)),
         costs: ReadCosts::new(),
         neighbours: Default::default(),
         touched: Touched::new(frames),

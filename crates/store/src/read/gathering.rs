@@ -10,12 +10,7 @@ use crate::sync::{Arc, Mutex, lock};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::engine::Engine;
-use crate::error::ReadError;
-use crate::memory::pool::Run;
-use crate::policy::residency::Hint;
 use crate::signal::Signal;
-use crate::stats::add;
 
 /// Part of the memory that they may take together: what one of the longest takes.
 const MEMORY_SHARE: usize = 4;
@@ -63,54 +58,31 @@ impl Gathering {
         }
     }
 
+    /// Waits for room as `enter` does; `None` if there is none for so long.
+    pub(super) fn room(
+        self: &Arc<Gathering>,
+        bytes: usize,
+        wait_max: Duration,
+    ) -> Option<GatheringRoom> {
+        let entered = self.enter(bytes, wait_max);
+        entered.then(|| GatheringRoom { gathering: Arc::clone(self), bytes })
+    }
+
     fn leave(&self, bytes: usize) {
         lock(&self.state).bytes -= bytes;
         self.changed.notify_all();
     }
 }
 
-/// The share of a read that gathers pieces.
+/// The share of a read that gathers pieces, until it is dropped.
 pub(super) struct GatheringRoom {
-    engine: Arc<Engine>,
+    gathering: Arc<Gathering>,
     bytes: usize,
 }
 
 impl Drop for GatheringRoom {
     fn drop(&mut self) {
-        self.engine.gathering.leave(self.bytes);
-    }
-}
-
-impl Engine {
-    /// Waits for room to gather `len` bytes. `waited` is how long the read has waited for memory so far, and
-    /// grows.
-    pub(super) fn room_to_gather(
-        self: &Arc<Engine>,
-        len: u64,
-        waited: &mut Duration,
-    ) -> Result<GatheringRoom, ReadError> {
-        // What is put together, and the pieces: no longer than all of it.
-        let bytes = 2 * self.cache.pool.run_bytes_for(len as usize);
-        let begun = Instant::now();
-        let entered = self.gathering.enter(bytes, self.config.memory_wait.saturating_sub(*waited));
-        *waited += begun.elapsed();
-        if !entered {
-            add(&self.counters.reads_refused, 1);
-            return Err(ReadError::MemoryFull);
-        }
-        Ok(GatheringRoom { engine: Arc::clone(self), bytes })
-    }
-
-    /// Memory for a read that may take several runs; `waited` as for `take_waiting`.
-    pub(super) fn take_more_for_read(
-        &self,
-        bytes: usize,
-        waited: &mut Duration,
-    ) -> Result<Run, ReadError> {
-        self.take_waiting(bytes, Hint::Neutral, waited).ok_or_else(|| {
-            add(&self.counters.reads_refused, 1);
-            ReadError::MemoryFull
-        })
+        self.gathering.leave(self.bytes);
     }
 }
 

@@ -6,10 +6,11 @@
 
 use crate::sync::{Arc, Mutex, lock};
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::gathering::GatheringRoom;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::format::{
@@ -19,6 +20,7 @@ use crate::format::{
 use crate::index::Location;
 use crate::memory::pool::Run;
 use crate::object::{ObjectInfo, ObjectRange};
+use crate::policy::residency::Hint;
 use crate::space::SegmentId;
 use crate::stats::add;
 use crate::types::GroupId;
@@ -296,5 +298,37 @@ impl LargeObject {
         let head = Arc::new(head);
         *lock(&self.head) = Some((index, Arc::clone(&head)));
         Ok(Some(head))
+    }
+}
+
+impl Engine {
+    /// Waits for room to gather `len` bytes. `waited` is how long the read has waited for memory so far, and
+    /// grows.
+    pub(super) fn room_to_gather(
+        &self,
+        len: u64,
+        waited: &mut Duration,
+    ) -> Result<GatheringRoom, ReadError> {
+        // What is put together, and the pieces: no longer than all of it.
+        let bytes = 2 * self.cache.pool.run_bytes_for(len as usize);
+        let begun = Instant::now();
+        let room = self.gathering.room(bytes, self.config.memory_wait.saturating_sub(*waited));
+        *waited += begun.elapsed();
+        room.ok_or_else(|| {
+            add(&self.counters.reads_refused, 1);
+            ReadError::MemoryFull
+        })
+    }
+
+    /// Memory for a read that may take several runs; `waited` as for `take_waiting`.
+    pub(super) fn take_more_for_read(
+        &self,
+        bytes: usize,
+        waited: &mut Duration,
+    ) -> Result<Run, ReadError> {
+        self.take_waiting(bytes, Hint::Neutral, waited).ok_or_else(|| {
+            add(&self.counters.reads_refused, 1);
+            ReadError::MemoryFull
+        })
     }
 }
