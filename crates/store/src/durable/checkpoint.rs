@@ -1,8 +1,10 @@
 //! Checkpoints of the index: two slots, written in turn, header last.
 //!
-//! A checkpoint is fuzzy: shards are copied one after the other while the store runs. What happened
-//! since its start is found again from the segments written and the journal since then.
-//! Threads: one writer at a time (a mutex), beside everything else; mostly the keeper, whose loop is here.
+//! A checkpoint is fuzzy: shards are copied one after the other while the store runs. Recovery
+//! finds later changes in the segments written and the journal records appended since the
+//! checkpoint began. Invariant: the header is written and synced last, so an incomplete checkpoint
+//! is never valid. Threads: one writer at a time (a mutex), mostly the keeper, whose loop is here;
+//! the rest of the store runs meanwhile.
 
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, PoisonError, lock};
@@ -15,18 +17,18 @@ use crate::index::Index;
 use crate::memory::mapped::AlignedBuf;
 use crate::stats::add;
 
-/// How often the keeper looks whether a checkpoint is due: the journal may want one long before the period is
-/// over, and creates wait when it is full.
+/// How often the keeper checks whether a checkpoint is due. The journal may request one long before
+/// the period is over, and creates wait while the journal is full.
 const KEEPER_NAP: Duration = Duration::from_millis(20);
 
-/// What a checkpoint on disk says, without its shards.
+/// Header and tables of a checkpoint on disk, without its shards.
 pub(crate) struct Found {
     pub(crate) header: CheckpointHeader,
     pub(crate) tables: CheckpointTables,
     pub(crate) slot: usize,
 }
 
-/// The image of an index, cut into pieces of equal size, which lie where a device takes them from.
+/// Passes the image of an index to `take` in pieces of equal size, aligned for direct I/O.
 fn image_pieces(
     index: &Index,
     plan: &ShardPlan,
@@ -34,7 +36,7 @@ fn image_pieces(
 ) -> io::Result<()> {
     let piece = plan.shard_bytes as usize;
     let shard_bytes = index.shard_slots() as usize * 8;
-    // Megabytes, now and then: nothing is to be left of them.
+    // Mapped rather than allocated: the megabytes go back to the system after each checkpoint.
     let mut image = AlignedBuf::zeroed(piece + shard_bytes);
     let (mut filled, mut number) = (0, 0);
     for shard in 0..index.shard_count() {
@@ -57,8 +59,9 @@ fn image_pieces(
 }
 
 impl Engine {
-    /// The keeper thread: checkpoints when their period is over, if anything was written since, or when the
-    /// journal wants one. Pages of groups whose time has come are the flusher's.
+    /// The keeper thread: writes a checkpoint when the period is over and something was written
+    /// since the last one, or when the journal requests one. Flush periods of groups are the
+    /// flusher's business.
     pub(crate) fn keep(self: &Arc<Engine>) {
         self.recovery.wait_done();
         let mut last = self.clock.monotonic();
@@ -94,7 +97,7 @@ impl Engine {
         *self.keeper_wake.wait_timeout(stopped, nap).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Writes a checkpoint now. `clean` is set by the last one before close.
+    /// Writes a checkpoint now. `clean` marks the last one before close.
     pub(crate) fn write_checkpoint(&self, clean: bool) -> io::Result<()> {
         let mut newest = lock(&self.checkpoints.newest);
         if self.is_closed() && !clean {
@@ -125,11 +128,12 @@ impl Engine {
         let epoch = self.journal.checkpoint_begins();
         self.index.checkpoint_begins();
         let seq_next = self.next_seq.load(Ordering::SeqCst);
-        // Whoever has an older number is in the nursery after this.
+        // After this, every create with a smaller sequence number is in the nursery.
         self.gate.wait_empty();
         let ring_seq = self.oldest_open_seq();
-        // A new version that still waits in memory has an older one in the index. Its delete record
-        // may be forgotten once this checkpoint is complete, so it must be on disk before the copy.
+        // While a new version waits in memory, the index may still have an older one. The journal's
+        // delete record may be dropped once this checkpoint is complete, so the new version must be
+        // on disk before the index is copied.
         self.drain();
         let plan = ShardPlan::of(superblock.index_slots);
         let header = CheckpointHeader {
@@ -158,7 +162,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes a checkpoint of the index as it is now into the slot that begins there.
+    /// Writes a checkpoint of the current index into the slot at byte `slot`.
     fn write_slot(
         &self,
         slot: u64,
@@ -194,15 +198,15 @@ impl Engine {
         volume.device.sync()
     }
 
-    /// Segments from this life on may hold objects that the checkpoint misses.
+    /// First life whose segment may hold objects that the checkpoint misses.
     fn oldest_open_seq(&self) -> u64 {
         let next = self.ring.next_seq();
-        // Two segments are open, or rest, at once, and lives are handed out one by one.
+        // At most two segments are open or resting at once, and lives are numbered consecutively.
         self.ring.oldest_unsealed().unwrap_or(next)
     }
 }
 
-/// Finds the newest valid checkpoint of a volume; damage makes it look for the other.
+/// Finds the newest valid checkpoint of the first volume; a damaged slot is ignored.
 pub(crate) fn find(engine: &Engine) -> Option<Found> {
     let superblock = &engine.space.volumes[0].superblock;
     let layout = superblock.layout();
@@ -233,7 +237,7 @@ fn read_slot(engine: &Engine, slot: usize, at: u64, bytes: u64) -> Option<Found>
     Some(Found { header, tables, slot })
 }
 
-/// Takes back a checkpoint's word that nothing was written after it: before anything is.
+/// Clears the `clean` flag of a checkpoint, before anything is written after it.
 pub(crate) fn clear_clean(engine: &Engine, found: &Found) -> io::Result<()> {
     let volume = &engine.space.volumes[0];
     let slot = volume.superblock.layout().checkpoint_slot(found.slot);
@@ -244,8 +248,9 @@ pub(crate) fn clear_clean(engine: &Engine, found: &Found) -> io::Result<()> {
     volume.device.sync()
 }
 
-/// Loads the shards of a checkpoint, entries in segments that are still in the same life only.
-/// Returns how many entries were loaded; a damaged piece is counted, and skipped unless one bit put right makes it whole.
+/// Loads the shards of a checkpoint, keeping only entries in segments that are still in the same
+/// life. Returns the number of entries loaded. A damaged piece is counted, and skipped unless
+/// correcting one bit restores its checksum.
 pub(crate) fn load_shards(
     engine: &Engine,
     found: &Found,
@@ -265,7 +270,7 @@ pub(crate) fn load_shards(
         let crc = found.tables.shard_crcs.get(number as usize).copied();
         if !read || crc != Some(crc32c::crc32c(&buf)) {
             add(&engine.counters.damaged_records, 1);
-            // What a slot says is looked at again when its object is read.
+            // A wrong correction does no harm: an index entry is verified when its object is read.
             if !read || !crc.is_some_and(|crc| mend_bit(&mut buf, crc)) {
                 buf.fill(0);
                 engine.recovery.note_unread();
@@ -291,8 +296,8 @@ mod tests {
     use super::*;
     use crate::index::{LengthClass, Location};
 
-    /// The image is that of all shards, one after the other, whatever the pieces are: shorter than a shard,
-    /// longer, and of a length that shards do not come to. Each piece lies where direct I/O takes it.
+    /// The pieces make up the image of all shards in order, whatever their size: shorter than a
+    /// shard, longer, and not a divisor of a shard's size. Each piece is aligned for direct I/O.
     #[test]
     fn pieces_are_the_image_cut_up() {
         let index = Index::new(20_000);

@@ -1,12 +1,15 @@
 //! The journal: deletes and purge marks that must survive a crash until a checkpoint covers them.
 //!
-//! Two halves, used in turn; each life of a half has an epoch. A half is overwritten only after a
-//! checkpoint that was begun after its last record is complete, and its first record names that
-//! checkpoint's generation, so that recovery knows when it may not trust older segments. The last quarter of
-//! a half that cannot be left yet is for those whom a checkpoint waits for: others wait before they take their
-//! number. Room for one record at its end is for the mark that an open leaves ([`Journal::mark_open`]).
-//! Threads: any; appends are serialised by a mutex, held for a memory copy (and, at `synced`, not
-//! while the device syncs).
+//! The journal has two halves, used in turn; each life of a half has an epoch. Invariants: a half
+//! is overwritten only after completion of a checkpoint that began after the half's last record was
+//! written; the first record of a half names that checkpoint's generation, so that recovery knows
+//! when it may not trust older segments. The last quarter of a half that cannot be overwritten yet
+//! is reserved for callers that a checkpoint waits for; other callers wait for room before they
+//! take their sequence number. Room for one record at the end of a half is reserved for the mark of
+//! an open ([`Journal::mark_open`]).
+//!
+//! Threads: any. Appends are serialised by a mutex, held for a memory copy (at `synced`, not while
+//! the device syncs).
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -18,32 +21,33 @@ use crate::device::JournalArea;
 use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, StoreNonce};
 use crate::signal::Signal;
 
-/// Records that may lie before one with a smaller number: more than operate at once.
+/// How many records may precede a record with a smaller sequence number; more than the number of
+/// concurrent operations.
 const OUT_OF_ORDER_MAX: usize = 1024;
-/// How often who waits for that looks again, so that a wake-up that was missed costs no more.
+/// Poll interval while waiting for a checkpoint, so that a missed wake-up costs no more.
 const TURN_NAP: Duration = Duration::from_millis(20);
-/// Longest wait for a checkpoint to free the other half.
+/// Longest wait for a checkpoint that allows the other half to be overwritten.
 const TURN_WAIT: Duration = Duration::from_secs(10);
-/// Records at most that wait for a checkpoint instead of whoever wrote them.
+/// Most deferred records: those that wait for a checkpoint in place of their callers.
 const LEFT_MAX: usize = 1 << 16;
-/// The delete of a key that there is not, since hashes begin at 1: what an open leaves.
+/// The mark of an open: the delete of a hash that no key has, since hashes begin at 1.
 pub(crate) const MARK: JournalOp = JournalOp::DeleteKey { hash: 0 };
 const MARK_BYTES: u64 = JOURNAL_CELL_BYTES as u64;
 
 struct State {
     epoch: u32,
     offset: u64,
-    /// Everything up to this epoch is covered by the checkpoint of that generation.
+    /// The checkpoint of `covered_generation` covers all records up to this epoch.
     covered_epoch: u32,
     covered_generation: u64,
     /// The last record is the mark of an open.
     ends_with_mark: bool,
-    /// What could not be written without waiting, in order.
+    /// Records that could not be written without waiting, in order.
     left: Vec<(JournalOp, u64)>,
 }
 
 impl State {
-    /// True if a checkpoint covers what is in the other half.
+    /// True if a checkpoint covers the other half.
     fn is_covered(&self) -> bool {
         self.epoch <= 1 || self.covered_epoch + 1 >= self.epoch
     }
@@ -56,28 +60,29 @@ pub(crate) struct Journal {
     durability: Durability,
     state: Mutex<State>,
     covered: Signal,
-    /// The current half took over recently: a checkpoint is wanted.
+    /// The journal switched halves recently: a checkpoint is wanted.
     wants_checkpoint: AtomicBool,
-    /// Little room is left and the other half is not covered by a checkpoint yet.
+    /// Little room is left, and no checkpoint covers the other half yet.
     tight: AtomicBool,
-    /// There will be no checkpoint any more in this life of the store.
+    /// No more checkpoints will be written while this store is open.
     uncovered: AtomicBool,
 }
 
-/// What a crashed store's journal says.
+/// The journal as found at open.
 pub(crate) struct JournalContents {
     pub(crate) records: Vec<JournalRecord>,
     /// Newest epoch seen.
     pub(crate) epoch: u32,
-    /// Where the newest half ends.
+    /// Offset behind the last record of the newest half.
     pub(crate) end: u64,
-    /// Its last record is the mark of an open.
+    /// The last record is the mark of an open.
     pub(crate) ends_with_mark: bool,
     /// Objects older than `seq` may be trusted only with a checkpoint of at least `generation`.
     pub(crate) requires: Option<Requires>,
-    /// Records of which a bit had turned over.
+    /// Records in which one flipped bit was corrected.
     pub(crate) mended: u64,
-    /// Records before the one with this number cannot be read: anything older may have been deleted by them.
+    /// Records before the one with this sequence number are unreadable: they may have deleted any
+    /// older object.
     pub(crate) lost_before: Option<u64>,
 }
 
@@ -116,7 +121,7 @@ impl Journal {
         }
     }
 
-    /// Writes one record. When it returns the record is as durable as configured.
+    /// Writes one record, which is as durable as configured when this returns.
     pub(crate) fn append(&self, op: JournalOp, seq: u64) -> io::Result<()> {
         let Some(area) = &self.area else { return Ok(()) };
         if self.durability == Durability::None {
@@ -137,7 +142,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a record behind the last.
+    /// Writes a record after the last one.
     fn write(
         &self,
         state: &mut State,
@@ -152,8 +157,9 @@ impl Journal {
         Ok(())
     }
 
-    /// As `append`, for those who must not wait, since a checkpoint waits for them or for what they do: if
-    /// there is no room, the record is written when there is. A crash before that loses it.
+    /// As `append`, for callers that must not wait because a checkpoint waits for them or for their
+    /// work. If there is no room, the record is deferred until there is; a crash before that loses
+    /// it.
     pub(crate) fn append_soon(&self, op: JournalOp, seq: u64) -> io::Result<()> {
         if self.has_room() {
             return self.append(op, seq);
@@ -166,20 +172,21 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes what `append_soon` could not. To be called when a checkpoint is complete.
+    /// Writes the records that `append_soon` deferred. Called when a checkpoint is complete.
     pub(crate) fn append_left(&self) -> io::Result<()> {
         let left = std::mem::take(&mut lock(&self.state).left);
         left.into_iter().try_for_each(|(op, seq)| self.append_soon(op, seq))
     }
 
-    /// Makes sure that the next life begins with greater numbers than this one, even if nothing else of
-    /// this one reaches journal or checkpoint. `seq` is one that was given in it. Whatever the durability,
-    /// it is on disk when this returns. Never waits: at an open nobody writes checkpoints yet.
+    /// Ensures that sequence numbers after the next open are greater than those of this one, even
+    /// if nothing else of this life reaches journal or checkpoint. `seq` is a number given in this
+    /// life. The record is on disk when this returns, whatever the configured durability. Never
+    /// waits: no thread writes checkpoints during an open.
     pub(crate) fn mark_open(&self, seq: u64) -> io::Result<()> {
         let Some(area) = &self.area else { return Ok(()) };
         let mut state = lock(&self.state);
         if state.ends_with_mark {
-            // Of several opens in a row the last one's is enough.
+            // After several opens in a row, only the last mark is kept.
             state.offset -= MARK_BYTES;
         } else if state.offset + MARK_BYTES > self.half_bytes {
             if !self.may_turn(&state) {
@@ -194,9 +201,10 @@ impl Journal {
         area.sync()
     }
 
-    /// From now on nobody waits for a checkpoint: the volume that has them is out of service. A half is
-    /// overwritten all the same, and then asks for a checkpoint that there is not: the next open forgets what
-    /// is older than the journal, where otherwise it might serve what was deleted.
+    /// Stops waiting for checkpoints, because the volume that holds them is out of service. Halves
+    /// are overwritten all the same, and then require a checkpoint that does not exist: the next
+    /// open forgets every object older than the journal, which it might otherwise serve although it
+    /// was deleted.
     pub(crate) fn go_uncovered(&self) {
         let state = lock(&self.state);
         self.uncovered.store(true, Ordering::Relaxed);
@@ -205,7 +213,8 @@ impl Journal {
         self.covered.notify_all();
     }
 
-    /// Waits for room, for those who can: without a number yet, and outside the gate.
+    /// Waits for room. For callers that may wait: those outside the gate that have not taken a
+    /// sequence number yet.
     pub(crate) fn wait_room(&self) -> io::Result<()> {
         if self.has_room() {
             return Ok(());
@@ -221,8 +230,8 @@ impl Journal {
         Ok(())
     }
 
-    /// False while an append might have to wait for a checkpoint. For those who must not, since a
-    /// checkpoint waits for them.
+    /// False while an append might have to wait for a checkpoint. Checked by callers that must not
+    /// wait because a checkpoint waits for them.
     pub(crate) fn has_room(&self) -> bool {
         let room = !self.tight.load(Ordering::Relaxed);
         if !room {
@@ -245,7 +254,7 @@ impl Journal {
         u64::from(epoch % 2) * self.half_bytes
     }
 
-    /// Goes over to the other half, once a checkpoint covers what is there.
+    /// Switches to the other half, once a checkpoint covers its records.
     fn turn<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -263,7 +272,7 @@ impl Journal {
         }
         if is_full(&state) || state.epoch == 0 {
             if !state.is_covered() {
-                // The next one may be whole on disk, though its writer was told of an error.
+                // The next generation may be complete on disk although its writer saw an error.
                 state.covered_generation += 2;
             }
             state.epoch += 1;
@@ -277,17 +286,18 @@ impl Journal {
         Ok(state)
     }
 
-    /// Has a checkpoint written soon.
+    /// Requests a checkpoint soon.
     pub(crate) fn want_checkpoint(&self) {
         self.wants_checkpoint.store(true, Ordering::Relaxed);
     }
 
-    /// True once after each turn: the caller should write a checkpoint soon.
+    /// True once after each request, such as a switch of halves: the caller should write a
+    /// checkpoint soon.
     pub(crate) fn take_wants_checkpoint(&self) -> bool {
         self.wants_checkpoint.swap(false, Ordering::Relaxed)
     }
 
-    /// Epoch that a checkpoint begun now will cover all earlier ones of.
+    /// The current epoch: a checkpoint begun now will cover all earlier ones.
     pub(crate) fn checkpoint_begins(&self) -> u32 {
         lock(&self.state).epoch
     }
@@ -311,14 +321,14 @@ fn full() -> io::Error {
     io::Error::other("journal full: no checkpoint could be written")
 }
 
-/// What a half holds of its life.
+/// The records of a half's newest life.
 struct Half {
     epoch: u32,
-    /// Behind its last record.
+    /// Offset behind its last record.
     end: u64,
     records: Vec<JournalRecord>,
     mended: u64,
-    /// Something was here before a record with this number and cannot be read.
+    /// Unreadable data precedes the record with this sequence number.
     lost_before: Option<u64>,
 }
 
@@ -328,8 +338,8 @@ impl Half {
     }
 }
 
-/// Reads what an earlier life left. Damage never invents a record: a bit that has turned over is put right,
-/// and of what cannot be read it is known before which record it was.
+/// Reads the journal that an earlier life left. Damage never produces a record: a single flipped
+/// bit is corrected, and for unreadable data the position among the records is reported.
 pub(crate) fn read_journal(
     area: &dyn JournalArea,
     bytes: u64,
@@ -361,11 +371,11 @@ pub(crate) fn read_journal(
     })
 }
 
-/// Records of the half's newest life, in order, those behind damage too. Older ones leave records behind
-/// its end.
+/// Reads the records of the half's newest life, in order, including those behind damage. Older
+/// lives may have left records behind its end.
 fn read_half(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<Half> {
     let mut half: Option<Half> = None;
-    // Something was written here, and is neither of this life nor of an older one.
+    // The cells hold data that is a record neither of this life nor of an older one.
     let (mut is_damaged, mut after_damage) = (false, 0);
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -406,8 +416,8 @@ fn read_half(bytes: &[u8], number: u32, nonce: StoreNonce) -> Option<Half> {
     half
 }
 
-/// What was overwritten is covered by the newest half's checkpoint; with it missing, nothing older
-/// than the oldest half that survives can be trusted.
+/// Overwritten records are covered by the checkpoint that the newest half names; without that
+/// checkpoint, nothing older than the oldest surviving half can be trusted.
 fn requirement(halves: &[Half]) -> Option<Requires> {
     let generation_of = |records: &[JournalRecord]| match records.first()?.op {
         JournalOp::Epoch { generation } => Some(generation),
@@ -461,7 +471,7 @@ mod tests {
         Arc::new(Mutex::new(vec![0; BYTES as usize]))
     }
 
-    /// Filled until those who can wait have to, in a second half that may not be left yet.
+    /// Appends until callers that may wait must do so, in a second half that may not be left yet.
     fn tight(bytes: &Arc<Mutex<Vec<u8>>>) -> (Journal, u64) {
         let journal = journal(bytes, Durability::Flushed);
         let full = (1..3 * IN_HALF).find(|seq| {
@@ -475,7 +485,7 @@ mod tests {
     fn the_last_quarter_is_for_those_whom_a_checkpoint_waits_for() {
         let bytes = empty();
         let (journal, last) = tight(&bytes);
-        // Nobody waits here: each would do so for ten seconds, and fail.
+        // No append waits: each would fail after ten seconds.
         for seq in last + 1..last + IN_HALF / 4 - 2 {
             journal.append(delete(seq), seq).expect("a checkpoint waits for whoever writes this");
         }
@@ -506,7 +516,7 @@ mod tests {
         for durability in [Durability::Flushed, Durability::None] {
             let bytes = empty();
             let (filled, last) = tight(&bytes);
-            // To the last record that anybody may write.
+            // Fills the half up to the room reserved for the mark.
             let more = last + 1..last + IN_HALF;
             let taken = more.take_while(|seq| {
                 lock(&filled.state).offset + 2 * MARK_BYTES <= filled.half_bytes

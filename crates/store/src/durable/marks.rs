@@ -1,8 +1,9 @@
-//! Purge marks: "everything of this group (or prefix, or at all) older than this is dead".
+//! Purge marks: "everything of this group (or with this prefix, or at all) older than this is
+//! dead".
 //!
-//! Setting a mark is O(1); it is applied when an object is read or rewritten. The epoch counts
-//! marks, so that an object that was checked once is checked again only after a new mark.
-//! Threads: any.
+//! Setting a mark is O(1); marks are applied when an object is read or rewritten. The epoch counts
+//! marks: an object that was checked is checked again only after a new mark. Invariant: marks may
+//! be merged so that they kill more than was asked, never less. Threads: any.
 
 use crate::sync::{RwLock, exclusive, shared};
 use std::collections::HashMap;
@@ -12,12 +13,14 @@ use crate::format::{JOURNAL_CELL_BYTES, JournalOp, JournalRecord, MARKS_MAX};
 
 /// Longest prefix of a prefix purge, in bytes.
 pub(crate) const PREFIX_MAX: usize = 8192;
-/// Most prefix marks, since each is compared on the first read of an object after a purge.
+/// Most prefix marks; each is compared on the first read of an object after a purge.
 const PREFIX_MARKS_MAX: usize = 1024;
-/// What a checkpoint has room for, in cells, less the mark on everything: groups get most of it.
+/// A checkpoint's room for marks, in cells, less one for the mark on everything: groups get three
+/// quarters.
 const GROUP_MARKS_MAX: usize = MARKS_MAX as usize / 4 * 3;
 const PREFIX_CELLS_MAX: usize = MARKS_MAX as usize - GROUP_MARKS_MAX - 1;
-/// Where there are too many this part of them, the oldest, becomes one mark on everything that old.
+/// When there are too many marks, the oldest 1/`FOLDED_PART` of them become one mark on everything
+/// that old.
 const FOLDED_PART: usize = 16;
 
 #[derive(Debug, Default, Clone)]
@@ -40,7 +43,7 @@ impl Marks {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// True if an object is dead by a mark.
+    /// True if a mark kills the object.
     pub(crate) fn kills(&self, group: u64, key: &[u8], seq: u64) -> bool {
         if self.epoch() == 0 {
             return false;
@@ -54,7 +57,7 @@ impl Marks {
                 .any(|(prefix, before)| seq < *before && key.starts_with(prefix))
     }
 
-    /// Sets the mark of a purge; a delete of one key is no mark and is ignored.
+    /// Sets the mark of a purge; a delete of one key sets no mark and is ignored.
     pub(crate) fn apply(&self, op: &JournalOp, seq: u64) {
         let mut state = exclusive(&self.state);
         match op {
@@ -73,15 +76,16 @@ impl Marks {
             JournalOp::DeleteKey { .. } | JournalOp::Epoch { .. } => return,
         }
         drop(state);
-        // Never zero again, not even when it wraps: zero means "no mark".
+        // Zero means "no mark", so a counter that wraps skips it.
         if self.epoch.fetch_add(1, Ordering::Release) == u32::MAX {
             self.epoch.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Puts one mark on everything in place of those that no object on disk or on its way there is old
-    /// enough for. What only memory still has, after the ring came round to its place, is killed by that
-    /// one, whether it was meant or not: what was meant must not come back.
+    /// Removes marks that no object on disk or on its way there is old enough for, and replaces
+    /// them by one mark on everything as old as the newest of them. That mark also kills older
+    /// objects that are only in memory because the ring reused their place, whether they were
+    /// purged or not: purged ones must not come back.
     pub(crate) fn prune(&self, oldest_seq: u64) {
         let mut state = exclusive(&self.state);
         let mut newest = 0;
@@ -95,7 +99,7 @@ impl Marks {
         state.all_before = state.all_before.max(newest);
     }
 
-    /// How many there are.
+    /// Number of marks.
     pub(crate) fn count(&self) -> usize {
         let state = shared(&self.state);
         state.groups.len() + state.prefixes.len() + usize::from(state.all_before > 0)
@@ -109,7 +113,7 @@ impl Marks {
         if state.all_before > 0 {
             records.push(record(JournalOp::PurgeAll, state.all_before));
         }
-        // In an order, so that the same store writes the same bytes.
+        // Sorted, so that equal stores write equal bytes.
         let mut groups: Vec<(u64, u64)> =
             state.groups.iter().map(|(id, seq)| (*seq, *id)).collect();
         groups.sort_unstable();
@@ -128,7 +132,7 @@ fn add_prefix(state: &mut State, prefix: &[u8], seq: u64) {
     // A longer prefix is implied by a shorter, newer one.
     state.prefixes.retain(|(old, before)| !(old.starts_with(prefix) && *before <= seq));
     state.prefixes.push((prefix.to_vec(), seq));
-    // Forgetting more than was asked is allowed, forgetting a purge is not.
+    // Killing more than was asked is allowed, forgetting a purge is not.
     while state.prefixes.len() > PREFIX_MARKS_MAX || prefix_cells(state) > PREFIX_CELLS_MAX {
         state.prefixes.sort_by_key(|(_, before)| *before);
         let many = state.prefixes.len().div_ceil(FOLDED_PART);
@@ -137,7 +141,7 @@ fn add_prefix(state: &mut State, prefix: &[u8], seq: u64) {
     }
 }
 
-/// What the prefixes take in a checkpoint: a cell each, and as many as hold their bytes.
+/// Cells that the prefixes take in a checkpoint: one each, plus those that hold their bytes.
 fn prefix_cells(state: &State) -> usize {
     let cells = |prefix: &[u8]| 1 + prefix.len().div_ceil(JOURNAL_CELL_BYTES);
     state.prefixes.iter().map(|(prefix, _)| cells(prefix)).sum()
@@ -226,7 +230,7 @@ mod tests {
             marks.kills(last, b"x", last - 1)
                 && marks.kills(0, format!("{last:01000}").as_bytes(), 1)
         );
-        // Nothing of the last twenty-five thousand purges was folded into one that kills others, too.
+        // None of the last 25,000 purges was folded into the mark that kills other objects, too.
         assert!(!marks.kills(0, b"x", last - 25_000));
     }
 }

@@ -1,5 +1,6 @@
-//! What survives the process: deletes and purges (`marks`, `journal`), the index (`checkpoint`), and
-//! how a store comes back (`recovery`, from what `segment_contents` reads). `progress` says how far both are.
+//! Durable state. `journal` and `marks`: deletes and purges; `checkpoint`: the index; `recovery`:
+//! restoring a store after open; `segment_contents`: the records of a segment on disk; `progress`:
+//! the state of recovery and checkpoints. Each module states its invariants and threads.
 
 pub(crate) mod checkpoint;
 pub(crate) mod journal;

@@ -1,20 +1,21 @@
-//! How far recovery and checkpoints have come: what the engine holds of them.
+//! The progress of recovery and checkpoints, as state of the engine.
 //!
-//! Invariant: recovery ends once, and does not begin again. Threads: any asks and waits; the recovery thread
-//! says how far it is, whoever writes a checkpoint holds its number.
+//! Invariant: recovery ends once and does not begin again. Threads: any thread queries and waits;
+//! the recovery thread updates the progress; a checkpoint's writer holds the lock on its
+//! generation.
 
 use crate::device::submit_deferred;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, PoisonError, lock};
 
-/// How far recovery has come.
+/// The progress of recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecoveryProgress {
-    /// Everything that survived is being served.
+    /// Recovery is complete: every object that survived is served.
     pub done: bool,
-    /// Segments whose contents must be looked at.
+    /// Segments that recovery must read.
     pub segments_total: u64,
-    /// Of these, those that have been.
+    /// Segments read so far.
     pub segments_loaded: u64,
     /// Objects found so far.
     pub objects_loaded: u64,
@@ -22,7 +23,7 @@ pub struct RecoveryProgress {
 
 #[derive(Default)]
 pub(crate) struct RecoveryState {
-    /// Something could not be read, now, and may be found by the next recovery.
+    /// A read failed, so the next recovery may find objects that this one did not.
     pub(super) incomplete: AtomicBool,
     pub(super) total: AtomicU64,
     pub(super) loaded: AtomicU64,
@@ -56,7 +57,8 @@ impl RecoveryState {
         self.changed.notify_all();
     }
 
-    /// The flusher waits here: before this nobody knows which segments are free.
+    /// Waits until the state of every segment is known. The flusher waits here, since it needs to
+    /// know which segments are free.
     pub(crate) fn wait_ring_known(&self) {
         let mut known = lock(&self.ring_known);
         while !*known {
@@ -70,7 +72,7 @@ impl RecoveryState {
         self.changed.notify_all();
     }
 
-    /// As `wait_done`, for so long at most.
+    /// As `wait_done`, for at most `most`.
     pub(crate) fn wait_done_for(&self, most: std::time::Duration) {
         submit_deferred();
         let known = lock(&self.ring_known);
@@ -97,7 +99,7 @@ impl CheckpointState {
         CheckpointState { newest: Mutex::new(generation) }
     }
 
-    /// Generations at least as high as this one are taken.
+    /// Notes that generations up to this one are taken.
     pub(crate) fn raise(&self, generation: u64) {
         let mut newest = lock(&self.newest);
         *newest = generation.max(*newest);

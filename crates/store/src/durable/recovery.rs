@@ -1,10 +1,10 @@
-//! How a store comes back: journal first, then the newest checkpoint, then what was written since.
+//! Recovery: journal first, then the newest checkpoint, then the segments written since.
 //!
-//! Invariants: nothing deleted or purged is served at any moment, since the journal is read before
-//! the store opens and consulted until it has been applied; the order of several versions of a key
-//! is that of their sequence numbers; a recovery that panics ends, with every volume out of service.
-//! Threads: the recovery thread, and where the system grants them helpers, `FINDERS_MAX` altogether, that
-//! look for the lives of segments; readers are served meanwhile.
+//! Invariants: no deleted or purged object is served at any moment, since the journal is read
+//! before the store opens and consulted until it has been applied; versions of a key are ordered by
+//! their sequence numbers; a recovery that panics ends, with every volume out of service. Threads:
+//! the recovery thread, and as many helpers as the system grants (`FINDERS_MAX` threads altogether)
+//! that determine the lives of segments. Readers are served meanwhile.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, exclusive, shared, spawn_scoped, thread};
@@ -22,32 +22,33 @@ use crate::ring::SegmentKind;
 use crate::space::{SegmentId, Volume};
 use crate::stats::add;
 
-/// Threads that look for the lives of segments at once: each waits for one small read after the other.
+/// Threads that determine the lives of segments; each waits for one small read after the other.
 const FINDERS_MAX: usize = 8;
 
-/// More creates than can happen between two records of journal or checkpoint; of 2^64 sequence
-/// numbers there are enough for 16 million crashes. Parts are told apart by the low half of theirs: that
-/// changes as well, since what a crash lost may leave its place to another in the same life of a segment.
+/// Added to the sequence number after a crash: more than the creates that can happen between two
+/// records of journal or checkpoint; 2^64 sequence numbers suffice for 16 million crashes. The low
+/// half changes as well, because parts are identified by it: a part that a crash lost may leave its
+/// place to another one in the same life of a segment.
 const SEQ_GAP: u64 = (1 << 40) + 0x9e37_79b9;
 
-/// What the recovery thread works from, found before the store is handed out.
+/// The input of the recovery thread, found before the store is handed out.
 pub(crate) struct Plan {
     found: Option<Found>,
-    /// Sequence numbers from this one on were given since the store was opened.
+    /// First sequence number given after the store was opened.
     seq_at_open: u64,
     follows_crash: bool,
 }
 
 impl Plan {
-    /// True if there was a life before, and it did not end by itself.
+    /// True if the store existed before and was not closed cleanly.
     pub(crate) fn follows_crash(&self) -> bool {
         self.follows_crash
     }
 }
 
 impl Engine {
-    /// Tells recovery that what it finds of a key and is older than `seq` is dead. To be called
-    /// before the index is told: recovery applies all notes once more when everything is loaded.
+    /// Tells recovery that versions of a key older than `seq` are dead. Called before the index is
+    /// changed: recovery applies all notes once more when everything is loaded.
     pub(crate) fn note_delete(&self, hash: u64, seq: u64) {
         let mut deletes = exclusive(&self.journal_deletes);
         let before = deletes.entry(hash).or_default();
@@ -88,22 +89,23 @@ impl Engine {
         let lost = contents.lost_before.filter(|lost| *lost >= since);
         add(&self.counters.damaged_records, contents.mended + u64::from(lost.is_some()));
         if let Some(seq) = lost {
-            // Anything older may have been deleted by what cannot be read.
+            // The unreadable records may have deleted any older object.
             self.marks.apply(&JournalOp::PurgeAll, seq);
         }
         *exclusive(&self.journal_deletes) = deletes;
         let follows_crash = !self.created && !found.as_ref().is_some_and(|f| f.header.clean);
         if follows_crash {
-            // Records written since the last one in journal or checkpoint have greater numbers, which
-            // are known only when all is loaded. What happens before that must have greater ones yet.
+            // Records written since the last one in journal or checkpoint have greater numbers,
+            // which are known only once everything is loaded. Operations until then must get
+            // numbers that are greater still.
             next_seq += SEQ_GAP;
         }
         let seq_at_open = self.next_seq.fetch_max(next_seq, Ordering::AcqRel).max(next_seq);
         Plan { found, seq_at_open, follows_crash }
     }
 
-    /// Deletes were dropped from the journal because a checkpoint covered them. Without that
-    /// checkpoint, what is older than the journal may have been deleted: it is forgotten.
+    /// Deletes that a checkpoint covered were dropped from the journal. Without that checkpoint,
+    /// any object older than the journal may have been deleted, so all of them are forgotten.
     fn distrust_if_needed(&self, requires: Option<Requires>, found: Option<&Found>) {
         let Some(requires) = requires else { return };
         let generation = found.map_or(0, |f| f.header.generation);
@@ -116,7 +118,7 @@ impl Engine {
     pub(crate) fn recover(self: &Arc<Engine>, plan: Plan) {
         let _ends = EndOnPanic(self);
         let seqs = self.lives_of_segments(plan.found.as_ref());
-        // In a segment that is free now may lie anything that was written before.
+        // A segment that is free now may hold any record written before.
         let (next, floor) = (self.ring_next(plan.found.as_ref()), plan.seq_at_open);
         self.ring.restore(&seqs, &self.space, next, floor);
         if let Some(found) = &plan.found {
@@ -128,8 +130,9 @@ impl Engine {
             self.recovery.objects.fetch_add(loaded, Ordering::Relaxed);
         }
         self.apply_deletes(0);
-        // What is older than the checkpoint and not in it was forgotten before it: only the checkpoint
-        // knows, since the journal need not reach back that far. A damaged piece of it is forgotten.
+        // An object that is older than the checkpoint and missing from it was forgotten before it:
+        // the journal need not reach back that far. Objects of a damaged piece of the checkpoint
+        // are lost.
         let (from, since) =
             plan.found.as_ref().map_or((0, 0), |f| (f.header.ring_seq, f.header.seq_next));
         let order = by_age(&seqs);
@@ -137,17 +140,18 @@ impl Engine {
         self.recovery.total.store(replay.len() as u64, Ordering::Relaxed);
         let newest = self.replay_all(&replay, since);
         for (kind, id) in newest.into_iter().flatten() {
-            // Another may be the newest of its kind and old all the same.
+            // The newest segment of its kind may still be too old to rest.
             if self.ring.may_rest(self.ring.seq(id)) {
                 self.ring.rest(kind, id);
             }
         }
-        // Once more: a delete may have come between the check of an entry and its insertion. The
+        // Second pass: a delete may have come between the check of an entry and its insertion. The
         // flusher is still waiting, so the index holds nothing newer than those deletes.
         self.apply_deletes(plan.seq_at_open);
         if self.recovery.incomplete.load(Ordering::Relaxed) {
-            // Until a checkpoint is complete the next recovery may read it: what is said to be gone, or is
-            // replaced, must be said in the journal, though nothing is known of it.
+            // Until a checkpoint is complete, the next recovery may succeed in reading what this
+            // one could not. Removes and replacements must therefore be journalled, even for keys
+            // of which nothing is known.
             self.index.drop_unknown();
             self.journal.want_checkpoint();
         }
@@ -162,28 +166,29 @@ impl Engine {
         }
     }
 
-    /// Which life each segment is in, zero for none: by a checkpoint that nothing was written after, or by looking
-    /// at all of them. From now on something may be written.
+    /// The life of each segment, zero for none: from a clean checkpoint, else by reading all
+    /// segments. After this, segments may be written.
     fn lives_of_segments(&self, found: Option<&Found>) -> Vec<u64> {
         let clean = found.filter(|found| found.header.clean);
         let seqs = match clean {
             Some(found) => found.tables.segment_seqs.clone(),
-            // Nothing on the volumes can be of a store that was made just now.
+            // A store created just now has no records.
             None if self.created => vec![0; self.space.segments as usize],
             None => self.find_segments(),
         };
         if let Some(found) = clean
             && checkpoint::clear_clean(self, found).is_err()
         {
-            // After a crash the old tables would be trusted for what is written from now on, so nothing
-            // may be: the volume is out of service.
+            // After a crash, the clean tables would be trusted for segments written from now on. So
+            // nothing may be written: the volume is taken out of service.
             self.space.volumes[0].take_out();
             add(&self.counters.checkpoint_errors, 1);
         }
         seqs
     }
 
-    /// Replays segments, oldest first. Returns the newest of each kind; none if that is not certain.
+    /// Replays segments, oldest first. Returns the newest segment of each kind; none if a segment
+    /// could not be read.
     fn replay_all(
         &self,
         order: &[(u64, u32)],
@@ -212,7 +217,7 @@ impl Engine {
         found.map_or(1, |f| f.tables.segment_seqs.iter().copied().max().unwrap_or(0) + 1)
     }
 
-    /// Which life each segment is in, by its footer; where there is none, by its first record.
+    /// The life of each segment, from its footer; without one, from its first page.
     fn find_segments(&self) -> Vec<u64> {
         let mut seqs = vec![0; self.space.segments as usize];
         let next = AtomicU64::new(0);
@@ -239,7 +244,7 @@ impl Engine {
         seqs
     }
 
-    /// The life of a segment without a footer: its first page carries it.
+    /// The life of a segment without a footer, from the header of its first page.
     fn open_segment_seq(&self, segment: SegmentId) -> Option<u64> {
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES as usize);
         self.space.read(segment, 0, &mut block).ok()?;
@@ -248,8 +253,8 @@ impl Engine {
         Some(page.segment_seq)
     }
 
-    /// Puts a segment's objects into the index, unless dead or already known. Returns what it holds, if
-    /// that could be told.
+    /// Inserts a segment's objects into the index, unless dead or already known. Returns the
+    /// segment's kind, if it can be read.
     fn replay(&self, segment: SegmentId, seq: u64, since: u64) -> Option<SegmentKind> {
         let entries = segment_entries(self, segment)?;
         let mut oldest = u64::MAX;
@@ -271,7 +276,8 @@ impl Engine {
             {
                 continue;
             }
-            // An older version must not outlast a newer one, which may be reused first.
+            // Older versions are removed: they must not outlast the newer one, whose segment may be
+            // reused first.
             self.index.remove_older(entry.hash, location, |l| self.ring.age(&self.space, l));
             self.index_insert(entry.hash, location, Engine::class_of(entry));
             self.recovery.objects.fetch_add(1, Ordering::Relaxed);
@@ -279,13 +285,14 @@ impl Engine {
         self.next_seq.fetch_max(newest + 1, Ordering::AcqRel);
         self.ring.note_oldest(segment, oldest);
         self.note_groups(segment, seq, &entries);
-        // A page begins with its header, a segment of extents with a block that holds no record.
+        // In a segment of pages, the first record follows the page header; in a segment of extents,
+        // it follows a whole block.
         let first = u64::from(entries.first()?.offset_units) * UNIT_BYTES;
         Some(if first < BLOCK_BYTES { SegmentKind::Pages } else { SegmentKind::Extents })
     }
 
     /// A page record and an extent of the same key are ordered by their sequence numbers, which
-    /// takes a look at the other one; records of one kind are ordered by place.
+    /// requires reading the other record; records of one kind are ordered by place.
     fn is_older_elsewhere(&self, entry: &SummaryEntry) -> bool {
         let class = Engine::class_of(entry);
         self.index.candidates(entry.hash).iter().any(|other| {
@@ -334,8 +341,8 @@ impl Engine {
         }
     }
 
-    /// Deletes from that sequence number on, out of the journal or made while recovery runs, take
-    /// effect on what is in the index.
+    /// Applies deletes with sequence number `from_seq` or above to the index, whether they come
+    /// from the journal or were made while recovery runs.
     fn apply_deletes(&self, from_seq: u64) {
         let deletes = shared(&self.journal_deletes).clone();
         for (hash, _) in deletes.into_iter().filter(|(_, seq)| *seq >= from_seq) {
@@ -344,8 +351,8 @@ impl Engine {
     }
 }
 
-/// Does the work on this thread and on others beside it, `threads` altogether: fewer if the system
-/// gives no more, which must not keep a store from coming back.
+/// Runs `work` on `threads` threads including this one; on fewer if the system does not grant them,
+/// since a store must come back even so.
 fn with_helpers(threads: usize, new: impl Fn() -> thread::Builder, work: impl Fn() + Sync) {
     thread::scope(|scope| {
         for _ in 1..threads {
@@ -357,14 +364,15 @@ fn with_helpers(threads: usize, new: impl Fn() -> thread::Builder, work: impl Fn
     });
 }
 
-/// Ends a recovery that panics: who waits for it would wait for ever, for something that is not to be
-/// had. What it has not found is not known to be gone, so nothing is read or written any more.
+/// Ends a recovery that panics, so that its waiters do not wait for ever. Objects that it has not
+/// found are not known to be gone, so all volumes are taken out of service: nothing is read or
+/// written any more.
 struct EndOnPanic<'a>(&'a Engine);
 
 impl Drop for EndOnPanic<'_> {
     fn drop(&mut self) {
         let engine = self.0;
-        // A panic under shuttle is the end of the schedule, and its locks are gone.
+        // Under shuttle a panic ends the schedule, and the locks are gone.
         let panics = std::thread::panicking() && !cfg!(all(shuttle, test));
         if panics && !engine.recovery.is_done() {
             engine.space.volumes.iter().for_each(Volume::take_out);
@@ -374,7 +382,7 @@ impl Drop for EndOnPanic<'_> {
     }
 }
 
-/// Segments that are in some life, the oldest first.
+/// Segments with a life, the oldest first.
 fn by_age(seqs: &[u64]) -> Vec<(u64, u32)> {
     let mut order: Vec<(u64, u32)> = seqs
         .iter()
@@ -392,7 +400,7 @@ mod tests {
 
     #[test]
     fn work_is_done_without_helpers_too() {
-        // No system gives a thread a stack of that size.
+        // No system grants a stack of this size.
         let refused: fn() -> thread::Builder = || thread::Builder::new().stack_size(1 << 60);
         for new in [refused, thread::Builder::new] {
             let done = AtomicU64::new(0);

@@ -1,7 +1,8 @@
-//! What a segment on disk holds: by the summary that its footer vouches for, else by walking its records.
+//! Reading the contents of a segment on disk: from the summary that its footer vouches for, else by
+//! walking its records.
 //!
-//! Invariant: nothing is taken from another life of the segment than the one that is asked for. Recovery, reuse
-//! and the open segments read by it; it changes nothing. Threads: any.
+//! Invariants: records of other lives of the segment are ignored; nothing is changed. Used by
+//! recovery, reuse of segments and the open segments. Threads: any.
 
 use crate::engine::Engine;
 use crate::format::{
@@ -13,7 +14,7 @@ use crate::memory::mapped::AlignedBuf;
 use crate::space::SegmentId;
 use crate::stats::add;
 
-/// What a segment holds: by its summary if it has one, else by walking it.
+/// The entries of a segment: from its summary if it has one, else by walking it.
 pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec<SummaryEntry>> {
     add(&engine.counters.maintenance_reads, 1);
     match read_footer(engine, segment) {
@@ -25,7 +26,7 @@ pub(crate) fn segment_entries(engine: &Engine, segment: SegmentId) -> Option<Vec
     }
 }
 
-/// What the footer vouches for; `None` if it cannot be read or is damaged.
+/// The summary that the footer vouches for; `None` if it cannot be read or is damaged.
 pub(crate) fn read_summary(
     engine: &Engine,
     segment: SegmentId,
@@ -48,8 +49,9 @@ pub(crate) fn walk_segment(engine: &Engine, segment: SegmentId) -> Option<Vec<Su
     Some(walk_image(engine, &image))
 }
 
-/// The same for a segment of that life that is to be filled further. `None` if a later walk might take for
-/// its own what this one does not see: extents behind one that did not get to disk.
+/// As `walk_segment`, for a segment of life `seq` that is to be appended to. `None` if a later walk
+/// might take leftovers for records of its own, such as extents behind one that never reached the
+/// disk.
 pub(crate) fn walk_to_go_on(
     engine: &Engine,
     segment: SegmentId,
@@ -100,7 +102,8 @@ fn walk_image(engine: &Engine, image: &[u8]) -> Vec<SummaryEntry> {
     entries
 }
 
-/// Extents follow each other at block boundaries. What is older than `floor` is of a former life.
+/// Extents follow each other at block boundaries. A record older than `floor` belongs to a former
+/// life.
 fn walk_extents(engine: &Engine, image: &[u8], floor: u64, entries: &mut Vec<SummaryEntry>) {
     let mut at = BLOCK_BYTES as usize;
     while let Some(rest) = image.get(at..) {
@@ -138,7 +141,7 @@ pub(crate) fn read_footer(
 }
 
 impl Engine {
-    /// Length class of a summary's entry.
+    /// Length class of a summary entry.
     pub(crate) fn class_of(entry: &SummaryEntry) -> LengthClass {
         LengthClass::from_units(u64::from(entry.stored_units))
     }
