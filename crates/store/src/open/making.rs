@@ -1,7 +1,7 @@
-//! Making a store: how its volumes are cut up, and the superblocks that say so.
+//! Making a store: the layout of its volumes, and the superblocks that record it.
 //!
-//! Invariant: what was there before is cleared before the new superblock is written, so that nothing
-//! of it can be taken for the new store's. Threads: the one that opens.
+//! Invariant: old superblocks and checkpoints are cleared before the new superblock is written, so
+//! that none of them can be taken for the new store's. Threads: the one that opens the store.
 
 use std::path::Path;
 
@@ -20,33 +20,34 @@ use crate::types::Clock;
 
 const PAGE_DEFAULT: u64 = 64 << 10;
 const SEGMENT_DEFAULT: u64 = 16 << 20;
-/// A new store gets at least this many segments, by smaller ones if need be.
+/// Number of segments wanted on the smallest volume; segments are made smaller to reach it.
 const SEGMENTS_WANTED: u64 = 32;
-/// Disk bytes for which the index has one slot unless told otherwise.
+/// Disk bytes per index slot, unless configured.
 const BYTES_PER_OBJECT: u64 = 4096;
-/// The same as long as the index then has at most so many slots, for 8 MiB of memory.
+/// Disk bytes per index slot on small volumes: used while the index then has at most `OBJECTS_FEW`
+/// slots (8 MiB of memory).
 const BYTES_PER_OBJECT_FEW: u64 = 1024;
 const OBJECTS_FEW: u64 = 1 << 20;
-/// What the smallest object takes on disk.
+/// Disk bytes of the smallest object.
 const RECORD_BYTES_MIN: u64 = 2 * UNIT_BYTES;
-/// The index has at least so many slots.
+/// Fewest slots of an index.
 const OBJECTS_MIN: u64 = 64;
 const JOURNAL_MIN: u64 = 256 << 10;
 const JOURNAL_MAX: u64 = 4 << 20;
 /// The journal has two halves of whole blocks.
 const JOURNAL_STEP: u64 = 2 * BLOCK_BYTES;
-/// What the index has a slot's worth of journal for: deletes between two checkpoints.
+/// Journal bytes per index slot, for the deletes between two checkpoints.
 const JOURNAL_BYTES_PER_SLOT: u64 = 16;
 
-/// Sizes of volumes are whole blocks.
+/// Rounds a volume's size down to whole blocks.
 pub(super) fn whole_blocks(bytes: u64) -> u64 {
     bytes - bytes % BLOCK_BYTES
 }
 
-/// A volume, the bytes that it has, and those that were declared.
+/// A volume's path, its actual size in bytes, and its declared size.
 pub(super) type Found<'a> = (&'a Path, u64, Option<u64>);
 
-/// The size that was declared, else all there is.
+/// The declared size, else the actual one.
 fn size_of(&(path, found, declared): &Found<'_>) -> Result<u64, OpenError> {
     let size = declared.unwrap_or(found);
     if size > found {
@@ -59,7 +60,7 @@ fn size_of(&(path, found, declared): &Found<'_>) -> Result<u64, OpenError> {
     Ok(whole_blocks(size))
 }
 
-/// How a store of these volumes would be cut up; writes nothing.
+/// Plans the layout of a store on opened volumes; writes nothing.
 pub(super) fn plan_on(
     config: &Config,
     volumes: &[RawVolume],
@@ -71,12 +72,12 @@ pub(super) fn plan_on(
     plan(config, &found, clock)
 }
 
-/// Makes the store that was planned.
+/// Writes the planned store's superblocks.
 pub(super) fn write(volumes: &[RawVolume], planned: &[Superblock]) -> Result<(), OpenError> {
     volumes.iter().zip(planned).try_for_each(|(volume, planned)| write_superblock(volume, planned))
 }
 
-/// How these volumes are cut up; writes nothing.
+/// Plans the layout of volumes of known sizes; writes nothing.
 pub(super) fn plan(
     config: &Config,
     volumes: &[Found<'_>],
@@ -114,7 +115,7 @@ pub(super) fn plan(
             journal_bytes: if index == 0 { journal } else { 0 },
             total_segments,
         })
-        // As it was said, not in whole blocks.
+        // The error names the size as declared, not rounded to whole blocks.
         .map_err(|error| layout_error(path, declared.unwrap_or(*found), &error))?;
         all.push(Superblock {
             page_bytes: page as u32,
@@ -139,7 +140,7 @@ pub(super) fn plan(
     Ok(all)
 }
 
-/// As declared, else so that the smallest volume gets enough segments.
+/// The declared size, else one that gives the smallest volume enough segments.
 fn segment_bytes(config: &Config, smallest_volume: u64, page: u64) -> u64 {
     let fitting = (smallest_volume / SEGMENTS_WANTED).max(1);
     let fitting = if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 };
@@ -177,7 +178,7 @@ fn layout_error(path: &Path, size: u64, error: &LayoutError) -> OpenError {
     }
 }
 
-/// Slots of the index: as many as are declared, rounded up a little.
+/// Slots of the index: the number declared, rounded up a little.
 fn index_slots(config: &Config, total_bytes: u64) -> Result<u64, OpenError> {
     let most = (total_bytes / RECORD_BYTES_MIN).max(OBJECTS_MIN);
     match config.objects_max {
@@ -194,7 +195,8 @@ fn index_slots(config: &Config, total_bytes: u64) -> Result<u64, OpenError> {
     }
 }
 
-/// Old contents go first, so that nothing of them can be taken for this store's.
+/// Clears old superblocks and checkpoints, then writes the superblock: nothing old can then be
+/// taken for this store's.
 fn write_superblock(volume: &RawVolume, superblock: &Superblock) -> Result<(), OpenError> {
     let io = |doing| {
         let path = volume.path.clone();

@@ -1,9 +1,9 @@
 //! Opening and formatting: from a `Config` to a running engine.
 //!
-//! Invariants: nothing on a volume is changed before every check has passed; a volume that holds
-//! something that is not ours is overwritten only with `force`, one of ours with `anew` only; files that were made for a store that
-//! does not come to be are removed again. Threads: starts the flusher, the recovery thread and the
-//! keeper.
+//! Invariants: no volume is changed before every check has passed; a volume with foreign data is
+//! overwritten only with `force`, one with a store of ours only with `anew`; files created for a
+//! store that fails to open are removed again. Threads: the calling one; it starts the flusher, the
+//! recovery thread and the keeper.
 
 mod making;
 mod settings;
@@ -48,24 +48,24 @@ use crate::types::{Clock, SystemClock};
 use crate::workers::Workers;
 use crate::write::nursery::Nursery;
 
-/// Both copies of the superblock, with which a volume begins.
+/// Both copies of the superblock, which lie at the start of a volume.
 const SUPERBLOCKS_BYTES: usize = 2 * SUPERBLOCK_BYTES;
-/// At most this share of memory waits to be written.
+/// At most 1/`NURSERY_SHARE` of memory holds objects that wait to be written.
 const NURSERY_SHARE: u64 = 4;
 const NURSERY_MAX: u64 = 64 << 20;
 
-/// An opened volume before it is known what it holds.
+/// An opened volume whose contents are not known yet.
 pub(crate) struct RawVolume {
     pub(crate) path: PathBuf,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) fresh: bool,
-    /// What a new store takes of it; `None`: all.
+    /// Bytes of the volume that a new store uses; `None`: all.
     pub(crate) declared_bytes: Option<u64>,
-    /// For a file that was made just now: removes it unless the store comes to be.
+    /// For a file created just now: removes it on drop, unless the store opens successfully.
     pub(crate) undo: Option<UndoOnDrop>,
 }
 
-/// Opens the devices a configuration names.
+/// Opens the devices that the configuration names.
 pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<String>), OpenError> {
     let paths: Vec<&Path> = config.volumes.iter().map(|v| v.path.as_path()).collect();
     check_paths(&paths, config.must_exist)?;
@@ -96,7 +96,7 @@ pub(crate) fn open_devices(config: &Config) -> Result<(Vec<RawVolume>, Vec<Strin
     Ok((volumes, warnings))
 }
 
-/// That no volume is named twice, and that all are there if they must be.
+/// Checks that no volume is named twice and, if they must exist, that all do.
 pub(crate) fn check_paths(paths: &[&Path], must_exist: bool) -> Result<(), OpenError> {
     let real: Vec<PathBuf> =
         paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.into())).collect();
@@ -115,7 +115,7 @@ pub(crate) fn check_paths(paths: &[&Path], must_exist: bool) -> Result<(), OpenE
     Ok(())
 }
 
-/// That these are all the volumes of one store, in their order.
+/// Checks that these are all the volumes of one store, in their order.
 pub(crate) fn check_belong<'a>(
     volumes: impl ExactSizeIterator<Item = (&'a Path, &'a Superblock)>,
 ) -> Result<(), OpenError> {
@@ -133,7 +133,7 @@ pub(crate) fn check_belong<'a>(
     Ok(())
 }
 
-/// That nobody uses the volumes and that they are large enough: before any file is emptied.
+/// Checks that the volumes are not in use and are large enough, before any file is emptied.
 fn check_anew(config: &Config) -> Result<(), OpenError> {
     let mut found = Vec::new();
     for volume in &config.volumes {
@@ -145,7 +145,7 @@ fn check_anew(config: &Config) -> Result<(), OpenError> {
     new_index(&planned[0]).map(drop)
 }
 
-/// That a store could be made of devices of these sizes.
+/// Checks that a store could be made of devices of these sizes.
 pub(crate) fn check_sizes(config: &Config, device_bytes: &[u64]) -> Result<(), OpenError> {
     validate(config)?;
     let named = config.volumes.iter().map(|volume| volume.path.as_path());
@@ -163,7 +163,7 @@ fn new_index(first: &Superblock) -> Result<Index, OpenError> {
     })
 }
 
-/// What a volume holds before it is opened.
+/// The contents of a volume, by its superblock.
 enum VolumeContents {
     Ours(Box<Superblock>),
     Nothing,
@@ -197,7 +197,8 @@ fn inspect(volume: &RawVolume) -> Result<VolumeContents, OpenError> {
     })
 }
 
-/// Finds the store on the volumes, or plans one: true if it is yet to be made.
+/// Finds the store on the volumes, or plans a new one. The flag is true if the store is yet to be
+/// made.
 fn superblocks(
     config: &Config,
     volumes: &[RawVolume],
@@ -271,7 +272,7 @@ fn contradictions(
     Ok(())
 }
 
-/// What to say of a store that is there and has another size than was declared: it keeps its own.
+/// Warning for an existing store whose size differs from the declared one: the store keeps its own.
 fn other_size(volume: &RawVolume, found: &Superblock) -> Option<String> {
     let declared = volume.declared_bytes?;
     let differs = making::whole_blocks(declared) != found.volume_bytes;
@@ -331,7 +332,7 @@ pub(crate) fn start(
     Ok((engine, threads))
 }
 
-/// What an engine is put together from, beside what begins empty.
+/// The parts of an engine that are not created empty.
 struct Parts {
     config: Config,
     clock: Arc<dyn Clock>,
@@ -412,7 +413,7 @@ fn assemble(parts: Parts) -> Engine {
     }
 }
 
-/// Takes the memory of the index and of the pages that are kept in memory.
+/// Allocates the index and the cache's pages.
 fn new_cache(
     config: &Config,
     superblocks: &[Superblock],
@@ -488,7 +489,7 @@ impl Threads {
 
     pub(crate) fn join_flusher(&mut self) {
         if let Some(flusher) = self.flusher.take() {
-            // A panic there has been reported by the panic hook; close goes on.
+            // The panic hook has reported any panic there; close goes on.
             let _ = flusher.join();
         }
     }

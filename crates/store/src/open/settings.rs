@@ -1,6 +1,6 @@
-//! The limits of settings: what can be said of a `Config` before any volume is looked at.
+//! The limits of settings: checks of a `Config` that need no volume.
 //!
-//! Invariant: a setting outside its limits is named with its value and the limit. Threads: any; pure.
+//! Invariant: an error names the setting, its value and the limit. Threads: any; pure.
 
 use std::ops::RangeInclusive;
 
@@ -10,9 +10,9 @@ use crate::policy::reinsertion::REINSERT_PERCENT_LIMIT;
 use crate::types::ByteSize;
 
 const MEMORY_MIN: u64 = 4 << 20;
-/// Pages that memory must hold: some are always being filled, written or read into.
+/// Fewest pages that memory must hold: some are always being filled, written or read into.
 const MEMORY_PAGES_MIN: u64 = 16;
-/// As much as the disk of a store has.
+/// The largest size of a store on disk.
 const MEMORY_MAX: u64 = 16 << 40;
 const QUEUE_DEPTH_MAX: u64 = 4096;
 const GROUPS_TRACKED_MAX: u64 = 1 << 32;
@@ -21,7 +21,7 @@ const PAGE_MAX: u64 = 1 << 20;
 pub(super) const SEGMENT_MIN: u64 = 256 << 10;
 const SEGMENT_MAX: u64 = 64 << 20;
 
-/// Checks what does not depend on the volumes.
+/// Checks the settings that do not depend on the volumes.
 pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     let bad = |setting, value: String, limit: &str| {
         Err(OpenError::Setting { setting, value, limit: limit.to_owned() })
@@ -63,7 +63,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Checks what is a number of things.
+/// Checks the settings that are counts or percentages.
 fn check_counts(config: &Config) -> Result<(), OpenError> {
     let within = |setting, value: u64, limits: RangeInclusive<u64>| {
         if limits.contains(&value) {
@@ -72,7 +72,7 @@ fn check_counts(config: &Config) -> Result<(), OpenError> {
         let limit = format!("{} to {}", limits.start(), limits.end());
         Err(OpenError::Setting { setting, value: value.to_string(), limit })
     };
-    // How many there is room for depends on the volumes.
+    // The upper limit depends on the volumes.
     within("objects_max", config.objects_max.unwrap_or(1), 1..=u64::MAX)?;
     within("queue_depth", config.queue_depth.into(), 1..=QUEUE_DEPTH_MAX)?;
     within("groups_tracked_max", config.groups_tracked_max as u64, 0..=GROUPS_TRACKED_MAX)?;
@@ -87,7 +87,7 @@ fn check_counts(config: &Config) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// That memory holds as many pages as are in use at once.
+/// Checks that memory holds as many pages as are in use at once.
 pub(super) fn enough_memory(config: &Config, page_bytes: u64) -> Result<(), OpenError> {
     let min = page_bytes * MEMORY_PAGES_MIN;
     if config.memory.bytes() >= min {
