@@ -1,4 +1,5 @@
-//! The flusher: has pages built of what waits in the nursery (`page_build`) and writes pages and extents.
+//! The flusher: builds pages of the objects that wait in the nursery (`page_build`) and writes
+//! pages and extents.
 //!
 //! Invariants: an object is in the index only after its bytes are on the device; a page's entries
 //! move from nursery to page frame under the shard lock, so that a remove or replace in between is
@@ -23,31 +24,34 @@ use crate::policy::residency::Hint;
 use crate::ring::SegmentKind;
 use crate::stats::add;
 
-/// Pages, or extents, that go to disk in one write.
+/// Most bytes of pages or extents in one write.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
-/// Writes at the device at once: as many as this part of the memory holds, within limits.
+/// Writes in flight: as many as fit in 1/`WRITES_MEMORY_SHARE` of the memory, within limits.
 const WRITES_MEMORY_SHARE: u64 = 16;
 const WRITES_MIN: u64 = 2;
 const WRITES_MAX: u64 = 16;
-/// A page of small groups is not left emptier than by this part of it: one of the next groups is split for it,
-/// and takes one page more. Groups of alike size would else leave up to half of each page empty.
+/// If more than 1/`EMPTY_PART` of a page of small groups would stay empty, one of the next groups
+/// is split to fill it and takes one page more. Otherwise groups of similar size would leave up to
+/// half of each page empty.
 const EMPTY_PART: u32 = 8;
-/// How long a page waits for a frame while readers hold them all; then it goes through the spare.
+/// How long a page waits for a frame while readers hold them all; after that, the spare frame is
+/// used.
 const FRAME_WAIT: Duration = Duration::from_millis(100);
-/// Longest sleep without work: timers are looked at this often.
+/// Longest sleep without work, and the interval at which timers are checked.
 const NAP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Flusher {
     pages: Option<OpenSegment>,
     extents: Option<OpenSegment>,
     batch: Vec<BuiltPage>,
-    /// A frame set aside, so that what waits gets to disk even if readers hold all others.
+    /// A frame set aside, so that waiting objects reach the disk even if readers hold all others.
     spare: Option<Run>,
-    /// What [`replaced_ever`] said when nothing waited: while it says the same, nothing that waits has died.
+    /// The value of [`replaced_ever`] when nothing waited: while it is unchanged, no waiting object
+    /// has died.
     replaced_before: u64,
 }
 
-/// What a step of the flusher came to.
+/// The outcome of a step of the flusher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Worked,
@@ -75,7 +79,7 @@ impl Flusher {
         self.end(engine);
     }
 
-    /// Does the next thing that is to be done; waits for one, at most `nap`.
+    /// Does the next piece of work; waits for one, at most `nap`.
     pub(super) fn step(&mut self, engine: &Arc<Engine>, nap: Duration) -> Step {
         let page_bytes = engine.space.page_bytes;
         match engine.nursery.take(page_bytes, || engine.clock.monotonic(), nap) {
@@ -91,7 +95,8 @@ impl Flusher {
         Step::Worked
     }
 
-    /// Seals what is open, to be continued, and waits until everything is written.
+    /// Seals the open segments, to be continued by the next open, and waits until everything is
+    /// written.
     pub(super) fn end(mut self, engine: &Arc<Engine>) {
         for open in [self.pages.take(), self.extents.take()].into_iter().flatten() {
             rest_segment(engine, open);
@@ -99,7 +104,8 @@ impl Flusher {
         engine.wait_writes(0);
     }
 
-    /// Notes that nothing waits, if that is so: asked before, so that what dies from now on is seen.
+    /// Records the counter of replacements if nothing waits. The counter is read first, so that
+    /// later deaths are seen.
     fn note_empty(&mut self, engine: &Engine) {
         let replaced = replaced_ever(engine);
         if engine.nursery.bytes() == 0 {
@@ -109,12 +115,14 @@ impl Flusher {
 
     fn build(&mut self, engine: &Arc<Engine>, groups: Vec<(u64, Vec<Staged>)>, partial: bool) {
         let capacity = engine.space.page_bytes - PAGE_HEADER_BYTES as u64;
-        // Enough is left of a group that its next page has a choice too, unless all must go.
+        // Keeps enough of a group for its next page to have a choice of objects too, unless all
+        // must go.
         let keep = if partial { capacity } else { capacity + capacity / 4 };
         let some_died = self.replaced_before != replaced_ever(engine);
         let mut small: Vec<(u64, Vec<Staged>)> = Vec::new();
         for (group, mut objects) in groups {
-            // Before pages are cut: what is overwritten again and again would fill them with nothing.
+            // Before pages are cut: objects that are overwritten again and again would leave them
+            // empty.
             if some_died {
                 leave_out_dead(engine, &mut objects);
             }
@@ -135,7 +143,7 @@ impl Flusher {
         self.write_batch(engine);
     }
 
-    /// Pages of several small groups, each group adjacent and on as few pages as can be.
+    /// Builds pages of several small groups, each group contiguous and on as few pages as possible.
     fn build_mixed(
         &mut self,
         engine: &Arc<Engine>,
@@ -143,7 +151,7 @@ impl Flusher {
         capacity: u32,
     ) {
         groups.retain(|(_, objects)| !objects.is_empty());
-        // Summed up once: a page takes few of what may be hundreds of thousands.
+        // Summed once: a page takes few of what may be hundreds of thousands of groups.
         let mut sizes: Vec<u32> = groups
             .iter()
             .map(|(_, objects)| objects.iter().map(|s| s.stored_bytes).sum())
@@ -176,7 +184,7 @@ impl Flusher {
         }
     }
 
-    /// Writes one page through the spare frame and waits for it.
+    /// Writes one page through the spare frame and waits for the write.
     fn pass_page(&mut self, engine: &Arc<Engine>, objects: Vec<Staged>) {
         self.write_batch(engine);
         let run = self.spare.clone().expect("without a spare a frame is waited for");
@@ -189,7 +197,7 @@ impl Flusher {
         }
     }
 
-    /// Writes the pages gathered so far, in one I/O where they fit in one segment.
+    /// Writes the pages gathered so far, in one I/O if they fit in one segment.
     fn write_batch(&mut self, engine: &Arc<Engine>) {
         while !self.batch.is_empty() {
             let page_bytes = engine.space.page_bytes;
@@ -256,7 +264,7 @@ impl Flusher {
     }
 }
 
-/// What an extent takes on disk.
+/// Bytes that an extent takes on disk.
 fn on_disk(extent: &StagedExtent) -> u64 {
     u64::from(extent.staged.stored_bytes).next_multiple_of(BLOCK_BYTES)
 }
@@ -268,7 +276,7 @@ fn ensure_open<'a>(
     bytes: u64,
     entries: usize,
 ) -> io::Result<&'a mut OpenSegment> {
-    // On a volume that went out of service each write would fail, up to the segment's end.
+    // A segment on a volume out of service is closed too: every write up to its end would fail.
     let is_over = |open: &OpenSegment| {
         open.room(engine.space.segment_bytes, entries) < bytes
             || engine.space.spot(open.id, 0).volume.is_out()
@@ -323,7 +331,7 @@ fn submit_pages(engine: &Arc<Engine>, open: &mut OpenSegment, pages: Vec<BuiltPa
     });
 }
 
-/// Starts a write into an open segment, once few enough are in flight.
+/// Waits until few enough writes are in flight, then starts a write into an open segment.
 fn submit_write(
     engine: &Arc<Engine>,
     open: &OpenSegment,
@@ -349,7 +357,7 @@ fn submit_write(
     });
 }
 
-/// Starts one write of extents that lie one after the other.
+/// Starts one write of consecutive extents.
 fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<StagedExtent>) {
     let start = open.cursor;
     let mut placed = Vec::with_capacity(extents.len());
@@ -374,7 +382,7 @@ fn submit_extents(engine: &Arc<Engine>, open: &mut OpenSegment, extents: Vec<Sta
     });
 }
 
-/// Enters an extent into its segment's summary.
+/// Adds an extent to its segment's summary.
 fn note_extent(engine: &Engine, open: &mut OpenSegment, extent: &StagedExtent, at: u64) {
     let staged = &extent.staged;
     open.note(SummaryEntry {
@@ -392,7 +400,8 @@ fn note_extent(engine: &Engine, open: &mut OpenSegment, extent: &StagedExtent, a
 }
 
 impl Engine {
-    /// A frame for a page being built. `None` after a while, if there is a spare to do it with.
+    /// A frame for a page being built. `None` after `FRAME_WAIT` if there is a spare frame to use
+    /// instead.
     fn take_for_flush(&self, has_spare: bool) -> Option<Run> {
         let begun = Instant::now();
         loop {

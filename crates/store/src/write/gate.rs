@@ -1,23 +1,23 @@
-//! Which creates have a sequence number and are not in the nursery yet.
+//! The gate: tracks creates that have a sequence number and are not in the nursery yet.
 //!
-//! A checkpoint names the next sequence number: whatever is older is in its copy of the index or dead.
-//! A create that has its number but has not reached the nursery would be neither, so the checkpoint
-//! waits for those. What goes on with an older version, a kept object or new metadata, must not be numbered
-//! between the number of a create of the same key and its publication, since it would then seem the newer
-//! one: it enters alone.
-//! Invariant: nothing inside the gate waits for a checkpoint or for the flusher.
-//! Threads: any create enters; the writer of a checkpoint and the flusher wait.
+//! A checkpoint records the next sequence number: any older object must be in its copy of the index
+//! or dead. A create that has its number but has not reached the nursery would be neither, so the
+//! checkpoint waits for creates inside the gate. A create that continues an older version (a kept
+//! object or new metadata) must not take its number between the number of another create of the
+//! same key and its publication, since it would then seem the newer one: it enters alone.
+//! Invariant: a thread inside the gate never waits for a checkpoint or for the flusher. Threads:
+//! any create enters; the writer of a checkpoint and the flusher wait.
 
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, exclusive, shared};
 
 const STRIPES: usize = 16;
 
-/// On a cache line of its own, since every create touches one.
+/// On cache lines of its own, since every create touches a stripe.
 #[derive(Default)]
 #[repr(align(128))]
 struct Stripe(RwLock<()>);
 
-/// One create inside the gate, until dropped.
+/// Keeps one create inside the gate until dropped.
 pub(crate) enum GateGuard<'a> {
     Shared(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'a, ()>),
     Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'a, ()>),
@@ -32,7 +32,7 @@ impl Gate {
         GateGuard::Shared(shared(self.stripe(hash)))
     }
 
-    /// As `enter`, with nobody else of the same key inside.
+    /// As `enter`, with no other create of the same key inside.
     pub(crate) fn enter_alone(&self, hash: u64) -> GateGuard<'_> {
         GateGuard::Alone(exclusive(self.stripe(hash)))
     }
@@ -41,7 +41,7 @@ impl Gate {
         &self.0[(hash >> 32) as usize % STRIPES].0
     }
 
-    /// Waits until everyone who is inside now has left.
+    /// Waits until every create that is inside now has left.
     pub(crate) fn wait_empty(&self) {
         for stripe in &self.0 {
             drop(exclusive(&stripe.0));

@@ -1,8 +1,9 @@
-//! A value that is put together where it will stay, while it comes in.
+//! A value assembled, while it comes in, in the memory where it will stay.
 //!
-//! Owns the run and the checksums so far. Room for the record's head lies before the value: if that
-//! turns out to be as long as was expected, nothing is copied again. Invariants: until the record is shown
-//! to anybody the run is this value's alone; `crcs` covers what was pushed. Threads: one at a time.
+//! Owns the run and the checksums so far. Room for the record's head lies before the value: if the
+//! head has the expected length, nothing is copied again. Invariants: until the record is
+//! published, only this value has access to the run; `crcs` covers the bytes pushed. Threads: one
+//! at a time.
 
 use crate::format::{BLOCK_BYTES, ChunkCrcs, RecordFields, RecordHeader, encode_head_into};
 use crate::memory::pool::{Pool, Run};
@@ -16,12 +17,12 @@ pub(crate) struct InPlaceValue {
 }
 
 impl InPlaceValue {
-    /// How long a run the record of this header needs.
+    /// Length of the run that the record of this header needs, in bytes.
     pub(crate) fn run_bytes(expected: &RecordHeader) -> usize {
         expected.stored_bytes().next_multiple_of(BLOCK_BYTES) as usize
     }
 
-    /// An empty value in a run of [`InPlaceValue::run_bytes`] that nobody else knows.
+    /// An empty value in a run of [`InPlaceValue::run_bytes`] that is not shared.
     pub(crate) fn new(run: Run, expected: &RecordHeader) -> InPlaceValue {
         let value = expected.value_range();
         InPlaceValue {
@@ -45,19 +46,20 @@ impl InPlaceValue {
         self.run.bytes(self.value_at, self.filled)
     }
 
-    /// Takes as many bytes as there is room for; how many.
+    /// Takes as many bytes as there is room for; returns their number.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.room - self.filled);
-        // SAFETY: by the invariant nobody else reads or writes the run, and no slice of it is out.
+        // SAFETY: by the invariant no other thread reads or writes the run, and no slice of it is
+        // out.
         unsafe { self.run.bytes_mut(self.value_at + self.filled, n) }.copy_from_slice(&bytes[..n]);
-        // From where it came: that is in the processor's cache.
+        // Computed from the source, which is in the processor's cache.
         self.crcs.update(&bytes[..n]);
         self.filled += n;
         n
     }
 
-    /// The run, if the record with this header can be finished in it with no byte moved and none of it
-    /// left over.
+    /// The run, if the record with this header can be finished in it without moving a byte and
+    /// fills it.
     pub(crate) fn run_for(&self, header: &RecordHeader, pool: &Pool) -> Option<Run> {
         let fits = header.chunked
             && header.value_range() == (self.value_at..self.value_at + self.filled)
@@ -65,14 +67,16 @@ impl InPlaceValue {
         fits.then(|| self.run.clone())
     }
 
-    /// Lays head and end around the value.
+    /// Writes the record's head before the value and its padding after it.
     ///
     /// # Panics
-    /// If the head is not as long as the room before the value, or a length is beyond the format's limits.
+    /// If the head is not as long as the room before the value, or a length is beyond the format's
+    /// limits.
     pub(crate) fn finish(&self, fields: &RecordFields, key: &[u8], metadata: &[u8]) {
         let end = self.value_at + self.filled;
         let gap = end.next_multiple_of(BLOCK_BYTES as usize) - end;
-        // SAFETY: before and behind the value, which is all that others may have been given of it.
+        // SAFETY: the ranges lie before and behind the value; readers have been given at most the
+        // value.
         let (head, gap) =
             unsafe { (self.run.bytes_mut(0, self.value_at), self.run.bytes_mut(end, gap)) };
         let crcs = self.crcs.clone().finish();
@@ -82,7 +86,7 @@ impl InPlaceValue {
         gap.fill(0);
     }
 
-    /// Moves the value to where the record with this header has it.
+    /// Moves the value to its place in the record with this header.
     pub(crate) fn move_to(&mut self, header: &RecordHeader) {
         let to = header.value_range().start;
         if to == self.value_at {
@@ -117,7 +121,7 @@ mod tests {
         }
     }
 
-    /// With this expectation, what of 100,000 bytes in pieces comes of it.
+    /// A value of 100,000 bytes, pushed in pieces into room for `expected` bytes.
     fn value(
         pool: &std::sync::Arc<Pool>,
         expected: u64,

@@ -1,15 +1,16 @@
-//! Where the engine keeps what does its threads' work in the calls of others (`inline`), if anything does.
+//! The engine's slot for the inline worker (`inline`), which runs background work in the calls of
+//! others.
 //!
-//! Invariant: set once, before the store is handed out, or never. Threads: any.
+//! Invariant: set at most once, before the store is handed out. Threads: any.
 
 use crate::sync::OnceLock;
 
 /// The flusher's work, done by callers.
 pub(crate) trait InlineWork: Send + Sync {
-    /// Writes all that is to be written now.
+    /// Does all writes that are due now.
     fn write(&self);
 
-    /// Ends, after the nursery was stopped and what is left in it was written.
+    /// Ends the flusher, after the nursery was stopped; what is left in it is written first.
     fn end(&self);
 }
 

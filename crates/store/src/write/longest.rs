@@ -1,7 +1,8 @@
-//! How long an object may be: by its setting, by what one record can list, by what the volumes hold.
+//! Limits of an object's length: by configuration, by the parts that one record can list, and by
+//! the size of the volumes.
 //!
-//! Invariant: an object that is refused here is refused before it has pushed out more than half of what
-//! the store held. Threads: any.
+//! Invariant: an object refused here has evicted at most half of the store's contents. Threads:
+//! any.
 
 use crate::engine::Engine;
 use crate::error::CreateError;
@@ -11,21 +12,21 @@ use crate::format::{
 };
 use crate::stats::add;
 
-/// Longest part of a streamed object.
+/// Longest part of a streamed object, in bytes.
 const PART_BYTES_MAX: u64 = 1 << 20;
-/// An object takes at most this part of the segments in service: all of it must be there when its end
-/// is written, while others write as well, and it should not push out all that is cached.
+/// An object takes at most 1/`RING_SHARE` of the segments in service: all of it must still exist
+/// when its end is written, while others write as well, and it should not evict the whole cache.
 const RING_SHARE: u64 = 2;
-/// Segments that never hold parts that are to last: one that takes pages, and one that is free.
+/// Segments that cannot hold parts: the one that takes pages, and a free one.
 const SEGMENTS_NOT_FOR_PARTS: u64 = 2;
 
 impl Engine {
-    /// Longest value that is stored, where key and metadata are small.
+    /// Longest value of an object with small key and metadata.
     pub(crate) fn length_max(&self) -> u64 {
         self.listed_max(1, 0).min(self.volumes_max(1))
     }
 
-    /// Refuses, and counts, a value that is longer than one of these.
+    /// Counts a refused value and returns the error for the limit that it exceeds.
     pub(crate) fn too_long(&self, length: u64, listed_max: u64, volumes_max: u64) -> CreateError {
         if listed_max <= volumes_max {
             return self.too_large(length, listed_max);
@@ -34,15 +35,15 @@ impl Engine {
         CreateError::TooLargeForVolumes { length, max: volumes_max }
     }
 
-    /// Bytes of a value in each part of it; 0 if not even a block has room beside such a key.
+    /// Value bytes in each part of an object; 0 if not even a block fits beside the key.
     pub(crate) fn part_bytes(&self, key: usize) -> u64 {
         let head = key as u64 + 256;
         let part = self.extent_max().saturating_sub(head + BLOCK_BYTES).min(PART_BYTES_MAX);
         if part < BLOCK_BYTES { 0 } else { (part - part % CHUNK_BYTES).max(CHUNK_BYTES.min(part)) }
     }
 
-    /// Longest value by `object_max` and by the room for a list of all parts in one record, which has the
-    /// key and the metadata, too.
+    /// Longest value by `object_max` and by the room for a list of its parts in one record, which
+    /// also holds the key and the metadata.
     pub(crate) fn listed_max(&self, key: usize, metadata: usize) -> u64 {
         let list = self.one_record_max(key, metadata.min(self.metadata_max()));
         let parts = list.saturating_sub(MANIFEST_HEAD_BYTES as u64) / MANIFEST_PART_BYTES as u64;
@@ -50,18 +51,18 @@ impl Engine {
         self.config.object_max.bytes().min(listed)
     }
 
-    /// Longest value by the segments that are in service.
+    /// Longest value by the number of segments in service.
     pub(crate) fn volumes_max(&self, key: usize) -> u64 {
         let in_service = self.space.volumes.iter().filter(|volume| !volume.is_out());
         let segments: u64 = in_service.map(|v| u64::from(v.superblock.segment_count)).sum();
         let share = (segments / RING_SHARE).min(segments.saturating_sub(SEGMENTS_NOT_FOR_PARTS));
-        // The first part mostly goes to a segment that holds something already.
+        // The first part usually goes to a segment that is partly filled.
         let whole_segments = share.saturating_sub(1);
         let by_parts = whole_segments * self.segment_value_bytes(key);
         by_parts.max(self.one_record_max(key, 0))
     }
 
-    /// Bytes of values that a segment holds in parts.
+    /// Value bytes that a segment holds in parts.
     fn segment_value_bytes(&self, key: usize) -> u64 {
         let part = self.part_bytes(key);
         let fields = RecordFields {

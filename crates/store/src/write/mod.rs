@@ -1,10 +1,13 @@
-//! The way of bytes to disk: `nursery` (objects wait with their group), `packer` (which go into one
-//! page), `page_build` (its bytes), `superseded` (what need not go), `flusher` (pages and extents into
-//! segments), `publish` (then into the index), `segment` (the open ones), `reclaim` (reuse of the
-//! oldest), `longest` (limits of length), `writer` (streamed objects), `in_place` (their bytes, where they
-//! will stay), `operation` (creates that may have to wait), `metadata` (its replacement), `remove`
-//! (removes and purges), `version` (what may be replaced by one caller only), `gate` (creates beside
-//! checkpoints), `sync` (all of it, now), `inline` (the flusher's work done by callers).
+//! The write path. `create` checks, admits and copies an object into memory, and `nursery` keeps it
+//! there with its group. `packer` chooses the objects of a page, `page_build` lays out its bytes,
+//! and `superseded` leaves out dead objects. `flusher` writes pages and extents into segments, and
+//! `publish` then enters them into the index. `segment` manages the open segments, and `reclaim`
+//! reuses the oldest. `longest`: limits of length; `value`: borrowed bytes of a value; `writer`:
+//! streamed objects, assembled by `in_place` in their final memory; `operation`: creates that may
+//! have to wait; `metadata`: replacement of metadata; `remove`: removes and purges; `version`:
+//! replacement of one version only; `gate`: creates alongside checkpoints; `sync`: writing
+//! everything out; `inline` and `inline_slot`: the flusher's work done by callers. Each module
+//! states its invariants and threads.
 
 pub(crate) mod create;
 pub(crate) mod flusher;

@@ -1,9 +1,10 @@
-//! Where new objects wait in memory, by group, until a page's worth of their group has gathered.
+//! The nursery: new objects wait in memory, by group, until a page's worth of their group has
+//! gathered.
 //!
-//! Invariants: every staged object lies, complete, in a run that its `Staged` holds; whether it is
-//! still wanted is decided by the resident table when its page is built. `bytes` is the sum of all
-//! that waits or is being written, and is what back-pressure is measured by. Threads: any create;
-//! one flusher takes.
+//! Invariants: every staged object lies, complete, in a run that its `Staged` holds; the resident
+//! table decides whether it is still wanted when its page is built. `bytes` is the sum of the
+//! objects that wait or are being written; back-pressure on creates depends on it. Threads: any
+//! create adds; one flusher takes.
 
 mod waiting;
 
@@ -26,22 +27,23 @@ pub(crate) struct Staged {
     pub(crate) hash: u64,
     /// Sequence number it was created with.
     pub(crate) seq: u64,
-    /// Kept from a reused segment rather than new.
+    /// The object was kept from a reused segment.
     pub(crate) reinserted: bool,
-    /// Frequency that it starts with in the index.
+    /// Initial frequency in the index.
     pub(crate) freq: u8,
-    /// When it is to be written even if that fills no page; an extent: even if it is alone in the write.
+    /// Time on the monotonic clock at which the object is written even if it fills no page, or, for
+    /// an extent, even if it is alone in the write.
     pub(crate) due: Option<Duration>,
-    /// Between which two drains it came; set by the nursery.
+    /// The round in which it came; a new round begins at each drain. Set by the nursery.
     pub(crate) round: u64,
-    /// How many bytes of runs had been handed in when it came; set by the nursery.
+    /// Value of `handed_in` when it came; set by the nursery.
     pub(crate) came_at: u64,
 }
 
 /// A record too large for a page: written from where it lies.
 pub(crate) struct StagedExtent {
     pub(crate) staged: Staged,
-    /// A part of a streamed object; told where it came to lie.
+    /// For a part of a streamed object: sends the writer the part's location.
     pub(crate) part: Option<PartSender>,
     pub(crate) group: u64,
 }
@@ -54,51 +56,53 @@ struct OpenRun {
     used: usize,
 }
 
-/// Extents wait until so much can go to disk in one write, unless somebody waits for them.
+/// Extents wait until this many bytes can go to disk in one write, unless a thread waits for them.
 const EXTENTS_BYTES: u64 = 1 << 20;
-/// They hold at most this part of what makes the flusher begin.
+/// Waiting extents are written at 1/`EXTENTS_PART` of the nursery's flush threshold, if that is
+/// less.
 const EXTENTS_PART: u64 = 2;
 
-/// A run stays as long as one object in it waits, so that a few objects of small groups could hold all memory.
-/// They are written when so many times the limit has been handed in since they came.
+/// A run is held as long as one object in it waits, so a few objects of small groups could hold all
+/// memory. Such objects are written when runs of this many times the limit have been handed in
+/// since they came.
 const SPAN_LIMITS: u64 = 2;
 
-/// What a list takes of what is in it, on the average: it grows by doubling.
+/// Average memory of a list in percent of its contents: it grows by doubling.
 const LISTED_PERCENT: usize = 150;
 
-/// What a group takes besides its list: its place in a table that is half full on the average, and what
-/// the allocator puts before a list.
+/// Memory of a group besides its list: its place in a table that is half full on average, and the
+/// allocator's header of a list.
 const GROUP_BYTES: usize = 2 * size_of::<(u64, Pending)>() + 16;
 
-/// Groups that the flusher takes while others wait for the lock: a tenth of a millisecond's worth.
+/// Groups that the flusher takes per hold of the lock, about 0.1 ms.
 const GROUPS_AT_ONCE: usize = 512;
 
-/// So many rounds are told apart for [`Nursery::oldest_seq`].
+/// Most rounds begun by [`Nursery::oldest_seq`]; beyond that, its answer is coarser.
 const ROUNDS_MAX: usize = 16;
 
-/// How often who waits for all of it to be written asks the flusher again.
+/// How often a drain repeats its request to the flusher.
 const DRAIN_NAP: Duration = Duration::from_millis(50);
-/// Creates that wait are woken when this part of the limit is free.
+/// Waiting creates are woken when 1/`WAKE_PART` of the limit is free.
 const WAKE_PART: u64 = 8;
 
 pub(crate) struct Nursery {
     /// The run that creates are filling.
     open: Mutex<OpenRun>,
     state: Mutex<State>,
-    /// Bytes waiting or being written; changed under the lock of `state`.
+    /// Bytes waiting or being written; changed with `state` locked.
     bytes: AtomicU64,
-    /// Bytes of runs that were handed in for small objects, ever.
+    /// Total bytes of runs ever handed in for small objects.
     handed_in: AtomicU64,
     work: Signal,
     done: Signal,
-    /// Bytes beyond which creates wait.
+    /// Creates wait beyond this many bytes.
     pub(crate) limit_bytes: u64,
     flush_at_bytes: u64,
 }
 
-/// What the flusher is to do next.
+/// The flusher's next piece of work.
 pub(crate) enum Work {
-    /// These groups' objects, each adjacent; `partial` = build pages even if not full.
+    /// The objects of these groups. `partial`: build pages even if they are not full.
     Pages {
         groups: Vec<(u64, Vec<Staged>)>,
         partial: bool,
@@ -128,7 +132,7 @@ impl Nursery {
         bytes > 0 && bytes + stored_bytes > self.limit_bytes
     }
 
-    /// True if the flusher has something to do before anybody asks.
+    /// True if the flusher has work without being asked.
     pub(crate) fn wants_flush(&self) -> bool {
         let state = lock(&self.state);
         self.wants_extents(&state)
@@ -136,14 +140,15 @@ impl Nursery {
             || self.is_stretched(&state)
     }
 
-    /// True if something waits, perhaps, that came long ago: runs since then may all be held.
+    /// True if an object may be waiting that came so long ago that all runs handed in since may be
+    /// held.
     fn is_stretched(&self, state: &State) -> bool {
         let handed_in = self.handed_in.load(Ordering::Relaxed);
         let span = handed_in.saturating_sub(state.oldest_came_at);
         !state.groups.is_empty() && span > SPAN_LIMITS * self.limit_bytes
     }
 
-    /// All groups of which something waits since half of that span, so that all older runs come free.
+    /// The groups with objects older than half of that span, so that all older runs are freed.
     fn choose_stretched(&self, state: &mut State) -> Option<Choice> {
         if !self.is_stretched(state) {
             return None;
@@ -152,7 +157,7 @@ impl Nursery {
         state.choose_older(handed_in - SPAN_LIMITS * self.limit_bytes / 2)
     }
 
-    /// True if the extents that wait are worth a write, or must not wait for more.
+    /// True if the waiting extents are worth a write, or must not wait for more.
     fn wants_extents(&self, state: &State) -> bool {
         let enough = EXTENTS_BYTES.min(self.flush_at_bytes / EXTENTS_PART);
         let asked = state.drain_extents || state.stop || state.part_waits;
@@ -160,7 +165,7 @@ impl Nursery {
         !state.extents.is_empty() && (asked || full)
     }
 
-    /// True if something besides extents is to be written now.
+    /// True if pages are to be written now.
     fn wants_pages(&self, state: &State, now: Duration) -> bool {
         let asked = state.drain_pages || state.stop;
         let full = state.group_bytes() >= self.flush_at_bytes || self.is_stretched(state);
@@ -171,7 +176,8 @@ impl Nursery {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Reserves room in the open run. `None`: hand in a fresh run with `refill` and try again.
+    /// Reserves room in the open run. `None`: the caller hands in a fresh run with `refill` and
+    /// tries again.
     pub(crate) fn reserve(&self, stored_bytes: usize) -> Option<(Run, usize)> {
         debug_assert!(stored_bytes.is_multiple_of(UNIT_BYTES as usize));
         let mut open = lock(&self.open);
@@ -190,8 +196,8 @@ impl Nursery {
         drop(old);
     }
 
-    /// Queues an object whose entry has been published. False: the store was closed meanwhile, and nobody would
-    /// write it.
+    /// Queues an object whose entry has been published. False if the store was closed in the
+    /// meantime: the object would never be written.
     #[must_use]
     pub(crate) fn push(&self, group: u64, mut staged: Staged) -> bool {
         let mut state = lock(&self.state);
@@ -206,7 +212,8 @@ impl Nursery {
         let pending = state.groups.entry(group).or_default();
         pending.due = earlier(pending.due, staged.due);
         if pending.objects.capacity() == 0 {
-            // Many groups have one object: a list that grows by itself begins with room for four.
+            // Many groups have one object, and a list that grows by itself starts with room for
+            // four.
             pending.objects.reserve_exact(1);
         }
         pending.objects.push(staged);
@@ -226,16 +233,16 @@ impl Nursery {
         true
     }
 
-    /// What is kept of the objects besides their bytes: as much as it ever was, since the allocator does not
-    /// give back what it had for so many small lists.
+    /// Memory of the tables besides the objects' bytes, at its peak: the allocator does not return
+    /// the memory of many small lists.
     pub(crate) fn table_bytes(&self) -> usize {
         let state = lock(&self.state);
         let listed = state.most as usize * size_of::<Staged>() * LISTED_PERCENT / 100;
         listed + state.most_groups * GROUP_BYTES
     }
 
-    /// The same for an extent. Who waits to be told where a part lies learns from its sender's end that it
-    /// was not queued.
+    /// As `push`, for an extent. If a part is not queued, its sender is dropped, which tells the
+    /// waiting writer.
     #[must_use]
     pub(crate) fn push_extent(&self, mut extent: StagedExtent) -> bool {
         let mut state = lock(&self.state);
@@ -259,7 +266,7 @@ impl Nursery {
         true
     }
 
-    /// The flusher reports objects that it had taken: written, dropped or dead.
+    /// Reports that the flusher is done with objects it had taken: written, dropped or dead.
     pub(crate) fn finished(&self, done: &Finished, dropped: u64) {
         let mut state = lock(&self.state);
         state.in_flight -= done.objects;
@@ -271,13 +278,13 @@ impl Nursery {
         state.dropped += dropped;
         let idle = state.in_flight == 0;
         drop(state);
-        // Creates that wait for room are woken for a good many objects, not for each.
+        // Waiting creates are woken once for many objects, not for each.
         if idle || left <= self.limit_bytes - self.limit_bytes / WAKE_PART {
             self.done.notify_all();
         }
     }
 
-    /// Puts back what did not fill a page.
+    /// Puts back objects that did not fill a page.
     pub(crate) fn put_back(&self, group: u64, objects: Vec<Staged>) {
         if objects.is_empty() {
             return;
@@ -300,8 +307,8 @@ impl Nursery {
         state.objects += count;
     }
 
-    /// Waits for work, at most `nap`, and takes it. Where extents and pages are both wanted they take turns:
-    /// neither waits for the other to end, which might never be.
+    /// Waits for work, at most `nap`, and takes it. If both extents and pages are due they
+    /// alternate, since either might keep coming for ever.
     pub(crate) fn take(&self, page_bytes: u64, now: impl Fn() -> Duration, nap: Duration) -> Work {
         let mut state = lock(&self.state);
         let asked = state.drain_pages || state.drain_extents || state.stop;
@@ -332,7 +339,7 @@ impl Nursery {
         if stop { Work::Stop } else { Work::Idle }
     }
 
-    /// The groups that are to be written now.
+    /// Chooses the groups to write now.
     fn choose(&self, state: &mut State, page_bytes: u64, now: Duration) -> Option<Choice> {
         if let Some(choice) = self.choose_stretched(state) {
             return Some(choice);
@@ -350,8 +357,8 @@ impl Nursery {
         }
     }
 
-    /// Takes what was chosen, some groups at a time: there may be hundreds of thousands, and creates wait for
-    /// the lock. Nobody else takes any meanwhile.
+    /// Takes the chosen groups, a few per hold of the lock: there may be hundreds of thousands, and
+    /// creates wait for the lock. No other thread takes groups.
     fn take_chosen(&self, state: MutexGuard<'_, State>, choice: Choice) -> Work {
         drop(state);
         let partial = choice.partial;
@@ -368,9 +375,9 @@ impl Nursery {
         Work::Pages { groups, partial }
     }
 
-    /// Asks for everything that is here to be written and waits until it is. What comes meanwhile
-    /// is not waited for, so that a drain ends however fast others create. `work` is called whenever
-    /// there is something for the flusher, for stores in which callers do its work.
+    /// Requests that everything now in the nursery be written, and waits until it is. Later objects
+    /// are not waited for, so a drain ends however fast others create. `work` is called when the
+    /// flusher has work, for stores in which callers do it.
     pub(crate) fn drain(&self, work: impl Fn()) {
         let mut state = lock(&self.state);
         let last = state.end_round();
@@ -388,13 +395,13 @@ impl Nursery {
             }
             let notified;
             (state, notified) = self.done.wait_for(state, DRAIN_NAP);
-            // Something may have been put back since.
+            // Objects may have been put back since the last request.
             ask = !notified;
         }
     }
 
-    /// No object that waits or is being written has a smaller sequence number; `None` if there is none.
-    /// What it says follows the objects, since a round ends each time.
+    /// Lower bound of the sequence numbers of all objects that wait or are being written; `None` if
+    /// there are none. Each call ends a round, so that the bound follows the objects.
     pub(crate) fn oldest_seq(&self) -> Option<u64> {
         let mut state = lock(&self.state);
         let oldest = state.oldest_seq();
@@ -404,12 +411,12 @@ impl Nursery {
         oldest
     }
 
-    /// Objects dropped since this was last asked.
+    /// Number of objects dropped since the last call.
     pub(crate) fn take_dropped(&self) -> u64 {
         std::mem::take(&mut lock(&self.state).dropped)
     }
 
-    /// Waits until something was written, at most `nap`.
+    /// Waits, at most `nap`, until something was written.
     pub(crate) fn wait_progress(&self, nap: Duration) {
         let state = lock(&self.state);
         self.work.notify_one();
@@ -421,7 +428,7 @@ impl Nursery {
         self.work.notify_all();
     }
 
-    /// Asks for a round of the flusher, even if little is waiting.
+    /// Requests a flush of everything that waits now, however little it is.
     pub(crate) fn request_flush(&self) {
         let mut state = lock(&self.state);
         state.ask_for_all();
@@ -429,8 +436,8 @@ impl Nursery {
         self.work.notify_one();
     }
 
-    /// The same if the flusher would begin only when its time comes. While something is on its way
-    /// there will be room without that, and pages that are not full would be written for nothing.
+    /// As `request_flush`, but only if the flusher is idle until a timer. While writes are in
+    /// flight there will be room anyway, and pages that are not full would be written needlessly.
     pub(crate) fn request_flush_if_idle(&self) {
         let mut state = lock(&self.state);
         let begins = self.wants_extents(&state) || state.waiting_bytes >= self.flush_at_bytes;
@@ -441,7 +448,7 @@ impl Nursery {
         }
     }
 
-    /// Lets go of the run that is being filled, if nothing waits in it.
+    /// Releases the run being filled, if no object waits in it.
     pub(crate) fn release_open(&self) {
         let state = lock(&self.state);
         if state.objects == 0 && state.in_flight == 0 {
@@ -457,7 +464,7 @@ impl Nursery {
 pub(crate) struct Finished {
     objects: u64,
     bytes: u64,
-    /// Mostly one or two rounds.
+    /// Objects by round, usually one or two rounds.
     rounds: Vec<(u64, u64)>,
 }
 

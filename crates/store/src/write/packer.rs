@@ -1,12 +1,13 @@
-//! Which objects go into which page. Pure: sizes in, pages out.
+//! Choosing the objects of each page. Pure: sizes in, indices out; no threads.
 //!
-//! A page is filled in order of arrival, so that objects created together lie together; when the next
-//! one does not fit, the gap is filled with the largest that does from a short look-ahead. The same
-//! is done with whole small groups, so that each stays on as few pages as can be.
+//! Invariant: a page is filled in order of arrival, so that objects created together lie together;
+//! when the next object does not fit, the gap is filled with the largest that does from a short
+//! look-ahead. Whole small groups are packed the same way, so that each stays on as few pages as
+//! possible.
 
 /// Objects looked at beyond the first that does not fit.
 pub(super) const LOOK_AHEAD: usize = 96;
-/// A gap smaller than this is not worth a search: no record is smaller.
+/// Smaller gaps are not filled: no record is smaller.
 const GAP_MIN: u32 = 128;
 
 /// Takes one page's worth from the front of `sizes`; returns the chosen indices in order.

@@ -1,7 +1,7 @@
-//! Making one page: which of a group's objects go into it, their bytes into its frame, its header and
-//! its entries in the segment's summary.
+//! Building one page: choosing objects of a group, copying them into the frame, and writing the
+//! page header and the entries of the segment's summary.
 //!
-//! Invariant: the frame is known to the flusher only until the page is published. Threads: the flusher.
+//! Invariant: only the flusher knows the frame until the page is published. Threads: the flusher.
 
 use std::collections::VecDeque;
 
@@ -31,13 +31,14 @@ pub(super) struct Move {
 pub(super) struct BuiltPage {
     pub(super) run: Run,
     pub(super) moves: Vec<Move>,
-    /// Keeps the staged bytes alive until the entries have moved.
+    /// Keeps the staged bytes alive until the resident entries point to the page.
     pub(super) staged: Vec<Staged>,
-    /// The frame is needed again: the objects leave memory once they are on disk.
+    /// The frame is the spare one and is needed again: the objects leave memory once they are on
+    /// disk.
     pub(super) passing: bool,
 }
 
-/// Cuts one page's worth off the front.
+/// Takes one page's worth of objects from the front.
 pub(super) fn cut_page(objects: &mut VecDeque<Staged>, capacity: u32) -> Vec<Staged> {
     let mut sum = 0;
     let fits = |s: &&Staged| {
@@ -63,7 +64,8 @@ pub(super) fn cut_page(objects: &mut VecDeque<Staged>, capacity: u32) -> Vec<Sta
     page
 }
 
-/// A part of one of the next groups, the largest of them, for a page that has so much room. Its rest stays.
+/// Takes at most `room` bytes of objects from the largest of the next groups; the rest of the group
+/// stays.
 pub(super) fn split_largest(
     groups: &mut [(u64, Vec<Staged>)],
     sizes: &mut [u32],
@@ -81,20 +83,20 @@ pub(super) fn split_largest(
     part
 }
 
-/// Copies what is still wanted into a page frame.
+/// Copies the objects that are still wanted into a page frame.
 pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Option<BuiltPage> {
     let mut offset = PAGE_HEADER_BYTES;
     let mut moves = Vec::with_capacity(objects.len());
     let mut staged = Vec::with_capacity(objects.len());
     let mut dead = Finished::default();
     for object in objects {
-        // Again: it may have died since its page was cut.
+        // Checked again: the object may have died since its page was cut.
         let Some(group) = wanted(engine, &object) else {
             dead.add(&object);
             continue;
         };
         let len = object.stored_bytes as usize;
-        // SAFETY: the frame is fresh and known to this thread only.
+        // SAFETY: the frame is fresh and only this thread knows it.
         unsafe { run.bytes_mut(offset, len) }
             .copy_from_slice(object.run.bytes(object.offset as usize, len));
         moves.push(Move {
@@ -118,7 +120,7 @@ pub(super) fn build_page(engine: &Engine, run: Run, objects: Vec<Staged>) -> Opt
     Some(BuiltPage { run, moves, staged, passing: false })
 }
 
-/// Writes the page header and the summary's entries.
+/// Writes the page header, and adds the page's entries to the segment's summary.
 pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltPage) {
     let used = page.moves.iter().map(|m| m.stored_units * UNIT_BYTES as u32).sum::<u32>();
     let header = PageHeader {
@@ -147,7 +149,7 @@ pub(super) fn finish_page(engine: &Engine, open: &mut OpenSegment, page: &BuiltP
     }
 }
 
-/// What kind of record begins there.
+/// The kind of the record at `offset`.
 pub(super) fn record_kind(engine: &Engine, run: &Run, offset: u32) -> Option<RecordKind> {
     let bytes = run.bytes(offset as usize, RECORD_HEADER_BYTES);
     RecordHeader::decode(bytes, engine.space.nonce).ok().map(|header| header.kind)

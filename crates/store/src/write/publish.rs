@@ -1,8 +1,8 @@
-//! What becomes of objects once their write has ended: into the index, or dropped and counted.
+//! The end of an object's write: it enters the index, or is dropped and counted.
 //!
 //! Invariants: an entry moves from nursery to page frame under the shard lock, so that a remove or
-//! replace in between is seen; an object that could not be written takes with it what it was to
-//! replace. Threads: I/O threads, and the flusher when no segment can be had.
+//! replacement in between is seen; an object that could not be written takes the version that it
+//! replaces with it. Threads: I/O threads, and the flusher when no segment is available.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ pub(super) fn publish_page(
             entry.run = page.run.clone();
             hashes.push(m.hash);
         } else {
-            // A manifest or patch is of no use in memory: what it stands for will be.
+            // Manifests and patches are not kept in memory: the object that they stand for is, once
+            // it is read.
             shard.map.remove(&m.hash);
         }
         drop(shard);
@@ -74,14 +75,14 @@ pub(super) fn drop_page(engine: &Engine, page: BuiltPage) {
     engine.nursery.finished(&dropped, dropped.objects());
 }
 
-/// Forgets an object that could not be written, and with it what it was to replace: the older
-/// version must not come back.
+/// Forgets an object that could not be written, together with the older version that it replaces,
+/// which must not come back.
 fn drop_object(engine: &Engine, hash: u64, first: u32, offset: u32) {
     let mut shard = engine.cache.resident.shard(hash);
     if shard.map.get(&hash).is_some_and(|e| e.is_at(first, offset)) {
         shard.map.remove(&hash);
         drop(shard);
-        // The write may have reached the disk all the same.
+        // A write that failed may have reached the disk all the same.
         engine.forget_durably(hash);
     }
 }
@@ -98,7 +99,7 @@ pub(super) fn publish_extent(
     let written = Finished::of([&staged]);
     if let Some(part) = part {
         engine.ring.refer(segment);
-        // The writer may have been abandoned: then nobody is waiting, and the part is garbage.
+        // If the writer was abandoned, the receiver is gone and the part is garbage.
         let _ = part.send(Ok((location, engine.ring.seq(segment))));
     } else {
         let mut shard = engine.cache.resident.shard(staged.hash);
@@ -138,7 +139,7 @@ pub(super) fn drop_extent(engine: &Engine, extent: StagedExtent, reason: &str) {
 }
 
 impl Engine {
-    /// Puts a location into the index and counts what it pushed out.
+    /// Inserts a location into the index and counts the entries that it evicts.
     pub(crate) fn index_insert(
         &self,
         hash: u64,
@@ -149,7 +150,7 @@ impl Engine {
     }
 
     /// False if two records certainly are both in pages, or both in extents. Length classes are
-    /// rounded, so those next to a third of a page tell nothing.
+    /// rounded, so those next to the limit (a third of a page) are undecided.
     pub(crate) fn may_differ_in_kind(&self, one: LengthClass, other: LengthClass) -> bool {
         let page_units = self.page_record_max() / UNIT_BYTES;
         let unsure = LengthClass::from_units(page_units + 1).units();
@@ -169,8 +170,9 @@ impl Engine {
         class: LengthClass,
         freq: u8,
     ) {
-        // Two segments are open at once, one for pages and one for extents, so the order of an older
-        // page record and a newer extent cannot be told by place: the older one goes.
+        // Two segments are open at once, one for pages and one for extents, so place does not tell
+        // whether a page record or an extent is newer. The new record is the newer one: entries
+        // that may be of the other kind are dropped.
         for other in self.index.candidates(hash).iter() {
             if self.may_differ_in_kind(class, other.length_class) {
                 self.index.drop_at(hash, other.location);

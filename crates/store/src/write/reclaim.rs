@@ -1,8 +1,10 @@
-//! Reuse of the oldest segment, or of one that is nearly empty: what was used is kept, the rest is forgotten and counted.
+//! Reuse of the oldest segment, or of one that is nearly empty: objects that were used are kept,
+//! the others are evicted and counted.
 //!
-//! Kept objects go back to the nursery with a new sequence number, so that they come to lie with
-//! their group again. The disk policy says what is worth keeping, the reinsertion policy how much of that
-//! is written. Threads: the flusher.
+//! Kept objects go back to the nursery with a new sequence number, so that they are placed with
+//! their group again. The disk policy decides which objects are worth keeping, the reinsertion
+//! policy how many of those are written. Invariant: an evicted object does not come back after a
+//! crash, since the segment is erased on disk before the index forgets it. Threads: the flusher.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -32,27 +34,28 @@ use crate::types::GroupId;
 struct Keeper {
     entry: SummaryEntry,
     location: Location,
-    /// What the index has for it: the record itself, or newer metadata, whose record refers to this one.
+    /// The location in the index: the record itself, or the record of newer metadata, which refers
+    /// to this one.
     known_at: Location,
     hint: Hint,
     worth: u8,
     freq: u8,
 }
 
-/// Frees a sealed segment: one that holds next to nothing any more, else the oldest. False if there is none.
+/// Frees a sealed segment: a nearly empty one, else the oldest. False if there is none.
 pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     let sparse = take_sparse(engine);
     let oldest = || engine.ring.take_oldest(&engine.space);
     let Some(segment) = sparse.or_else(oldest) else { return false };
     let entries = segment_entries(engine, segment);
-    // Of a segment that cannot be read nobody knows how new its records are.
+    // The sequence numbers in an unreadable segment are unknown; this one is above all of them.
     let unread = engine.next_seq.load(Ordering::Relaxed);
     let entries = entries.unwrap_or_else(|| {
         engine.ring.raise_floor(segment, unread);
         Vec::new()
     });
     let (mut keepers, mean) = choose(engine, segment, &entries);
-    // In the order of the disk, so that neighbours come with one read.
+    // In disk order, so that neighbours are read together.
     keepers.sort_unstable_by_key(|k| k.entry.offset_units);
     let mut window = Window::default();
     for at in 0..keepers.len() {
@@ -60,13 +63,13 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     }
     let newest = entries.iter().map(|entry| entry.seq).max().unwrap_or(0);
     engine.ring.raise_floor(segment, newest + 1);
-    // Before the index forgets: what is created anew from then on leaves no delete record, and after a
-    // crash the older version must not be found here.
+    // Before the index forgets: a create after that writes no delete record, and after a crash the
+    // older version must not be found here.
     let erased = erase(engine, segment);
     for entry in &entries {
         let location = location_of(engine, segment, entry);
         if sparse.is_some() && engine.index.contains_at(entry.hash, location) {
-            // Segments that are older stay.
+            // Older segments stay, so older versions in them must be forgotten too.
             let age = |l| engine.ring.age(&engine.space, l);
             engine.index.remove_older(entry.hash, location, age);
         }
@@ -79,13 +82,15 @@ pub(crate) fn reclaim_one(engine: &Arc<Engine>) -> bool {
     }
     engine.ring.free(segment);
     add(&engine.counters.segments_reused, 1);
-    // What waits first: by the time that the ring is asked it may be in an open segment.
+    // The nursery first: an object that leaves it before the ring is asked is then in an open
+    // segment, which the ring counts.
     let waiting = engine.nursery.oldest_seq().unwrap_or(u64::MAX);
     engine.marks.prune(waiting.min(engine.ring.oldest_object()));
     true
 }
 
-/// The emptiest segment, if most of what it held is gone. While recovery runs nobody knows.
+/// The emptiest segment, if most of its contents are gone. `None` while recovery runs, since the
+/// index is incomplete until then.
 fn take_sparse(engine: &Engine) -> Option<SegmentId> {
     if !engine.recovery.is_done() {
         return None;
@@ -96,9 +101,9 @@ fn take_sparse(engine: &Engine) -> Option<SegmentId> {
     sparse
 }
 
-/// Takes away what recovery would know the segment by, its footer and the header of its first page, so
-/// that nothing that was forgotten with it is found again. Records stay readable until then. False
-/// if it could not be done, which the device counts.
+/// Erases the marks by which recovery knows the segment, its footer and the header of its first
+/// page, so that forgotten objects are not found again. Records stay readable until the segment is
+/// reused. False on an I/O error, which the volume counts.
 fn erase(engine: &Engine, segment: SegmentId) -> bool {
     let mut erased = true;
     let last = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
@@ -122,7 +127,7 @@ fn location_of(engine: &Engine, segment: SegmentId, entry: &SummaryEntry) -> Loc
     engine.space.location(segment, u64::from(entry.offset_units) * UNIT_BYTES)
 }
 
-/// What is kept, the worthiest first, and the segment's mean count.
+/// The objects to keep, the worthiest first, and the mean frequency in the segment, in hundredths.
 fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec<Keeper>, u32) {
     let mut live: Vec<(SummaryEntry, Location, u8)> = Vec::new();
     for entry in entries {
@@ -134,7 +139,7 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
         }
     }
     let held: u64 = live.iter().map(|(e, ..)| u64::from(e.stored_units) * UNIT_BYTES).sum();
-    // Little of it is left, and keeping that makes room for more than it takes.
+    // Little of the segment is live: keeping that frees more room than it takes.
     let is_sparse = held * 100 <= engine.space.segment_bytes * SPARSE_PERCENT;
     let sum: u32 = live.iter().map(|(_, _, freq)| u32::from(*freq)).sum();
     let mean = sum * 100 / (live.len() as u32).max(1);
@@ -156,7 +161,7 @@ fn choose(engine: &Engine, segment: SegmentId, entries: &[SummaryEntry]) -> (Vec
     (keepers, mean)
 }
 
-/// Leaves what the reinsertion policy has written again.
+/// Retains the objects that the reinsertion policy wants written again.
 fn retain_within_budget(engine: &Engine, is_sparse: bool, keepers: &mut Vec<Keeper>) {
     let segment_bytes = engine.space.segment_bytes;
     let limit = segment_bytes * u64::from(REINSERT_PERCENT_LIMIT) / 100;
@@ -179,7 +184,8 @@ fn retain_within_budget(engine: &Engine, is_sparse: bool, keepers: &mut Vec<Keep
     });
 }
 
-/// What may be newer metadata of a large object, which refers to its record: one in a page, and no other of its key.
+/// The candidate that may be newer metadata of a large object: a page record, and the only
+/// candidate of its hash.
 fn newer_metadata(engine: &Engine, entry: &SummaryEntry) -> Option<Candidate> {
     let in_pages = engine.page_record_max() / UNIT_BYTES;
     if entry.kind != Some(RecordKind::Object) || u64::from(entry.stored_units) <= in_pages {
@@ -190,17 +196,18 @@ fn newer_metadata(engine: &Engine, entry: &SummaryEntry) -> Option<Candidate> {
     only.filter(|candidate| candidate.length_class.units() <= in_pages)
 }
 
-/// Hits of an object that sits in memory have not reached the index yet.
+/// The frequency of a resident object; its hits have not reached the index yet.
 fn memory_freq(engine: &Engine, hash: u64, location: Location) -> u8 {
     let shard = engine.cache.resident.shard(hash);
     shard.map.get(&hash).filter(|e| e.location == Some(location)).map_or(0, |e| e.hits.min(3))
 }
 
-/// Puts the first object back into the nursery. Failing that it is forgotten like the others.
+/// Puts the first keeper back into the nursery. If that fails, it is evicted like the other
+/// objects.
 fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window) {
     let keeper = &keepers[0];
     let hash = keeper.entry.hash;
-    // It is looked at again, with the table locked, when the copy is published: this saves a read.
+    // Checked again with the shard locked when the copy is published; checking here saves a read.
     if !engine.is_only_version(hash, keeper.known_at) {
         return;
     }
@@ -219,8 +226,8 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
         in_place: None,
         caller: None,
     };
-    // A purge that comes later gets a greater sequence number than the copy, one that came before
-    // is seen here: it cannot slip in between.
+    // `purge_lock` orders purges: a later one gets a greater sequence number than the copy, an
+    // earlier one is seen here.
     let unpurged = shared(&engine.purge_lock);
     let dead = engine.marks.kills(newest.group, new.key, newest.seq)
         || newest.expired(engine.clock.unix_seconds());
@@ -237,7 +244,7 @@ fn keep(engine: &Arc<Engine>, keepers: &[Keeper], mean: u32, window: &mut Window
     drop(unpurged);
 }
 
-/// A record to be kept, and that of its newer metadata, if there is one.
+/// A record to be kept, and the record of its newer metadata, if there is one.
 struct Kept<'a> {
     header: RecordHeader,
     record: Cow<'a, [u8]>,
@@ -245,7 +252,7 @@ struct Kept<'a> {
 }
 
 impl Kept<'_> {
-    /// What says whose the object is and when it expires, and its metadata.
+    /// The newest header, which has the group and the expiry, and the newest metadata.
     fn newest(&self) -> (&RecordHeader, &[u8]) {
         match &self.newer {
             Some(Newer { header, bytes }) => (header, &bytes[header.meta_range()]),
@@ -254,16 +261,16 @@ impl Kept<'_> {
     }
 }
 
-/// What is to be written again of the first keeper, from memory or disk, verified.
+/// The records of the first keeper that are to be written again, from memory or disk, verified.
 fn read_copy<'a>(engine: &Engine, keepers: &[Keeper], window: &'a mut Window) -> Option<Kept<'a>> {
     let keeper = &keepers[0];
     let stored = u64::from(keeper.entry.stored_units) * UNIT_BYTES;
-    // Parts go with their segments; the list of them, while they are there.
+    // Parts are evicted with their segments; a manifest is kept while its parts exist.
     let is_kept = !matches!(keeper.entry.kind, None | Some(RecordKind::Part));
     if !is_kept || stored > engine.extent_max() {
         return None;
     }
-    // The small record before the large one that it refers to.
+    // Read the small patch record before the large record that it refers to.
     let is_newest = keeper.known_at == keeper.location;
     let newer = if is_newest { None } else { Some(read_newer(engine, keeper)?) };
     let (record, header) = read_kept(engine, keepers, stored, window)?;
@@ -271,7 +278,7 @@ fn read_copy<'a>(engine: &Engine, keepers: &[Keeper], window: &'a mut Window) ->
     (is_whole && Some(header.kind) == keeper.entry.kind).then_some(Kept { header, record, newer })
 }
 
-/// True if no segment with a part of that object has been reused.
+/// True if none of the segments with the object's parts has been reused.
 fn has_parts(engine: &Engine, header: &RecordHeader, record: &[u8]) -> bool {
     let value = &record[header.value_range()];
     Manifest::decode(value, engine.space.segment_bytes).is_ok_and(|manifest| {
@@ -296,7 +303,7 @@ fn read_newer(engine: &Engine, keeper: &Keeper) -> Option<Newer> {
     let (block, stored) = (engine.space.block(), known.length_class.units() * UNIT_BYTES);
     let start = offset - offset % block;
     let end = (offset + stored).next_multiple_of(block).min(engine.space.segment_bytes);
-    // Memory of the store's may be what is waited for.
+    // Not from the pool: the flusher may be running to free memory there.
     let mut buf = AlignedBuf::zeroed((end - start) as usize);
     add(&engine.counters.maintenance_reads, 1);
     engine.space.read(segment, start, &mut buf).ok()?;
@@ -312,7 +319,7 @@ fn read_newer(engine: &Engine, keeper: &Keeper) -> Option<Newer> {
     refers.then_some(Newer { header, bytes })
 }
 
-/// The record from memory, else from disk, verified.
+/// Reads the record from memory, else from disk, and verifies it.
 fn read_kept<'a>(
     engine: &Engine,
     keepers: &[Keeper],
@@ -321,7 +328,7 @@ fn read_kept<'a>(
 ) -> Option<(Cow<'a, [u8]>, RecordHeader)> {
     let keeper = &keepers[0];
     let hash = keeper.entry.hash;
-    // What lies in memory under a patch or a list of parts is the object put together, not that record.
+    // For a patch or manifest, memory holds the assembled object instead of that record.
     let is_itself = keeper.entry.kind == Some(RecordKind::Object);
     let resident = {
         let shard = engine.cache.resident.shard(hash);
@@ -338,32 +345,32 @@ fn read_kept<'a>(
     (whole && verify_record(&header, &record)).then_some((record, header))
 }
 
-/// Objects to be kept that lie no further apart are read together: on a disk with seeks the bytes between
-/// cost less than another revolution, on flash about as much as another read.
+/// Kept objects with gaps of at most this many bytes are read together: on a disk with seeks,
+/// reading the gap costs less than another revolution; on flash, about as much as another read.
 const GAP_BYTES_MAX: u64 = 64 << 10;
-/// Most that is read at once.
+/// Most bytes read at once.
 const WINDOW_BYTES_MAX: u64 = 1 << 20;
 
-/// A part of the segment, read for several objects, and what is known of parts that cannot be read.
+/// A part of the segment, read for several objects, and what is known of unreadable ranges.
 ///
-/// A sector that is bad should cost the objects on it and count few errors, or one sector would put a
-/// whole volume out of service: where a read for several failed each object is read by itself, and what
-/// contains a range that failed by itself is not tried.
+/// A bad sector should cost only the objects on it and count few errors: otherwise one sector would
+/// put a whole volume out of service. After a joint read failed, each object is read by itself, and
+/// an object that contains a range that failed by itself is not tried.
 #[derive(Default)]
 struct Window {
     start: u64,
-    /// Kept from read to read, and longer than what was read last if that was less than before.
+    /// Reused from read to read, so it may be longer than the last read.
     buf: Option<AlignedBuf>,
-    /// Bytes of it that were read; 0 if that failed.
+    /// Bytes of `buf` that were read; 0 if the read failed.
     filled: u64,
-    /// Up to here nothing is read together, since a read that reached this far failed.
+    /// Objects that begin before this offset are read alone, since a joint read up to it failed.
     alone_until: u64,
-    /// The last read for one object that failed.
+    /// Range of the last single-object read that failed.
     unreadable: Option<Range<u64>>,
 }
 
 impl Window {
-    /// The record of the first keeper. The others follow it on the disk.
+    /// The bytes of the first keeper's record. The other keepers follow it on disk.
     fn read(&mut self, engine: &Engine, keepers: &[Keeper], stored: u64) -> Option<&[u8]> {
         let (segment, offset) = engine.space.split(keepers[0].location);
         if !self.holds(offset, stored) {
@@ -380,8 +387,8 @@ impl Window {
         self.buf.as_ref()?[..self.filled as usize].get(from..from + stored as usize)
     }
 
-    /// Reads for several objects, the first of which takes `own`. False if that is not to be done, or
-    /// failed.
+    /// Reads for several objects, the first of which takes `own`. False if joint reads are not to
+    /// be used here, or if this one failed.
     fn fill_together(
         &mut self,
         engine: &Engine,
@@ -428,8 +435,8 @@ impl Window {
     }
 }
 
-/// Where a read should end that begins at `start` and must reach `end`, so that it brings what follows
-/// soon and is not in memory.
+/// The end of a joint read that begins at `start` and must reach `end`: it includes the following
+/// objects that are near and not in memory.
 fn together_end(engine: &Engine, start: u64, mut end: u64, others: &[Keeper]) -> u64 {
     for other in others {
         let from = u64::from(other.entry.offset_units) * UNIT_BYTES;

@@ -1,10 +1,10 @@
-//! The open segments: one takes pages, one takes extents. Where the next batch goes, sealing, and going
-//! on where the last batch of an earlier life ended.
+//! The open segments: one takes pages, one takes extents. Placing the next batch, sealing, and
+//! continuing a segment of an earlier life of the store.
 //!
-//! Invariants: within a segment offsets only grow; a segment always has room left for the summary of
-//! what it holds; a footer is written only after everything else in its segment, while the flusher
-//! goes on with the next one, and is gone from the disk before anything is added behind what it vouches
-//! for. Threads: the flusher; footers are begun and noted by I/O threads too.
+//! Invariants: offsets within a segment only grow; a segment always has room left for the summary
+//! of its records; a footer is written only after everything else in its segment, while the flusher
+//! continues with the next one, and is erased on disk before anything is added behind the records
+//! that it vouches for. Threads: the flusher; I/O threads also start and complete footer writes.
 
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, lock};
@@ -26,15 +26,17 @@ pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) seq: u64,
     pub(crate) cursor: u64,
-    /// Grows to megabytes and goes when the segment is full: nothing is to be left of it.
+    /// Mapped rather than allocated: it grows to megabytes, which go back to the system when the
+    /// segment is full.
     pub(crate) entries: MappedVec<SummaryEntry>,
     object_bytes: u64,
-    /// The store is being closed: once it is sealed it is to be continued by the next open.
+    /// The store is being closed: the sealed segment rests, and the next open continues it.
     rests: bool,
     pub(crate) writes: Arc<SegmentWrites>,
 }
 
-/// The writes of one segment that are under way, and who seals it after the last.
+/// The writes of one segment in flight, and the segment itself once it is full: the last write
+/// seals it.
 #[derive(Default)]
 pub(crate) struct SegmentWrites(Mutex<(usize, Option<OpenSegment>)>);
 
@@ -43,7 +45,7 @@ impl SegmentWrites {
         lock(&self.0).0 += 1;
     }
 
-    /// Notes that one write is over; the last one of a full segment has it sealed.
+    /// Notes the end of a write; the last write of a full segment seals it.
     pub(crate) fn end(&self, engine: &Arc<Engine>) {
         let full = {
             let mut state = lock(&self.0);
@@ -56,8 +58,8 @@ impl SegmentWrites {
     }
 }
 
-/// Seals a full segment once its last write is over. Counts as a write in flight until then, so that
-/// `wait_writes(0)` waits for it too.
+/// Seals a full segment once its last write is over. The segment counts as a write in flight until
+/// its footer is written, so that `wait_writes(0)` waits for that too.
 pub(crate) fn close_segment(engine: &Arc<Engine>, open: OpenSegment) {
     engine.writes_begin();
     let writes = Arc::clone(&open.writes);
@@ -75,7 +77,7 @@ pub(crate) fn close_segment(engine: &Arc<Engine>, open: OpenSegment) {
     }
 }
 
-/// Seals what is open when the store is closed, so that the next open goes on in it.
+/// Seals a segment that is open when the store is closed, so that the next open can continue it.
 pub(crate) fn rest_segment(engine: &Arc<Engine>, mut open: OpenSegment) {
     open.rests = engine.ring.may_rest(open.seq);
     close_segment(engine, open);
@@ -94,7 +96,7 @@ impl OpenSegment {
         }
     }
 
-    /// Bytes that data may still take, if `more` entries are added.
+    /// Bytes left for data if `more` entries are added.
     pub(crate) fn room(&self, segment_bytes: u64, more: usize) -> u64 {
         let summary = ((self.entries.len() + more) * SUMMARY_ENTRY_BYTES) as u64;
         let tail = summary.next_multiple_of(BLOCK_BYTES) + FOOTER_BLOCK_BYTES as u64;
@@ -107,12 +109,12 @@ impl OpenSegment {
     }
 }
 
-/// Starts a new life in a free segment, reusing the oldest if need be.
+/// Begins a new life of a free segment, first reclaiming segments if fewer than two are free.
 pub(crate) fn open_segment(
     engine: &Arc<Engine>,
     kind: SegmentKind,
 ) -> Result<OpenSegment, io::Error> {
-    // Every segment may hit an error once; then there is nothing left to try.
+    // Each segment may fail once; after that, none is left to try.
     for _ in 0..=engine.ring.segments() {
         while engine.ring.free_count() < 2 {
             if reclaim_one(engine) {
@@ -121,15 +123,16 @@ pub(crate) fn open_segment(
             if engine.ring.free_count() > 0 || engine.writes_in_flight() == 0 {
                 break;
             }
-            // On a tiny volume all other segments may be about to be sealed.
+            // On a tiny volume, all other segments may be waiting to be sealed.
             engine.wait_writes(0);
         }
-        // Nothing older is written to it, but by a create that has its number and is not in the nursery yet.
+        // A lower bound of the numbers that this segment will hold, except for a create that has
+        // its number and is not in the nursery yet.
         let next_seq = engine.next_seq.load(Ordering::SeqCst);
         let oldest = engine.nursery.oldest_seq().map_or(next_seq, |waiting| waiting.min(next_seq));
         let Some((id, seq)) = engine.ring.open_free(&engine.space) else { break };
         engine.ring.note_oldest(id, oldest);
-        // The footer of the former life goes first: from now on the segment counts as open.
+        // Erase the footer of the former life first: from now on the segment counts as open.
         let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
         let at = engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64;
         let begun = engine.space.write(id, at, &zero).and_then(|()| match kind {
@@ -147,8 +150,8 @@ pub(crate) fn open_segment(
     Err(io::Error::other("no segment can be written: volumes out of service or all in use"))
 }
 
-/// Goes on in the segment that was open when the store was closed or crashed, if there is one with room
-/// for `bytes` in `entries` records.
+/// Continues the segment that was open when the store was closed or crashed, if it has room for
+/// `bytes` in `entries` records.
 pub(crate) fn continue_segment(
     engine: &Arc<Engine>,
     kind: SegmentKind,
@@ -161,13 +164,14 @@ pub(crate) fn continue_segment(
         .filter(|_| clear_footer(engine, id).is_ok());
     match &open {
         Some(_) => add(&engine.counters.segments_continued, 1),
-        // Whatever is wrong with it, what it holds is in the index and goes with the others of its age.
+        // Its records are in the index; it is reused with segments of its age.
         None => engine.ring.reseal(id),
     }
     open
 }
 
-/// The state of a segment as it was when it was sealed, by its summary, or as a crash left it.
+/// The state of a resting segment: from its summary if it was sealed, else from a walk of its
+/// records.
 fn resume(engine: &Engine, id: SegmentId, seq: u64, kind: SegmentKind) -> Option<OpenSegment> {
     if engine.space.spot(id, 0).volume.is_out() {
         return None;
@@ -188,8 +192,8 @@ fn resume(engine: &Engine, id: SegmentId, seq: u64, kind: SegmentKind) -> Option
     Some(open)
 }
 
-/// On disk when this returns: a footer that came back after a loss of power would hide what was added,
-/// and a second attempt would be written over the first.
+/// Erases a footer, durably: a footer that came back after a loss of power would hide the records
+/// added, and a second continuation would overwrite those of the first.
 fn clear_footer(engine: &Engine, id: SegmentId) -> io::Result<()> {
     let zero = AlignedBuf::zeroed(FOOTER_BLOCK_BYTES);
     engine.space.write(id, engine.space.segment_bytes - FOOTER_BLOCK_BYTES as u64, &zero)?;
@@ -197,9 +201,9 @@ fn clear_footer(engine: &Engine, id: SegmentId) -> io::Result<()> {
     engine.space.spot(id, 0).volume.device.sync()
 }
 
-/// Extents do not carry the life of their segment, so a segment of extents begins with the header
-/// of an empty page, which does. In place of a group it has the sequence number below which records
-/// are leftovers of the former life.
+/// Writes the leading block of a segment of extents. Extents do not carry the life of their
+/// segment, but a page header does, so the segment begins with the header of an empty page. Its
+/// group field holds the sequence number below which records are leftovers of the former life.
 fn write_lead(engine: &Engine, id: SegmentId, seq: u64) -> io::Result<u64> {
     let header = PageHeader {
         nonce: engine.space.nonce,
@@ -215,8 +219,8 @@ fn write_lead(engine: &Engine, id: SegmentId, seq: u64) -> io::Result<u64> {
     Ok(BLOCK_BYTES)
 }
 
-/// Starts the write of summary and footer, which ends a write in flight. A failure only costs the
-/// objects of this segment after a crash.
+/// Starts the write of summary and footer; its completion ends a write in flight. If it fails, the
+/// segment's objects may be lost after a crash.
 fn seal(engine: &Arc<Engine>, open: &OpenSegment) {
     let segment_bytes = engine.space.segment_bytes;
     let end = segment_bytes - FOOTER_BLOCK_BYTES as u64;
@@ -243,10 +247,10 @@ fn seal(engine: &Arc<Engine>, open: &OpenSegment) {
     add(&engine.counters.written_bytes, tail.len() as u64);
     let oldest = open.entries.iter().map(|e| e.seq).min().unwrap_or(u64::MAX);
     let (id, rests, this) = (open.id, open.rests, Arc::clone(engine));
-    // An error is counted by the device; the segment then looks open to recovery, which walks it.
+    // The volume counts an error; the segment then looks open to recovery, which walks it.
     engine.space.submit_write(id, block_start, tail, move |_outcome| {
         if rests {
-            // Not among the sealed: the last checkpoint has recovery begin here.
+            // Not sealed in the ring, so that recovery from the last checkpoint begins here.
             this.ring.note_oldest(id, oldest);
         } else {
             this.ring.seal(id, oldest);

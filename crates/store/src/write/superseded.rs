@@ -1,7 +1,9 @@
-//! What waits to be written and need not be any more: it was replaced or removed meanwhile, or has expired.
+//! Leaving out objects that no longer need to be written: they were replaced or removed while they
+//! waited, or have expired.
 //!
-//! Invariant: left out is only what the resident table does not show at that place; parts of streamed
-//! objects, which it never shows, are always written. Threads: the flusher.
+//! Invariant: an object is left out only if the resident table no longer shows it at its place;
+//! parts of streamed objects, which the table never shows, are always written. Threads: the
+//! flusher.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +11,7 @@ use super::nursery::{Finished, Staged, StagedExtent};
 use crate::engine::Engine;
 use crate::stats::{Counters, add};
 
-/// The group of an object that waits, if it is still wanted.
+/// The group of a waiting object, if it is still wanted.
 pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
     let mut shard = engine.cache.resident.shard(object.hash);
     let entry = shard.map.get(&object.hash)?;
@@ -17,29 +19,30 @@ pub(super) fn wanted(engine: &Engine, object: &Staged) -> Option<u64> {
         return None;
     }
     if entry.expires_s != 0 && u64::from(entry.expires_s) <= engine.clock.unix_seconds() {
-        // It would lie on disk for a turn of the ring and be read by nobody. Nothing older is in the index.
+        // An expired object would occupy the disk until its segment is reused and never be read.
+        // The index has no older version.
         shard.map.remove(&object.hash);
         return None;
     }
     Some(entry.group)
 }
 
-/// Grows whenever something that waits may have died, as a create or a remove has it. What a purge
-/// kills is written, unless a read came upon it before its page was built; what has expired takes its place on a page
-/// that is cut if nothing else has died.
+/// Grows whenever a create or remove may have killed a waiting object. Purges and expiry do not
+/// count here. Objects killed by a purge are written unless a read found them dead before their
+/// page was built; expired objects are left out when their page is built, which is then less full.
 pub(super) fn replaced_ever(engine: &Engine) -> u64 {
     let Counters { replaced, removes, .. } = &engine.counters;
     replaced.load(Ordering::Relaxed) + removes.load(Ordering::Relaxed)
 }
 
-/// Leaves out, and counts, what has died. Costs a look at the table of what is in memory for each.
+/// Removes and counts dead objects. Costs a look-up in the resident table for each object.
 pub(super) fn leave_out_dead(engine: &Engine, objects: &mut Vec<Staged>) {
     let mut dead = Finished::default();
     objects.retain(|object| keep(engine, object, &mut dead));
     finish_dead(engine, &dead);
 }
 
-/// The same for extents.
+/// As `leave_out_dead`, for extents.
 pub(super) fn leave_out_dead_extents(engine: &Engine, extents: &mut Vec<StagedExtent>) {
     let mut dead = Finished::default();
     extents.retain(|extent| extent.part.is_some() || keep(engine, &extent.staged, &mut dead));
@@ -54,7 +57,7 @@ fn keep(engine: &Engine, object: &Staged, dead: &mut Finished) -> bool {
     is_wanted
 }
 
-/// Counts the dead, and tells the nursery that it is done with them.
+/// Counts dead objects, and reports them to the nursery as finished.
 pub(super) fn finish_dead(engine: &Engine, dead: &Finished) {
     if dead.objects() > 0 {
         add(&engine.counters.drops_superseded, dead.objects());

@@ -1,14 +1,14 @@
-//! Writing out all that was created so far.
+//! Writing out everything created so far.
 //!
-//! Invariant: what was created before the call is on the devices when it returns, or the error says how much is
-//! not. Threads: any.
+//! Invariant: everything created before the call is on the devices when it returns, or the error
+//! tells how much is not. Threads: any.
 
 use crate::engine::Engine;
 use crate::error::SyncError;
 use crate::sync::Arc;
 
 impl Engine {
-    /// Writes out what waits, and has the devices make it durable.
+    /// Writes out waiting objects, and makes the devices' contents durable.
     pub(crate) fn sync(self: &Arc<Engine>) -> Result<(), SyncError> {
         self.recovery.wait_ring_known();
         self.drain();

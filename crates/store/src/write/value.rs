@@ -1,7 +1,7 @@
-//! The bytes of a value that is to be stored: one piece, or several that follow each other.
+//! The bytes of a value to be stored: one piece, or several consecutive ones.
 //!
-//! Owns nothing. What comes from a network comes in pieces: they are put together where the object
-//! is to lie, not before. Threads: any.
+//! Owns nothing: it borrows. Bytes from a network come in pieces, and are joined only in the memory
+//! where the object will lie. Threads: any.
 
 /// Borrowed bytes of a value.
 #[derive(Clone, Copy)]
@@ -11,7 +11,7 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// What it is made of, in order.
+    /// The pieces, in order.
     pub(crate) fn pieces(&self) -> &[&'a [u8]] {
         match self {
             Value::Whole(bytes) => std::slice::from_ref(bytes),
@@ -23,10 +23,10 @@ impl<'a> Value<'a> {
         self.pieces().iter().map(|piece| piece.len()).sum()
     }
 
-    /// Lays it out in `room`, which is as long.
+    /// Copies the value into `room`, which must have the value's length.
     ///
     /// # Panics
-    /// If it is not.
+    /// If the lengths differ.
     pub(crate) fn copy_to(&self, mut room: &mut [u8]) {
         for piece in self.pieces() {
             let (now, later) = room.split_at_mut(piece.len());

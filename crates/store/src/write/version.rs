@@ -1,36 +1,37 @@
-//! One version of an object: what was seen of it, and whether it still is what readers get.
+//! One version of an object, and the check whether it is still the newest.
 //!
-//! Invariants: a version is known by its sequence number, which no other record has. Where memory does not
-//! show it, it is taken for the newest only if the index says exactly what it said before the version was
-//! read: nothing of the key can have come or gone without a trace there. Doubt means "no".
-//! Threads: any.
+//! Invariants: a version is identified by its sequence number, which no other record has. If it is
+//! not in memory, it counts as the newest only if the index has exactly the same entries as before
+//! the version was read: then no version of the key can have come or gone in between. In doubt the
+//! answer is "no". Threads: any.
 
 use crate::engine::Engine;
 use crate::index::Location;
 use crate::memory::resident::Entry;
 
-/// A version that was the newest when it was looked at.
+/// A version that was the newest when it was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
     pub(crate) seq: u64,
-    /// Where its record lies; `None` if it waits to be written, or that was not looked for.
+    /// The location of its record; `None` if the record waits to be written, or its location was
+    /// not looked up.
     pub(crate) place: Option<Location>,
     family: Family,
 }
 
-/// What the index had for a key: locations and the lives of their segments, in an order.
+/// The index entries of a key: locations and the lives of their segments, sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Family(Vec<(Location, u64)>);
 
 impl Version {
-    /// For as long as memory shows it.
+    /// A version in memory, valid as long as it stays there.
     pub(crate) fn in_memory(seq: u64) -> Version {
         Version { seq, place: None, family: Family::default() }
     }
 }
 
 impl Engine {
-    /// To be asked before the key is looked up.
+    /// The current index entries of a key. Called before the key is looked up.
     pub(crate) fn family(&self, hash: u64) -> Family {
         let life = |location| self.ring.seq(self.space.split(location).0);
         let live = self.ordered_candidates(hash).into_iter();
@@ -39,8 +40,8 @@ impl Engine {
         Family(all)
     }
 
-    /// The version with that number, which was found after `family` was asked. Where it lies is read off
-    /// memory or, if it is not there any more, off the records themselves.
+    /// The version with number `seq`, which was found after `family` was taken. Its location comes
+    /// from the resident table or, if it is no longer there, from the records themselves.
     pub(crate) fn version(&self, hash: u64, seq: u64, family: Family) -> Version {
         let resident = {
             let shard = self.cache.resident.shard(hash);
@@ -56,8 +57,8 @@ impl Engine {
         Version { seq, place, family }
     }
 
-    /// True if readers get that version, or would if nothing killed it. To be asked with the shard of the
-    /// resident table locked.
+    /// True if readers get this version, or would if no mark killed it. Called with the shard of
+    /// the resident table locked.
     pub(crate) fn is_newest_version(
         &self,
         hash: u64,

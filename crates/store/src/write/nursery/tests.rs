@@ -1,4 +1,4 @@
-//! What waits, in which order it goes, and that nothing is forgotten.
+//! Tests: which objects wait, in which order groups are written, and that no object is forgotten.
 
 use super::*;
 use crate::memory::pool::Pool;
@@ -61,7 +61,7 @@ fn extent(run: &Run) -> StagedExtent {
     StagedExtent { staged, part: None, group: 1 }
 }
 
-/// Extents that wait are always enough for a write, however many were taken.
+/// The waiting extents always suffice for a write, however many were taken.
 #[test]
 fn pages_get_their_turn_while_extents_keep_coming() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
@@ -87,14 +87,15 @@ fn pages_get_their_turn_while_extents_keep_coming() {
     assert!(nursery.push(7, object(&run, 200)));
     nursery.request_flush();
     assert!((0..2).any(|_| next(101) == Some((1, true))), "somebody waits for it");
-    // Another that comes then is not asked for.
+    // The request does not cover an object that comes later.
     assert!(nursery.push(7, object(&run, 200)));
     assert!((0..5).all(|_| next(102).is_none()));
     assert!((0..4).all(|_| nursery.push(8, object(&run, 200))));
     assert!((0..2).any(|_| next(103) == Some((4, false))), "two pages of one group");
 }
 
-/// Nothing is left over of a wish for one kind: the flusher would find it again and again, with nothing to do.
+/// A request for one kind leaves nothing behind: otherwise the flusher would find it again and
+/// again without work.
 #[test]
 fn a_wish_ends_with_what_it_was_for() {
     let run = Pool::new(1, PAGE as usize).unwrap().try_take_frame().unwrap();
@@ -142,7 +143,7 @@ fn what_came_long_ago_goes_though_little_waits() {
     for group in 0..=span {
         assert!(matches!(take(), Work::Idle) && !nursery.wants_flush(), "{group}");
         nursery.refill(run.clone());
-        // One waits from the beginning, one came in the middle, one late.
+        // One object came at the beginning, one in the middle, one late.
         if [0, span / 2 + 2, span].contains(&group) {
             assert!(nursery.push(group, object(&run, 100)));
         }
@@ -155,7 +156,7 @@ fn what_came_long_ago_goes_though_little_waits() {
     assert!(matches!(take(), Work::Idle), "the others came later");
 }
 
-/// More groups than are taken at once, and all that is known of them without a look at each.
+/// More groups than are taken at once, chosen without examining each.
 #[test]
 fn of_many_groups_those_go_that_are_to_go() {
     const GROUPS: u64 = 3 * GROUPS_AT_ONCE as u64;
@@ -173,7 +174,7 @@ fn of_many_groups_those_go_that_are_to_go() {
     assert_eq!(groups_of(take(109)), (0..10).collect::<Vec<_>>());
     assert!(matches!(take(109), Work::Idle));
     assert_eq!(groups_of(take(110)), [10]);
-    // One that comes when others are known to be due later.
+    // An object due earlier than the known next due time.
     assert!(nursery.push(0, object(&run, 105)));
     assert_eq!(groups_of(take(110)), [0]);
     assert!(nursery.push(20, object(&run, 200)));
@@ -196,10 +197,12 @@ fn the_largest_groups_go_until_there_is_room_and_a_full_one_is_found_whenever_it
         _ => panic!("half of the limit waits"),
     };
     let push = |group| assert!(nursery.push(group, object(&run, 100)));
-    // Sixteen objects of half a page are half of the limit: of group 3 a page's worth, of others less.
+    // Sixteen objects of half a page are half of the limit: group 3 has a page's worth, the others
+    // less.
     (0..15).chain([3]).for_each(push);
     assert_eq!(take(), (vec![3, 14, 13, 12, 11, 10, 9], true), "a quarter of the limit");
-    // The others are still there, one fills, and one that is put back counts with what came since.
+    // The others are still there, one of them fills, and a group put back counts together with
+    // later objects.
     (0..5).for_each(|_| push(4));
     (20..30).for_each(push);
     assert_eq!(take(), (vec![4], false));

@@ -1,8 +1,9 @@
-//! What waits in the nursery, under its lock: objects by group, records too large for a page, and how many
-//! of each round are not done yet.
+//! The nursery's state under its lock: objects by group, records too large for a page, and the
+//! number of unfinished objects of each round.
 //!
-//! Invariants: `waiting_bytes` and `objects` are the sums of what lies in `groups` and `extents`; what the
-//! flusher takes counts as `in_flight` until it is finished or put back. Threads: whoever holds the lock.
+//! Invariants: `waiting_bytes` and `objects` are the sums over `groups` and `extents`; objects that
+//! the flusher has taken count as `in_flight` until they are finished or put back. Threads: the
+//! holder of the lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,14 +14,14 @@ use super::{Staged, StagedExtent};
 pub(super) struct Pending {
     pub(super) objects: Vec<Staged>,
     pub(super) bytes: u64,
-    /// When the oldest must be on its way, by the monotonic clock.
+    /// Time on the monotonic clock at which the first of the objects is due.
     pub(super) due: Option<Duration>,
 }
 
-/// What came between the ends of two rounds and is not done yet.
+/// Objects that came between the ends of two rounds and are not finished.
 struct Round {
     unfinished: u64,
-    /// None of these has a smaller sequence number.
+    /// Lower bound of their sequence numbers.
     oldest_seq: u64,
 }
 
@@ -28,12 +29,12 @@ impl Round {
     const NEW: Round = Round { unfinished: 0, oldest_seq: u64::MAX };
 }
 
-/// Groups that the flusher is to take: their bytes when they were chosen, and which.
+/// Groups chosen for the flusher: their bytes when they were chosen, and their ids.
 pub(super) struct Choice {
     groups: Vec<(u64, u64)>,
-    /// The largest first, and no more than make up so many bytes; else all.
+    /// `Some`: take the largest first, until they make up this many bytes. `None`: take all.
     largest_bytes: Option<u64>,
-    /// Pages are built of them even if they are not full.
+    /// Build pages of them even if the pages are not full.
     pub(super) partial: bool,
 }
 
@@ -42,7 +43,7 @@ impl Choice {
         (!groups.is_empty()).then_some(Choice { groups, largest_bytes: None, partial })
     }
 
-    /// In an order that says nothing of how they lay in memory: what a simulator does is done again.
+    /// Sorted, independently of the hash map's order: runs of a simulator must be reproducible.
     pub(super) fn in_order(mut self) -> Vec<u64> {
         let Some(target) = self.largest_bytes else {
             self.groups.sort_unstable_by_key(|(_, group)| *group);
@@ -64,35 +65,35 @@ pub(super) struct State {
     pub(super) groups: HashMap<u64, Pending>,
     pub(super) extents: Vec<StagedExtent>,
     pub(super) extent_bytes: u64,
-    /// A writer waits for one of the extents to be on disk.
+    /// A writer waits for one of the extents to be written.
     pub(super) part_waits: bool,
-    /// The first time at which an extent is due.
+    /// Earliest time at which an extent is due.
     pub(super) extents_due: Option<Duration>,
-    /// The first time at which a group is due; it may be sooner than is true.
+    /// Earliest time at which a group is due; a lower bound.
     pub(super) groups_due: Option<Duration>,
-    /// No group has more; it may be more than is true.
+    /// Bytes of the largest group; an upper bound.
     pub(super) largest_bytes: u64,
-    /// Nothing in `groups` came before so many bytes of runs had been handed in; it may be less than is true.
+    /// Smallest `came_at` of the objects in `groups`; a lower bound.
     pub(super) oldest_came_at: u64,
     /// Bytes in `groups` and `extents`.
     pub(super) waiting_bytes: u64,
     pub(super) objects: u64,
     /// Objects that the flusher has taken and not finished.
     pub(super) in_flight: u64,
-    /// The most objects, and the most groups of those that wait, that there were at once.
+    /// Peak number of objects, waiting or in flight, and of waiting groups.
     pub(super) most: u64,
     pub(super) most_groups: usize,
-    /// Each round since `first_round`, the current one last.
+    /// Rounds from `first_round` on, the current one last.
     rounds: VecDeque<Round>,
     first_round: u64,
     pub(super) stop: bool,
-    /// The flusher has ended: what came now would wait for ever.
+    /// The flusher has ended: an object queued now would never be written.
     pub(super) ended: bool,
-    /// All that waited for pages, or all extents, are to be written: a wish that ends once they are taken,
-    /// so that what comes behind it waits for more of its kind again.
+    /// A flush of all groups, or of all extents, was requested. The request ends once they are
+    /// taken, so that later objects wait for more of their kind again.
     pub(super) drain_pages: bool,
     pub(super) drain_extents: bool,
-    /// Extents were taken last: what is to go on pages comes before more of them.
+    /// Extents were taken last: pages that are due come before more extents.
     pub(super) pages_next: bool,
     pub(super) dropped: u64,
 }
@@ -109,7 +110,7 @@ impl State {
         self.first_round + last as u64
     }
 
-    /// None of the objects that are not done has a smaller sequence number; `None` if all are.
+    /// Lower bound of the sequence numbers of unfinished objects; `None` if all are finished.
     pub(super) fn oldest_seq(&self) -> Option<u64> {
         let unfinished = self.rounds.iter().filter(|round| round.unfinished > 0);
         unfinished.map(|round| round.oldest_seq).min()
@@ -127,7 +128,7 @@ impl State {
         }
     }
 
-    /// Begins a new round; returns the one before.
+    /// Begins a new round; returns the previous one.
     pub(super) fn end_round(&mut self) -> u64 {
         if self.rounds.is_empty() {
             self.rounds.push_back(Round::NEW);
@@ -154,12 +155,12 @@ impl State {
         self.waiting_bytes - self.extent_bytes
     }
 
-    /// True if the time of some group has come, perhaps.
+    /// True if some group may be due.
     pub(super) fn is_group_due(&self, now: Duration) -> bool {
         self.groups_due.is_some_and(|due| due <= now)
     }
 
-    /// Asks for all that waits now.
+    /// Requests a flush of everything that waits now.
     pub(super) fn ask_for_all(&mut self) {
         self.drain_pages |= !self.groups.is_empty();
         self.drain_extents |= !self.extents.is_empty();
@@ -175,7 +176,7 @@ impl State {
         extents
     }
 
-    /// Something that came when so many bytes had been handed in is put in a group.
+    /// Notes that an object with this `came_at` is about to be added to a group.
     pub(super) fn note_came_at(&mut self, came_at: u64) {
         self.oldest_came_at = match self.groups.is_empty() {
             true => came_at,
@@ -189,7 +190,7 @@ impl State {
         Some((group, pending.objects))
     }
 
-    /// Groups with at least so many bytes.
+    /// Chooses the groups with at least `full_bytes` bytes.
     pub(super) fn choose_full(&mut self, full_bytes: u64) -> Option<Choice> {
         if self.largest_bytes < full_bytes {
             return None;
@@ -205,16 +206,16 @@ impl State {
         Choice::of_all(full, false)
     }
 
-    /// The largest groups, until `target` bytes are taken.
+    /// Chooses the largest groups, until they make up `target` bytes.
     pub(super) fn choose_largest(&mut self, target: u64) -> Option<Choice> {
         let groups = self.groups.iter().map(|(id, pending)| (pending.bytes, *id)).collect();
         let choice = Choice::of_all(groups, true);
         choice.map(|choice| Choice { largest_bytes: Some(target), ..choice })
     }
 
-    /// The groups of which something came before so many bytes of runs had been handed in.
+    /// Chooses the groups with an object whose `came_at` is below `came_before`.
     pub(super) fn choose_older(&mut self, came_before: u64) -> Option<Choice> {
-        // A group's objects wait in the order in which they came.
+        // A group's objects are in order of arrival.
         let came_at = |p: &Pending| p.objects.first().map_or(u64::MAX, |first| first.came_at);
         let mut older = Vec::new();
         self.oldest_came_at = u64::MAX;
@@ -227,7 +228,7 @@ impl State {
         Choice::of_all(older, true)
     }
 
-    /// The groups whose time has come.
+    /// Chooses the groups that are due.
     pub(super) fn choose_due(&mut self, now: Duration) -> Option<Choice> {
         if !self.is_group_due(now) {
             return None;
@@ -244,7 +245,7 @@ impl State {
     }
 }
 
-/// The sooner of two times, where there are any.
+/// The earlier of two optional times.
 pub(super) fn earlier(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
