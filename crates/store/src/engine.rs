@@ -1,8 +1,9 @@
-//! The engine: every part of an open store, and the few things that belong to all of them.
+//! The engine: owns every part of an open store and the few operations that involve several parts.
 //!
-//! `Store` is a handle on this; the flusher, the recovery thread with its helpers, the keeper (checkpoints) and
-//! the workers are its threads, beside those of the devices. Invariants across parts: an object is in the resident table, in the index, or gone;
-//! sequence numbers are unique and grow with time.
+//! `Store` is a handle on the engine. Its threads are the flusher, the recovery thread with its
+//! helpers, the keeper (checkpoints) and the workers; devices have threads of their own. Invariants
+//! across parts: an object is in the resident table, in the index, or gone; sequence numbers are
+//! unique and grow with time.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, RwLock};
@@ -41,7 +42,7 @@ use crate::write::gate::Gate;
 use crate::write::inline_slot::InlineSlot;
 use crate::write::nursery::Nursery;
 
-/// A page holds records of at most this part of it.
+/// A page record takes at most 1/`PAGE_SHARE` of a page.
 const PAGE_SHARE: u64 = 3;
 
 pub(crate) struct Engine {
@@ -64,28 +65,29 @@ pub(crate) struct Engine {
     pub(crate) reads_under_way: Arc<UnderWay>,
     pub(crate) gathering: Arc<Gathering>,
     pub(crate) costs: ReadCosts,
-    /// Of all groups: what is assumed of one that is new.
+    /// Averages over all groups, assumed for a new group.
     pub(crate) neighbours: Neighbours,
     pub(crate) touched: Touched,
     pub(crate) disk_policy: Arc<dyn DiskPolicy>,
     pub(crate) reinsertion: Arc<dyn ReinsertionPolicy>,
-    /// `None` admits everything, without a look at the clock.
+    /// `None` admits every object without reading the clock.
     pub(crate) admission: Option<Arc<dyn AdmissionPolicy>>,
     pub(crate) recovery: RecoveryState,
     pub(crate) checkpoints: CheckpointState,
     pub(crate) workers: Workers,
     pub(crate) hash_seed: u64,
     pub(crate) next_seq: AtomicU64,
-    /// Deletes found in the journal, consulted until recovery has applied them.
+    /// Deletes from the journal, by key hash; consulted until recovery has applied them.
     pub(crate) journal_deletes: RwLock<HashMap<u64, u64>>,
-    /// Held shared while an object moves on with a new sequence number, exclusively by purges.
+    /// Held shared while an existing object is written again under a new sequence number,
+    /// exclusively by purges.
     pub(crate) purge_lock: RwLock<()>,
     pub(crate) writes_in_flight: Mutex<usize>,
     pub(crate) writes_done: Signal,
     pub(crate) keeper_stopped: Mutex<bool>,
     pub(crate) keeper_wake: Condvar,
     pub(crate) closed: AtomicBool,
-    /// That opened it.
+    /// The process that opened the store.
     pub(crate) process: Process,
     pub(crate) warnings: Vec<String>,
     pub(crate) created: bool,
@@ -95,7 +97,7 @@ pub(crate) struct Engine {
 impl Engine {
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        // Zero would look like "no hash" in a summary.
+        // In a summary, zero means "no hash".
         twox_hash::XxHash3_64::oneshot_with_seed(self.hash_seed, key).max(1)
     }
 
@@ -103,14 +105,16 @@ impl Engine {
         self.next_seq.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// True if the index knows this record and no other that may be of the same key, and newer.
+    /// True if this record is the only candidate of its hash in the index, so that no newer version
+    /// of its key can be there.
     pub(crate) fn is_only_version(&self, hash: u64, location: Location) -> bool {
         let candidates = self.index.candidates(hash);
         candidates.len() == 1 && candidates.iter().all(|c| c.location == location)
     }
 
-    /// Forgets every version of a key on disk: the newest is gone, and an older one must not come
-    /// back in its place. Entries of other keys with the same tag go too, which is rare and allowed.
+    /// Removes every version of a key from the index: when the newest is gone, an older one must
+    /// not come back. Entries of other keys with the same tag are removed too, which is rare and
+    /// allowed.
     pub(crate) fn forget(&self, hash: u64) -> usize {
         let removed = self.index.remove_all(hash, |l| self.ring.age(&self.space, l)).len();
         if removed > 1 {
@@ -119,8 +123,9 @@ impl Engine {
         removed
     }
 
-    /// As `forget`, and says so in the journal: the records are still on disk, and recovery would
-    /// find them again. Does not wait for a checkpoint: what one waits for may come here.
+    /// As `forget`, and records the delete in the journal, since recovery would find the records on
+    /// disk again. Does not wait for a checkpoint: the caller may be a thread that the checkpoint
+    /// waits for.
     pub(crate) fn forget_durably(&self, hash: u64) {
         let seq = self.new_seq();
         if !self.recovery.is_done() {
@@ -128,40 +133,42 @@ impl Engine {
         }
         self.forget(hash);
         add(&self.counters.journal_records, 1);
-        // Nothing more can be done on a device that fails.
+        // The failure is counted; on a failing device nothing more can be done.
         let _ = self.counted(self.journal.append_soon(JournalOp::DeleteKey { hash }, seq));
     }
 
-    /// Closed, or never open for this process.
+    /// True if the store is closed, or was opened by another process (before a fork).
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire) || self.process.is_another()
     }
 
-    /// Longest record that goes into a page. With more than a third of it, objects of one length would
-    /// leave up to a third of each page empty, and of memory; alone they take no more than 4 KiB too much.
+    /// Longest record that goes into a page, a third of the page. With larger page records, objects
+    /// of equal length would leave up to a third of each page, and of its memory, empty; as an
+    /// extent, such a record wastes at most one 4 KiB block.
     pub(crate) fn page_record_max(&self) -> u64 {
         self.space.page_bytes / PAGE_SHARE
     }
 
-    /// Largest record that is kept in memory, or read, in one piece.
+    /// Largest record that is kept in memory, or read, in one piece, in bytes.
     pub(crate) fn piece_max(&self) -> u64 {
         let memory = self.cache.pool.frames() as u64 * self.space.page_bytes;
         (memory / 8).max(2 * self.space.page_bytes)
     }
 
-    /// Largest record that is written as one extent.
+    /// Largest record that is written as one extent, in bytes.
     pub(crate) fn extent_max(&self) -> u64 {
         self.piece_max().min(self.space.segment_bytes / 2)
     }
 
-    /// Most metadata of one object: the format's limit, less on small segments or little memory.
+    /// Longest metadata of one object: the format's limit, or less on small segments or with little
+    /// memory.
     pub(crate) fn metadata_max(&self) -> usize {
         (self.extent_max() / 2).min(u64::from(crate::format::META_MAX_BYTES)) as usize
     }
 
-    /// Takes memory for so many bytes, waiting for readers as configured. `None`: refused.
-    /// `waited` is how long the caller has waited for it so far, and grows: one that takes several runs waits
-    /// no longer for all of them than for one.
+    /// Takes a run of `bytes` bytes, waiting for readers as configured. `None`: refused. `waited`
+    /// is the time that the caller has waited so far for one operation, and is advanced: an
+    /// operation that takes several runs waits no longer for all of them than for one.
     pub(crate) fn take_waiting(
         &self,
         bytes: usize,
@@ -190,25 +197,25 @@ impl Engine {
         }
     }
 
-    /// Writes a delete or purge to the journal; a failure is counted and reported.
+    /// Writes a delete or purge to the journal; a failure is counted and returned.
     pub(crate) fn journal_append(&self, op: JournalOp, seq: u64) -> std::io::Result<()> {
         add(&self.counters.journal_records, 1);
         self.counted(self.journal.append(op, seq))
     }
 
-    /// Counts it if the journal failed.
+    /// Counts a journal failure.
     pub(crate) fn counted(&self, written: std::io::Result<()>) -> std::io::Result<()> {
         written.inspect_err(|_| add(&self.counters.journal_errors, 1))
     }
 
-    /// Gives a group a hint, or takes it back.
+    /// Sets a group's hint; `Neutral` removes it.
     pub(crate) fn hint(&self, group: GroupId, hint: Hint) {
         let before = self.groups.hint(group.get());
         self.groups.set_hint(group, hint);
         if before == hint {
             return;
         }
-        // Without threads nobody would apply it later.
+        // Without background threads, no later tick would apply the hint.
         let pause = if self.inline.is_set() { Duration::ZERO } else { hints::PAUSE };
         let due = self.hints.add(group.get(), hint, self.clock.monotonic(), pause);
         if !due.is_empty() {
@@ -216,8 +223,8 @@ impl Engine {
         }
     }
 
-    /// Regular small duties of the flusher: what tables take now is taken from the memory for data, and hints
-    /// that came one after the other are applied to what is in memory.
+    /// Periodic duties of the flusher: charges the current size of the tables to the memory budget,
+    /// and applies the hints gathered since to the objects in memory.
     pub(crate) fn tick(&self) {
         let hints = self.hints.take();
         if !hints.is_empty() {

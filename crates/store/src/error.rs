@@ -1,4 +1,5 @@
-//! Errors, one enum per family of operations. Each says what to do and keeps its cause.
+//! Errors, one enum per family of operations. Each message says what to do; each error keeps its
+//! cause.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,9 +18,9 @@ pub enum OpenError {
     Setting {
         /// Name of the setting.
         setting: &'static str,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         limit: String,
     },
     /// The volume is too small.
@@ -32,19 +33,19 @@ pub enum OpenError {
         /// The smallest size that would do.
         reason: String,
     },
-    /// A file or device that is there is smaller than the size that was declared for a new store.
+    /// An existing file or device is smaller than the size declared for a new store.
     #[error(
         "{path} has {found}, less than the {declared} that were declared; declare at most what it has"
     )]
     SmallerThanDeclared {
         /// Volume.
         path: PathBuf,
-        /// What it has.
+        /// Its actual size.
         found: ByteSize,
-        /// What was declared.
+        /// The declared value.
         declared: ByteSize,
     },
-    /// The volume holds something that is not a store of ours.
+    /// The volume holds data that is not a Damelo store.
     #[error("{path} holds data that is not a Damelo store; use force to overwrite it")]
     NotOurs {
         /// Volume.
@@ -67,7 +68,7 @@ pub enum OpenError {
     Damaged {
         /// Volume.
         path: PathBuf,
-        /// What is wrong with them.
+        /// The damage found.
         reason: String,
     },
     /// A declared value contradicts the store's.
@@ -79,12 +80,12 @@ pub enum OpenError {
         path: PathBuf,
         /// Name of the setting.
         setting: &'static str,
-        /// What was declared.
+        /// The declared value.
         declared: String,
-        /// What the store has.
+        /// The store's value.
         found: String,
     },
-    /// The file or device is shorter than the store that was made on it.
+    /// The file or device is shorter than the store that was created on it.
     #[error(
         "{path} has {has} of the store's {of}: what was cut off is lost; make the store anew, with \
          `damelo format --force`, or remove it"
@@ -92,9 +93,9 @@ pub enum OpenError {
     Cut {
         /// Volume.
         path: PathBuf,
-        /// What is there.
+        /// The size found.
         has: ByteSize,
-        /// What there was.
+        /// The size that the store was created with.
         of: ByteSize,
     },
     /// The volumes do not belong together.
@@ -102,10 +103,10 @@ pub enum OpenError {
     WrongVolume {
         /// Volume.
         path: PathBuf,
-        /// Its place in the list.
+        /// Its position in the list of volumes.
         index: usize,
     },
-    /// Another number of volumes than the store has was named.
+    /// The number of volumes named differs from the number that the store has.
     #[error(
         "{path} is one of the {expected} volumes of its store, of which {named} were named; give all of them, in \
          their order"
@@ -113,18 +114,18 @@ pub enum OpenError {
     VolumeCount {
         /// A volume of the store.
         path: PathBuf,
-        /// Volumes it has.
+        /// Number of volumes of the store.
         expected: usize,
-        /// Volumes that were named.
+        /// Number of volumes named.
         named: usize,
     },
-    /// One of several volumes is not there.
+    /// One of several volumes is missing.
     #[error(
         "{path} is missing, another volume of the store is there; a store opens with all its volumes only: bring it \
          back, or make a new store of all of them"
     )]
     VolumeMissing {
-        /// The volume that is not there.
+        /// The missing volume.
         path: PathBuf,
     },
     /// A volume was named twice.
@@ -133,7 +134,7 @@ pub enum OpenError {
         /// The volume.
         path: PathBuf,
     },
-    /// There is no store there.
+    /// The volume does not hold a store.
     #[error("{path} does not hold a store; make one first")]
     Missing {
         /// Volume.
@@ -144,13 +145,13 @@ pub enum OpenError {
     Io {
         /// Volume.
         path: PathBuf,
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
         /// Cause.
         #[source]
         source: io::Error,
     },
-    /// The memory budget could not be mapped, or a thread not started.
+    /// The memory budget could not be mapped, or a thread could not be started.
     #[error("cannot get memory or threads for the store")]
     System(#[source] io::Error),
 }
@@ -183,10 +184,11 @@ pub enum CreateError {
     TooLargeForVolumes {
         /// Its length in bytes.
         length: u64,
-        /// Largest object there.
+        /// Largest object that these volumes accept.
         max: u64,
     },
-    /// While the end of a streamed object was written, the ring came round to its first parts.
+    /// The ring reused the segments of a streamed object's first parts before its last parts were
+    /// written.
     #[error(
         "the start of the object was overwritten by what was written meanwhile ({length} bytes in all); \
          write less at once, or make a larger store"
@@ -206,30 +208,30 @@ pub enum CreateError {
     MetadataTooLarge {
         /// Its length in bytes.
         length: usize,
-        /// Most metadata.
+        /// Longest metadata.
         max: usize,
     },
-    /// Readers hold all memory and none came free in time.
+    /// Readers hold all memory and released none in time.
     #[error(
         "no memory came free: readers hold the whole budget, each guard on a small object its whole page; \
          raise `memory` or release guards"
     )]
     MemoryFull,
-    /// The object whose metadata is to be replaced did not get to disk in time.
+    /// The object whose metadata is to be replaced was not written to disk in time.
     #[error(
         "the object is still on its way to disk after {waited_ms} ms: try again, or `sync` first"
     )]
     StillWriting {
-        /// How long it was waited for.
+        /// How long the call waited, in milliseconds.
         waited_ms: u64,
     },
-    /// The object whose metadata was to be replaced has been stored anew meanwhile.
+    /// The object whose metadata was to be replaced has been stored anew in the meantime.
     #[error("the object was stored anew meanwhile: its new metadata stays")]
     Superseded,
-    /// The admission rule refused it.
+    /// The admission policy refused the object.
     #[error("not admitted: {rule}")]
     NotAdmitted {
-        /// The rule that refused.
+        /// Name of the rule that refused it.
         rule: &'static str,
     },
     /// The store is closed.
@@ -241,27 +243,27 @@ pub enum CreateError {
     /// A part of a streamed object could not be written.
     #[error("a part of the object could not be written: {reason}")]
     Write {
-        /// What the device said.
+        /// The device's error.
         reason: String,
     },
 }
 
-/// Why a read gave neither an object nor a miss.
+/// Why a read returned neither an object nor a miss.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Readers hold all memory and none came free in time.
+    /// Readers hold all memory and released none in time.
     #[error(
         "no memory came free: readers hold the whole budget, each guard on a small object its whole page; \
          raise `memory` or release guards"
     )]
     MemoryFull,
-    /// The object does not fit in memory as one piece.
+    /// The object is too large to be read into memory in one piece.
     #[error("the object has {length} bytes, a read in one piece takes at most {max}; use a reader")]
     TooLargeForMemory {
         /// Its length in bytes.
         length: u64,
-        /// Largest object that is read in one piece.
+        /// Largest object that can be read in one piece.
         max: u64,
     },
     /// The object was replaced, evicted or damaged while it was being streamed.
@@ -276,11 +278,10 @@ pub enum ReadError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PurgeError {
-    /// The journal could not be written; the objects are gone from memory, but a crash may bring
-    /// them back.
+    /// The journal could not be written: the objects are gone, but a crash may bring them back.
     #[error("the delete is in effect but could not be made durable")]
     Journal(#[source] io::Error),
-    /// A prefix that is empty or too long.
+    /// The prefix is empty or too long.
     #[error("a prefix of {length} bytes: prefixes have 1 to {max} bytes; use purge_all for all")]
     PrefixLength {
         /// Its length in bytes.
@@ -293,7 +294,7 @@ pub enum PurgeError {
     Closed,
 }
 
-/// Why not everything is safely on disk.
+/// Why a sync, checkpoint or close did not get everything safely to disk.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
@@ -303,9 +304,9 @@ pub enum SyncError {
     /// Objects could not be written and were dropped.
     #[error("{objects} objects could not be written and were dropped: {reason}")]
     Dropped {
-        /// How many since the last sync.
+        /// Number of objects dropped since the last sync.
         objects: u64,
-        /// Which volume failed last, and how.
+        /// The volume that failed last, and its error.
         reason: String,
     },
     /// Every volume is out of service.

@@ -15,79 +15,81 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Start at [`Store`]. What lies where is told by `ARCHITECTURE.md`, the bytes on disk by
-//! `docs/format.md`.
+//! Start at [`Store`]. `ARCHITECTURE.md` lists the modules, `docs/format.md` describes the bytes on
+//! disk.
 
-// What programs hold, and how a store comes to be. Modules use only those below them here and before them in
-// the table of `ARCHITECTURE.md`.
+// The public handle and opening a store. A module uses only modules below it in this list, and the
+// table of `ARCHITECTURE.md` has the same order.
 
 // The public handle.
 mod store;
-// Listing what a store holds.
+// Listing the objects of a store.
 mod entries;
-// Verifying a store that nobody has open. Public for `damelo check`.
+// Verifying a store that no process has open. Public for `damelo check`.
 pub mod check;
-// From a `Config` to a running engine.
+// Opening and formatting: from a `Config` to a running engine.
 mod open;
 
-// What a store does.
+// The operations of a store.
 
-// The way of bytes to disk: create, nursery, pages, segments, reuse.
+// The write path: create, nursery, pages, segments, reuse.
 mod write;
-// What operations return: to be awaited or waited for.
+// The operation types, which callers await or wait for.
 mod ops;
-// Reads: memory, index, disk; parts, streams, groups.
+// The read path: memory, index, disk; ranges, streams, groups.
 mod read;
-// What survives the process: journal, purge marks, checkpoints, recovery.
+// Durable state: journal, purge marks, checkpoints, recovery.
 mod durable;
-// Outcomes that are there at once or come later.
+// Outcomes that are ready at once or come later.
 mod deferred;
-// The struct in which all parts meet.
+// `Engine`, the struct that owns all parts of an open store.
 mod engine;
 
-// What it is made from.
+// The parts that the engine is built from.
 
-// Threads for the blocking work of those who may not block.
+// Threads that do blocking work for async callers.
 mod workers;
-// What is remembered of groups.
+// Per-group state: pages, hints, counters.
 mod group;
-// Which group each page on disk mostly holds.
+// The main group of each page on disk.
 mod page_groups;
-// Which segments are free, open, sealed.
+// The state of each segment (free, open, sealed, …) and the order of reuse.
 mod ring;
-// All volumes as one space of segments.
+// All volumes as one address space of segments.
 mod space;
-// Guards that reads return.
+// The guards that reads return.
 mod object;
-// Frames, runs, what is resident in them, who gets them.
+// Frames and runs, the resident table, eviction.
 mod memory;
 // A condition variable that costs nothing while nobody waits.
 mod signal;
 // Every counter.
 mod stats;
-// From hash to places on disk, 8 bytes an object. Public since it is of use by itself: a table that promises what
-// its documentation says and knows nothing of stores.
+// From key hash to locations on disk, 8 bytes per object. Public because it is useful by itself:
+// the table knows nothing of stores.
 pub mod index;
-// What a store is opened with.
+// The configuration of a store.
 mod config;
-// What stays in memory, survives on disk, is admitted: pure. Public for simulators and policies of others.
+// Policies for residency in memory, survival on disk, and admission; pure. Public for simulators
+// and for programs with policies of their own.
 pub mod policy;
 // Every error.
 mod error;
-// The trait `Device`. Public for who brings a device of its own, as `store-sim` does.
+// The trait `Device`. Public for programs that supply their own device, such as `store-sim`.
 pub mod device;
-// Every byte on disk. Public for tools and tests that read or damage volumes, and for fuzz targets.
+// The format of every byte on disk. Public for tools and tests that read or damage volumes, and for
+// fuzz targets.
 pub mod format;
 // Ids, sizes, clocks.
 mod types;
-// Locks, channels and threads, or those of the schedule tests.
+// Locks, channels and threads of `std`, replaced by shuttle's in the schedule tests.
 mod sync;
-// What the process around a store does to it: forks and signals.
+// The store's process: forks and signals.
 mod process;
 
 #[cfg(all(shuttle, test))]
 mod schedule_tests;
-// The device of the tests beside the crate calls it by its name.
+// The simulated device, which lies beside the crate, imports this crate by its name.
 #[cfg(all(shuttle, test))]
 extern crate self as damelo;
 

@@ -1,8 +1,8 @@
-//! What reads return: guards on bytes in the store's memory.
+//! The guards that reads return: views of bytes in the store's memory.
 //!
-//! A guard pins the piece of memory that the object lies in, which for a small one is a whole page
-//! with others in it: no lock is held, it may outlive the store, and dropping it is one atomic decrement.
-//! Threads: guards are `Send + Sync`.
+//! Invariant: a guard pins the run that holds the object; for a small object that is a whole page
+//! with other objects. It holds no lock and may outlive the store; dropping it is one atomic
+//! decrement. Threads: guards are `Send + Sync`.
 
 use std::ops::Deref;
 
@@ -27,7 +27,7 @@ pub struct Object {
     value_len: u32,
     expires_s: u32,
     group: u64,
-    /// Sequence number of the record that it is known by.
+    /// Sequence number of the object's record.
     pub(crate) seq: u64,
     from_memory: bool,
 }
@@ -48,7 +48,7 @@ impl Object {
         }
     }
 
-    /// Its key.
+    /// The object's key.
     pub fn key(&self) -> &[u8] {
         self.run.bytes(self.body as usize, self.key_len as usize)
     }
@@ -58,7 +58,7 @@ impl Object {
         self.run.bytes((self.body + self.key_len) as usize, self.meta_len as usize)
     }
 
-    /// The group it was created in.
+    /// The group that the object was created in.
     pub fn group(&self) -> GroupId {
         GroupId::new(self.group)
     }
@@ -68,13 +68,13 @@ impl Object {
         (self.expires_s != 0).then_some(u64::from(self.expires_s))
     }
 
-    /// Bytes of the store's memory that this guard pins, alone or with others on the same page: at least the
-    /// value, key and metadata; of a small object the whole page.
+    /// Bytes of the store's memory that this guard pins, at least the value, key and metadata. For
+    /// a small object that is its whole page, which other guards may pin too.
     pub fn pinned_bytes(&self) -> usize {
         self.run.len_bytes()
     }
 
-    /// True if no disk read was needed.
+    /// True if the read needed no disk I/O.
     pub fn from_memory(&self) -> bool {
         self.from_memory
     }
@@ -149,7 +149,7 @@ impl ObjectRange {
         }
     }
 
-    /// Where the range starts in the object, in bytes.
+    /// Start of the range within the object, in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -159,7 +159,7 @@ impl ObjectRange {
         self.object_length
     }
 
-    /// The group the object was created in.
+    /// The group that the object was created in.
     pub fn group(&self) -> GroupId {
         self.group
     }
@@ -205,15 +205,15 @@ impl std::fmt::Debug for ObjectRange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObjectInfo {
-    /// The group it was created in.
+    /// The group that the object was created in.
     pub group: GroupId,
-    /// Length of its value in bytes.
+    /// Length of the value in bytes.
     pub length_bytes: u64,
     /// The metadata beside the value.
     pub metadata: Bytes,
     /// When it expires, in seconds since 1970.
     pub expires_unix_s: Option<u64>,
-    /// True if it is in memory now.
+    /// True if the object was in memory when it was looked up.
     pub resident: bool,
 }
 

@@ -1,9 +1,10 @@
-//! What operations return: values that can be awaited on any executor, or waited for.
+//! The operation types that `Store` returns: values that callers await on any executor, or wait
+//! for.
 //!
 //! An operation that needs no waiting is ready when it is returned and allocates nothing. Otherwise
 //! `.wait()` does the work on the calling thread, and polling hands it to the store's own threads.
-//! Nothing is done for an operation that is dropped before it is waited for or polled, except
-//! where the operation says so.
+//! Invariant: an operation that is dropped before it is waited for or polled does nothing, except
+//! where its documentation says otherwise. Threads: any.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,24 +23,24 @@ macro_rules! operations {
         pub struct $name(pub(crate) Deferred<'static, $output>);
 
         impl $name {
-            /// True if the outcome is there already: nothing is left to do or to wait for. Of a read: what
-            /// is in memory, or certainly nowhere.
+            /// True if the outcome is available without further work or waiting. A read is ready if
+            /// the object is in memory or certainly absent.
             #[inline]
             pub fn is_ready(&self) -> bool {
                 self.0.is_ready()
             }
 
-            /// Does it on this thread and returns the outcome.
+            /// Does the operation on this thread and returns its outcome.
             ///
             /// # Panics
-            /// If it was polled before: then it is to be awaited to its end.
+            /// If the operation was polled before: it must then be awaited to its end.
             #[inline]
             pub fn wait(self) -> $output {
                 self.0.wait()
             }
         }
 
-        // Nothing inside is ever pinned: the parts are boxed.
+        // Nothing inside is structurally pinned: the parts are boxed.
         impl Unpin for $name {}
 
         impl Future for $name {

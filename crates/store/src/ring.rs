@@ -1,13 +1,16 @@
-//! The ring of segments: which are free, open, sealed, resting; in which order they are reused; and
-//! what life each is in.
+//! The ring of segments: which segments are free, open, sealed or resting, the order in which they
+//! are reused, and the sequence number of each segment's current life. A life lasts from opening a
+//! free segment until it is freed again.
 //!
 //! Invariants: a segment's sequence number grows with every life and is unique in the store; zero
-//! means that it holds nothing. Sealed segments are reused oldest first. A resting segment is whole on
-//! disk like a sealed one, but has room left and is the newest of its kind, so that the next records
-//! may go behind its last without a later place being older. One is reused before its turn only if most of
-//! what it held is gone and nothing outside the index refers to it; who forgets what it still holds must see
-//! to it that no older version in an older segment comes back. Threads: the flusher changes it (before it
-//! runs, recovery), everyone reads sequence numbers without a lock.
+//! means that the segment holds nothing. Sealed segments are reused oldest first. A resting segment
+//! is complete on disk like a sealed one, but has room left and is the newest of its kind, so
+//! appending to it keeps the order of age. A segment is reused before its turn only if most of its
+//! contents are gone and nothing outside the index refers to it; the caller that then forgets the
+//! rest must keep older versions in older segments from coming back.
+//!
+//! Threads: the flusher changes the ring (before the flusher runs, recovery does); every thread
+//! reads sequence numbers without a lock.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
@@ -16,11 +19,11 @@ use std::collections::VecDeque;
 use crate::index::Location;
 use crate::space::{SegmentId, Space};
 
-/// A segment rests no longer when so many others were begun since: by an open, and after a crash, all that
-/// are younger than one that rests are looked at.
+/// A resting segment is sealed once this many younger lives have begun. After a crash, recovery
+/// reads all segments younger than the oldest resting one, so the limit bounds the time of an open.
 const REST_LIVES_MAX: u64 = 16;
 
-/// Which records a segment holds: several to a page, or each in an extent of its own.
+/// The kind of records in a segment: several to a page, or each in an extent of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentKind {
     Pages,
@@ -31,27 +34,28 @@ pub(crate) enum SegmentKind {
 struct State {
     free: VecDeque<SegmentId>,
     sealed: VecDeque<SegmentId>,
-    /// Were open when the store was closed, at most one of a kind.
+    /// Segments that were open when the store was closed, at most one of each kind.
     resting: Vec<(SegmentKind, SegmentId)>,
-    /// Taken to be reused, and not free yet: as whole on disk as those that are sealed.
+    /// Segments being reused and not yet free; complete on disk like sealed ones.
     reclaimed: Vec<SegmentId>,
     next_seq: u64,
 }
 
 pub(crate) struct Ring {
     seqs: Box<[AtomicU64]>,
-    /// No object in a segment has a smaller sequence number, for pruning marks.
+    /// Lower bound of the sequence numbers of each segment's objects, for pruning marks.
     oldest_objects: Box<[AtomicU64]>,
-    /// No record of a segment's former life has this sequence number or a greater one.
+    /// For each segment, a bound above the sequence numbers of all records of its former life.
     floors: Box<[AtomicU64]>,
-    /// Something refers to a segment that the index does not count there (parts of large objects, values under
-    /// new metadata), or might, since an earlier life of the store wrote it.
+    /// True if records elsewhere may refer to this segment in ways that the index does not count:
+    /// parts of large objects, and values under new metadata. Also true for segments written before
+    /// the store was opened, where this is unknown.
     referred: Box<[AtomicBool]>,
     state: Mutex<State>,
 }
 
-/// A sealed segment is reused before older ones if what it still holds is at most so much of it: all of that may
-/// be kept, since to write it frees more than twice as much.
+/// A sealed segment may be reused before older ones if at most this percentage of it is still live.
+/// All of that may be kept: rewriting it frees more than twice its size.
 pub(crate) const SPARSE_PERCENT: u64 = 30;
 
 fn is_near(seq: u64, next_seq: u64) -> bool {
@@ -70,7 +74,7 @@ impl Ring {
         }
     }
 
-    /// Bytes of its tables.
+    /// Memory of the tables, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.seqs.len() * 29
     }
@@ -84,8 +88,9 @@ impl Ring {
         self.seqs[segment.0 as usize].load(Ordering::Acquire)
     }
 
-    /// Sets what an earlier life left: each segment's sequence number, zero if it holds nothing. No
-    /// record on any disk has a sequence number from `floor` on. Free segments are dealt over the volumes in turn, so that they are written in parallel.
+    /// Restores the state found at open: each segment's sequence number, zero if it holds nothing.
+    /// No record on any disk has a sequence number of `floor` or above. Free segments are taken
+    /// from the volumes in turn, so that writes go to all volumes in parallel.
     pub(crate) fn restore(&self, seqs: &[u64], space: &Space, next_seq: u64, floor: u64) {
         let mut state = lock(&self.state);
         let mut sealed: Vec<(u64, u32)> = Vec::new();
@@ -110,7 +115,7 @@ impl Ring {
         state.next_seq = next_seq.max(newest + 1).max(1);
     }
 
-    /// Takes a free segment of a volume in service and starts a new life in it.
+    /// Takes a free segment of a volume in service and begins a new life of it.
     pub(crate) fn open_free(&self, space: &Space) -> Option<(SegmentId, u64)> {
         let mut state = lock(&self.state);
         let usable = |id: &SegmentId| !space.spot(*id, 0).volume.is_out();
@@ -126,7 +131,7 @@ impl Ring {
         Some((segment, seq))
     }
 
-    /// Whether the next open may go on in a segment in that life.
+    /// True if the next open may append to the segment of this life.
     pub(crate) fn may_rest(&self, seq: u64) -> bool {
         is_near(seq, self.next_seq())
     }
@@ -136,8 +141,8 @@ impl Ring {
         lock(&self.state).sealed.push_back(segment);
     }
 
-    /// The next segment to be reused, which stays readable until `free` is called. The ring may come
-    /// round to one that rests.
+    /// Takes the next segment to be reused, which stays readable until `free` is called. It may be
+    /// a resting one if that is the oldest.
     pub(crate) fn take_oldest(&self, space: &Space) -> Option<SegmentId> {
         let mut state = lock(&self.state);
         let usable = |id: &SegmentId| !space.spot(*id, 0).volume.is_out();
@@ -152,8 +157,9 @@ impl Ring {
         Some(taken)
     }
 
-    /// Takes a sealed segment of which hardly anything is left, the emptiest, though older ones are sealed.
-    /// `held` says what the index knows of a segment, in bytes. None if the oldest itself is as empty.
+    /// Takes the emptiest sealed segment, if hardly any of it is live, though older ones are
+    /// sealed. `held` gives the bytes of a segment that the index knows. `None` if the oldest
+    /// segment is as empty.
     pub(crate) fn take_sparse(
         &self,
         space: &Space,
@@ -166,7 +172,7 @@ impl Ring {
         };
         let most = space.segment_bytes * SPARSE_PERCENT / 100;
         let sealed = state.sealed.iter().enumerate().filter(|(_, id)| usable(id));
-        // Of several as empty the oldest.
+        // Ties go to the oldest segment.
         let (at, bytes) = sealed.map(|(at, id)| (at, held(*id))).min_by_key(|(_, bytes)| *bytes)?;
         if at == 0 || bytes > most {
             return None;
@@ -176,19 +182,21 @@ impl Ring {
         Some(taken)
     }
 
-    /// Notes that something the index does not count lies in a segment: its turn is waited for.
+    /// Notes that the segment holds records that the index does not count, so that it is not reused
+    /// before its turn.
     pub(crate) fn refer(&self, segment: SegmentId) {
         self.referred[segment.0 as usize].store(true, Ordering::Relaxed);
     }
 
-    /// Lets a sealed segment rest: the next records of its kind go there.
+    /// Makes a sealed segment rest: the next records of its kind are appended to it.
     pub(crate) fn rest(&self, kind: SegmentKind, segment: SegmentId) {
         let mut state = lock(&self.state);
         state.sealed.retain(|sealed| *sealed != segment);
         state.resting.push((kind, segment));
     }
 
-    /// The segment that rests for that kind, and its life. It is open from now on.
+    /// Takes the resting segment of a kind, and the sequence number of its life. It is open from
+    /// now on.
     pub(crate) fn take_resting(&self, kind: SegmentKind) -> Option<(SegmentId, u64)> {
         let mut state = lock(&self.state);
         let at = state.resting.iter().position(|(rests, _)| *rests == kind)?;
@@ -196,7 +204,7 @@ impl Ring {
         Some((segment, self.seq(segment)))
     }
 
-    /// Puts a segment that rested, and is not to be continued after all, among the sealed.
+    /// Seals a resting segment that cannot be appended to after all.
     pub(crate) fn reseal(&self, segment: SegmentId) {
         lock(&self.state).sealed.push_back(segment);
     }
@@ -212,7 +220,7 @@ impl Ring {
         lock(&self.state).free.len()
     }
 
-    /// Sequence number that the next life will get.
+    /// Sequence number of the next life.
     pub(crate) fn next_seq(&self) -> u64 {
         lock(&self.state).next_seq
     }
@@ -221,7 +229,7 @@ impl Ring {
         self.seqs.iter().map(|seq| seq.load(Ordering::Acquire)).collect()
     }
 
-    /// No object on disk is older than this; zero while that is not known.
+    /// Lower bound of the sequence numbers of all objects on disk; zero while it is not known.
     pub(crate) fn oldest_object(&self) -> u64 {
         let held = self
             .seqs
@@ -231,7 +239,7 @@ impl Ring {
         held.map(|(_, oldest)| oldest.load(Ordering::Relaxed)).min().unwrap_or(0)
     }
 
-    /// The oldest life that is neither free nor whole on disk, if any.
+    /// The oldest life whose segment is neither free nor complete on disk, if any.
     pub(crate) fn oldest_unsealed(&self) -> Option<u64> {
         let state = lock(&self.state);
         let mut open: Vec<u64> = self.seqs();
@@ -253,7 +261,8 @@ impl Ring {
         self.oldest_objects[segment.0 as usize].store(oldest, Ordering::Relaxed);
     }
 
-    /// Order in which locations were written: a greater position is newer; zero for a dead one.
+    /// Order in which locations were written: a greater position is newer. Zero for a location
+    /// outside the store.
     pub(crate) fn position(&self, space: &Space, location: Location) -> u128 {
         let (segment, offset) = space.split(location);
         if !space.holds(segment) {
@@ -262,7 +271,7 @@ impl Ring {
         (u128::from(self.seq(segment)) << 64) | u128::from(offset)
     }
 
-    /// How old a location is; greater is older.
+    /// Age of a location; greater is older.
     pub(crate) fn age(&self, space: &Space, location: Location) -> u64 {
         let (segment, offset) = space.split(location);
         if !space.holds(segment) {

@@ -1,5 +1,5 @@
-//! The volumes of a store as one space of segments: where a location lies, and I/O on it with
-//! errors counted and failing volumes taken out of service.
+//! The volumes of a store as one address space of segments. Maps locations to volumes, does I/O,
+//! counts errors, and takes failing volumes out of service.
 //!
 //! Invariants: a location is `segment * segment_bytes + offset`, in 64-byte units; no I/O crosses a
 //! segment. Threads: any.
@@ -35,7 +35,7 @@ pub(crate) struct Space {
     pub(crate) segments: u32,
     pub(crate) nonce: StoreNonce,
     errors_max: u32,
-    /// The last write that failed: which volume, and why.
+    /// The last failed write: its volume and error.
     write_error: Mutex<Option<String>>,
 }
 
@@ -73,7 +73,7 @@ impl Space {
         Location::new((u64::from(segment.0) * self.segment_bytes + offset) / UNIT_BYTES)
     }
 
-    /// Segment and offset within it.
+    /// The segment of a location and the offset within it, in bytes.
     pub(crate) fn split(&self, location: Location) -> (SegmentId, u64) {
         let bytes = location.units() * UNIT_BYTES;
         (SegmentId((bytes / self.segment_bytes) as u32), bytes % self.segment_bytes)
@@ -83,7 +83,7 @@ impl Space {
         segment.0 < self.segments
     }
 
-    /// Start of a segment on its volume.
+    /// The place of `offset` within a segment on its volume.
     pub(crate) fn spot(&self, segment: SegmentId, offset: u64) -> Spot<'_> {
         let volume = self
             .volumes
@@ -96,7 +96,7 @@ impl Space {
         Spot { volume, offset: start + offset }
     }
 
-    /// Granularity of I/O.
+    /// Alignment of I/O in bytes: the largest block size of all volumes.
     pub(crate) fn block(&self) -> u64 {
         self.volumes
             .iter()
@@ -114,7 +114,7 @@ impl Space {
         self.volumes.iter().all(Volume::is_out)
     }
 
-    /// Reads on this thread.
+    /// Reads synchronously on the calling thread.
     pub(crate) fn read(&self, segment: SegmentId, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
@@ -122,7 +122,7 @@ impl Space {
         self.noted(IoOp::Read, spot.volume, outcome)
     }
 
-    /// Writes on this thread.
+    /// Writes synchronously on the calling thread.
     pub(crate) fn write(&self, segment: SegmentId, offset: u64, buf: &[u8]) -> io::Result<()> {
         let spot = self.spot(segment, offset);
         spot.volume.usable()?;
@@ -130,7 +130,8 @@ impl Space {
         self.noted(IoOp::Write, spot.volume, outcome)
     }
 
-    /// Starts a read or write of the leading `lengths` of `runs`; `done` keeps them alive.
+    /// Starts a read or write of the leading bytes of each run of `pieces`. The completion keeps
+    /// the runs alive.
     pub(crate) fn submit(
         self: &Arc<Space>,
         op: IoOp,
@@ -173,8 +174,8 @@ impl Space {
             done(Err(error));
             return;
         }
-        // SAFETY: the closure keeps the heap memory of `buf` alive until the write is done, and nobody
-        // changes it; moving the buffer does not move that memory.
+        // SAFETY: the closure keeps the heap memory of `buf` alive until the write is done, and no
+        // thread changes it; moving the buffer does not move that memory.
         let piece = unsafe { IoBuf::new(buf.as_ptr().cast_mut(), buf.len()) };
         self.start(IoOp::Write, &spot, vec![piece], move |outcome| {
             done(outcome);
@@ -198,7 +199,7 @@ impl Space {
 }
 
 impl Space {
-    /// The outcome, with the volume's path if it failed: counted and remembered.
+    /// Counts an I/O outcome; an error is given the volume's path, and a write error is remembered.
     fn noted(&self, op: IoOp, volume: &Volume, outcome: io::Result<()>) -> io::Result<()> {
         volume.note(&outcome, self.errors_max);
         outcome.map_err(|error| {
@@ -210,14 +211,14 @@ impl Space {
         })
     }
 
-    /// Which volume a write last failed on, and why, if one did since this was last asked.
+    /// Takes the last write error (volume and cause), if there was one since the previous call.
     pub(crate) fn take_write_error(&self) -> Option<String> {
         lock(&self.write_error).take()
     }
 }
 
 impl Volume {
-    /// An error of its device, for people: of several volumes they want to know which.
+    /// Prefixes an error of this volume's device with the volume's path.
     pub(crate) fn named(&self, error: io::Error) -> io::Error {
         io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
     }

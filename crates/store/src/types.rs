@@ -1,11 +1,12 @@
-//! Ids and units that cross the whole crate. Plain values, no threads.
+//! Ids, sizes and clocks used throughout the crate. Plain values, no threads.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Identifies a group: objects that belong together, lie together on disk, and are loved, hated,
-/// prefetched and purged together. Chosen by the caller; any number may exist.
+/// Identifies a group: objects that belong together. They are placed together on disk, and one call
+/// loves, hates, prefetches or purges all of them. The caller chooses the ids; any number of groups
+/// may exist.
 ///
 /// ```
 /// use damelo::GroupId;
@@ -38,9 +39,9 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// A size in bytes that people write as `20GiB`, `512 MiB`, `64k` or `4096`.
+/// A size in bytes, written as `20GiB`, `512 MiB`, `64k` or `4096`.
 ///
-/// Units are powers of two whether written `KiB`, `KB` or `K`, as disks and caches are sized.
+/// Units are powers of two whether written `KiB`, `KB` or `K`, as is usual for disks and caches.
 ///
 /// ```
 /// use damelo::ByteSize;
@@ -83,7 +84,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// A size that could not be understood.
+/// The text is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{input}` is not a size: write a number and a unit, such as 512MiB or 20GiB")]
 pub struct ParseByteSizeError {
@@ -113,7 +114,7 @@ impl FromStr for ByteSize {
         if bytes >= 9.0e18 {
             return Err(error());
         }
-        // Whole numbers take the exact road: a double holds only 53 bits.
+        // Whole numbers are multiplied as integers: a double is exact to 53 bits only.
         match text[..split].parse::<u64>() {
             Ok(whole) => whole.checked_mul(1 << shift).map(ByteSize).ok_or_else(error),
             Err(_) => Ok(ByteSize(bytes as u64)),
@@ -121,11 +122,11 @@ impl FromStr for ByteSize {
     }
 }
 
-/// Wall-clock and monotonic time, so that tests and the lab can supply their own.
+/// Wall-clock and monotonic time. A trait, so that tests and the lab can supply their own.
 pub trait Clock: Send + Sync + 'static {
     /// Seconds since 1970 by the wall clock; may jump in either direction.
     fn unix_seconds(&self) -> u64;
-    /// Milliseconds since 1970 by the wall clock, as exactly as the clock knows them.
+    /// Milliseconds since 1970 by the wall clock, in the resolution that the clock has.
     fn unix_millis(&self) -> u64 {
         self.unix_seconds().saturating_mul(1000)
     }
@@ -154,7 +155,7 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn unix_seconds(&self) -> u64 {
-        // A clock before 1970 reads as 1970: objects then simply look unexpired.
+        // A clock before 1970 reads as 1970: no object is then expired.
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
     }
 
