@@ -101,7 +101,7 @@ impl Engine {
     pub(crate) fn write_checkpoint(&self, clean: bool) -> io::Result<()> {
         let mut newest = lock(&self.checkpoints.newest);
         if self.is_closed() && !clean {
-            // After the last one, which says how the store was closed.
+            // The checkpoint written by `close` must stay the newest: it records a clean end.
             return Err(io::Error::other("the store is closed"));
         }
         let outcome = self.write_generation(*newest + 1, clean);

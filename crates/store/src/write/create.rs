@@ -1,7 +1,8 @@
-//! Creating objects: checks, admission, the copy into memory, replacing what was there.
+//! Creating objects: checks, admission, copying into memory, replacement of the older version.
 //!
 //! Invariants: an object is visible to readers from the moment its entry is in the resident table;
-//! the journal says that what it replaces is dead before the create is acknowledged. Threads: any.
+//! before the create is acknowledged, the journal records the death of the version that it
+//! replaces. Threads: any.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,10 +29,10 @@ use crate::stats::{Waiting, add};
 use crate::sync::{RwLockReadGuard, shared};
 use crate::types::GroupId;
 
-/// Longest wait for room before a create looks again: readers that let go of memory do not wake it.
+/// Longest wait for room before a create tries again: readers that release memory do not wake it.
 pub(super) const ROOM_NAP: Duration = Duration::from_millis(5);
 
-/// What to store.
+/// An object to be stored.
 #[derive(Clone, Copy)]
 pub(crate) struct NewObject<'a> {
     pub(crate) kind: RecordKind,
@@ -40,26 +41,28 @@ pub(crate) struct NewObject<'a> {
     pub(crate) metadata: &'a [u8],
     pub(crate) value: Value<'a>,
     pub(crate) expires_s: u32,
-    /// Kept from a reused segment, or written anew by the store itself: no admission, not counted.
+    /// Kept from a reused segment, or rewritten by the store itself: skips admission and the
+    /// counters.
     pub(crate) internal: bool,
     pub(crate) replaces: Replaces<'a>,
-    /// Frequency that it starts with in the index.
+    /// Initial frequency in the index.
     pub(crate) freq: u8,
-    /// The value, if it lies in memory of ours already.
+    /// The value, if it already lies in the pool.
     pub(crate) in_place: Option<&'a InPlaceValue>,
-    /// Who waits for it, if that can end.
+    /// The caller that waits for the create, if the caller can abandon it.
     pub(crate) caller: Option<&'a Caller>,
 }
 
-/// What an object comes in place of.
+/// The version that a create replaces.
 #[derive(Clone, Copy)]
 pub(crate) enum Replaces<'a> {
-    /// Whatever is there.
+    /// Any version.
     Anything,
-    /// Itself, which the index knows here: its record, or that of its metadata, moves from a segment about to be
-    /// reused. The same object, so nothing becomes out of date.
+    /// The object itself, at this location in the index: its record, or that of its metadata, moves
+    /// from a segment about to be reused. The object does not change, so no older version becomes
+    /// stale.
     Itself(Location),
-    /// This version, if it still is what readers would get.
+    /// This version, if it is still the one that readers get.
     Version(&'a Version),
 }
 
@@ -76,7 +79,7 @@ impl NewObject<'_> {
 /// Why a create did not finish at once.
 pub(crate) enum CreateBlocked {
     MustWait,
-    /// What it was to come in place of is not there any more.
+    /// The version to be replaced is no longer the current one.
     Outdated,
     Failed(CreateError),
 }
@@ -87,17 +90,17 @@ impl From<CreateError> for CreateBlocked {
     }
 }
 
-/// What became of an entry that was to be seen by readers.
+/// The outcome of publishing an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Published {
     Visible,
-    /// A create of the same key with a greater sequence number came first: this one counts as
-    /// replaced by it, as it will be after a crash.
+    /// A create of the same key with a greater sequence number was published first: this one counts
+    /// as replaced by it, as it will after a crash.
     Overtaken,
-    /// What it was to come in place of has been replaced, removed or purged since: with its new sequence
-    /// number it would win over that after a crash, so it must not be written either.
+    /// The version to be replaced has been replaced, removed or purged since. The entry's new
+    /// sequence number would win over that after a crash, so it must not be written either.
     Outdated,
-    /// Nobody waits for it any more, and its caller may have created, removed or purged since.
+    /// The caller has abandoned the create, and may have created, removed or purged since.
     GivenUp,
 }
 
@@ -105,17 +108,18 @@ enum Published {
 struct Room {
     run: Run,
     offset: usize,
-    /// It is written by itself, and not with others on a page.
+    /// The record is written as an extent rather than on a page.
     is_extent: bool,
-    /// Its value has checksums of its parts.
+    /// The value has a checksum for each chunk.
     chunked: bool,
 }
 
-/// A create between its number and the nursery.
+/// A create between taking its sequence number and reaching the nursery.
 struct NumberedCreate<'a> {
-    /// Of the marks, before its number was taken: those that come later are looked at.
+    /// Epoch of the purge marks before the number was taken; later marks are checked when the
+    /// object is read.
     marks_epoch: u32,
-    /// Nothing is purged meanwhile.
+    /// Held to keep purges out.
     unpurged: Option<RwLockReadGuard<'a, ()>>,
     #[expect(dead_code, reason = "held, not read")]
     inside: GateGuard<'a>,
@@ -149,8 +153,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Creates, waiting for the flusher and for readers as configured, from when the caller began to: it may have
-    /// waited for a thread until now.
+    /// Creates, waiting for the flusher and for readers as configured. The wait counts from the
+    /// moment the caller began to wait, which includes its wait for a thread.
     pub(crate) fn create_waiting(
         self: &Arc<Engine>,
         new: &NewObject<'_>,
@@ -158,7 +162,8 @@ impl Engine {
         let since = new.caller.map_or_else(Instant::now, Caller::since);
         let mut waiting = Waiting::default();
         loop {
-            // If nothing was waiting to be written before the attempt, only readers are in the way.
+            // If nothing was waiting to be written before the attempt, only readers hold the
+            // memory.
             let idle = self.nursery.bytes() == 0;
             match self.create_now(new) {
                 Ok(()) => return Ok(()),
@@ -180,7 +185,7 @@ impl Engine {
     fn check_create(&self, new: &NewObject<'_>) -> Result<(), CreateError> {
         self.check_key(new.key)?;
         self.check_metadata(new.metadata)?;
-        // Of what is given up nobody sees the outcome.
+        // The caller of an abandoned create does not see this error.
         if self.is_closed() || new.is_given_up() {
             return Err(CreateError::Closed);
         }
@@ -191,15 +196,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses, and counts, an object of `length` bytes where at most `max` are taken.
+    /// Counts a refused object of `length` bytes and returns the error; `max` is the limit.
     pub(crate) fn too_large(&self, length: u64, max: u64) -> CreateError {
         add(&self.counters.drops_too_large, 1);
         CreateError::TooLarge { length, max }
     }
 
-    /// Longest value that goes to disk in one record with a key and metadata of these lengths.
+    /// Longest value that fits in one record with a key and metadata of these lengths.
     pub(crate) fn one_record_max(&self, key: usize, metadata: usize) -> u64 {
-        // Header, checksums of chunks, alignment.
+        // Room for the header, checksums of chunks and alignment.
         let beside = (key + metadata) as u64 + BLOCK_BYTES;
         self.extent_max().saturating_sub(beside)
     }
@@ -224,7 +229,7 @@ impl Engine {
         Err(CreateError::MetadataTooLarge { length, max })
     }
 
-    /// Asks the admission policy; a refusal is counted. `bytes` is `None` if nobody knows yet.
+    /// Asks the admission policy; a refusal is counted. `bytes` is `None` if the length is unknown.
     pub(crate) fn admit(
         &self,
         key: &[u8],
@@ -246,7 +251,7 @@ impl Engine {
         })
     }
 
-    /// Notes how long a create took that began then, if it succeeded.
+    /// Records the latency of a create that began at `started`, if it succeeded.
     pub(crate) fn timed(
         &self,
         started: Duration,
@@ -259,7 +264,7 @@ impl Engine {
         created
     }
 
-    /// Tells the admission policy of bytes that are written without its having named them.
+    /// Tells the admission policy of written bytes that it was not asked about.
     pub(crate) fn written_beside(&self, bytes: u64) {
         if let Some(policy) = self.admission.as_ref().filter(|_| bytes > 0) {
             policy.written_beside(bytes, self.clock.monotonic());
@@ -281,7 +286,7 @@ impl Engine {
         };
         let room = Room { run, offset, is_extent: false, chunked: false };
         self.stage(new, hash, room, |run, fields, header| {
-            // SAFETY: the range was reserved for this create and is published behind this.
+            // SAFETY: the range was reserved for this create and is published only after this.
             let record = unsafe { run.bytes_mut(offset, stored) };
             encode(record, fields, new, header);
         })
@@ -292,13 +297,13 @@ impl Engine {
         new: &NewObject<'_>,
         hash: u64,
     ) -> Result<(), CreateBlocked> {
-        // Parts of objects are read by chunks; manifests and patches are always read whole.
+        // Ranges of objects are read by chunks; manifests and patches are always read whole.
         let chunked = new.kind == RecordKind::Object;
         let layout = header_of(&fields_of(self, new, hash, 0, chunked), new);
         let stored = layout.stored_bytes();
         if stored > self.extent_max() {
-            // Larger values go through a writer, which cuts them into parts; what is too large here is so
-            // by its key and metadata.
+            // Larger values go through a writer, which splits them into parts; this record is too
+            // large because of its key and metadata.
             return Err(self.too_large(stored, self.extent_max()).into());
         }
         let in_place_run = new.in_place.and_then(|value| value.run_for(&layout, &self.cache.pool));
@@ -315,8 +320,8 @@ impl Engine {
         })
     }
 
-    /// Numbers a create, has its record laid out in the room taken for it, shows it to readers, and hands it to
-    /// the nursery.
+    /// Takes a sequence number, lays out the record in the room taken for it, publishes it to
+    /// readers, and hands it to the nursery.
     fn stage(
         &self,
         new: &NewObject<'_>,
@@ -325,7 +330,7 @@ impl Engine {
         lay_out: impl FnOnce(&Run, &RecordFields, &RecordHeader),
     ) -> Result<(), CreateBlocked> {
         let Room { run, offset, is_extent, chunked } = room;
-        // Held until the nursery has it.
+        // Held until the object is in the nursery.
         let mut numbered = self.enter(new, hash);
         let seq = self.new_seq();
         let fields = fields_of(self, new, hash, seq, chunked);
@@ -358,20 +363,21 @@ impl Engine {
         if taken { Ok(()) } else { Err(CreateBlocked::Failed(CreateError::Closed)) }
     }
 
-    /// What comes in place of one version only is numbered with nobody else of its key inside, and with no
-    /// purge between the look at the marks and its number: who asks for a purge waits for that long.
+    /// Enters the gate. A create that replaces one particular version enters alone, so that no
+    /// other create of its key is inside, and keeps purges out from its reading of the marks until
+    /// it is published. Purges wait for that.
     fn enter(&self, new: &NewObject<'_>, hash: u64) -> NumberedCreate<'_> {
         let unpurged =
             matches!(new.replaces, Replaces::Version(_)).then(|| shared(&self.purge_lock));
         let inside = match new.replaces {
             Replaces::Anything => self.gate.enter(hash),
-            // Who moves it holds `purge_lock`.
+            // A caller that moves an object holds `purge_lock`.
             Replaces::Itself(_) | Replaces::Version(_) => self.gate.enter_alone(hash),
         };
         NumberedCreate { marks_epoch: self.marks.epoch(), unpurged, inside }
     }
 
-    /// True if that is what readers get of this key, or would if it were asked for. To be asked with the
+    /// True if the version to be replaced is the one that readers get of this key. Called with the
     /// shard of the resident table locked.
     fn is_there(&self, hash: u64, new: &NewObject<'_>, resident: Option<&Entry>) -> bool {
         match new.replaces {
@@ -387,7 +393,7 @@ impl Engine {
         }
     }
 
-    /// Makes an entry visible in place of whatever older was there.
+    /// Publishes an entry, replacing any older version.
     fn publish_new(
         &self,
         hash: u64,
@@ -397,13 +403,13 @@ impl Engine {
     ) -> Published {
         let seq = entry.seq;
         entry.marks_epoch = numbered.marks_epoch;
-        // While recovery runs nobody knows whether there is an older version.
+        // While recovery runs, it is unknown whether an older version exists.
         let loading = !new.is_moved() && !self.recovery.is_done();
         let (old, known) = {
             let mut shard = self.cache.resident.shard(hash);
             let resident = shard.map.get(&hash);
-            // Given up later than here, its caller's next operation gets a greater number and this lock
-            // after it.
+            // If the create is abandoned later than this check, its caller's next operation gets a
+            // greater number and takes this lock afterwards.
             if new.is_given_up() {
                 return Published::GivenUp;
             }
@@ -419,34 +425,36 @@ impl Engine {
             let entry = Entry { epoch: self.cache.epoch(), ..entry };
             let old = shard.map.insert(hash, entry);
             if let Some(location) = old.as_ref().and_then(|old| old.location) {
-                // What moves leaves no delete record, and the record of metadata that it takes over stays.
+                // A moved object writes no delete record, and the record of metadata that it takes
+                // over stays on disk.
                 let _ = match new.is_moved() {
                     true => self.index.drop_at(hash, location),
                     false => self.index.remove_at(hash, location),
                 };
             }
-            // What else the index knows is an older version too, or, rarely, another key, as for removes.
+            // Other index entries of the hash are older versions too or, rarely, another key, as
+            // for removes.
             let known = !new.is_moved() && !self.index.candidates(hash).is_empty();
             if known {
                 self.forget(hash);
             }
             (old, known)
         };
-        // The journal may have to wait, and a purge need not.
+        // Released first: the journal may have to wait, and purges should not wait for it.
         numbered.unpurged = None;
         let replaces = !new.is_moved() && (loading || old.is_some() || known);
         if replaces {
             add(&self.counters.replaced, 1);
         }
         if replaces || (!new.is_moved() && self.index.has_dropped(hash)) {
-            // Without this record a crash before the new object is written would bring back the old
-            // one. An error is counted; the create itself stands.
+            // Without this record, a crash before the new object is written would bring back the
+            // old version. An error is counted; the create itself stands.
             let _ = self.journal_append(JournalOp::DeleteKey { hash }, seq);
         }
         Published::Visible
     }
 
-    /// When an object created now must be on its way to disk.
+    /// The time at which an object created now must be written.
     fn due(&self, group: u64) -> Option<Duration> {
         let period = self
             .groups
@@ -481,7 +489,7 @@ pub(crate) fn fields_of(
     }
 }
 
-/// Lays a record out in a run that nobody else knows yet, with zeros up to the end of its last block.
+/// Lays out a record in an unpublished run, with zeros up to the end of its last block.
 fn encode_extent(run: &Run, fields: &RecordFields, new: &NewObject<'_>, header: &RecordHeader) {
     let stored = header.stored_bytes() as usize;
     let end = stored.next_multiple_of(BLOCK_BYTES as usize);
@@ -491,7 +499,7 @@ fn encode_extent(run: &Run, fields: &RecordFields, new: &NewObject<'_>, header: 
     bytes[stored..].fill(0);
 }
 
-/// Lays a record out at the start of `room`.
+/// Lays out a record at the start of `room`.
 fn encode(room: &mut [u8], fields: &RecordFields, new: &NewObject<'_>, header: &RecordHeader) {
     new.value.copy_to(&mut room[header.value_range()]);
     encode_around_value(room, fields, new.key, new.metadata, header.value_len)

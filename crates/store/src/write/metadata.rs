@@ -1,9 +1,9 @@
-//! New metadata for an object that is there: the whole object again if it is small, else a patch record
-//! that refers to the value where it lies.
+//! New metadata for an existing object. A small object is stored again as a whole; a large one gets
+//! a patch record that refers to its value on disk.
 //!
-//! Invariants: readers see the old metadata or the new with the whole value, never a mixture, since
-//! either way one record replaces another. The new record comes in place of the version that was read and
-//! of nothing else: what is created, removed or purged meanwhile stands. Threads: any.
+//! Invariants: readers see the old metadata or the new, each with the whole value, since one record
+//! replaces another. The new record replaces only the version that was read: concurrent creates,
+//! removes and purges take precedence. Threads: any.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,18 +22,19 @@ use crate::read::disk::Indirect;
 use crate::read::range::Source;
 use crate::stats::Waiting;
 
-/// Longest wait for something to be written before new metadata is tried again.
+/// Longest wait for a write before another attempt.
 const WRITTEN_NAP: Duration = Duration::from_millis(20);
-/// So often something else may come between, at tags equal by chance even something of other keys.
+/// Retry limit: how often concurrent operations may interrupt one call. Where tags collide,
+/// operations on other keys count too.
 const ATTEMPTS_MAX: u32 = 64;
 
-/// What is to be stored with which object.
+/// New metadata and expiry for a key.
 pub(crate) struct NewMetadata<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) metadata: &'a [u8],
-    /// The new expiry, zero for none; `None` keeps the one it has.
+    /// The new expiry, zero for none; `None` keeps the current one.
     pub(crate) expires_s: Option<u32>,
-    /// Who waits for it, if that can end.
+    /// The caller that waits for the operation, if the caller can abandon it.
     pub(crate) caller: Option<&'a Caller>,
 }
 
@@ -43,30 +44,30 @@ impl NewMetadata<'_> {
     }
 }
 
-/// A version as it was found.
+/// A version as it was read.
 pub(crate) struct Seen {
     version: Version,
     info: ObjectInfo,
-    /// The object, if it is in memory as one piece.
+    /// The object, if it is in memory in one piece.
     object: Option<Object>,
-    /// What a patch of it refers to, once that is known.
+    /// The record that a patch would refer to, once known.
     base: Option<Patch>,
 }
 
-/// What a patch could refer to.
+/// The state of the record that a patch would refer to.
 enum Base {
     OnDisk(Patch),
-    /// It is on no disk any more, or was never to be.
+    /// The record is no longer on disk, or never was meant to be.
     MemoryOnly(Object),
-    /// It is still on its way to disk.
+    /// The record is not written yet.
     NotYet,
-    /// It is another version by now, or gone.
+    /// The version has been replaced or is gone.
     Changed,
 }
 
 enum Attempt {
     Replaced,
-    /// Something came between.
+    /// A concurrent operation interfered.
     Again,
     NotYet,
 }
@@ -77,8 +78,8 @@ impl Seen {
         Seen { version, info, object: Some(object), base: None }
     }
 
-    /// True if it has the value of another version, which then differs in metadata at most, or in where
-    /// the store has moved it.
+    /// True if both versions have the same value, so that they differ at most in metadata and
+    /// location.
     fn is_same_value(&self, other: &Seen) -> bool {
         let beside = |seen: &Seen| (seen.info.group, seen.info.expires_unix_s);
         let same_bytes = || match (&self.object, &other.object) {
@@ -111,13 +112,13 @@ impl Seen {
 }
 
 impl Engine {
-    /// Small objects are stored anew, since their value lies in the same page; large ones that are
-    /// on disk get a patch record that refers to the value. `first` is what was seen of the object when
-    /// the caller began, if it was looked at.
+    /// Sets new metadata: stores a small object anew, since its value lies in the same page, and
+    /// writes a patch record for a large one that is on disk. `first` is the version that the
+    /// caller saw when it began, if it looked.
     ///
     /// # Errors
-    /// As for creates; `StillWriting` if the object did not get to disk within `memory_wait`; `Superseded`
-    /// if it has another value by now.
+    /// As for creates; `StillWriting` if the object was not written within `memory_wait`;
+    /// `Superseded` if it has another value by now.
     pub(crate) fn set_metadata(
         self: &Arc<Engine>,
         new: &NewMetadata<'_>,
@@ -128,7 +129,7 @@ impl Engine {
         loop {
             let Some(mut seen) = self.see(new.key)?.map(Box::new) else { return Ok(false) };
             let attempt = self.attempt(new, &mut seen, first.as_deref())?;
-            // It has the same value, and more may be known of it.
+            // The value is the same, and `seen` may know more of it.
             first = Some(seen);
             match attempt {
                 Attempt::Replaced => return Ok(true),
@@ -150,8 +151,9 @@ impl Engine {
         }
     }
 
-    /// The same for a small object in memory, if nothing is in the way: without another thread, whose
-    /// waking takes longer than all else. The error is what was seen: that one must see to it.
+    /// As `set_metadata`, for a small object in memory if no waiting is needed. Avoids a worker,
+    /// whose wake-up would take longer than everything else. On `Err`, the caller continues with
+    /// `set_metadata`, passing the version seen.
     pub(crate) fn set_metadata_now(
         self: &Arc<Engine>,
         new: &NewMetadata<'_>,
@@ -160,7 +162,7 @@ impl Engine {
         let is_small = object.len() as u64 <= self.page_record_max();
         let seen = Seen::in_memory(object);
         let Some(value) = seen.object.as_ref().filter(|_| is_small) else {
-            // A large one is not to be held until the caller waits.
+            // A large object must not stay pinned until the caller waits.
             return Err(Some(Box::new(Seen { object: None, ..seen })));
         };
         match self.create_now(&seen.replacement(RecordKind::Object, new, value)) {
@@ -206,7 +208,7 @@ impl Engine {
         }
         let stored = match base {
             Base::OnDisk(patch) => {
-                // What names no place of this store is found out when it is read.
+                // An invalid location is detected when the patch is read.
                 let place = Location::try_new(patch.base_units).map(|at| self.space.split(at).0);
                 if let Some(segment) = place.filter(|segment| self.space.holds(*segment)) {
                     self.ring.refer(segment);
@@ -225,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// The whole object from memory.
+    /// Stores the whole object again, from memory.
     fn store_again(
         self: &Arc<Engine>,
         new: &NewMetadata<'_>,
@@ -247,8 +249,8 @@ impl Engine {
         writer.write_all(Value::Whole(value))
     }
 
-    /// Where the value lies: in memory if it is small, else in the record itself, or in what an earlier
-    /// patch refers to.
+    /// Locates the value: in memory if it is small, else in the record itself, or in the record
+    /// that an earlier patch refers to.
     fn base_of(self: &Arc<Engine>, key: &[u8], seen: &Seen) -> Base {
         let from_memory = || seen.object.clone().map_or(Base::Changed, Base::MemoryOnly);
         if seen.info.length_bytes <= self.page_record_max() {
@@ -258,7 +260,7 @@ impl Engine {
         let seq = seen.version.seq;
         let Some(place) = seen.version.place else { return self.base_of_unwritten(hash, key, seq) };
         if !self.index.contains_at(hash, place) {
-            // The ring came round, or the index was full: what is in memory is all there is.
+            // The segment was reused, or the index was full: only memory has the object.
             return from_memory();
         }
         let found = self.verified_header(key, hash, place);
@@ -274,7 +276,8 @@ impl Engine {
         }
     }
 
-    /// Of a patch on its way to disk what it refers to is there; anything else has no place yet.
+    /// For a version that is not written yet: if it is a patch, the record that it refers to is on
+    /// disk; any other record has no location yet.
     fn base_of_unwritten(self: &Arc<Engine>, hash: u64, key: &[u8], seq: u64) -> Base {
         let Indirect::Found(raw, header) = self.indirect_in_memory(hash, key) else {
             return Base::NotYet;
@@ -288,7 +291,7 @@ impl Engine {
                 let value = raw.run.bytes(at, header.value_len as usize);
                 Patch::decode(value).map_or(Base::Changed, Base::OnDisk)
             }
-            // A manifest on its way to disk has no place yet.
+            // A manifest that is not written has no location yet.
             _ => Base::NotYet,
         }
     }

@@ -1,8 +1,8 @@
-//! Creating an object from bytes that are all there, as an operation: at once if nothing is in the way,
-//! otherwise by a thread that waits; what is too large for one record by a writer.
+//! Creating an object whose bytes are all present, as an operation: at once if nothing is in the
+//! way, otherwise by a thread that waits. Values too large for one record go through a writer.
 //!
-//! Invariants: what an operation does later it does with its own copy of the bytes; one that is refused removes
-//! what it was to replace. Threads: any.
+//! Invariants: an operation that outlives the call works on its own copy of the bytes; a refused
+//! create removes the version that it was to replace. Threads: any.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::types::GroupId;
 
 type CreateOperation = Deferred<'static, Result<(), CreateError>>;
 
-/// Reports a create that cannot be done at once as an operation that waits.
+/// Creates at once if possible; otherwise returns an operation that waits.
 pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> CreateOperation {
     let started = engine.clock.monotonic();
     let checked = engine.check_key(new.key).and_then(|()| engine.check_metadata(new.metadata));
@@ -41,7 +41,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
             Deferred::ready(engine.or_removed(new.key, None, Err(error)))
         }
         Err(CreateBlocked::Outdated) => Deferred::ready(Err(CreateError::Superseded)),
-        // There is nothing to wait for but what this caller does.
+        // Without background threads, only this caller can make room.
         Err(CreateBlocked::MustWait) if engine.is_inline() => {
             let created = engine.or_removed(new.key, None, engine.create_waiting(new));
             Deferred::ready(engine.timed(started, created))
@@ -74,7 +74,7 @@ pub(crate) fn create_operation(engine: &Arc<Engine>, new: &NewObject<'_>) -> Cre
     }
 }
 
-/// An object too large for one extent: the same as a writer that gets it all at once.
+/// Creates an object too large for one extent, through a writer that gets the whole value at once.
 fn create_by_writer(
     engine: &Arc<Engine>,
     new: &NewObject<'_>,

@@ -1,9 +1,8 @@
-//! Removes and purges: at once in memory, and in the journal, with nothing written where the objects
-//! lie.
+//! Removes and purges: at once in memory and in the journal; the objects' records are not touched.
 //!
-//! Invariants: an object that was removed or purged is dead before the call returns, recovery or not;
-//! a purge holds `purge_lock` exclusively while it takes its sequence number, so that nothing is
-//! renumbered beside it. Threads: any.
+//! Invariants: a removed or purged object is dead before the call returns, during recovery too; a
+//! purge holds `purge_lock` exclusively while it takes its sequence number, so that no object is
+//! renumbered at the same time. Threads: any.
 
 use crate::deferred::Caller;
 use crate::engine::Engine;
@@ -13,14 +12,14 @@ use crate::stats::add;
 use crate::sync::exclusive;
 
 impl Engine {
-    /// Forgets an object; false if none was known.
+    /// Removes an object; false if none was known.
     pub(crate) fn remove(&self, key: &[u8]) -> Result<bool, PurgeError> {
         self.remove_for(key, None)
     }
 
-    /// What a create would have replaced is out of date if the create was refused: its caller meant to
-    /// replace it, and need not look at the error of a cache. Removes that, unless nobody waits for the create
-    /// any more.
+    /// Handles the outcome of a create. If it was refused, the version that it would have replaced
+    /// is out of date and is removed, since the caller meant to replace it and may ignore a cache's
+    /// errors. If the caller has abandoned the create, that version stays.
     pub(crate) fn or_removed<T>(
         &self,
         key: &[u8],
@@ -36,7 +35,8 @@ impl Engine {
             | CreateError::Write { .. }
             | CreateError::NotAdmitted { .. }
             | CreateError::Torn => true,
-            // There is nothing of this key, the newer stands, or nothing can be said of it any more.
+            // No object can have this key, a newer version stands, or the state of the key is
+            // unknown.
             CreateError::KeyLength { .. }
             | CreateError::StillWriting { .. }
             | CreateError::Superseded
@@ -45,7 +45,8 @@ impl Engine {
         };
         created.inspect_err(|error| {
             if outdates(error) {
-                // In effect even if the journal could not be written, which is counted.
+                // The remove is in effect even if the journal could not be written, which is
+                // counted.
                 let _ = self.remove_for(key, caller);
             }
         })
@@ -63,13 +64,13 @@ impl Engine {
             return Ok(false);
         }
         let resident = shard.map.remove(&hash);
-        // What recovery has not found yet must not come into the index later.
+        // Versions that recovery has not found yet must not enter the index later.
         let loading = !self.recovery.is_done();
         if loading {
             self.note_delete(hash, self.new_seq());
         }
-        // An entry with the same tag may be another key's; that key is then forgotten too, which a
-        // cache may do, and costs less than a disk read for each remove.
+        // An entry with the same tag may be another key's. That key is then forgotten too, which a
+        // cache may do, and which costs less than a disk read for each remove.
         let removed = self.forget(hash);
         let seq = self.new_seq();
         drop(shard);
@@ -83,7 +84,7 @@ impl Engine {
         Ok(known)
     }
 
-    /// Sets a purge mark: what is older and meant is dead when this returns.
+    /// Sets a purge mark: older objects that it covers are dead when this returns.
     pub(crate) fn purge(&self, op: JournalOp) -> Result<(), PurgeError> {
         if self.is_closed() {
             return Err(PurgeError::Closed);

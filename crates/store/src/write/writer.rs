@@ -1,9 +1,9 @@
-//! Streamed creation: an object of unknown length comes in pieces.
+//! Streamed creation: the bytes of an object, often of unknown length, come in pieces.
 //!
-//! What fits in one buffer becomes an ordinary object at commit. Beyond that, full buffers are written
-//! as parts, and the object is a manifest that lists them; nothing refers to a part before the
-//! commit, so an abandoned writer leaves only bytes that the ring will overwrite.
-//! Threads: one writer is used by one thread at a time.
+//! A value that fits in one buffer becomes an ordinary object at commit. A longer one is written in
+//! parts, one per full buffer, and the object is a manifest that lists them. Invariant: nothing
+//! refers to a part before the commit, so an abandoned writer leaves only bytes that the ring will
+//! overwrite. Threads: one writer is used by one thread at a time.
 
 use crate::sync::mpsc::{Receiver, channel};
 use std::future::Future;
@@ -30,17 +30,18 @@ use crate::space::SegmentId;
 use crate::stats::{Waiting, add};
 use crate::types::GroupId;
 
-/// What is known of a streamed object at the start.
+/// Attributes of a streamed object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriterOptions {
     /// Metadata; can be changed until the commit.
     pub metadata: Vec<u8>,
-    /// When it expires, in seconds since 1970; in February 2106 at the latest.
+    /// Expiry in seconds since 1970; in February 2106 at the latest.
     pub expires_unix_s: Option<u64>,
-    /// Its length if known: an object that cannot be stored is then refused at the start, before it has pushed
-    /// out others, and takes no more memory than it needs. A hint: a commit stores what was written, be that
-    /// less or more (a response in chunks has no length at first). Who must not store what was cut short
-    /// compares [`Writer::written_bytes`] before the commit.
+    /// Length in bytes, if known. An object that cannot be stored is then refused at the start,
+    /// before it evicts others, and the writer takes no more memory than it needs. A hint: a commit
+    /// stores the bytes written, be they fewer or more (a chunked response has no length at first).
+    /// A caller that must not store a truncated object compares [`Writer::written_bytes`] before
+    /// the commit.
     pub length: Option<u64>,
 }
 
@@ -51,45 +52,47 @@ struct SentPart {
     seq: u64,
 }
 
-/// Takes an object in pieces. Dropped without `commit`, it leaves nothing behind.
+/// Takes an object in pieces. A writer dropped without `commit` leaves no object behind.
 pub struct Writer {
     engine: Arc<Engine>,
     key: Vec<u8>,
     group: u64,
     metadata: Vec<u8>,
     expires_s: u32,
-    /// Its length, as far as it was told.
+    /// The length declared in the options.
     expected: Option<u64>,
     buffer: Option<InPlaceValue>,
     part_bytes: usize,
-    /// Longest value that the volumes have room for.
+    /// Longest value that fits on the volumes.
     volumes_max: u64,
     parts: Vec<SentPart>,
     total: u64,
-    /// The admission policy was asked about it, and not about the create that it is a part of.
+    /// The admission policy was asked about this writer itself, not about a create that uses it.
     asked: bool,
-    /// When the commit of one that was asked about began.
+    /// When the commit began, if `asked`.
     committed: Option<Duration>,
-    /// It replaces this and nothing else.
+    /// If set, the only version that the object may replace.
     pub(super) replaces_version: Option<Version>,
-    /// Who waits for the operation that it is used for.
+    /// The caller that waits for the operation using this writer.
     pub(super) caller: Option<Caller>,
-    /// A write failed, was dropped in its midst, or has not ended: nobody knows how much of it was taken.
+    /// A write failed, was dropped before its end, or is not done: the number of its bytes taken is
+    /// unknown.
     torn: bool,
-    /// Its end has a counter: it was committed, or refused for a reason that is counted.
+    /// The writer's end has been counted: it was committed, or refused for a reason that has a
+    /// counter.
     counted: bool,
 }
 
-/// Room that a value of unknown length gets at first.
+/// First buffer of a value of unknown length, in bytes.
 const FIRST_ROOM_BYTES: u64 = 64 << 10;
 
 pub(crate) fn expires_s(unix_s: Option<u64>) -> u32 {
-    // Zero on disk means never; what is to expire later than 32 bits can say expires then.
+    // Zero on disk means never. Times beyond 32 bits become the greatest that 32 bits hold.
     unix_s.map_or(0, |s| u32::try_from(s.max(1)).unwrap_or(u32::MAX))
 }
 
 impl Writer {
-    /// Asks the admission policy.
+    /// A writer for a program: asks the admission policy.
     pub(crate) fn new(
         engine: &Arc<Engine>,
         key: &[u8],
@@ -107,7 +110,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// For what the admission policy was asked about before.
+    /// A writer for an object about which the admission policy has been asked already.
     pub(crate) fn admitted(
         engine: &Arc<Engine>,
         key: &[u8],
@@ -118,7 +121,7 @@ impl Writer {
         let (length, part_bytes) = (options.length.unwrap_or(0), engine.part_bytes(key.len()));
         let listed_max = engine.listed_max(key.len(), options.metadata.len());
         let volumes_max = engine.volumes_max(key.len());
-        // Only a key of tens of kilobytes on the smallest segments leaves no room for parts.
+        // `part_bytes` is 0 only for a key of tens of kilobytes on the smallest segments.
         if length > listed_max.min(volumes_max) || part_bytes == 0 {
             return Err(engine.too_long(length, listed_max, volumes_max));
         }
@@ -146,7 +149,7 @@ impl Writer {
         })
     }
 
-    /// Takes the whole value, and stores it.
+    /// Writes the whole value and commits.
     pub(super) fn write_all(mut self, value: Value<'_>) -> Result<(), CreateError> {
         for piece in value.pieces() {
             self.write(piece).wait()?;
@@ -155,7 +158,7 @@ impl Writer {
         self.commit().wait()
     }
 
-    /// Refuses what is longer than it can store.
+    /// Refuses a length that cannot be stored.
     fn check_length(&mut self, length: u64) -> Result<(), CreateError> {
         let listed_max = self.engine.listed_max(self.key.len(), self.metadata.len());
         if length <= listed_max.min(self.volumes_max) {
@@ -175,7 +178,7 @@ impl Writer {
         self.metadata = metadata;
     }
 
-    /// Replaces the time of expiry that will be stored, in seconds since 1970, at most 2^32 - 1.
+    /// Replaces the expiry that will be stored, in seconds since 1970, at most 2^32 - 1.
     pub fn set_expires(&mut self, unix_s: Option<u64>) {
         self.expires_s = expires_s(unix_s);
     }
@@ -183,25 +186,26 @@ impl Writer {
     /// Takes the next bytes of the value.
     ///
     /// # Errors
-    /// The object grows too large, or no memory comes free in time. After an error, and after a write that
-    /// was dropped before it was done, nobody knows how many of its bytes were taken: the writer is of no
-    /// further use, and every other write and the commit fail with [`CreateError::Torn`].
+    /// The object grows too large, or no memory is released in time. After an error, and after a
+    /// write that was dropped before it was done, the number of bytes taken is unknown: the writer
+    /// is unusable, and every further write and the commit fail with [`CreateError::Torn`].
     pub fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Write<'a> {
         Write { writer: self, bytes, begun: false, waiting: None, since: None, idle: false }
     }
 
-    /// Makes the object visible, replacing what was there. What needs no waiting is done at once. Dropped before
-    /// it is done, it has made the object visible by then or never does
+    /// Makes the object visible, replacing an older version. Without waiting if possible. If the
+    /// operation is dropped before it is done, the object has become visible by then or never does
     /// ([Cancellation](crate::Store#cancellation)).
     ///
     /// # Errors
-    /// A part could not be written, or was overwritten by what others wrote meanwhile; or no memory comes
-    /// free in time. [`CreateError::Torn`] if a write before it failed or was dropped. What was to be replaced
-    /// is removed, as by a refused [`Store::create`](crate::Store::create); a writer that is dropped without a
-    /// commit leaves it there.
+    /// A part could not be written, or was overwritten by concurrent writes; or no memory was
+    /// released in time. [`CreateError::Torn`] if an earlier write failed or was dropped. On an
+    /// error the version to be replaced is removed, as by a refused
+    /// [`Store::create`](crate::Store::create); a writer that is dropped without a commit leaves
+    /// that version in place.
     pub fn commit(mut self) -> Commit {
         if self.torn {
-            // Dropped, it counts as abandoned.
+            // The drop of the writer counts it as abandoned.
             return Commit(Deferred::ready(self.replaced_or_removed(Err(CreateError::Torn))));
         }
         self.committed = self.asked.then(|| self.engine.clock.monotonic());
@@ -218,7 +222,7 @@ impl Writer {
         }
     }
 
-    /// Copies what fits without waiting; true when all of `bytes` was taken.
+    /// Copies as much as possible without waiting; true when all of `bytes` was taken.
     fn push(&mut self, bytes: &mut &[u8]) -> Result<bool, CreateError> {
         self.check_length(self.total + bytes.len() as u64)?;
         while !bytes.is_empty() {
@@ -240,11 +244,13 @@ impl Writer {
         self.buffer.as_ref().map_or(0, InPlaceValue::len)
     }
 
-    /// Takes a buffer for what is expected, or for a full part if more has come than was, or for twice what has
-    /// come if nothing was; false if memory must be waited for.
+    /// Takes a buffer: for the rest of the declared length; for a full part if more than that has
+    /// come; for twice the bytes buffered if no length was declared. False if the caller must wait
+    /// for memory.
     fn make_room(&mut self) -> bool {
         let part = self.part_bytes as u64;
-        // What nobody knows the length of grows: many writers of little do not hold a part each.
+        // The buffer of a value of unknown length grows, so that many writers of short values do
+        // not hold a full part each.
         let grown = (2 * self.filled() as u64).max(FIRST_ROOM_BYTES);
         let left = self.expected.map_or(grown, |all| all.saturating_sub(self.total)).min(part);
         let room = if left == 0 { part } else { left };
@@ -306,7 +312,8 @@ impl Writer {
             round: 0,
             came_at: 0,
         };
-        // Of a store that was closed meanwhile the commit fails, since nobody tells where this part lies.
+        // If the store was closed in the meantime, the part is not queued and the commit fails,
+        // since its location never arrives.
         let _ = engine.nursery.push_extent(StagedExtent {
             staged,
             part: Some(sender),
@@ -327,12 +334,13 @@ impl Writer {
             None => stored,
         };
         let stored = self.replaced_or_removed(stored);
-        // Every other end has a counter of its own.
+        // Every other outcome has a counter of its own.
         self.counted = stored != Err(CreateError::Closed);
         stored
     }
 
-    /// Of one that a program commits: other uses see to that themselves.
+    /// For a writer that a program commits, a refusal removes the version to be replaced; other
+    /// users of writers do that themselves.
     fn replaced_or_removed(&self, stored: Result<(), CreateError>) -> Result<(), CreateError> {
         match self.asked {
             true => self.engine.or_removed(&self.key, self.caller.as_ref(), stored),
@@ -342,17 +350,17 @@ impl Writer {
 
     fn check(&mut self) -> Result<(), CreateError> {
         self.engine.check_metadata(&self.metadata)?;
-        // The metadata may have grown since.
+        // The metadata may have grown since the last write.
         self.check_length(self.total)
     }
 
-    /// Whether all of it goes to disk as one record.
+    /// True if the object fits in one record.
     fn is_one_record(&self) -> bool {
         let max = self.engine.one_record_max(self.key.len(), self.metadata.len());
         self.parts.is_empty() && self.total <= max
     }
 
-    /// Stores it if there is nothing to wait for.
+    /// Stores the object if no waiting is needed.
     fn store_now(&mut self) -> Option<Result<(), CreateError>> {
         if let Err(error) = self.check() {
             return Some(Err(error));
@@ -383,7 +391,8 @@ impl Writer {
             if self.is_given_up() {
                 return Err(CreateError::Closed);
             }
-            // What waits to be written is in the way here, not readers.
+            // Unlike elsewhere, `when_memory_full` is not consulted: waiting writes are in the way
+            // here, not readers.
             if since.elapsed() >= engine.config.memory_wait {
                 add(&engine.counters.drops_memory_full, 1);
                 return Err(CreateError::MemoryFull);
@@ -392,7 +401,7 @@ impl Writer {
             engine.wait_room(ROOM_NAP);
         }
         let manifest = self.manifest()?;
-        // That was no wait for memory.
+        // Writing the parts was no wait for memory.
         self.caller = self.caller.take().map(Caller::waiting_anew);
         engine.create_waiting(&self.object(RecordKind::Manifest, &manifest))
     }
@@ -418,8 +427,9 @@ impl Writer {
         }
     }
 
-    /// Waits for all parts and lists them. Others write as well: where the ring has come round to the first
-    /// ones meanwhile, a list of them would stand for an object that is not there.
+    /// Waits for all parts to be written and lists them. Fails if concurrent writes have made the
+    /// ring reuse the first parts in the meantime: the manifest would stand for an object that no
+    /// longer exists.
     fn manifest(&mut self) -> Result<Vec<u8>, CreateError> {
         let write_error = |reason: String| CreateError::Write { reason };
         let mut parts = Vec::with_capacity(self.parts.len());
@@ -453,21 +463,21 @@ impl Drop for Writer {
     }
 }
 
-/// Taking bytes into a writer; see [`Writer::write`].
+/// A write of bytes into a writer; see [`Writer::write`].
 #[must_use = "await it, or call wait()"]
 pub struct Write<'a> {
     writer: &'a mut Writer,
     bytes: &'a [u8],
     begun: bool,
     waiting: Option<Deferred<'static, ()>>,
-    /// When it began to wait, and how many bytes were left then.
+    /// When the wait began, and how many bytes were left then.
     since: Option<(Instant, usize)>,
-    /// Nothing waited to be written before the attempt: only readers are in the way.
+    /// Nothing was waiting to be written before the attempt, so only readers hold the memory.
     idle: bool,
 }
 
 impl Write<'_> {
-    /// Takes the bytes, waiting on this thread if need be.
+    /// Takes the bytes, blocking this thread if necessary.
     ///
     /// # Errors
     /// As for [`Writer::write`].
@@ -479,7 +489,8 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Copies what fits without waiting; true when all was taken. The writer is torn until then.
+    /// Copies as much as possible without waiting; true when all bytes were taken. Until then, the
+    /// writer is torn.
     fn push(&mut self) -> Result<bool, CreateError> {
         if !self.begun {
             self.begun = true;
@@ -503,7 +514,7 @@ impl Write<'_> {
         }
         let since = match self.since {
             Some((since, before)) if before == left => since,
-            // It got on since then.
+            // It made progress since then.
             Some(_) => Instant::now(),
             None => self.writer.caller.as_ref().map_or_else(Instant::now, Caller::since),
         };
