@@ -1,10 +1,11 @@
-//! Outcomes that are there at once, or come later: what every operation is made of.
+//! Outcomes that are ready at once or come later: the implementation of every operation type.
 //!
-//! An operation that needs no waiting is ready when it is made and allocates nothing. Otherwise `wait` does the
-//! work on the calling thread, and polling hands it to the store's own threads. Invariants: work is done once, or
-//! never if the operation is dropped before. One that is dropped while a thread works for it is given up: what
-//! would change the store looks at that under the lock that makes it visible, so that it has taken effect
-//! before the drop or never does. Threads: any.
+//! An operation that needs no waiting is ready when it is made and allocates nothing. Otherwise
+//! `wait` does the work on the calling thread, and polling hands it to the store's own threads.
+//! Invariants: work is done at most once, and never if the operation is dropped before. An
+//! operation that is dropped while a thread works on it is abandoned: work that changes the store
+//! checks for that under the lock that makes the change visible, so it takes effect before the drop
+//! or never. Threads: any.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, lock};
@@ -16,8 +17,8 @@ use std::time::Instant;
 use crate::engine::Engine;
 use crate::workers::Lane;
 
-/// Who waits for the outcome of an operation: since when, and whether still. Once nobody does it must not
-/// take effect: the caller may have done other things since, which come after it.
+/// The caller that waits for an operation: since when, and whether it still does. Once the caller
+/// is gone the operation must not take effect: it would come after the caller's later operations.
 #[derive(Clone)]
 pub(crate) struct Caller {
     gone: Arc<AtomicBool>,
@@ -33,18 +34,18 @@ impl Caller {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// From then on it waits, for a thread at first.
+    /// When the caller began to wait, including the wait for a thread.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// The same, with what was waited for until now left out.
+    /// The same caller, with the time waited so far discounted.
     pub(crate) fn waiting_anew(self) -> Caller {
         Caller { since: Instant::now(), ..self }
     }
 }
 
-/// A value that another thread will put in.
+/// A promise: a value that another thread supplies.
 pub(crate) struct OneShot<T> {
     caller: Caller,
     slot: Mutex<(Option<thread::Result<T>>, Option<Waker>)>,
@@ -59,10 +60,11 @@ impl<T> OneShot<T> {
         self.end(Ok(value));
     }
 
-    /// Puts in what the work gives. If it panics (a policy of the embedder's may) whoever waits goes on with
-    /// that panic: nothing would ever come otherwise.
+    /// Runs the work and supplies its outcome. If the work panics (a policy of the embedder may),
+    /// the waiter resumes the panic: it would otherwise wait for ever.
     pub(crate) fn put_outcome_of(&self, work: impl FnOnce() -> T) {
-        // What the work leaves half done is behind the store's own locks, which it is sound to take again.
+        // Unwind-safe: state that the work leaves unfinished is behind the store's own locks, which
+        // may be taken again.
         self.end(catch_unwind(AssertUnwindSafe(work)));
     }
 
@@ -93,7 +95,7 @@ impl<T> OneShot<T> {
     }
 }
 
-/// The caller's side of a promise. Dropped before the value has come, it gives the operation up.
+/// The caller's side of a promise. Dropping it before the value has come abandons the operation.
 struct Awaited<T>(Arc<OneShot<T>>);
 
 impl<T> Drop for Awaited<T> {
@@ -103,20 +105,20 @@ impl<T> Drop for Awaited<T> {
 }
 
 type Work<'a, T> = Box<dyn FnOnce(&Caller) -> T + Send + 'a>;
-/// Starts the work so that it puts its outcome into the promise later.
+/// Starts the work, which supplies its outcome to the promise later.
 type Start<T> = Box<dyn FnOnce(Arc<OneShot<T>>) + Send>;
 
 enum State<'a, T> {
     Ready(T),
     /// Blocking work, run inline by `wait` and by a worker when polled.
     Blocking(Arc<Engine>, Lane, Work<'a, T>),
-    /// As above, with a way to start it that occupies no thread.
+    /// As `Blocking`, with a way to start it that occupies no thread.
     Startable(Work<'a, T>, Start<T>),
     Waiting(Awaited<T>),
     Taken,
 }
 
-/// The engine of every operation type.
+/// The state machine behind every operation type.
 pub(crate) struct Deferred<'a, T>(State<'a, T>);
 
 impl<'a, T: Send + 'static> Deferred<'a, T> {
@@ -132,7 +134,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         Deferred::changing(engine, |_| work())
     }
 
-    /// As `blocking`, for what must not take effect once it is given up.
+    /// As `blocking`, for work that must not take effect once it is abandoned.
     pub(crate) fn changing(
         engine: &Arc<Engine>,
         work: impl FnOnce(&Caller) -> T + Send + 'a,
@@ -140,7 +142,7 @@ impl<'a, T: Send + 'static> Deferred<'a, T> {
         Deferred(State::Blocking(Arc::clone(engine), Lane::Soon, Box::new(work)))
     }
 
-    /// As `changing`, for a create: many that wait must not keep reads from being done.
+    /// As `changing`, for a create: many waiting creates must not keep reads from running.
     pub(crate) fn creating(
         engine: &Arc<Engine>,
         work: impl FnOnce(&Caller) -> T + Send + 'a,

@@ -197,7 +197,7 @@ pub enum CreateError {
         /// Its length in bytes.
         length: u64,
     },
-    /// A write of a streamed object failed before, or was dropped before it was done.
+    /// An earlier write of the streamed object failed, or was dropped before it was done.
     #[error(
         "an earlier write of the object failed or was cancelled, so that nobody knows how much of it was taken; \
          begin the object anew"

@@ -14,10 +14,11 @@ use crate::types::GroupId;
 
 /// A whole object in memory. Derefs to its value.
 ///
-/// It pins memory of the store's budget until it is dropped ([`Object::pinned_bytes`]). An object of
-/// less than a third of a page lies in a page with others, and pins all of it (64 KiB unless configured
-/// otherwise): a hundred guards on objects of a hundred bytes may pin 6.4 MiB. Keep guards for as long as
-/// the bytes are being used, and copy small values that are to be kept.
+/// The guard pins memory of the store's budget until it is dropped ([`Object::pinned_bytes`]). An
+/// object of less than a third of a page shares a page with others, and its guard pins all of it
+/// (64 KiB unless configured otherwise): a hundred guards on objects of a hundred bytes may pin 6.4
+/// MiB. Keep a guard only while its bytes are in use, and copy small values that are kept for
+/// longer.
 #[derive(Clone)]
 pub struct Object {
     run: Run,
@@ -102,8 +103,8 @@ impl AsRef<[u8]> for Object {
 }
 
 impl From<Object> for Bytes {
-    /// Without copying; what the guard pins stays pinned until the last `Bytes` is gone, also of a slice of it.
-    /// For small values that are kept for long `Bytes::copy_from_slice` takes less
+    /// Without copying; the memory stays pinned until the last `Bytes` is dropped, including slices
+    /// of it. For small values that are kept for long, `Bytes::copy_from_slice` takes less memory
     /// ([`Object::pinned_bytes`]).
     fn from(object: Object) -> Bytes {
         if object.value_len == 0 { Bytes::new() } else { Bytes::from_owner(object) }
@@ -121,7 +122,8 @@ impl std::fmt::Debug for Object {
     }
 }
 
-/// A part of an object in memory. Derefs to the bytes of the range, and pins memory as an [`Object`] does.
+/// A part of an object in memory. Derefs to the bytes of the range, and pins memory as an
+/// [`Object`] does.
 #[derive(Clone)]
 pub struct ObjectRange {
     pub(crate) run: Option<Run>,

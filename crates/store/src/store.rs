@@ -1,7 +1,7 @@
-//! `Store`: the handle that programs hold, and the operations that are short enough to live here.
+//! `Store`: the public handle, and the operations that are short enough to live here.
 //!
-//! A handle is cheap to clone; the last one to be dropped closes the store. Guards and readers may
-//! outlive it. Threads: any number, sync or async.
+//! Invariants: a handle is cheap to clone; dropping the last one closes the store; guards and
+//! readers may outlive it. Threads: any number, sync or async.
 
 mod info;
 
@@ -38,18 +38,18 @@ use crate::write::operation::create_operation;
 use crate::write::value::Value;
 use crate::write::writer::{Writer, WriterOptions, expires_s};
 
-/// What else to store with an object.
+/// Optional attributes of a new object.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CreateOptions<'a> {
-    /// Kept beside the value, can be replaced later. Up to 1 MiB, less on small segments or little
+    /// Metadata, which can be replaced later. Up to 1 MiB, or less on small segments or with little
     /// memory.
     pub metadata: &'a [u8],
-    /// When it expires, in seconds since 1970: from then on it is a miss. In February 2106 at the latest, at
-    /// 2^32 - 1.
+    /// Expiry in seconds since 1970: from then on the object is a miss. At most 2^32 - 1 (February
+    /// 2106); later times mean that.
     pub expires_unix_s: Option<u64>,
 }
 
-/// Closes the engine when the last handle goes.
+/// Shared by all handles; closes the engine when the last one is dropped.
 struct Shared {
     engine: Arc<Engine>,
     threads: Mutex<Option<Threads>>,
@@ -58,48 +58,48 @@ struct Shared {
 /// An open store.
 ///
 /// # Handles and threads
-/// A clone is another handle on the same store, and cheap. Any number of threads and tasks use one at once. The
-/// last handle to be dropped closes the store as [`Store::close`] does, and passes over errors. What is read
-/// ([`Object`](crate::Object)) may outlive the store.
+/// A clone is another handle on the same store, and cheap. Any number of threads and tasks may use
+/// the store at once. Dropping the last handle closes the store as [`Store::close`] does, but
+/// ignores errors. Objects read ([`Object`](crate::Object)) may outlive the store.
 ///
 /// # Blocking
-/// Operations that are returned as futures block nothing when awaited, on any executor, and with
-/// `.wait()` the thread that waits. These block the thread that calls them: [`Store::open`],
-/// [`Store::sync`], [`Store::checkpoint`], [`Store::close`] and the drop of the last handle for as
-/// long as the disk takes; [`Store::remove`] and the purges while the journal is full, and with
-/// [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. An asynchronous
-/// program calls them where it may block.
+/// An operation that is returned as a future blocks no thread when awaited, on any executor;
+/// `.wait()` blocks the calling thread. The following methods block the calling thread:
+/// [`Store::open`], [`Store::sync`], [`Store::checkpoint`], [`Store::close`] and the drop of the
+/// last handle for as long as the disk takes; [`Store::remove`] and the purges while the journal is
+/// full, and with [`Durability::Synced`](crate::Durability::Synced) for a sync of the disk. An
+/// asynchronous program calls them on a thread that may block.
 ///
 /// # Processes
-/// A child of `fork` has no part in the store of its parent: there every operation says that it is
-/// closed, and to drop it does nothing. The threads of the store take none of the process's
-/// signals, only their own faults (and `SIGPROF`).
+/// In a child of `fork`, the parent's store is closed: every operation reports that, and dropping
+/// the handle does nothing. The store's threads block all of the process's signals except those of
+/// their own faults (and `SIGPROF`).
 ///
 /// # Cancellation
 /// An operation that is dropped before it was polled or waited for does nothing. One that is
-/// dropped while a thread of the store works for it (a time-out, an aborted task) has taken effect
-/// before the drop, or never does: a [`Create`], [`Commit`](crate::Commit) or [`SetMetadata`] that
-/// was given up never comes after what its caller does next with the same key, and neither survives
-/// a remove or a purge made after the drop. Which of the two it was is not told: who has to know
-/// reads, or creates again. A `Create` or `Commit` without effect counts as abandoned. A dropped
-/// read costs nothing but what it had begun.
+/// dropped while a thread of the store works on it (a time-out, an aborted task) has taken effect
+/// before the drop, or never does. A dropped [`Create`], [`Commit`](crate::Commit) or
+/// [`SetMetadata`] therefore never overrides its caller's next operation on the same key, and never
+/// survives a remove or a purge made after the drop. The store does not tell whether it took
+/// effect: a caller that must know reads, or creates again. A `Create` or `Commit` without effect
+/// counts as abandoned. A dropped read wastes only the I/O already begun.
 #[derive(Clone)]
 pub struct Store(Arc<Shared>);
 
 impl Store {
-    /// Opens a store, making it if it does not exist. Blocks, and returns as soon as it can serve; what an
-    /// earlier life left comes back in the background (see [`Store::recovery`]).
+    /// Opens a store, creating it if it does not exist. Blocks until the store can serve; objects
+    /// of an earlier life are recovered in the background (see [`Store::recovery`]).
     ///
     /// # Errors
-    /// See [`OpenError`]; nothing has been changed then.
+    /// See [`OpenError`]; on an error, nothing has been changed.
     pub fn open(config: Config) -> Result<Store, OpenError> {
         validate(&config)?;
         let (volumes, warnings) = open_devices(&config)?;
         Store::start(config, volumes, warnings, Arc::new(SystemClock::new()))
     }
 
-    /// Opens a store on devices and a clock of the caller's: for tests and simulation.
-    /// `config.volumes` only gives their names.
+    /// Opens a store on the caller's devices and clock: for tests and simulation. `config.volumes`
+    /// only supplies the names.
     ///
     /// # Errors
     /// As for [`Store::open`].
@@ -122,11 +122,11 @@ impl Store {
         Store::start(config, volumes, Vec::new(), clock)
     }
 
-    /// That [`Store::open_on`] could make a store anew of devices with so many bytes: that its settings are
-    /// within their limits and go together. Nothing is opened and no memory taken.
+    /// Checks that [`Store::open_on`] could create a new store on devices of these sizes: that the
+    /// settings are within their limits and consistent. Opens nothing and allocates no memory.
     ///
     /// # Errors
-    /// What opening would say.
+    /// Those of opening.
     pub fn check_anew(config: &Config, device_bytes: &[u64]) -> Result<(), OpenError> {
         check_sizes(config, device_bytes)
     }
@@ -150,20 +150,20 @@ impl Store {
     }
 
     /// Stores an object, replacing one with the same key at once and for every later reader. The
-    /// bytes are copied before this returns, unless memory must be waited for.
+    /// bytes are copied before this returns, unless the operation must wait for memory.
     ///
-    /// A key has 1 to 65,536 bytes. The object is in memory when the operation is done and on disk
-    /// soon after (see [`Store::sync`]).
+    /// A key has 1 to 65,536 bytes. When the operation is done, the object is in memory; it is
+    /// written to disk soon after (see [`Store::sync`]).
     ///
-    /// An object that is refused, because it is too large or not admitted or because no memory came
-    /// free, is out of date in the version that was there: that is removed, so that a program which
-    /// passes over the errors of its cache does not serve old versions for them.
+    /// If the object is refused (too large, not admitted, or no memory in time), the version that
+    /// it was to replace is out of date and is removed. A program that ignores errors of its cache
+    /// then does not serve old versions.
     ///
-    /// Of one that is dropped before it is done see [Cancellation](Store#cancellation).
+    /// For an operation dropped before it is done, see [Cancellation](Store#cancellation).
     ///
     /// # Errors
     /// [`CreateError`]: the key, value or metadata is outside the limits; the object is not
-    /// admitted; no memory came free within [`Config::memory_wait`]; a large object could not be
+    /// admitted; no memory was released within [`Config::memory_wait`]; a large object could not be
     /// written; the store is closed.
     pub fn create(&self, key: &[u8], group: GroupId, value: &[u8]) -> Create {
         self.create_with(key, group, value, CreateOptions::default())
@@ -183,8 +183,8 @@ impl Store {
         self.create_value(key, group, Value::Whole(value), options)
     }
 
-    /// As [`Store::create_with`], with a value in several pieces, as they came from a network. They are
-    /// put together in the memory where the object will lie: one copy fewer.
+    /// As [`Store::create_with`], with a value in several pieces, such as those read from a
+    /// network. They are joined in the memory where the object will lie, which saves a copy.
     ///
     /// # Errors
     /// As for [`Store::create`].
@@ -241,10 +241,10 @@ impl Store {
         Create(create_operation(engine, &new))
     }
 
-    /// Starts an object whose bytes come in pieces.
+    /// Starts a streamed create: the bytes come in pieces.
     ///
     /// # Errors
-    /// The key, or the declared length, is outside the limits; the object is not admitted.
+    /// The key or the declared length is outside the limits, or the object is not admitted.
     pub fn writer(
         &self,
         key: &[u8],
@@ -255,18 +255,19 @@ impl Store {
     }
 
     /// Reads an object as one piece. From memory: no system call, no allocation. From disk: one
-    /// read. `Ok(None)`: it is not there.
+    /// read. `Ok(None)`: a miss.
     ///
     /// # Errors
-    /// [`ReadError::TooLargeForMemory`] of an object that takes more than an eighth of
-    /// [`Config::memory`]: read it with [`Store::reader`] or [`Store::read_range`].
-    /// [`ReadError::MemoryFull`] if no memory came free within [`Config::memory_wait`]. [`ReadError::Closed`].
+    /// [`ReadError::TooLargeForMemory`] if the object takes more than an eighth of
+    /// [`Config::memory`]: use [`Store::reader`] or [`Store::read_range`].
+    /// [`ReadError::MemoryFull`] if no memory was released within [`Config::memory_wait`].
+    /// [`ReadError::Closed`].
     #[inline]
     pub fn read(&self, key: &[u8]) -> Read {
         Read(self.engine().read_operation(key))
     }
 
-    /// Reads bytes `range` of an object, clamped to its length. `Ok(None)`: it is not there.
+    /// Reads bytes `range` of an object, clamped to its length. `Ok(None)`: a miss.
     ///
     /// # Errors
     /// As for [`Store::read`], by the length of the range; [`ReadError::Gone`] if a part of the
@@ -276,7 +277,7 @@ impl Store {
         ReadRange(self.reading(move || engine.read_range_blocking(&key, range)))
     }
 
-    /// Starts a streamed read, for objects of any size. `Ok(None)`: it is not there.
+    /// Starts a streamed read, for objects of any size. `Ok(None)`: a miss.
     ///
     /// # Errors
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
@@ -285,8 +286,8 @@ impl Store {
         OpenReader(self.reading(move || Reader::open(&engine, &key)))
     }
 
-    /// Group, length, metadata and expiry of an object, without reading its value if it is large.
-    /// `Ok(None)`: it is not there.
+    /// Group, length, metadata and expiry of an object; the value of a large object is not read.
+    /// `Ok(None)`: a miss.
     ///
     /// # Errors
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`].
@@ -301,7 +302,7 @@ impl Store {
         Lookup(self.reading(move || lookup(&engine, &key)))
     }
 
-    /// Length of an object's value in bytes. `Ok(None)`: it is not there.
+    /// Length of an object's value in bytes. `Ok(None)`: a miss.
     ///
     /// # Errors
     /// As for [`Store::lookup`].
@@ -320,27 +321,28 @@ impl Store {
         Deferred::blocking(self.engine(), work)
     }
 
-    /// False if there is certainly no such object. No I/O; true is wrong for less than one absent
-    /// key in a thousand.
+    /// False if the object is certainly absent. No I/O. The answer is wrongly true for less than
+    /// one absent key in a thousand.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         let hash = self.engine().hash(key);
         self.engine().cache.resident.shard(hash).map.contains_key(&hash)
             || !self.engine().ordered_candidates(hash).is_empty()
     }
 
-    /// Replaces an object's metadata. The value of a large object is not written again. `Ok(false)`: there is
-    /// no such object, or it was removed, purged or forgotten meanwhile.
+    /// Replaces an object's metadata without rewriting the value of a large object. `Ok(false)`:
+    /// the object does not exist, or was removed, purged or evicted in the meantime.
     ///
-    /// What others do with the same key meanwhile stands, and an object that they store with another value
-    /// keeps the metadata that they gave it: that is told as [`CreateError::Superseded`]. So it is,
-    /// now and then, if the store itself moved a large object just then: who still wants it asks
-    /// again. Of an operation that is dropped before it is done see [Cancellation](Store#cancellation).
+    /// Concurrent operations on the same key take precedence: if the object is stored anew with
+    /// another value, it keeps the metadata stored with that value, and this fails with
+    /// [`CreateError::Superseded`]. Rarely, the same error is returned because the store itself
+    /// moved a large object at that moment; the caller may try again. For an operation dropped
+    /// before it is done, see [Cancellation](Store#cancellation).
     pub fn set_metadata(&self, key: &[u8], metadata: &[u8]) -> SetMetadata {
         self.renew(NewMetadata { key, metadata, expires_s: None, caller: None })
     }
 
-    /// As [`Store::set_metadata`], with a new time of expiry (`None`: never) in place of the one that the object
-    /// has: what was found to be good for longer need not be written again.
+    /// As [`Store::set_metadata`], with a new expiry (`None`: never) in place of the object's own.
+    /// A revalidated object thus need not be written again.
     pub fn set_metadata_with(
         &self,
         key: &[u8],
@@ -368,7 +370,7 @@ impl Store {
         }))
     }
 
-    /// Removes an object. `Ok(false)`: it certainly was not there. No I/O but the journal's; blocks
+    /// Removes an object. `Ok(false)`: it was certainly absent. No I/O except the journal's; blocks
     /// for that with [`Durability::Synced`](crate::Durability::Synced).
     ///
     /// # Errors
@@ -377,19 +379,19 @@ impl Store {
         self.engine().remove(key)
     }
 
-    /// Keeps a group's objects in memory as long as anything else can go, and on disk as well. A hint holds until
-    /// it is taken back, or until more groups have one than are remembered
-    /// ([`Config::groups_tracked_max`]): then those that were known first lose theirs.
+    /// Loves a group: its objects are evicted last, from memory and from disk. A hint holds until
+    /// it is removed, or until more groups have a hint than are tracked
+    /// ([`Config::groups_tracked_max`]): then the groups known longest lose theirs.
     pub fn love(&self, group: GroupId) {
         self.hint(group, Hint::Loved);
     }
 
-    /// Lets a group's objects go first.
+    /// Hates a group: its objects are evicted first.
     pub fn hate(&self, group: GroupId) {
         self.hint(group, Hint::Hated);
     }
 
-    /// Takes back what `love` or `hate` said.
+    /// Removes the hint that `love` or `hate` gave.
     pub fn neutral(&self, group: GroupId) {
         self.hint(group, Hint::Neutral);
     }
@@ -398,17 +400,17 @@ impl Store {
         self.engine().hint(group, hint);
     }
 
-    /// Brings the pages of a group into memory.
+    /// Reads the pages of a group into memory.
     ///
     /// # Errors
     /// [`ReadError::MemoryFull`] and [`ReadError::Closed`], as for [`Store::read`]. A page that
-    /// cannot be read is left out: the report says what came.
+    /// cannot be read is skipped: the report tells what was read.
     pub fn prefetch(&self, group: GroupId) -> Prefetch {
         let engine = Arc::clone(self.engine());
         Prefetch(self.reading(move || engine.prefetch_blocking(group)))
     }
 
-    /// Forgets every object of a group, in constant time.
+    /// Purges every object of a group, in constant time.
     ///
     /// # Errors
     /// The purge is in effect, but the journal could not be written.
@@ -416,7 +418,7 @@ impl Store {
         self.engine().purge(JournalOp::PurgeGroup { group: group.get() })
     }
 
-    /// Forgets every object whose key starts with `prefix` (1 to 8,192 bytes), in constant time.
+    /// Purges every object whose key starts with `prefix` (1 to 8,192 bytes), in constant time.
     ///
     /// # Errors
     /// As for [`Store::purge_group`], and for a prefix outside the limits.
@@ -428,7 +430,7 @@ impl Store {
         self.engine().purge(JournalOp::PurgePrefix { prefix: prefix.to_vec() })
     }
 
-    /// Forgets everything, in constant time.
+    /// Purges everything, in constant time.
     ///
     /// # Errors
     /// As for [`Store::purge_group`].
@@ -436,20 +438,20 @@ impl Store {
         self.engine().purge(JournalOp::PurgeAll)
     }
 
-    /// What is remembered of a group; `None` if nothing is.
+    /// Statistics of a group; `None` if the group is not tracked.
     pub fn group_stats(&self, group: GroupId) -> Option<GroupStats> {
         let engine = self.engine();
         engine.groups.stats(group, |segment, seq| engine.ring.seq(SegmentId(segment)) == seq)
     }
 
-    /// How long objects of a group may be only in memory before they are on their way to disk; zero
-    /// means until their page is full. (The thesis's `setCheckpoint`.)
+    /// Sets how long objects of a group may stay only in memory before they are written to disk;
+    /// zero means until their page is full. (The thesis's `setCheckpoint`.)
     pub fn set_flush_period(&self, group: GroupId, period: Duration) {
         self.engine().groups.entry(group.get()).set_flush_period(period);
     }
 
-    /// Returns when everything created, removed or purged before would survive a loss of power.
-    /// Blocks until then.
+    /// Makes every earlier create, remove and purge durable: blocks until they would survive a loss
+    /// of power.
     ///
     /// # Errors
     /// A device failed, or objects could not be written.
@@ -460,13 +462,13 @@ impl Store {
         self.engine().sync()
     }
 
-    /// Forgets every object in memory that is also on disk: for benchmarks, between stages.
+    /// Evicts from memory every object that is also on disk: for benchmarks, between stages.
     pub fn drop_memory(&self) {
         self.engine().nursery.release_open();
         self.engine().cache.drop_all();
     }
 
-    /// Writes an index checkpoint now, once recovery is done. Blocks until then.
+    /// Writes an index checkpoint now, or as soon as recovery is done. Blocks until it is written.
     ///
     /// # Errors
     /// The device failed, and the earlier checkpoint stays valid; or the store is closed.
@@ -483,35 +485,36 @@ impl Store {
         self.engine().stats()
     }
 
-    /// How far recovery has come.
+    /// The progress of recovery.
     pub fn recovery(&self) -> RecoveryProgress {
         self.engine().recovery.progress()
     }
 
-    /// Blocks until everything that survived is being served.
+    /// Blocks until recovery is done: every object that survived is then served.
     pub fn wait_recovered(&self) {
         self.engine().recovery.wait_done();
     }
 
-    /// Every object on disk, by walking all segments; what is only in memory is not listed.
+    /// Lists every object on disk, by walking all segments; objects only in memory are not listed.
     pub fn entries(&self) -> Entries {
         Entries::new(self.engine())
     }
 
-    /// Facts about the store.
+    /// Layout and state of the store.
     pub fn info(&self) -> StoreInfo {
         StoreInfo::of(self.engine())
     }
 
-    /// Writes everything out, checkpoints, and closes for every handle. Blocks until that is done.
+    /// Writes everything out, writes a checkpoint, and closes the store for every handle. Blocks
+    /// until that is done.
     ///
     /// The volumes stay locked until nothing refers to the store any more: every clone of it, and
-    /// every [`Writer`], [`Reader`] and [`Entries`] must be dropped before they can be opened
-    /// again, also by this process. Guards ([`Object`](crate::Object),
-    /// [`ObjectRange`](crate::ObjectRange)) hold memory only.
+    /// every [`Writer`], [`Reader`] and [`Entries`] must be dropped before the volumes can be
+    /// opened again, even by this process. Guards ([`Object`](crate::Object),
+    /// [`ObjectRange`](crate::ObjectRange)) only hold memory.
     ///
     /// # Errors
-    /// Something could not be written; the store is closed all the same.
+    /// Objects or the checkpoint could not be written; the store is closed all the same.
     pub fn close(self) -> Result<(), SyncError> {
         self.0.close()
     }
@@ -550,7 +553,7 @@ impl Shared {
             engine.write_checkpoint(true).map_err(SyncError::Io)
         };
         engine.workers.stop();
-        // Frames of clean objects go back now; guards keep theirs.
+        // Frames of clean objects are released now, except those that guards pin.
         engine.cache.drop_all();
         synced.and(checkpoint)
     }
@@ -559,12 +562,13 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.engine.process.is_another() {
-            // Its threads are not there to be waited for, and whoever held a lock holds it for ever.
+            // A fork has copied no threads to join, and any lock held at that moment stays locked
+            // for ever.
             std::mem::forget(lock(&self.threads).take());
             std::mem::forget(Arc::clone(&self.engine));
             return;
         }
-        // Whoever wants to know whether it worked calls `close`.
+        // Errors are ignored here; `close` returns them.
         let _ = self.close();
     }
 }

@@ -1,10 +1,10 @@
-//! A small pool of threads that do blocking work for callers who may not block (async ones).
+//! A small pool of threads that do blocking work for callers that may not block (async ones).
 //!
-//! Threads start when first needed, at most `THREADS_MAX`, and end when the store does. A caller that
-//! blocks (`wait()`) never comes here. Creates that wait for memory, or for a slow disk to take what is in it,
-//! do so on some of the threads only, and behind what else is to be done; streamed creates that wait likewise, on a
-//! few others, since they hold memory which creates wait for. Invariants: every job handed in runs; a job that
-//! panics takes no thread with it.
+//! Threads start when first needed, at most `THREADS_MAX`, and end when the store does; operations
+//! that callers `wait()` for never come here. Creates that wait for memory or a slow disk occupy a
+//! limited number of the threads and run after other jobs. Streamed creates occupy a few others,
+//! since creates wait for the memory that they hold. Invariants: every job handed in runs; a job
+//! that panics does not end its thread. Threads: any thread hands in jobs; workers run them.
 
 use crate::process::SignalsBlocked;
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, lock, thread};
@@ -13,22 +13,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Reads of async callers that cannot be served by one submitted I/O are done by these.
+/// Most worker threads.
 const THREADS_MAX: usize = 16;
-/// Of them, those that creates may occupy, each as long as it waits.
+/// Most threads that creates may occupy while they wait.
 const CREATING_MAX: usize = 8;
-/// And those that streamed creates may. The rest is there for reads.
+/// Most threads that streamed creates may occupy; the others are left for reads.
 const WRITING_MAX: usize = 4;
 const _: () = assert!(CREATING_MAX + WRITING_MAX < THREADS_MAX);
 
-/// What a job is for.
+/// The kind of work that a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Reads, and whatever frees memory.
+    /// Reads, prefetches and metadata changes.
     Soon,
     /// Creates, which may wait for memory.
     Creates,
-    /// Pieces and commits of streamed creates, which may wait for memory or for their parts to be on disk.
+    /// Pieces and commits of streamed creates, which may wait for memory or for their parts to be
+    /// written.
     Writers,
 }
 
@@ -37,9 +38,9 @@ struct State {
     jobs: VecDeque<Job>,
     creates: VecDeque<Job>,
     writers: VecDeque<Job>,
-    /// Creates that threads are busy with.
+    /// Threads busy with creates.
     creating: usize,
-    /// The same of writers.
+    /// Threads busy with streamed creates.
     writing: usize,
     idle: usize,
     threads: usize,
@@ -48,7 +49,8 @@ struct State {
 
 impl State {
     fn next(&mut self) -> Option<(Job, Lane)> {
-        // One writer gets on however many reads there are: they may wait for the memory that it holds.
+        // One writer always runs, however many reads there are: they may wait for the memory that
+        // it holds.
         if self.writing == 0
             && let Some(job) = self.next_writer()
         {
@@ -91,7 +93,8 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Runs `job` on a worker, or right here if no thread can be had or the store is stopping.
+    /// Runs `job` on a worker, or on this thread if no worker can be started or the store is
+    /// stopping.
     pub(crate) fn run(&self, lane: Lane, job: Job) {
         let mut state = lock(&self.shared.0);
         if state.stopped {
@@ -127,7 +130,7 @@ impl Workers {
         self.shared.1.notify_one();
     }
 
-    /// Lets the workers end once the queue is empty.
+    /// Makes the workers end once the queues are empty.
     pub(crate) fn stop(&self) {
         lock(&self.shared.0).stopped = true;
         self.shared.1.notify_all();
@@ -139,13 +142,14 @@ fn work(shared: &(Mutex<State>, Condvar)) {
     loop {
         if let Some((job, lane)) = state.next() {
             drop(state);
-            // Who waits for it was told of a panic; the thread is counted, and goes on.
+            // The job has already passed a panic on to its waiter; this thread must go on.
             let _ = catch_unwind(AssertUnwindSafe(job));
             state = lock(&shared.0);
             state.creating -= usize::from(lane == Lane::Creates);
             state.writing -= usize::from(lane == Lane::Writers);
         } else if state.stopped {
-            // Creates and writers that are left are for those who are busy with others now.
+            // Remaining creates and writers are run by the threads that are busy with such jobs
+            // now.
             state.threads -= 1;
             return;
         } else {
@@ -161,7 +165,8 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// More creates or writers than there are threads wait for something that only comes once a read is done.
+    /// More creates or writers than there are threads wait for something that comes only after a
+    /// read is done.
     #[test]
     fn creates_and_writers_that_wait_leave_threads_to_others() {
         for (lane, most) in [(Lane::Creates, CREATING_MAX), (Lane::Writers, WRITING_MAX)] {
@@ -205,7 +210,7 @@ mod tests {
         workers.stop();
     }
 
-    /// As many as there are threads, and more.
+    /// More jobs panic than there are threads.
     #[test]
     fn jobs_that_panic_leave_the_threads_to_others() {
         let workers = Workers::default();
