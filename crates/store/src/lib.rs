@@ -18,8 +18,8 @@
 //! Start at [`Store`]. `ARCHITECTURE.md` lists the modules, `docs/format.md` describes the bytes on
 //! disk.
 
-// The public handle and opening a store. A module uses only modules below it in this list, and the
-// table of `ARCHITECTURE.md` has the same order.
+// The public handle, and opening a store. A module uses only modules below it in this list, which
+// come before it in the table of `ARCHITECTURE.md`.
 
 // The public handle.
 mod store;

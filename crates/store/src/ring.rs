@@ -19,8 +19,9 @@ use std::collections::VecDeque;
 use crate::index::Location;
 use crate::space::{SegmentId, Space};
 
-/// A resting segment is sealed once this many younger lives have begun. After a crash, recovery
-/// reads all segments younger than the oldest resting one, so the limit bounds the time of an open.
+/// A resting segment is sealed once this many younger lives have begun. Recovery, even after a
+/// clean close, reads all segments younger than the oldest resting one, so the limit bounds the
+/// time of an open.
 const REST_LIVES_MAX: u64 = 16;
 
 /// The kind of records in a segment: several to a page, or each in an extent of its own.
