@@ -2,7 +2,8 @@
 //!
 //! The journal has two halves, used in turn; each life of a half has an epoch. Invariants: a half
 //! is overwritten only after completion of a checkpoint that began after the half's last record was
-//! written; the first record of a half names that checkpoint's generation, so that recovery knows
+//! written, unless the volume with the checkpoints is out of service ([`Journal::go_uncovered`]);
+//! the first record of a half names the required checkpoint's generation, so that recovery knows
 //! when it may not trust older segments. The last quarter of a half that cannot be overwritten yet
 //! is reserved for callers that a checkpoint waits for; other callers wait for room before they
 //! take their sequence number. Room for one record at the end of a half is reserved for the mark of
