@@ -1,4 +1,5 @@
-//! What a store is opened with. Plain data with defaults that suit most; checked by `validate`.
+//! The settings a store is opened with: plain data, checked by `validate`. The defaults suit most
+//! uses.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,42 +14,44 @@ pub use crate::policy::{Admission, DiskPolicyKind, Reinsertion, ResidencyPolicyK
 /// How long an acknowledged delete or purge lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Memory only: after a crash a deleted object, or an older version of a replaced one, may be back.
+    /// Memory only: after a crash a deleted object, or an older version of a replaced one, may be
+    /// back.
     None,
-    /// Survives the death of the process (`kill -9`), not a loss of power.
+    /// Survives the death of the process (`kill -9`), not a power loss.
     #[default]
     Flushed,
-    /// Survives a loss of power: each delete waits for the device.
+    /// Survives a power loss: each delete waits for the device.
     Synced,
 }
 
-/// Which engine moves bytes.
+/// The engine that performs disk I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IoEngine {
-    /// `io_uring` where the system permits it, else threads.
+    /// `io_uring` where the system permits it, otherwise threads.
     #[default]
     Auto,
-    /// `io_uring` or an error.
+    /// `io_uring`; opening fails where the system does not permit it.
     IoUring,
-    /// A pool of threads with `pread` and `pwrite`.
+    /// A pool of threads that call `pread` and `pwrite`.
     Threads,
 }
 
-/// What a create or read does when no memory can be freed because readers hold it all.
+/// What a create or read does when readers pin all memory, so that none can be freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenMemoryFull {
-    /// Wait until a reader lets go (at most [`Config::memory_wait`], then refuse).
+    /// Wait until a reader releases memory, at most [`Config::memory_wait`]; then refuse.
     #[default]
     Wait,
-    /// Refuse at once, counted under `drops{reason="memory_full"}`.
+    /// Refuse at once; counted as `drops{reason="memory_full"}`.
     Refuse,
 }
 
-/// Policies of the caller's own. What is given takes the place of what [`Config::residency`],
-/// [`Config::disk_policy`], [`Config::reinsertion`] and [`Config::admission`] name; it may share what it
-/// remembers with the others, or with other stores.
+/// Policies that the embedder supplies. Each one given replaces the policy named by
+/// [`Config::residency`], [`Config::disk_policy`], [`Config::reinsertion`] or
+/// [`Config::admission`]. An instance may share its state with the other policies, or with other
+/// stores.
 ///
-/// A store that never stores objects of one group for the first time they are wanted:
+/// Example: a store that admits objects of one group only at their second create:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -82,9 +85,9 @@ pub enum WhenMemoryFull {
 pub struct OwnPolicies {
     /// Which objects stay in memory.
     pub residency: Option<Arc<dyn ResidencyPolicy>>,
-    /// Which objects survive a turn of the ring.
+    /// Which objects survive when the ring reuses their segment.
     pub disk: Option<Arc<dyn DiskPolicy>>,
-    /// What is written again of what survives.
+    /// Which of the surviving objects are written again.
     pub reinsertion: Option<Arc<dyn ReinsertionPolicy>>,
     /// Which objects are written to disk.
     pub admission: Option<Arc<dyn AdmissionPolicy>>,
@@ -101,7 +104,7 @@ impl fmt::Debug for OwnPolicies {
     }
 }
 
-/// The same if they are the same objects.
+/// Equal if both hold the same instances.
 impl PartialEq for OwnPolicies {
     fn eq(&self, other: &OwnPolicies) -> bool {
         fn same<T: ?Sized>(a: &Option<Arc<T>>, b: &Option<Arc<T>>) -> bool {
@@ -123,13 +126,13 @@ impl PartialEq for OwnPolicies {
 pub struct VolumeConfig {
     /// File or block device.
     pub path: PathBuf,
-    /// Size to make it if it does not exist yet. Of a device, or a file that is overwritten, a new store
-    /// takes this much, and is refused if there is less; a store that exists keeps the size that it
-    /// has, with a warning.
+    /// Size of the file to make if it does not exist. On a device, or on a file that is
+    /// overwritten, a new store occupies this much; opening is refused if there is less. An
+    /// existing store keeps its size, with a warning if it differs.
     pub size: Option<ByteSize>,
 }
 
-/// Everything a store is opened with. Start from [`Config::new`] and change fields.
+/// All settings a store is opened with. Start from [`Config::new`] and change fields.
 ///
 /// ```no_run
 /// use damelo::{ByteSize, Config, Store};
@@ -141,84 +144,89 @@ pub struct VolumeConfig {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Volumes, in order. The first also holds journal and checkpoints.
+    /// Volumes, in order. The first also holds the journal and the checkpoints.
     pub volumes: Vec<VolumeConfig>,
-    /// Memory for data: nursery, frames, hot objects. Default 256 MiB, at least 4 MiB and 16 pages, at
-    /// most 16 TiB.
+    /// Memory for object data: the nursery, page frames and hot objects. Default 256 MiB; at least
+    /// 4 MiB and 16 pages, at most 16 TiB.
     pub memory: ByteSize,
-    /// Objects the index has room for, fixed when the volume is made. Default: one for each
-    /// 4 KiB of disk, on less than 4 GiB one for each KiB up to a million; at most one for each 128 bytes, and room for 64 at least. Costs 8 bytes of memory each.
-    /// When it is full a new object takes the place of the oldest of those that share its two buckets of
-    /// eight slots, not of the oldest of all; counted as `evictions{reason="index_full"}`.
+    /// Objects the index has room for, fixed when the volume is made. Default: one for each 4 KiB
+    /// of disk; below 4 GiB one for each KiB, up to a million. Bounds: at most one for each 128
+    /// bytes of disk, and at least 64. Each costs 8 bytes of memory.
+    ///
+    /// Each key has two buckets of eight slots. When both are full, a new object evicts the oldest
+    /// object in these two buckets, not the oldest of the store; counted as
+    /// `evictions{reason="index_full"}`.
     pub objects_max: Option<u64>,
-    /// Page size for a new store: a power of two, 16 KiB to 1 MiB. Default 64 KiB.
-    /// `None` takes what the store has.
+    /// Page size for a new store: a power of two, 16 KiB to 1 MiB. Default 64 KiB. `None` takes the
+    /// existing store's size.
     pub page: Option<ByteSize>,
     /// Segment size for a new store: a power of two, 256 KiB to 64 MiB. Default 16 MiB, less on
     /// small volumes.
     pub segment: Option<ByteSize>,
-    /// Largest object accepted. Default 8 GiB; in any case at most about half of the volumes, see
+    /// Largest object accepted. Default 8 GiB; never more than about half of the volumes, see
     /// [`StoreInfo::object_bytes_max`](crate::StoreInfo::object_bytes_max).
     pub object_max: ByteSize,
-    /// Overwrite a device or file that holds something else.
+    /// Overwrite a device or file that holds other data.
     pub force: bool,
-    /// Make a new store even where there is one: what the volumes hold is lost, a store of ours too, and a
-    /// file gets the size that is declared. Goes without `force`.
+    /// Make a new store even where one exists. All data on the volumes is lost, an existing store
+    /// included, and a file gets the declared size. Does not need `force`.
     pub anew: bool,
-    /// Refuse to make a store that does not exist.
+    /// Fail if the store does not exist, instead of making it.
     pub must_exist: bool,
-    /// Which engine moves bytes.
+    /// The engine that performs disk I/O.
     pub engine: IoEngine,
-    /// Bypass the page cache where the file system can. Default true.
+    /// Bypass the system's page cache where the file system supports it. Default true.
     pub direct: bool,
-    /// I/Os at the device at once, 1 to 4,096. Default 64; a disk with seeks gets at most 8.
+    /// I/Os in flight at the device, 1 to 4,096. Default 64; at most 8 on a rotating disk.
     pub queue_depth: u32,
     /// How long acknowledged deletes and purges last.
     pub durability: Durability,
-    /// What happens when readers hold all memory.
+    /// What to do when readers pin all memory.
     pub when_memory_full: WhenMemoryFull,
     /// Longest wait for memory before a create or read is refused. Default 10 s.
     pub memory_wait: Duration,
     /// Which objects stay in memory.
     pub residency: ResidencyPolicyKind,
-    /// Which objects survive a turn of the ring.
+    /// Which objects survive when the ring reuses their segment.
     pub disk_policy: DiskPolicyKind,
-    /// FBC: hits counted per object at most (C_max). Default 3, the most the index can hold.
+    /// FBC: the cap on an object's hit count (C_max). Default 3, the most the index can hold.
     pub fbc_count_max: u8,
-    /// FBC: mean count above which all counts are halved, in hundredths (A_max). Default 100.
+    /// FBC: mean hit count above which all counts are halved (A_max), in hundredths. Default 100.
     pub fbc_average_max_percent: u32,
-    /// Share of a reused segment that may be written again, in percent. Default 20. What is left of a nearly empty
-    /// segment is kept whatever the share is, unless it is zero.
+    /// Largest share of a reused segment that is written again, in percent. Default 20. The live
+    /// objects of a nearly empty segment are kept whatever this share is, unless it is zero.
     pub reinsert_percent_max: u8,
-    /// What is written again of what survives.
+    /// Which of the surviving objects are written again.
     pub reinsertion: Reinsertion,
     /// Which objects are written to disk.
     pub admission: Admission,
-    /// Time between index checkpoints. Zero: only at close. Default 30 s.
+    /// Time between index checkpoints. Zero: a checkpoint only at close. Default 30 s.
     pub checkpoint_period: Duration,
-    /// Time after which a created object is on its way to disk even if its page is not full.
-    /// Zero: never. Default 5 s. `Store::set_flush_period` sets it for one group.
+    /// Time after which a created object is written to disk even if its page is not full. Zero:
+    /// never. Default 5 s. `Store::set_flush_period` sets it for one group.
     pub flush_period: Duration,
-    /// Groups whose pages and hints are remembered in memory at once, in a twelfth of
-    /// `memory` at most, 400 bytes each. Default 65,536, at most 2^32. Hints and flush periods beyond are
-    /// forgotten, those of the groups that were known first.
+    /// Groups whose pages, hints and flush periods are remembered in memory, 400 bytes each; they
+    /// take at most a twelfth of `memory`. Default 65,536, at most 2^32. Beyond the limit the hints
+    /// and flush periods of the groups known for longest are forgotten.
     pub groups_tracked_max: usize,
     /// Consecutive errors after which a volume is taken out of service. Default 16.
     pub volume_errors_max: u32,
-    /// How long `Store::open` waits for recovery, so that a small store is complete when it returns;
-    /// a larger one goes on loading while it serves. Default 100 ms.
+    /// How long `Store::open` waits for recovery, so that a small store has all its objects when
+    /// `open` returns. A larger store serves while recovery goes on. Default 100 ms.
     pub open_wait: Duration,
-    /// Policies of the caller's own in place of those named above.
+    /// The embedder's own policies, in place of those named above.
     pub own_policies: OwnPolicies,
-    /// Seed for everything random; `None` takes one from the system.
+    /// Seed of all random decisions; `None` takes one from the system.
     pub seed: Option<u64>,
-    /// Whether the index tells keys apart by tags of 15 bits alone, as on volumes of more than 8 TiB, and not by
-    /// bits that locations leave as well. Default false. For simulators: keys that look alike are rare otherwise.
+    /// For simulators: the index tells keys apart by their 15-bit tags alone, as on volumes of more
+    /// than 8 TiB, without the bits that locations leave free. Default false. Otherwise tag
+    /// collisions are too rare to exercise.
     pub tags_alone: bool,
-    /// Whether the store has threads of its own. Default true. Without them recovery ends before `open`
-    /// returns, whoever creates or syncs writes what is due, and no timer runs: the same calls on one
-    /// thread do the same on the device. For simulators; a store in service would make callers wait. Memory
-    /// that comes free stays with the process, so that up to twice `memory` may be occupied.
+    /// Whether the store has threads of its own. Default true. False is for simulators: recovery
+    /// ends before `open` returns, the caller of a create or sync performs the writes that are due,
+    /// and no timer runs, so that the same calls on one thread cause the same I/O. In service this
+    /// would make callers wait. Freed memory also stays with the process, so that up to twice
+    /// `memory` may be occupied.
     pub background: bool,
 }
 
@@ -260,7 +268,7 @@ impl Config {
         }
     }
 
-    /// An existing store: no size is declared and nothing is made.
+    /// An existing store: no size is declared, and opening fails if the store is missing.
     pub fn existing(path: impl AsRef<Path>) -> Config {
         let mut config = Config::new(path, ByteSize::new(0));
         config.volumes[0].size = None;

@@ -1,7 +1,7 @@
-//! What is stored at all: the admission policies, and what they remember.
+//! Admission policies: which new objects are stored, and the state these policies keep.
 //!
-//! Invariants: no I/O, no clock of their own, no locks. Threads: any; a lost update of two creates at once
-//! lets one object in, or refuses one, that would not have been.
+//! Invariants: no I/O, no clock of their own, no locks. Threads: any. Two creates at once may lose
+//! an update, and so admit or refuse one object wrongly.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,28 +11,29 @@ use super::residency::Hint;
 use super::write_budget::WriteBudget;
 use crate::types::GroupId;
 
-/// Which new objects are written to disk at all.
+/// Which new objects are written to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Admission {
     /// Every object (default).
     #[default]
     Always,
-    /// An object that somebody wanted to create once before, as far as 65,536 keys are remembered.
+    /// An object that was offered before; the last 65,536 keys or so are remembered.
     SecondHit,
-    /// Every object until this many bytes a second have been written, then none until they are paid for.
-    /// What is kept when a segment is reused counts, too.
+    /// Every object until the budget is spent, then none until time has paid for the bytes written.
+    /// Objects kept when a segment is reused count too.
     WriteBudget {
         /// Bytes per second, averaged over ten seconds.
         bytes_per_second: u64,
     },
-    /// Objects up to this size, and streams that do not say theirs.
+    /// Objects up to this size, and streams that do not declare their length.
     SizeMax {
         /// Length of the value in bytes.
         bytes: u64,
     },
-    /// An object by chance, another time it is created again: what is wanted often comes in.
+    /// Each create is admitted with this probability, drawn anew each time: an object that is
+    /// created often is admitted in the end.
     Probability {
-        /// How many of a hundred.
+        /// Probability in percent.
         percent: u8,
     },
 }
@@ -41,9 +42,9 @@ const PLACES: usize = 1 << 16;
 /// Window over which a write budget is averaged.
 const BUDGET_WINDOW: Duration = Duration::from_secs(10);
 
-/// Which keys were seen before, by their hashes: a table of fingerprints, one place for each. A key that
-/// another one pushed out counts as new once more. It takes no memory before it is asked, and 256 KiB from
-/// then on.
+/// The key hashes seen before: a table of 32-bit fingerprints with one slot for each hash. A key
+/// whose slot another key took counts as new again. The table is allocated at its first use and
+/// takes 256 KiB.
 ///
 /// ```
 /// let seen = damelo::policy::Seen::default();
@@ -56,41 +57,42 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether this was seen before; from now on it was.
+    /// Returns whether this hash was seen before, and records it.
     pub fn before(&self, hash: u64) -> bool {
         let places = self.places.get_or_init(|| (0..PLACES).map(|_| AtomicU32::new(0)).collect());
-        // 0 is an empty place.
+        // 0 marks an empty slot.
         let print = (hash >> 32) as u32 | 1;
         places[hash as usize % PLACES].swap(print, Ordering::Relaxed) == print
     }
 }
 
-/// An object that somebody wants to store.
+/// An object offered for storing.
 #[derive(Debug, Clone, Copy)]
 pub struct Newcomer<'a> {
-    /// Its key.
+    /// The object's key.
     pub key: &'a [u8],
-    /// Hash of its key: another one in every store.
+    /// Hash of the key; differs between stores.
     pub hash: u64,
-    /// Its group.
+    /// The object's group.
     pub group: GroupId,
-    /// What was said of its group.
+    /// The caller's hint for the group.
     pub hint: Hint,
-    /// Length of its value; `None` for a stream that has not said it.
+    /// Length of the value; `None` for a stream that has not declared it.
     pub bytes: Option<u64>,
-    /// Time by the store's clock, since some fixed moment.
+    /// The store's clock, counted from some fixed moment.
     pub now: Duration,
 }
 
-/// Decides what is stored at all. What it remembers is its own and bounded; it does no I/O, reads no clock,
-/// and must not call the store.
+/// Decides which objects are stored. A policy may keep bounded state of its own; it does no I/O,
+/// reads no clock, and must not call the store.
 pub trait AdmissionPolicy: Send + Sync {
-    /// Whether to store it. The error names the rule that refuses it: the caller is told, and the store
-    /// counts it. Asked once for each create and each writer, by any thread.
+    /// Whether to store the object. An error names the rule that refuses it; the caller receives
+    /// the name, and the store counts it. Called once for each create and each writer, on any
+    /// thread.
     fn admit(&self, new: &Newcomer<'_>) -> Result<(), &'static str>;
 
-    /// So many bytes are written that no [`AdmissionPolicy::admit`] has named: objects that were kept when
-    /// their segment was reused, and streams that did not say their length.
+    /// Reports bytes written that no [`AdmissionPolicy::admit`] call declared: objects kept when
+    /// their segment was reused, and streams that did not declare their length.
     fn written_beside(&self, _bytes: u64, _now: Duration) {}
 }
 
@@ -133,7 +135,7 @@ impl AdmissionPolicy for SizeMax {
     }
 }
 
-/// Every question is another draw, so that what is created again and again comes in in the end.
+/// Each create is a new draw, so an object that is created again and again is admitted in the end.
 struct Probability {
     percent: u8,
     seed: u64,
@@ -150,7 +152,7 @@ impl AdmissionPolicy for Probability {
     }
 }
 
-/// The admission policy that a rule names; `seed` decides what is left to chance.
+/// The admission policy that a rule names; `seed` seeds the random draws.
 pub fn admission_policy(rule: Admission, seed: u64) -> Box<dyn AdmissionPolicy> {
     match rule {
         Admission::Always => Box::new(Always),
@@ -166,7 +168,7 @@ pub fn admission_policy(rule: Admission, seed: u64) -> Box<dyn AdmissionPolicy> 
     }
 }
 
-/// The admission policy of a rule if it refuses anything.
+/// The admission policy of a rule, or `None` for `Always`.
 pub(crate) fn unless_always(rule: Admission, seed: u64) -> Option<Arc<dyn AdmissionPolicy>> {
     (rule != Admission::Always).then(|| admission_policy(rule, seed).into())
 }
@@ -189,7 +191,7 @@ mod tests {
         let seen = Seen::default();
         assert!(seen.places.get().is_none(), "nothing before it is needed");
         assert_eq!((seen.before(1), seen.before(1), seen.before(1)), (false, true, true));
-        // Two keys must meet in place and fingerprint to be taken for each other.
+        // Two keys are mistaken for each other only if both slot and fingerprint agree.
         let mut random = fastrand::Rng::with_seed(1);
         let others = (0..10 * PLACES).filter(|_| seen.before(random.u64(..))).count();
         assert!(others < 100, "{others}");
@@ -211,7 +213,7 @@ mod tests {
         }
     }
 
-    /// What is written beside counts; a stream of unknown length costs when its length is known.
+    /// Bytes written beside count; a stream of unknown length is charged once its length is known.
     #[test]
     fn a_write_budget_counts_everything_that_is_written() {
         let policy = admission_policy(Admission::WriteBudget { bytes_per_second: 100 }, 7);

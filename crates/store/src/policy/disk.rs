@@ -1,52 +1,55 @@
-//! Which objects stay when the ring comes round to their segment. Pure decisions on counts.
+//! Disk policies: which objects of a segment survive when the ring reuses it. Pure functions of
+//! counts.
 //!
-//! A count is the index's two-bit frequency: how often the object was asked for since it was written
-//! or last looked at, as far as it was seen (reads from disk, and one for each stay in memory with a
-//! hit).
+//! An object's count is its two-bit frequency in the index: hits since the object was written or
+//! last kept. Each read from disk counts as one hit, and so does each stay in memory with at least
+//! one hit.
 
-/// Which objects of the oldest segment are kept when the ring comes round.
+/// Which objects of the oldest segment are kept when the ring reuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DiskPolicyKind {
-    /// Frequency-based cyclic: keeps what was used since it was written (Maltzahn 1999, FBC).
+    /// Frequency-based cyclic: keeps objects that were hit since they were written (Maltzahn 1999,
+    /// FBC).
     #[default]
     Fbc,
-    /// Keeps what was used most, with counts that age (UCFS 2002 §2.4.9).
+    /// Keeps objects whose count is at least the segment's mean; counts age (UCFS 2002 §2.4.9).
     LfuAging,
-    /// Keeps what was used at all since it was written, or kept: within the last turn of the ring.
+    /// Keeps objects that were hit since they were written or last kept, so in the last turn of the
+    /// ring.
     Lru,
     /// Keeps nothing: a plain ring.
     Fifo,
 }
 
-/// What is known of an object whose segment is about to be reused.
+/// The facts about an object whose segment is about to be reused.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {
-    /// Its count, 0 to 3.
+    /// Hit count, 0 to 3.
     pub freq: u8,
-    /// Its group is loved.
+    /// The object's group is loved.
     pub loved: bool,
-    /// Its group is hated.
+    /// The object's group is hated.
     pub hated: bool,
 }
 
-/// Decides what is kept; stateless.
+/// Decides which objects are kept; stateless.
 pub trait DiskPolicy: Send + Sync {
-    /// Worth keeping; the greater the more. `None` lets it go. `mean_percent` is the segment's mean
-    /// count in hundredths.
+    /// The worth of keeping an object; objects of greater worth are kept first. `None` evicts it.
+    /// `mean_percent` is the segment's mean count in hundredths.
     fn worth(&self, candidate: Candidate, mean_percent: u32) -> Option<u8>;
 
-    /// What it is worth where little of its segment is left, since most was removed or replaced: to keep that
-    /// takes less than a third of a segment and frees a whole one. Asked for what [`DiskPolicy::worth`] lets go.
+    /// Worth of an object that [`DiskPolicy::worth`] evicts, in a segment with few live objects
+    /// left. Keeping all of these takes less than a third of a segment and frees a whole one.
     fn worth_among_few(&self, candidate: Candidate) -> Option<u8> {
         (!candidate.hated).then_some(0)
     }
 
-    /// Count that a kept object starts its next turn with.
+    /// The count that a kept object starts its next turn with.
     fn next_freq(&self, freq: u8, mean_percent: u32) -> u8;
 }
 
-/// Maltzahn 1999 §5.2: replacement goes round in a cycle and skips what was popular. Counts stop at
-/// C_max; when their mean passes A_max all are halved, so that old popularity fades.
+/// Maltzahn 1999 §5.2: replacement goes round in a cycle and skips popular objects. Counts are
+/// capped at C_max; when their mean passes A_max all are halved, so that old popularity fades.
 struct Fbc {
     count_max: u8,
     average_max_percent: u32,
@@ -64,7 +67,7 @@ impl DiskPolicy for Fbc {
     }
 }
 
-/// UCFS 2002 §2.4.9: the least used go, counts are halved each turn.
+/// UCFS 2002 §2.4.9: the least frequently used objects are evicted; counts are halved each turn.
 struct LfuAging;
 
 impl DiskPolicy for LfuAging {
@@ -78,7 +81,7 @@ impl DiskPolicy for LfuAging {
     }
 }
 
-/// Any use in this turn keeps an object for one more.
+/// Any hit in this turn keeps an object for one more.
 struct Lru;
 
 impl DiskPolicy for Lru {
@@ -107,7 +110,7 @@ impl DiskPolicy for Fifo {
     }
 }
 
-/// The disk policy of a kind. The two limits are those of FBC, see
+/// The disk policy of a kind. The two limits apply to FBC only, see
 /// [`Config::fbc_count_max`](crate::Config::fbc_count_max) and
 /// [`Config::fbc_average_max_percent`](crate::Config::fbc_average_max_percent).
 pub fn disk_policy(

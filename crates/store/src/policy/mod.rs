@@ -1,14 +1,14 @@
-//! What the store's policies decide, without the store: pure functions on counts, so that a simulator
-//! can drive the code that is shipped, and an embedder put in its own
-//! ([`OwnPolicies`](crate::OwnPolicies)). Not needed to use a store with the policies it has, and free to
-//! change with it.
+//! The store's policies, separate from the store: decisions on counts, so that a simulator runs the
+//! shipped code and an embedder can supply policies of its own
+//! ([`OwnPolicies`](crate::OwnPolicies)). An application that uses the built-in policies does not
+//! need this module. Its interface may change with the policies.
 //!
-//! Each file has the names of its policies, the trait that they implement, and the policies themselves.
-//! Invariants: no I/O, no clock; locks only of their own tables. Threads: any.
+//! Each file holds the names of its policies, the trait they implement, and the policies
+//! themselves. Invariants: no I/O, no clock; locks only on their own tables. Threads: any.
 
 pub(crate) mod admission;
 pub(crate) mod disk;
-// What happened lately to keys, and which keys are followed: for policies that learn.
+// Recent events by key, for policies that learn.
 pub(crate) mod notes;
 pub(crate) mod reinsertion;
 pub(crate) mod residency;

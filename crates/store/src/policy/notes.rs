@@ -1,17 +1,20 @@
-//! A small table of what happened lately to keys: what was noted of each, and when. For samples, not
-//! for truth: a key forgets when another takes its slot, and one in sixteen million is taken for another.
+//! A small, lossy table of recent events by key: a note, and when it was made. Good for sampling
+//! only: a key's note is lost when another key takes its slot, and one key in sixteen million is
+//! mistaken for another.
 //!
-//! Threads: any; one relaxed atomic a slot, so that a note is whole, if perhaps lost.
+//! Threads: any. A slot is one relaxed atomic, so a note is never torn, though a concurrent one may
+//! overwrite it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A slot from the top: 24 bits of the key, never zero, what was noted, and when.
+/// Layout of a slot, from the top bit: 24 bits of the key (never zero), 8 bits of note, 32 bits of
+/// time.
 const TAG_SHIFT: u32 = 40;
 const TAG_BIT: u64 = 1 << TAG_SHIFT;
 const SAID_SHIFT: u32 = 32;
 const SLOTS_MIN: usize = 64;
 
-/// What was noted of a key.
+/// A note about a key: a value and a time whose meaning the caller defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) said: u8,
@@ -22,7 +25,8 @@ pub(crate) struct Notes {
     slots: Box<[AtomicU64]>,
 }
 
-/// Every bit of the key in every bit: keys may be hashes or places on disk.
+/// Mixes every bit of the key into every bit of the result: keys may be hashes or locations on
+/// disk.
 fn mixed(key: u64) -> u64 {
     let half = (key ^ (key >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (half ^ (half >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -33,36 +37,36 @@ fn tag(key: u64) -> u64 {
 }
 
 impl Notes {
-    /// With room for so many keys, rounded up.
+    /// A table with room for at least this many keys.
     pub(crate) fn new(keys: usize) -> Notes {
         let slots = keys.next_power_of_two().max(SLOTS_MIN);
         Notes { slots: (0..slots).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Keys that there is room for.
+    /// The number of keys the table has room for.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// What it takes, in bytes.
+    /// Memory that the table takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val::<[AtomicU64]>(&self.slots)
     }
 
     fn slot(&self, key: u64) -> &AtomicU64 {
-        // The bits below the tag's.
+        // The bits below those of the tag.
         let bits = self.slots.len().trailing_zeros();
         let below_tag = mixed(key) << (u64::BITS - TAG_SHIFT);
         &self.slots[(below_tag >> (u64::BITS - bits)) as usize]
     }
 
-    /// Notes something of a key; what was known of it.
+    /// Stores a key's note and returns the previous one.
     pub(crate) fn put(&self, key: u64, note: Note) -> Option<Note> {
         let packed = tag(key) | u64::from(note.said) << SAID_SHIFT | u64::from(note.when);
         known(key, self.slot(key).swap(packed, Ordering::Relaxed))
     }
 
-    /// Takes away what is known of a key.
+    /// Removes and returns a key's note.
     pub(crate) fn take(&self, key: u64) -> Option<Note> {
         let slot = self.slot(key);
         let note = known(key, slot.load(Ordering::Relaxed))?;

@@ -1,63 +1,67 @@
-//! How much of what the disk policy would keep is written again when a segment is reused, and what of it.
-//! Pure decisions.
+//! Reinsertion: which surviving objects of a reused segment are written again, and how many bytes
+//! that may take. Pure decisions.
 //!
-//! The disk policy says what is worth it and orders it; here is what that may cost. Threads: the one that
-//! writes.
+//! The disk policy chooses and orders the survivors; this policy limits the cost. Threads: the
+//! flusher.
 
 use std::time::Duration;
 
 use super::residency::Hint;
 use crate::types::GroupId;
 
-/// Most of a segment that may be written again, in percent, whatever a policy says: the ring has to advance.
+/// Upper limit on the share of a segment that is written again, in percent, whatever a policy
+/// returns: the ring must advance.
 pub(crate) const REINSERT_PERCENT_LIMIT: u8 = 90;
 
-/// What is written again of what the disk policy would keep, see [`Config::reinsert_percent_max`](crate::Config::reinsert_percent_max).
+/// Which survivors of the disk policy are written again, see
+/// [`Config::reinsert_percent_max`](crate::Config::reinsert_percent_max).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reinsertion {
-    /// Everything that the disk policy finds worth it, the worthiest first (default).
+    /// Every survivor, in order of worth (default).
     #[default]
     Worthy,
-    /// Of that, what was asked for since it was written, or last kept.
+    /// Survivors with a minimum number of hits since they were written or last kept.
     Used {
-        /// At least so often, 1 to 3, as far as seen: reads from disk, and one for a stay in memory with hits.
+        /// Hits needed, 1 to 3. Each read from disk counts as one, and so does a stay in memory
+        /// with any hit.
         hits_min: u8,
     },
     /// Nothing.
     Never,
 }
 
-/// An object that the disk policy finds worth keeping.
+/// An object that the disk policy would keep.
 #[derive(Debug, Clone, Copy)]
 pub struct Survivor {
-    /// Hash of its key: another one in every store.
+    /// Hash of the object's key; differs between stores.
     pub hash: u64,
-    /// Its group.
+    /// The object's group.
     pub group: GroupId,
-    /// What was said of its group.
+    /// The caller's hint for the group.
     pub hint: Hint,
-    /// Its count, 0 to 3: how often it was asked for since it was written or last kept, as far as seen.
+    /// Hit count, 0 to 3, since the object was written or last kept; see [`Reinsertion::Used`].
     pub freq: u8,
-    /// What the disk policy finds it worth.
+    /// The worth that the disk policy gave.
     pub worth: u8,
-    /// What it takes on disk.
+    /// Bytes that the object takes on disk.
     pub bytes: u64,
 }
 
-/// Decides what is written again, and how much. What it remembers is its own and bounded; it does no I/O,
-/// reads no clock, and must not call the store.
+/// Decides which objects are written again, and how many. A policy may keep bounded state of its
+/// own; it does no I/O, reads no clock, and must not call the store.
 pub trait ReinsertionPolicy: Send + Sync {
-    /// Bytes of a segment of so many that may be written again, 90% of it at most. Asked once for each
-    /// segment that is reused; `now` is the time by the store's clock, since some fixed moment. Unless it is
-    /// zero, what is left of a nearly empty segment (30%) may be written again whatever it is.
+    /// Bytes of a segment of `segment_bytes` that may be written again; the store caps it at 90%.
+    /// Called once for each reused segment; `now` is the store's clock, counted from some fixed
+    /// moment. Unless the budget is zero, the live objects of a nearly empty segment (up to 30%)
+    /// may be written again in any case.
     fn budget(&self, segment_bytes: u64, now: Duration) -> u64;
 
-    /// Whether to write this one again if the budget has room for it. Asked for what the disk policy finds
-    /// worth it, the worthiest first.
+    /// Whether to write this object again if the budget has room for it. Called for survivors of
+    /// the disk policy only, in order of worth.
     fn keeps(&self, survivor: &Survivor) -> bool;
 }
 
-/// What was asked for at least so often, within a share of the segment.
+/// Keeps objects with at least `hits_min` hits, up to a share of the segment.
 struct Share {
     percent: u8,
     hits_min: u8,
@@ -73,7 +77,7 @@ impl ReinsertionPolicy for Share {
     }
 }
 
-/// The reinsertion policy of a rule, within a share of each segment, see
+/// The reinsertion policy of a rule, limited to a share of each segment, see
 /// [`Config::reinsert_percent_max`](crate::Config::reinsert_percent_max).
 pub fn reinsertion_policy(
     rule: Reinsertion,

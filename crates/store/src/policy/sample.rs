@@ -1,7 +1,8 @@
-//! Objects that left, followed until they are asked for again: not all of them, but a share that stands for all.
+//! Follows a sample of the objects that left, until they are requested again.
 //!
-//! The share is one in a power of two, of those whose hash is a multiple of it, and shrinks where more would leave than
-//! there are notes for. Threads: any; relaxed, a change of the share loses some of those that are followed.
+//! An object is in the sample if its hash is a multiple of `one_in`, a power of two. `one_in` grows
+//! when more objects would leave than the table has notes for. Threads: any; relaxed atomics. A
+//! change of `one_in` loses some of the objects followed so far.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,35 +10,35 @@ use super::notes::{Note, Notes};
 
 pub(crate) struct Sample {
     left: Notes,
-    /// One object in so many is followed, and at least in `one_in_min`.
+    /// One object in `one_in` is followed; `one_in_min` is its lower bound.
     one_in: AtomicU64,
     one_in_min: u64,
 }
 
 impl Sample {
-    /// With room for so many notes, rounded up; of the objects at most one in `one_in_min`, a power of two.
+    /// Room for at least `notes` notes; follows at most one object in `one_in_min`, a power of two.
     pub(crate) fn new(notes: usize, one_in_min: u64) -> Sample {
         assert!(one_in_min.is_power_of_two(), "one in {one_in_min}");
         Sample { left: Notes::new(notes), one_in: AtomicU64::new(one_in_min), one_in_min }
     }
 
-    /// What it takes, in bytes.
+    /// Memory that the sample takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.left.bytes()
     }
 
-    /// So many notes would be wanted, were every object followed.
+    /// Adapts `one_in` to the number of notes that following every object would take.
     pub(crate) fn set_wanted(&self, notes: u64) {
         let one_in = notes.div_ceil(self.left.slots() as u64).next_power_of_two();
         self.one_in.store(one_in.max(self.one_in_min), Ordering::Relaxed);
     }
 
-    /// One object in so many is followed: for so many stands each of them.
+    /// One object in this many is followed, so each followed object stands for this many.
     pub(crate) fn one_in(&self) -> u64 {
         self.one_in.load(Ordering::Relaxed)
     }
 
-    /// An object leaves: true if it is followed from now on, and then something is noted of it.
+    /// An object leaves. Stores a note and returns true if the object is in the sample.
     pub(crate) fn leaves(&self, hash: u64, note: impl FnOnce() -> Note) -> bool {
         let is_followed = self.is_followed(hash);
         if is_followed {
@@ -46,7 +47,8 @@ impl Sample {
         is_followed
     }
 
-    /// An object is asked for: what was noted when it left, once, if it was followed.
+    /// An object is requested. Returns the note made when the object left, once, if it was
+    /// followed.
     pub(crate) fn asked(&self, hash: u64) -> Option<Note> {
         if self.is_followed(hash) { self.left.take(hash) } else { None }
     }

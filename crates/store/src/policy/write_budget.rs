@@ -1,14 +1,15 @@
-//! A budget of bytes over time, for what may be written: one number, by which time it is paid for.
+//! A budget of bytes over time, for limiting writes. The only state is the time by which all bytes
+//! taken so far are paid for.
 //!
-//! Invariant: no clock of its own; over any time no more is taken than the budget for that time, a
-//! window's worth, and one object. Threads: any, without locks.
+//! Invariants: no clock of its own; over any period the bytes taken never exceed the budget of that
+//! period plus one window's budget plus one object. Threads: any, without locks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// So many bytes in a window of time, again and again. What is not used is saved up for one window; what is
-/// taken beyond the budget, by an object larger than what is left of it, is paid back before anything more
-/// is taken.
+/// Allows a number of bytes for each window of time. Unused budget accumulates up to one window's
+/// worth. An object larger than the remaining budget is taken, and its excess is paid back before
+/// anything else is taken.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,17 +23,18 @@ use std::time::Duration;
 pub struct WriteBudget {
     bytes: u64,
     window_ns: u64,
-    /// When everything taken so far is paid for.
+    /// The time at which all bytes taken so far are paid for.
     paid_at_ns: AtomicU64,
 }
 
 impl WriteBudget {
-    /// So many bytes in so much time.
+    /// A budget of `bytes` for each `window`.
     pub fn new(bytes: u64, window: Duration) -> WriteBudget {
         WriteBudget { bytes, window_ns: nanos(window).max(1), paid_at_ns: AtomicU64::new(0) }
     }
 
-    /// Takes these bytes if there is anything left. `now` counts from any moment, and does not go back.
+    /// Takes these bytes and returns true if any budget is left. `now` counts from any fixed
+    /// moment, and never decreases.
     pub fn take(&self, bytes: u64, now: Duration) -> bool {
         let now = nanos(now);
         let cost = self.cost_ns(bytes);
@@ -43,16 +45,16 @@ impl WriteBudget {
         self.paid_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid_at).is_ok()
     }
 
-    /// Takes these bytes whether there is anything left or not: they have been written.
+    /// Charges bytes that have been written already, whether any budget is left or not.
     pub fn charge(&self, bytes: u64, now: Duration) {
         let now = nanos(now);
         let cost = self.cost_ns(bytes);
         let paid_at = |paid_at: u64| Some(paid_at.max(now).saturating_add(cost));
-        // Never refused.
+        // The update never fails: the closure always returns `Some`.
         let _ = self.paid_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid_at);
     }
 
-    /// Time in which the budget grows by so many bytes.
+    /// Time in which the budget grows by `bytes`.
     fn cost_ns(&self, bytes: u64) -> u64 {
         let cost = u128::from(bytes) * u128::from(self.window_ns);
         u64::try_from(cost.div_ceil(u128::from(self.bytes.max(1)))).unwrap_or(u64::MAX)
@@ -69,7 +71,7 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    /// Objects of `bytes` taken when one is offered every millisecond for so long.
+    /// Counts the objects of `bytes` taken when one is offered every millisecond for `long`.
     fn taken(budget: &WriteBudget, bytes: u64, from: Duration, long: Duration) -> u64 {
         let offers = (0..long.as_millis() as u64).map(|ms| from + Duration::from_millis(ms));
         offers.filter(|now| budget.take(bytes, *now)).count() as u64
@@ -80,11 +82,11 @@ mod tests {
         let budget = WriteBudget::new(10_000, 10 * S);
         assert_eq!(taken(&budget, 100, Duration::ZERO, 2 * S), 120, "a window's worth, and 2 s");
         assert_eq!(taken(&budget, 100, 2 * S, 10 * S), 100, "1,000 a second");
-        // An hour without writes saves up one window, not an hour.
+        // An hour without writes accumulates one window's budget, not an hour's.
         assert_eq!(taken(&budget, 100, 3600 * S, 10 * S), 200);
     }
 
-    /// What is refused is not written, so it costs nothing.
+    /// A refused object is not written, so it costs nothing.
     #[test]
     fn what_is_refused_costs_nothing() {
         let budget = WriteBudget::new(1000, S);

@@ -1,14 +1,18 @@
-//! How much of memory probation gets beside protected: what a little more of either would save decides.
+//! Divides memory between probation and protected by the reads that a slightly larger share of
+//! either would save.
 //!
-//! Of probation: an object that left it and is read from disk again before an eighth of memory's worth
-//! of others has left it would have been found, had probation been longer by that. Of protected: the
-//! objects whose density is next to the threshold are those that it could not keep if it were smaller.
-//! Their hits, less those that probation would have had, scaled to an eighth of memory, are what that
-//! eighth saves. Every read that is saved moves the border by the room of a few objects, so that it
-//! rests where both save alike. (ARC, Megiddo and Modha 2003, weighs two ghost lists; what leaves a
-//! protected queue that selects says too little of what it holds.)
+//! - Probation: an object leaves it and is read from disk again before another eighth of memory's
+//!   worth of objects has left. A probation longer by that eighth would have saved the read.
+//! - Protected: the objects whose density is near the threshold are those that a smaller protected
+//!   queue would evict. Their hits, less those that probation would have served, scaled to an
+//!   eighth of memory, are the reads that this eighth saves.
 //!
-//! Memory: at most 64 bytes for each 64 KiB of data. Threads: any; relaxed, lost updates blur the picture.
+//! Each saved read moves the border by the room of a few objects, so that it settles where both
+//! sides save equally. (ARC, Megiddo and Modha 2003, compares two ghost lists. Here protected
+//! admits by density, so the objects that leave it say too little about those that it holds.)
+//!
+//! Memory: at most 64 bytes for each 64 KiB of data. Threads: any; relaxed atomics, lost updates
+//! only blur the estimate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,43 +20,46 @@ use super::{Leaving, Queue};
 use crate::policy::notes::Note;
 use crate::policy::sample::Sample;
 
-/// Share of probation at first and its bounds. More at first helps where use is recent, and costs where
-/// popularity stands still (`docs/decisions/0017`).
+/// Probation's initial share and its bounds. A larger initial share helps workloads with recency
+/// and costs hits where popularity is stable (`docs/decisions/0017`).
 const SHARE_START: f64 = 0.2;
 const SHARE_MIN: f64 = 0.1;
 const SHARE_MAX: f64 = 0.9;
-/// "A little more" is this share of memory.
+/// The margin, as a share of memory, by which a queue is imagined larger.
 const MARGIN: f64 = 0.125;
-/// Objects whose room one saved read moves, and the most that it moves of all memory.
+/// How far one saved read moves the border, in objects, and the largest move, as a share of memory.
 const STEP_OBJECTS: f64 = 2.0;
 const STEP_MAX: f64 = 0.05;
-/// Densities from a half to twice the threshold are next to it.
+/// Densities near the threshold, as multiples of it.
 const NEAR_MIN: f64 = 0.5;
 const NEAR_MAX: f64 = 2.0;
-/// With fewer bytes near the threshold than this share, what is known of them counts for more than they are.
+/// Lower bound of the share of protected bytes near the threshold. With fewer, the few objects seen
+/// there would be scaled up too much.
 const NEAR_SHARE_MIN: f64 = 0.02;
-/// Memory for data that pays for one note; the table is rounded up to twice as many at most.
+/// Bytes of data memory per note; the table is rounded up to a power of two.
 const BYTES_PER_NOTE: u64 = 16384;
-/// Notes of one for few keys: as many as a gibibyte pays for. With more objects a share of them is followed.
+/// Most notes in a balance for few keys: as many as 1 GiB of memory gets. With more objects, a
+/// sample is followed.
 const FEW_NOTES_MAX: u64 = 1 << 16;
-/// Notes for each object that is followed and leaves within the margin, so that few are lost.
+/// Notes for each followed object that leaves within the margin, so that few notes are overwritten.
 const NOTES_PER_LEAVING: f64 = 2.0;
 const OBJECTS_MIN: u64 = 64;
-/// Clocks of notes count in units of so many bytes, in powers of two.
+/// Notes keep the clock `left_bytes` in units of 2^10 bytes.
 const TICK_SHIFT: u32 = 10;
 
 pub(super) struct Balance {
     memory_bytes: u64,
-    /// Bits of an `f64`: probation's share of both queues.
+    /// Probation's share of both queues: the bits of an `f64`.
     share: AtomicU64,
-    /// When followed objects left probation, by `left_bytes`.
+    /// For each followed object that left probation, the value of `left_bytes` at that time.
     left: Sample,
     left_bytes: AtomicU64,
     objects: AtomicU64,
-    /// Bytes looked at lately in probation and protected, and those of protected near the threshold.
+    /// Bytes examined for eviction lately in probation and protected, and protected bytes near the
+    /// threshold.
     looked: [AtomicU64; 2],
     near: AtomicU64,
-    /// Frames of probation and protected when memory was last wanted.
+    /// Frames of probation and protected at the last eviction.
     held: [AtomicU64; 2],
 }
 
@@ -65,7 +72,7 @@ impl Balance {
         Balance::with(memory_bytes, memory_bytes / BYTES_PER_NOTE)
     }
 
-    /// One whose memory ends somewhere, however much there is to be had.
+    /// A balance whose tables are bounded however large the memory is.
     pub(super) fn of_few(memory_bytes: u64) -> Balance {
         Balance::with(memory_bytes, (memory_bytes / BYTES_PER_NOTE).min(FEW_NOTES_MAX))
     }
@@ -83,12 +90,12 @@ impl Balance {
         }
     }
 
-    /// What it takes, in bytes.
+    /// Memory that the tables take, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.left.bytes()
     }
 
-    /// Probation's share of what both queues hold.
+    /// Probation's share of the bytes in both queues.
     pub(super) fn share(&self) -> f64 {
         f64::from_bits(self.share.load(Ordering::Relaxed))
     }
@@ -99,13 +106,13 @@ impl Balance {
         self.share.store(share.clamp(SHARE_MIN, SHARE_MAX).to_bits(), Ordering::Relaxed);
     }
 
-    /// So many objects are in memory: with many small ones fewer are followed.
+    /// Sets the number of objects in memory: with many small ones, a smaller sample is followed.
     pub(super) fn set_objects(&self, objects: usize) {
         self.left.set_wanted((objects as f64 * MARGIN * NOTES_PER_LEAVING).ceil() as u64);
         self.objects.store((objects as u64).max(OBJECTS_MIN), Ordering::Relaxed);
     }
 
-    /// Memory is wanted while the queues hold so many frames: true if probation has more than its share.
+    /// Called at each eviction with the frames of both queues; true if probation exceeds its share.
     pub(super) fn probation_is_over(&self, probation: usize, protected: usize) -> bool {
         for (held, frames) in self.held.iter().zip([probation, protected]) {
             held.store(frames as u64, Ordering::Relaxed);
@@ -113,8 +120,8 @@ impl Balance {
         probation as f64 > (probation + protected) as f64 * self.share()
     }
 
-    /// An object's run was looked at. `density` is the object's without the hits that it brings, in
-    /// terms of the threshold.
+    /// A run with this object was examined for eviction. `density` is the object's density without
+    /// its new hits, as a multiple of the threshold.
     pub(super) fn looked_at(&self, queue: Queue, object: &Leaving, density: f64) {
         let bytes = u64::from(object.bytes);
         match queue {
@@ -130,7 +137,8 @@ impl Balance {
         }
     }
 
-    /// Adds to a count of bytes looked at. All are halved now and then, so that they follow the use.
+    /// Adds to a count of examined bytes. All counts are halved periodically, so that they follow
+    /// changes of the workload.
     fn count(&self, looked: &AtomicU64, bytes: u64) {
         if looked.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.memory_bytes {
             return;
@@ -140,12 +148,12 @@ impl Balance {
         }
     }
 
-    /// Reads that the margin of protected saves, as far as an object with so many hits since it was last
-    /// looked at stands for it.
+    /// Reads that protected's margin saves, as estimated from one object near the threshold with
+    /// this many hits since it was last examined.
     fn saved_by_margin(&self, hits: f64) -> f64 {
         let [probation, protected] = [float(&self.held[0]), float(&self.held[1])];
-        // How long an object waits in probation, in terms of protected. There it would have been read
-        // once for each such stay.
+        // How long an object waits in probation, relative to protected. In probation it would have
+        // missed once per such stay.
         let stay = (probation / float(&self.looked[0])) / (protected / float(&self.looked[1]));
         let saved = hits / (1.0 + hits * stay);
         let near_share = (float(&self.near) / float(&self.looked[1])).clamp(NEAR_SHARE_MIN, 1.0);
@@ -183,7 +191,7 @@ mod tests {
         Leaving { hash: n << 20, bytes: 4096, hits, epoch: 0 }
     }
 
-    /// With half of the memory for either queue, and both looked at alike.
+    /// A balance with half of the memory in each queue, and equally many bytes examined in both.
     fn balance() -> Balance {
         let balance = Balance::new(MEMORY);
         balance.set_objects(256);
@@ -235,7 +243,7 @@ mod tests {
     #[test]
     fn the_share_stays_within_its_bounds_and_says_who_is_over() {
         let balance = balance();
-        // A fifth of sixteen frames at first.
+        // Sixteen frames; probation's initial share is a fifth.
         assert!(!balance.probation_is_over(3, 13) && balance.probation_is_over(4, 12));
         for n in 0..4_000 {
             balance.left(Queue::Probation, &leaving(n, 0));

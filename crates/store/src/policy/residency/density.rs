@@ -1,15 +1,20 @@
-//! The default residency: memory goes to what is asked for most often for the bytes it takes.
+//! The default residency policy: keeps the objects with the most hits per byte.
 //!
-//! An object's density is how often it was asked for lately, in memory or not, times what reading it
-//! again would cost, divided by its bytes (GreedyDual-Size-Frequency, Cherkasova 1998). The queues are
-//! S3-FIFO's. What leaves a queue is protected if its density is at or above a threshold, and what is
-//! read from disk above it skips probation (as W-TinyLFU admits, Einziger 2017). What is less dense goes,
-//! but for what was hit in probation: that has another turn there. The threshold follows the densities
-//! that it meets: it is where half of the protected bytes that are looked at stay. Counts are halved
-//! from time to time, and the threshold with them, so that old fame does not last. Which share of memory
-//! probation has, `balance` finds out.
+//! An object's density is its number of recent requests, hits and misses alike, times the cost of
+//! reading it again, divided by its bytes (GreedyDual-Size-Frequency, Cherkasova 1998). The queues
+//! are those of S3-FIFO. Rules:
 //!
-//! Threads: any; atomics, of which lost updates only blur the picture.
+//! - An object examined in either queue is promoted to, or kept in, protected if its density is at
+//!   or above a threshold. An object read from disk at or above it skips probation (as W-TinyLFU
+//!   admits, Einziger 2017).
+//! - A less dense object is evicted, unless it was hit in probation: then it gets another turn
+//!   there.
+//! - The threshold adapts so that half of the protected bytes examined stay.
+//! - Request counts are halved periodically, and the threshold with them, so that old popularity
+//!   fades.
+//! - `balance` decides the share of memory that probation gets.
+//!
+//! Threads: any; atomics, lost updates only blur the counts.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -17,27 +22,28 @@ use super::balance::Balance;
 use super::sketch::Sketch;
 use super::{Arrival, Fate, Hint, Leaving, Queue, ResidencyPolicy, Usage, probation_or_protected};
 
-/// Size at which moving an object's bytes costs as much as the read itself: a read costs
-/// `1 + bytes / this`. Larger values keep more small objects and fewer bytes.
+/// Size at which transferring an object's bytes costs as much as the read's fixed cost: a read
+/// costs `1 + bytes / EVEN_COST_BYTES`. Larger values favour small objects: more objects and fewer
+/// bytes stay.
 const EVEN_COST_BYTES: f64 = 16384.0;
-/// Change of the threshold for so many protected bytes that were looked at.
+/// The threshold changes by this factor after each `STEP_BYTES` of protected bytes examined.
 const STEP: f64 = 0.02;
 const STEP_BYTES: usize = 65536;
-/// Below any density: what an empty cache starts with.
+/// Below any density: the threshold of an empty cache.
 const THRESHOLD_MIN: f64 = 1e-9;
 
 pub(super) struct HitDensity {
     sketch: Sketch,
-    /// Bits of an `f64`.
+    /// The bits of an `f64`.
     threshold: AtomicU64,
-    /// Protected bytes looked at since the threshold last moved, and those of them that stayed.
+    /// Protected bytes examined since the threshold last moved, and how many of them stayed.
     looked: AtomicUsize,
     kept: AtomicUsize,
     balance: Balance,
 }
 
-/// What `hits` over so many halvings count as now: all of them if they are recent, else as if they had
-/// come evenly and been halved with all others.
+/// The weight of `hits` collected over this many halvings: all of them if no halving came between,
+/// else as if they had come evenly and been halved with the other counts.
 fn faded(hits: u8, halvings: u8) -> u32 {
     let hits = u32::from(hits);
     if halvings == 0 { hits } else { (2 * hits).div_ceil(u32::from(halvings) + 1) }
@@ -53,7 +59,7 @@ impl HitDensity {
         HitDensity::with(Sketch::new(memory_bytes), Balance::new(memory_bytes))
     }
 
-    /// With tables that go by the keys there are, up to those of `new`.
+    /// With tables that grow with the number of keys, up to the size of those of `new`.
     pub(super) fn growing(memory_bytes: u64) -> HitDensity {
         HitDensity::with(Sketch::growing(memory_bytes), Balance::of_few(memory_bytes))
     }
@@ -77,7 +83,7 @@ impl HitDensity {
         self.threshold.store(scaled.to_bits(), Ordering::Relaxed);
     }
 
-    /// Hits that an object brings with it now.
+    /// The object's hits since it was last examined, faded to the present.
     fn hits_of(&self, object: &Leaving) -> u32 {
         faded(object.hits, self.epoch().wrapping_sub(object.epoch))
     }
@@ -112,11 +118,12 @@ impl ResidencyPolicy for HitDensity {
         let times = self.sketch.estimate(object.hash) + self.hits_of(object);
         match queue {
             Queue::Hated => Fate::Drop,
-            // Love is the caller's word for density: among the loved, any use counts.
+            // A loved hint stands in for density: any hit keeps a loved object.
             Queue::Loved if object.hits > 0 => Fate::CopyTo(Queue::Loved),
             Queue::Loved => Fate::Drop,
             _ if density(times, object.bytes) >= self.threshold() => Fate::CopyTo(Queue::Protected),
-            // Where use is recent rather than frequent, a hit says more than a count.
+            // Where use is recent rather than frequent, a hit in probation is better evidence than
+            // a count.
             Queue::Probation if object.hits > 0 => Fate::CopyTo(Queue::Probation),
             _ => Fate::Drop,
         }
@@ -133,7 +140,7 @@ impl ResidencyPolicy for HitDensity {
     }
 
     fn hits_after(&self, queue: Queue, hits: u8) -> u8 {
-        // Of the others they are in the sketch now.
+        // Hits in the other queues have been added to the sketch.
         if queue == Queue::Loved { hits.saturating_sub(2).min(1) } else { 0 }
     }
 
@@ -154,7 +161,7 @@ impl ResidencyPolicy for HitDensity {
     }
 
     fn written(&self, hash: u64) {
-        // Whoever writes it has a use for it: a proxy was asked for it and did not have it.
+        // A write counts as a request: a proxy writes an object after a miss.
         self.sketch.add(hash, 1);
     }
 
@@ -191,7 +198,7 @@ mod tests {
         Leaving { hash, bytes, hits, epoch: 0 }
     }
 
-    /// Protected runs of which everything stays raise the threshold until something goes.
+    /// Raises the threshold to `typical` by protected runs that stay whole.
     fn settled(policy: &HitDensity, typical: f64) {
         while policy.threshold() < typical {
             policy.looked_at(Queue::Protected, STEP_BYTES, STEP_BYTES);

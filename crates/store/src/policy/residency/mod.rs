@@ -1,8 +1,8 @@
-//! Residency: which objects stay in memory. Pure decisions on counts; no I/O, no clock, no locks.
+//! Residency policies: which objects stay in memory. Pure decisions on counts: no I/O, no clock.
 //!
-//! Memory is a set of runs (page frames, logs of single objects, large objects), each in one
-//! queue. When memory is wanted, the policy names a queue; that queue's oldest run gives up its
-//! memory, and the policy says for each object of it whether to copy it on.
+//! Memory is a set of runs (page frames, logs of single objects, large objects), each in one queue.
+//! To free memory, the policy names a queue, and the oldest run of that queue is evicted: the
+//! policy decides for each object in it whether to copy it elsewhere or drop it.
 
 mod balance;
 mod density;
@@ -14,21 +14,22 @@ use density::HitDensity;
 /// Which objects stay in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ResidencyPolicyKind {
-    /// What is asked for most often for the memory it takes, lately, and what was asked for last, in shares
-    /// that follow the use (default).
+    /// Keeps the objects with the most recent requests per byte of memory, and the most recently
+    /// used ones, in shares that adapt to the workload (default).
     #[default]
     HitDensity,
     /// Scan-resistant queues over page frames, after S3-FIFO.
     S3Fifo,
-    /// What was not used goes first, oldest first: what was used since it came into memory, or since it was last
-    /// looked at, gets another turn. LRU by runs of memory, not by single objects.
+    /// LRU over runs of memory, not single objects: a run with no hit since it came in or was last
+    /// examined is evicted, oldest first; any other goes to the back of the queue.
     Lru,
-    /// First in, first out with a second chance.
+    /// FIFO with a second chance: an object that was hit since it was last examined is copied to
+    /// the back of the queue.
     Clock,
 }
 
 impl ResidencyPolicyKind {
-    /// All of them, the default first.
+    /// All kinds, the default first.
     pub const ALL: [ResidencyPolicyKind; 4] = [
         ResidencyPolicyKind::HitDensity,
         ResidencyPolicyKind::S3Fifo,
@@ -37,19 +38,19 @@ impl ResidencyPolicyKind {
     ];
 }
 
-/// What the caller said of a group.
+/// The caller's hint for a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hint {
-    /// Let go first.
+    /// Evict first.
     Hated,
-    /// Nothing said.
+    /// No hint given.
     #[default]
     Neutral,
-    /// Keep as long as anything else can go.
+    /// Keep as long as anything else can be evicted.
     Loved,
 }
 
-/// The queues that runs wait in.
+/// The queues in which runs wait for eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
     /// Objects of hated groups.
@@ -63,7 +64,7 @@ pub enum Queue {
 }
 
 impl Queue {
-    /// What was said of the groups whose objects wait here.
+    /// The hint of the groups whose objects wait in this queue.
     pub(crate) fn hint(self) -> Hint {
         match self {
             Queue::Hated => Hint::Hated,
@@ -76,58 +77,58 @@ impl Queue {
 /// All queues.
 pub const QUEUES: [Queue; 4] = [Queue::Hated, Queue::Probation, Queue::Protected, Queue::Loved];
 
-/// Frames in each queue, by `Queue as usize`, and in all.
+/// Frames in each queue, by `Queue as usize`, and in total.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
-    /// By queue.
+    /// Frames in each queue.
     pub frames: [usize; 4],
-    /// In all, those that hold nothing among them.
+    /// Frames in total, free ones included.
     pub total: usize,
 }
 
-/// What happens to an object whose run gives up its memory.
+/// The fate of an object whose run is evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is forgotten.
+    /// The object leaves memory.
     Drop,
-    /// It moves on to that queue.
+    /// The object is copied to that queue.
     CopyTo(Queue),
 }
 
-/// How objects come into memory.
+/// How an object comes into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// Just written.
     Written,
-    /// With the page of another that was asked for.
+    /// Came along with the page of a requested object.
     WithPage,
-    /// Asked for and read from disk by itself.
+    /// Requested, and read from disk by itself.
     Asked {
-        /// Of its key.
+        /// Hash of the object's key.
         hash: u64,
-        /// What it takes.
+        /// Bytes that the object takes.
         bytes: u32,
     },
-    /// In memory already, and what is said of its group has changed.
+    /// Was in memory already, and its group's hint has changed.
     Hinted,
 }
 
-/// An object whose run gives up its memory.
+/// An object whose run is examined for eviction.
 #[derive(Debug, Clone, Copy)]
 pub struct Leaving {
-    /// Of its key.
+    /// Hash of the object's key.
     pub hash: u64,
-    /// What it takes.
+    /// Bytes that the object takes.
     pub bytes: u32,
-    /// Hits since it came or was last looked at.
+    /// Hits since the object came in or was last examined.
     pub hits: u8,
-    /// What [`ResidencyPolicy::epoch`] was then.
+    /// The value of [`ResidencyPolicy::epoch`] at that time.
     pub epoch: u8,
 }
 
-/// Decides residency. What it remembers beyond queues and hit counts is its own and bounded.
+/// Decides residency. A policy may keep bounded state of its own beyond queues and hit counts.
 pub trait ResidencyPolicy: Send + Sync {
-    /// Queue of what comes.
+    /// The queue in which an arriving object is placed.
     fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
         match (hint, arrival) {
             (Hint::Hated, _) => Queue::Hated,
@@ -137,69 +138,70 @@ pub trait ResidencyPolicy: Send + Sync {
         }
     }
 
-    /// Queue that gives up a run for a requester with this hint.
+    /// The queue to evict a run from, for a requester with this hint.
     fn victim(&self, usage: &Usage, requester: Hint) -> Option<Queue>;
 
-    /// Fate of an object in a run of `queue`. Changes nothing: it may be asked more than once.
+    /// The fate of an object in a run of `queue`. Has no side effects: it may be called more than
+    /// once.
     fn fate(&self, queue: Queue, object: &Leaving) -> Fate;
 
-    /// An object's fate has been carried out: from now on its hits are the policy's to remember. Told
-    /// once whenever its run was looked at.
+    /// The object's fate has been carried out: its hits are handed over to the policy. Called once
+    /// each time the object's run is examined.
     fn take_hits(&self, _queue: Queue, _object: &Leaving) {}
 
-    /// An object of that queue has left memory, after its hits were taken.
+    /// An object of that queue has left memory, after [`ResidencyPolicy::take_hits`].
     fn left(&self, _queue: Queue, _object: &Leaving) {}
 
-    /// Hits that an object goes on with that stayed in `queue` with so many.
+    /// The hit count that an object restarts with after staying in `queue` with `hits`.
     fn hits_after(&self, _queue: Queue, hits: u8) -> u8 {
         hits.saturating_sub(2).min(1)
     }
 
-    /// A run of `queue` with so many bytes was looked at, and so many of them stay.
+    /// A run of `queue` was examined: its size, and how many of its bytes stay.
     fn looked_at(&self, _queue: Queue, _bytes: usize, _kept_bytes: usize) {}
 
-    /// What came in with a page was asked for, for the first time.
+    /// An object that came along with a page is requested for the first time.
     fn first_used(&self, _hash: u64) {}
 
-    /// An object came by being written, for the first time. Told beside the `arrive` of its run.
+    /// A new object was written. Called in addition to `arrive` for its run.
     fn written(&self, _hash: u64) {}
 
-    /// What was not in memory was asked for, and came with its page.
+    /// An object that was not in memory is requested, and its page is read for it.
     fn read_with_page(&self, _hash: u64) {}
 
-    /// So many objects are in memory. Told from time to time by a thread that nobody waits for: the
-    /// moment for work that takes long.
+    /// Reports the number of objects in memory. Called periodically on a background thread, so that
+    /// long work belongs here.
     fn settle(&self, _objects: usize) {}
 
-    /// So many keys were asked for so far. Told only to one of [`residency_policy_growing`], whose tables have room for
-    /// them then.
+    /// Reports the number of distinct keys requested so far. Called only on policies made by
+    /// [`residency_policy_growing`], whose tables grow with it.
     fn keys_known(&self, _keys: usize) {}
 
-    /// Stamp for objects that come or stay now; wraps.
+    /// Stamp for objects that come in or stay now; wraps.
     fn epoch(&self) -> u8 {
         0
     }
 
-    /// Memory that the policy itself takes.
+    /// Memory that the policy's own state takes, in bytes.
     fn bytes(&self) -> usize {
         0
     }
 
-    /// True if a run with any hit is put back whole instead of being taken apart.
+    /// True if a run with any hit goes to the back of its queue whole, instead of object by object.
     fn spares_whole_runs(&self) -> bool {
         false
     }
 }
 
-/// Unloved frames are never squeezed below this share by loved groups (1 in 256, at least 2), so
-/// that reads of unloved objects always have somewhere to go.
+/// Lower bound of the frames of unloved objects beside loved ones (1 in 256, at least 2), so that
+/// reads of unloved objects always find memory.
 const UNLOVED_SHARE_MIN: usize = 256;
 const UNLOVED_FRAMES_MIN: usize = 2;
-/// S3-FIFO: share of unloved memory that probation may keep (Yang et al. 2023: 10%).
+/// S3-FIFO: one part in this many of the unloved memory is probation's (Yang et al. 2023: 10%).
 const PROBATION_SHARE: usize = 10;
 
-/// The choice between probation, which has more than its share or not, and protected, loved and hated
-/// objects apart.
+/// Chooses the queue to evict from: hated first, then probation or protected, then loved.
+/// `probation_is_over` says that probation exceeds its share.
 pub(super) fn probation_or_protected(
     usage: &Usage,
     requester: Hint,
@@ -293,7 +295,7 @@ impl ResidencyPolicy for Lru {
     }
 }
 
-/// The residency policy of a kind, for so much memory.
+/// The residency policy of a kind, for this much memory.
 pub fn residency_policy(kind: ResidencyPolicyKind, memory_bytes: u64) -> Box<dyn ResidencyPolicy> {
     match kind {
         ResidencyPolicyKind::HitDensity => Box::new(HitDensity::new(memory_bytes)),
@@ -303,9 +305,10 @@ pub fn residency_policy(kind: ResidencyPolicyKind, memory_bytes: u64) -> Box<dyn
     }
 }
 
-/// The same for who knows how many keys there are, and tells ([`ResidencyPolicy::keys_known`]): what the policy remembers
-/// takes at most eleven bytes for each of them, or a quarter of a mebibyte, where that is less than its share of the memory. It decides
-/// alike while that is no less, and else nearly.
+/// The residency policy for a caller that reports the number of keys
+/// ([`ResidencyPolicy::keys_known`]). Its tables take at most eleven bytes per key, or 256 KiB,
+/// where that is less than in [`residency_policy`]. Its decisions are the same while the tables
+/// have the same size, and nearly the same otherwise.
 pub fn residency_policy_growing(
     kind: ResidencyPolicyKind,
     memory_bytes: u64,

@@ -1,16 +1,16 @@
-//! Small counts, two in a byte: up to 14 as they are, what is greater aside, by its place. Of a sketch nearly all counts
-//! are small.
+//! Small counters, two in a byte. Counts up to 14 are stored in place; greater ones, which are rare
+//! in a sketch, are in a map by index.
 //!
-//! Invariants: a count reads as what it was raised to last, halvings aside; places that were never raised take no
-//! memory but that of zeros. Threads: any; two that raise counts of one byte at once may lose one of them, greater
-//! counts are behind a lock.
+//! Invariants: a count reads as the value it was last raised to, apart from halvings; counters
+//! never raised occupy no memory, since their pages are untouched zeros. Threads: any; two threads
+//! that raise counters in one byte at once may lose one update. Counts above 14 are behind a lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::sync::{Mutex, lock};
 
-/// In place of a count that lies aside.
+/// Marks a count that is in the map.
 const ASIDE: u8 = 15;
 
 pub(super) struct Nibbles {
@@ -18,10 +18,11 @@ pub(super) struct Nibbles {
     great: Mutex<HashMap<usize, u8>>,
 }
 
-/// Counters of zero, which the system zeroes: what is not used takes no memory.
+/// Counters of zero, allocated as zeroed pages: untouched ones occupy no memory.
 pub(super) fn zeros(count: usize) -> Box<[AtomicU8]> {
     let zeros = Box::into_raw(vec![0_u8; count].into_boxed_slice());
-    // SAFETY: the box has just been given up, and a counter has the size, the alignment and the values of a byte.
+    // SAFETY: the box has just been given up, and a counter has the size, the alignment and the
+    // values of a byte.
     unsafe { Box::from_raw(zeros as *mut [AtomicU8]) }
 }
 
@@ -30,7 +31,7 @@ fn shift(at: usize) -> u32 {
 }
 
 impl Nibbles {
-    /// So many counts, an even number.
+    /// This many counters, an even number.
     pub(super) fn new(counts: usize) -> Nibbles {
         Nibbles { bytes: zeros(counts / 2), great: Mutex::new(HashMap::new()) }
     }
@@ -69,14 +70,14 @@ impl Nibbles {
         byte.store(other | count.min(ASIDE) << shift(at), Ordering::Relaxed);
     }
 
-    /// Raises a count to at least so much.
+    /// Raises a count to at least `to`.
     pub(super) fn raise(&self, at: usize, to: u8) {
         if self.get(at) < to {
             self.set(at, to);
         }
     }
 
-    /// Halves the first counts.
+    /// Halves the first `counts` counters.
     pub(super) fn halve(&self, counts: usize) {
         let small = |byte: u8| byte & 0x0f != ASIDE && byte >> 4 != ASIDE;
         for (pair, byte) in self.bytes[..counts / 2].iter().enumerate() {
@@ -88,7 +89,7 @@ impl Nibbles {
         }
     }
 
-    /// Makes the counts behind the first so many what those are.
+    /// Copies the first `counts` counters to the `counts` after them.
     pub(super) fn double(&self, counts: usize) {
         for at in 0..counts {
             match self.get(at) {
@@ -103,7 +104,7 @@ impl Nibbles {
 mod tests {
     use super::*;
 
-    /// A vector is the model.
+    /// Compared with a plain vector as the model.
     #[test]
     fn counts_are_what_they_were_raised_to() {
         const LEN: usize = 64;

@@ -1,33 +1,33 @@
-//! How often keys were asked for lately, whether they are in memory or not: a count-min sketch with
-//! conservative update whose counts are halved from time to time (Einziger et al., TinyLFU, 2017).
+//! Counts recent requests by key, hits and misses alike: a count-min sketch with conservative
+//! update whose counts are halved periodically (Einziger et al., TinyLFU, 2017).
 //!
-//! Invariants: an estimate is never below the true count since the last halving, saturation and lost
-//! races aside; both only blur it. Counting costs the same each time, since it is done under locks of
-//! others: who has the time halves, or has the sketch grow. Threads: any, without locks.
+//! Invariants: an estimate is never below the true count since the last halving, apart from
+//! saturation and lost updates; both only blur it. Counting takes constant time, since callers hold
+//! locks; halving and growing are left to a background thread. Threads: any, without locks.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::nibbles::{Nibbles, zeros};
 
-/// Memory for data that pays for one counter, whatever is in it.
+/// Bytes of data memory per counter, however many objects there are.
 const BYTES_PER_COUNTER: u64 = 256;
 const COUNTERS_MIN: u64 = 1024;
-/// At least so many counters for each object in memory: with fewer, those of keys that are seldom asked for run
-/// together, and all look alike. Small objects have them at the cost of memory for data, a 16th of it at most.
+/// At least this many counters for each object in memory: with fewer, the counters of rarely
+/// requested keys collide, and all estimates look alike. With many small objects the extra counters
+/// take memory from data, at most a 16th of it.
 const COUNTERS_PER_OBJECT: u64 = 8;
 const BYTES_PER_COUNTER_MIN: u64 = 16;
-/// One for few keys has at most so many counters for each and more than half as many, no fewer than the first number and
-/// no more than the second in all.
+/// A growing sketch has 11 to 22 counters for each key, within these bounds in total.
 const COUNTERS_PER_KEY: u64 = 22;
 const GROWING_MIN: u64 = 1 << 19;
 const GROWING_MAX: u64 = 1 << 32;
-/// Counters of a key.
+/// Counters per key.
 const ROWS: u32 = 3;
-/// Counts are halved after so many sightings for each object in memory.
+/// Counts are halved after this many requests for each object in memory.
 const SIGHTINGS_PER_OBJECT: u64 = 10;
 const OBJECTS_MIN: u64 = 256;
 
-/// How counts are kept: what is read and written all the time in a byte each, what is to be small in half of one.
+/// The counters: one byte each for speed, or half a byte each where memory matters.
 enum Counters {
     Bytes(Box<[AtomicU8]>),
     Nibbles(Nibbles),
@@ -41,7 +41,7 @@ impl Counters {
         }
     }
 
-    /// Makes the counts behind the first so many what those are.
+    /// Copies the first `counts` counters to the `counts` after them.
     fn double(&self, counts: usize) {
         match self {
             Counters::Bytes(counters) => {
@@ -55,19 +55,20 @@ impl Counters {
     }
 }
 
-/// Counters for so much memory for data, powers of two, at least and at most.
+/// The fewest and the most counters for this much data memory; powers of two.
 fn bounds(memory_bytes: u64) -> (u64, u64) {
-    // Rounded down, so that the shares are limits.
+    // Rounded down, so that the shares of memory are upper limits.
     let least = 1 << (memory_bytes / BYTES_PER_COUNTER).max(COUNTERS_MIN).ilog2();
     (least, least * (BYTES_PER_COUNTER / BYTES_PER_COUNTER_MIN))
 }
 
 pub(super) struct Sketch {
     counters: Counters,
-    /// Of the counters those in use, less one: they are a power of two. The others are zero, and take no memory before
-    /// they are used.
+    /// The number of counters in use, a power of two, less one. The others are zero and occupy no
+    /// memory.
     mask: AtomicUsize,
-    /// As many as the objects in memory ask for, and as the keys that there are; the fewer are in use.
+    /// Counters wanted for the objects in memory, and for the known keys; the smaller number is in
+    /// use.
     for_objects: AtomicU64,
     for_keys: AtomicU64,
     sightings: AtomicU64,
@@ -81,8 +82,8 @@ impl Sketch {
         Sketch::with(Counters::Bytes(zeros(most as usize)), least, least, u64::MAX)
     }
 
-    /// One for a trace, of which somebody knows how many keys it has: with few counters for few keys. It counts alike
-    /// while they are enough, in half of the memory and more time.
+    /// A sketch for a trace whose number of keys is known: few counters for few keys. Estimates are
+    /// the same while the counters suffice; it takes half the memory and more time.
     pub(super) fn growing(memory_bytes: u64) -> Sketch {
         let (least, most) = bounds(memory_bytes);
         let (least, most) = (least.min(GROWING_MAX), most.min(GROWING_MAX));
@@ -106,7 +107,7 @@ impl Sketch {
         self.mask.load(Ordering::Relaxed) + 1
     }
 
-    /// What it takes, in bytes.
+    /// Memory that the counters take, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self.counters {
             Counters::Bytes(_) => self.in_use(),
@@ -114,15 +115,15 @@ impl Sketch {
         }
     }
 
-    /// So many keys are there to be counted: one for few keys has room for them from now on. Estimates stay
-    /// as they are.
+    /// Sets the number of distinct keys: a growing sketch grows to fit them. Estimates stay as they
+    /// are.
     pub(super) fn set_keys(&self, keys: usize) {
         let wanted = (keys as u64).saturating_mul(COUNTERS_PER_KEY).max(1);
         self.for_keys.fetch_max(1 << wanted.ilog2(), Ordering::Relaxed);
         self.grow();
     }
 
-    /// Counts are halved the more seldom, the more objects there are in memory, and counters are the more.
+    /// Sets the number of objects in memory: more objects mean rarer halvings and more counters.
     pub(super) fn set_objects(&self, objects: usize) {
         let after = SIGHTINGS_PER_OBJECT * (objects as u64).max(OBJECTS_MIN);
         self.halve_after.store(after, Ordering::Relaxed);
@@ -142,19 +143,20 @@ impl Sketch {
             if in_use >= wanted {
                 return;
             }
-            // A key's counter stays, or is the one as far behind it as there were counters.
+            // With the mask doubled, a key's counter index either stays or grows by the old number
+            // of counters.
             self.counters.double(in_use);
             self.mask.fetch_max(2 * in_use - 1, Ordering::Relaxed);
         }
     }
 
-    /// How many times counts have been halved.
+    /// How many times the counts have been halved.
     pub(super) fn halvings(&self) -> u32 {
         self.halvings.load(Ordering::Relaxed)
     }
 
     fn place(&self, hash: u64, row: u32) -> usize {
-        // The hash is mixed well already; rows take different bits of it, spread by an odd factor.
+        // The hash is well mixed; each row takes different bits of it, spread by an odd factor.
         let spread = hash.rotate_left(21 * row).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (spread >> 32) as usize & self.mask.load(Ordering::Relaxed)
     }
@@ -170,7 +172,7 @@ impl Sketch {
         count.map_or(0, u32::from)
     }
 
-    /// Adds `times`.
+    /// Adds `times` requests of a key.
     pub(super) fn add(&self, hash: u64, times: u32) {
         if times == 0 {
             return;
@@ -187,13 +189,14 @@ impl Sketch {
         self.sightings.fetch_add(u64::from(times), Ordering::Relaxed);
     }
 
-    /// Halves all counts if there were sightings enough; true if it did. Goes through all counters.
+    /// Halves all counts if enough requests came since the last halving; true if it did. Visits
+    /// every counter.
     pub(super) fn halve_if_due(&self) -> bool {
         let sightings = self.sightings.load(Ordering::Relaxed);
         if sightings <= self.halve_after.load(Ordering::Relaxed) {
             return false;
         }
-        // Of several that come here at once, one halves.
+        // Of several threads that come here at once, one halves.
         let won =
             self.sightings.compare_exchange(sightings, 0, Ordering::Relaxed, Ordering::Relaxed);
         if won.is_err() {
