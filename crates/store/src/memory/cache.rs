@@ -1,9 +1,10 @@
-//! Who holds memory: queues of runs, the logs that single objects are copied into (`logs`), and eviction.
+//! The memory cache: queues of runs, the logs that single objects are copied into (`logs`), and
+//! eviction.
 //!
-//! Invariants: every run with entries is either tracked by a queue, an open log, or held by the
-//! nursery, so that memory can always be found again; an entry is published before, or checked
-//! after, its run is tracked. Lock order: resident shard, then log, then queues, then slot, then
-//! pool; never the other way. Threads: any.
+//! Invariants: every run with entries is tracked by a queue, an open log, or held by the nursery,
+//! so that its memory can always be reclaimed; an entry is published before its run is tracked, or
+//! checked after. Lock order: resident shard, then log, then queues, then slot, then pool; never
+//! the other way. Threads: any.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
@@ -19,19 +20,20 @@ mod logs;
 mod names;
 use logs::{OpenLog, open_logs_max};
 
-/// Frames that only log copies may take, so that eviction can always move hot objects on.
+/// Frames reserved for log copies, so that eviction can always copy hot objects on.
 const RESERVE_FRAMES: usize = 2;
-/// At most this share of a run is copied on when it is taken apart, so that eviction always gains.
+/// Largest share of an evicted run that is copied on, in percent, so that each eviction frees
+/// memory.
 const KEEP_PERCENT_MAX: usize = 90;
-/// An object that fills the run it has to itself by so much stays there: a run over a third of a frame is as long
-/// as it must be, up to 4 KiB.
+/// An object that fills at least this percentage of a run of its own stays in place when kept: such
+/// runs are already trimmed to the object's length, rounded up to 4 KiB.
 const FILLS_PERCENT_MIN: usize = 85;
-/// Runs of which a caller who waits for memory keeps anything; from there on all goes.
+/// Runs that one waiting caller evicts with objects kept; after these, runs are evicted whole.
 const SPARING_RUNS_MAX: u32 = 24;
-/// So often places are made free for one long run: others may be faster to take them.
+/// How often places are freed for one long run: other threads may take them first.
 const WINDOWS_MAX: usize = 4;
 
-/// A tracked run: the queue's own reference and the hashes of what was put into it.
+/// A tracked run: the queue's own reference, and the hashes of the objects put into the run.
 struct Slot {
     run: Option<Run>,
     queue: Queue,
@@ -42,8 +44,8 @@ struct Slot {
 #[derive(Default)]
 struct Queues {
     waiting: [VecDeque<(u32, u32)>; 4],
-    /// What the runs of each have. Signed: a run may be evicted before the one who tracked or moved it
-    /// has counted it.
+    /// Bytes of the runs in each queue. Signed: a run may be evicted before the thread that tracked
+    /// or moved it has counted it.
     bytes: [isize; 4],
 }
 
@@ -51,11 +53,11 @@ fn leaving(entry: &Entry, hash: u64) -> Leaving {
     Leaving { hash, bytes: entry.stored_bytes, hits: entry.hits, epoch: entry.epoch }
 }
 
-/// Counters of what left memory and why.
+/// Counters of objects that left memory.
 #[derive(Default)]
 pub(crate) struct CacheCounters {
     pub(crate) evicted_objects: AtomicU64,
-    /// Objects that came in with a page and left without a hit.
+    /// Objects that came along with a page and left without a hit.
     pub(crate) prefetch_wasted: AtomicU64,
 }
 
@@ -65,7 +67,7 @@ pub(crate) struct Cache {
     pub(crate) counters: CacheCounters,
     slots: Box<[Mutex<Slot>]>,
     queues: Mutex<Queues>,
-    /// Open logs of each queue: several, so that a record finds one whose room it fills well.
+    /// Open logs of each queue. There are several, so that a record finds one it fills well.
     logs: [Mutex<Vec<OpenLog>>; 4],
     open_logs_max: usize,
     policy: Arc<dyn ResidencyPolicy>,
@@ -102,7 +104,7 @@ impl Cache {
         }
     }
 
-    /// Queue of what comes. What is asked for and read by itself is noted as such.
+    /// The queue for an arriving object. Notes a request that missed memory.
     pub(crate) fn arrive(&self, hint: Hint, arrival: Arrival) -> Queue {
         if let Arrival::Asked { hash, .. } = arrival {
             self.regret.asked(hash);
@@ -110,33 +112,34 @@ impl Cache {
         self.policy.arrive(hint, arrival)
     }
 
-    /// An object was written for the first time, and is in memory.
+    /// A new object was written, and is in memory.
     pub(crate) fn written(&self, hash: u64) {
         self.policy.written(hash);
     }
 
-    /// Stamp for an entry that is published now.
+    /// The stamp for an entry that is published now.
     pub(crate) fn epoch(&self) -> u8 {
         self.policy.epoch()
     }
 
-    /// What came in with a page at `then` is asked for, for the first time. True if it came lately.
+    /// An object that came with a page at `then` is requested for the first time. True if it came
+    /// recently.
     pub(crate) fn first_used(&self, hash: u64, then: u32) -> bool {
         self.policy.first_used(hash);
         self.regret.is_recent(then)
     }
 
-    /// True if it is little that came to stay since `then`.
+    /// True if little came into memory since `then`.
     pub(crate) fn is_recent(&self, then: u32) -> bool {
         self.regret.is_recent(then)
     }
 
-    /// The time by which pages that came are recent or not: frames' worth of what came so far.
+    /// The clock for `is_recent`: bytes brought into memory so far, in frames.
     pub(crate) fn now(&self) -> u32 {
         self.regret.now()
     }
 
-    /// What came in with a page is what the page was read for.
+    /// An object that came with a page is the one the page was read for.
     pub(crate) fn read_again(&self, hash: u64) {
         self.regret.asked(hash);
         self.policy.read_with_page(hash);
@@ -146,13 +149,13 @@ impl Cache {
     pub(crate) fn take(&self, bytes: usize, requester: Hint) -> Option<Run> {
         let mut sparing = SPARING_RUNS_MAX;
         let room = self.pool.run_bytes_for(bytes) + RESERVE_FRAMES * self.pool.frame_bytes();
-        // A run pinned by a guard frees nothing; give up after one round of everything.
+        // A run pinned by a guard frees nothing; the loop gives up after one round over all places.
         for _ in 0..self.pool.places() + 1 {
             if self.pool.available_bytes() >= room {
                 if let Some(run) = self.pool.try_take(bytes) {
                     return Some(run);
                 }
-                // One place is always free: another thread was faster.
+                // The limit has room, so a single free place exists; another thread took it first.
                 if bytes > self.pool.frame_bytes() {
                     return self.take_window(bytes);
                 }
@@ -161,7 +164,7 @@ impl Cache {
                 break;
             }
         }
-        // The reserve is for copies, but refusing a caller would be worse.
+        // The reserve is meant for copies, but refusing a caller would be worse.
         self.pool.try_take(bytes).or_else(|| self.take_window(bytes))
     }
 
@@ -170,7 +173,7 @@ impl Cache {
         self.take(self.pool.frame_bytes(), requester)
     }
 
-    /// Frees consecutive places by evicting exactly the runs that lie in the way.
+    /// Frees consecutive places by evicting exactly the runs that overlap them.
     fn take_window(&self, bytes: usize) -> Option<Run> {
         if bytes <= self.pool.frame_bytes() {
             return None;
@@ -201,7 +204,7 @@ impl Cache {
         refs <= own
     }
 
-    /// Puts a run under the care of a queue. Its entries have been published.
+    /// Puts a run in a queue. The run's entries have been published.
     pub(crate) fn track(&self, run: Run, queue: Queue, hashes: Vec<u64>) {
         self.regret.filled(run.len_bytes());
         self.enqueue(run, queue, hashes);
@@ -229,13 +232,13 @@ impl Cache {
         Usage { frames, total: self.pool.frames() }
     }
 
-    /// Frames' worth of memory held by each queue, begun ones counted as whole.
+    /// Memory held by each queue in frames, rounded up.
     pub(crate) fn queue_frames(&self) -> [usize; 4] {
         self.usage().frames
     }
 
-    /// Evicts one run; false if there is none left to evict. As long as there is some `sparing` left,
-    /// the policy may keep what lies in it.
+    /// Evicts one run; false if there is none left. While `sparing` is above zero, the policy may
+    /// keep objects of the run.
     fn evict_one(&self, requester: Hint, sparing: &mut u32) -> bool {
         loop {
             let Some(queue) = self.policy.victim(&self.usage(), requester) else {
@@ -263,7 +266,7 @@ impl Cache {
         }
     }
 
-    /// LRU by runs: a run with a hit since it was last looked at goes to the back.
+    /// LRU by runs: a run with a hit since it was last examined goes to the back of the queue.
     fn spare_run(&self, first: u32, queue: Queue, generation: u32) -> bool {
         let hashes = lock(&self.slots[first as usize]).hashes.clone();
         let mut hit = false;
@@ -281,8 +284,8 @@ impl Cache {
         hit
     }
 
-    /// An object that fills the run that it has to itself stays where it is if the policy keeps it:
-    /// what has several frames does not fit in a log, and copying the others would gain next to nothing.
+    /// An object that fills a run of its own stays in place if the policy keeps it: an object of
+    /// several frames does not fit in a log, and copying a smaller one would free next to nothing.
     fn keep_large(&self, first: u32, queue: Queue, generation: u32) -> bool {
         let (hash, bytes) = {
             let slot = lock(&self.slots[first as usize]);
@@ -301,7 +304,7 @@ impl Cache {
             if bytes <= self.pool.frame_bytes() && !fills {
                 return false;
             }
-            // If it goes, its hits are counted where it is taken out.
+            // If the object is evicted instead, its hits are counted there.
             let Fate::CopyTo(target) = self.policy.fate(queue, &leaving(entry, hash)) else {
                 return false;
             };
@@ -318,7 +321,8 @@ impl Cache {
         true
     }
 
-    /// Takes one tracked run apart: copies on what the policy keeps, forgets the rest.
+    /// Evicts one tracked run: copies the objects that the policy keeps into logs, and drops the
+    /// rest.
     fn evict_run(&self, first: u32, may_keep: bool) {
         let (run, queue, hashes) = {
             let mut slot = lock(&self.slots[first as usize]);
@@ -366,14 +370,14 @@ impl Cache {
         self.counters.evicted_objects.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An object of `queue` stays in memory, with its hits counted.
+    /// An object of `queue` stays in memory; its hits are handed to the policy.
     fn stays(&self, entry: &mut Entry, hash: u64, queue: Queue) {
         self.policy.take_hits(queue, &leaving(entry, hash));
         entry.hits = self.policy.hits_after(queue, entry.hits);
         entry.epoch = self.policy.epoch();
     }
 
-    /// Hits in memory count for the disk, too, once for each time that memory looks.
+    /// Hits in memory count for the disk policy, too: one for each time the object is examined.
     fn tell_disk_of_hits(&self, entry: &Entry, hash: u64) {
         if entry.hits > 0
             && let Some(location) = entry.location
@@ -382,14 +386,14 @@ impl Cache {
         }
     }
 
-    /// Share in percent of the objects leaving memory that is asked for again soon, among the loved or
-    /// the others: what a newcomer of a group with that hint costs.
+    /// Percentage of the objects leaving memory, loved or others, that are requested again soon:
+    /// the cost of a newcomer of a group with this hint.
     pub(crate) fn regret_percent(&self, hint: Hint) -> u64 {
         self.regret.percent(hint)
     }
 
-    /// Publishes an entry; takes it back if its run was evicted in the meantime.
-    /// `may` is asked with the shard locked: a newer version must not be replaced by an older one.
+    /// Publishes an entry; removes it again if its run was evicted meanwhile. `may` is called with
+    /// the shard locked: an older version must not replace a newer one.
     pub(crate) fn publish_logged(&self, hash: u64, entry: Entry, may: impl FnOnce() -> bool) {
         let (first, offset) = (entry.run.first(), entry.offset);
         {
@@ -412,7 +416,7 @@ impl Cache {
             || lock(&self.slots[first as usize]).run.is_some()
     }
 
-    /// Forgets everything that is also on disk.
+    /// Evicts every object that is also on disk.
     pub(crate) fn drop_all(&self) {
         self.close_some_log();
         for first in 0..self.pool.places() {
@@ -424,8 +428,8 @@ impl Cache {
         }
     }
 
-    /// Moves every tracked run of these groups' objects to the queue that fits their new hint. Looks at all of
-    /// memory, however few the groups are.
+    /// Moves every tracked run with objects of these groups to the queue of their new hint. Visits
+    /// all places, however few the groups.
     pub(crate) fn requeue(&self, hints: &HashMap<u64, Hint>) {
         for first in 0..self.pool.places() as u32 {
             let hash = {
@@ -465,14 +469,15 @@ impl Cache {
         self.line_up(&mut queues, target, first, generation);
     }
 
-    /// What is known of every place, used or not, and the names of runs in queues.
+    /// Bytes of bookkeeping for all places, used or not, and of the queues.
     fn place_bytes(&self) -> usize {
         let names: usize = lock(&self.queues).waiting.iter().map(VecDeque::capacity).sum();
         let place = size_of::<Mutex<Slot>>() + Pool::PLACE_BYTES;
         self.pool.places() * place + names * size_of::<(u32, u32)>()
     }
 
-    /// Lowers the frames in use by what the tables cost now, so that the whole stays in budget.
+    /// Lowers the limit of frames in use by the memory that the tables take now, so that all
+    /// together stay within the configured memory.
     pub(crate) fn charge_tables(&self, other_bytes: usize) {
         let (objects, bytes) = self.resident.settle();
         self.policy.settle(objects);
@@ -480,7 +485,8 @@ impl Cache {
         let decides = self.policy.bytes() + self.regret.bytes();
         let bytes = bytes + self.place_bytes() + decides + other_bytes;
         let frames = self.pool.frames();
-        // Records of 64 bytes cost twice that in the table: less than a quarter is never left to data.
+        // Entries for records of 64 bytes take twice as much as the records; data always gets at
+        // least a quarter.
         let taken = (bytes / self.pool.frame_bytes()).min(frames / 4 * 3);
         self.pool.set_limit(frames - taken);
         let (mut rounds, mut sparing) = (self.pool.places(), SPARING_RUNS_MAX);

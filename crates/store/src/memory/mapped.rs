@@ -1,8 +1,8 @@
-//! Memory straight from the system: what is given back is the system's again at once.
+//! Memory mapped from the system directly, so that freed memory returns to the system at once.
 //!
-//! Owns nothing. A general allocator keeps what tables leave behind when they grow: each shard's table
-//! goes from one size to the next, all at about the same time, and the old ones fit nothing any more. With
-//! an arena for each thread, and buffers of megabytes in between, that came to more than the tables
+//! Owns nothing. A general allocator keeps the memory that growing tables leave behind: all shards'
+//! tables grow at about the same time, and the freed blocks fit no later request. With one arena
+//! for each thread, and buffers of megabytes in between, this took more memory than the tables
 //! themselves (docs/decisions/0016). Threads: any.
 
 use std::alloc::{Layout, handle_alloc_error};
@@ -12,12 +12,12 @@ use std::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator, Global};
 
-/// Smaller pieces come from the general allocator: the system deals in pages.
+/// Smaller allocations come from the general allocator, since mappings are whole pages.
 const MAPPED_BYTES_MIN: usize = 8 << 10;
-/// All systems have pages of at least this, and mappings start on one.
+/// The smallest page size of all supported systems; mappings are aligned to it.
 const PAGE_BYTES: usize = 4 << 10;
 
-/// Memory counts as taken only once it is touched. Miri knows no reservations.
+/// Memory counts as taken only once it is touched. Miri does not support `MAP_NORESERVE`.
 const MAP_FLAGS: libc::c_int =
     libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
@@ -40,8 +40,8 @@ pub(super) fn map(bytes: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(ptr.cast()).ok_or_else(|| io::Error::other("mmap returned null"))
 }
 
-/// A new mapping of zeros of which as much occupies memory as is touched, in pages of the smallest size:
-/// larger ones, where the system has them for everyone, would let parts count that nobody touched.
+/// A new mapping of zeros in pages of the smallest size, so that only touched pages occupy memory.
+/// With larger pages, where the system uses them by default, untouched parts would count too.
 pub(super) fn map_small_pages(bytes: usize) -> io::Result<NonNull<u8>> {
     let start = map(bytes)?;
     // SAFETY: the mapping is new and ours.
@@ -49,7 +49,7 @@ pub(super) fn map_small_pages(bytes: usize) -> io::Result<NonNull<u8>> {
     Ok(start)
 }
 
-/// A new mapping of zeros that the system may make of large pages, so that it is asked for few.
+/// A new mapping of zeros that the system may back with large pages, for fewer page faults.
 pub(super) fn map_large_pages(bytes: usize) -> io::Result<NonNull<u8>> {
     let start = map(bytes)?;
     // SAFETY: the mapping is new and ours.
@@ -57,28 +57,29 @@ pub(super) fn map_large_pages(bytes: usize) -> io::Result<NonNull<u8>> {
     Ok(start)
 }
 
-/// Lets the system fill a part of a mapping a large page at a time, as soon as any of it is touched. Only what
-/// is touched later changes.
+/// Lets the system back a part of a mapping with large pages when it is touched. Pages that are
+/// present already stay as they are.
 ///
 /// # Safety
 /// Whole pages of a mapping of [`map`].
 pub(super) unsafe fn use_large_pages(ptr: *mut u8, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: by the caller. A system without larger pages refuses, and that is as well.
+    // SAFETY: by the caller. A system without large pages refuses, which is harmless.
     unsafe {
         libc::madvise(ptr.cast(), bytes, libc::MADV_HUGEPAGE);
     }
     let _ = (ptr, bytes);
 }
 
-/// Has the system fill a part of a mapping by pages of the smallest size from now on. What is there stays as
-/// it is; parts of it can be given back by themselves, and do not come again with their neighbours.
+/// Makes the system back a part of a mapping with pages of the smallest size from now on. Memory
+/// that is present stays; parts of it can be returned on their own, and do not come back with their
+/// neighbours.
 ///
 /// # Safety
 /// Whole pages of a mapping of [`map`].
 pub(super) unsafe fn use_small_pages(ptr: *mut u8, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: by the caller. A system without larger pages refuses, and that is as well.
+    // SAFETY: by the caller. A system without large pages refuses, which is harmless.
     unsafe {
         libc::madvise(ptr.cast(), bytes, libc::MADV_NOHUGEPAGE);
     }
@@ -94,18 +95,18 @@ pub(super) unsafe fn unmap(ptr: NonNull<u8>, bytes: usize) {
     unsafe { libc::munmap(ptr.as_ptr().cast(), bytes) };
 }
 
-/// Gives back the memory of a part of a mapping that stays, and reads as zeros afterwards.
+/// Returns the memory of a part of a mapping. The part stays mapped and reads as zeros afterwards.
 ///
 /// # Safety
 /// Whole pages of a mapping of [`map`], whose contents nobody wants.
 #[cfg(miri)]
 pub(super) unsafe fn release(ptr: *mut u8, bytes: usize) {
-    // SAFETY: by the caller. Miri, which has no `madvise`, sees a write, and so complains about any
-    // reference that were left to it.
+    // SAFETY: by the caller. Miri has no `madvise`; the write makes it report any reference left to
+    // this memory.
     unsafe { std::ptr::write_bytes(ptr, 0, bytes) };
 }
 
-/// Gives back the memory of a part of a mapping that stays, and reads as zeros afterwards.
+/// Returns the memory of a part of a mapping. The part stays mapped and reads as zeros afterwards.
 ///
 /// # Safety
 /// Whole pages of a mapping of [`map`], whose contents nobody wants.
@@ -115,20 +116,21 @@ pub(super) unsafe fn release(ptr: *mut u8, bytes: usize) {
     unsafe { libc::madvise(ptr.cast(), bytes, libc::MADV_DONTNEED) };
 }
 
-/// Allocates by mappings of their own, small pieces aside.
+/// An allocator that maps each large allocation separately, and takes small ones from the general
+/// allocator.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mapped;
 
-/// A list that grows large and goes: nothing is left of it.
+/// A list that grows large and is dropped: its memory returns to the system.
 pub(crate) type MappedVec<T> = allocator_api2::vec::Vec<T, Mapped>;
 
 fn is_mapped(layout: Layout) -> bool {
     layout.size() >= MAPPED_BYTES_MIN && layout.align() <= PAGE_BYTES
 }
 
-// SAFETY: what is allocated is new, stays until it is given back, and is of the layout asked for; the
-// layout decides alone where it comes from and so where it goes back to. `Mapped` has no state, so
-// copies of it are the same allocator.
+// SAFETY: each allocation is new, stays until it is deallocated, and has the requested layout. The
+// layout alone decides between the two sources, so a deallocation reaches the right one. `Mapped`
+// has no state, so its copies are the same allocator.
 unsafe impl Allocator for Mapped {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if !is_mapped(layout) {
@@ -161,8 +163,8 @@ unsafe impl Send for AlignedBuf {}
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
-    /// `len` zero bytes, aligned to 4096. If the system has no memory the process ends, as it does
-    /// when any allocation fails.
+    /// `len` zero bytes, aligned to 4096. If the system has no memory the process ends, as with any
+    /// failed allocation.
     pub(crate) fn zeroed(len: usize) -> AlignedBuf {
         let start = map(mapped_bytes(len)).unwrap_or_else(|_| {
             handle_alloc_error(
@@ -173,7 +175,7 @@ impl AlignedBuf {
     }
 }
 
-/// There are no mappings of nothing.
+/// Mappings cannot be empty.
 fn mapped_bytes(len: usize) -> usize {
     len.max(1).next_multiple_of(PAGE_BYTES)
 }
@@ -189,7 +191,7 @@ impl Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped, began as zeros, and belong to this buffer.
+        // SAFETY: `len` bytes are mapped, were initialised to zeros, and belong to this buffer.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -1,5 +1,5 @@
-//! Memory: frames (`pool`), what is resident in them (`resident`), who gets them (`cache`, by the
-//! decisions of `policy::residency`), and what others lose by it (`regret`).
+//! The memory cache: page frames (`pool`), the table of resident objects (`resident`), eviction
+//! (`cache`, by the decisions of `policy::residency`), and the cost of evictions (`regret`).
 
 pub(crate) mod cache;
 #[cfg(test)]

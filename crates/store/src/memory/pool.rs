@@ -1,9 +1,9 @@
 //! Owns all memory that holds object bytes: one mapping of equal frames, handed out as runs.
 //!
-//! Invariants: a run is free exactly when its reference count is zero; the mapping outlives every
-//! run (each run in use holds one strong count of the pool), so a guard may outlive the store.
-//! A byte range of a run is written only before it is published and never while anyone can read
-//! it. Threads: any; which places are free is behind a mutex (`places`), reference counts are atomic.
+//! Invariants: a run is free exactly when its reference count is zero. The mapping outlives every
+//! run, since each run in use holds one strong count of the pool; so a guard may outlive the store.
+//! A byte range of a run is written only before it is published, and never while a reader can reach
+//! it. Threads: any; the free places are behind a mutex (`places`), reference counts are atomic.
 
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
 use crate::sync::{Arc, Mutex, lock};
@@ -19,20 +19,21 @@ mod places;
 use blocks::BLOCK_BYTES;
 use places::{Advice, GRAIN_BYTES, Places, WHOLE_SHARE};
 
-/// Longest wait for a run to be released. The caller looked before the lock was taken, so that a wake-up can be
-/// missed: it looks again this often.
+/// Longest wait for a run to be released. The caller checks for memory before it takes the lock and
+/// so can miss a wake-up; it checks again after this time.
 const FREED_NAP: Duration = Duration::from_millis(5);
 
-/// A run of at least so many frames has whole ones: its rest is little beside it, and frames in full may
-/// lie in large pages.
+/// A run of at least this many frames consists of whole frames: the rounding is small beside it,
+/// and whole frames may lie in large pages.
 const WHOLE_FRAMES_MIN: usize = 8;
 
-/// Of a frame at least this part must be over for the rest to be cut off: giving memory back and having it
-/// cleared again costs something, and large pages are taken apart for it.
+/// A frame is cut only if at least one part in this many of it is freed. Returning memory and
+/// having it cleared again has a cost, and large pages are split for it.
 const CUT_SHARE: usize = 8;
 
-/// State of one place. The first place of a run carries the run's count and length. On a cache line
-/// of its own: readers on several cores count references to different runs all the time.
+/// State of one place. The first place of a run carries the run's reference count and length. Each
+/// header has a cache line of its own, since readers on several cores count references to different
+/// runs concurrently.
 #[repr(align(64))]
 struct PlaceHeader {
     refs: AtomicU32,
@@ -40,7 +41,7 @@ struct PlaceHeader {
 }
 
 pub(crate) struct Pool {
-    /// The first place; the mapping begins before it.
+    /// The first place. The mapping may begin before it, for alignment.
     base: NonNull<u8>,
     mapping: NonNull<u8>,
     frames: usize,
@@ -50,7 +51,7 @@ pub(crate) struct Pool {
     /// Where the next search for a window starts.
     window_from: AtomicU32,
     freed: Signal,
-    /// What nobody uses stays with the process: see [`Pool::keeping`].
+    /// Free memory stays with the process: see [`Pool::keeping`].
     keeps: bool,
 }
 
@@ -61,7 +62,7 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// What is kept of each place besides its memory.
+    /// Bookkeeping bytes of the pool for each place.
     pub(crate) const PLACE_BYTES: usize = size_of::<PlaceHeader>();
 
     /// Maps room for `frames` frames of `frame_bytes` each.
@@ -69,9 +70,9 @@ impl Pool {
         Pool::mapped_by(mapped::map_small_pages, frames, frame_bytes, false)
     }
 
-    /// The same for simulators: counted and limited alike, but the system gets nothing back before the end
-    /// and may use large pages, since clearing memory again and again takes longer than all else that is
-    /// done with it. May so occupy twice as much as is counted.
+    /// A pool for simulators, counted and limited as usual. It returns no memory to the system
+    /// before it is dropped, and may use large pages, since clearing returned memory would take
+    /// longer than the simulation itself. It may occupy up to twice the memory counted.
     pub(crate) fn keeping(frames: usize, frame_bytes: usize) -> std::io::Result<Arc<Pool>> {
         Pool::mapped_by(mapped::map_large_pages, frames, frame_bytes, true)
     }
@@ -84,10 +85,11 @@ impl Pool {
     ) -> std::io::Result<Arc<Pool>> {
         assert!(frames > 0 && frame_bytes.is_multiple_of(GRAIN_BYTES), "pool geometry");
         let places = Places::new(frames, frame_bytes / GRAIN_BYTES);
-        // A large page begins at a multiple of its length. What is beyond the places is never touched.
+        // Large pages begin at a multiple of their length. Memory beyond the places is never
+        // touched.
         let mapping = map(places.count() * frame_bytes + BLOCK_BYTES)?;
         let before = mapping.as_ptr().align_offset(BLOCK_BYTES);
-        // SAFETY: less than a block, so within the mapping.
+        // SAFETY: `before` is less than a block, so the result is within the mapping.
         let base = unsafe { mapping.add(if before < BLOCK_BYTES { before } else { 0 }) };
         let headers = (0..places.count())
             .map(|_| PlaceHeader { refs: AtomicU32::new(0), run_grains: AtomicU32::new(0) })
@@ -109,12 +111,12 @@ impl Pool {
         self.frame_bytes
     }
 
-    /// Frames that fit in the memory that was declared.
+    /// Frames that fit in the configured memory.
     pub(crate) fn frames(&self) -> usize {
         self.frames
     }
 
-    /// Places of the mapping: every run's [`Run::first`] is below.
+    /// Places of the mapping: an upper bound of every [`Run::first`].
     pub(crate) fn places(&self) -> usize {
         self.headers.len()
     }
@@ -124,23 +126,23 @@ impl Pool {
         lock(&self.state).used_grains() * GRAIN_BYTES
     }
 
-    /// Bytes that the system is to keep in large pages.
+    /// Bytes that the system was asked to keep in large pages.
     pub(crate) fn large_page_bytes(&self) -> usize {
         lock(&self.state).large_blocks() * BLOCK_BYTES
     }
 
-    /// Bytes that could still be taken without freeing any.
+    /// Bytes that can be taken without an eviction.
     pub(crate) fn available_bytes(&self) -> usize {
         lock(&self.state).available_grains() * GRAIN_BYTES
     }
 
-    /// Lowers or raises how many frames' worth may be in use, returning memory beyond it.
+    /// Sets how many frames' worth of memory may be in use; memory beyond it is returned.
     pub(crate) fn set_limit(&self, frames: usize) {
         let grains = frames.clamp(1, self.frames) * self.grains_per_frame();
         lock(&self.state).set_limit(grains, |advice| self.follow(advice));
     }
 
-    /// Asks the system for what `places` advises, which names only what is in no run, or new.
+    /// Carries out the advice of `places`, which names only memory outside runs, or of a new run.
     fn follow(&self, advice: Advice) {
         if self.keeps {
             return;
@@ -150,7 +152,8 @@ impl Pool {
         match advice {
             Advice::GiveBack(place, grains) => {
                 let bytes = grains.len() * GRAIN_BYTES;
-                // SAFETY: nobody has anything there any more, and it is within one frame of our own mapping.
+                // SAFETY: no run uses this part any more, and it is within one frame of our own
+                // mapping.
                 unsafe {
                     mapped::release(self.place_ptr(place).add(grains.start * GRAIN_BYTES), bytes)
                 };
@@ -172,8 +175,9 @@ impl Pool {
         self.frame_bytes / GRAIN_BYTES
     }
 
-    /// What a run for so many bytes occupies. Up to a third of a frame it is a whole one: such runs are
-    /// there for a moment, or for several objects, and so leave what any other can use as it is.
+    /// Grains that a run for this many bytes occupies. Up to a third of a frame a run takes a whole
+    /// frame: such runs are short-lived or shared by several objects, and leave a frame that any
+    /// other run can reuse.
     fn grains_for(&self, bytes: usize) -> usize {
         if bytes <= self.frame_bytes / WHOLE_SHARE {
             return self.grains_per_frame();
@@ -184,7 +188,7 @@ impl Pool {
         bytes.div_ceil(GRAIN_BYTES)
     }
 
-    /// The same in bytes.
+    /// Bytes that a run for this many bytes occupies.
     pub(crate) fn run_bytes_for(&self, bytes: usize) -> usize {
         self.grains_for(bytes) * GRAIN_BYTES
     }
@@ -218,9 +222,9 @@ impl Pool {
         Run { pool: unsafe { NonNull::new_unchecked(raw.cast_mut()) }, first: first as u32 }
     }
 
-    /// A window of places for a run of `bytes` whose runs could all be freed. `freeable` tells of the
-    /// run that starts at a place. The search goes on where the last one ended, so that what makes room is
-    /// what lies there for longest rather than whatever comes first.
+    /// A window of places, long enough for a run of `bytes`, whose runs can all be evicted;
+    /// `freeable` is asked for each run by its first place. The search continues where the last one
+    /// ended, so that the windows take turns and the longest undisturbed memory is freed next.
     pub(crate) fn window(
         &self,
         bytes: usize,
@@ -265,8 +269,8 @@ impl Pool {
         None
     }
 
-    /// Cuts a run of one frame, of which no more than `used` bytes will ever be used: the rest is others'
-    /// to take. Nothing happens where that is too little to be worth a call of the system.
+    /// Cuts a run of one frame to the `used` bytes and frees the rest for other runs. Does nothing
+    /// where the rest is too small to be worth a system call.
     pub(crate) fn shorten(&self, run: &Run, used: usize) {
         let from = run.len_bytes() / GRAIN_BYTES;
         let to = used.div_ceil(GRAIN_BYTES).max(1);
@@ -285,7 +289,7 @@ impl Pool {
         self.freed.notify_all();
     }
 
-    /// Waits until some run is released, for `FREED_NAP` at most.
+    /// Waits until a run is released, at most `FREED_NAP`.
     pub(crate) fn wait_freed(&self) {
         let state = lock(&self.state);
         drop(self.freed.wait_for(state, FREED_NAP));
@@ -295,7 +299,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         let bytes = self.headers.len() * self.frame_bytes + BLOCK_BYTES;
-        // SAFETY: mapped with this length, and no run is left, since each holds a strong count of the pool.
+        // SAFETY: mapped with this length, and no run is left, since each holds a strong count of
+        // the pool.
         unsafe { mapped::unmap(self.mapping, bytes) };
     }
 }
@@ -321,7 +326,7 @@ impl Run {
         &self.pool().headers[self.first as usize]
     }
 
-    /// Number of its first place: its identity while it is in use.
+    /// Number of the run's first place: the run's identity while it is in use.
     pub(crate) fn first(&self) -> u32 {
         self.first
     }
@@ -330,12 +335,12 @@ impl Run {
         self.header().run_grains.load(Ordering::Relaxed) as usize * GRAIN_BYTES
     }
 
-    /// References to it, the caller's included.
+    /// References to the run, the caller's included.
     pub(crate) fn refs(&self) -> u32 {
         self.header().refs.load(Ordering::Acquire)
     }
 
-    /// Start of its memory, for unpublished writes and I/O.
+    /// Start of the run's memory, for unpublished writes and I/O.
     pub(crate) fn ptr(&self) -> *mut u8 {
         self.pool().place_ptr(self.first as usize)
     }

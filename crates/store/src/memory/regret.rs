@@ -1,9 +1,10 @@
-//! Of the objects that leave memory, how many are asked for again soon? That is what a newcomer costs
-//! that pushes others out.
+//! Estimates how many of the evicted objects are requested again soon: the cost of admitting a
+//! newcomer that evicts others.
 //!
-//! "Soon" is within the time in which an eighth of memory is filled anew, the time in which neighbours
-//! that come with a page must be used to count as wanted (`read::neighbours`): both sides of the choice
-//! are measured alike. Only some objects are followed. Threads: any; relaxed, lost updates blur the share.
+//! "Soon" is the time in which an eighth of memory is filled anew. Neighbours that come with a page
+//! must be used within the same time to count as wanted (`read::neighbours`), so that both sides of
+//! the choice are measured alike. Only a sample of the objects is followed. Threads: any; relaxed
+//! atomics, lost updates only blur the estimate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,24 +12,24 @@ use crate::policy::notes::Note;
 use crate::policy::residency::Hint;
 use crate::policy::sample::Sample;
 
-/// One object in so many is followed at most.
+/// At most one object in this many is followed.
 const FOLLOWED_ONE_IN_MIN: u64 = 8;
 const NOTES_PER_FRAME: usize = 2;
-/// Notes for each object that is followed and leaves within what counts as soon, so that few are lost.
+/// Notes for each followed object that leaves within "soon", so that few notes are overwritten.
 const NOTES_PER_LEAVING: u64 = 4;
-/// Of memory, the share that is filled in what counts as soon.
+/// "Soon" ends when one part in this many of memory has been filled.
 const SOON_SHARE: u64 = 8;
-/// Counts are halved beyond this, so that the share follows the use.
+/// Counts are halved beyond this, so that the estimate follows the workload.
 const COUNT_MAX: u64 = 512;
 
 pub(super) struct Regret {
-    /// When followed objects left, and of which class they were.
+    /// For each followed object: when it left, and its class.
     gone: Sample,
-    /// Bytes that came to stay so far: the clock, read in frames.
+    /// Bytes brought into memory so far: the clock, read in frames.
     filled_bytes: AtomicU64,
     frame_bytes: u64,
     soon: u64,
-    /// By class: others, loved.
+    /// Objects that left, and those requested again soon, by class: others, loved.
     left: [AtomicU64; 2],
     missed: [AtomicU64; 2],
 }
@@ -45,7 +46,7 @@ impl Regret {
         }
     }
 
-    /// So many objects are in memory: with many small ones fewer are followed.
+    /// Sets the number of objects in memory: with many small ones, a smaller sample is followed.
     pub(super) fn set_objects(&self, objects: usize) {
         let leave_soon = objects as u64 / SOON_SHARE;
         self.gone.set_wanted(leave_soon * NOTES_PER_LEAVING);
@@ -64,12 +65,12 @@ impl Regret {
         (self.filled_bytes.load(Ordering::Relaxed) / self.frame_bytes) as u32
     }
 
-    /// True if what happened at `then` is still recent.
+    /// True if "soon" has not passed since `then`.
     pub(super) fn is_recent(&self, then: u32) -> bool {
         u64::from(self.now().wrapping_sub(then)) <= self.soon
     }
 
-    /// An object of a group with that hint leaves memory.
+    /// An object of a group with this hint leaves memory.
     pub(super) fn leaves(&self, hash: u64, hint: Hint) {
         let loved = hint == Hint::Loved;
         if !self.gone.leaves(hash, || Note { said: u8::from(loved), when: self.now() }) {
@@ -83,7 +84,7 @@ impl Regret {
         }
     }
 
-    /// It is not in memory, and asked for.
+    /// An object that is not in memory is requested.
     pub(super) fn asked(&self, hash: u64) {
         if let Some(note) = self.gone.asked(hash)
             && self.is_recent(note.when)
@@ -92,7 +93,7 @@ impl Regret {
         }
     }
 
-    /// Share of the loved, or of all others, that is asked for soon after leaving.
+    /// Percentage of the evicted objects, loved or others, that are requested again soon.
     pub(super) fn percent(&self, hint: Hint) -> u64 {
         let class = usize::from(hint == Hint::Loved);
         let left = self.left[class].load(Ordering::Relaxed).max(1);

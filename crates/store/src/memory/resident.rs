@@ -1,8 +1,9 @@
-//! The table of objects in memory: key hash to a place in a run.
+//! The table of objects in memory: key hash to a record in a run.
 //!
-//! Invariants: an entry's bytes are published and stay so while it holds its `Run`; at most one
-//! entry a hash (a second key with the same 64-bit hash replaces the first, which is then a miss).
-//! Threads: any; each shard has its own mutex, held for one look-up and never during I/O.
+//! Invariants: an entry's bytes are published and stay unchanged while it holds its `Run`; there is
+//! at most one entry for each hash (a second key with the same 64-bit hash replaces the first,
+//! which is then a miss). Threads: any; each shard has its own mutex, held for one look-up and
+//! never during I/O.
 
 use crate::sync::{Mutex, MutexGuard, lock};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,11 +15,11 @@ use super::pool::Run;
 use crate::format::{RecordHeader, RecordKind};
 use crate::index::Location;
 
-/// What an entry costs outside its table: its hash in the list of its run, which grows by doubling.
+/// Memory of an entry outside its table: its hash in its run's list, which grows by doubling.
 const LISTED_BYTES: usize = 12;
-/// A table with room for this many times its entries is made smaller.
+/// A table with capacity for more than this many times its entries is shrunk.
 const SLACK: usize = 4;
-/// Tables smaller than this are left alone.
+/// Tables with a smaller capacity are not shrunk.
 const ROOM_MIN: usize = 64;
 const SHARDS: usize = 256;
 
@@ -39,15 +40,15 @@ pub(crate) struct Entry {
     pub(crate) is_object: bool,
     pub(crate) group: u64,
     pub(crate) seq: u64,
-    /// Where it is on disk; `None` while it waits in the nursery.
+    /// The record's location on disk; `None` while it waits in the nursery.
     pub(crate) location: Option<Location>,
     /// Hits since the residency policy last looked, saturating.
     pub(crate) hits: u8,
-    /// The policy's stamp of that moment.
+    /// The policy's epoch at that time.
     pub(crate) epoch: u8,
-    /// Came in with a page and has not been asked for yet.
+    /// Came along with a page and has not been requested yet.
     pub(crate) prefetched: bool,
-    /// When it came, if it did so with a page: [`Cache::now`](super::cache::Cache::now).
+    /// When it came, if it came with a page: [`Cache::now`](super::cache::Cache::now).
     pub(crate) came: u32,
     /// Purge marks up to this epoch have been checked.
     pub(crate) marks_epoch: u32,
@@ -111,7 +112,7 @@ impl Hasher for PassThrough {
     }
 }
 
-/// In mappings of its own, so that nothing is left of a table that has grown.
+/// Allocated in separate mappings, so that a table that has grown leaves no unusable memory behind.
 pub(crate) type EntryMap = HashMap<u64, Entry, BuildHasherDefault<PassThrough>, Mapped>;
 
 /// One shard's entries and the counters that are kept under its lock.
@@ -141,8 +142,7 @@ impl Resident {
         lock(&self.shards[(hash >> 40) as usize % SHARDS].0)
     }
 
-    /// Shrinks tables that have become far too large. Returns how many objects there are, and what the
-    /// tables take in bytes.
+    /// Shrinks oversized tables. Returns the number of objects, and the bytes that the tables take.
     pub(crate) fn settle(&self) -> (usize, usize) {
         let (mut objects, mut bytes) = (0, 0);
         self.for_each_shard(|shard| {

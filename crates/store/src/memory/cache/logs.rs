@@ -1,7 +1,7 @@
-//! Logs: frames that records of single objects are copied into, one after the other, for each queue.
+//! Logs: frames that single objects are copied into, one after the other; each queue has its own.
 //!
-//! Invariants: room in a log is set aside under the queue's lock for one record, which is written before
-//! anybody publishes it; a log that is full goes to its queue like any run. Threads: any.
+//! Invariants: space in a log is reserved under the queue's lock for one record, which is written
+//! before it is published; a full log goes to its queue like any other run. Threads: any.
 
 use super::Cache;
 use crate::format::UNIT_BYTES;
@@ -9,12 +9,13 @@ use crate::memory::pool::Run;
 use crate::policy::residency::{Hint, QUEUES, Queue};
 use crate::sync::lock;
 
-/// Logs open at once for each queue: with one, half an object's length is lost at the end of each.
+/// Most logs open at once for each queue. With a single log, half an object's length is lost at the
+/// end of each frame on average.
 const OPEN_LOGS_MAX: usize = 8;
 /// A small memory cannot afford many half-filled frames.
 const FRAMES_PER_OPEN_LOG: usize = 256;
 
-/// Logs that are open at once for each queue in a memory of so many frames.
+/// Logs open at once for each queue in a memory of this many frames.
 pub(super) fn open_logs_max(frames: usize) -> usize {
     (frames / FRAMES_PER_OPEN_LOG).clamp(1, OPEN_LOGS_MAX)
 }
@@ -27,7 +28,7 @@ pub(super) struct OpenLog {
 }
 
 impl Cache {
-    /// When only open logs hold memory, hands them to their queues.
+    /// Closes all open logs, for when only they hold memory. True if there were any.
     pub(super) fn close_some_log(&self) -> bool {
         let mut any = false;
         for queue in QUEUES {
@@ -40,8 +41,8 @@ impl Cache {
         any
     }
 
-    /// Nothing more is put into a log. Of objects of one length a good part may stay over at its end: three
-    /// of 16 KiB with their headers fill three quarters of 64 KiB.
+    /// Closes a log and frees its unused end. With objects of equal length much may be unused:
+    /// three of 16 KiB with their headers fill three quarters of 64 KiB.
     fn close_log(&self, log: OpenLog, queue: Queue) {
         self.pool.shorten(&log.run, log.used);
         self.enqueue(log.run, queue, log.hashes);
@@ -60,7 +61,7 @@ impl Cache {
             return None;
         }
         if may_evict {
-            // What only moves on is not new.
+            // Only new objects advance the clock, not copies.
             self.regret.filled(size);
         }
         if let Some(placed) = self.place(queue, size, hash, record) {
@@ -81,7 +82,7 @@ impl Cache {
         self.place(queue, size, hash, record)
     }
 
-    /// Puts a record into the open log whose room it fills best.
+    /// Puts a record into the fullest open log that has room for it.
     fn place(&self, queue: Queue, size: usize, hash: u64, record: &[u8]) -> Option<(Run, usize)> {
         let frame_bytes = self.pool.frame_bytes();
         let (run, offset) = {
@@ -93,8 +94,8 @@ impl Cache {
             log.hashes.push(hash);
             (log.run.clone(), offset)
         };
-        // SAFETY: `offset .. offset + size` was set aside above for this call only, and nobody reads it
-        // before the caller publishes it.
+        // SAFETY: `offset .. offset + size` was reserved above for this call only, and no reader
+        // reaches it before the caller publishes it.
         unsafe { run.bytes_mut(offset, record.len()) }.copy_from_slice(record);
         Some((run, offset))
     }

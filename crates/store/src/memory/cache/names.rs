@@ -1,8 +1,8 @@
-//! The names by which queues know their runs: a place, and which of the runs that were tracked there is meant.
+//! Queue elements: a run is named by its first place and its slot's generation.
 //!
-//! A run that leaves a queue from the midst leaves its name there. Invariant: a queue has at most two names for
-//! each place and some, so that what it takes does not grow with what happens. Threads: whoever holds the
-//! queues' lock; slots are locked under it.
+//! A run that leaves a queue from the middle leaves a stale element behind. Invariant: a queue has
+//! at most two elements for each place plus a constant, so its memory is bounded. Threads: under
+//! the queues' lock; slots are locked under it.
 
 use std::collections::VecDeque;
 
@@ -10,11 +10,12 @@ use super::{Cache, Queues};
 use crate::policy::residency::Queue;
 use crate::sync::lock;
 
-/// A queue may have so many names beyond two for each place.
+/// Elements a queue may have beyond two for each place.
 const NAMES_SPARE: usize = 64;
 
 impl Cache {
-    /// Puts a run at the end of a queue. Old names lie there until they come to the front, or are too many.
+    /// Puts a run at the back of a queue. Stale elements stay until they come to the front or
+    /// become too many.
     pub(super) fn line_up(&self, queues: &mut Queues, queue: Queue, first: u32, generation: u32) {
         let waiting = &mut queues.waiting[queue as usize];
         if waiting.len() >= 2 * self.pool.places() + NAMES_SPARE {
@@ -30,7 +31,7 @@ impl Cache {
         });
     }
 
-    /// Names in each queue, right or old.
+    /// Number of elements in each queue, stale ones included.
     #[cfg(test)]
     pub(crate) fn names(&self) -> [usize; 4] {
         lock(&self.queues).waiting.each_ref().map(VecDeque::len)

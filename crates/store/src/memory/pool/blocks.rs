@@ -1,21 +1,24 @@
-//! Which parts of the pool's mapping lie in large pages of the system.
+//! Which parts of the pool's mapping are backed by the system's large pages.
 //!
-//! A block is as much of the mapping as a large page holds. A device transfers what lies together in the
-//! machine's memory at once, and what does not piece by piece; frames in small pages never do
-//! (docs/decisions/0019). A block of which nothing occupies memory can be made large as a whole: then all of it does,
-//! and counts. It is small once a part of it is given back, or was taken by itself, until all of it is.
+//! A block is the part of the mapping that one large page backs. A device transfers physically
+//! contiguous memory at once, and other memory piece by piece; frames in small pages are never
+//! contiguous (docs/decisions/0019). A block that occupies no memory can be made large as a whole;
+//! all of it then occupies memory and counts. It becomes small when a part of it is returned or
+//! taken on its own, and stays so until it occupies no memory.
 //!
-//! Invariants: all of a large block occupies memory; a fresh one nothing. Pure bookkeeping: the caller asks
-//! the system. Threads: the owner's lock.
+//! Invariants: all of a large block occupies memory; no part of a fresh one does. Pure bookkeeping:
+//! the caller carries out the requests to the system. Threads: under the owner's lock.
 
 use std::ops::Range;
 
-/// What a large page holds on most systems that have them. If it is another length there, nothing comes of it.
+/// Bytes of a large page on most systems that have them. On a system with another length, large
+/// pages bring no gain.
 pub(super) const BLOCK_BYTES: usize = 2 << 20;
-/// Fewer blocks are not worth it: of a small memory too much would count that is not used.
+/// With fewer blocks than this, large pages are not used: in a small memory they would count too
+/// many unused bytes.
 const BLOCKS_MIN: usize = 16;
-/// Each that differs from its neighbours is a mapping of its own to the system, which allows a process 65,530
-/// of them by default. What lies behind so many stays in small pages.
+/// Each block that differs from its neighbours is a separate mapping to the system, which allows a
+/// process 65,530 by default. Memory beyond this many blocks stays in small pages.
 const BLOCKS_MAX: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,18 +28,18 @@ enum State {
     Large,
 }
 
-/// The blocks of a mapping; none of a small one.
+/// The blocks of a mapping; empty for a small one.
 #[derive(Debug)]
 pub(super) struct Blocks {
     places_each: usize,
     states: Vec<State>,
-    /// Places of each block that occupy memory.
+    /// For each block, the number of its places that occupy memory.
     occupied: Vec<u16>,
     large: usize,
 }
 
 impl Blocks {
-    /// For so many places of so many bytes, the first at the start of a block.
+    /// Blocks for `places` places of `frame_bytes` each, the first at the start of a block.
     pub(super) fn new(places: usize, frame_bytes: usize) -> Blocks {
         let places_each = BLOCK_BYTES / frame_bytes.min(BLOCK_BYTES);
         let is_dealt = places_each > 1 && BLOCK_BYTES.is_multiple_of(frame_bytes);
@@ -50,7 +53,7 @@ impl Blocks {
         self.states.is_empty()
     }
 
-    /// Blocks that are large pages.
+    /// Number of blocks backed by large pages.
     pub(super) fn large(&self) -> usize {
         self.large
     }
@@ -63,14 +66,14 @@ impl Blocks {
         self.state(place) == State::Large
     }
 
-    /// Places of the block in which a place lies, if none of them occupies memory.
+    /// The places of the block around `place`, if none of them occupies memory.
     pub(super) fn fresh_around(&self, place: usize) -> Option<Range<usize>> {
         let index = place / self.places_each;
         (self.state(place) == State::Fresh)
             .then(|| index * self.places_each..(index + 1) * self.places_each)
     }
 
-    /// The block of a place is made large.
+    /// The block of a place has been made large.
     pub(super) fn made_large(&mut self, place: usize) {
         let index = place / self.places_each;
         self.states[index] = State::Large;
@@ -78,7 +81,7 @@ impl Blocks {
         self.large += 1;
     }
 
-    /// A place that occupied nothing does so from now on, or the other way round.
+    /// A place starts or stops occupying memory.
     pub(super) fn occupied(&mut self, place: usize, is_occupied: bool) {
         let index = place / self.places_each;
         let Some(count) = self.occupied.get_mut(index) else { return };
@@ -88,7 +91,8 @@ impl Blocks {
         }
     }
 
-    /// What a place occupies changes by itself; places of its block if that was large until now.
+    /// A place's memory changes on its own, so its block becomes small. Returns the places of the
+    /// block if it was large.
     pub(super) fn made_small(&mut self, place: usize) -> Option<Range<usize>> {
         let index = place / self.places_each;
         let state = self.states.get_mut(index)?;

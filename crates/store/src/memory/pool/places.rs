@@ -1,47 +1,55 @@
-//! Which places of the pool's mapping are free, how much of each occupies memory, and where a run goes.
+//! Bookkeeping of the pool's places: which are free, how much memory each occupies, and where a run
+//! is placed.
 //!
-//! A place is room for one frame; a grain is what the system gives and takes back. A run has whole places
-//! to itself, but occupies memory only for what it was taken for, up to the end of a grain: there are more
-//! places than frames that may be in use at once, and what is counted and limited are grains.
+//! A place is address space for one frame. A grain is the unit in which the system provides and
+//! takes back memory. A run has whole places to itself but occupies memory only for its own length,
+//! rounded up to grains; so there are more places than frames that may be in use, and limits count
+//! grains.
 //!
-//! Invariants: a place in use occupies as many grains as its run has there; a free one may occupy some
-//! from its last use, and is then named in `warm`; all together never occupy more than the limit (and a
-//! small slack where there are large pages), unless so much is in use. Runs of whole frames are looked for in
-//! large pages and in the lower half first, others elsewhere and in the upper one: large pages are taken apart
-//! for those only where nothing else is left.
-//! Pure bookkeeping: the caller asks the system for what is advised. Threads: the owner's lock.
+//! Invariants:
+//! - A place in use occupies exactly the grains of its run. A free place may still occupy grains
+//!   from its last use, and is then listed in `warm`.
+//! - All places together occupy no more than the limit (plus a small slack where there are large
+//!   pages), unless that much is in use.
+//! - Runs of whole frames are placed in large pages and in the lower half first, other runs
+//!   elsewhere and in the upper half first. Large pages are split for the latter only where nothing
+//!   else is left.
+//!
+//! Pure bookkeeping: the caller carries out the advice to the system. Threads: under the owner's
+//! lock.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::blocks::Blocks;
 
-/// What a system page has, or a part of one: the least memory that is counted.
+/// Bytes of a grain, the least memory that is counted: a system page, or a part of one.
 pub(super) const GRAIN_BYTES: usize = 4 << 10;
-/// A run of at most this part of a frame is a whole one; of others as many as may be in use have places.
+/// A run of at most one part in this many of a frame takes a whole frame. The number of places
+/// suffices for the most runs of longer lengths that may be in use.
 pub(super) const WHOLE_SHARE: usize = 3;
-/// Free places that are looked at for one that fits.
+/// Most free places that one search examines.
 const LOOKS_MAX: usize = 32;
-/// Runs of more places are not found again as such.
+/// Freed runs of more places than this are not remembered.
 const LENGTHS_MAX: usize = 32;
-/// While no more than one part in so many is over the limit where there are large pages, none is taken apart
-/// for it, nor is anything given back: soon something is taken again.
+/// Where there are large pages, occupied memory may exceed the limit by one part in this many
+/// before anything is returned or split: memory is usually taken again soon.
 const SLACK_SHARE: usize = 64;
-/// So many free places in large pages are given back as if they were one elsewhere.
+/// This many free places in large pages weigh as much as one elsewhere when memory is returned.
 const LARGE_SHARE: usize = 64;
 
-/// What is to be asked of the system.
+/// A request to the system, carried out by the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Advice {
-    /// It takes these grains of a place back.
+    /// Take these grains of a place back.
     GiveBack(usize, Range<usize>),
-    /// It keeps these places, which nobody has used yet, in large pages.
+    /// Back these places, which no run has used yet, with large pages.
     LargePages(Range<usize>),
-    /// It keeps these places in small pages from now on.
+    /// Back these places with small pages from now on.
     SmallPages(Range<usize>),
 }
 
-/// How many places a run takes, and how many grains of the last one.
+/// Shape of a run: its number of places, and the grains of its last place.
 #[derive(Clone, Copy)]
 struct Shape {
     places: usize,
@@ -51,32 +59,34 @@ struct Shape {
 #[derive(Debug)]
 pub(super) struct Places {
     grains_per_frame: usize,
-    /// One flag a place: true = free.
+    /// One flag for each place: true = free.
     free: Vec<bool>,
     /// Grains of each place, from its start, that occupy memory.
     touched: Vec<u16>,
     touched_grains: usize,
     used_grains: usize,
     limit_grains: usize,
-    /// Free places that occupy memory, by how many grains they do, those in large pages last and by
-    /// themselves (see `kind`); of each kind the latest last. They are handed out first: what the system
-    /// took back it must clear, which costs more than to write it. May name places that have been taken
-    /// since, or are of another kind now.
+    /// Free places that occupy memory, in one queue for each number of grains occupied and one, the
+    /// last, for places in large pages (see `kind`); the most recently freed are at the back. These
+    /// places are handed out first: memory that the system took back must be cleared again, which
+    /// costs more than writing it. An element is stale if its place was taken or changed its kind
+    /// since.
     warm: Vec<VecDeque<u32>>,
     names: usize,
-    /// First places of runs that came free, by how many places they had, from two; the latest last. May name
-    /// what has been taken since.
+    /// First places of freed runs by their number of places, from two on; the most recently freed
+    /// are at the back. An element is stale if its places were taken since.
     freed: Vec<VecDeque<u32>>,
-    /// Where the next searches start: for whole frames, and for others.
+    /// Where the next searches start: for runs of whole frames, and for other runs.
     next: [usize; 2],
-    /// Which parts lie in large pages.
+    /// Which parts of the mapping lie in large pages.
     blocks: Blocks,
 }
 
 impl Places {
-    /// Places for `frames` frames of so many grains.
+    /// Places for `frames` frames of `grains_per_frame` grains each.
     pub(super) fn new(frames: usize, grains_per_frame: usize) -> Places {
-        // A run that is over a third of a frame is as long as it must be: of three places it may leave nearly two.
+        // A run of just over a third of a frame has a place of its own and leaves nearly two thirds
+        // of it unused, so three places for each frame suffice.
         let places = frames * grains_per_frame.min(WHOLE_SHARE);
         Places {
             grains_per_frame,
@@ -93,12 +103,12 @@ impl Places {
         }
     }
 
-    /// Blocks in large pages.
+    /// Number of blocks backed by large pages.
     pub(super) fn large_blocks(&self) -> usize {
         self.blocks.large()
     }
 
-    /// So many grains of a place occupy memory from now on.
+    /// Sets the grains of a place that occupy memory.
     fn set_touched(&mut self, place: usize, grains: usize, advise: &mut impl FnMut(Advice)) {
         let there = usize::from(self.touched[place]);
         if there == grains {
@@ -118,8 +128,8 @@ impl Places {
         }
     }
 
-    /// Has the blocks that a run of whole frames begins in made large, as far as nobody has used them and so
-    /// much may be occupied.
+    /// Backs the blocks that a run of whole frames touches with large pages, as far as the blocks
+    /// are unused and the limit has room for them.
     fn enlarge(&mut self, run: Range<usize>, advise: &mut impl FnMut(Advice)) {
         for place in run.clone() {
             let Some(places) = self.blocks.fresh_around(place) else { continue };
@@ -128,7 +138,8 @@ impl Places {
             }
             self.blocks.made_large(place);
             self.touched_grains += places.len() * self.grains_per_frame;
-            // Backwards, since the latest name is taken first: neighbours are taken together.
+            // In reverse, since the last one listed is taken first: neighbours are handed out
+            // together.
             for place in places.clone().rev() {
                 self.touched[place] = self.grains_per_frame as u16;
                 if !run.contains(&place) {
@@ -155,13 +166,13 @@ impl Places {
         self.limit_grains.saturating_sub(self.used_grains)
     }
 
-    /// Sets how much may be in use, and gives back what is over it.
+    /// Sets the limit and returns memory beyond it.
     pub(super) fn set_limit(&mut self, grains: usize, mut advise: impl FnMut(Advice)) {
         self.limit_grains = grains;
         self.trim(&mut advise);
     }
 
-    /// Takes consecutive places for so many grains; the first, or `None` if there is no such room.
+    /// Takes consecutive places for `grains`; returns the first, or `None` if there is no room.
     pub(super) fn take(&mut self, grains: usize, mut advise: impl FnMut(Advice)) -> Option<usize> {
         if grains == 0 || grains > self.available_grains() {
             return None;
@@ -183,7 +194,7 @@ impl Places {
         Some(first)
     }
 
-    /// A run has come free.
+    /// Frees a run.
     pub(super) fn release(&mut self, first: usize, grains: usize, mut advise: impl FnMut(Advice)) {
         let places = grains.div_ceil(self.grains_per_frame);
         if let Some(freed) = self.freed.get_mut(places).filter(|_| places > 1) {
@@ -203,7 +214,7 @@ impl Places {
         self.trim(&mut advise);
     }
 
-    /// A run in its first place is cut to so many grains.
+    /// Cuts a run of one place from `from` grains to `to`.
     pub(super) fn shorten(
         &mut self,
         first: usize,
@@ -221,12 +232,12 @@ impl Places {
         self.grains_per_frame + 1
     }
 
-    /// How many grains of a place occupy memory, or that it lies in a large page.
+    /// A place's kind: the number of grains that occupy memory, or `large()` in a large page.
     fn kind(&self, place: usize) -> usize {
         if self.blocks.is_large(place) { self.large() } else { usize::from(self.touched[place]) }
     }
 
-    /// A free place that occupies memory can be found from now on.
+    /// Lists a place in `warm` if it is free and occupies memory.
     fn name(&mut self, place: usize) {
         let kind = self.kind(place);
         if self.free[place] && kind > 0 {
@@ -239,8 +250,9 @@ impl Places {
         self.free[place] && usize::from(self.touched[place]) == self.grains_per_frame
     }
 
-    /// A run of free places that occupy memory already: as much as is wanted if possible. Otherwise several
-    /// places are taken with more or less in the last, and so is one place where memory is short.
+    /// A run of free places that occupy memory already, if possible exactly as much as wanted.
+    /// Otherwise, a run of several places may have more or less memory in its last place, and so
+    /// may a run of one place when memory is short.
     fn warm_run(&mut self, shape: Shape, grains: usize) -> Option<usize> {
         let (full, large) = (self.grains_per_frame, self.large());
         let is_full = shape.tail == full;
@@ -259,7 +271,7 @@ impl Places {
         found
     }
 
-    /// The same among those whose last place is of a kind, the latest first.
+    /// The same among runs whose last place is of kind `last`, the most recently freed first.
     fn look(&mut self, shape: Shape, last: usize) -> Option<usize> {
         let is_last = |places: &Places, end| places.free[end] && places.kind(end) == last;
         while let Some(&place) = self.warm[last].back()
@@ -277,7 +289,7 @@ impl Places {
         ends.into_iter().find_map(fits)
     }
 
-    /// What a run of as many places left, whatever its last one occupies, but for large pages.
+    /// A freed run of this many places, whatever its last place occupies, outside large pages.
     fn freed_run(&mut self, places: usize) -> Option<usize> {
         for _ in 0..LOOKS_MAX {
             let first = self.freed.get_mut(places)?.pop_back()? as usize;
@@ -314,17 +326,17 @@ impl Places {
         Some(first)
     }
 
-    /// How much more may be occupied for a while than is allowed.
+    /// Grains by which the occupied memory may exceed the limit for a while.
     fn slack(&self) -> usize {
         if self.blocks.is_empty() { 0 } else { self.limit_grains / SLACK_SHARE }
     }
 
-    /// Gives back what free places occupy while all occupy more than allowed, those first that have been
-    /// free for longest, of the kind of which there are most.
+    /// Returns memory of free places while the occupied memory exceeds the limit: from the kind
+    /// with the most free places, those that have been free for longest first.
     fn trim(&mut self, advise: &mut impl FnMut(Advice)) {
         while self.touched_grains > self.limit_grains + self.slack() {
-            // What only lies there in large pages goes too: otherwise what others leave would go each time
-            // before they take it again.
+            // Free places in large pages have their share of this, too. Otherwise the memory of
+            // other runs would be returned each time, just before it is taken again.
             let share = |kind: usize| if kind == self.large() { LARGE_SHARE } else { 1 };
             let most = (0..=self.large()).max_by_key(|&kind| self.warm[kind].len() / share(kind));
             let kind = most.expect("there are kinds");
@@ -338,7 +350,7 @@ impl Places {
         }
     }
 
-    /// Drops stale and double names.
+    /// Removes stale and duplicate elements from `warm`.
     fn name_anew(&mut self) {
         self.warm.iter_mut().for_each(VecDeque::clear);
         self.names = 0;
