@@ -1,8 +1,9 @@
-//! How much of each segment the index still knows: the sum of what its entries take there.
+//! Counts the live bytes of each segment: the total length of its entries in the index.
 //!
-//! Owns a counter for each segment. Whoever fills, empties or overwrites a slot (`shard.rs`) keeps it; lengths
-//! count as the slot's class says, up to 2 % over. An index that was not told of segments counts nothing.
-//! Threads: any; each counter is one word, and right whenever no slot is being written.
+//! Owns one counter per segment. The threads that fill, empty or overwrite a slot (`shard.rs`)
+//! update it; lengths are those of the slot's length class, up to 2 % too high. An index made
+//! without segments counts nothing. Threads: any; each counter is one atomic word, exact whenever
+//! no slot is being written.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,7 +43,7 @@ impl Census {
         }
     }
 
-    /// What the index knows of a segment, in units.
+    /// The total length of a segment's entries, in units.
     pub(super) fn units(&self, segment: u32) -> u64 {
         self.units.get(segment as usize).map_or(0, |units| units.load(Ordering::Relaxed).into())
     }

@@ -1,23 +1,25 @@
-//! Which families of entries (same tag, same buckets) lost one whose record is still on disk.
+//! Remembers families of entries (same tag, same buckets) that lost an entry whose record is still
+//! on disk.
 //!
-//! What the index drops of its own accord is found again by a recovery, until a checkpoint that was
-//! begun later is complete. Whoever stores such a key anew must therefore say in the journal that
-//! what was before is dead, although the index knows nothing of it; this is how he can tell.
-//! A fixed number of bits, so another family may look as if it had lost one: that costs a record of
-//! journal. Invariants: a bit is set before its entry vanishes from its slot; it stays set until a
-//! checkpoint that was begun afterwards is complete.
-//! Threads: set and rotated under the shard's lock, asked without.
+//! Recovery finds such a record again, until a checkpoint begun after the drop is complete. A
+//! writer that stores the key anew must therefore write to the journal that earlier versions are
+//! dead, although the index no longer knows of them; this set tells the writer so. It is a fixed
+//! number of bits, so another family may share a bit: that costs a needless journal record.
+//!
+//! Invariants: a bit is set before its entry vanishes from its slot; it stays set until a
+//! checkpoint begun afterwards is complete. Threads: set and rotated under the shard's lock, read
+//! without.
 
 use super::geometry::Pair;
 use super::sync::{AtomicU64, Ordering};
 
-/// 64 bits each; loom has to keep track of every word.
+/// Words of 64 bits; few under loom, which has to track each one.
 const WORDS: usize = if cfg!(all(loom, test)) { 1 } else { 64 };
 
 pub(super) struct Dropped {
-    /// Since the last checkpoint was begun.
+    /// Drops since the last checkpoint began.
     current: [AtomicU64; WORDS],
-    /// Before that, and not covered by a complete one yet.
+    /// Earlier drops that no complete checkpoint covers yet.
     previous: [AtomicU64; WORDS],
 }
 
@@ -34,27 +36,28 @@ impl Dropped {
         Dropped { current: none(), previous: none() }
     }
 
-    /// To be called with the shard's lock, before the entry goes.
+    /// Marks a family. Call with the shard's lock held, before the entry is removed.
     pub(super) fn set(&self, pair: Pair) {
         let (word, bit) = place(pair);
         let word = &self.current[word];
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Release);
     }
 
-    /// Of every family. To be called with the shard's lock.
+    /// Marks every family. Call with the shard's lock held.
     pub(super) fn set_all(&self) {
         self.current.iter().for_each(|word| word.store(u64::MAX, Ordering::Release));
     }
 
-    /// A slot that was seen empty was emptied after its bit was set, so the bit is seen as well.
+    /// Whether the family is marked. A slot seen empty was emptied after its bit was set, so the
+    /// bit is seen too.
     pub(super) fn is_set(&self, pair: Pair) -> bool {
         let (word, bit) = place(pair);
-        // In this order: `rotate` writes the older generation first.
+        // Read in this order, since `rotate` writes `previous` first.
         let seen = self.current[word].load(Ordering::Acquire);
         (seen | self.previous[word].load(Ordering::Acquire)) & bit != 0
     }
 
-    /// A checkpoint begins. To be called with the shard's lock.
+    /// A checkpoint begins. Call with the shard's lock held.
     pub(super) fn rotate(&self) {
         for (current, previous) in self.current.iter().zip(&self.previous) {
             let all = previous.load(Ordering::Relaxed) | current.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A short list that lives where it is declared: what index calls return without allocating.
+//! A short inline list, for index calls that return several values without allocating.
 //!
 //! Plain value, no threads. Invariant: `len <= FEW`, and a pair of buckets has no more slots than
 //! that, so pushes never run out of room.
@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use super::table::BUCKET_SLOTS;
 
-/// Slots in a pair of buckets: the most one call can find, drop or evict.
+/// Slots in a pair of buckets: the most entries that one call can find, drop or evict.
 pub(super) const FEW: usize = 2 * BUCKET_SLOTS;
 
 /// Up to sixteen values; used as a slice.

@@ -1,13 +1,12 @@
-//! Which shard, which two buckets and which key bits a hash has. Plain values, no threads.
+//! Derives shard, bucket pair and key bits from a hash. Plain values, no threads.
 //!
-//! Invariants: the shard depends on the high 32 bits of the hash, the bucket on the bits from 16
-//! up of the low 32, the tag on the low 16, so that none tells about another. The two buckets of
-//! a tag are each other's alternate ([`alternate`] is an involution), so a slot can be moved
-//! knowing its bucket and tag only. Shards have an even number of buckets (or one), for which no
-//! bucket is its own alternate.
+//! Invariants: the shard depends on the high 32 bits of the hash, the bucket on bits 16 to 31, the
+//! tag on the low 16, so that they are independent. The two buckets of a tag are each other's
+//! alternate ([`alternate`] is an involution), so an entry can be moved knowing only its bucket and
+//! tag. A shard has an even number of buckets, where no bucket is its own alternate, or a single
+//! one.
 //!
-//! Bucket and tag decide where index checkpoints put their entries: changing how they are derived
-//! is a change of format.
+//! Index checkpoints store entries by bucket and tag: changing their derivation is a format change.
 
 use super::slot::{self, KeyBits, TAGS};
 use super::table::BUCKET_SLOTS;
@@ -15,7 +14,7 @@ use super::table::BUCKET_SLOTS;
 /// The most slots in a shard.
 pub(super) const SHARD_SLOTS: u64 = 1 << 16;
 
-/// The buckets an entry may be in (of its shard) and what it has in its [`KeyBits`] there.
+/// The buckets in which an entry may be, and its [`KeyBits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Pair {
     pub(super) first: u32,
@@ -24,7 +23,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The pair an entry with these key bits, found in this bucket, belongs to.
+    /// The pair of an entry with these key bits, found in this bucket.
     pub(super) fn of_entry(buckets: u32, bucket: u32, key: u64) -> Pair {
         Pair { first: bucket, second: alternate(buckets, bucket, slot::tag(key)), key }
     }
@@ -33,7 +32,7 @@ impl Pair {
         slot::tag(self.key)
     }
 
-    /// The buckets to look into: one or two.
+    /// The buckets to search: one or two.
     #[inline]
     pub(super) fn buckets(self) -> impl Iterator<Item = u32> {
         let second = (self.second != self.first).then_some(self.second);
@@ -44,22 +43,23 @@ impl Pair {
 /// The shape of an index.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Geometry {
-    /// Shards, all alike.
+    /// Shards, all of the same size.
     pub(super) shards: usize,
-    /// Buckets in each.
+    /// Buckets in each shard.
     pub(super) buckets: u32,
-    /// What tells keys apart in a slot.
+    /// The bits that tell keys apart in a slot.
     pub(super) key_bits: KeyBits,
 }
 
 impl Geometry {
-    /// The shape with room for at least that many entries.
+    /// The shape with room for at least `slots` entries.
     pub(super) fn for_slots(slots: u64) -> Geometry {
         let slots = slots.max(1);
         let shards = slots.div_ceil(SHARD_SLOTS);
         let buckets = slots.div_ceil(shards).div_ceil(BUCKET_SLOTS as u64);
         let buckets = if buckets == 1 { 1 } else { buckets.next_multiple_of(2) };
-        // At most 2^48 of them: where that is no number of shards, there is no memory for them.
+        // At most 2^48 shards; where `usize` is too small for that, there is no memory for them
+        // either.
         let shards = usize::try_from(shards).unwrap_or(usize::MAX);
         let key_bits = KeyBits::for_locations_below(u64::MAX);
         Geometry { shards, buckets: buckets as u32, key_bits }
@@ -75,7 +75,7 @@ impl Geometry {
         u64::from(self.buckets) * BUCKET_SLOTS as u64
     }
 
-    /// Where entries of this hash belong: the shard, and the place in it.
+    /// The shard and the bucket pair of a hash.
     #[inline]
     pub(super) fn locate(self, hash: u64) -> (usize, Pair) {
         let shard = (u128::from(hash) * self.shards as u128) >> 64;
@@ -86,7 +86,7 @@ impl Geometry {
     }
 }
 
-/// The other bucket an entry with this tag may be in: `h(tag) - bucket` modulo the number of
+/// The other bucket in which an entry with this tag may be: `h(tag) - bucket` modulo the number of
 /// buckets.
 #[inline]
 pub(super) fn alternate(buckets: u32, bucket: u32, tag: u16) -> u32 {
@@ -94,7 +94,7 @@ pub(super) fn alternate(buckets: u32, bucket: u32, tag: u16) -> u32 {
     if sum >= bucket { sum - bucket } else { sum + buckets - bucket }
 }
 
-/// A number below `buckets`; odd when `buckets` is even, so that it is never twice a bucket.
+/// A number below `buckets`; odd when `buckets` is even, so that it is never twice a bucket number.
 #[inline]
 fn tag_hash(buckets: u32, tag: u16) -> u32 {
     let mut mixed = u32::from(tag).wrapping_mul(0x9e37_79b1);

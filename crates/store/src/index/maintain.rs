@@ -1,10 +1,10 @@
-//! Whole shards at a time: checkpoint images, and dropping entries by where they lie.
+//! Operations on whole shards: checkpoint images, and dropping entries by location.
 //!
-//! Owns no state. Threads: everything here runs under the shard's lock, for as long as it takes
-//! to look at every slot of it (tens of microseconds); readers go on meanwhile.
+//! Owns no state. Threads: all functions run under the shard's lock, for the time of a pass over
+//! its slots (tens of microseconds); lock-free readers are not blocked.
 //!
-//! An image is the shard's slots in order as little-endian words, so an entry's bucket is known
-//! by its position.
+//! An image is the shard's slots in order as little-endian words, so an entry's position gives its
+//! bucket.
 
 use super::Loaded;
 use super::geometry::Pair;
@@ -33,7 +33,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Inserts what an image holds and `keep` wants.
+    /// Inserts the entries of an image that `keep` accepts.
     pub(super) fn load_image(
         &self,
         image: &[u8],
@@ -61,7 +61,7 @@ impl Locked<'_> {
         loaded
     }
 
-    /// Inserts one entry of an image unless it is there already.
+    /// Inserts one entry of an image unless it is in the shard already.
     fn merge(&self, at: At, entry: u64, ring_age: &impl Fn(Location) -> u64, loaded: &mut Loaded) {
         let (key, location) = (self.shard.key_bits.of_slot(entry), self.location(entry));
         let pair = Pair::of_entry(self.shard.buckets.len() as u32, at.bucket, key);
@@ -73,7 +73,7 @@ impl Locked<'_> {
         loaded.loaded += u64::from(evicted.iter().all(|gone| gone.location != location));
     }
 
-    /// Drops entries whose location `keep` does not want; returns how many.
+    /// Drops entries whose location `keep` rejects; returns how many.
     pub(super) fn retain(&self, keep: impl Fn(Location) -> bool) -> u64 {
         let mut dropped = 0;
         for at in self.all_places() {

@@ -1,38 +1,40 @@
-//! The in-memory index: which record may hold a key's object, in 8 bytes per object.
+//! The in-memory index: maps a key's hash to the records that may hold its object, in 8 bytes per
+//! object.
 //!
-//! Owns all slots. A partial-key bucketed cuckoo hash table: no keys in memory, only a tag of the key's
-//! hash, of 15 bits and those that the volumes' locations leave free of a slot, next to the record's
-//! location, its length class and a use count ([`SlotFields`]). An entry lies in one of two buckets of eight slots (a cache line each) that
-//! its hash and tag decide; the table is split in shards of at most 65,536 slots, each with a lock
-//! for its writers. Everything is derived from a 64-bit hash of the key, which must be good in
-//! all its bits.
+//! Owns all slots. The index is a partial-key bucketed cuckoo hash table. It holds no keys, only a
+//! tag of the key's hash (15 bits, plus the location bits that the volumes do not use) next to the
+//! record's location, its length class and a use count ([`SlotFields`]). An entry lies in one of
+//! two buckets, chosen by hash and tag; a bucket has eight slots and is one cache line. The table
+//! is split into shards of at most 65,536 slots, each with a lock for its writers. Everything is
+//! derived from a 64-bit hash of the key, which must be good in all its bits.
 //!
-//! **False candidates.** The index answers with every entry whose tag and buckets match, so the
-//! caller must compare the key (or the whole hash) stored with the record. A lookup meets at most
-//! sixteen slots of other keys, each of which matches one time in 32,767 on volumes of more than 8 TiB together:
-//! there it is given a false candidate with probability `2 * 8 * fill / 32767`, at most 1 in 2,047 for
-//! a full index, 1 in 2,275 at 90 %. Volumes of half that size halve this, and so on: 1 TiB makes it
-//! 1 in 32,752, 64 GiB 1 in 524,032.
+//! **False candidates.** A lookup returns every entry whose tag and buckets match, so the caller
+//! must compare the key (or the whole hash) stored with the record. A lookup meets at most sixteen
+//! slots of other keys. On volumes of more than 8 TiB in all, each matches with probability 1 in
+//! 32,767: a lookup returns a false candidate with probability `2 * 8 * fill / 32767`, at most 1 in
+//! 2,047 for a full index, 1 in 2,275 at 90 %. Each halving of the volumes' size halves this: 1 TiB
+//! makes it 1 in 32,752, 64 GiB 1 in 524,032.
 //!
-//! **Versions.** Entries of one key are told apart by location only, and the index does not know
-//! which is newer: the caller does, and says so with `ring_age` (how long ago the record at a
-//! location was written; greater is older) wherever something may be dropped. Invariants:
+//! **Versions.** Entries of one key differ only in their location, and the index does not know
+//! which is newer. Where an entry may be dropped, the caller passes `ring_age`: how long ago the
+//! record at a location was written; greater is older. Invariants:
 //! - No two entries have the same tag, buckets and location.
 //! - At most three entries have the same tag and buckets.
-//! - When the index drops an entry of its own accord or drops several at once, readers never find
-//!   an older entry with the same tag and buckets without the newer one. (What a caller removes by
-//!   location, with [`Index::remove_at`] or [`Index::retain`], is its own affair.)
+//! - When the index drops an entry on its own, or drops several at once, readers never find an
+//!   older entry with the same tag and buckets without the newer one. (Entries that the caller
+//!   removes by location, with [`Index::remove_at`] or [`Index::retain`], are the caller's
+//!   responsibility.)
 //!
-//! **Threads.** Everything takes `&self` and may be called from any thread. Lookups and
-//! [`Index::bump_freq`] take no lock and wait for nobody: an entry that is in the index throughout
-//! a lookup is found by it, also while it is moved to its other bucket, and also when a newer
-//! version is inserted and then the older removed. See `shard.rs` for why, and `loom_tests.rs`
-//! for model checks of small cases:
-//! `RUSTFLAGS="--cfg loom" cargo test -p damelo --release loom_`. All else takes the shard's lock
-//! for well under a microsecond (a few when full), maintenance for tens. Closures given to the
-//! index run under that lock: they must not call the index, and should be quick.
+//! **Threads.** All methods take `&self` and may be called from any thread. Lookups and
+//! [`Index::bump_freq`] are lock-free. A lookup finds every entry that is in the index throughout
+//! the lookup, also while the entry moves to its other bucket, and also when a newer version is
+//! inserted and then the older one removed. See `shard.rs` for the argument, and `loom_tests.rs`
+//! for model checks of small cases: `RUSTFLAGS="--cfg loom" cargo test -p damelo --release loom_`.
+//! All other methods hold the shard's lock for well under a microsecond (a few when the index is
+//! full), maintenance for tens of microseconds. Closures passed to the index run under that lock:
+//! they must not call the index, and should be quick.
 //!
-//! Memory is zeroed when reserved and only taken as slots are first used.
+//! The memory is reserved as zeros; it is occupied as slots are first used.
 
 mod census;
 mod dropped;
@@ -62,7 +64,7 @@ use shard::{Locked, Shard, ShardHead};
 use slot::KeyBits;
 use table::Table;
 
-/// The index of a store. See the [module](self) for what it promises.
+/// The index of a store. See the [module](self) for its guarantees.
 pub struct Index {
     table: Table,
     heads: Box<[ShardHead]>,
@@ -70,18 +72,18 @@ pub struct Index {
     census: Census,
 }
 
-/// An entry that a lookup found: perhaps the one asked for.
+/// An entry that a lookup found; it may belong to another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Candidate {
-    /// Where the record lies.
+    /// Where the record starts.
     pub location: Location,
-    /// How long it is, about.
+    /// The record's length, rounded up.
     pub length_class: LengthClass,
-    /// How often it was used, 0 to [`MAX_FREQ`].
+    /// The record's use count, 0 to [`MAX_FREQ`].
     pub freq: u8,
 }
 
-/// What a lookup found: at most sixteen entries in no order, and rarely more than one.
+/// The result of a lookup: at most sixteen entries in no particular order, rarely more than one.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidates {
     slots: Few<u64>,
@@ -90,41 +92,41 @@ pub struct Candidates {
 /// An entry that the index dropped to insert another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Evicted {
-    /// Where its record lies.
+    /// Where the entry's record starts.
     pub location: Location,
-    /// Why it was dropped.
+    /// Why the entry was dropped.
     pub reason: EvictionReason,
 }
 
 /// Why the index dropped an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum EvictionReason {
-    /// There was no empty slot within reach.
+    /// No empty slot was within reach.
     #[default]
     IndexFull,
-    /// Three others have the same tag and buckets.
+    /// Three other entries have the same tag and buckets.
     TagLimit,
 }
 
-/// What became of an insertion.
+/// The result of an insertion.
 #[derive(Debug, Clone, Copy, Default)]
 #[must_use = "evicted entries must be accounted for"]
 pub struct Inserted {
-    /// What was dropped for it, mostly nothing. Contains the inserted entry itself if keeping it
-    /// would have meant to drop a newer one with the same tag: it came out of order and is not in
-    /// the index.
+    /// Entries dropped by the insertion, usually none. Contains the inserted entry itself if
+    /// keeping it would have dropped a newer one with the same tag: it came out of order and is not
+    /// in the index.
     pub evicted: Few<Evicted>,
 }
 
-/// What was removed.
+/// The locations of removed entries.
 pub type Removed = Few<Location>;
 
-/// What became of a shard's image.
+/// The result of loading a shard's image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Entries put in the index.
     pub loaded: u64,
-    /// Entries dropped to make room for them: none unless the shard had entries before.
+    /// Entries dropped to make room for the loaded ones: zero unless the shard had entries before.
     pub evicted: u64,
 }
 
@@ -132,16 +134,16 @@ impl Index {
     /// An empty index with room for `slots` entries, rounded up a little.
     ///
     /// # Panics
-    /// When there is no memory for that many.
+    /// When the system has no memory for that many.
     pub fn new(slots: u64) -> Index {
         Index::try_new(slots).expect("no memory for the index")
     }
 
-    /// The same, or nothing if there is no memory for that many.
+    /// As [`Index::new`], or `None` if the system has no memory for that many.
     pub fn try_new(slots: u64) -> Option<Index> {
         let geometry = Geometry::for_slots(slots);
         let buckets = geometry.shards.checked_mul(geometry.buckets as usize)?;
-        // The larger one first: if it is to be had, so are the others.
+        // The largest allocation first: if it succeeds, the others will too.
         let table = Table::new(buckets)?;
         let mut heads = Vec::new();
         heads.try_reserve_exact(geometry.shards).ok()?;
@@ -149,7 +151,7 @@ impl Index {
         Some(Index { table, heads: heads.into(), geometry, census: Census::default() })
     }
 
-    /// The same empty index, which counts what it knows of each segment of so many units: see
+    /// The same empty index, which also counts the units of its entries in each segment: see
     /// [`Index::units_in`].
     #[must_use]
     pub fn counting(mut self, segments: u32, segment_units: u64) -> Index {
@@ -157,51 +159,52 @@ impl Index {
         self
     }
 
-    /// The same empty index for records below that location: what those leave of a slot tells keys apart.
+    /// The same empty index for a store whose locations are all below `units`: the free location
+    /// bits extend the tags.
     #[must_use]
     pub fn with_locations_below(mut self, units: u64) -> Index {
         self.geometry.key_bits = KeyBits::for_locations_below(units);
         self
     }
 
-    /// How many bits of a location are not always zero, at least one: an image holds bits of the key's hash
-    /// above them.
+    /// Number of location bits in use, at least one: the bits above them in an image hold bits of
+    /// the key's hash.
     pub fn location_bits(&self) -> u8 {
         self.geometry.key_bits.location_bits()
     }
 
-    /// What the entries in a segment take together, in 64-byte units and as their length classes say.
+    /// The total length of the entries in a segment, in 64-byte units, by their length classes.
     pub fn units_in(&self, segment: u32) -> u64 {
         self.census.units(segment)
     }
 
-    /// How many entries an index has room for that was made for that many.
+    /// The number of slots that an index made for `slots` entries has.
     pub fn slots_for(slots: u64) -> u64 {
         Geometry::for_slots(slots).slots()
     }
 
-    /// How many entries there is room for.
+    /// The number of slots.
     pub fn slots(&self) -> u64 {
         self.geometry.slots()
     }
 
-    /// How many entries there are. Looks at every shard: a microsecond per hundred million slots.
+    /// The number of entries. Visits every shard: a microsecond per hundred million slots.
     pub fn len(&self) -> u64 {
         self.heads.iter().map(ShardHead::len).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the index has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The memory all of this takes once every slot was used.
+    /// The memory that the index takes once every slot has been used.
     pub fn memory_bytes(&self) -> u64 {
         let heads = size_of_val(&*self.heads) as u64;
         self.table.memory_bytes() + heads + self.census.memory_bytes() + size_of::<Index>() as u64
     }
 
-    /// The entries that may be the key's: all with the hash's tag and buckets. No lock.
+    /// The entries that may be the key's: all with the hash's tag and buckets. Takes no lock.
     #[inline]
     pub fn candidates(&self, hash: u64) -> Candidates {
         let (shard, pair) = self.locate(hash);
@@ -209,8 +212,8 @@ impl Index {
     }
 
     /// Inserts an entry; always succeeds, evicting others if need be. An entry with the same tag,
-    /// buckets and location is replaced. Others with the same tag stay, up to three in all: the
-    /// oldest beyond are dropped.
+    /// buckets and location is replaced. Up to three entries with the same tag are kept; beyond
+    /// that the oldest is dropped.
     pub fn insert(
         &self,
         hash: u64,
@@ -225,7 +228,7 @@ impl Index {
         shard.insert(pair, entry, &ring_age)
     }
 
-    /// Removes exactly that entry; returns its freq, or nothing if it was not there.
+    /// Removes exactly this entry; returns its freq, or `None` if it was not there.
     pub fn remove_at(&self, hash: u64, location: Location) -> Option<u8> {
         let (shard, pair) = self.locked(hash);
         shard.search(pair, location).map(|at| slot::freq(shard.clear(at)))
@@ -239,37 +242,40 @@ impl Index {
         Some(slot::freq(shard.clear(at)))
     }
 
-    /// True if a recovery may find a record of this key that the index has dropped: by
-    /// [`Index::insert`] for want of room, or by [`Index::drop_at`] or [`Index::remove_all`]. To be
-    /// asked after a look at the candidates. Rarely true without reason. No lock.
+    /// True if recovery may find a record of this key that the index has dropped: by
+    /// [`Index::insert`] for lack of room, or by [`Index::drop_at`] or [`Index::remove_all`]. Ask
+    /// after looking at the candidates. False positives are rare. Takes no lock.
     pub fn has_dropped(&self, hash: u64) -> bool {
         let (shard, pair) = self.locate(hash);
         shard.head.dropped.is_set(pair)
     }
 
-    /// Takes any key for one that the index may have dropped: a recovery could not read all that there is.
+    /// Makes [`Index::has_dropped`] true for every key, for when recovery could not read
+    /// everything.
     pub fn drop_unknown(&self) {
         (0..self.shard_count()).for_each(|n| self.shard(n).lock().shard.head.dropped.set_all());
     }
 
-    /// A checkpoint begins: what was dropped before will not be in it. To be called before its
-    /// first sequence number is decided.
+    /// A checkpoint begins: entries dropped before will not be in it. Call before its first
+    /// sequence number is decided.
     pub fn checkpoint_begins(&self) {
         (0..self.shard_count()).for_each(|n| self.shard(n).lock().shard.head.dropped.rotate());
     }
 
-    /// The checkpoint last begun is complete: recovery will not find what was dropped before it.
+    /// The checkpoint last begun is complete: recovery will not find entries dropped before it
+    /// began.
     pub fn checkpoint_done(&self) {
         self.heads.iter().for_each(|head| head.dropped.clear_previous());
     }
 
-    /// Removes all that [`Index::candidates`] would find: the key's entries and, rarely, others.
+    /// Removes all entries that [`Index::candidates`] would find: the key's, and rarely another's.
     pub fn remove_all(&self, hash: u64, ring_age: impl Fn(Location) -> u64) -> Removed {
         let (shard, pair) = self.locked(hash);
         shard.drop_oldest_first(pair, &ring_age, |_| true)
     }
 
-    /// Removes what [`Index::candidates`] would find and is older than the record at `keep`.
+    /// Removes the entries that [`Index::candidates`] would find and that are older than the record
+    /// at `keep`.
     pub fn remove_older(
         &self,
         hash: u64,
@@ -280,8 +286,8 @@ impl Index {
         shard.drop_older(pair, ring_age(keep), &ring_age)
     }
 
-    /// Lets an entry point to another location, keeping its freq. False if it is not there, or if
-    /// the new location has an entry already (then the old one is removed).
+    /// Points an entry to another location, keeping its freq. False if the entry is not there, or
+    /// if the new location has an entry already (then the old one is removed).
     pub fn replace_location(
         &self,
         hash: u64,
@@ -303,14 +309,14 @@ impl Index {
         true
     }
 
-    /// Raises an entry's freq by that much, to [`MAX_FREQ`] at most; returns what it is then. No
-    /// lock, and no write if it is at the most already.
+    /// Raises an entry's freq by `by`, to [`MAX_FREQ`] at most; returns the new value. Takes no
+    /// lock, and does not write if the freq is at its maximum.
     pub fn bump_freq(&self, hash: u64, location: Location, by: u8) -> Option<u8> {
         let (shard, pair) = self.locate(hash);
         shard.bump_freq(pair, location, by)
     }
 
-    /// Sets an entry's freq; false if it is not there.
+    /// Sets an entry's freq; false if the entry is not there.
     pub fn set_freq(&self, hash: u64, location: Location, freq: u8) -> bool {
         let (shard, pair) = self.locked(hash);
         let Some(at) = shard.search(pair, location) else { return false };
@@ -318,24 +324,24 @@ impl Index {
         true
     }
 
-    /// An entry's freq. No lock.
+    /// An entry's freq. Takes no lock.
     pub fn freq(&self, hash: u64, location: Location) -> Option<u8> {
         let (shard, pair) = self.locate(hash);
         shard.entry(pair, location).map(slot::freq)
     }
 
-    /// Whether there is an entry of this hash and location. No lock.
+    /// Whether there is an entry of this hash and location. Takes no lock.
     pub fn contains_at(&self, hash: u64, location: Location) -> bool {
         let (shard, pair) = self.locate(hash);
         shard.entry(pair, location).is_some()
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub fn shard_count(&self) -> usize {
         self.geometry.shards
     }
 
-    /// Slots in each shard; its image has eight bytes for each.
+    /// Slots in each shard; a shard's image has eight bytes for each.
     pub fn shard_slots(&self) -> u64 {
         self.geometry.shard_slots()
     }
@@ -343,14 +349,14 @@ impl Index {
     /// Writes an image of a shard to `image`: its slots as little-endian words.
     ///
     /// # Panics
-    /// When there is no such shard, or `image` has another length.
+    /// When there is no such shard, or `image` has the wrong length.
     pub fn copy_shard(&self, shard: usize, image: &mut [u8]) {
         self.shard(shard).lock().copy_to(image);
     }
 
-    /// Adds to a shard what its image holds and `keep` wants. The shard may have entries already.
-    /// The image must be as [`Index::copy_shard`] made it, in an index of as many slots: one of
-    /// another length is ignored, damage is for the caller to detect.
+    /// Adds the entries of a shard's image that `keep` accepts. The shard may have entries already.
+    /// The image must come from [`Index::copy_shard`] of an index with as many slots: an image of
+    /// another length is ignored, and the caller must detect damage.
     ///
     /// # Panics
     /// When there is no such shard.
@@ -364,10 +370,10 @@ impl Index {
         self.shard(shard).lock().load_image(image, keep, &ring_age)
     }
 
-    /// Drops the entries of a shard whose location `keep` does not want; returns how many.
+    /// Drops the entries of a shard whose location `keep` rejects; returns how many.
     ///
-    /// Where a key has several of them, readers may find an older one after the newer is gone, so
-    /// these should be locations whose records readers refuse by then.
+    /// Where a key has several entries, readers may find an older one after the newer is gone, so
+    /// `keep` should reject only locations whose records readers already refuse.
     ///
     /// # Panics
     /// When there is no such shard.
@@ -440,12 +446,12 @@ impl Candidates {
         self.slots = kept;
     }
 
-    /// How many there are.
+    /// The number of candidates.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no candidates.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }

@@ -1,12 +1,11 @@
-//! Insertion: finding room in a pair of buckets, making it by moving others, evicting when there
-//! is none.
+//! Insertion: finds room in a pair of buckets, makes room by moving entries, or evicts.
 //!
-//! Owns no state. Threads: everything here runs under the shard's lock; entries are moved from
-//! the end of the path back, each written to its new slot before its old one is emptied, so that
-//! readers always find them (`shard.rs`).
+//! Owns no state. Threads: all functions run under the shard's lock. Entries are moved from the end
+//! of the path back, each written to its new slot before its old slot is emptied, so that readers
+//! always find them (`shard.rs`).
 //!
 //! Invariant: when an entry is dropped, no older entry with the same tag in its pair stays. It
-//! could be an older version of the same key, and would be served in its place.
+//! could be an older version of the same key, and would be served instead.
 
 use super::geometry::{Pair, alternate};
 use super::shard::{At, Locked};
@@ -15,17 +14,17 @@ use super::sync::Ordering;
 use super::table::BUCKET_SLOTS;
 use super::{EvictionReason, Few, Inserted};
 
-/// The most entries with the same tag in a pair of buckets.
+/// Most entries with the same tag in a pair of buckets.
 pub(super) const TAG_LIMIT: usize = 3;
 
-/// Buckets looked at for an empty slot before evicting.
+/// Buckets searched for an empty slot before evicting.
 const SEARCH: usize = 256;
 
-/// The same in shards so full that most searches fail anyway.
+/// The same in nearly full shards, where most searches fail.
 const SHORT_SEARCH: usize = 32;
 
 impl Locked<'_> {
-    /// Inserts an entry. `ring_age` says how old the entry at a location is: greater is older.
+    /// Inserts an entry. `ring_age` gives the age of the record at a location: greater is older.
     pub(super) fn insert(
         &self,
         pair: Pair,
@@ -55,7 +54,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Looks at all slots of a pair at once.
+    /// Compares all slots of a pair in one pass.
     #[inline]
     fn scan(&self, pair: Pair) -> Scan {
         let mut scan = Scan { same: 0, empty: 0 };
@@ -71,7 +70,7 @@ impl Locked<'_> {
         scan
     }
 
-    /// Frees a slot of the pair by moving entries to their other buckets, as few as possible.
+    /// Frees a slot of the pair by moving as few entries as possible to their other buckets.
     fn make_room(&self, pair: Pair) -> Option<At> {
         let (len, slots) = (self.len(), (self.shard.buckets.len() * BUCKET_SLOTS) as u64);
         if len == slots {
@@ -83,8 +82,8 @@ impl Locked<'_> {
         Some(search.walk_back(self, end))
     }
 
-    /// Puts an entry in place of the oldest of those with its tag; if it is older than all of
-    /// them itself, it is the one that goes.
+    /// Replaces the oldest entry with the same tag; if the new entry is older than all of them, the
+    /// new entry is dropped.
     fn replace_oldest(
         &self,
         same: &[At],
@@ -104,8 +103,8 @@ impl Locked<'_> {
         inserted
     }
 
-    /// Puts an entry in place of the oldest in its two buckets, and drops what is even older and
-    /// shares the victim's tag and buckets.
+    /// Replaces the oldest entry in the two buckets, and drops entries that are even older and
+    /// share the victim's tag and buckets.
     fn evict_for(&self, pair: Pair, entry: u64, ring_age: &impl Fn(Location) -> u64) -> Inserted {
         let mut inserted = Inserted::default();
         let location = self.location(entry);
@@ -132,7 +131,7 @@ impl Locked<'_> {
         inserted
     }
 
-    /// Drops entries with the pair's tag that are older than `age`: the oldest first, so that
+    /// Drops entries with the pair's tag that are older than `age`, the oldest first, so that
     /// readers never find an older one without the newer.
     pub(super) fn drop_older(
         &self,
@@ -143,7 +142,7 @@ impl Locked<'_> {
         self.drop_oldest_first(pair, ring_age, |found| found > age)
     }
 
-    /// Drops entries with the pair's tag and such an age, the oldest first.
+    /// Drops entries with the pair's tag whose age is `doomed`, the oldest first.
     pub(super) fn drop_oldest_first(
         &self,
         pair: Pair,
@@ -168,7 +167,7 @@ impl Locked<'_> {
         dropped
     }
 
-    /// The oldest entry among those places, and its age.
+    /// The oldest entry among these places, and its age.
     fn oldest(
         &self,
         places: impl Iterator<Item = At>,
@@ -181,8 +180,8 @@ impl Locked<'_> {
     }
 }
 
-/// Which slots of a pair have its tag, and which are empty: a bit for each of the first bucket,
-/// then of the second if there are two.
+/// Slots of a pair that have its tag, and those that are empty: one bit per slot, the first
+/// bucket's before the second's.
 struct Scan {
     same: u32,
     empty: u32,
@@ -202,11 +201,12 @@ impl Scan {
     }
 }
 
-/// A breadth-first search from two full buckets for one with an empty slot. A bucket is looked at
+/// A breadth-first search from two full buckets for one with an empty slot. Each bucket is visited
 /// once, so the path found moves no entry twice.
 struct Search {
     buckets: [u32; SEARCH],
-    /// For each bucket, which of the others it was reached from and by moving which slot.
+    /// For each bucket, the index of the bucket it was reached from, and the slot whose entry can
+    /// move.
     reached_from: [(u16, u8); SEARCH],
     len: usize,
 }
@@ -229,7 +229,7 @@ impl Search {
         self.len += 1;
     }
 
-    /// Looks at up to `limit` buckets; returns an empty slot of the last it looked at.
+    /// Visits up to `limit` buckets; returns an empty slot of the last one visited.
     fn run(&mut self, shard: &Locked<'_>, limit: usize) -> Option<At> {
         let buckets = shard.shard.buckets.len() as u32;
         let mut next = 0;
@@ -254,8 +254,8 @@ impl Search {
         None
     }
 
-    /// Moves entries along the path to `empty`, in the last bucket looked at; returns the slot
-    /// that is free then, in a bucket the search started from.
+    /// Moves entries along the path to `empty`, in the last bucket visited; returns the slot that
+    /// becomes free in a start bucket.
     fn walk_back(&self, shard: &Locked<'_>, mut empty: At) -> At {
         let (mut from, mut slot) = self.reached_from[self.len - 1];
         while from != START {

@@ -1,23 +1,22 @@
-//! One shard: its slots, its lock, and the counter that lets readers do without the lock.
+//! One shard: its slots, its lock, and the counter that makes lock-free reads possible.
 //!
 //! Threads: any number of readers and writers. A writer holds the shard's lock (a [`Locked`]);
-//! readers take none. What makes that right:
+//! readers take none. The argument for correctness:
 //!
 //! - A slot is one atomic word, so an entry is seen whole or not at all. Slots are written with
 //!   release and read with acquire ordering.
 //! - Only a holder of the lock fills, moves or empties slots. Without the lock, a slot's freq may
 //!   be raised by compare-and-swap, nothing else.
-//! - Before a writer makes an entry vanish from a slot (moved, removed, overwritten by another)
-//!   it counts up `moves`, and before that it has written the entry's new slot, if any.
-//! - A reader reads `moves`, the slots, and `moves` again, and believes what it saw only if the
-//!   two agree. Suppose it missed an entry by reading its new slot too early and its old one too
-//!   late. Reading the old slot too late means that it sees what was written after `moves` was
-//!   counted up, so the second reading has the new count. Reading the new slot too early means
-//!   that the first reading had not. So they differ.
+//! - Before a writer makes an entry vanish from a slot (moved, removed or overwritten) it
+//!   increments `moves`, and before that it has written the entry's new slot, if any.
+//! - A reader reads `moves`, the slots, and `moves` again, and trusts the slots only if the two
+//!   values agree. Suppose it missed an entry by reading the new slot too early and the old one too
+//!   late. It read the old slot after the writer emptied it, hence after the increment of `moves`,
+//!   so its second read of `moves` sees the increment. It read the new slot before the writer
+//!   filled it, hence before the increment, so its first read does not. The two values differ.
 //!
-//! A reader therefore never waits for a writer that is not running: it retries only when one has
-//! made progress. Between the two writes of a move an entry is in two slots; readers drop the
-//! copy.
+//! A reader therefore never waits for a suspended writer: it retries only when a writer has made
+//! progress. Between the two writes of a move an entry is in two slots; readers drop the copy.
 
 use std::array;
 use std::sync::PoisonError;
@@ -30,7 +29,7 @@ use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use super::table::{BUCKET_SLOTS, Bucket};
 use super::{Candidates, Few};
 
-/// What a shard has besides slots. The counter that readers look at has a cache line for itself.
+/// A shard's state besides its slots. `moves`, which readers poll, has a cache line of its own.
 #[repr(align(64))]
 pub(super) struct ShardHead {
     moves: Moves,
@@ -58,14 +57,14 @@ impl ShardHead {
     }
 }
 
-/// A place in a shard.
+/// The position of a slot in a shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct At {
     pub(super) bucket: u32,
     pub(super) slot: u8,
 }
 
-/// A shard as anyone may use it.
+/// A shard, as used without its lock.
 #[derive(Clone, Copy)]
 pub(super) struct Shard<'a> {
     pub(super) head: &'a ShardHead,
@@ -74,27 +73,28 @@ pub(super) struct Shard<'a> {
     pub(super) key_bits: KeyBits,
 }
 
-/// A shard as the holder of its lock may use it.
+/// A shard, as used by the holder of its lock.
 pub(super) struct Locked<'a> {
     pub(super) shard: Shard<'a>,
     _guard: MutexGuard<'a, ()>,
 }
 
 impl<'a> Shard<'a> {
-    /// Takes the lock. A panic of an earlier holder is no reason to stop: slots are words, each
-    /// right by itself.
+    /// Takes the lock, also after a panic of an earlier holder: each slot is a word that is valid
+    /// on its own.
     pub(super) fn lock(self) -> Locked<'a> {
         let guard = self.head.lock.lock().unwrap_or_else(PoisonError::into_inner);
         Locked { shard: self, _guard: guard }
     }
 
-    /// Calls `read` until no entry vanished from a slot meanwhile.
+    /// Repeats `read` until no entry vanished from a slot meanwhile.
     #[inline]
     pub(super) fn read_steadily<T>(self, read: impl Fn() -> T) -> T {
         loop {
             let before = self.head.moves.0.load(Ordering::Acquire);
             let seen = read();
-            // Relaxed will do: the slots were read with acquire, so this cannot come earlier.
+            // Relaxed suffices: the slots were read with acquire, so this load cannot move before
+            // them.
             if self.head.moves.0.load(Ordering::Relaxed) == before {
                 return seen;
             }
@@ -120,8 +120,8 @@ impl<'a> Shard<'a> {
         found
     }
 
-    /// Compares all slots of a bucket before it branches on any: which one matches is anyone's
-    /// guess, the processor's too.
+    /// Compares all slots of a bucket before it branches on any, since the processor cannot predict
+    /// which one matches.
     #[inline]
     fn matches_in(self, bucket: u32, key: u64, found: &mut Candidates) {
         let slots = &self.buckets[bucket as usize];
@@ -134,7 +134,7 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// Where an entry is and what its slot holds. Without the lock it may be gone by now.
+    /// An entry's position and its slot's value. Without the lock the entry may be gone by now.
     fn search(self, pair: Pair, location: Location) -> Option<(At, u64)> {
         for bucket in pair.buckets() {
             for (index, slot) in self.buckets[bucket as usize].iter().enumerate() {
@@ -149,12 +149,12 @@ impl<'a> Shard<'a> {
         None
     }
 
-    /// What an entry's slot holds.
+    /// The value of an entry's slot.
     pub(super) fn entry(self, pair: Pair, location: Location) -> Option<u64> {
         self.read_steadily(|| self.search(pair, location)).map(|(_, slot)| slot)
     }
 
-    /// Raises an entry's freq; returns what it is then.
+    /// Raises an entry's freq; returns the new value.
     pub(super) fn bump_freq(self, pair: Pair, location: Location, by: u8) -> Option<u8> {
         loop {
             let (at, slot) = self.read_steadily(|| self.search(pair, location))?;
@@ -178,7 +178,8 @@ impl<'a> Shard<'a> {
     }
 }
 
-/// Raises the freq of the entry that `slot` held as `seen`; nothing if it holds another by now.
+/// Raises the freq of the entry that `slot` held as `seen`; `None` if the slot holds another entry
+/// by now.
 fn raise(slot: &AtomicU64, mut seen: u64, by: u8) -> Option<u8> {
     loop {
         let raised = slot::with_freq(seen, slot::freq(seen).saturating_add(by));
@@ -194,7 +195,7 @@ fn raise(slot: &AtomicU64, mut seen: u64, by: u8) -> Option<u8> {
 }
 
 impl Locked<'_> {
-    /// What a slot holds. Its freq may rise any time, all else stays as long as the lock is held.
+    /// A slot's value. While the lock is held only the freq can change.
     #[inline]
     pub(super) fn load(&self, at: At) -> u64 {
         self.shard.at(at).load(Ordering::Acquire)
@@ -204,7 +205,7 @@ impl Locked<'_> {
         self.shard.head.len()
     }
 
-    /// Where the record of the entry in a slot lies.
+    /// The location of the record of a slot's entry.
     pub(super) fn location(&self, slot: u64) -> Location {
         self.shard.key_bits.location(slot)
     }
@@ -221,7 +222,7 @@ impl Locked<'_> {
         self.set_len(self.len() + 1);
     }
 
-    /// Empties a slot in use; returns what it held.
+    /// Empties a slot in use; returns its previous value.
     pub(super) fn clear(&self, at: At) -> u64 {
         self.count_move();
         self.set_len(self.len() - 1);
@@ -230,12 +231,13 @@ impl Locked<'_> {
         held
     }
 
-    /// Notes that an entry of this family goes, though its record stays on disk: before it goes.
+    /// Records that an entry of this family is about to be dropped although its record stays on
+    /// disk.
     pub(super) fn note_dropped(&self, pair: Pair) {
         self.shard.head.dropped.set(pair);
     }
 
-    /// Puts an entry in place of another.
+    /// Replaces a slot's entry.
     pub(super) fn overwrite(&self, at: At, entry: u64) {
         self.count_move();
         let held = self.shard.at(at).swap(entry, Ordering::AcqRel);
@@ -243,7 +245,7 @@ impl Locked<'_> {
         self.shard.came(entry);
     }
 
-    /// Changes the entry in a slot, freq raised meanwhile included.
+    /// Changes a slot's entry, including any concurrent rise of its freq.
     pub(super) fn update(&self, at: At, change: impl Fn(u64) -> u64) {
         self.count_move();
         let slot = self.shard.at(at);
@@ -266,7 +268,7 @@ impl Locked<'_> {
         let last = self.shard.at(from).swap(EMPTY, Ordering::AcqRel);
         let gained = slot::freq(last).saturating_sub(slot::freq(entry));
         if gained > 0 {
-            // Raised in the old slot since it was copied.
+            // The freq was raised in the old slot after the copy.
             raise(self.shard.at(to), entry, gained);
         }
     }
@@ -281,7 +283,7 @@ impl Locked<'_> {
         self.shard.search(pair, location).map(|(at, _)| at)
     }
 
-    /// Where the entries with the pair's key bits are.
+    /// The positions of the entries with the pair's key bits.
     #[inline]
     pub(super) fn family(&self, pair: Pair) -> Few<At> {
         let mut found = Few::new();
@@ -300,7 +302,7 @@ impl Locked<'_> {
             .flat_map(|bucket| (0..BUCKET_SLOTS as u8).map(move |slot| At { bucket, slot }))
     }
 
-    /// An empty slot of that bucket.
+    /// An empty slot of this bucket.
     #[inline]
     pub(super) fn empty_in(&self, bucket: u32) -> Option<At> {
         let slots = &self.shard.buckets[bucket as usize];

@@ -1,9 +1,9 @@
-//! What one index slot holds, and how it is packed in 64 bits. Plain values, no threads.
+//! The content of an index slot, and its packing in 64 bits. Plain values, no threads.
 //!
 //! From the highest bit: tag (15), freq (2), length class (9), location (38). The tag is never
-//! zero, so a slot in use is never zero, and zero means empty. What no location of a store needs of
-//! the 38 bits extends the tag ([`KeyBits`]). The packing and the table of length classes are also
-//! what index checkpoints hold on disk: changing any of them is a change of format.
+//! zero, so a slot in use is never zero, and zero means empty. The high location bits that a
+//! store's locations never use extend the tag ([`KeyBits`]). Index checkpoints store this packing
+//! and the length classes on disk: changing either is a format change.
 
 use std::fmt;
 
@@ -24,13 +24,13 @@ const TAG_MASK: u64 = TAGS << TAG_SHIFT;
 /// Bytes in one unit of [`Location`] and [`LengthClass`].
 pub const UNIT_BYTES: u64 = 64;
 
-/// The most a slot's use count can say.
+/// The highest use count a slot can hold.
 pub const MAX_FREQ: u8 = FREQ_MASK as u8;
 
-/// How many different tags there are: 1 to this number.
+/// Number of different tags: 1 to this number.
 pub(super) const TAGS: u64 = (1 << TAG_BITS) - 1;
 
-/// A slot with nothing in it.
+/// An empty slot.
 pub(super) const EMPTY: u64 = 0;
 
 const _: () = assert!(LOCATION_BITS + CLASS_BITS + FREQ_BITS + TAG_BITS == u64::BITS);
@@ -48,25 +48,25 @@ const _: () = {
     assert!(highest.pack() == u64::MAX);
 };
 
-/// Where a record starts in the segments of all volumes, which follow one another as one space, in units of
-/// 64 bytes. 38 bits: 16 TiB together.
+/// Where a record starts, in units of 64 bytes. The segments of all volumes form one address space.
+/// 38 bits address 16 TiB in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Location(u64);
 
 impl Location {
-    /// The highest location there is.
+    /// The highest location.
     pub const MAX: Location = Location(LOCATION_MASK);
 
-    /// A location by number of 64-byte units from the start of the first segment.
+    /// A location at this number of 64-byte units from the start of the first segment.
     ///
     /// # Panics
-    /// When `units` does not fit 38 bits; the size of all volumes is checked when they are made.
+    /// When `units` does not fit in 38 bits; the size of all volumes is checked when they are made.
     pub const fn new(units: u64) -> Location {
         assert!(units <= LOCATION_MASK, "location beyond 38 bits");
         Location(units)
     }
 
-    /// As [`Location::new`], or nothing when `units` does not fit.
+    /// As [`Location::new`], or `None` when `units` does not fit.
     pub const fn try_new(units: u64) -> Option<Location> {
         if units <= LOCATION_MASK { Some(Location(units)) } else { None }
     }
@@ -88,16 +88,16 @@ impl fmt::Display for Location {
     }
 }
 
-/// How long a record is, rounded up to one of 511 lengths, or "large" for all beyond.
+/// A record's length, rounded up to one of 511 lengths; or "large" for longer records.
 ///
-/// Exact up to 49 units (3 KiB), then at most 2 % over. The class [`LengthClass::LARGE`] stands
-/// for anything above 43 MiB: read the record's header first to learn its length.
+/// Exact up to 49 units (3 KiB), then at most 2 % too high. The class [`LengthClass::LARGE`] covers
+/// every length above 43 MiB: read the record's header first to learn its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct LengthClass(u16);
 
 const CLASSES: usize = CLASS_MASK as usize;
 
-/// The length each class stands for: every one is at most 2 % above the shortest it covers.
+/// The longest length in each class, at most 2 % above the shortest one.
 const CLASS_UNITS: [u32; CLASSES] = {
     let mut table = [0u32; CLASSES];
     let mut class = 1;
@@ -122,8 +122,8 @@ impl LengthClass {
         LengthClass(class as u16) // one past the table is LARGE
     }
 
-    /// The most 64-byte units a record of this class has. For [`LengthClass::LARGE`] that is the
-    /// size of all volumes: ask [`LengthClass::is_large`] before reading that much.
+    /// The longest length of this class, in 64-byte units. For [`LengthClass::LARGE`] that is the
+    /// size of all volumes: check [`LengthClass::is_large`] before reading that much.
     pub const fn units(self) -> u64 {
         if self.is_large() { LOCATION_MASK } else { CLASS_UNITS[self.0 as usize] as u64 }
     }
@@ -133,7 +133,7 @@ impl LengthClass {
         self.0 == LengthClass::LARGE.0
     }
 
-    /// The class by its number, as slots hold it.
+    /// The class's number, as stored in slots.
     pub const fn code(self) -> u16 {
         self.0
     }
@@ -144,16 +144,17 @@ impl LengthClass {
 pub struct SlotFields {
     /// Part of the key's hash, 1 to 32,767.
     pub tag: u16,
-    /// Where the record lies.
+    /// Where the record starts.
     pub location: Location,
-    /// How long it is, about.
+    /// The record's length, rounded up.
     pub length_class: LengthClass,
-    /// How often it was used, 0 to [`MAX_FREQ`].
+    /// The record's use count, 0 to [`MAX_FREQ`].
     pub freq: u8,
 }
 
 impl SlotFields {
-    /// As a slot holds it: never zero. A freq above [`MAX_FREQ`] is packed as [`MAX_FREQ`].
+    /// Packs the fields into a slot's value, which is never zero. A freq above [`MAX_FREQ`] is
+    /// packed as [`MAX_FREQ`].
     pub const fn pack(self) -> u64 {
         debug_assert!(self.tag != 0 && self.tag as u64 <= TAGS);
         let freq = if self.freq > MAX_FREQ { MAX_FREQ } else { self.freq };
@@ -163,7 +164,8 @@ impl SlotFields {
             | (self.tag as u64) << TAG_SHIFT
     }
 
-    /// From what a slot holds; nothing when it is empty, or no slot this code could have written.
+    /// Unpacks a slot's value; `None` if the slot is empty, or if its tag is zero, which `pack`
+    /// never produces.
     pub const fn unpack(slot: u64) -> Option<SlotFields> {
         if tag(slot) == 0 { None } else { Some(fields(slot)) }
     }
@@ -197,22 +199,23 @@ pub(super) const fn with_freq(slot: u64, freq: u8) -> u64 {
     slot & !(FREQ_MASK << FREQ_SHIFT) | (freq as u64) << FREQ_SHIFT
 }
 
-/// Which bits of a slot tell keys apart: the tag, and above the location those that are zero in all
-/// locations of a store. Each of them halves how often two keys look alike; a terabyte leaves four.
+/// The bits of a slot that tell keys apart: the tag, and the high location bits that are zero in
+/// all locations of a store. Each such bit halves the probability that two keys look alike; a store
+/// of 1 TiB leaves four.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyBits {
     spare: u64,
 }
 
 impl KeyBits {
-    /// For locations below that one: any number of units will do.
+    /// For a store whose locations are all below `units`, which may be any number.
     pub(super) fn for_locations_below(units: u64) -> KeyBits {
         let highest = units.saturating_sub(1).min(LOCATION_MASK);
         let needed = (u64::BITS - highest.leading_zeros()).max(1);
         KeyBits { spare: LOCATION_MASK & !((1 << needed) - 1) }
     }
 
-    /// Bits that locations do need.
+    /// Number of bits that locations need.
     pub(super) const fn location_bits(self) -> u8 {
         (LOCATION_BITS - self.spare.count_ones()) as u8
     }
@@ -221,24 +224,24 @@ impl KeyBits {
         TAG_MASK | self.spare
     }
 
-    /// What a slot of that hash has in these bits. Shards and buckets go by other bits of the hash, but
-    /// for an index of more than a billion slots.
+    /// The value of these bits for a key's hash. They are independent of the bits that choose shard
+    /// and bucket, unless the index has more than a billion slots.
     pub(super) fn of_hash(self, tag: u16, hash: u64) -> u64 {
         u64::from(tag) << TAG_SHIFT | (hash >> 32) << self.location_bits() & self.spare
     }
 
-    /// What a slot has in these bits.
+    /// The value of these bits in a slot.
     pub(super) const fn of_slot(self, slot: u64) -> u64 {
         slot & self.mask()
     }
 
-    /// Whether a slot has exactly that in these bits.
+    /// Whether a slot's bits have the value `key`.
     #[inline]
     pub(super) const fn match_slot(self, slot: u64, key: u64) -> bool {
         (slot ^ key) & self.mask() == 0
     }
 
-    /// The entry alone: its location with nothing above, for [`fields`].
+    /// The entry without key bits in its location, as [`fields`] expects.
     pub(super) const fn entry(self, slot: u64) -> u64 {
         slot & !self.spare
     }
@@ -247,8 +250,8 @@ impl KeyBits {
         location(self.entry(slot))
     }
 
-    /// A slot with that entry and those bits. A location that is none of this store's loses what is
-    /// beyond: no record of the key lies there.
+    /// A slot with this entry and these key bits. A location beyond the store's is truncated; no
+    /// record of the key lies there anyway.
     pub(super) const fn pack(self, fields: SlotFields, key: u64) -> u64 {
         self.entry(fields.pack()) | key & self.spare
     }

@@ -1,9 +1,9 @@
-//! The atomics and the mutex the index is built on, swapped for loom's in its model check.
+//! The atomics and the mutex of the index, replaced by loom's in its model check.
 //!
-//! Owns nothing. Everything in `index/` that is shared between threads goes through here, so
-//! that `RUSTFLAGS="--cfg loom" cargo test -p damelo --release loom_` sees every access. Loom is
-//! a dependency of tests only, hence `all(loom, test)`. In shuttle's tests of the store around it the
-//! index keeps its atomics: each of its operations is one step there.
+//! Owns nothing. All state in `index/` that threads share uses these types, so that
+//! `RUSTFLAGS="--cfg loom" cargo test -p damelo --release loom_` sees every access. Loom is a
+//! dependency of tests only, hence `all(loom, test)`. In shuttle's tests of the store the index
+//! keeps the standard atomics: each index operation is one step there.
 
 #[cfg(not(any(all(loom, test), all(shuttle, test))))]
 pub(super) use std::hint::spin_loop;
@@ -22,10 +22,11 @@ pub(super) use loom::sync::{Mutex, MutexGuard, atomic::Ordering};
 #[cfg(all(loom, test))]
 pub(super) use loom::thread::yield_now as spin_loop;
 
-/// Loom (0.7) remembers of each atomic the last access only. A thread that reads one before it
-/// writes it hides that another read it before, and loom will not try the other order: it took
-/// most tests here for a single interleaving. So each access is preceded by one of `STEP`, which
-/// depends on each other and makes loom try all orders. Being relaxed, it orders nothing else.
+/// Loom (0.7) remembers only the last access of each atomic. When a thread reads an atomic before
+/// it writes it, loom forgets that another thread read it before, and does not try the other order:
+/// it reduced most tests here to a single interleaving. So each access is preceded by an access of
+/// `STEP`; all of these depend on each other, which makes loom try all orders. They are relaxed and
+/// order nothing else.
 #[cfg(all(loom, test))]
 mod for_loom {
     use loom::sync::atomic::{self, Ordering};

@@ -1,14 +1,14 @@
-//! The memory of all slots: one allocation of buckets, each on a cache line of its own.
+//! The memory of all slots: one allocation of buckets, each aligned to a cache line.
 //!
-//! Owns the words; which of them may be written when is the business of `shard.rs`. The memory is
-//! asked for zeroed and with the alignment of a word, because that is what the allocator hands
-//! out untouched (`calloc`): a larger alignment would make it write, and so occupy, every page
-//! at once. The buckets are aligned to cache lines by hand instead, at the cost of seven words.
+//! Owns the words; `shard.rs` decides when they may be written. The memory is requested zeroed and
+//! with a word's alignment, since only then does the allocator return untouched pages (`calloc`):
+//! for a larger alignment it would write, and so occupy, every page at once. The buckets are
+//! aligned to cache lines by hand, at the cost of seven words.
 
 use super::slot::EMPTY;
 use super::sync::AtomicU64;
 
-/// Slots in a bucket: a cache line of them, or few enough for loom.
+/// Slots in a bucket: one cache line of them; fewer under loom.
 pub(super) const BUCKET_SLOTS: usize = if cfg!(all(loom, test)) { 2 } else { 8 };
 
 /// One bucket.
@@ -25,7 +25,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table of that many empty buckets; `None` if the system has no memory for it.
+    /// A table of `buckets` empty buckets; `None` if the system has no memory for it.
     pub(super) fn new(buckets: usize) -> Option<Table> {
         let spare = BUCKET_SLOTS - 1;
         let words = buckets.checked_mul(BUCKET_SLOTS).and_then(|n| n.checked_add(spare));
@@ -44,7 +44,7 @@ impl Table {
         words.as_chunks().0
     }
 
-    /// What the table takes when every page of it is in use.
+    /// The memory of the table once every page of it is in use.
     pub(super) fn memory_bytes(&self) -> u64 {
         size_of_val::<[AtomicU64]>(&self.words) as u64
     }
@@ -68,7 +68,7 @@ fn empty_words(count: usize) -> Option<Box<[AtomicU64]>> {
         return None;
     }
     let words = std::ptr::slice_from_raw_parts_mut(memory.cast::<AtomicU64>(), count);
-    // SAFETY: the global allocator gave it with the layout a box of this slice has, nobody else
-    // has it, and zero bytes are a valid `AtomicU64`.
+    // SAFETY: the global allocator returned this memory with the layout of a box of this slice,
+    // nothing else refers to it, and zero bytes are valid `AtomicU64`s.
     Some(unsafe { Box::from_raw(words) })
 }
