@@ -1,10 +1,10 @@
-//! Off-line verification: every byte of a store that carries a checksum.
+//! Off-line verification of every byte of a store that carries a checksum.
 //!
-//! What does not decode is damage where something must have been written: where it begins as a structure
-//! of this store but for a few bits, or where nothing but zeros or such a structure may lie. What was never
-//! written, cleared, or left by a former life is none. Whether a store was cut off while it wrote, a loss
-//! of power, cannot be told from damage. Opens the volumes without starting an engine and changes
-//! nothing; `segment`: one segment. One thread.
+//! Data that does not decode is reported as damage in two cases: it begins like a structure of this
+//! store except for a few bits, or it lies where only zeros or such a structure may be. Areas that
+//! were never written, were cleared, or hold data of a former life are not damage. A write cut off
+//! by a power loss cannot be told from damage. The check opens the volumes without starting an
+//! engine and changes nothing; `segment` checks one segment. One thread.
 
 mod segment;
 
@@ -20,7 +20,7 @@ use crate::format::{
 use crate::memory::mapped::AlignedBuf;
 use crate::open::{check_belong, check_paths};
 
-/// How far a check has come.
+/// Progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckProgress {
     /// Bytes verified.
@@ -29,7 +29,7 @@ pub struct CheckProgress {
     pub total_bytes: u64,
 }
 
-/// What a segment is.
+/// State of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentState {
     /// Holds nothing.
@@ -38,45 +38,45 @@ pub enum SegmentState {
     Sealed,
     /// Was being filled when the store stopped.
     Open,
-    /// Its footer, its summary or its first header is not what was written.
+    /// The footer, the summary or the first header differs from what was written.
     Damaged,
 }
 
-/// What was found in one segment.
+/// Findings in one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentReport {
-    /// Number, counted over all volumes.
+    /// Segment number, counted over all volumes.
     pub id: u32,
-    /// What it is.
+    /// State of the segment.
     pub state: SegmentState,
-    /// Its life's sequence number; zero if free.
+    /// Sequence number of the segment's current life; zero if free.
     pub seq: u64,
-    /// Undamaged records: objects, also those replaced or deleted since, and parts of objects.
+    /// Undamaged records: objects, including replaced and deleted ones, and parts of objects.
     pub records: u64,
     /// Bytes of these records.
     pub record_bytes: u64,
     /// Records and page headers whose checksum is wrong.
     pub damaged_records: u64,
-    /// What is wrong, in words, at most sixteen.
+    /// Descriptions of the damage, at most sixteen.
     pub damaged: Vec<String>,
 }
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckReport {
     /// Every segment, in order.
     pub segments: Vec<SegmentReport>,
     /// Valid superblock copies of all volumes (two each).
     pub superblocks_ok: u32,
-    /// Superblock copies there should be.
+    /// Expected number of superblock copies.
     pub superblocks_total: u32,
-    /// The newest valid checkpoint, in words.
+    /// Description of the newest valid checkpoint.
     pub checkpoint: String,
     /// Records in the journal.
     pub journal_records: u64,
     /// Damaged records, page headers, footers, summaries, journal records, checkpoints and superblock copies.
     pub damaged_total: u64,
-    /// What is wrong outside of the segments, in words, at most sixteen.
+    /// Descriptions of the damage outside of segments, at most sixteen.
     pub damaged: Vec<String>,
 }
 
@@ -94,8 +94,8 @@ const COMPLAINTS_MAX: usize = 16;
 /// Verifies a closed store. `paths` are its volumes, in order.
 ///
 /// # Errors
-/// A volume cannot be opened (it may be in use), or holds no store; these are not all volumes of one
-/// store in their order.
+/// A volume cannot be opened (it may be in use), or holds no store; or the paths are not all
+/// volumes of one store in their order.
 pub fn check_volumes(
     paths: &[PathBuf],
     progress: &mut dyn FnMut(CheckProgress),
@@ -213,8 +213,8 @@ fn check_first_areas(
     Ok(())
 }
 
-/// Counts the records of a half up to its end, and looks at every cell: behind the end lie zeros or records of
-/// a former life, whose prefixes are any bytes.
+/// Counts the records of a half up to its end, and checks every cell. Cells after the end hold
+/// zeros, or records of a former life, whose prefixes may be any bytes.
 fn check_journal_half(half: &[u8], nonce: StoreNonce, report: &mut CheckReport) {
     report.journal_records += JournalWalk::half(half, nonce).count() as u64;
     let mut at = 0;

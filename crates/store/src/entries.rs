@@ -1,4 +1,4 @@
-//! Listing what a store holds, by walking its segments. One thread at a time uses a walk.
+//! Lists the live objects of a store by walking its segments. Threads: one per walk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::types::GroupId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its key.
+    /// The object's key.
     pub key: Vec<u8>,
-    /// The group it was created in.
+    /// The group the object was created in.
     pub group: GroupId,
-    /// Length of its value in bytes.
+    /// Length of the value in bytes.
     pub length_bytes: u64,
-    /// Length of its metadata in bytes.
+    /// Length of the metadata in bytes.
     pub metadata_bytes: u64,
-    /// When it expires, in seconds since 1970.
+    /// When the object expires, in seconds since 1970.
     pub expires_unix_s: Option<u64>,
-    /// The segment it lies in.
+    /// The segment that holds the object.
     pub segment: u32,
 }
 
@@ -79,7 +79,7 @@ impl Engine {
     }
 }
 
-/// The entry of a record; `None` if that is dead or damaged, or a part of it no longer there.
+/// The entry of a record; `None` if the record is dead or damaged, or a part of it is gone.
 fn entry_at(
     engine: &Arc<Engine>,
     segment: SegmentId,
@@ -102,8 +102,8 @@ fn entry_at(
     }))
 }
 
-/// Length of the object's value, wherever it lies; `None` if not all of it is there, or if the record is
-/// none of an object's own.
+/// Length of the object's value, wherever it lies; `None` if a part of it is gone, or if the record
+/// is itself a part.
 fn length_of(
     engine: &Arc<Engine>,
     header: &RecordHeader,

@@ -1,14 +1,14 @@
-//! Which group each page on disk mostly holds: 8 bytes a page, so that the choice between object and
-//! page read can be made before the read.
+//! The main group of each page on disk: 8 bytes per page, so that the choice between object and
+//! page read is possible before the read.
 //!
-//! Invariant: a hint only; a wrong or forgotten group costs a worse choice. Threads: any.
+//! Invariant: only a hint; a wrong or forgotten group merely costs a worse choice. Threads: any.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::space::SegmentId;
 
 pub(crate) struct PageGroups {
-    /// Group plus one; zero = unknown. Zeroed memory is not touched until a page is written.
+    /// Group plus one; zero = unknown. Zeroed memory is not occupied until a page is written.
     groups: Box<[AtomicU64]>,
     pages_per_segment: u64,
 }

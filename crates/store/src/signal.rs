@@ -1,9 +1,9 @@
-//! A condition variable that costs a load when nobody waits.
+//! A condition variable whose notification costs one load when no thread waits.
 //!
-//! The standard one makes a system call for every notification, waited for or not; most of ours
-//! are not. Invariant: waiting and notifying threads change and test the awaited state under the
-//! same mutex, so a waiter is counted before anybody can miss it. What the thread has put off submitting
-//! to disks goes there before it waits. Threads: any.
+//! The standard one makes a system call for every notification, and most of ours have no waiter.
+//! Invariant: waiting and notifying threads test and change the awaited state under the same mutex,
+//! so a waiter is counted before a notification can miss it. A thread submits its deferred I/O
+//! before it waits. Threads: any.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Gives the lock up until notified; the state is to be tested again afterwards.
+    /// Releases the lock until notified; the caller must test the state again afterwards.
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         submit_deferred();
         self.waiters.fetch_add(1, Ordering::Relaxed);
@@ -27,7 +27,7 @@ impl Signal {
         guard
     }
 
-    /// As `wait`, for `most` at most; true if it was notified before.
+    /// As `wait`, for `most` at most; true if notified before that.
     pub(crate) fn wait_for<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,

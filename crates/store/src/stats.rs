@@ -1,18 +1,18 @@
-//! The one registry of counters: declared once here, it feeds `Store::stats`, OpenMetrics text and
-//! the documents. Counters only grow; gauges are filled in when a snapshot is taken.
+//! The registry of counters: each is declared once here, for `Store::stats`, the OpenMetrics text
+//! and the documentation. Counters only grow; gauges are filled in when a snapshot is taken.
 //!
-//! Threads: any; relaxed atomics, since nothing is decided by a counter.
+//! Threads: any; relaxed atomics, since no decision depends on a counter.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a metric's value means.
+/// Kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Only grows.
+    /// A value that only grows.
     Counter,
-    /// Goes both ways.
+    /// A value that rises and falls.
     Gauge,
 }
 
@@ -27,7 +27,7 @@ pub struct Metric {
     pub kind: MetricKind,
     /// Labels, such as `reason="not_found"`.
     pub labels: Vec<(&'static str, String)>,
-    /// Its value.
+    /// Current value.
     pub value: f64,
 }
 
@@ -55,21 +55,21 @@ macro_rules! counters {
             pub index_bytes: u64,
             /// Objects in memory.
             pub resident_objects: u64,
-            /// Memory in use of the declared budget, in bytes.
+            /// Memory of the budget in use, in bytes.
             pub memory_used_bytes: u64,
             /// Declared memory budget in bytes.
             pub memory_bytes: u64,
-            /// Memory of the budget that the system is to keep in large pages, in bytes.
+            /// Memory of the budget that the system was asked to keep in large pages, in bytes.
             pub memory_large_page_bytes: u64,
-            /// Bytes that wait in memory to be written.
+            /// Bytes in memory that wait to be written.
             pub nursery_bytes: u64,
-            /// Groups remembered.
+            /// Groups tracked.
             pub groups_tracked: u64,
             /// Purge marks remembered.
             pub purge_marks: u64,
-            /// Segments in all.
+            /// Segments in total.
             pub segments: u64,
-            /// Segments that hold nothing.
+            /// Free segments.
             pub segments_free: u64,
             /// Volumes out of service.
             pub volumes_out: u64,
@@ -79,20 +79,20 @@ macro_rules! counters {
             pub devices: Vec<crate::device::DeviceStats>,
             /// Time of disk reads, submission to verified object: `(upper bound, count)` of buckets.
             pub read_latency: Vec<(Duration, u64)>,
-            /// All of these times together.
+            /// Sum of these times.
             pub read_latency_sum: Duration,
-            /// Time of writes of pages and extents, submission to completion: as above.
+            /// Time of writes of pages and extents, submission to completion; buckets as above.
             pub write_latency: Vec<(Duration, u64)>,
-            /// All of these times together.
+            /// Sum of these times.
             pub write_latency_sum: Duration,
-            /// Time of creates, from the call until readers see the object, waits for memory included; of streams,
-            /// of their commit: as above.
+            /// Time of creates, from the call until readers see the object, including waits for
+            /// memory; for streams, the time of the commit. Buckets as above.
             pub create_latency: Vec<(Duration, u64)>,
-            /// All of these times together.
+            /// Sum of these times.
             pub create_latency_sum: Duration,
-            /// Segments whose contents are known, of all that must be (recovery).
+            /// Segments that recovery has loaded.
             pub recovery_segments_loaded: u64,
-            /// Segments that recovery must look at.
+            /// Segments that recovery must load.
             pub recovery_segments_total: u64,
         }
 
@@ -254,7 +254,7 @@ impl Stats {
         all
     }
 
-    /// The same as OpenMetrics text, without the closing `# EOF` so that it can be joined.
+    /// The metrics as OpenMetrics text, without the closing `# EOF` so that texts can be joined.
     pub fn to_openmetrics(&self) -> String {
         let mut text = String::new();
         let mut last = "";
@@ -280,7 +280,7 @@ impl Stats {
         text
     }
 
-    /// The histograms of times, which [`Stats::metrics`] does not list.
+    /// The latency histograms, which [`Stats::metrics`] does not list.
     pub fn latencies(&self) -> [Latency<'_>; 3] {
         [
             Latency {
@@ -305,21 +305,21 @@ impl Stats {
     }
 }
 
-/// A histogram of times.
+/// A histogram of durations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency<'a> {
     /// Family name, such as `damelo_disk_read_seconds`.
     pub name: &'static str,
-    /// What takes so long.
+    /// Description.
     pub help: &'static str,
-    /// Upper bounds, each with how many took up to so long and longer than the bound before.
+    /// Upper bounds, each with the number of durations above the previous bound and up to this one.
     pub buckets: &'a [(Duration, u64)],
-    /// All times together.
+    /// Sum of all durations.
     pub sum: Duration,
 }
 
 impl Latency<'_> {
-    /// How many were timed.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
@@ -362,7 +362,7 @@ fn device_metrics(volume: usize, d: &crate::device::DeviceStats) -> Vec<Metric> 
 
 const BUCKETS: usize = 24;
 
-/// Counts by powers of two of microseconds.
+/// Counts of durations in buckets that double, in microseconds.
 #[derive(Default)]
 pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -398,17 +398,17 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
-/// One operation's wait, counted when it begins.
+/// The wait of one operation, counted when it begins.
 #[derive(Default)]
 pub(crate) struct Waiting(Option<Instant>);
 
 impl Waiting {
-    /// How long it has been waiting; zero before it began.
+    /// How long the operation has waited; zero if it has not.
     pub(crate) fn elapsed(&self) -> Duration {
         self.0.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
-    /// It waits, now if not before.
+    /// The wait begins, unless it has begun before.
     pub(crate) fn begin(&mut self, counter: &AtomicU64) {
         self.0.get_or_insert_with(|| {
             add(counter, 1);

@@ -1,11 +1,12 @@
-//! The locks, waits, channels and threads that the store is made of, swapped for shuttle's in its
-//! schedule tests.
+//! The locks, waits, channels and threads of the store, replaced by shuttle's in its schedule
+//! tests.
 //!
-//! Owns nothing. Every lock, condition variable, channel and thread of the store comes from here (the
-//! devices' and the index's own aside), and every atomic that one thread learns something of another
-//! by, so that `RUSTFLAGS="--cfg shuttle" cargo test -p damelo --release shuttle_` decides who runs
-//! next at each of them. Counters and estimates use the standard atomics: no decision hangs on
-//! their order. Shuttle is a dependency of tests only, hence `all(shuttle, test)`.
+//! Owns nothing. Every lock, condition variable, channel and thread of the store comes from here
+//! (except the devices' and the index's own), and so does every atomic by which one thread learns
+//! of another's progress. So `RUSTFLAGS="--cfg shuttle" cargo test -p damelo --release shuttle_`
+//! controls the schedule at each of them. Counters and estimates use the standard atomics: no
+//! decision depends on their order. Shuttle is a dependency of tests only, hence `all(shuttle,
+//! test)`.
 
 pub(crate) use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
@@ -23,8 +24,8 @@ pub(crate) use shuttle::{
     thread,
 };
 
-/// Locks a mutex. One whose holder panicked is taken like any other: what the store's locks guard is valid
-/// after each step.
+/// Locks a mutex, also after its holder panicked: the data under the store's locks is valid after
+/// each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -49,7 +50,7 @@ pub(crate) fn spawn_scoped<'scope>(
     new.spawn_scoped(scope, work).map(drop)
 }
 
-/// Shuttle (0.9) has no builder for such threads, and always gives one.
+/// Shuttle (0.9) has no builder for scoped threads, and starting one never fails.
 #[cfg(all(shuttle, test))]
 pub(crate) fn spawn_scoped<'scope>(
     _new: thread::Builder,
@@ -60,9 +61,9 @@ pub(crate) fn spawn_scoped<'scope>(
     Ok(())
 }
 
-/// Shuttle (0.9) has condition variables that never time out. These do: a short wait ends as soon as
-/// others have run, a long one only when it is notified, so that a lost notification which
-/// only a long time-out would mend is a deadlock, which shuttle reports.
+/// Shuttle's (0.9) condition variables never time out. These do: a short wait ends as soon as other
+/// threads have run, a long one only when notified. A lost notification that only a long time-out
+/// would recover is then a deadlock, which shuttle reports.
 #[cfg(all(shuttle, test))]
 mod for_shuttle {
     use std::ops::{Deref, DerefMut};
@@ -77,7 +78,7 @@ mod for_shuttle {
     #[derive(Default)]
     pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
-    /// Knows its mutex, so that a wait can give it up and take it again.
+    /// Knows its mutex, so that a wait can release and retake it.
     pub(crate) struct MutexGuard<'a, T> {
         mutex: &'a Mutex<T>,
         guard: sync::MutexGuard<'a, T>,

@@ -1,7 +1,7 @@
 //! One segment: its footer and summary, page headers, records.
 //!
-//! Invariant: a footer of zeros says that a segment is open, or was never opened; from when it is opened its
-//! last block holds zeros or its footer, and nothing else. One thread.
+//! Invariant: a footer of zeros means that a segment is open, or was never opened; from its opening
+//! on, a segment's last block holds either zeros or its footer. One thread.
 
 use super::{COMPLAINTS_MAX, SegmentReport, SegmentState};
 use crate::device::Device;
@@ -42,7 +42,7 @@ pub(super) fn check_segment(
     }
 }
 
-/// Whether a last block that is no footer was one.
+/// Whether a last block that does not decode as a footer was one.
 fn is_damaged_footer(
     block: &[u8],
     error: &FormatError,
@@ -57,7 +57,7 @@ fn is_damaged_footer(
     was_opened || (!is_others && SegmentFooter::is_like(block, nonce))
 }
 
-/// Says of the whole segment that it is damaged.
+/// Reports the whole segment as damaged.
 fn spoil(mut report: SegmentReport, text: String) -> SegmentReport {
     report.state = SegmentState::Damaged;
     report.damaged.insert(0, text);
@@ -112,7 +112,8 @@ fn offset_of(entry: &SummaryEntry) -> usize {
     entry.offset_units as usize * UNIT_BYTES as usize
 }
 
-/// Headers of the pages in which records begin; of extents there is one header, before all of them.
+/// Checks the headers of the pages in which records begin. A segment of extents has one header,
+/// before all records.
 fn check_headers(
     image: &[u8],
     footer: &SegmentFooter,
@@ -153,7 +154,7 @@ fn check_open(image: &[u8], superblock: &Superblock, report: &mut SegmentReport)
         return check_open_extents(image, lead, nonce, report);
     }
     let pages = || image.chunks_exact(page_bytes as usize);
-    // What former lives left has smaller numbers.
+    // Pages of former lives have smaller numbers.
     let newest = pages().filter_map(|page| decode(page).ok()).map(|h| h.segment_seq).max();
     if let Some(newest) = newest {
         report.state = SegmentState::Open;
@@ -168,7 +169,8 @@ fn check_open(image: &[u8], superblock: &Superblock, report: &mut SegmentReport)
             // Never written, or extents of a former life.
             Err(_) if !PageHeader::is_like(page, nonce) => {}
             Err(error) if index == 0 => {
-                // It may have been that of a segment of extents, whose records nobody finds then.
+                // It may have been the header of a segment of extents, whose records cannot be
+                // found then.
                 report.state = SegmentState::Damaged;
                 report.damaged.push(format!("first header: {error}"));
             }
@@ -193,8 +195,8 @@ fn check_page(
     }
 }
 
-/// Walks extents up to the first block in which none of this life begins. After a damaged header it goes on
-/// with the next one that is not.
+/// Walks extents up to the first block where no record of this life begins. After a damaged header
+/// the walk continues with the next valid one.
 fn check_open_extents(
     image: &[u8],
     lead: &PageHeader,
@@ -204,7 +206,8 @@ fn check_open_extents(
     report.state = SegmentState::Open;
     report.seq = lead.segment_seq;
     let block = BLOCK_BYTES as usize;
-    // In place of a group: no record of a former life has this sequence number or a greater one.
+    // Stored in the field for the group: no record of a former life has this sequence number or a
+    // greater one.
     let floor = lead.primary_group;
     let is_current = |at: usize| {
         RecordHeader::decode(&image[at..], nonce).ok().filter(|header| header.seq >= floor)

@@ -1,9 +1,9 @@
-//! Hints of groups on their way to what is in memory.
+//! Hints of groups that are not applied to the objects in memory yet.
 //!
-//! To move a group's objects to the queue that fits its hint all of memory is looked at: a millisecond with
-//! a gigabyte. So a hint that comes alone is applied at once, and those that follow close upon it are
-//! gathered and applied together; what comes into memory meanwhile is queued by its group's hint anyway.
-//! Invariant: of one group the last hint wins. Threads: any; the flusher applies what was gathered.
+//! Moving a group's objects to the queue of its hint takes a pass over all of memory: a millisecond
+//! for a gigabyte. So a single hint is applied at once, and hints that follow shortly are gathered
+//! and applied together; objects that come in meanwhile are queued by their group's hint anyway.
+//! Invariant: the last hint of a group wins. Threads: any; the flusher applies gathered hints.
 
 use crate::sync::{Mutex, lock};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::policy::residency::Hint;
 
-/// Time between two looks at memory for the sake of callers. The flusher's are as frequent.
+/// Least time between two passes over memory by callers. The flusher's passes are as frequent.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct State {
 pub(crate) struct PendingHints(Mutex<State>);
 
 impl PendingHints {
-    /// Adds a hint; what is to be applied now, if anything.
+    /// Adds a hint; returns the hints to apply now, if any.
     pub(crate) fn add(
         &self,
         group: u64,
@@ -41,7 +41,7 @@ impl PendingHints {
         std::mem::take(&mut state.waiting)
     }
 
-    /// What was gathered since anything was applied.
+    /// Takes the hints gathered since the last application.
     pub(crate) fn take(&self) -> HashMap<u64, Hint> {
         std::mem::take(&mut lock(&self.0).waiting)
     }

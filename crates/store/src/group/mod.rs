@@ -1,8 +1,9 @@
-//! What is remembered of groups: hints, where their pages lie, how well page reads served them.
+//! The state of groups: hints, flush periods, the pages that hold their objects, and how well page
+//! reads served them.
 //!
-//! Bounded: beyond `groups_tracked_max`, or a part of the memory, the group that came first of those without a hint is
-//! forgotten (its objects stay; only prefetch and statistics lose it). Threads: any; the map is sharded, each
-//! group has atomics.
+//! Bounded by `groups_tracked_max` and by a share of the memory. Beyond that, the oldest group
+//! without a hint is forgotten; its objects stay, only prefetch and statistics lose it. Threads:
+//! any; the map is sharded, each group has atomics.
 
 pub(crate) mod hints;
 pub(crate) mod neighbours;
@@ -19,7 +20,7 @@ use crate::types::GroupId;
 const SHARDS: usize = 16;
 /// Memory of one remembered group with a few pages, counted against the budget.
 pub(crate) const GROUP_BYTES: usize = 400;
-/// Groups are remembered in at most this part of the memory for data.
+/// Groups take at most one part in this many of the memory for data.
 const MEMORY_SHARE: u64 = 12;
 /// Most page runs remembered for one group; beyond, the oldest are forgotten.
 const PAGE_RUNS_MAX: usize = 4096;
@@ -33,7 +34,7 @@ pub(crate) struct PageRun {
     pub(crate) pages: u32,
 }
 
-/// What a group has done so far.
+/// Statistics of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupStats {
@@ -43,13 +44,13 @@ pub struct GroupStats {
     pub bytes_created: u64,
     /// Reads that went to disk.
     pub disk_reads: u64,
-    /// Of these, reads of whole pages.
+    /// Reads of whole pages among these.
     pub page_reads: u64,
     /// Objects that came in with a page.
     pub prefetched: u64,
-    /// Of these, objects that were asked for.
+    /// Prefetched objects that were requested.
     pub prefetch_hits: u64,
-    /// Pages known to hold its objects.
+    /// Pages known to hold the group's objects.
     pub pages_known: u64,
     /// Loved, hated or neutral.
     pub hint: Hint,
@@ -64,9 +65,9 @@ pub(crate) struct GroupState {
     pub(crate) page_reads: AtomicU64,
     pub(crate) prefetched: AtomicU64,
     pub(crate) prefetch_hits: AtomicU64,
-    /// For the choice between object and page reads.
+    /// Evidence for the choice between object and page reads.
     pub(crate) neighbours: Neighbours,
-    /// Place of the page after the one read last, to notice reading in order.
+    /// The page after the one read last, to detect sequential reading.
     pub(crate) next_page: AtomicU64,
     /// Flush period in milliseconds plus one; 0 = the store's.
     flush_ms: AtomicU64,
@@ -121,7 +122,7 @@ impl GroupState {
         pages.push(PageRun { segment, segment_seq, first_page: page, pages: 1 });
     }
 
-    /// Pages known, without those whose segment has been reused.
+    /// The known pages whose segment has not been reused.
     pub(crate) fn pages(&self, is_current: impl Fn(u32, u64) -> bool) -> Vec<PageRun> {
         let mut pages = lock(&self.pages);
         pages.retain(|run| is_current(run.segment, run.segment_seq));
@@ -133,14 +134,15 @@ impl GroupState {
     }
 }
 
-/// Groups that had a hint when it was their turn, and are looked at for one that has none any more.
+/// Most groups spared for a hint that are examined for one that has lost it since.
 const LOOKS_MAX: usize = 16;
 
-/// Groups of a shard. Invariant: `order` and `spared` together have each of them once.
+/// Groups of a shard. Invariant: each group is either in `order` or in `spared`, once.
 #[derive(Default)]
 struct Shard {
     states: HashMap<u64, Arc<GroupState>>,
-    /// Who is forgotten next, from the front. Not left to the map, whose order differs from run to run.
+    /// Groups in the order in which they are forgotten. The map's own order differs from run to
+    /// run.
     order: VecDeque<u64>,
     /// Who was spared for a hint, those that came first in front: not looked at again while there are
     /// others, or a store of many hinted groups would look at all of them for each new one.
@@ -148,8 +150,8 @@ struct Shard {
 }
 
 impl Shard {
-    /// Forgets the group that has been here longest and has no hint; if all have one, the hint of the
-    /// longest is lost rather than the bound.
+    /// Forgets the oldest group without a hint; if all have one, the oldest group is forgotten, to
+    /// keep the bound.
     fn forget_one(&mut self) {
         while let Some(id) = self.order.pop_front() {
             if !self.is_worth_keeping(id) {
@@ -174,7 +176,7 @@ pub(crate) struct Groups {
     shards: [Mutex<Shard>; SHARDS],
     tracked: AtomicUsize,
     tracked_max: usize,
-    /// Some group has had a hint: until then nobody needs to look one up. Never goes back.
+    /// Whether any group ever had a hint; until then hints need not be looked up. Never reset.
     any_hinted: AtomicBool,
 }
 
@@ -198,7 +200,7 @@ impl Groups {
         lock(self.shard(id)).states.get(&id).cloned()
     }
 
-    /// The group's state, made if it is not remembered yet.
+    /// The group's state, created if it is not tracked yet.
     pub(crate) fn entry(&self, id: u64) -> Arc<GroupState> {
         let mut shard = lock(self.shard(id));
         if let Some(state) = shard.states.get(&id) {

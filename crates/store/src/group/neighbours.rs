@@ -1,20 +1,21 @@
-//! Are a page's objects asked for together? Counts for the choice between object and page reads, of one
-//! group or of all.
+//! Estimates whether objects on a page are requested together, for the choice between object and
+//! page reads; one estimate for each group and one for all.
 //!
-//! Two things tell: objects that came with a page and were asked for or not, and, where objects are
-//! read alone, whether another of the same page follows soon (a page read would have brought it). The
-//! second costs no I/O, so that a choice for single objects can turn out to have been wrong.
+//! There are two sources: objects that came with a page, and whether they were requested; and,
+//! where objects are read alone, whether another object of the same page is requested soon, which a
+//! page read would have served. The second source costs no I/O, so a wrong choice for object reads
+//! is noticed.
 //!
-//! Threads: any; relaxed counters, of which a lost update only blurs the share.
+//! Threads: any; relaxed counters, a lost update only blurs the estimate.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::policy::notes::{Note, Notes};
 
-/// Weight of what is assumed, in objects.
+/// Weight of the assumed share, in objects.
 const ASSUMED_WEIGHT: u64 = 32;
 
-/// How many neighbours came lately, or would have, and how many of them were asked for.
+/// Recent neighbours that came, or would have come, and how many of them were requested.
 #[derive(Default)]
 pub(crate) struct Neighbours {
     came: AtomicU32,
@@ -22,7 +23,7 @@ pub(crate) struct Neighbours {
 }
 
 impl Neighbours {
-    /// Counts are halved beyond `most`, so that the share follows the use.
+    /// Counts are halved beyond `most`, so that the estimate follows the workload.
     pub(crate) fn came(&self, count: u32, most: u32) {
         let came = self.came.fetch_add(count, Ordering::Relaxed) + count;
         if came > most {
@@ -32,7 +33,7 @@ impl Neighbours {
         }
     }
 
-    /// One of those that came was asked for itself: it was no neighbour.
+    /// One of the objects counted was the requested one, so it is no neighbour.
     pub(crate) fn one_less(&self) {
         let less = self.came.load(Ordering::Relaxed).saturating_sub(1);
         self.came.store(less, Ordering::Relaxed);
@@ -42,7 +43,7 @@ impl Neighbours {
         self.used.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Share that is asked for in percent; with little history near `assumed_percent`.
+    /// Percentage of neighbours that are requested; near `assumed_percent` with little history.
     pub(crate) fn wanted_percent(&self, assumed_percent: u64) -> u64 {
         let came = u64::from(self.came.load(Ordering::Relaxed));
         let used = u64::from(self.used.load(Ordering::Relaxed)).min(came);
@@ -50,17 +51,17 @@ impl Neighbours {
     }
 }
 
-/// Pages from which an object was read alone lately, which object, and when.
+/// Pages from which an object was recently read alone: which object, and when.
 pub(crate) struct Touched(Notes);
 
-/// What an earlier read of one object says of the page that it lies on.
+/// An earlier read of a single object from the same page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// None is remembered.
+    /// No earlier read is remembered.
     Nothing,
-    /// It was of the same object, as far as can be told: that says nothing of its neighbours.
+    /// It was of the same object, by eight bits of its hash: no evidence about neighbours.
     Itself(u32),
-    /// It was of another, at that time.
+    /// It was of another object, at that time.
     Another(u32),
 }
 
@@ -71,12 +72,13 @@ impl Touched {
         Touched(Notes::new(frames * NOTES_PER_FRAME))
     }
 
-    /// What it takes, in bytes.
+    /// Memory that the table takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes()
     }
 
-    /// Notes that the object with this hash is read alone from the page at `place`; what was before.
+    /// Notes that the object with this hash is read alone from the page at `place`; returns the
+    /// read before.
     pub(crate) fn note(&self, place: u64, hash: u64, now: u32) -> Before {
         let object = (hash >> 56) as u8;
         match self.0.put(place, Note { said: object, when: now }) {
