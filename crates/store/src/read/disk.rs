@@ -1,7 +1,7 @@
-//! One object from disk: which candidate, verified how, and into which memory.
+//! Reads one object from disk: chooses the candidate, verifies it, and makes it resident.
 //!
-//! Invariants: nothing is returned whose key, checksum and place in time were not checked; of
-//! several candidates the newest that is the key's own decides, even if it is damaged, so that an
+//! Invariants: no object is returned before its key, checksum and segment life were verified. Of
+//! several candidates the newest that belongs to the key decides, even if it is damaged, so that an
 //! older version is never served. Threads: any.
 
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::policy::residency::Arrival;
 use crate::stats::add;
 
 type Outcome = Result<Option<Object>, ReadError>;
-/// Where an asynchronous read puts what it found.
+/// Receives the outcome of an asynchronous read.
 pub(crate) type Promise = OneShot<Outcome>;
 
-/// What one candidate turned out to be.
+/// The outcome of reading one candidate.
 pub(crate) enum Found {
     Object(Object),
     /// Another key with the same tag.
     OtherKey,
-    /// The key's object, but expired, purged, damaged or unreadable: a miss, and it ends the search.
+    /// The key's object, but expired, purged, damaged or unreadable: a miss that ends the search.
     Gone,
-    /// Someone else was reading it, or it moved meanwhile: look again.
+    /// Another thread was reading it, or it moved meanwhile: the lookup must be repeated.
     LookAgain,
 }
 
-/// What memory knows of an object whose bytes it does not have.
+/// An object whose manifest or patch is in memory, without its bytes.
 pub(crate) enum Indirect {
     Found(RawRecord, RecordHeader),
     /// Expired or purged: a miss.
@@ -43,8 +43,8 @@ pub(crate) enum Indirect {
     Nothing,
 }
 
-/// A record's bytes as read: where in the run it starts, what was read, and which life its segment was in
-/// before the read: in a later one another version may lie at the same place.
+/// A record's bytes as read: the run, where the record starts in it, its length, and the life of
+/// its segment before the read. In a later life another version may lie at the same place.
 pub(crate) struct RawRecord {
     pub(crate) run: Run,
     pub(crate) start: usize,
@@ -52,12 +52,12 @@ pub(crate) struct RawRecord {
     pub(crate) life: u64,
 }
 
-/// Looks that end in "look again" before the caller reads on its own.
+/// Lookups that end in `LookAgain` before the caller stops sharing reads, and before it gives up.
 const LOOKS_SHARED_MAX: usize = 3;
 const LOOKS_MAX: usize = 12;
 
 impl Engine {
-    /// Candidates that lie in live segments, newest first.
+    /// The candidates in live segments, newest first.
     pub(crate) fn ordered_candidates(&self, hash: u64) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = self.index.candidates(hash).iter().collect();
         all.retain(|c| {
@@ -100,8 +100,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// A manifest or patch that is still on its way to disk. One that has died takes with it what the
-    /// index knows: that is an older version.
+    /// A manifest or patch that is not on disk yet. If it is dead, the index entries of its key are
+    /// dropped too, since they are older versions.
     pub(crate) fn indirect_in_memory(&self, hash: u64, key: &[u8]) -> Indirect {
         let Some((raw, header)) = self.find_indirect(hash, key) else { return Indirect::Nothing };
         if !self.is_dead(header.group, key, header.seq, header.expires_s) {
@@ -131,7 +131,7 @@ impl Engine {
         raw: RawRecord,
         header: &RecordHeader,
     ) -> Result<Found, ReadError> {
-        // No place of its own yet: what is put together is for this reader only.
+        // The assembled object has no location of its own yet, so only this reader gets it.
         let candidate = Candidate {
             location: Location::MAX,
             length_class: LengthClass::from_units(1),
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// One round over the candidates. `OtherKey` means that none was the key's.
+    /// One pass over the candidates. `OtherKey` means that none belongs to the key.
     fn look(self: &Arc<Engine>, hash: u64, key: &[u8], shared: bool) -> Result<Found, ReadError> {
         for candidate in self.ordered_candidates(hash) {
             let found = self.read_candidate(hash, key, candidate, shared)?;
@@ -178,7 +178,8 @@ impl Engine {
                 Ok(Found::LookAgain)
             }
             Joined::Leader(lead) => {
-                // Only now: callers that share this read want the same object, not a neighbour.
+                // Noted by the leader only: callers that share its read want the same object, not a
+                // neighbour.
                 self.note_alone(hash, &candidate);
                 let found = self.read_object(hash, key, &candidate);
                 self.flights.land(lead);
@@ -187,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// Reads one record by itself and makes it resident.
+    /// Reads one record alone and makes it resident.
     fn read_object(
         self: &Arc<Engine>,
         hash: u64,
@@ -211,14 +212,14 @@ impl Engine {
         add(&self.counters.disk_read_bytes, raw.len as u64);
     }
 
-    /// Which life the segment of a location is in; zero for none.
+    /// The life of a location's segment; zero if the segment does not exist.
     pub(crate) fn life_of(&self, location: Location) -> u64 {
         let (segment, _) = self.space.split(location);
         if self.space.holds(segment) { self.ring.seq(segment) } else { 0 }
     }
 
-    /// True if the index still has this place for what was there in that life. The life is asked last: it
-    /// changes before the index learns of anything new there.
+    /// True if the index still maps the hash to this location in this life of its segment. The life
+    /// is checked last: it changes before the index gets any new entry there.
     fn knows(&self, hash: u64, location: Location, life: u64) -> bool {
         self.index.contains_at(hash, location) && self.life_of(location) == life
     }
@@ -232,7 +233,7 @@ impl Engine {
         Found::Gone
     }
 
-    /// Blocks of the device that hold `bytes` at a location: segment, offset, length.
+    /// The device blocks that hold `bytes` at a location: segment, offset, length.
     pub(crate) fn blocks_of(
         &self,
         location: Location,
@@ -271,7 +272,7 @@ impl Engine {
         self.take_more_for_read(bytes, &mut waited)
     }
 
-    /// Checks what was read and makes it resident.
+    /// Verifies a record that was read and makes it resident.
     pub(crate) fn accept(
         self: &Arc<Engine>,
         hash: u64,
@@ -284,7 +285,7 @@ impl Engine {
             return Ok(self.damaged(hash, candidate.location, raw.life));
         };
         if header.hash != hash {
-            // The segment may have been reused while it was read.
+            // The segment may have been reused during the read.
             let moved = !self.knows(hash, candidate.location, raw.life);
             return Ok(if moved { Found::LookAgain } else { Found::OtherKey });
         }
@@ -312,7 +313,8 @@ impl Engine {
         }
     }
 
-    /// The index's length class was too small (it is for the largest): read again, whole.
+    /// The index's length class was too small, as for the longest records: reads the record again,
+    /// whole.
     fn reread_longer(
         self: &Arc<Engine>,
         hash: u64,
@@ -338,7 +340,8 @@ impl Engine {
         self.accept(hash, key, candidate, raw)
     }
 
-    /// A record that is not what was written, unless the segment was reused under the read.
+    /// Handles a record that differs from what was written, unless its segment was reused during
+    /// the read.
     pub(crate) fn damaged(&self, hash: u64, location: Location, life: u64) -> Found {
         if !self.knows(hash, location, life) {
             return Found::LookAgain;
@@ -349,7 +352,8 @@ impl Engine {
         Found::Gone
     }
 
-    /// Makes a verified record resident: small ones are copied into a log, large ones stay put.
+    /// Makes a verified record resident: a small one is copied into a log, a large one stays in its
+    /// run.
     fn admit_read(
         &self,
         hash: u64,
@@ -363,11 +367,12 @@ impl Engine {
         let asked = Arrival::Asked { hash, bytes: stored as u32 };
         let queue = self.cache.arrive(group.hint(), asked);
         let mut entry = Entry::of(raw.run.clone(), raw.start, header);
-        // A purge may have come since the marks were asked: its epoch stays zero, so that they are again.
+        // A purge may have come since the marks were checked: the entry's epoch stays zero, so that
+        // they are checked again.
         entry.location = Some(candidate.location);
         let object = Object::of(&entry, false);
         if !self.knows(hash, candidate.location, raw.life) {
-            // Replaced or removed while it was read: right for this reader, not for the next.
+            // Replaced or removed during the read: valid for this reader, but not for later ones.
             return Found::Object(object);
         }
         if stored as u64 > self.page_record_max() {
@@ -388,8 +393,8 @@ impl Engine {
         Found::Object(object)
     }
 
-    /// Publishes what was read in that life of its segment, unless something newer is there; true if it
-    /// was published.
+    /// Publishes a record read in this life of its segment, unless a newer version exists; true if
+    /// published.
     pub(crate) fn publish_read(&self, hash: u64, entry: Entry, life: u64) -> bool {
         let mut shard = self.cache.resident.shard(hash);
         let current = entry.location.is_some_and(|l| self.is_newest(hash, l, life));
@@ -400,14 +405,14 @@ impl Engine {
         true
     }
 
-    /// True if the index knows a record, and none that may be a newer version of its key; it lies in a
-    /// segment in that life. Asked in this order, as in `knows`.
+    /// True if this record is the newest candidate of its hash in the index, and its segment is
+    /// still in this life. Checked in this order, as in `knows`.
     pub(crate) fn is_newest(&self, hash: u64, location: Location, life: u64) -> bool {
         self.ordered_candidates(hash).first().is_some_and(|newest| newest.location == location)
             && self.life_of(location) == life
     }
 
-    /// New metadata on an old value: reads the value where it lies.
+    /// A patch: new metadata for an older value, which is read from where it lies.
     fn assemble_patch(
         self: &Arc<Engine>,
         hash: u64,
@@ -425,8 +430,8 @@ impl Engine {
         self.assemble_large(hash, candidate, header, large, &[key, &meta], life)
     }
 
-    /// All of an object that lies in extents, as one piece of memory. The caller holds none: this one may have to
-    /// wait for it.
+    /// Reads a whole object that lies in extents into one run. The caller must hold no memory,
+    /// since this call may wait for memory.
     pub(crate) fn assemble_large(
         self: &Arc<Engine>,
         hash: u64,
@@ -458,8 +463,8 @@ impl Engine {
         Ok(Found::Object(object))
     }
 
-    /// Puts key, metadata and value together in a run of their own, published under a location in that
-    /// life of its segment.
+    /// Copies key, metadata and value into a run of their own, and publishes it under a location in
+    /// this life of its segment.
     pub(crate) fn assemble(
         self: &Arc<Engine>,
         hash: u64,
@@ -482,7 +487,7 @@ impl Engine {
         entry.meta_len = pieces[1].len() as u32;
         entry.value_len = pieces[2].len() as u32;
         entry.stored_bytes = run.len_bytes() as u32;
-        // As in `admit_read`; here the value was read since.
+        // As in `admit_read`; here the value has been read since.
         entry.location = Some(location);
         let object = Object::of(&entry, false);
         if self.publish_read(hash, entry, life) {

@@ -1,7 +1,8 @@
-//! Reads in flight: many callers that want the same bytes cause one I/O.
+//! Reads in flight: concurrent callers that want the same bytes share one I/O.
 //!
-//! The first caller of a place leads; the others wait until it is done, or leave word what to do then, and
-//! look again. Threads: any; what was left is done by the leader's thread, without any lock held.
+//! The first caller for a place leads. The others wait until its read is done, or leave a closure
+//! to run then, and repeat their lookup. Threads: any; the closures run on the leader's thread,
+//! without any lock held.
 
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::HashMap;
@@ -18,12 +19,12 @@ pub(crate) struct Flight {
 #[derive(Default)]
 struct State {
     done: bool,
-    /// What followers left to be done.
+    /// Closures that followers left.
     then: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 const SHARDS: usize = 16;
-/// A follower looks again after this long, whatever happened to its leader.
+/// A follower looks again after this time even if its leader has not finished.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
@@ -59,7 +60,7 @@ impl Flights {
         Joined::Leader(Lead { place, flight, landed: false })
     }
 
-    /// Ends a flight, wakes its followers and does what they left.
+    /// Ends a flight, wakes its followers and runs their closures.
     pub(crate) fn land(&self, mut lead: Lead) {
         lock(self.shard(lead.place)).remove(&lead.place);
         let then = {
@@ -91,8 +92,8 @@ impl Flight {
         }
     }
 
-    /// Does this once the flight has landed: now, or on the leader's thread, which may be one that does
-    /// I/O. It must neither read nor wait.
+    /// Runs `next` once the flight has landed: now, or on the leader's thread, which may be an I/O
+    /// thread. So it must neither read nor wait.
     pub(crate) fn then(&self, next: impl FnOnce() + Send + 'static) {
         let mut state = lock(&self.state);
         if !state.done {

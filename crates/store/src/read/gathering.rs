@@ -1,10 +1,11 @@
-//! How much memory those reads may take at once that need several pieces of it: a range that goes over several
-//! parts of an object, an object put together from them.
+//! Limits the memory of reads that need several runs at once: a range over several parts of an
+//! object, or an object assembled from its parts.
 //!
-//! Each holds one piece while it waits for the next. Where many do so, they have all memory between them and none
-//! gets on, so that all are refused in the end. Invariants: whoever enters holds no memory yet, and takes at most
-//! what it entered with; all that is entered is within a share of the memory, or one is alone; they enter in
-//! the order in which they came. Threads: any that may wait.
+//! Such a read holds one run while it waits for the next. With many of them, all memory could be
+//! held by reads that wait for each other, until all are refused. Invariants: a read holds no
+//! memory when it enters, and takes at most the bytes it entered with; the bytes of all reads that
+//! have entered stay within a share of the memory, or there is only one such read; reads enter in
+//! order of arrival. Threads: any that may block.
 
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::VecDeque;
@@ -12,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use crate::signal::Signal;
 
-/// Part of the memory that they may take together: what one of the longest takes.
+/// These reads may take one part in this many of the memory: the need of one of the longest.
 const MEMORY_SHARE: usize = 4;
 
 #[derive(Default)]
 struct State {
     bytes: usize,
     next_ticket: u64,
-    /// Who waits, the first at the front.
+    /// Tickets of waiting reads, the first at the front.
     waiting: VecDeque<u64>,
 }
 
@@ -35,7 +36,7 @@ impl Gathering {
         Gathering { state, changed, bytes_max: memory_bytes / MEMORY_SHARE }
     }
 
-    /// Enters with so many bytes, once there is room; false if there is none for so long.
+    /// Waits until there is room for `bytes` and enters; false if there is none within `wait_max`.
     fn enter(&self, bytes: usize, wait_max: Duration) -> bool {
         let mut state = lock(&self.state);
         let ticket = state.next_ticket;
@@ -50,7 +51,7 @@ impl Gathering {
                 state.waiting.retain(|other| *other != ticket);
                 state.bytes += if enters { bytes } else { 0 };
                 drop(state);
-                // The next may have room, too.
+                // The next in line may have room, too.
                 self.changed.notify_all();
                 return enters;
             }

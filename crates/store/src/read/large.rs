@@ -1,8 +1,8 @@
-//! Large objects on disk: where their parts lie, and reads of a range of them, verified by chunk.
+//! Large objects on disk: where their parts lie, and reads of ranges, verified chunk by chunk.
 //!
-//! Invariant: every byte that is returned was covered by a chunk checksum whose table was covered by
-//! the record's own, and the segment was in the same life before and after the read.
-//! Threads: any.
+//! Invariant: every byte returned is covered by a chunk checksum, whose table is covered by the
+//! record's own checksum, and the segment was in the same life before and after the read. Threads:
+//! any.
 
 use crate::sync::{Arc, Mutex, lock};
 use std::ops::Range;
@@ -25,20 +25,20 @@ use crate::space::SegmentId;
 use crate::stats::add;
 use crate::types::GroupId;
 
-/// First read of a record whose head is wanted.
+/// Length of the first read of a record's head.
 const HEAD_READ_BYTES: u64 = 8192;
 
 /// An object on disk that is read in parts.
 pub(crate) struct LargeObject {
     pub(crate) info: ObjectInfo,
-    /// Sequence number of the record that it is known by: of the patch, if it has one.
+    /// Sequence number of the object's record: the patch's, if there is one.
     pub(crate) seq: u64,
     pub(super) extents: Vec<Extent>,
-    /// Head of the extent read last.
+    /// Head of the extent that was read last.
     pub(super) head: Mutex<Option<(usize, Arc<Head>)>>,
 }
 
-/// A chunked record and the part of the value that it holds.
+/// A chunked record, and the part of the value it holds.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     segment: SegmentId,
@@ -63,7 +63,7 @@ impl Engine {
         Extent { segment, segment_seq, location, start: 0, len, record_seq }
     }
 
-    /// `None` if not all parts are there.
+    /// `None` if a part is missing.
     pub(crate) fn of_manifest(
         &self,
         header: &RecordHeader,
@@ -188,7 +188,7 @@ fn checked_head(header: RecordHeader, bytes: &[u8]) -> Option<Head> {
 }
 
 impl LargeObject {
-    /// True if a range lies in one extent, so that a read of it takes memory once.
+    /// True if a range lies in one extent, so that reading it takes memory only once.
     pub(super) fn is_one_piece(&self, range: &Range<u64>) -> bool {
         let extent = self.extent_at(range.start).map(|index| &self.extents[index]);
         extent.is_some_and(|e| range.end <= e.start + e.len)
@@ -199,8 +199,8 @@ impl LargeObject {
         (index < self.extents.len()).then_some(index)
     }
 
-    /// Reads a range into one run. `None`: overwritten or damaged meanwhile. Where it is not one piece the
-    /// caller has room to gather it.
+    /// Reads a range into one run. `None`: overwritten or damaged meanwhile. For a range over
+    /// several extents, the caller holds a `GatheringRoom`.
     pub(crate) fn read(
         &self,
         engine: &Arc<Engine>,
@@ -238,7 +238,7 @@ impl LargeObject {
         Ok(Some(whole(Some(run), 0, len)))
     }
 
-    /// Reads from the start of a range to its end or that of the extent: run, start, length.
+    /// Reads from the start of a range to its end or the end of the extent: run, start, length.
     pub(crate) fn read_piece(
         &self,
         engine: &Arc<Engine>,

@@ -1,4 +1,4 @@
-//! Reads of what is in memory, and whether an object is dead: expired, purged or deleted.
+//! Reads from memory, and the check whether an object is dead: expired, purged or deleted.
 //!
 //! Invariant: a hit makes no system call and no allocation, and takes one short lock. Threads: any.
 
@@ -28,7 +28,8 @@ impl Engine {
         shard.hits += 1;
         shard.hit_bytes += u64::from(entry.value_len);
         if entry.prefetched {
-            // Its first use is what it came in for, not a sign that it will be used again.
+            // The first use is what the object was prefetched for, not evidence that it will be
+            // used again.
             entry.prefetched = false;
             shard.prefetch_hits += 1;
             let recent = self.cache.first_used(hash, entry.came);

@@ -1,7 +1,8 @@
-//! Reads (`operation`): memory first (`memory`), then the index and one disk read (`disk`, or `submit` if no
-//! thread waits), of the object or of its page (`page`, by `page_choice`), shared with other callers (`flight`),
-//! so many at once (`under_way`, `gathering`). Parts of large objects (`large`) come by `range` and `stream`; whole
-//! groups by `prefetch`.
+//! Reads (`operation`): first from memory (`memory`), then by the index and one disk read, blocking
+//! (`disk`) or submitted (`submit`). The disk read is of the object or of its page (`page`, chosen
+//! by `page_choice`), shared with concurrent callers (`flight`), and bounded in the memory it may
+//! take (`under_way`, `gathering`). `range` and `stream` read parts of large objects (`large`);
+//! `prefetch` reads whole groups.
 
 pub(crate) mod disk;
 pub(crate) mod flight;

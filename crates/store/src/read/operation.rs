@@ -1,6 +1,6 @@
-//! A read as an operation: from memory, or submitted, or left to a worker thread.
+//! A read as an operation: served from memory, submitted to the device, or left to a worker thread.
 //!
-//! Threads: any; nothing waits before the operation is waited for.
+//! Threads: any; starting an operation never blocks.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::stats::add;
 use crate::workers::Lane;
 
 impl Engine {
-    /// A read as an operation: ready if it is in memory or certainly nowhere.
+    /// Starts a read; it is complete at once if the object is in memory or certainly absent.
     pub(crate) fn read_operation(
         self: &Arc<Engine>,
         key: &[u8],
@@ -40,7 +40,8 @@ impl Engine {
         )
     }
 
-    /// Starts an asynchronous read: one submitted I/O in the common case, a worker otherwise.
+    /// Starts an asynchronous read: one submitted I/O in the common case, otherwise a worker
+    /// thread.
     fn read_submitted(
         self: &Arc<Engine>,
         hash: u64,

@@ -1,6 +1,7 @@
-//! Reading a whole page, and the pages after it when a group is read in order.
+//! Reads a whole page, and the pages after it when a group is read sequentially.
 //!
-//! A page read brings all of its live objects into memory in one frame, without copying. Threads: any.
+//! A page read makes all live objects of the page resident in one frame, without copying. Threads:
+//! any.
 
 use crate::sync::mpsc::channel;
 use std::sync::Arc;
@@ -25,23 +26,24 @@ use crate::policy::residency::{Arrival, Hint, Queue};
 use crate::space::SegmentId;
 use crate::stats::add;
 
-/// Most bytes read ahead of a sequential reader in one I/O, its own page included.
+/// Most bytes of one read-ahead I/O, the requested page included.
 const READ_AHEAD_BYTES: u64 = 256 << 10;
-/// Counts of neighbours are halved beyond this, of a group and of all.
+/// Counts of neighbours, of a group and of all groups, are halved beyond these.
 const GROUP_NEIGHBOURS_MAX: u32 = 512;
 const ALL_NEIGHBOURS_MAX: u32 = 8192;
-/// What is assumed of neighbours before anything was seen.
+/// Assumed percentage of neighbours that are wanted, before any were observed.
 const ASSUMED_PERCENT: u64 = 50;
 
 impl Engine {
-    /// True if the candidate lies on a page and the page is worth reading whole.
+    /// True if the candidate lies on a page that is worth reading whole.
     pub(crate) fn wants_page(&self, hash: u64, candidate: &Candidate) -> bool {
         let bytes = candidate.length_class.units() * UNIT_BYTES;
         let several = self.index.candidates(hash).len() > 1;
         if several || bytes > self.page_record_max() || candidate.length_class.is_large() {
             return false;
         }
-        // The group is in the record, which is still on disk; the page's group is the best guess.
+        // The object's group is stored in its record on disk; the page's main group is the best
+        // guess.
         let Some(group) = self.page_group(candidate.location) else {
             return self.rotates();
         };
@@ -63,7 +65,7 @@ impl Engine {
             loved,
             cost_ratio_percent: self.costs.ratio_percent(
                 self.space.page_bytes,
-                // On the average half a block is read at either end beside the object.
+                // On average the read also covers half a block at either end of the object.
                 bytes + self.space.block(),
                 self.rotates(),
             ),
@@ -75,7 +77,7 @@ impl Engine {
         (self.space.page_bytes / bytes.max(UNIT_BYTES)).saturating_sub(1)
     }
 
-    /// An object is read alone: would its page have been the better choice?
+    /// An object is read alone: notes whether a page read would have been better.
     pub(crate) fn note_alone(&self, hash: u64, candidate: &Candidate) {
         let Some(group) = self.page_group(candidate.location) else { return };
         let state = self.groups.entry(group);
@@ -100,13 +102,13 @@ impl Engine {
         self.space.rotational()
     }
 
-    /// The group that a page mostly holds, as far as it is remembered.
+    /// The group that a page mostly holds, if known.
     fn page_group(&self, location: Location) -> Option<u64> {
         let (segment, offset) = self.space.split(location);
         self.page_groups.get(segment, offset / self.space.page_bytes)
     }
 
-    /// Reads the candidate's page. `None`: it cannot be done this way, read the object alone.
+    /// Reads the candidate's page. `None`: a page read is not possible; read the object alone.
     pub(crate) fn read_page_for(
         self: &Arc<Engine>,
         hash: u64,
@@ -137,8 +139,8 @@ impl Engine {
             .map(|()| self.lookup_fresh(hash, key).map_or(Found::LookAgain, Found::Object)))
     }
 
-    /// An object that a page read has just brought in: a hit from disk, not from memory. A manifest
-    /// or patch that was created meanwhile is not one: its bytes are not the object's.
+    /// An object that a page read has just brought in; it counts as a hit on disk, not in memory. A
+    /// manifest or patch created meanwhile does not qualify: its bytes are not the object's.
     fn lookup_fresh(&self, hash: u64, key: &[u8]) -> Option<Object> {
         let mut shard = self.cache.resident.shard(hash);
         let entry = shard.map.get_mut(&hash)?;
@@ -151,7 +153,7 @@ impl Engine {
         if std::mem::take(&mut entry.prefetched)
             && let Some(state) = self.groups.get(entry.group)
         {
-            // It was asked for: it never was a prefetch.
+            // The object was requested, so it was not prefetched.
             state.neighbours.one_less();
             self.neighbours.one_less();
             self.cache.first_used(hash, entry.came);
@@ -162,12 +164,12 @@ impl Engine {
         Some(Object::of(entry, false))
     }
 
-    /// Key of a page's flight, apart from those of objects (which are never this large).
+    /// Key of a page's flight, distinct from those of objects (which are never this large).
     fn page_place(&self, segment: SegmentId, page: u64) -> u64 {
         (1 << 63) | self.space.location(segment, page * self.space.page_bytes).units()
     }
 
-    /// Adds the following pages if the group is being read in order and memory is to be had.
+    /// Adds the following pages if the group is read sequentially and memory is available.
     fn add_read_ahead(&self, segment: SegmentId, group: u64, pages: &mut Vec<(u64, Lead)>) {
         let first = pages[0].0;
         let state = self.groups.entry(group);
@@ -191,9 +193,11 @@ impl Engine {
         state.next_page.store(here + step * pages.len() as u64, Ordering::Relaxed);
     }
 
-    /// Reads consecutive pages in one I/O and makes their objects resident. `None`: not possible.
+    /// Reads consecutive pages in one I/O and makes their objects resident. `None` if that is not
+    /// possible.
     fn read_pages(self: &Arc<Engine>, segment: SegmentId, pages: Vec<(u64, Lead)>) -> Option<()> {
-        // Who finds no memory for a page waits for what an object takes, not for both.
+        // Does not wait for a page frame: if none is available, the caller waits for the memory of
+        // the object alone.
         let runs = self.runs_for(self.cache.take_frame(Hint::Loved), pages.len());
         let started = self.clock.monotonic();
         let done = !runs.is_empty() && self.transfer(segment, pages[0].0, &runs);
@@ -201,7 +205,7 @@ impl Engine {
         done.then_some(())
     }
 
-    /// The first frame and as many more as are to be had without waiting; none without the first.
+    /// The first frame, and as many more as are available without waiting; none without the first.
     fn runs_for(&self, first: Option<Run>, pages: usize) -> Vec<Run> {
         let mut runs = Vec::with_capacity(pages);
         runs.extend(first);
@@ -214,7 +218,8 @@ impl Engine {
         runs
     }
 
-    /// The I/O has ended, well if there are runs: counts it, admits what it brought, and lands.
+    /// Completes a page I/O, successful if there are runs: counts it, admits its objects, and lands
+    /// the flights.
     fn pages_read(
         self: &Arc<Engine>,
         segment: SegmentId,
@@ -238,8 +243,7 @@ impl Engine {
         }
     }
 
-    /// The asynchronous road to the object on a page that is to be read whole; what it cannot do goes to
-    /// `fallback`.
+    /// Asynchronous page read for an object; falls back to `fallback` where that is not possible.
     pub(crate) fn submit_page_read(
         self: &Arc<Engine>,
         hash: u64,
@@ -323,7 +327,7 @@ impl Engine {
         let pieces: Vec<(&Run, usize)> = runs.iter().map(|r| (r, page_bytes as usize)).collect();
         let (sender, receiver) = channel();
         self.space.submit(IoOp::Read, segment, start, &pieces, move |outcome| {
-            // The receiver waits below, unless its thread died.
+            // The receiver waits below, unless its thread has died.
             let _ = sender.send(outcome.is_ok());
         });
         submit_deferred();
@@ -365,7 +369,7 @@ impl Engine {
         for (offset, record, location) in &wanted {
             let mut entry = Entry::of(run.clone(), *offset as usize, record);
             entry.location = Some(*location);
-            // Marks are checked when it is first asked for, since its epoch is zero.
+            // Purge marks are checked at the first request, since the entry's epoch is zero.
             entry.prefetched = true;
             entry.came = self.cache.now();
             if self.publish_read(record.hash, entry, header.segment_seq) {
@@ -376,8 +380,8 @@ impl Engine {
         count
     }
 
-    /// Some of the page is in memory already, or dead: its frame would stay partly empty, so the rest
-    /// is packed with others.
+    /// Some objects of the page are in memory already, or dead. The frame would stay partly unused,
+    /// so the remaining objects are copied into logs.
     fn copy_from_page(
         &self,
         run: &Run,

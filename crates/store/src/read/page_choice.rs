@@ -1,26 +1,26 @@
-//! Whether to read an object alone or the whole page it lies on. Pure arithmetic on counts.
+//! Decides whether to read an object alone or the whole page it lies on. Pure arithmetic on counts.
 //!
-//! UCFS 2002 §2.4.5 weighs the prefetch hit rate against the cost of a large read. We add what the
-//! paper leaves out: in a full memory the neighbours push other objects out, so only the part of the
-//! hit rate that beats theirs counts.
+//! UCFS 2002 §2.4.5 weighs the prefetch hit rate against the cost of a large read. This adds the
+//! cost of evictions: in a full memory the neighbours evict other objects, so only the part of
+//! their hit rate that exceeds those objects' counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Recent cost of reads of this device, as exponential averages in nanoseconds.
+/// Recent costs of this device's reads, as exponential averages in nanoseconds.
 pub(crate) struct ReadCosts {
     object_ns: AtomicU64,
     page_ns: AtomicU64,
 }
 
-/// What is assumed before anything was measured: the device of the UCFS paper reads 64 KiB in
-/// 7.1 ms and 4 KiB in 6.1 ms; flash is nearer to two to one.
+/// The cost ratio assumed before any measurement. The device of the UCFS paper reads 64 KiB in 7.1
+/// ms and 4 KiB in 6.1 ms; on flash the ratio is nearer to two to one.
 const RATIO_PERCENT_START: u64 = 200;
 const RATIO_PERCENT_MAX: u64 = 1600;
-/// What flash could transfer in the time that a read as such costs, the device's and the processor's
-/// together. The device alone: 12 KiB (86,000 reads of 4 KiB in a second against 17,500 of 64 KiB, on the
-/// virtual disk that we develop on); but with 32 KiB a modelled drive is a little less busy, too, with an
-/// eighth fewer reads (`docs/decisions/0005`).
+/// Bytes that flash could transfer in the fixed cost of a read, device and processor together. For
+/// the device alone it is 12 KiB (86,000 reads of 4 KiB per second against 17,500 of 64 KiB, on the
+/// virtual disk used for development). With 32 KiB, a modelled drive is also slightly less busy,
+/// and there are an eighth fewer reads (`docs/decisions/0005`).
 const FLASH_READ_BYTES: u64 = 32 << 10;
 
 impl ReadCosts {
@@ -36,9 +36,9 @@ impl ReadCosts {
         cost.store(new.max(1), Ordering::Relaxed);
     }
 
-    /// Cost of reading `page_bytes` in percent of that of `object_bytes`. Times tell it for a disk with
-    /// seeks. On flash they tell it only while the queue is short: behind a long one both wait the
-    /// same, though the page keeps the device busy for longer.
+    /// Cost of reading `page_bytes` in percent of the cost of `object_bytes`. For a disk with seeks
+    /// the measured times give it. On flash they do so only while the queue is short: behind a long
+    /// queue both reads wait equally long, although the page keeps the device busy for longer.
     pub(crate) fn ratio_percent(
         &self,
         page_bytes: u64,
@@ -60,16 +60,16 @@ impl ReadCosts {
     }
 }
 
-/// What the choice is made from.
+/// Inputs of the choice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question {
-    /// Objects that would come along.
+    /// Objects that would come with the page.
     pub(crate) neighbours: u64,
-    /// Share of these that are asked for soon, as far as is known.
+    /// Estimated percentage of these that are requested soon.
     pub(crate) wanted_percent: u64,
-    /// Share of the objects leaving memory that is asked for again as soon, in percent.
+    /// Percentage of evicted objects that are requested again as soon.
     pub(crate) regret_percent: u64,
-    /// Nothing of worth has to leave memory for the page.
+    /// The page needs no eviction of valuable objects.
     pub(crate) memory_free: bool,
     pub(crate) loved: bool,
     pub(crate) cost_ratio_percent: u64,
@@ -81,7 +81,7 @@ pub(crate) fn page_pays(q: &Question) -> bool {
         return false;
     }
     if q.loved && q.memory_free {
-        // Love says that all of the group will be wanted: fill memory with the fewest reads.
+        // The hint says that all of the group will be requested: fill memory with the fewest reads.
         return true;
     }
     let regret = if q.memory_free { 0 } else { q.regret_percent };

@@ -1,4 +1,4 @@
-//! Bringing a whole group into memory, a read for each page. Threads: any.
+//! Prefetches a whole group into memory, one read for each page. Threads: any.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::error::ReadError;
 use crate::space::SegmentId;
 use crate::types::GroupId;
 
-/// What a prefetch did.
+/// Result of a prefetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct PrefetchReport {
@@ -20,8 +20,8 @@ pub struct PrefetchReport {
 }
 
 impl Engine {
-    /// Reads the pages known to hold objects of a group, as many as go in memory without pushing
-    /// out what is loved.
+    /// Reads the pages known to hold objects of a group, as many as fit in memory without evicting
+    /// loved objects.
     pub(crate) fn prefetch_blocking(
         self: &Arc<Engine>,
         group: GroupId,

@@ -1,6 +1,7 @@
-//! Objects that need not come whole: from memory, or found by their head and read in parts.
+//! Partial reads: an object is served from memory, or found on disk by its head and read in parts.
 //!
-//! Invariant: the newest candidate that is the key's own decides, as for whole reads (`disk`). Threads: any.
+//! Invariant: the newest candidate that belongs to the key decides, as for whole reads (`disk`).
+//! Threads: any.
 
 use crate::sync::{Arc, Mutex};
 use std::ops::Range;
@@ -17,19 +18,19 @@ use crate::index::{Candidate, LengthClass, Location};
 use crate::object::{Object, ObjectRange};
 use crate::stats::add;
 
-/// Objects up to this size are read whole even if a part is asked for.
+/// Objects up to this size are read whole even for a partial read.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
-/// Where the bytes of an object are.
+/// The source of an object's bytes.
 pub(crate) enum Source {
     Memory(Object),
     Disk(Arc<LargeObject>),
 }
 
-/// What a candidate turned out to be, by its head.
+/// The outcome of reading a candidate's head.
 enum ByHead {
     /// Another key with the same tag.
     OtherKey,
-    /// The key's object, but expired, purged, damaged or without its parts: a miss, and it ends the search.
+    /// The key's object, but expired, purged, damaged or incomplete: a miss that ends the search.
     Gone,
     Large(LargeObject),
 }
@@ -67,13 +68,13 @@ impl Engine {
         }
         match self.read_blocking(hash, key) {
             Ok(found) => Ok(found.map(Source::Memory)),
-            // A small record of a large object: a manifest or a patch.
+            // The record of a large object, itself small: a manifest or a patch.
             Err(ReadError::TooLargeForMemory { .. }) => self.resolve_indirect(hash, key),
             Err(error) => Err(error),
         }
     }
 
-    /// What may lie in a page has no checksums of its parts, however large pages are.
+    /// Records that may lie in a page have no checksums for parts, however large the page.
     fn is_read_whole(&self, class: LengthClass) -> bool {
         let in_pages = LengthClass::from_units(self.page_record_max() / UNIT_BYTES + 1);
         let most = in_pages.units().max(WHOLE_BYTES_MAX / UNIT_BYTES);
@@ -115,7 +116,7 @@ impl Engine {
         self.indirect(hash, key, candidate.location, &header).map(ByHead::of)
     }
 
-    /// Follows manifests and patches of objects too large for one piece.
+    /// Follows the manifest or patch of an object too large for a single run.
     fn resolve_indirect(
         self: &Arc<Engine>,
         hash: u64,
@@ -173,7 +174,7 @@ impl Engine {
         Ok(large)
     }
 
-    /// All of a manifest's object as one piece of memory.
+    /// Reads a manifest's whole object into one run.
     pub(crate) fn assemble_manifest(
         self: &Arc<Engine>,
         hash: u64,
@@ -190,7 +191,7 @@ impl Engine {
         self.assemble_large(hash, candidate, header, large, &[&key, &meta], life)
     }
 
-    /// A part of an object, clamped to its length.
+    /// Reads a part of an object; the range is clamped to the object's length.
     pub(crate) fn read_range_blocking(
         self: &Arc<Engine>,
         key: &[u8],

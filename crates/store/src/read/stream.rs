@@ -1,6 +1,6 @@
-//! Streamed reads: an object of any size, a piece at a time, in bounded memory.
+//! Streamed reads: objects of any size, piece by piece, in bounded memory.
 //!
-//! Threads: one reader is used by one thread at a time.
+//! Threads: a reader is used by one thread at a time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use crate::object::{ObjectInfo, ObjectRange};
 /// Bytes of one piece.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// Reads one object from front to back, or from any offset.
+/// Reads one object sequentially, from its start or any offset.
 pub struct Reader {
     engine: Arc<Engine>,
     source: Arc<Source>,
@@ -38,12 +38,12 @@ impl Reader {
         Ok(Some(Reader { engine, source: Arc::new(source), info, offset: 0 }))
     }
 
-    /// What is being read.
+    /// Information about the object.
     pub fn info(&self) -> &ObjectInfo {
         &self.info
     }
 
-    /// Goes on from `offset` bytes into the object.
+    /// Continues at `offset` bytes into the object.
     pub fn seek(&mut self, offset: u64) {
         self.offset = offset.min(self.info.length_bytes);
     }
@@ -55,7 +55,7 @@ impl Reader {
         NextChunk { reader: self, waiting: None }
     }
 
-    /// The piece at the current offset, as blocking work; `None` if there is nothing to wait for.
+    /// The piece at the current offset: at once if no I/O is needed, otherwise as deferred work.
     fn piece(&self) -> Result<Bytes, Deferred<'static, Result<Bytes, ReadError>>> {
         let length = self.info.length_bytes;
         let end = (self.offset + PIECE_BYTES).min(length);

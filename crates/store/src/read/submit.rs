@@ -1,8 +1,8 @@
-//! The asynchronous road to an object on disk: one read that is submitted, with no thread waiting for it.
+//! Asynchronous disk reads: one submitted I/O, with no thread waiting for it.
 //!
-//! Owns nothing. Whatever takes more than one plain read is left to `disk`, on a worker thread.
-//! Threads: any submits; what was read is checked on the I/O thread that it came to, which never
-//! reads or waits for it.
+//! Owns nothing. A read that needs more than one plain I/O is left to `disk`, on a worker thread.
+//! Threads: any thread submits; the I/O thread that completes a read verifies it, and never reads
+//! or blocks for it.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::index::Candidate;
 use crate::policy::residency::Hint;
 use crate::stats::add;
 
-/// Longer records go to a worker thread: checking them would keep the I/O thread from others, for more
-/// than some tens of microseconds.
+/// Longer records go to a worker thread: verifying them would occupy the I/O thread for more than
+/// some tens of microseconds.
 const SUBMITTED_BYTES_MAX: u64 = 256 << 10;
 
 impl Engine {
@@ -26,7 +26,7 @@ impl Engine {
         self.reads_under_way.enter(self.cache.pool.run_bytes_for(bytes))
     }
 
-    /// The asynchronous road for one plain candidate; anything else goes to `fallback`.
+    /// Asynchronous read of one plain candidate; other cases go to `fallback`.
     pub(crate) fn submit_object_read(
         self: &Arc<Engine>,
         hash: u64,
@@ -86,7 +86,7 @@ impl Engine {
         });
     }
 
-    /// `accept` for an I/O thread, which must not read or wait: `None` if that would be needed.
+    /// `accept` for an I/O thread, which must not read or block: `None` if that would be needed.
     fn accept_plain(
         self: &Arc<Engine>,
         hash: u64,

@@ -1,13 +1,13 @@
-//! How much memory reads that were submitted, and that no thread waits for, may take at once.
+//! Limits the memory of submitted reads, for which no thread waits.
 //!
-//! Each takes its memory before it is submitted, a frame at least, so a thousand of them would push out all
-//! that is cached, to wait in the device's queue. Beyond a share of the memory they are left to the worker
-//! threads, which are few. Threads: any.
+//! Each takes its memory before it is submitted, at least a frame, so a thousand of them would
+//! evict the whole cache only to wait in the device's queue. Beyond a share of the memory, reads
+//! are left to the few worker threads. Threads: any.
 
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Part of the memory that they may take together.
+/// Submitted reads may take one part in this many of the memory.
 const MEMORY_SHARE: usize = 8;
 
 pub(crate) struct UnderWay {
