@@ -1,10 +1,10 @@
-//! Schedules of the store's own code, chosen by shuttle: at every lock, wait, channel and shared atomic
-//! (see `sync.rs`) it decides who goes on, thousands of times over. A failure prints the schedule,
-//! which `shuttle::replay` takes.
+//! Schedule tests of the store's own code under shuttle: at every lock, wait, channel and shared
+//! atomic (see `sync.rs`) shuttle decides which thread continues, over thousands of schedules. A
+//! failure prints the schedule, which `shuttle::replay` accepts.
 //!
-//! First the parts by themselves, then a whole store with its threads on a device in memory. Run with
+//! First the parts alone, then a whole store with its threads on a device in memory. Run with
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p damelo --release --lib shuttle_`; `DAMELO_SCHEDULES`
-//! says how many of each.
+//! sets the number of schedules for each test.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ pub enum MetricKind {
 pub struct Metric {
     /// Family name, such as `damelo_misses`.
     pub name: &'static str,
-    /// What it counts, with its unit.
+    /// Description with unit.
     pub help: &'static str,
     /// Counter or gauge.
     pub kind: MetricKind,

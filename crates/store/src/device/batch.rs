@@ -1,25 +1,26 @@
-//! Submissions of one thread put together, so that a device's thread is woken once for all of them.
+//! Batches the submissions of one thread, so that a device's thread is woken once for all of them.
 //!
-//! A device's thread that sleeps is woken by a system call, and on a busy processor it runs at once: the
-//! submitter loses its place for each read. An event loop that is about to submit more soon says so
-//! with a [`Deferral`].
+//! Waking a sleeping device thread takes a system call, and on a busy processor the woken thread
+//! runs at once, so the submitter would be descheduled for each read. An event loop that is about
+//! to submit more says so with a [`Deferral`].
 //!
-//! Owns: whom this thread has something for and has not woken. Invariants: a request that is deferred is
-//! in its device's queue already, so that the device takes it along if it wakes for another reason; it
-//! waits no longer than until [`submit_deferred`], the [`DEFERRED_MAX`]th of them, a wait of this
-//! thread in this library, or the end of the deferral. Threads: each has its own.
+//! Owns: the list of devices that have requests of this thread and were not woken yet. Invariants:
+//! a deferred request is in its device's queue already, so that the device starts it if it wakes
+//! for another reason. It is deferred at most until [`submit_deferred`], the [`DEFERRED_MAX`]th
+//! submission, a wait of this thread in this library, or the end of the deferral. Threads: each has
+//! its own list.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Submissions that wait at once.
+/// Most submissions deferred at once.
 const DEFERRED_MAX: usize = 32;
 
-/// One that takes submissions and sleeps when there are none.
+/// A thread that takes submissions and sleeps when there are none.
 pub(super) trait Sleeper: Send + Sync {
-    /// Has it look for submissions, if it sleeps.
+    /// Wakes the thread if it sleeps.
     fn wake(&self);
 }
 
@@ -33,7 +34,7 @@ thread_local! {
     static DEFERRED: RefCell<Option<Deferred>> = const { RefCell::new(None) };
 }
 
-/// While it lives, what this thread submits to disks goes to them in batches.
+/// While this exists, the I/O that this thread submits goes to the devices in batches.
 ///
 /// ```
 /// use damelo::{Deferral, submit_deferred};
@@ -48,12 +49,13 @@ thread_local! {
 pub struct Deferral(PhantomData<*const ()>);
 
 impl Deferral {
-    /// Begins. `announce` is called when something is deferred and nothing was: it has to see to it that
-    /// this thread calls [`submit_deferred`] soon. The library's own waiting functions do so by
-    /// themselves; a thread that waits in another way without it may wait for ever.
+    /// Begins a deferral. `announce` is called when the first submission is deferred; it must
+    /// ensure that this thread calls [`submit_deferred`] soon. The library's own waiting functions
+    /// submit by themselves; a thread that waits in another way without submitting may wait for
+    /// ever.
     ///
     /// # Panics
-    /// If this thread has one already.
+    /// If this thread has a deferral already.
     pub fn begin(announce: impl Fn() + 'static) -> Deferral {
         DEFERRED.with_borrow_mut(|deferred| {
             assert!(deferred.is_none(), "a thread has one deferral at most");
@@ -67,12 +69,12 @@ impl Deferral {
 impl Drop for Deferral {
     fn drop(&mut self) {
         submit_deferred();
-        // If the thread's storage is gone, so is what was in it.
+        // If the thread's storage is gone, its contents are too.
         let _ = DEFERRED.try_with(|deferred| deferred.replace(None));
     }
 }
 
-/// Hands over what this thread has deferred. Costs nothing worth mentioning if there is nothing.
+/// Submits everything that this thread has deferred. Nearly free if there is nothing.
 pub fn submit_deferred() {
     while let Some(sleeper) = with_deferred(|deferred| {
         deferred.submissions = 0;
@@ -82,7 +84,7 @@ pub fn submit_deferred() {
     }
 }
 
-/// Whether `sleeper`, who has got something to do, is woken later. If not, the caller does.
+/// Whether waking `sleeper`, which has a new request, is deferred. If not, the caller must wake it.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only io_uring has a sleeper"))]
 pub(super) fn defer<S: Sleeper + 'static>(sleeper: &Arc<S>) -> bool {
     let mut full = false;
@@ -98,7 +100,7 @@ pub(super) fn defer<S: Sleeper + 'static>(sleeper: &Arc<S>) -> bool {
         full = deferred.submissions >= DEFERRED_MAX;
         Some(())
     });
-    // With nothing borrowed: it may submit at once.
+    // Called with nothing borrowed, since `announce` may submit at once.
     if let Some(announce) = announce {
         announce();
     }

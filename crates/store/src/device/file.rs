@@ -1,11 +1,11 @@
-//! A device over one file descriptor: checks requests, counts them, and hands them to an engine.
+//! A device over one file descriptor: checks requests, counts them, and passes them to an engine.
 //!
 //! Owns: the open file (and so its lock), the counters, and the engine with its threads.
-//! Invariants: nothing misaligned or beyond the end reaches an engine; `done` of every request is
+//! Invariants: no misaligned or out-of-range request reaches an engine; `done` of every request is
 //! called exactly once; the file stays open until the last engine thread and journal are gone.
-//! Threads: any thread may call in; `done` runs on an engine thread, or on the submitting thread
-//! when the request is refused. Dropping the device waits for all I/O, unless it is dropped by a
-//! `done` closure: then the engine drains on its own, after the drop has returned.
+//! Threads: any thread may call; `done` runs on an engine thread, or on the submitting thread when
+//! the request is refused. Dropping the device waits for all I/O, unless a `done` closure drops it:
+//! then the engine drains on its own, after the drop has returned.
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,17 +22,17 @@ use super::batch::submit_deferred;
 use super::open::EngineChoice;
 use super::{Device, DeviceInfo, DeviceStats, Io, IoBuf, IoOp, JournalArea, journal, threads};
 
-/// I/Os given to a rotational disk at once: enough for it to sort by angle, few enough that the
-/// elevator and the priority of reads keep their effect.
+/// I/Os in flight at a rotational disk: enough for it to sort by angle, few enough that the
+/// elevator and the priority of reads stay effective.
 const ROTATIONAL_DEPTH: u32 = 8;
 
-/// Most I/Os at a device at once, whatever was asked for.
+/// Upper limit of the I/Os in flight at a device, whatever was requested.
 const DEPTH_MAX: u32 = 4096;
 
 /// Most pieces of memory in one system call.
 pub(super) const IOV_MAX: usize = 1024;
 
-/// What engines, journals and the device share.
+/// State shared by engines, journals and the device.
 pub(super) struct Core {
     /// The open file; it carries the lock.
     pub(super) file: File,
@@ -46,34 +46,34 @@ pub(super) struct Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // Closing the file does that as well, but the kernel closes the ring's hold on it only some
-        // time later. If it fails there is nothing to do but wait for that.
+        // Closing the file releases the lock too, but the kernel drops the ring's reference to the
+        // file only some time later. If unlocking fails, that release is left.
         let _ = self.file.unlock();
     }
 }
 
-/// How much an engine may have at the device.
+/// Limits on an engine's I/Os in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// I/Os at once.
+    /// I/Os in flight.
     pub(super) depth: u32,
-    /// Writes at once: fewer, so that a burst of writes leaves room for reads.
+    /// Writes in flight: fewer, so that a burst of writes leaves room for reads.
     pub(super) writes: u32,
     /// Use the elevator.
     pub(super) rotational: bool,
 }
 
-/// An accepted I/O on its way through an engine.
+/// An accepted I/O in an engine.
 pub(super) struct Request {
-    /// What to do; checked.
+    /// The I/O, already checked.
     pub(super) io: Io,
     /// Bytes to transfer, not zero.
     pub(super) total: u64,
-    /// When it was submitted.
+    /// Time of submission.
     pub(super) queued: Instant,
 }
 
-/// Moves bytes asynchronously. Dropping it completes everything that was submitted.
+/// Performs I/O asynchronously. Dropping it completes every submitted I/O.
 pub(super) trait Engine: Send + Sync {
     /// Starts or queues a request.
     fn submit(&self, request: Request);
@@ -93,8 +93,8 @@ pub(super) fn on_engine_thread() -> bool {
     ON_ENGINE_THREAD.get()
 }
 
-/// Ends the process if the thread unwinds through it: an engine thread that died would leave I/Os
-/// that never complete, with the kernel still writing to their memory.
+/// Aborts the process if the thread unwinds through this guard: a dead engine thread would leave
+/// I/Os that never complete, with the kernel still writing to their memory.
 pub(super) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -105,7 +105,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// Ends the process, with words if standard error takes them.
+/// Aborts the process, with a message if standard error accepts it.
 pub(super) fn abort(why: fmt::Arguments<'_>) -> ! {
     let _ = writeln!(io::stderr(), "damelo: {why}: abort");
     std::process::abort();
@@ -127,7 +127,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Notes the hand-over of one I/O to the device.
+    /// Counts an I/O handed over to the device.
     pub(super) fn started(&self, queued_ns: u64) {
         let depth = self.at_device.fetch_add(1, Relaxed) + 1;
         if depth > self.depth_max.load(Relaxed) {
@@ -138,7 +138,7 @@ impl Counters {
         }
     }
 
-    /// Notes that the device is done with one I/O.
+    /// Counts an I/O that the device has completed.
     pub(super) fn finished(&self, op: IoOp, bytes: u64, device_ns: u64, ok: bool) {
         self.at_device.fetch_sub(1, Relaxed);
         self.device_ns.fetch_add(device_ns, Relaxed);
@@ -177,7 +177,7 @@ impl Counters {
     }
 }
 
-/// Nanoseconds from `from` to `to`, 0 if the clock went back.
+/// Nanoseconds from `from` to `to`; 0 if the clock went back.
 pub(super) fn nanos(from: Instant, to: Instant) -> u64 {
     u64::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
 }
@@ -191,7 +191,7 @@ pub(super) struct FileDevice {
 
 impl FileDevice {
     /// Starts an engine on an open, locked file. `info.engine` is filled in here. The second part
-    /// of the answer says why `Auto` did not get io_uring.
+    /// of the result says why `Auto` did not choose io_uring.
     pub(super) fn start(
         file: File,
         path: PathBuf,
@@ -226,7 +226,7 @@ impl FileDevice {
         Ok((FileDevice { info, core, engine }, refused))
     }
 
-    /// Refuses what the device could only answer with a puzzling error.
+    /// Refuses requests that the device would answer with an unclear error.
     fn check(&self, op: IoOp, offset: u64, bufs: &[IoBuf], total: u64) -> io::Result<()> {
         let block = self.core.block;
         let misaligned = |what: &str, value: u64| {
@@ -270,7 +270,7 @@ impl FileDevice {
         result
     }
 
-    /// A blocking read that takes its turn in the queue.
+    /// A blocking read that goes through the queue.
     fn read_queued(&self, offset: u64, buf: IoBuf) -> io::Result<()> {
         let (send, receive) = mpsc::sync_channel(1);
         let done = Box::new(move |result| {
@@ -359,8 +359,8 @@ pub(super) fn short(op: IoOp) -> io::Error {
     }
 }
 
-/// Adds `moved` bytes to `progress`; true when all of `total` is there. A direct transfer that
-/// stops off a block boundary has met the end of the file and cannot be continued.
+/// Adds `moved` bytes to `progress`; true when `total` is reached. A direct transfer that stops off
+/// a block boundary has reached the end of the file and cannot be continued.
 pub(super) fn advance(
     op: IoOp,
     moved: u64,
@@ -375,7 +375,7 @@ pub(super) fn advance(
     Ok(*progress >= total)
 }
 
-/// Describes what is left of `bufs` after `skip` bytes, at most [`IOV_MAX`] pieces.
+/// Describes the part of `bufs` after `skip` bytes, in at most [`IOV_MAX`] pieces.
 pub(super) fn fill_iovecs(bufs: &[IoBuf], mut skip: u64, out: &mut Vec<libc::iovec>) {
     out.clear();
     for b in bufs {
@@ -395,7 +395,7 @@ pub(super) fn fill_iovecs(bufs: &[IoBuf], mut skip: u64, out: &mut Vec<libc::iov
     }
 }
 
-/// Moves all of `bufs` on the calling thread.
+/// Transfers all of `bufs` on the calling thread.
 pub(super) fn transfer(
     core: &Core,
     op: IoOp,

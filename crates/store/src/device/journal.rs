@@ -1,18 +1,19 @@
 //! A journal area: a part of the device's file that is written in small pieces through the page
-//! cache, so that what was written survives the death of the process without a system call.
+//! cache, so that writes survive the death of the process without a system call.
 //!
-//! Owns: a buffered descriptor of the same file, and the mapping of the area.
-//! Invariants: the area is never touched through the device's `O_DIRECT` descriptor while a journal
-//! is open, nor the rest of the file through this one, so the page cache and direct I/O never
-//! disagree. Blocks are allocated before mapping, and all pages are resident and locked, so a store
-//! to the mapping meets neither a hole nor a read error (either would be SIGBUS); the file must not
-//! be truncated by others. File systems that write elsewhere on every overwrite could still run out
-//! of room at such a store, so there, and wherever mapping or locking fails, pwrite is used: it
-//! costs a system call, and survives the death of the process just as well.
-//! Threads: any thread writes, without a lock. Callers write disjoint ranges at any one time;
-//! overlapping concurrent writes leave a mixture of both in the area, and nothing else is affected,
-//! as no Rust reference to the mapping ever exists and reading goes through the descriptor.
-//! After a failed `sync` the kernel may have dropped the data: treat the journal as lost.
+//! Owns: a buffered descriptor of the same file, and the mapping of the area. Invariants: while a
+//! journal is open, the area is accessed only through this descriptor and the rest of the file only
+//! through the device's `O_DIRECT` descriptor, so that page cache and direct I/O never disagree.
+//! Blocks are allocated before mapping, and all pages are resident and locked, so a store to the
+//! mapping meets neither a hole nor a read error (either would raise SIGBUS); other processes must
+//! not truncate the file. A file system that does not overwrite in place could still run out of
+//! room at such a store; there, and wherever mapping or locking fails, `pwrite` is used: it costs a
+//! system call and survives the death of the process equally well.
+//!
+//! Threads: any thread writes, without a lock. Concurrent writes must use disjoint ranges;
+//! overlapping ones leave a mixture of both in the area and affect nothing else, since no Rust
+//! reference to the mapping ever exists and reads go through the descriptor. After a failed `sync`
+//! the kernel may have dropped the data: treat the journal as lost.
 
 use std::fs::File;
 use std::io;
@@ -26,13 +27,13 @@ use super::{IoOp, sys};
 /// Granularity of areas.
 const ALIGN: u64 = 4096;
 
-/// Bytes moved at once while an area is prepared.
+/// Bytes read or written at once while an area is prepared.
 const CHUNK: u64 = 1 << 20;
 
-/// See the module.
+/// A journal area on a file; see the module.
 pub(super) struct FileJournal {
     file: File,
-    /// Keeps the device's file, and so its lock, while the journal can write.
+    /// Keeps the device's file, and so its lock, as long as the journal can write.
     _core: Arc<Core>,
     offset: u64,
     len: u64,
@@ -72,18 +73,18 @@ impl FileJournal {
         self.map.is_some()
     }
 
-    /// Goes on with pwrite, as if mapping had failed.
+    /// Continues with `pwrite`, as if mapping had failed.
     #[cfg(test)]
     pub(super) fn unmap(&mut self) {
         self.map = None;
     }
 }
 
-/// Reads the whole area, to be sure that it can be read, and on a file writes it back as it was, to
-/// be sure that blocks are allocated (of a new or sparse file they may not be). Writing what is
-/// there already changes nothing whenever it is interrupted.
+/// Reads the whole area, to check that it is readable. On a file it also writes the same bytes
+/// back, to allocate blocks (a new or sparse file may have none); an interruption leaves the
+/// contents unchanged.
 fn settle(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    // Asked first: pages in the cache can make an unwritten range look like data.
+    // Checked first: cached pages can make an unwritten range look like data.
     let allocate = sys::has_holes(file, offset, len)?;
     let mut chunk = vec![0; len.min(CHUNK) as usize];
     let mut at = 0;
@@ -105,7 +106,7 @@ impl JournalArea for FileJournal {
     fn read_all(&self) -> io::Result<Vec<u8>> {
         let len = usize::try_from(self.len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let mut all = vec![0; len];
-        // The page cache is where the mapping's pages are, so this sees every earlier write.
+        // The mapping's pages are those of the page cache, so this read sees every earlier write.
         self.file.read_exact_at(&mut all, self.offset)?;
         Ok(all)
     }
@@ -125,7 +126,7 @@ impl JournalArea for FileJournal {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // Covers pages dirtied through the mapping: they are pages of this file.
+        // Includes pages dirtied through the mapping, since they are pages of this file.
         self.file.sync_data()
     }
 }

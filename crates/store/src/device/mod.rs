@@ -1,9 +1,9 @@
-//! Where bytes live: the [`Device`] trait that the engine reads and writes through, and its
-//! implementations on real files and block devices.
+//! Disk I/O: the [`Device`] trait that the engine reads and writes through, and its implementations
+//! on files and block devices.
 //!
 //! The engine never touches a file descriptor itself, so that a simulated device (crate
-//! `damelo-store-sim`) can stand in for a disk and replay crashes and faults from a seed.
-//! Threads: any thread may submit; `Io::done` runs on whichever thread completes the I/O.
+//! `damelo-store-sim`) can stand in for a disk and replay crashes and faults from a seed. Threads:
+//! any thread may submit; `Io::done` runs on the thread that completes the I/O.
 
 mod batch;
 mod file;
@@ -25,7 +25,7 @@ pub use open::{EngineChoice, OpenOptions, Opened, open};
 pub(crate) use open::{UndoOnDrop, bytes_anew, open_undoable};
 pub use open_error::DeviceOpenError;
 
-/// What an [`Io`] does.
+/// Direction of an [`Io`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoOp {
     /// Fill the buffer from the device.
@@ -36,7 +36,7 @@ pub enum IoOp {
 
 /// A raw view of memory that takes part in one I/O.
 ///
-/// The memory is owned by whatever the I/O's `done` closure captured; see [`IoBuf::new`].
+/// The memory is owned by the I/O's `done` closure, through its captures; see [`IoBuf::new`].
 #[derive(Debug)]
 pub struct IoBuf {
     ptr: *mut u8,
@@ -51,8 +51,8 @@ impl IoBuf {
     /// Describes `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// Until the `done` closure of the [`Io`] has been called, the memory must stay valid; for a
-    /// read nobody else may access it, for a write nobody may change it.
+    /// Until the `done` closure of the [`Io`] has been called, the memory must stay valid; during a
+    /// read nothing else may access it, during a write nothing may change it.
     pub unsafe fn new(ptr: *mut u8, len: usize) -> IoBuf {
         IoBuf { ptr, len }
     }
@@ -93,7 +93,7 @@ impl Io {
     }
 }
 
-/// Facts about a device that the engine and its users need.
+/// Properties of a device.
 #[derive(Debug, Clone)]
 pub struct DeviceInfo {
     /// Path or other name, for messages.
@@ -106,11 +106,11 @@ pub struct DeviceInfo {
     pub direct: bool,
     /// True for a disk with seeks; requests then go through a two-way elevator.
     pub rotational: bool,
-    /// Which engine moves bytes: `io_uring`, `threads`, `sim`.
+    /// The engine that performs the I/O: `io_uring`, `threads`, `sim`.
     pub engine: &'static str,
 }
 
-/// Counters of one device since it was opened. Times are summed nanoseconds.
+/// Counters of one device since it was opened. Times are sums in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceStats {
     /// Reads completed.
@@ -125,20 +125,20 @@ pub struct DeviceStats {
     pub read_errors: u64,
     /// Writes that failed.
     pub write_errors: u64,
-    /// Time between submission to us and hand-over to the device.
+    /// Time that I/Os waited between submission and hand-over to the device.
     pub queue_ns: u64,
     /// Time between hand-over to the device and completion.
     pub device_ns: u64,
-    /// Largest number of I/Os at the device at once.
+    /// Largest number of I/Os in flight at the device.
     pub depth_max: u32,
 }
 
 /// A byte-addressed disk. All methods may be called from any thread at once.
 pub trait Device: Send + Sync + 'static {
-    /// Facts that do not change while it is open.
+    /// Properties that do not change while the device is open.
     fn info(&self) -> &DeviceInfo;
 
-    /// Starts an I/O; `io.done` is called exactly once, later or before this returns. Reads are
+    /// Starts an I/O; `io.done` is called exactly once, before or after this returns. Reads are
     /// started before queued writes.
     fn submit(&self, io: Io);
 
@@ -154,7 +154,7 @@ pub trait Device: Send + Sync + 'static {
     /// Whatever the device reports; a short write is `WriteZero`.
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
 
-    /// Makes everything completed so far survive a loss of power.
+    /// Makes all I/O completed so far survive a power loss.
     ///
     /// # Errors
     /// Whatever the device reports.
@@ -167,27 +167,27 @@ pub trait Device: Send + Sync + 'static {
     /// Whatever the device reports while the area is prepared.
     fn journal(&self, offset: u64, len: u64) -> io::Result<Box<dyn JournalArea>>;
 
-    /// Counters since open.
+    /// Counters since the device was opened.
     fn stats(&self) -> DeviceStats;
 }
 
 /// Small unaligned writes into a fixed area of a device (see [`Device::journal`]).
 pub trait JournalArea: Send + Sync + 'static {
-    /// Copies the whole area out.
+    /// Reads the whole area.
     ///
     /// # Errors
     /// Whatever the device reports.
     fn read_all(&self) -> io::Result<Vec<u8>>;
 
     /// Writes `bytes` at `offset` within the area. When it returns, the bytes survive the death of
-    /// the process, not yet a loss of power. There is no lock: calls at the same time must be for
-    /// ranges that do not overlap, or the area holds a mixture of both.
+    /// the process, but not yet a power loss. There is no lock: concurrent calls must use disjoint
+    /// ranges, or the area holds a mixture of both.
     ///
     /// # Errors
     /// Whatever the device reports.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes earlier writes survive a loss of power.
+    /// Makes earlier writes survive a power loss.
     ///
     /// # Errors
     /// Whatever the device reports.

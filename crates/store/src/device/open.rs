@@ -1,9 +1,9 @@
-//! Opens or makes the file or block device under a store, and says clearly why it cannot.
+//! Opens or makes the file or block device of a store, and explains errors clearly.
 //!
-//! Owns: nothing once it returns; the lock and the descriptor pass to the device.
-//! Invariants: a file is only changed under its lock; contents are never looked at (whether they
-//! are ours is for the caller to judge); a file made here is removed again if opening fails.
-//! Threads: blocking calls on the calling thread; the engine's threads start at the end.
+//! Owns: nothing once it returns; the lock and the descriptor pass to the device. Invariants: a
+//! file is changed only under its lock; contents are never examined (the caller decides whether
+//! they are a store's); a file made here is removed again if opening fails. Threads: blocking calls
+//! on the calling thread; the engine's threads start at the end.
 
 use std::fmt;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -21,16 +21,16 @@ use super::{Device, DeviceInfo, sys};
 /// Sizes of new files are rounded up to this.
 const SIZE_ALIGN: u64 = 4096;
 
-/// Alignment for direct I/O when the system does not tell: enough for every disk.
+/// Alignment for direct I/O when the system does not report it: sufficient for every disk.
 const BLOCK_BYTES: u32 = 4096;
 
-/// How often a file that changes under our eyes is looked at anew.
+/// Retry limit: how often the file may appear, vanish or be replaced while it is opened.
 const TRIES: u32 = 5;
 
-/// Which engine moves bytes.
+/// The engine that performs the I/O.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// io_uring if the system has and permits it, else threads.
+    /// io_uring if the system has and permits it, otherwise threads.
     #[default]
     Auto,
     /// io_uring, or an error.
@@ -39,13 +39,13 @@ pub enum EngineChoice {
     Threads,
 }
 
-/// How long to wait for a lock whose holder is dead (on a busy machine the kernel takes its time to
-/// clear up) or unknown, and how long between two looks.
+/// How long to wait for a lock whose holder is dead (a busy kernel may take long to release it) or
+/// unknown, and the time between two attempts.
 const GRACE_DEAD: Duration = Duration::from_secs(15);
 const GRACE_UNKNOWN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What to open, and how.
+/// Options for opening a device.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
     /// A regular file (made if missing) or a block device.
@@ -53,24 +53,25 @@ pub struct OpenOptions {
     /// Size to make if the file does not exist or is empty, rounded up to 4096 bytes. Ignored for
     /// block devices and, without `anew`, for files with content.
     pub create_bytes: Option<u64>,
-    /// The user's consent to overwrite what is on the device. For the caller, who checks contents;
-    /// nothing in here is relaxed by it, neither the lock nor the exclusive use of a block device.
+    /// The user's consent to overwrite the device's contents. It is for the caller, who checks
+    /// contents; here it relaxes nothing, neither the lock nor the exclusive use of a block device.
     pub force: bool,
-    /// A file with content that is not of the size to make is emptied and made anew.
+    /// Empties a file and makes it anew if its size is not the one to make.
     pub anew: bool,
-    /// Which engine to use.
+    /// The engine to use.
     pub engine: EngineChoice,
-    /// Bypass the page cache where the file system can.
+    /// Bypass the page cache where the file system supports it.
     pub direct: bool,
-    /// I/Os at the device at once (a rotational device gets at most 8, its elevator has the rest).
+    /// I/Os in flight at the device (at most 8 on a rotational device; the rest waits in the
+    /// elevator).
     pub queue_depth: u32,
     /// Whether the disk has seeks; `None` asks the system.
     pub rotational: Option<bool>,
 }
 
 impl OpenOptions {
-    /// Opens what exists at `path`, with the defaults: no creation, best engine, direct I/O, 64
-    /// I/Os at once.
+    /// Opens an existing file or device with the defaults: no creation, best engine, direct I/O, 64
+    /// I/Os in flight.
     pub fn new(path: impl Into<PathBuf>) -> OpenOptions {
         OpenOptions {
             path: path.into(),
@@ -91,7 +92,7 @@ pub struct Opened {
     pub device: Arc<dyn Device>,
     /// True if the file was made, or was empty and has been filled, just now: it is all zeros.
     pub created: bool,
-    /// What is not as it should be with it, in words for a log, without its path.
+    /// Problems found while opening, as log messages without the path.
     pub warnings: Vec<String>,
 }
 
@@ -117,7 +118,7 @@ pub fn open(options: &OpenOptions) -> Result<Opened, DeviceOpenError> {
     Ok(opened)
 }
 
-/// As [`open`], for a caller that may yet find that it cannot use the device.
+/// As [`open`], for a caller that may still find the device unusable and then undoes the changes.
 pub(crate) fn open_undoable(
     options: &OpenOptions,
 ) -> Result<(Opened, Option<UndoOnDrop>), DeviceOpenError> {
@@ -137,8 +138,8 @@ pub(crate) fn open_undoable(
     Ok((Opened { device: Arc::new(device), created, warnings }, undo))
 }
 
-/// Bytes of a volume that is to be made anew: a file gets the size declared, if one is, a device has what it
-/// has. Finds out whether that can be, and changes nothing.
+/// Size of a volume that is to be made anew: the declared size for a file, the device's own for a
+/// device. Checks that this size is possible, and changes nothing.
 pub(crate) fn bytes_anew(path: &Path, declared: Option<u64>) -> Result<u64, DeviceOpenError> {
     let there = match fs::metadata(path) {
         Ok(meta) if !meta.is_file() || meta.len() > 0 => true,
@@ -167,12 +168,12 @@ struct Target {
     created: bool,
 }
 
-/// Takes back what was done to a file, unless it is to be kept: removes one that was made here,
-/// empties one that was empty or was emptied.
+/// Undoes the changes to a file when dropped, unless told to keep them: removes a file that was
+/// made, empties one that was empty or was emptied.
 pub(crate) struct UndoOnDrop {
     path: PathBuf,
     meta: Metadata,
-    /// Holds the lock until the file is gone, so that nobody else starts to use it.
+    /// Holds the lock until the file is removed, so that no other process starts to use it.
     held: File,
     was_there: bool,
     armed: bool,
@@ -185,7 +186,7 @@ impl UndoOnDrop {
         Ok(UndoOnDrop { path: path.to_path_buf(), meta, held, was_there, armed: true })
     }
 
-    /// Leaves the file as it is now.
+    /// Keeps the file as it is now.
     pub(crate) fn keep(mut self) {
         self.armed = false;
     }
@@ -194,9 +195,9 @@ impl UndoOnDrop {
 impl Drop for UndoOnDrop {
     fn drop(&mut self) {
         let still_ours = || fs::metadata(&self.path).is_ok_and(|m| sys::same_file(&m, &self.meta));
-        // A device that failed to start has let go of the lock already: take it back first.
+        // A device that failed to start has released the lock already, so it is taken again first.
         if self.armed && self.held.try_lock().is_ok() && still_ours() {
-            // On the way out with an error already; what is left behind holds no objects.
+            // An error is being returned already; a file left behind holds no objects.
             let _ = match self.was_there {
                 true => self.held.set_len(0),
                 false => fs::remove_file(&self.path),
@@ -216,7 +217,7 @@ fn acquire(options: &OpenOptions, warnings: &mut Warnings) -> Result<Target, Dev
         };
         match attempt {
             Ok(Some(target)) => return Ok(target),
-            // It appeared or vanished meanwhile: look again.
+            // The file appeared or vanished meanwhile: try again.
             Ok(None) => tries += 1,
             Err(e) if grace(&e).is_some_and(|most| begin.elapsed() < most) => thread::sleep(PAUSE),
             Err(e) => return Err(e),
@@ -226,8 +227,8 @@ fn acquire(options: &OpenOptions, warnings: &mut Warnings) -> Result<Target, Dev
     Err(DeviceOpenError::Io { path: path.to_path_buf(), doing: "open it", source })
 }
 
-/// How long a file may be in use only because the kernel is still clearing up after its last user:
-/// that is so for some milliseconds after the death of a process with an io_uring.
+/// How long to wait for a lock that the kernel has not released yet: some milliseconds after the
+/// death of a process with an io_uring.
 fn grace(e: &DeviceOpenError) -> Option<Duration> {
     match e {
         DeviceOpenError::Locked { pid: Some(pid), .. } => {
@@ -242,7 +243,7 @@ fn grace(e: &DeviceOpenError) -> Option<Duration> {
 
 type Warnings = Vec<String>;
 
-/// Makes a file. `None` if there is one now.
+/// Makes a file. `None` if one exists by now.
 fn create(
     options: &OpenOptions,
     warnings: &mut Warnings,
@@ -273,7 +274,7 @@ fn create(
     Ok(Some(Target { undo: Some(undo), file, meta, created: true }))
 }
 
-/// Opens what is there. `None` if it is gone meanwhile.
+/// Opens an existing file or device. `None` if it is gone by now.
 fn open_existing(
     options: &OpenOptions,
     seen: &Metadata,
@@ -324,7 +325,8 @@ fn open_existing(
     Ok(Some(Target { undo: Some(undo), file, meta, created: true }))
 }
 
-/// An exclusive open also fails when an other store has the device open.
+/// The error of a busy block device. An exclusive open also fails when another store has the device
+/// open.
 fn busy(path: &Path, seen: &Metadata) -> DeviceOpenError {
     let path = path.to_path_buf();
     match sys::lock_holder(seen) {
@@ -351,8 +353,9 @@ fn lock(file: &File, path: &Path) -> Result<(), DeviceOpenError> {
     }
 }
 
-/// The size that a file will get, once it is clear that it can: before anything is touched, as
-/// filling a file system to the brim and failing then disturbs its other users. It has `own_bytes` already.
+/// The size that a file will get, after checking that there is room for it. Nothing is written
+/// before, since filling a file system and then failing would disturb its other users. The file has
+/// `own_bytes` already.
 fn planned(path: &Path, bytes: u64, own_bytes: u64) -> Result<u64, DeviceOpenError> {
     let owned = || path.to_path_buf();
     if bytes == 0 {
@@ -372,7 +375,7 @@ fn planned(path: &Path, bytes: u64, own_bytes: u64) -> Result<u64, DeviceOpenErr
     Ok(needed)
 }
 
-/// Gives an empty file its size and, if the file system can, its blocks.
+/// Gives an empty file its size and, if the file system supports it, allocates its blocks.
 fn reserve(
     file: &File,
     path: &Path,
@@ -406,7 +409,7 @@ fn reserve(
     }
 }
 
-/// The system tells the size of a block device at its end only.
+/// Size of a file or device; for a block device the system reports it only by seeking to the end.
 fn size_of(file: &File, meta: &Metadata, path: &Path) -> Result<u64, DeviceOpenError> {
     if !meta.file_type().is_block_device() {
         return Ok(meta.len());
@@ -415,7 +418,7 @@ fn size_of(file: &File, meta: &Metadata, path: &Path) -> Result<u64, DeviceOpenE
     end.seek(SeekFrom::End(0)).map_err(|e| describe(path, "find its size", e))
 }
 
-/// Finds out size, alignment and nature, and turns the page cache off.
+/// Determines size, alignment and kind of the device, and disables the page cache.
 fn inspect(
     options: &OpenOptions,
     file: &File,
@@ -445,8 +448,8 @@ fn inspect(
     })
 }
 
-/// Makes the descriptor bypass the page cache. The alignment that I/O then needs, or `None` and a
-/// warning.
+/// Makes the descriptor bypass the page cache. Returns the alignment that direct I/O needs, or
+/// `None` with a warning.
 fn go_direct(file: &File, raw: bool, warnings: &mut Warnings) -> Option<u32> {
     let told = sys::direct_align(file);
     let block = match told {
@@ -463,7 +466,7 @@ fn go_direct(file: &File, raw: bool, warnings: &mut Warnings) -> Option<u32> {
     None
 }
 
-/// Finds the right name for an error of the system.
+/// Maps a system error to a specific error.
 fn describe(path: &Path, doing: &'static str, source: io::Error) -> DeviceOpenError {
     let owned = path.to_path_buf();
     match source.kind() {

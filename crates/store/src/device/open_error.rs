@@ -1,4 +1,4 @@
-//! Why a file or block device could not be opened, in words that say what to do about it.
+//! Errors of opening a file or block device, with messages that tell the user what to do.
 //!
 //! Owns nothing. Threads: any.
 
@@ -6,11 +6,11 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a device could not be opened. The messages say what to do about it.
+/// The reason why a device could not be opened. The messages tell the user what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceOpenError {
-    /// No such file, and no size to make one.
+    /// The file does not exist, and no size was given to make it.
     #[error("{}: does not exist; give a size to create it, or correct the path", path.display())]
     NotFound {
         /// The file asked for.
@@ -48,13 +48,13 @@ pub enum DeviceOpenError {
         /// The path asked for.
         path: PathBuf,
     },
-    /// The file has, or would have, no room for anything.
+    /// The file has, or would have, a size of zero.
     #[error("{}: the size is zero; give a size to make it", path.display())]
     SizeZero {
         /// The path asked for.
         path: PathBuf,
     },
-    /// There is something, but less than a block of it.
+    /// The file has content, but less than one block.
     #[error("{}: holds {bytes} bytes, which are no store; remove it or give another path", path.display())]
     TooShort {
         /// The path asked for.
@@ -62,7 +62,7 @@ pub enum DeviceOpenError {
         /// Its length.
         bytes: u64,
     },
-    /// The file system has not enough room.
+    /// The file system has too little room.
     #[error("{}: needs {} but only {} are available on its file system; free some space or give a \
              smaller size", path.display(), Bytes(*needed), Bytes(*available))]
     NoRoom {
@@ -73,7 +73,7 @@ pub enum DeviceOpenError {
         /// Bytes that are free to this user.
         available: u64,
     },
-    /// The user's quota has not enough room.
+    /// The user's quota has too little room.
     #[error("{}: needs {}, more than the disk quota allows; raise it or give a smaller size",
             path.display(), Bytes(*needed))]
     Quota {
@@ -113,22 +113,22 @@ pub enum DeviceOpenError {
     Engine {
         /// The path asked for.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Anything else that the system refuses.
+    /// Any other error of the system.
     #[error("{}: cannot {doing}: {source}", path.display())]
     Io {
         /// The path asked for.
         path: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A number of bytes for people.
+/// A number of bytes, displayed for people.
 pub(super) struct Bytes(pub(super) u64);
 
 impl fmt::Display for Bytes {

@@ -1,12 +1,11 @@
 //! The order in which waiting I/Os go to the device: reads before writes, with a bound on how long
 //! writes may be held back, and a two-way elevator for disks with seeks.
 //!
-//! Owns: nothing but the waiting items; a pure data structure without threads, clocks or I/O, which
-//! each engine keeps behind its own mutex.
-//! Invariants: every pushed item is popped exactly once; while a write waits and may be started, at
-//! most [`READS_PER_WRITE`] reads are started before it or an other write is; on a rotational
-//! device no write is overtaken by more than [`WRITE_PASS_LIMIT`] writes, and an upward or downward
-//! sweep of reads only ever moves forward, so that it ends.
+//! Owns: only the waiting items; a pure data structure without threads, clocks or I/O, which each
+//! engine keeps behind its own mutex. Invariants: every pushed item is popped exactly once. While a
+//! write waits and may be started, at most [`READS_PER_WRITE`] reads are started before a write is.
+//! On a rotational device at most [`WRITE_PASS_LIMIT`] writes overtake a write, and a sweep of
+//! reads, upward or downward, only moves forward, so that it ends.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,7 +14,7 @@ use super::IoOp;
 /// Reads that may be started while a write waits, before the write gets its turn.
 pub(super) const READS_PER_WRITE: u32 = 16;
 
-/// Writes that may overtake the oldest waiting write because they lie closer to the head.
+/// Writes that may overtake the oldest waiting write because they are closer to the head.
 pub(super) const WRITE_PASS_LIMIT: u32 = 64;
 
 /// Waiting I/Os of one device, each with a payload `T`.
@@ -32,7 +31,7 @@ enum Order<T> {
 }
 
 impl<T> IoQueue<T> {
-    /// An empty queue; `rotational` turns the elevator on, otherwise arrival order rules.
+    /// An empty queue; `rotational` turns the elevator on, otherwise I/Os go in order of arrival.
     pub(super) fn new(rotational: bool) -> IoQueue<T> {
         let order = if rotational {
             Order::Elevator(Elevator::new())
@@ -51,8 +50,8 @@ impl<T> IoQueue<T> {
         }
     }
 
-    /// Takes the I/O that should go to the device next. With `may_write` false (all write slots
-    /// are taken) only reads are considered.
+    /// Takes the next I/O for the device. With `may_write` false (all write slots are in use) only
+    /// reads are considered.
     pub(super) fn pop(&mut self, may_write: bool) -> Option<T> {
         let (reads, writes) = self.waiting();
         let due = reads == 0 || self.reads_since_write >= READS_PER_WRITE;
@@ -128,9 +127,9 @@ impl<T> Elevator<T> {
         }
     }
 
-    /// The next read of the sweep; at the end of one the direction turns. Going up, reads at or
-    /// above the head count; going down, those strictly below: a read repeated at one offset can
-    /// therefore never hold the head in place.
+    /// The next read of the sweep; at the end of a sweep the direction turns. Going up, reads at or
+    /// above the head are eligible; going down, those strictly below. So repeated reads of one
+    /// offset cannot hold the head in place.
     fn pop_read(&mut self) -> Option<T> {
         let pivot = (self.head, 0);
         let above = self.reads.range(pivot..).next().map(|(k, _)| *k);
@@ -142,8 +141,8 @@ impl<T> Elevator<T> {
         Some(item)
     }
 
-    /// The write nearest to the head, unless the oldest one has been passed over too often. The
-    /// sweep of the reads, if there are any, goes on where it was.
+    /// The write nearest to the head, unless the oldest one has been overtaken too often. The sweep
+    /// of the reads, if any, continues where it was.
     fn pop_write(&mut self) -> Option<T> {
         while self.write_age.front().is_some_and(|k| !self.writes.contains_key(k)) {
             self.write_age.pop_front();

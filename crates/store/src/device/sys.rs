@@ -1,9 +1,8 @@
-//! What the device needs of the operating system beyond `std`, and its absence elsewhere.
+//! Operating system services beyond `std` for the device, and their fallbacks elsewhere.
 //!
-//! Owns: [`Mapping`], a shared mapping of a part of a file.
-//! Invariants: on targets other than Linux every feature here reports itself as missing, and its
-//! user falls back to plain buffered I/O.
-//! Threads: nothing here has state.
+//! Owns: [`Mapping`], a shared mapping of a part of a file. Invariants: on targets other than Linux
+//! every feature here reports itself as missing, and its caller falls back to plain buffered I/O.
+//! Threads: any; the functions have no state.
 
 use std::ffi::CString;
 use std::fs::{File, Metadata, OpenOptions};
@@ -13,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Bytes that an ordinary user may still allocate on the file system of `path`; `None` if it does not count
-/// any, as one in memory may.
+/// Bytes that an ordinary user may still allocate on the file system of `path`; `None` if it does
+/// not count any, as some in-memory file systems.
 pub(super) fn free_bytes(path: &Path) -> io::Result<Option<u64>> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     let mut vfs = MaybeUninit::<libc::statvfs>::uninit();
@@ -29,7 +28,7 @@ pub(super) fn free_bytes(path: &Path) -> io::Result<Option<u64>> {
     Ok(free_of(blocks, free, bytes))
 }
 
-/// What so many free blocks of so many mean.
+/// Free bytes by the file system's block counts; `None` if it counts no blocks.
 fn free_of(blocks: u64, free: u64, block_bytes: u64) -> Option<u64> {
     (blocks > 0).then(|| free.saturating_mul(block_bytes))
 }
@@ -42,8 +41,8 @@ fn a_file_system_without_a_size_is_not_full() {
     assert_eq!(free_of(10, 2, 4096), Some(8192));
 }
 
-/// The largest file this process may make (`ulimit -f`). Beyond it the kernel sends a signal that
-/// ends the process, so it has to be known before.
+/// The largest file this process may make (`ulimit -f`). It must be known in advance: a write
+/// beyond it raises a signal that ends the process.
 pub(super) fn file_size_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the result has the right type.
@@ -51,12 +50,12 @@ pub(super) fn file_size_limit() -> Option<u64> {
     (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// True if both descriptions are of the same file.
+/// True if both metadata are of the same file.
 pub(super) fn same_file(a: &Metadata, b: &Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// Opens the same file once more, with its own flags: buffered.
+/// Opens the same file again, buffered, with flags of its own.
 pub(super) fn reopen(file: &File, path: &Path) -> io::Result<File> {
     use std::os::fd::AsRawFd;
     let mut options = OpenOptions::new();
@@ -102,7 +101,7 @@ mod linux {
         if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Reserves the blocks of the first `bytes` of a file and makes it that long.
+    /// Allocates the blocks of the first `bytes` of a file and makes it that long.
     pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
         let len = libc::off64_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
         loop {
@@ -125,8 +124,8 @@ mod linux {
         }
     }
 
-    /// The alignment that direct I/O needs, 0 if there is no direct I/O, `None` if the kernel does
-    /// not say (before 6.1).
+    /// The alignment that direct I/O needs; 0 if there is no direct I/O, `None` if the kernel does
+    /// not report it (before 6.1).
     pub(crate) fn direct_align(file: &File) -> Option<u32> {
         let mut stat = MaybeUninit::<libc::statx>::zeroed();
         // SAFETY: the path is an empty C string, the result has the right type.
@@ -151,8 +150,8 @@ mod linux {
         u32::try_from(size).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// Whether the disk under a file or block device has seeks, as far as that can be believed:
-    /// virtual disks say yes by default, and NVMe never has.
+    /// Whether the disk under a file or block device has seeks, as far as the report is credible:
+    /// virtual disks report seeks by default, and NVMe never has them.
     pub(crate) fn seeks(meta: &Metadata) -> bool {
         let device = if meta.file_type().is_block_device() { meta.rdev() } else { meta.dev() };
         let link = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
@@ -167,7 +166,7 @@ mod linux {
         fs::read_to_string(dir.join("queue/rotational")).is_ok_and(|text| text.trim() == "1")
     }
 
-    /// The process that holds the lock of a file, if the system tells.
+    /// The process that holds a file's lock, if the system reports it.
     pub(crate) fn lock_holder(meta: &Metadata) -> Option<u32> {
         let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
         let wanted = format!("{major:02x}:{minor:02x}:{}", meta.ino());
@@ -180,7 +179,7 @@ mod linux {
         })
     }
 
-    /// False if a process has ended, whether or not its parent knows.
+    /// False if a process has ended, even if its parent has not reaped it.
     pub(crate) fn is_alive(pid: u32) -> bool {
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
         // 1234 (name, which may have spaces and parentheses) S ...
@@ -188,16 +187,16 @@ mod linux {
         !matches!(state, Some('Z' | 'X'))
     }
 
-    /// True if a range of a file is not wholly written: it has holes, or blocks that are reserved
-    /// and not written yet.
+    /// True if a range of a file is not wholly written: it has holes, or blocks that are allocated
+    /// but not yet written.
     pub(crate) fn has_holes(file: &File, offset: u64, len: u64) -> io::Result<bool> {
         if !file.metadata()?.is_file() {
             return Ok(false);
         }
         let from = libc::off64_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: a system call without pointers. The position it moves is not used by anybody.
+        // SAFETY: a system call without pointers. Nothing uses the file position it moves.
         let hole = unsafe { libc::lseek64(file.as_raw_fd(), from, libc::SEEK_HOLE) };
-        // If it cannot be told, assume the worst.
+        // If the system cannot tell, assume holes.
         Ok(u64::try_from(hole).map_or(true, |hole| hole < offset + len))
     }
 
@@ -237,7 +236,7 @@ mod linux {
             // SAFETY: a system call without pointers.
             let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
             if page == 0 || !offset.is_multiple_of(page) || !len.is_multiple_of(page) {
-                // A larger page would reach into neighbouring blocks.
+                // A larger page would cover neighbouring blocks.
                 return None;
             }
             let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -254,7 +253,7 @@ mod linux {
             (unsafe { libc::mlock(base, bytes) } == 0).then_some(map)
         }
 
-        /// Copies bytes in. Concurrent stores go to disjoint ranges.
+        /// Copies bytes in. Concurrent stores must use disjoint ranges.
         pub(crate) fn store(&self, offset: u64, bytes: &[u8]) {
             let at = usize::try_from(offset).unwrap_or(usize::MAX);
             assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "in range");
@@ -270,8 +269,8 @@ mod linux {
 
     impl Drop for Mapping {
         fn drop(&mut self) {
-            // SAFETY: the range mapped by `new`, which nobody refers to any more. It cannot fail
-            // for such a range.
+            // SAFETY: the range was mapped by `new`, and nothing refers to it any more. Unmapping
+            // such a range cannot fail.
             unsafe {
                 libc::munmap(self.base.as_ptr().cast(), self.len);
             }
@@ -324,7 +323,7 @@ mod other {
         false
     }
 
-    /// Never made.
+    /// Never constructed.
     pub(crate) enum Mapping {}
 
     impl Mapping {

@@ -1,10 +1,11 @@
-//! The portable engine: a pool of threads, each moving one request at a time with pread and pwrite.
+//! The portable engine: a pool of threads, each performing one request at a time with `pread` and
+//! `pwrite`.
 //!
-//! Owns: the waiting requests and the threads.
-//! Invariants: no more than `limits.depth` requests are at the device, and no more than
-//! `limits.writes` of them write; every request taken from the queue is completed by the thread
-//! that took it; on drop all requests, also those submitted by `done` closures meanwhile, complete.
-//! Threads: any thread submits; `done` runs on a pool thread, without any lock held.
+//! Owns: the waiting requests and the threads. Invariants: at most `limits.depth` requests are in
+//! flight, at most `limits.writes` of them writes; each request taken from the queue is completed
+//! by the thread that took it; on drop all requests complete, including those that `done` closures
+//! submit meanwhile. Threads: any thread submits; `done` runs on a pool thread, without any lock
+//! held.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -47,7 +48,7 @@ impl ThreadPool {
         let queue = IoQueue::new(limits.rotational);
         let state = Mutex::new(State { queue, idle: 0, writing: 0, stop: false });
         let count = limits.depth.min(THREADS);
-        // With fewer threads than slots the threads are the slots.
+        // With fewer threads than slots, each thread is a slot.
         let limits =
             Limits { depth: count, writes: limits.writes.min((count * 3).div_ceil(4)), ..limits };
         let shared = Arc::new(Shared { core, limits, state, work: Condvar::new() });
@@ -82,7 +83,7 @@ impl Drop for ThreadPool {
         let me = thread::current().id();
         for handle in self.threads.drain(..) {
             // A `done` closure that drops the last reference runs on a pool thread, which cannot
-            // wait for itself; it ends after the drop, like the others it does not wait for.
+            // join itself; that thread ends after the drop, as do the others that are not joined.
             if handle.thread().id() != me {
                 // An engine thread that panics aborts the process, so there is no error to see.
                 let _ = handle.join();
@@ -105,8 +106,8 @@ impl Shared {
             let writes = request.io.op == IoOp::Write;
             let (done, result) = self.run(request, &mut iovecs);
             if writes {
-                // Before `done`, which may wait for whatever it likes. This thread looks at the
-                // queue next, but only after `done`: let an idle one use the slot meanwhile.
+                // Released before `done`, which may block. This thread takes its next request only
+                // after `done`; an idle thread may use the slot meanwhile.
                 let mut state = self.lock();
                 state.writing -= 1;
                 if state.idle > 0 && !state.queue.is_empty() {
@@ -115,7 +116,7 @@ impl Shared {
             }
             done(result);
         }
-        // Others may wait for a write slot that has no more use.
+        // Other threads may wait for a write slot that is no longer needed.
         self.work.notify_all();
     }
 

@@ -5,10 +5,11 @@
 //! `done`; at most `limits.depth` slots are in use, `limits.writes` of them by writes; the ring is
 //! dropped only when the kernel holds no request. One read of the eventfd is always in flight.
 //! Threads: any thread submits. The ring thread sleeps in the kernel, waiting for a completion; a
-//! submitter wakes it through the eventfd only if `sleeping` says so. `sleeping` is set under the
-//! lock together with the last look at the queue, so that no submission is missed, and cleared by
-//! the first of waker and wakened. A submitter may put the waking off (`batch`). `done` runs on the ring thread, without any lock held: a closure
-//! that takes long holds up the device.
+//! submitter wakes it through the eventfd only if `sleeping` is set. `sleeping` is set under the
+//! lock together with the last check of the queue, so that no submission is missed, and cleared by
+//! the submitter that wakes or by the ring thread when it wakes, whichever is first. A submitter
+//! may defer the wake-up (`batch`). `done` runs on the ring thread, without any lock held: a slow
+//! closure delays all I/O of the device.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -32,18 +33,18 @@ use crate::process::SignalsBlocked;
 /// `user_data` of the read of the eventfd; all others are slot numbers.
 const WAKE: u64 = u64::MAX;
 
-/// Largest transfer of one entry; the kernel moves at most 2 GiB at once.
+/// Largest transfer of one ring entry; the kernel transfers at most 2 GiB at once.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
-/// Completions dealt with before new requests are started. Devices often complete in bursts: all
-/// that was queued is done, and nothing is left to do until more comes. Dealing with the whole burst
-/// first would leave the device idle all that time.
+/// Completions handled before new requests are started. Devices often complete in bursts: the whole
+/// queue completes, and the device is idle until more is submitted. Handling the whole burst first
+/// would leave it idle for that time.
 const REAP_BATCH: usize = 4;
 
-/// Times in a row that the kernel may ask for one transfer to be tried again.
+/// Retry limit: how often in a row the kernel may ask to repeat one transfer.
 const RETRIES_MAX: u32 = 1000;
 
-/// The engine's handle, on the side of the submitters.
+/// The submitters' handle of the engine.
 pub(super) struct UringEngine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -96,7 +97,7 @@ impl Engine for UringEngine {
         let (op, offset, total) = (request.io.op, request.io.offset, request.total);
         state.queue.push(op, offset, total, request);
         // Still under the lock: either the ring thread sees the request when it takes the lock
-        // next, or it has set `sleeping` before.
+        // next, or it has set `sleeping` already.
         let sleeping = self.shared.sleeping.load(Ordering::Relaxed);
         drop(state);
         if sleeping && !batch::defer(&self.shared) {
@@ -112,17 +113,18 @@ impl Drop for UringEngine {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
-            // If the ring thread panics the process aborts, so there is no error to see.
+            // If the ring thread panics the process aborts, so there is no error to handle.
             let _ = thread.join();
         }
-        // Otherwise a `done` closure dropped the last reference: the ring thread cannot wait for
+        // Otherwise a `done` closure dropped the last reference: the ring thread cannot join
         // itself, and ends once everything has drained.
     }
 }
 
 impl batch::Sleeper for Shared {
     fn wake(&self) {
-        // It may have woken since the submitter looked, by itself or for another.
+        // The ring thread may have woken since the submitter checked, on its own or for another
+        // submitter.
         if self.sleeping.swap(false, Ordering::Relaxed) {
             self.ring();
         }
@@ -141,7 +143,7 @@ impl Shared {
     }
 }
 
-/// A place for one request that the kernel has.
+/// A slot for one request in the kernel.
 #[derive(Default)]
 struct Slot {
     request: Option<Request>,
@@ -151,7 +153,7 @@ struct Slot {
     started: Option<Instant>,
 }
 
-/// The ring thread's state. Field order matters: the ring goes before the memory it uses.
+/// The ring thread's state. Field order matters: the ring is dropped before the memory it uses.
 struct Driver {
     ring: IoUring,
     core: Arc<Core>,
@@ -160,9 +162,9 @@ struct Driver {
     slots: Vec<Slot>,
     free: Vec<u32>,
     writing: u32,
-    /// Slots to be given to the kernel (again).
+    /// Slots to hand to the kernel (again).
     start: Vec<u32>,
-    /// Completions being dealt with.
+    /// Completions being handled.
     completed: Vec<(u64, i32)>,
     wake_count: Box<u64>,
     wake_armed: bool,
@@ -170,7 +172,7 @@ struct Driver {
 
 impl Driver {
     fn new(core: Arc<Core>, shared: Arc<Shared>, limits: Limits) -> io::Result<Driver> {
-        // One entry more for the eventfd, so that a round always fits.
+        // One more entry for the eventfd, so that a full round always fits.
         let ring = build_ring((limits.depth + 1).next_power_of_two())?;
         ring.submitter().register_files(&[core.file.as_raw_fd(), shared.wake.as_raw_fd()])?;
         probe(&ring)?;
@@ -200,13 +202,14 @@ impl Driver {
             self.reap();
         }
         self.disarm_wake();
-        // Dropping the ring lets go of the file as well, but later. It cannot fail with a file
-        // registered, and if it did, that is what is left.
+        // Dropping the ring releases the file too, but later. This call cannot fail while a file is
+        // registered; if it did, the drop would remain.
         let _ = self.ring.submitter().unregister_files();
     }
 
-    /// Takes what may start from the queue into slots, and goes to sleep as far as submitters are
-    /// concerned if there is room for more. True when the engine was told to stop and is empty.
+    /// Moves requests that may start from the queue into slots. If there is room for more, marks the
+    /// ring thread as sleeping, so that submitters wake it. True when the engine was told to stop
+    /// and is empty.
     fn fetch(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -225,7 +228,7 @@ impl Driver {
         }
         let idle = self.free.len() == self.slots.len();
         let finished = state.stop && idle && state.queue.is_empty();
-        // Without room a submission changes nothing: then only completions wake.
+        // Without a free slot a submission changes nothing, so only completions wake the thread.
         self.shared.sleeping.store(!self.free.is_empty(), Ordering::Relaxed);
         drop(state);
         finished
@@ -241,7 +244,7 @@ impl Driver {
         }
     }
 
-    /// Builds the ring entry for the part of a request that is not done yet.
+    /// Builds the ring entry for the remaining part of a request.
     fn entry(&mut self, slot: u32) -> squeue::Entry {
         let place = &mut self.slots[slot as usize];
         let Some(request) = &place.request else {
@@ -266,13 +269,13 @@ impl Driver {
 
     fn push(&mut self, entry: &squeue::Entry) {
         loop {
-            // SAFETY: the memory in the entry is that of a request in a slot, of the slot's iovecs,
-            // or of `wake_count`; all stay in place until the completion has been seen.
+            // SAFETY: the entry's memory belongs to a request in a slot, to the slot's iovecs, or
+            // to `wake_count`; all stay in place until the completion has been seen.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return;
             }
-            // The ring is as large as all that may be in it, so this does not come up; if it does,
-            // handing over what is there makes room.
+            // The ring has room for all entries that can exist, so this does not happen; if it did,
+            // submitting the entries present would make room.
             check_enter(self.ring.submit());
         }
     }
@@ -284,7 +287,7 @@ impl Driver {
         self.wake_armed = true;
     }
 
-    /// Lets the last read of the eventfd complete, so that the kernel has no pointer of ours.
+    /// Lets the last read of the eventfd complete, so that the kernel holds no pointer of ours.
     fn disarm_wake(&mut self) {
         while self.wake_armed {
             self.shared.ring();
@@ -293,7 +296,7 @@ impl Driver {
         }
     }
 
-    /// Hands over all new entries and, if no completion is there yet, waits for one; in at most one
+    /// Submits all new entries and, if no completion is available yet, waits for one; at most one
     /// system call.
     fn enter(&mut self) {
         if self.ring.completion().is_empty() {
@@ -304,7 +307,7 @@ impl Driver {
         self.shared.sleeping.store(false, Ordering::Relaxed);
     }
 
-    /// Deals with some of the completions; the others follow once new requests have been started.
+    /// Handles some of the completions; the others follow once new requests have been started.
     fn reap(&mut self) {
         let mut completed = std::mem::take(&mut self.completed);
         let some = self.ring.completion().take(REAP_BATCH);
@@ -321,7 +324,7 @@ impl Driver {
         self.completed = completed;
     }
 
-    /// Deals with one completion: the request is done, or goes on with what is missing.
+    /// Handles one completion: the request is done, or its remaining part is started.
     fn progress(&mut self, slot: u32, result: i32, now: Instant) {
         let place = &mut self.slots[slot as usize];
         let Some(request) = &place.request else {
@@ -363,7 +366,8 @@ impl Driver {
 /// The entry for a request with one buffer.
 fn single(op: IoOp, buf: &IoBuf, skip: u64, at: u64) -> squeue::Entry {
     let file = types::Fixed(0);
-    // `skip` is less than the length of the buffer; what one entry does not move is another round.
+    // `skip` is less than the length of the buffer; bytes beyond one entry's limit go in another
+    // round.
     let start = buf.as_ptr().wrapping_add(skip as usize);
     let len = (buf.len() - skip as usize).min(TRANSFER_BYTES_MAX) as u32;
     match op {
@@ -372,19 +376,19 @@ fn single(op: IoOp, buf: &IoBuf, skip: u64, at: u64) -> squeue::Entry {
     }
 }
 
-/// A ring as cheap as this kernel can make it.
+/// A ring with the cheapest flags that this kernel supports.
 fn build_ring(entries: u32) -> io::Result<IoUring> {
     let mut best = IoUring::builder();
     best.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
-    // Kernels before 6.1 refuse flags that they do not know.
+    // Kernels before 6.1 refuse unknown flags.
     best.build(entries).or_else(|e| match e.raw_os_error() {
         Some(libc::EINVAL) => IoUring::new(entries),
         _ => Err(e),
     })
 }
 
-/// Refuses kernels (before 5.6) that lack the operations used here, and systems that allow a ring to be
-/// made and not to be used, as filters of system calls may.
+/// Refuses kernels (before 5.6) that lack the operations used here, and systems where a ring can be
+/// made but not used, for instance because of system call filters.
 fn probe(ring: &IoUring) -> io::Result<()> {
     // SAFETY: nothing is submitted or waited for, and no argument is given.
     unsafe { ring.submitter().enter::<libc::sigset_t>(0, 0, 0, None)? };
@@ -400,8 +404,8 @@ fn probe(ring: &IoUring) -> io::Result<()> {
     }
 }
 
-/// Passes over the passing troubles of entering the ring; with any other the process cannot go on,
-/// because the kernel has memory of requests that could never be completed.
+/// Ignores transient errors of entering the ring. With any other error the process cannot go on,
+/// because the kernel holds memory of requests that could never complete.
 fn check_enter(result: io::Result<usize>) {
     let Err(e) = result else { return };
     if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME)) {

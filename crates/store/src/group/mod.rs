@@ -144,8 +144,8 @@ struct Shard {
     /// Groups in the order in which they are forgotten. The map's own order differs from run to
     /// run.
     order: VecDeque<u64>,
-    /// Who was spared for a hint, those that came first in front: not looked at again while there are
-    /// others, or a store of many hinted groups would look at all of them for each new one.
+    /// Groups spared for a hint, the oldest first. They are examined again only when `order` is
+    /// empty; otherwise a store of many hinted groups would examine all of them for each new one.
     spared: VecDeque<u64>,
 }
 
