@@ -207,9 +207,9 @@ impl Driver {
         let _ = self.ring.submitter().unregister_files();
     }
 
-    /// Moves requests that may start from the queue into slots. If there is room for more, marks the
-    /// ring thread as sleeping, so that submitters wake it. True when the engine was told to stop
-    /// and is empty.
+    /// Moves requests that may start from the queue into slots. If there is room for more, marks
+    /// the ring thread as sleeping, so that submitters wake it. True when the engine was told to
+    /// stop and is empty.
     fn fetch(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();

@@ -59,7 +59,7 @@ impl Gathering {
         }
     }
 
-    /// Waits for room as `enter` does; `None` if there is none for so long.
+    /// Waits for room as `enter` does; `None` if there is none within `wait_max`.
     pub(super) fn room(
         self: &Arc<Gathering>,
         bytes: usize,
@@ -75,7 +75,7 @@ impl Gathering {
     }
 }
 
-/// The share of a read that gathers pieces, until it is dropped.
+/// The reservation of a read that gathers pieces, held until it is dropped.
 pub(super) struct GatheringRoom {
     gathering: Arc<Gathering>,
     bytes: usize,

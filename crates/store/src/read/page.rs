@@ -286,8 +286,8 @@ impl Engine {
         });
     }
 
-    /// Room for the pages behind the first. Without it they are left out: a burst of awaited reads must
-    /// not push out what memory caches.
+    /// Reserves memory for the pages after the first. Without it they are left out: a burst of
+    /// awaited reads must not evict the cache.
     fn room_for_read_ahead(self: &Arc<Engine>, pages: &mut Vec<(u64, Lead)>) -> Option<Room> {
         let bytes = (pages.len() - 1) * self.space.page_bytes as usize;
         let room = (bytes > 0).then(|| self.room_to_submit(bytes)).flatten();
@@ -299,7 +299,8 @@ impl Engine {
         room
     }
 
-    /// Someone else's read will bring it: looks again then, without a thread that waits.
+    /// Another read will bring the object: looks it up when that read is done, without a waiting
+    /// thread.
     pub(crate) fn follow(
         self: &Arc<Engine>,
         flight: &Flight,

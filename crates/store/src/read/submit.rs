@@ -21,7 +21,7 @@ use crate::stats::add;
 const SUBMITTED_BYTES_MAX: u64 = 256 << 10;
 
 impl Engine {
-    /// Room for a read that takes so much memory, if there is.
+    /// Reserves memory for a read of `bytes`, if available.
     pub(super) fn room_to_submit(self: &Arc<Engine>, bytes: usize) -> Option<Room> {
         self.reads_under_way.enter(self.cache.pool.run_bytes_for(bytes))
     }

@@ -15,7 +15,7 @@ pub(crate) struct UnderWay {
     bytes_max: usize,
 }
 
-/// The share of one read, until it is dropped.
+/// The reservation of one read, held until it is dropped.
 pub(crate) struct Room {
     under_way: Arc<UnderWay>,
     bytes: usize,
@@ -32,12 +32,12 @@ impl UnderWay {
         UnderWay { bytes: AtomicUsize::new(0), bytes_max: memory_bytes / MEMORY_SHARE }
     }
 
-    /// Room for a read of `bytes`, if it may begin.
+    /// Reserves memory for a read of `bytes`, if it may begin.
     pub(super) fn enter(self: &Arc<UnderWay>, bytes: usize) -> Option<Room> {
         self.begin(bytes).then(|| Room { under_way: Arc::clone(self), bytes })
     }
 
-    /// True if a read that takes so much may begin. The first may take more than all there is.
+    /// True if a read of `bytes` may begin. A first read may exceed the limit.
     fn begin(&self, bytes: usize) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let may = before == 0 || before + bytes <= self.bytes_max;
