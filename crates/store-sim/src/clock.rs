@@ -1,15 +1,15 @@
 //! A clock whose wall time stands still until it is set, and may be set backwards.
 //!
-//! Invariant: monotonic time never goes back. It moves with real time, so that waits of the store that are
-//! bounded by it end, or only when it is told to, for stores without threads of their own, which have
-//! none. Threads: any; all state is atomic.
+//! Invariant: monotonic time never goes back. It follows real time, so that the store's bounded
+//! waits end; a still clock moves only when told to, for stores without threads of their own, which
+//! have no such waits. Threads: any; all state is atomic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use damelo::Clock;
 
-/// Wall time at which simulations start: some day in 2024.
+/// Wall time at which simulations start: a day in 2024.
 const UNIX_START_S: u64 = 1_720_000_000;
 
 /// Settable clock for simulations.
@@ -17,7 +17,7 @@ const UNIX_START_S: u64 = 1_720_000_000;
 pub struct SimClock {
     unix_s: AtomicU64,
     virtual_ns: AtomicU64,
-    /// `None`: real time is none of its business.
+    /// `None` for a still clock, which ignores real time.
     start: Option<Instant>,
 }
 
@@ -31,13 +31,13 @@ impl SimClock {
         }
     }
 
-    /// One whose monotonic time moves by [`SimClock::advance`] alone, so that the same calls on one thread
-    /// see the same times.
+    /// A still clock: its monotonic time moves only by [`SimClock::advance`], so that the same
+    /// calls on one thread see the same times.
     pub fn still() -> SimClock {
         SimClock { start: None, ..SimClock::new() }
     }
 
-    /// Whether it moves only when it is told to.
+    /// Whether the clock moves only when told to.
     pub fn is_still(&self) -> bool {
         self.start.is_none()
     }
@@ -47,7 +47,7 @@ impl SimClock {
         self.unix_s.store(seconds, Ordering::SeqCst);
     }
 
-    /// Moves wall time by so many seconds, in either direction, and returns it.
+    /// Moves wall time by `seconds`, in either direction, and returns it.
     pub fn jump(&self, seconds: i64) -> u64 {
         let moved = self.unix_seconds().saturating_add_signed(seconds);
         self.set_unix_seconds(moved);

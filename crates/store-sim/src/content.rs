@@ -70,7 +70,7 @@ pub fn metadata(key: &[u8], version: u64, length: u32) -> Vec<u8> {
     out
 }
 
-/// Which version of `key` a whole value is, if it is a genuine one that names itself.
+/// The version of `key` that a whole value is, if the value is genuine and names its version.
 pub fn identify(key: &[u8], bytes: &[u8]) -> Option<u64> {
     let head: [u8; VERSION_BYTES] = bytes.get(..VERSION_BYTES)?.try_into().ok()?;
     let version = u64::from_le_bytes(head);

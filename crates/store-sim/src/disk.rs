@@ -1,4 +1,4 @@
-//! What lies on a disk that nobody has open: bytes, and ways to damage them. Plain data.
+//! The contents of a disk that is not open, and ways to damage them. Plain data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl SimDisk {
         Arc::make_mut(&mut self.bytes).as_mut_slice()
     }
 
-    /// Turns over `count` random bits within `range`; returns the byte offsets that changed.
+    /// Flips `count` random bits within `range`; returns the byte offsets that changed.
     pub fn flip_bits(
         &mut self,
         range: Range<u64>,
@@ -71,7 +71,7 @@ impl SimDisk {
         rng.fill(&mut self.bytes_mut()[range.start as usize..range.end as usize]);
     }
 
-    /// Byte ranges that are not all zero, in units of `step` bytes: what was ever written.
+    /// Byte ranges that are not all zero, in units of `step` bytes: the parts ever written.
     pub fn used_ranges(&self, step: u64) -> Vec<Range<u64>> {
         let mut used: Vec<Range<u64>> = Vec::new();
         for (index, piece) in self.bytes.chunks(step as usize).enumerate() {

@@ -1,11 +1,12 @@
-//! Which I/Os fail, and how: a list of rules, tried in order for every I/O.
+//! Fault injection: a list of rules, tried in order for every I/O, that decide which I/Os fail and
+//! how.
 //!
 //! Invariant: the same plan, generator state and order of I/Os give the same faults. Threads: none;
 //! the device holds the plan under its lock.
 
 use std::ops::Range;
 
-/// What kind of request reaches the device.
+/// Kind of a request to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpKind {
     /// Read of the data area.
@@ -39,7 +40,7 @@ impl OpKind {
     ];
 }
 
-/// What happens to an I/O that a rule picks.
+/// Effect on an I/O that a rule selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// `EIO`; of a write, the first sectors may have landed.
@@ -50,13 +51,13 @@ pub enum Effect {
     Short,
     /// The device is gone: this and every later I/O is `ENXIO`.
     Vanish,
-    /// A read that succeeds with one bit turned over.
+    /// A read that succeeds with one bit flipped.
     Corrupt,
     /// A write that reports success and never lands.
     Lost,
 }
 
-/// Which of the matching I/Os a rule picks. Counted per rule from 0.
+/// Selects among the I/Os that a rule matches, counted per rule from 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum When {
     /// Every one.
@@ -72,13 +73,13 @@ pub enum When {
 /// One line of a [`FaultPlan`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// Requests it looks at.
+    /// Kinds of requests that the rule matches.
     pub ops: &'static [OpKind],
     /// Only those that touch this range of the device; `None`: anywhere.
     pub range: Option<Range<u64>>,
-    /// Which of those.
+    /// Selection among the matching requests.
     pub when: When,
-    /// What happens to them.
+    /// Effect on the selected requests.
     pub effect: Effect,
 }
 
@@ -118,7 +119,7 @@ impl FaultPlan {
         FaultPlan { rules: rules.into_iter().map(|rule| (rule, 0)).collect(), fired: 0 }
     }
 
-    /// Whether a rule looks at this kind of request.
+    /// Whether a rule matches this kind of request.
     pub fn mentions(&self, op: OpKind) -> bool {
         self.rules.iter().any(|(rule, _)| rule.ops.contains(&op))
     }

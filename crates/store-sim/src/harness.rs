@@ -1,4 +1,4 @@
-//! What every seeded test needs: how many seeds, a watchdog, an eye on panics, a replay line.
+//! Services for seeded tests: the number of seeds, a watchdog, detection of panics, a replay line.
 //!
 //! Owns one process-wide count of panics on any thread. Threads: each watched run has its own.
 
@@ -9,23 +9,23 @@ use std::time::{Duration, Instant};
 
 use damelo::Store;
 
-/// Longest time for one seed: far more than any needs, so that only a hang exceeds it.
+/// Longest time for one seed: far more than any seed needs, so that only a hang exceeds it.
 pub const SEED_TIME_MAX: Duration = Duration::from_secs(90);
 
-/// Number of seeds of a sweep, in place of a test's own: `DAMELO_SIM_SEEDS`.
+/// Environment variable for the number of seeds of a sweep, in place of a test's own.
 const SEEDS_VARIABLE: &str = "DAMELO_SIM_SEEDS";
-/// Run only this seed: `DAMELO_SIM_SEED`.
+/// Environment variable that selects a single seed.
 const SEED_VARIABLE: &str = "DAMELO_SIM_SEED";
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
 thread_local! {
-    /// Set while a test fails on purpose, which is no panic of the store.
+    /// Set while a test fails on purpose, so that the panic is not attributed to the store.
     static FAILING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Fails the test, without being taken for a panic of the store by tests that run beside it.
+/// Fails the test, without concurrent tests taking it for a panic of the store.
 pub fn fail(message: &str) -> ! {
     FAILING.set(true);
     panic!("{message}");
@@ -46,7 +46,7 @@ fn watch_panics() {
     });
 }
 
-/// Seeds to run: one if `DAMELO_SIM_SEED` says which, else `DAMELO_SIM_SEEDS` or `default` many.
+/// The seeds to run: the one in `DAMELO_SIM_SEED`, else `DAMELO_SIM_SEEDS` or `default` many.
 pub fn seeds(default: u64) -> Vec<u64> {
     let number = |name| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     match number(SEED_VARIABLE) {
@@ -55,10 +55,10 @@ pub fn seeds(default: u64) -> Vec<u64> {
     }
 }
 
-/// Runs `f` on its own thread; a panic on any thread, or no end in time, is a failure too.
+/// Runs `f` on its own thread; a panic on any thread and a time-out are failures too.
 ///
 /// # Errors
-/// What `f` returned, a panic, or a hang (whose thread is left behind).
+/// The error of `f`, a panic, or a hang (whose thread is left behind).
 pub fn guarded<T: Send + 'static>(
     limit: Duration,
     f: impl FnOnce() -> Result<T, String> + Send + 'static,
@@ -68,7 +68,7 @@ pub fn guarded<T: Send + 'static>(
     let (sender, receiver) = mpsc::channel();
     let started = Instant::now();
     let thread = std::thread::spawn(move || {
-        // The receiver is gone only after a timeout, when nobody listens any more.
+        // The receiver is gone only after a time-out.
         let _ = sender.send(f());
     });
     let result = receiver.recv_timeout(limit);
@@ -99,7 +99,7 @@ pub fn replay(test: &str, name: &str, seed: u64) -> String {
     )
 }
 
-/// Sum of all counters that tell of faults: errors, damage, drops.
+/// Sum of all counters that report faults: errors, damage, drops.
 pub fn fault_counters(store: &Store) -> f64 {
     const WORDS: [&str; 9] =
         ["error", "damage", "corrupt", "checksum", "torn", "drop", "fail", "out_of_service", "bad"];

@@ -1,16 +1,17 @@
-//! Crash and fault harness of the store: everything a disk may do to it, replayed from a seed.
+//! Crash and fault harness of the store: simulates everything that a disk may do, replayed from a
+//! seed.
 //!
-//! A run is: a seed makes a list of operations ([`workload`]); the [`driver`] applies them to a
-//! store on simulated disks ([`SimWorld`]) and tells the [`model`] what was begun and what was
-//! acknowledged, each with the tick (number of disk events so far); afterwards the disks can be
-//! asked for their image at *any* tick of the past, after a kill or a loss of power
-//! ([`SimWorld::crash_at`]), and the model for what a store opened on that image may answer.
-//! [`scenario`] strings these together; the tests and the `soak` program only choose seeds.
+//! In a run, the seed generates a list of operations ([`workload`]). The [`driver`] applies them to
+//! a store on simulated disks ([`SimWorld`]) and reports to the [`model`] each operation's begin
+//! and acknowledgement with their ticks (a tick is the number of disk events so far). Afterwards
+//! the disks can produce their image at *any* past tick, after a kill or a power loss
+//! ([`SimWorld::crash_at`]), and the model the answers allowed to a store opened on that image.
+//! [`scenario`] combines these steps; the tests and the `soak` program only choose seeds.
 //!
 //! Threads: a driver runs on one thread; the store and the pump of [`SimDevice`] have their own.
-//! Seeds fix operations, faults and crash points. Of two seeds in five they fix everything: the store has no
-//! threads of its own there, and time stands still but for the driver. With the others the store's threads
-//! run freely, and what failed may need several replays.
+//! Seeds fix operations, faults and crash points. Two seeds in five fix the whole run: the store
+//! has no threads of its own, and only the driver advances time. With the other seeds the store's
+//! threads run freely, and a failure may need several replays.
 
 mod clock;
 pub mod content;

@@ -1,15 +1,15 @@
-//! The record of what reached a disk, and what of it is still there after a crash.
+//! The record of the writes to a disk, and the images that a crash may leave of them.
 //!
-//! Every begin and end of a write or sync takes one tick of a counter that all disks of a world
-//! share, so that "the moment before tick T" is one moment for all of them. Rules of survival:
+//! Each begin and end of a write or sync takes one tick of a counter that all disks of a world
+//! share, so that "the moment before tick T" is the same moment for all of them. Rules of survival:
 //!
 //! - a write that ended before a sync began, where the sync ended before T, survives everything;
 //! - after a kill, every write that ended before T survives; of writes in flight, any sectors;
-//! - after a loss of power, of every other write any sectors survive, in any combination.
+//! - after a power loss, any sectors of every other write survive, in any combination.
 //!
-//! A sector never holds anything but one of the contents that the cache held for it at some time
-//! (sectors are atomic; a small journal write goes with all earlier ones into the same sector).
-//! Threads: none; [`Ticks`] is atomic.
+//! A sector always holds one of the contents that the cache held for it at some time (sectors are
+//! atomic; a small journal write survives only with all earlier ones in the same sector). Threads:
+//! none; [`Ticks`] is atomic.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl Ticks {
     }
 }
 
-/// How everything ends.
+/// Kind of a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashKind {
     /// The process dies (`kill -9`); the machine goes on.
@@ -64,7 +64,7 @@ struct Sync {
     journal: Option<Range<u64>>,
 }
 
-/// Base image plus all that happened since.
+/// The base image and all writes since.
 #[derive(Debug)]
 pub(crate) struct Trace {
     base: Arc<Vec<u8>>,
@@ -74,7 +74,7 @@ pub(crate) struct Trace {
     volatile_bytes: u64,
 }
 
-/// What becomes of one write in a crash.
+/// The fate of one write in a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Whole,
@@ -111,7 +111,7 @@ impl Trace {
         self.volatile_bytes
     }
 
-    /// Forgets the past: all writes that ended become the base image.
+    /// Discards history: all completed writes become part of the base image.
     pub(crate) fn compact(&mut self, now: Tick) {
         let image = Arc::make_mut(&mut self.base);
         let mut ended: Vec<&Write> = self.writes.values().filter(|w| w.end < now).collect();
@@ -125,7 +125,8 @@ impl Trace {
         self.base_tick = now;
     }
 
-    /// What a crash just before tick `at` leaves, chosen by `seed` from all that is possible.
+    /// An image that a crash just before tick `at` may leave; `seed` selects one of the possible
+    /// ones.
     pub(crate) fn image_at(&self, at: Tick, kind: CrashKind, seed: u64) -> SimDisk {
         assert!(at >= self.base_tick, "the past before tick {} is gone", self.base_tick);
         let rng = &mut fastrand::Rng::with_seed(seed);
@@ -173,7 +174,7 @@ fn copy(image: &mut [u8], offset: u64, bytes: &[u8]) {
     image[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Puts a write that was in flight into the cache, as far as it came.
+/// Applies a write in flight to the cache, as far as it came.
 fn land(cache: &mut [u8], write: &Write, fate: Fate, rng: &mut fastrand::Rng) {
     match fate {
         Fate::Lost => {}
@@ -226,8 +227,8 @@ fn torn(range: Range<u64>, rng: &mut fastrand::Rng) -> Vec<Range<u64>> {
     }
 }
 
-/// Fates of `count` writes, in order. The patterns aim at what recovery code gets wrong: one hole,
-/// one lone survivor, later writes without earlier ones.
+/// Fates of `count` writes, in order. The patterns target typical errors of recovery code: one
+/// hole, a single survivor, later writes without earlier ones.
 fn fates(count: usize, rng: &mut fastrand::Rng) -> Vec<Fate> {
     use Fate::{Lost, Torn, Whole};
     let one = rng.usize(0..count.max(1));

@@ -1,6 +1,7 @@
 //! Seeded lists of operations. An operation is plain data: operation `i` of a seed is the same in
-//! every process and does not depend on what the store answers, so that a parent can know what its
-//! killed child did. Versions of values are the numbers of the operations that made them.
+//! every process and does not depend on the store's answers, so that a parent process knows the
+//! operations of a child it killed. The version of a value is the number of the operation that made
+//! it.
 //!
 //! Threads: none.
 
@@ -66,7 +67,7 @@ pub enum Op {
     Remove(usize),
     /// `purge_group`.
     PurgeGroup(u64),
-    /// `purge_prefix` of the keys whose index leaves this rest.
+    /// `purge_prefix` of the keys whose index has this remainder.
     PurgePrefix(usize),
     /// `purge_all`.
     PurgeAll,
@@ -84,11 +85,11 @@ pub enum Op {
     DropMemory,
     /// `close` and open again.
     Reopen,
-    /// Wall time moves by so many seconds.
+    /// Moves the wall clock by this many seconds.
     Jump(i64),
 }
 
-/// What a creating operation creates.
+/// The object that a creating operation creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewObject {
     /// Key.
@@ -106,28 +107,28 @@ pub struct NewObject {
 /// Shape of a workload.
 #[derive(Debug, Clone)]
 pub struct Profile {
-    /// How many operations.
+    /// Number of operations.
     pub ops: usize,
-    /// How many keys.
+    /// Number of keys.
     pub keys: usize,
-    /// How many groups.
+    /// Number of groups.
     pub groups: u64,
     /// Largest value.
     pub length_max: u64,
-    /// Objects past a page are this rare: one in so many.
+    /// One object in this many is larger than a page.
     pub large_one_in: u32,
     /// Total bytes to create; later creates become tiny. For strict runs, where the ring must not
-    /// come round.
+    /// wrap.
     pub bytes_max: u64,
-    /// Objects that expire, and jumps of the clock.
+    /// Whether objects expire and the clock jumps.
     pub expiry: bool,
-    /// Clean closes in between.
+    /// Whether the store is closed cleanly and reopened during the run.
     pub reopen: bool,
-    /// Writers held over other operations, and guards.
+    /// Whether writers and guards are held across other operations.
     pub hold: bool,
     /// Percent of operations that read.
     pub read_percent: u32,
-    /// Keys up to the longest allowed.
+    /// Whether keys of up to the longest allowed length are used.
     pub long_keys: bool,
 }
 
@@ -149,7 +150,7 @@ impl Profile {
         }
     }
 
-    /// Little enough that a cache has no excuse to forget.
+    /// So few bytes that the cache must not forget any object.
     pub fn modest(ops: usize, bytes_max: u64) -> Profile {
         Profile { keys: 40, length_max: 200_000, bytes_max, ..Profile::wild(ops) }
     }

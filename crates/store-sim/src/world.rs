@@ -1,4 +1,4 @@
-//! All disks and the clock of one simulated machine, which crash at one moment. Threads: any.
+//! All disks and the clock of one simulated machine, which crash at the same moment. Threads: any.
 
 use std::sync::Arc;
 
@@ -30,22 +30,22 @@ impl SimWorld {
         SimWorld { devices: devices.collect(), ticks, clock }
     }
 
-    /// The disks, as a store takes them.
+    /// The disks, as devices for a store.
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.devices.iter().map(|d| Arc::clone(d) as Arc<dyn Device>).collect()
     }
 
-    /// The disks, as a test handles them.
+    /// The disks, for a test to control.
     pub fn sims(&self) -> &[Arc<SimDevice>] {
         &self.devices
     }
 
-    /// The clock, as a store takes it.
+    /// The clock, for a store.
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock) as Arc<dyn Clock>
     }
 
-    /// The clock, as a test handles it.
+    /// The clock, for a test to control.
     pub fn sim_clock(&self) -> &Arc<SimClock> {
         &self.clock
     }
@@ -81,7 +81,7 @@ impl SimWorld {
         self.devices.iter().map(|d| d.snapshot()).collect()
     }
 
-    /// What the store did to its disks that it must not do.
+    /// Violations of the device's contract by the store.
     pub fn violations(&self) -> Vec<String> {
         self.devices.iter().flat_map(|d| d.violations()).collect()
     }

@@ -1,4 +1,4 @@
-//! A disk in memory that fails, tears, forgets and dawdles by plan.
+//! A simulated disk in memory that fails, tears, loses and delays I/O by plan.
 //!
 //! Owns the contents as the store sees them (`view`), the trace from which any crash image is
 //! made, the fault plan and the queue of I/Os in flight. Invariants: `Io::done` is called exactly

@@ -1,4 +1,5 @@
-//! What a simulated disk does with an I/O: contents, faults, the trace, and the order of completions.
+//! The simulated disk's handling of an I/O: contents, faults, the trace, and the order of
+//! completions.
 //!
 //! Threads: those of the device; everything that changes is in [`State`], behind one lock.
 
@@ -20,7 +21,7 @@ const CACHE_BYTES_MAX: u64 = 32 << 20;
 const LATENCY_BASE_NS: u64 = 80_000;
 /// Virtual time per byte, in nanoseconds: 1 GB/s.
 const LATENCY_BYTE_NS: u64 = 1;
-/// How long the pump lets I/Os gather so that there is something to reorder.
+/// Time for which the pump lets I/Os gather, so that there is something to reorder.
 const GATHER: Duration = Duration::from_micros(30);
 
 pub(super) struct Pending {

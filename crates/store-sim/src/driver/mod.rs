@@ -1,9 +1,9 @@
 //! Applies operations to a store, tells the model, and checks every answer.
 //!
 //! Owns the store handle, held guards and the held writer. Invariant: every acknowledgement is
-//! noted with the tick *after* the call returned, so that the model never counts as acknowledged
-//! what a crash may still have prevented. Threads: one. What changes the store is in `writes`, what asks
-//! it in `reads`.
+//! recorded with the tick *after* the call returned, so that the model never counts an operation as
+//! acknowledged that a crash may still have prevented. Threads: one. `writes` changes the store,
+//! `reads` queries it.
 
 mod reads;
 mod writes;
@@ -22,8 +22,7 @@ use crate::workload::{NewObject, Op, Workload};
 const GUARDS_MAX: usize = 6;
 const GUARD_BYTES_MAX: usize = 64 << 10;
 
-/// What an operation takes by a clock that does not move by itself: so that what is due after a while
-/// becomes due.
+/// Time that each operation takes on a still clock, so that timed work becomes due.
 const STEP: Duration = Duration::from_millis(7);
 
 /// Where a driver gets its store from.
@@ -61,7 +60,7 @@ pub struct Driver {
     store: Option<Store>,
     /// The oracle.
     pub model: Model,
-    /// Whether errors are expected, because the disks are broken.
+    /// Whether errors are expected, because the disks fail by plan.
     pub tolerant: bool,
     guards: Vec<HeldGuard>,
     held: Option<HeldWriter>,
@@ -104,7 +103,7 @@ impl Driver {
     /// Opens the store.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn open(&mut self) -> Checked {
         let opened = match &self.place {
             Place::Devices(devices, clock) => {
@@ -139,7 +138,7 @@ impl Driver {
         self.note_sync(begin, result.as_ref().err())
     }
 
-    /// Gives the store up without closing it properly, as after a crash.
+    /// Drops the store without closing it properly, as after a crash.
     pub fn abandon(&mut self) {
         self.guards.clear();
         self.held = None;
@@ -166,7 +165,7 @@ impl Driver {
         self.model.record(Event { begin, ack, change, outcome });
     }
 
-    /// An error is a failure unless disks are broken.
+    /// An error is a failure unless the disks fail by plan.
     fn expected(&mut self, what: &str, error: &dyn std::error::Error) -> Checked {
         self.errors += 1;
         if self.tolerant {
@@ -283,14 +282,15 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits for recovery and reads everything, before, after, and from disk.
+    /// Waits for recovery, and reads every key before, after, and from disk.
     ///
     /// # Errors
     /// The first wrong answer.
     pub fn verify_recovered(&mut self) -> Checked {
         let demand = self.model.demand();
         if self.config.durability == Durability::None {
-            // Nothing on disk tells that a value was replaced until the newer one has been loaded.
+            // Until the newer version has been loaded, nothing on disk shows that a value was
+            // replaced.
             self.model.set_demand(Demand::Genuine);
         }
         self.verify(false).map_err(|e| format!("while loading: {e}"))?;
@@ -348,7 +348,7 @@ pub fn state_of(version: u64, object: &NewObject, now_s: u64) -> ObjectState {
     }
 }
 
-/// What an operation changes, if it succeeds: for a parent that did not apply it itself.
+/// The change that an operation makes if it succeeds: for a parent that did not apply it itself.
 pub fn change_of(version: u64, op: &Op, long_keys: bool) -> Option<Change> {
     let key = |index: usize| Workload::key(index, long_keys);
     Some(match op {

@@ -1,4 +1,4 @@
-//! What is known of one key: the sets `live` and `disk`, and how a change moves values between them.
+//! The state of one key: the sets `live` and `disk`, and how changes move values between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) fn for_keys(
     }
 }
 
-/// The part of a change that kills a value; `None` for one that does not.
+/// The part of a change that removes a value; `None` if the change does not remove it.
 fn kills(change: &Change, state: &ObjectState) -> bool {
     match change {
         Change::PurgeGroup(group) => state.group == *group,

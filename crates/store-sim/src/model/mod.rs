@@ -1,17 +1,18 @@
-//! The oracle: what a store may answer, given what was asked of it and what it acknowledged.
+//! The oracle: the answers allowed to a store, given the operations requested and those
+//! acknowledged.
 //!
-//! A cache may forget, so a miss is nearly always right; what is never right is a value that was
-//! removed, purged or replaced, and bytes that nobody wrote. Per key there are two sets:
+//! A cache may forget, so a miss is nearly always right. A value that was removed, purged or
+//! replaced is never right, nor are bytes that were never written. Each key has two sets:
 //!
 //! - `live`: values that may be answered now. Without faults it has at most one member.
 //! - `disk`: values that a crash may leave. A removal that is not durable yet empties `live` only.
 //!
-//! plus `required`: the value that must be there after a crash of a strict model, because a sync
-//! that began after it was acknowledged was itself acknowledged. `disk` is computed for any past
-//! tick by going through the log of events ([`Model::after_crash`]): an event acknowledged by then
-//! has happened for certain if the durability covers this kind of crash or a later sync was
-//! acknowledged; one that was only begun, or is not covered, may have happened; one that was not
-//! begun has not. A replacement counts as the removal of the old value.
+//! and `required`: the value that must be there after a crash of a strict model, because a sync
+//! that began after the value's acknowledgement was itself acknowledged. `disk` is computed for any
+//! past tick by going through the log of events ([`Model::after_crash`]). An event acknowledged by
+//! then has certainly happened if the durability covers this kind of crash or a later sync was
+//! acknowledged. An event only begun, or not covered, may have happened; one not begun has not. A
+//! replacement counts as the removal of the old value.
 //!
 //! Threads: none. One driver calls in the order of its operations.
 

@@ -23,7 +23,7 @@ const WRAP_BYTES: u64 = 6 * MIB;
 /// Crash points tried for each run.
 const CRASHES_PER_RUN: usize = 6;
 
-/// A run of a few operations with all history of its disks, to be crashed at any tick.
+/// A run of a few operations with the full history of its disks, to be crashed at any tick.
 pub struct Recorded {
     /// Settings of the store.
     pub config: Config,
@@ -31,9 +31,9 @@ pub struct Recorded {
     pub options: SimOptions,
     /// The machine.
     pub world: SimWorld,
-    /// What was acknowledged when.
+    /// The acknowledgements and their ticks.
     pub model: Model,
-    /// After how many operations it was closed and opened again, if at all.
+    /// Number of operations after which the store was closed and reopened, if any.
     pub reopened_every: Option<u64>,
     /// Tick at which the first open had returned.
     pub opened: u64,
@@ -44,7 +44,7 @@ pub struct Recorded {
 /// Records a run, ending with a clean close.
 ///
 /// # Errors
-/// A wrong answer even before any crash.
+/// A wrong answer before any crash.
 pub fn record(seed: u64, ops: usize) -> Result<Recorded, Failure> {
     record_on(seed, Demand::Strict, CRASH_BYTES, Profile::crash(ops, 2 * MIB), None)
 }
@@ -74,10 +74,10 @@ fn record_on(
     Ok(Recorded { config, options, world, model, reopened_every, opened, closed })
 }
 
-/// A run without threads of the store's own is the same each time: the same events, the same bytes.
+/// A run without threads of the store's own is repeatable: the same events, the same bytes.
 ///
 /// # Errors
-/// What was another the second time, or a wrong answer.
+/// The first difference between the two runs, or a wrong answer.
 pub fn replay_exactly(seed: u64) -> Result<(), Failure> {
     let run = || record(5 * seed + 3, 60);
     let (one, other) = (run()?, run()?);
@@ -94,7 +94,7 @@ pub fn replay_exactly(seed: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens what a crash left, and checks everything.
+/// Opens the store on the image of a crash, and checks everything.
 ///
 /// # Errors
 /// A store that does not open, or the first wrong answer.
@@ -124,8 +124,8 @@ pub fn crash(seed: u64) -> Result<(), Failure> {
     crash_somewhere(&recorded, rng)
 }
 
-/// The same on a ring so small that it has come round before the crash: what was removed, replaced
-/// or purged must not come back from a segment that was given up but not overwritten yet.
+/// The same on a ring so small that it has wrapped before the crash: objects removed, replaced or
+/// purged must not come back from a segment that was released but not overwritten yet.
 ///
 /// # Errors
 /// The first wrong answer, with the crash that led to it.

@@ -1,4 +1,4 @@
-//! Disks that fail by plan, and bits that turn over at rest.
+//! Disks that fail by plan, and bits that flip at rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::trace::CrashKind;
 use crate::workload::{Profile, Workload};
 use crate::{SimDisk, SimOptions, SimWorld};
 
-/// Bits that turn over on disks at rest, anywhere: every answer is a genuine value of its key, and
-/// what went missing is counted.
+/// Bits that flip anywhere on disks at rest: every answer is a genuine value of its key, and lost
+/// objects are counted.
 ///
 /// # Errors
-/// A foreign byte, a panic, or a loss that no counter tells of.
+/// A foreign byte, a panic, or a loss that no counter reports.
 pub fn bit_flips(seed: u64) -> Result<(), Failure> {
     let rng = &mut fastrand::Rng::with_seed(seed ^ 0xb17);
     let recorded = record(seed, rng.usize(10..60))?;

@@ -1,7 +1,7 @@
-//! Whole runs, each a function of a seed: what the tests and the soak program call.
+//! Whole runs, each a function of a seed, for the tests and the soak program.
 //!
 //! A scenario picks settings, disks, operations and crash points from its seed, and returns the
-//! first wrong answer with enough words to understand it. Threads: a scenario runs on one.
+//! first wrong answer with a description. Threads: a scenario runs on one.
 
 mod crashes;
 mod damage;
@@ -26,7 +26,7 @@ use crate::workload::{Op, Profile, Workload};
 use crate::{Completion, SimClock, SimDisk, SimOptions, SimWorld};
 
 const MIB: u64 = 1 << 20;
-/// A ring of few segments, so that it comes round within one run.
+/// A ring of few segments, so that it wraps within one run.
 const TINY_BYTES: u64 = 8 * MIB;
 /// A ring that strict runs never fill, whatever their syncs waste.
 const ROOMY_BYTES: u64 = 48 * MIB;
@@ -44,9 +44,9 @@ pub fn tiny_config(seed: u64) -> Config {
     config
 }
 
-/// Two seeds of five run a store without threads of its own, on a clock that stands still and devices that do
-/// everything at once: such a run is the same each time, so that what fails fails again. The others are those, too, that found a
-/// defect once because threads ran as they like.
+/// Two seeds in five run a store without threads of its own, on a still clock and devices that
+/// complete I/O at once: such a run is exactly repeatable, and so is its failure. The other seeds
+/// keep the store's threads, since some defects appear only with their scheduling.
 fn is_alone(seed: u64) -> bool {
     seed % 5 >= 3
 }
@@ -55,11 +55,11 @@ fn clock(seed: u64) -> Arc<SimClock> {
     Arc::new(if is_alone(seed) { SimClock::still() } else { SimClock::new() })
 }
 
-/// Periods and policies by chance. What may refuse objects comes only with `wild`.
+/// Random periods and policies. Policies that may refuse objects are used only with `wild`.
 fn varied_config(rng: &mut fastrand::Rng, seed: u64, wild: bool) -> Config {
     let mut config = tiny_config(seed);
     config.background = !is_alone(seed);
-    // Some with keys that look alike now and then, as on the largest volumes.
+    // Half of the runs have tag collisions now and then, as on the largest volumes.
     config.tags_alone = seed.is_multiple_of(2);
     config.flush_period = Duration::from_millis([0, 1, 50, 5000][rng.usize(0..4)]);
     config.checkpoint_period = Duration::from_millis([0, 2, 100, 30_000][rng.usize(0..4)]);
@@ -181,8 +181,8 @@ fn no_violations(world: &SimWorld) -> Result<(), Failure> {
     }
 }
 
-/// Random operations on a ring that comes round many times, with all policies: nothing wrong is
-/// ever answered, though much is forgotten.
+/// Random operations on a ring that wraps many times, with all policies: no answer is ever wrong,
+/// though much is forgotten.
 ///
 /// # Errors
 /// The first wrong answer.

@@ -309,7 +309,7 @@ impl Engine {
         len: u64,
         waited: &mut Duration,
     ) -> Result<GatheringRoom, ReadError> {
-        // What is put together, and the pieces: no longer than all of it.
+        // Room for the result and for the pieces, which together are no longer.
         let bytes = 2 * self.cache.pool.run_bytes_for(len as usize);
         let begun = Instant::now();
         let room = self.gathering.room(bytes, self.config.memory_wait.saturating_sub(*waited));
