@@ -30,7 +30,8 @@ fn schedules(default: usize) -> usize {
     wanted.map_or(default, |count| count.parse().expect("DAMELO_SCHEDULES is a number"))
 }
 
-/// Runs a test under so many random schedules, half of them with few preemptions at hidden places.
+/// Runs a test under this many random schedules, half of them with few preemptions at hidden
+/// places.
 fn explore(count: usize, test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
     let count = schedules(count).div_ceil(2);
@@ -104,7 +105,7 @@ fn shuttle_a_flight_has_one_leader_and_everybody_lands() {
                         match flights.join(7) {
                             Joined::Leader(lead) => {
                                 assert!(!leading.swap(true, Ordering::SeqCst), "two leaders");
-                                // As a read does: who leads looks again before it reads.
+                                // As in a read: the leader looks again before it reads.
                                 if !there.load(Ordering::SeqCst) {
                                     reads.fetch_add(1, Ordering::SeqCst);
                                     there.store(true, Ordering::SeqCst);

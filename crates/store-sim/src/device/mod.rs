@@ -135,7 +135,7 @@ impl SimDevice {
         self.shared.lock().trace.image_at(at, kind, seed)
     }
 
-    /// Turns over bits in what is on the disk now, under a running store.
+    /// Flips bits of the disk's current contents, under a running store.
     pub fn flip_bits(&self, range: Range<u64>, count: u32) -> Vec<u64> {
         let mut state = self.shared.lock();
         let state = &mut *state;

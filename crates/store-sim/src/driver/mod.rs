@@ -60,7 +60,7 @@ pub struct Driver {
     store: Option<Store>,
     /// The oracle.
     pub model: Model,
-    /// Whether errors are expected, because the disks fail by plan.
+    /// Whether errors are expected, because the disks are damaged or fail by plan.
     pub tolerant: bool,
     guards: Vec<HeldGuard>,
     held: Option<HeldWriter>,
@@ -165,7 +165,7 @@ impl Driver {
         self.model.record(Event { begin, ack, change, outcome });
     }
 
-    /// An error is a failure unless the disks fail by plan.
+    /// An error is a failure unless errors are expected.
     fn expected(&mut self, what: &str, error: &dyn std::error::Error) -> Checked {
         self.errors += 1;
         if self.tolerant {

@@ -283,7 +283,7 @@ impl Model {
         format!("before, newest first: {}", lines.collect::<Vec<_>>().join(", "))
     }
 
-    /// Whether a value held by a guard is still what it was.
+    /// Whether a value held by a guard is unchanged.
     pub fn matches(key: &[u8], state: &ObjectState, seen: &Seen<'_>) -> bool {
         state.matches(key, seen)
     }

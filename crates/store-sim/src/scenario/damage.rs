@@ -37,7 +37,7 @@ pub fn bit_flips(seed: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Damages a disk where it was ever written; returns in words what was done.
+/// Damages a disk in a range that was ever written; returns a description.
 fn damage(disks: &mut [SimDisk], rng: &mut fastrand::Rng) -> String {
     let disk = rng.usize(0..disks.len());
     let used = disks[disk].used_ranges(4096);

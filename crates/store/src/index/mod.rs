@@ -234,7 +234,8 @@ impl Index {
         shard.search(pair, location).map(|at| slot::freq(shard.clear(at)))
     }
 
-    /// As [`Index::remove_at`], for an entry whose record stays on disk: see [`Index::has_dropped`].
+    /// As [`Index::remove_at`], for an entry whose record stays on disk: see
+    /// [`Index::has_dropped`].
     pub fn drop_at(&self, hash: u64, location: Location) -> Option<u8> {
         let (shard, pair) = self.locked(hash);
         let at = shard.search(pair, location)?;

@@ -1,4 +1,4 @@
-//! The index by many threads: what is there is found, also while it is moved about.
+//! The index under many threads: an entry in the index is always found, also while it is moved.
 //!
 //! Sizes shrink under Miri.
 

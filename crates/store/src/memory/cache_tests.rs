@@ -120,7 +120,7 @@ fn whatever_is_asked_for_after_it_left_is_regretted() {
     assert_eq!(cache.regret_percent(Hint::Neutral), 100);
 }
 
-/// A hint that changes again and again, without anybody who wants memory.
+/// A hint that changes again and again, while no caller needs memory.
 #[test]
 fn names_of_runs_that_moved_to_another_queue_do_not_pile_up() {
     let (cache, _index) = with_object(residency_policy(ResidencyPolicyKind::Lru, 1 << 20), 3_000);
@@ -139,7 +139,8 @@ fn names_of_runs_that_moved_to_another_queue_do_not_pile_up() {
 /// The pool to take from, until that was done, and what was taken.
 type Theft = (Option<Arc<Pool>>, Vec<Run>);
 
-/// Takes a frame, once, whenever an object leaves a run: what was made free before is gone.
+/// Takes a frame, once, when an object leaves a run: another thread has taken the memory just
+/// freed.
 #[derive(Default)]
 struct Thief(Arc<Mutex<Theft>>);
 

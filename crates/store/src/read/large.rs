@@ -302,8 +302,8 @@ impl LargeObject {
 }
 
 impl Engine {
-    /// Waits for room to gather `len` bytes. `waited` is how long the read has waited for memory so far, and
-    /// grows.
+    /// Waits for room to gather `len` bytes. `waited` is the time that the read has waited for
+    /// memory so far; this call adds to it.
     pub(super) fn room_to_gather(
         &self,
         len: u64,

@@ -366,7 +366,7 @@ mod tests {
         panic!("{advice:?}");
     }
 
-    /// Random takes and releases, with a map of who has what as oracle.
+    /// Random takes and releases, with a map of the owner of each place as the model.
     #[test]
     fn runs_never_overlap_and_what_is_occupied_stays_within_the_limit() {
         for seed in 0..50 {
@@ -496,7 +496,7 @@ mod tests {
         assert!(larges > 12, "{larges} large pages at a time at most");
     }
 
-    /// Memory is full all the time, one run in eight is odd, and what has been held for a while goes.
+    /// Memory is always full, one run in eight is odd, and the runs held longest are released.
     #[test]
     fn mixed_lengths_leave_most_of_the_large_pages_whole() {
         const FULL: usize = 16;
@@ -569,7 +569,7 @@ mod tests {
         assert_eq!(given, [Advice::GiveBack(old, 0..16)]);
     }
 
-    /// Large pages that nobody uses any more must not push out what others leave and take again.
+    /// Unused large pages must not displace memory that other runs release and take again.
     #[test]
     fn runs_of_one_odd_length_take_again_what_others_left() {
         const FULL: usize = 16;
