@@ -1,7 +1,8 @@
-//! Files and parts of documents that the code writes. For tests only; no threads.
+//! Test helpers that compare checked-in files with what the code generates. For tests only; no
+//! threads.
 
-/// Fails if what stands in `docs/NAME` between the marks `part` is not `wanted`; with `DAMELO_BLESS`
-/// in the environment it is put there.
+/// Fails if the text in `docs/NAME` between the marks `part` differs from `wanted`. With
+/// `DAMELO_BLESS` in the environment, writes `wanted` there instead.
 pub(crate) fn hold(name: &str, part: &str, wanted: &str) {
     let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).expect("the document");
@@ -15,7 +16,8 @@ pub(crate) fn hold(name: &str, part: &str, wanted: &str) {
     assert!(middle == wanted, "docs/{name} is not what the code says");
 }
 
-/// Fails if a file of the repository is not `wanted`; with `DAMELO_BLESS` in the environment it is written.
+/// Fails if a file of the repository differs from `wanted`. With `DAMELO_BLESS` in the environment,
+/// writes the file instead.
 pub(crate) fn hold_file(name: &str, wanted: &str) {
     let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("DAMELO_BLESS").is_some() {
@@ -25,8 +27,8 @@ pub(crate) fn hold_file(name: &str, wanted: &str) {
     assert!(found == wanted, "{name} is not what the code says: see CONTRIBUTING.md");
 }
 
-/// Fails if the seed `NAME` of a fuzz target is not `wanted`; with `DAMELO_BLESS` in the environment it
-/// is written.
+/// Fails if the seed `NAME` of a fuzz target differs from `wanted`. With `DAMELO_BLESS` in the
+/// environment, writes the seed instead.
 pub(crate) fn hold_seed(target: &str, name: &str, wanted: &[u8]) {
     let path = format!("{}/../../fuzz/seeds/{target}/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("DAMELO_BLESS").is_some() {

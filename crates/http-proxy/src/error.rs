@@ -1,5 +1,4 @@
-//! Errors: those that keep a proxy from running, those of one fetch and of one body, and refusals of
-//! requests.
+//! Errors: start-up errors of a proxy, errors of one fetch or one body, and refusals of requests.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,16 +7,16 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-/// Why a proxy does not run.
+/// Why a proxy cannot start, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
     /// The origin's address cannot be used.
     #[error("`{url}` cannot be an origin: {reason}")]
     Origin {
-        /// As it was given.
+        /// The URL as configured.
         url: String,
-        /// What is wrong with it.
+        /// The defect in the URL.
         reason: &'static str,
     },
     /// An address cannot be listened on.
@@ -27,7 +26,7 @@ pub enum ProxyError {
         address: SocketAddr,
         /// The key of the configuration file that names it.
         key: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -36,19 +35,19 @@ pub enum ProxyError {
     ListenUnix {
         /// The socket's file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A socket was handed down that is none of ours.
+    /// A supervisor handed down a socket that matches no configured listener.
     #[error(
         "a socket was handed down that listens on {address}, and no listener has that address or port"
     )]
     Inherited {
-        /// Where it listens.
+        /// The socket's address.
         address: String,
     },
-    /// A TLS listener without certificate.
+    /// A TLS listener has no certificate.
     #[error(
         "a `tls+` listener needs a certificate: `tls.certificates` names the files of a chain and its key"
     )]
@@ -58,13 +57,13 @@ pub enum ProxyError {
     CertificateFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect in it.
         reason: String,
     },
     /// TLS cannot be set up.
     #[error("cannot set up TLS")]
     Tls(#[source] tokio_rustls::rustls::Error),
-    /// A forward proxy would be open to others than this host.
+    /// A forward proxy would be open to hosts other than this one.
     #[error(
         "{address} is not a loopback address: a forward proxy listens there only with \
          `forward.remote = true`, and serves whom `forward.rules` allow"
@@ -73,13 +72,14 @@ pub enum ProxyError {
         /// The address.
         address: SocketAddr,
     },
-    /// A rule of a forward proxy names an origin, or changes what it is asked for.
+    /// A forward proxy's rule names an origin or rewrites the path, although the client chooses
+    /// both.
     #[error(
         "a rule has `to`, `strip_prefix` or `add_prefix`, but in a forward proxy the client says \
          where to go: leave it out"
     )]
     RuleInForward,
-    /// A forward proxy would believe its clients who they are.
+    /// A forward proxy would trust what its clients say about their identity.
     #[error(
         "forwarded.trust_client (--forwarded-trust-client) is not for a forward proxy: its rules go \
          by the client's address, which anybody could write there; behind a load balancer use a \
@@ -91,15 +91,15 @@ pub enum ProxyError {
     UsersFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect in it.
         reason: String,
     },
-    /// A name that cannot stand in the file of users.
+    /// A user name that the file of users cannot hold.
     #[error(
         "`{0}` cannot be a user's name: it must not be empty nor hold `:`, `#` or a line's end"
     )]
     UserName(String),
-    /// The system gives no random numbers.
+    /// The operating system provides no random numbers.
     #[error(
         "the system gives no random numbers for secrets: let this process call `getrandom`, or read \
          /dev/urandom"
@@ -108,7 +108,7 @@ pub enum ProxyError {
     /// A thread or its event loop could not be started.
     #[error("cannot start a worker")]
     Worker(#[source] io::Error),
-    /// The certificates that origins are checked against cannot be read.
+    /// The system's certificate authorities, which origins are verified against, cannot be read.
     #[error("no certificate authorities found on this system to check an https origin with")]
     Certificates,
     /// The file of certificate authorities cannot be used.
@@ -116,25 +116,25 @@ pub enum ProxyError {
     AuthoritiesFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect in it.
         reason: String,
     },
-    /// The path of health checks is none.
+    /// The path of health checks is invalid.
     #[error("`{0}` cannot be the path of health checks: it must begin with a slash")]
     HealthPath(String),
-    /// The name is not a token.
+    /// The cache's name is not a token.
     #[error("`{0}` cannot be a cache name: use letters, digits and `-`, beginning with a letter")]
     Name(String),
     /// The access log cannot be opened.
     #[error("cannot write the access log to {target}")]
     Log {
-        /// Where it was to go.
+        /// The configured target.
         target: String,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A worker ended by a panic: a bug.
+    /// A worker thread panicked, which is a bug.
     #[error(
         "a worker thread died, which is a bug: please report what it wrote to standard error; what \
          is stored is there again after a restart"
@@ -143,7 +143,7 @@ pub enum ProxyError {
 }
 
 impl ProxyError {
-    /// The key of the configuration file whose value cannot be used, where it is one alone.
+    /// The configuration key whose value is at fault, if a single key is.
     pub fn key(&self) -> Option<&'static str> {
         match self {
             ProxyError::Listen { key, .. } => Some(key),
@@ -156,8 +156,9 @@ impl ProxyError {
     }
 }
 
-/// Why there is no response of the origin. The last three are answered 4xx: an origin that must not
-/// be asked, and a body that the client did not send; all others are the origin's doing (5xx).
+/// Why there is no response from the origin. The last three variants are answered with 4xx: the
+/// origin must not be asked, or the client did not send the body. All others are the origin's fault
+/// (5xx).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("the origin could not be reached")]
@@ -196,7 +197,7 @@ pub(crate) enum FetchError {
 }
 
 impl FetchError {
-    /// What a failed exchange means: a request body that ended early is not the origin's fault.
+    /// Classifies a failed exchange. A request body that ended early is not the origin's fault.
     pub(crate) fn of(error: &hyper::Error) -> FetchError {
         let mut cause = std::error::Error::source(error);
         while let Some(error) = cause {
@@ -212,13 +213,13 @@ impl FetchError {
         if error.is_parse_too_large() { FetchError::HeadersTooLarge } else { FetchError::Broken }
     }
 
-    /// Whether no connection could be opened.
+    /// Whether no connection to the origin could be opened.
     pub(crate) fn is_unreachable(&self) -> bool {
         use FetchError::{Connect, ConnectTimeout, Tls, Unresolved};
         matches!(self, Connect | Unresolved(_) | ConnectTimeout | Tls)
     }
 
-    /// Whether it says something about the origin's health.
+    /// Whether the error counts against the origin's health.
     pub(crate) fn is_origins_fault(&self) -> bool {
         use FetchError::{Broken, Framing, HeaderTimeout, Refused, Unasked};
         self.is_unreachable()
@@ -265,14 +266,15 @@ impl FetchError {
     }
 }
 
-/// Whether an HTTP/2 origin says that it did nothing with a request: it was refused, or is not among
-/// those that a GOAWAY covers (RFC 9113 §6.8, §8.7). The library gives no others this GOAWAY for an error.
+/// Whether an HTTP/2 origin reports that it did not process a request: it refused the stream, or
+/// its GOAWAY does not cover the stream (RFC 9113 §6.8, §8.7). The library reports a GOAWAY as an
+/// error only to streams that it does not cover.
 fn is_unprocessed(error: &h2::Error) -> bool {
     let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     error.is_remote() && (refused || error.is_go_away())
 }
 
-/// Why a body broke off.
+/// Why a body was cut off before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the sender broke off")]
@@ -287,13 +289,13 @@ pub(crate) enum BodyError {
     Changed,
 }
 
-/// A refusal: the status, a token for `Cache-Status`, and words.
+/// A refusal: the status, a token for `Cache-Status`, and an explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) detail: &'static str,
     pub(crate) text: &'static str,
-    /// Where the request ends cannot be known for sure: the connection must.
+    /// The end of the request cannot be determined safely, so the connection must be closed.
     pub(crate) last: bool,
 }
 
@@ -305,7 +307,7 @@ pub(crate) const fn refusal(
     Refusal { status, detail, text, last: false }
 }
 
-/// One after which nothing more is read from the connection.
+/// A refusal after which nothing more is read from the connection.
 pub(crate) const fn last_refusal(
     status: StatusCode,
     detail: &'static str,

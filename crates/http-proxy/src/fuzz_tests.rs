@@ -1,8 +1,8 @@
-//! Every parser of this crate that reads what came from outside, as the fuzz targets drive them: no
-//! input panics, and what is read is consistent. No threads.
+//! Entry points of the fuzz targets: every parser of this crate that reads bytes from outside. No
+//! input may panic, and parsed values must be consistent. No threads.
 //!
-//! Compiled for tests, which try damaged samples, and with the feature `fuzzing`; part of no
-//! interface.
+//! Compiled for tests, which try damaged samples, and with the feature `fuzzing`. Not part of the
+//! public interface.
 
 use std::str::FromStr;
 
@@ -29,9 +29,9 @@ use crate::vault::variants::{decode_variants, encode_variants};
 pub fn proxy_header(data: &[u8]) {
     if let Parsed::Header { length, client } = parse(data) {
         assert!(length <= data.len());
-        // What follows it is not looked at.
+        // The bytes behind the header do not influence the result.
         assert_eq!(parse(&data[..length]), Parsed::Header { length, client });
-        // However little of it has come, it is waited for.
+        // Every strict prefix of the header is reported as incomplete.
         for end in 0..length {
             assert_eq!(parse(&data[..end]), Parsed::Incomplete, "{end} of {length}");
         }
@@ -43,7 +43,7 @@ pub fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Settings::parse(text) {
         Ok(settings) => {
-            // What is shown is what was read. The one value that is shown in words is no value.
+            // A shown value reads back as itself, except for the one that is shown as words.
             let shown = settings.show();
             let is_set = |line: &&String| settings.cache.is_some() || !line.starts_with("cache = ");
             let text: Vec<&str> = shown.iter().filter(is_set).map(String::as_str).collect();
@@ -63,7 +63,7 @@ pub fn credentials(data: &[u8]) {
     }
 }
 
-/// Orders to purge: the same bytes as JSON, and as lines `name:value` of a request.
+/// Purge orders: the same bytes read as JSON, and as `name:value` header lines of a request.
 pub fn purge_order(data: &[u8]) {
     if let Ok((what, _)) = order_of_json(data) {
         assert!(!what.is_empty());
@@ -83,7 +83,7 @@ pub fn purge_order(data: &[u8]) {
     }
 }
 
-/// Metadata of what is stored, with its stamp and without.
+/// Metadata of stored responses, with and without stamp.
 pub fn stored_entry(data: &[u8]) {
     let blob = Bytes::copy_from_slice(data);
     let before = match Stamp::split(&blob) {
@@ -100,20 +100,20 @@ pub fn stored_entry(data: &[u8]) {
         Entry::Response(response) => response.encode(),
         Entry::Marker(marker) => Some(marker.encode()),
     };
-    // Repeated names come back together, in their order.
+    // Values of a repeated name decode together, in their order.
     if let Some(encoded) = encoded {
         assert_eq!(Entry::decode(&Bytes::from(encoded)), Some(entry));
     }
 }
 
-/// The ledger of purges as it lies in the store, and the list of a resource's variants.
+/// The stored purge ledger, and the list of a resource's variants.
 pub fn purge_marks(data: &[u8]) {
     let variants = decode_variants(data);
     assert_eq!(decode_variants(&encode_variants(&variants)), variants);
     assert!(data.starts_with(&encode_variants(&variants)));
     let Some(mut marks) = Marks::decode(data) else { return };
     assert_eq!(Marks::decode(&marks.encode()).as_ref(), Some(&marks));
-    // Whatever was read, a purge of everything covers what was there before.
+    // A purge of everything covers every older response, whatever marks were decoded.
     let stamp = Stamp { moment: marks.now(), tags: Vec::new() };
     let subject = Subject { stamp: &stamp, url: b"http://h/a", url_hash: 1, group: 2 };
     let mut covered = 0;
@@ -124,14 +124,14 @@ pub fn purge_marks(data: &[u8]) {
         marks.set(scope, PurgeKind::Hard, 7);
         assert_eq!(marks.judge(&subject), Standing::Gone, "{before:?}");
     }
-    // One that has counted almost too far is refused the next time.
+    // A ledger whose generation is close to the limit refuses the next purge.
     if before.generation < 1 << 62 {
         assert_eq!(Marks::decode(&marks.encode()), Some(marks));
     }
 }
 
-/// Values of settings and of the command line: what can be written again reads as the same. A second line
-/// is what the first, as a pattern, is matched against.
+/// Values of settings and of the command line: a value that can be shown reads back as itself. The
+/// second input line is the text that the first line, as a pattern, is matched against.
 pub fn proxy_values(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(listener) = Listener::from_str(text) {
@@ -165,7 +165,8 @@ mod tests {
     use super::*;
     use crate::documents::{hold_seed, seeds};
 
-    /// The target's seeds, whole and damaged: bytes changed, cut out, doubled.
+    /// Runs the parser on the target's seeds, intact and damaged: bytes changed, cut out,
+    /// duplicated.
     fn try_damaged(target: &str, parser: fn(&[u8])) {
         let mut random = fastrand::Rng::with_seed(7);
         let seeds = seeds(target);
@@ -203,12 +204,13 @@ mod tests {
         try_damaged("proxy_values", proxy_values);
     }
 
-    /// What the code writes, as seeds; and every key is in the configuration that fuzzing starts from.
+    /// The checked-in seeds equal what the code writes, and the fuzzing configuration contains
+    /// every key.
     #[test]
     fn the_seeds_are_what_the_code_writes() {
         let mut marks = Marks::new(1);
         marks.set(Scope::Url(7), PurgeKind::Soft, 5);
-        // Marks of hashes are written in any order: one is enough.
+        // The order in which hashed marks are written is undefined, so the seed has only one.
         marks.set(Scope::Prefix(b"http://h/".to_vec()), PurgeKind::Hard, 6);
         hold_seed("purge_marks", "marks", &marks.encode());
         hold_seed("purge_marks", "variants", &encode_variants(&[b"a".to_vec(), Vec::new()]));

@@ -1,11 +1,12 @@
 //! HTTP caching proxy, reverse and forward, on the [`damelo`] store.
 //!
-//! [`run`] starts one from a [`ProxyConfig`] and an open store and blocks until told to stop;
-//! [`run_forward`] does the same for a forward proxy. The rules of HTTP caching are pure functions
-//! in [`damelo_http_rules`]; sockets are at the edge: `listen` has the clients, `upstream` the
-//! origins. Between them a request goes through `handler`, `cache`, and, if what it wants is not
-//! stored, `fetch` or `slices`; `vault` is the store as HTTP sees it. `ARCHITECTURE.md` has a table of
-//! the modules. What of RFC 9111 is covered, and what not yet, is in `docs/http-semantics.md`.
+//! [`run`] starts a reverse proxy from a [`ProxyConfig`] and an open store and blocks until told to
+//! stop; [`run_forward`] does the same for a forward proxy. The rules of HTTP caching are pure
+//! functions in [`damelo_http_rules`]. Sockets are at the edge: `listen` owns the clients'
+//! connections, `upstream` the origins'. Between them a request passes through `handler`, `cache`
+//! and, on a miss, `fetch` or `slices`; `vault` maps HTTP resources to the store. `ARCHITECTURE.md`
+//! has a table of the modules. `docs/http-semantics.md` lists which parts of RFC 9111 are
+//! implemented.
 //!
 //! ```no_run
 //! use damelo::{ByteSize, Config, Store};
@@ -19,16 +20,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// How a proxy is started, set up and looked into.
+// How a proxy is started, configured and inspected.
 
 // The configuration file: TOML in, checked settings out.
 mod settings;
-// Start, event loops, reload and drained stop; the demo's origin.
+// Start, event loops, reload and graceful stop; the demo origin.
 mod server;
-// Health, metrics, orders to purge, `explain` and `top`.
+// Health, metrics, purge orders, `explain` and `top`.
 mod admin;
 
-// The way of a request. Each stage uses those after it, never one before.
+// The path of a request. Each stage uses only the stages after it.
 
 // Connections of clients: sockets, TLS, PROXY protocol, limits, HTTP/1.1 and HTTP/2.
 mod listen;
@@ -36,43 +37,43 @@ mod listen;
 mod handler;
 // Lookup and decision: serve, validate, lead a fetch or wait for one.
 mod cache;
-// Ranges of what is not stored whole, slice by slice.
+// Range requests for responses that are not stored whole, slice by slice.
 mod slices;
-// Asking the origin, and what its answer does to what is stored.
+// Fetches from the origin, and how their results change the store.
 mod fetch;
-// Answers to clients and their bodies.
+// Responses to clients and their bodies.
 mod answer;
-// A request as the cache sees it: key, wishes, the operator's rules, groups.
+// A request as the cache sees it: key, request directives, the operator's rules, groups.
 mod request;
 
-// What requests share.
+// State that requests share.
 
-// All parts of a running proxy, for one worker and for all; new settings for them.
+// All parts of a running proxy, per worker and shared; applies new settings to them.
 mod worker;
-// Request coalescing: who leads, who waits, and what they get.
+// Request coalescing: choice of the leader, waiting followers, and their results.
 mod collapse;
-// The store as HTTP sees it: keys, entries, bodies, variants, slices, invalidation.
+// HTTP resources in the store: keys, entries, bodies, variants, slices, invalidation.
 mod vault;
-// Origins: choice, health, connection pools, bodies to and from them.
+// Origins: balancing, health, connection pools, request and response bodies.
 mod upstream;
-// What a request knows of its client's connection.
+// The state of a client's connection that its requests can see.
 mod client;
-// The forward proxy's part: who may go where.
+// Parts that only a forward proxy has: access rules and authentication.
 mod forward;
 
-// What these are made from.
+// Building blocks.
 
 // The access log.
 mod log;
 // Counters, histograms, the busiest URLs.
 mod metrics;
-// Marks of purges: what hits are compared with.
+// Purge marks, which every hit is checked against.
 mod purge;
-// What a proxy is started with: plain data.
+// The configuration of a proxy: plain data.
 mod config;
-// The operator's rules: conditions and what follows from them.
+// The operator's rules: conditions and actions.
 mod ruleset;
-// Bodies, streams, timers and wakes by hand.
+// Hand-written bodies, streams, timers and wakers.
 mod io;
 // Every error of this crate.
 mod error;
@@ -81,7 +82,7 @@ mod say;
 
 #[cfg(test)]
 mod documents;
-// What fuzz targets reach into.
+// Entry points of the fuzz targets.
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(not(feature = "fuzzing"), allow(unreachable_pub, reason = "exported with the feature"))]
 mod fuzz_tests;

@@ -1,8 +1,9 @@
 //! Messages for the operator, on standard error.
 //!
-//! Threads: any, event loops and holders of locks among them, so that no message may panic, fail or
-//! wait: standard error may be a full disk, a terminal that is gone, or a pipe that nobody reads. A
-//! message that cannot be written at once is left out, and counted in the next one that can.
+//! Threads: any, including event loops and holders of locks. So no message may panic, fail or
+//! block, although standard error may be a full disk, a closed terminal, or a pipe that nobody
+//! reads. A message that cannot be written at once is dropped; the next message written reports how
+//! many were.
 
 use std::fmt;
 use std::fs::File;
@@ -11,14 +12,16 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::{Mutex, PoisonError};
 
-/// Messages left out since one was written. Its lock makes one of looking for room and using it; that
-/// of `io::stderr` would not do, as whoever waits there for a reader holds it meanwhile.
+/// Messages dropped since the last one written. Holding this lock makes the check for room and the
+/// write atomic. The lock of `io::stderr` cannot serve for this: a thread blocked on a full pipe
+/// holds it.
 static LEFT_OUT: Mutex<u64> = Mutex::new(0);
 
-/// Writes a line to standard error, or leaves it out if that fails or would wait.
+/// Writes a line to standard error, or drops it if the write fails or would block.
 pub fn say(text: fmt::Arguments<'_>) {
     let mut left_out = LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: nobody closes standard error, and it is not closed here.
+    // SAFETY: the descriptor stays open: no code closes standard error, and `ManuallyDrop` keeps
+    // this `File` from doing so.
     let mut stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
     let line = match *left_out {
         0 => format!("{text}\n"),
@@ -31,7 +34,7 @@ pub fn say(text: fmt::Arguments<'_>) {
 }
 
 fn write_at_once(to: &mut (impl Write + AsRawFd), bytes: &[u8]) -> io::Result<()> {
-    // A pipe that has room has room for as much as this.
+    // A pipe that polls as writable has room for at least `PIPE_BUF` bytes.
     for part in bytes.chunks(libc::PIPE_BUF) {
         if !has_room(to) {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -41,7 +44,7 @@ fn write_at_once(to: &mut (impl Write + AsRawFd), bytes: &[u8]) -> io::Result<()
     Ok(())
 }
 
-/// Whether a write would return at once, with success or not.
+/// Whether a write would return at once, successfully or not.
 fn has_room(to: &impl AsRawFd) -> bool {
     let mut asked = libc::pollfd { fd: to.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     // SAFETY: one valid pollfd, alive for the call.

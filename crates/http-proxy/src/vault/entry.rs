@@ -1,15 +1,16 @@
-//! The metadata blob beside a stored body: what an HTTP response is besides its bytes.
+//! The metadata blob stored beside a body: status, headers and policy of an HTTP response.
 //!
-//! Layout, little-endian: version (1 byte), kind (1 byte), then for a response: status u16, flags
-//! u8, and as u64 each, in milliseconds, lifetime, initial age, response time (since 1970), the windows of
-//! stale-while-revalidate and stale-if-error; if the body lies apart its generation and length (u64 each); if it is a part
-//! its start, end and the length of the whole (u64 each); group count u8, and per group its number
-//! and generation (u64 each); header count u16, and per header name length u16, name, value length
-//! u32, value. For a vary marker: generation u64, name count u8, and per name length u16, name.
+//! Layout, little-endian: version (1 byte), kind (1 byte). A response continues with status u16,
+//! flags u8; then, each as u64 in milliseconds, lifetime, initial age, response time (since 1970),
+//! and the windows of stale-while-revalidate and stale-if-error. If the body is stored apart, its
+//! generation and length follow (u64 each); if it is a part, its start, end and the length of the
+//! whole (u64 each). Then group count u8, and per group its number and generation (u64 each);
+//! header count u16, and per header name length u16, name, value length u32, value. A vary marker
+//! continues with generation u64, name count u8, and per name length u16, name.
 //!
-//! Invariants: the decoder trusts nothing and never panics; an unknown version, a kind it does not
-//! know, a short or an overlong blob is `None`, which the caller takes for a miss. Header values
-//! share the blob's memory. No threads.
+//! Invariants: the decoder trusts no field and never panics. It returns `None`, which the caller
+//! treats as a miss, for an unknown version or kind and for a blob that is too short or too long.
+//! Header values share the blob's memory. No threads.
 
 use bytes::{BufMut, Bytes};
 use damelo::GroupId;
@@ -32,29 +33,29 @@ const FLAG_PART: u8 = 16;
 const FLAG_HTTP2: u8 = 32;
 const FLAG_HTTP1_0: u8 = 64;
 const FLAGS: u8 = 127;
-/// Groups besides its home that one response may be in: what rules read at most.
+/// Groups that one response may be in besides its home group: as many as the rules read.
 const GROUPS_MAX: usize = 64;
 
-/// Largest blob written: well below what a store takes beside an object.
+/// Largest blob written: well below the store's limit for metadata.
 pub(crate) const METADATA_BYTES_MAX: usize = 32 * 1024;
 
-/// A large body lies under a key of its own, so that a lookup never reads it by accident.
+/// A large body is stored under a key of its own, so that a lookup does not read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Apart {
-    /// Drawn at random for each body: part of its key.
+    /// Random for each body; part of the body's key.
     pub(crate) generation: u64,
     pub(crate) length_bytes: u64,
 }
 
-/// A group whose invalidation takes a response along that lies elsewhere: the response counts only
-/// while the group's sentinel has this generation.
+/// Membership of a response in a group other than its home group. The response is valid only while
+/// the group's sentinel has this generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Membership {
     pub(crate) group: GroupId,
     pub(crate) generation: u64,
 }
 
-/// What is stored under a key.
+/// A decoded entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Entry {
     /// A response; its body is the object's value.
@@ -67,19 +68,21 @@ pub(crate) enum Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredResponse {
     pub(crate) status: StatusCode,
-    /// In which it was received; versions that are not told apart here count as HTTP/1.1.
+    /// HTTP version in which the response was received; versions that the flags do not distinguish
+    /// count as HTTP/1.1.
     pub(crate) version: Version,
-    /// What a hit needs to know, computed when the response was stored.
+    /// Freshness data that a hit needs, computed when the response was stored.
     pub(crate) policy: Policy,
-    /// Where the body is, if not beside this.
+    /// Where the body is, if it is stored apart.
     pub(crate) apart: Option<Apart>,
-    /// Which bytes of the whole the body is, if not all.
+    /// The byte range of the whole that the body holds, if not all of it.
     pub(crate) part: Option<Part>,
     pub(crate) groups: Vec<Membership>,
     pub(crate) headers: HeaderMap,
 }
 
-/// Says on what a resource varies. A new generation makes all variants of the old unreachable.
+/// Lists the headers that a resource varies on. A new generation makes all variants of the old one
+/// unreachable.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct VaryMarker {
     pub(crate) generation: u64,
@@ -87,7 +90,7 @@ pub(crate) struct VaryMarker {
 }
 
 impl StoredResponse {
-    /// A whole response whose body lies beside it.
+    /// A complete response whose body is stored beside it.
     pub(crate) fn new(
         status: StatusCode,
         version: Version,
@@ -109,7 +112,7 @@ impl StoredResponse {
             | flag(self.version == Version::HTTP_10, FLAG_HTTP1_0)
     }
 
-    /// The blob; `None` if it would be larger than [`METADATA_BYTES_MAX`].
+    /// Encodes the blob; `None` if it would be larger than [`METADATA_BYTES_MAX`].
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let mut blob = Vec::with_capacity(1024);
         blob.put_slice(&[VERSION, KIND_RESPONSE]);
@@ -150,7 +153,7 @@ impl StoredResponse {
 }
 
 impl VaryMarker {
-    /// The blob.
+    /// Encodes the blob.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut blob = vec![VERSION, KIND_VARY_MARKER];
         blob.put_u64_le(self.generation);
@@ -166,7 +169,7 @@ impl VaryMarker {
 }
 
 impl Entry {
-    /// Makes a response stale as if its freshness had ended at this second.
+    /// Marks a response as stale since this second.
     pub(crate) fn end_freshness(&mut self, unix_s: u64) {
         if let Entry::Response(response) = self {
             let age_ms = response.policy.age_ms(unix_s.saturating_mul(1000));
@@ -219,7 +222,8 @@ fn decode_response(cursor: &mut Cursor<'_>) -> Option<StoredResponse> {
     let part = if flags & FLAG_PART == 0 { None } else { Some(decode_part(cursor)?) };
     let groups = decode_groups(cursor)?;
     let count = usize::from(cursor.u16()?);
-    // The count is not trusted with memory; three more headers are added on the way out.
+    // `count` comes from outside, so it does not decide the allocation. Room for four more:
+    // delivery adds headers.
     let mut headers = HeaderMap::with_capacity(count.min(64) + 4);
     for _ in 0..count {
         let name_length = usize::from(cursor.u16()?);
@@ -259,7 +263,7 @@ fn decode_marker(cursor: &mut Cursor<'_>) -> Option<VaryMarker> {
     Some(VaryMarker { generation, names })
 }
 
-/// Reads forward through a blob; every read past the end is `None`.
+/// Reads forward through a blob; a read past the end returns `None`.
 struct Cursor<'a> {
     blob: &'a Bytes,
     at: usize,
@@ -327,7 +331,7 @@ mod tests {
         StoredResponse::new(StatusCode::OK, Version::HTTP_11, policy, headers)
     }
 
-    /// With everything a response may have.
+    /// A response with every optional field set.
     fn rich() -> StoredResponse {
         let mut rich = response();
         rich.version = Version::HTTP_2;
@@ -414,7 +418,7 @@ mod tests {
                     _ => blob.truncate(index.max(1)),
                 }
             }
-            // Whatever still decodes must encode again.
+            // Any blob that still decodes must encode again.
             if let Some(Entry::Response(decoded)) = Entry::decode(&blob.into()) {
                 assert!(decoded.encode().is_some(), "seed {seed}");
             }

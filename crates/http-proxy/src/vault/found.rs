@@ -1,6 +1,8 @@
-//! What a lookup finds, or what is as good as found: a response, its body, and where it lies.
+//! The result of a lookup: a response, its body, and where it is stored. Responses assembled from
+//! several objects have the same type.
 //!
-//! Invariant: a body leaves the store without copy. Threads: belongs to the request that it answers.
+//! Invariant: a body leaves the store without a copy. Threads: belongs to the request that it
+//! answers.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -17,9 +19,9 @@ use crate::vault::sections::Sections;
 
 /// A stored response and its body.
 pub(crate) struct Found {
-    /// Where it lies, if not under the primary key.
+    /// Its key, if not the primary key.
     pub(super) variant_key: Option<Vec<u8>>,
-    /// Its metadata as it was read.
+    /// Its metadata as read.
     pub(crate) blob: Bytes,
     pub(crate) response: StoredResponse,
     pub(crate) body: FoundBody,
@@ -27,7 +29,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Put together of several stored objects: it lies nowhere as it is.
+    /// A response assembled from several stored objects; no object holds it as it is.
     pub(crate) fn assembled(
         response: StoredResponse,
         body: FoundBody,
@@ -36,24 +38,24 @@ impl Found {
         Found { variant_key: None, blob: Bytes::new(), response, body, placement }
     }
 
-    /// Where it lies, its resource lying under `primary`.
+    /// The response's key, given the primary key of its resource.
     pub(crate) fn key<'a>(&'a self, primary: &'a [u8]) -> &'a [u8] {
         self.variant_key.as_deref().unwrap_or(primary)
     }
 }
 
-/// A body that is put together from what is stored and what is still to be fetched.
+/// A body assembled from stored slices and slices still to be fetched.
 pub(crate) trait RangeReader: Send + Sync {
     fn complete_bytes(&self) -> u64;
 
-    /// Goes on with this range.
+    /// Continues with this range.
     fn seek(&mut self, range: Range<u64>);
 
-    /// The next piece of the range.
+    /// Returns the next piece of the range.
     fn next(&mut self) -> NextPiece<'_>;
 }
 
-/// A piece that is being read; `None` at the end.
+/// A piece being read; `None` at the end.
 pub(crate) type NextPiece<'r> =
     Pin<Box<dyn Future<Output = Result<Option<Bytes>, BodyError>> + Send + 'r>>;
 
@@ -61,18 +63,18 @@ pub(crate) type NextPiece<'r> =
 pub(crate) enum FoundBody {
     Whole(Bytes),
     Large(Box<Sections>),
-    /// In slices, which are fetched as they are needed.
+    /// In slices; missing ones are fetched when the reader reaches them.
     Sliced(Box<dyn RangeReader>),
-    /// On its way, and read along.
+    /// Being filled by another request, and read while it is written.
     Inflight(Arc<InflightBody>),
-    /// Not asked for; its length.
+    /// The body was not requested; its length.
     Length(u64),
-    /// Not asked for, and the origin did not say how long it is.
+    /// The body was not requested, and the origin did not announce its length.
     Unmeasured,
 }
 
 impl FoundBody {
-    /// Not of one that is on its way, or was not asked for, where the origin did not say.
+    /// False for a body being filled, or not requested, whose length the origin did not announce.
     pub(crate) fn has_known_length(&self) -> bool {
         match self {
             FoundBody::Inflight(body) => body.length_bytes().is_some(),
@@ -93,7 +95,7 @@ impl FoundBody {
     }
 }
 
-/// Where a stored response lies, and what purges know it by.
+/// Where a response is stored, and the stamp that purges are checked against.
 #[derive(Debug, Clone)]
 pub(crate) struct Placement {
     pub(crate) group: GroupId,

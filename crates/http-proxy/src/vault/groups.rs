@@ -1,12 +1,14 @@
-//! Groups of stored responses, where a response is in more than one.
+//! Groups of stored responses that are members of more than one group.
 //!
-//! A response lies in one group of the store, its home. For every further group that its origin
-//! names, the group has a *sentinel*: a small object in that group with a random generation, which
-//! the response remembers. Purging the group takes the sentinel, and with it every response that
-//! remembers it, in constant time; a sentinel that the store lets go costs misses, never a lie.
+//! A response is stored in one group of the store, its home. Every further group that its origin
+//! names has a *sentinel*: a small object in that group with a random generation, which the
+//! response records. Purging the group removes the sentinel and so invalidates, in constant time,
+//! every response that recorded it. If the store evicts a sentinel, the responses become misses;
+//! none is served wrongly.
 //!
-//! Invariants: a response counts only while every group it joined has the sentinel it joined by; what
-//! is being fetched while a group is invalidated is not stored. Threads: shared by all workers.
+//! Invariants: a response is valid only while every group it joined has the sentinel it joined by;
+//! a response whose fetch overlaps an invalidation of a group is not stored. Threads: shared by all
+//! workers.
 
 use std::sync::atomic::Ordering;
 
@@ -17,10 +19,10 @@ use crate::rules::NotStoredReason;
 use crate::vault::Vault;
 use crate::vault::entry::Membership;
 
-/// What keys of sentinels begin with: no key of a resource does.
+/// Prefix of sentinel keys; no resource's key begins with it.
 const SENTINEL: &[u8] = b"\x02group";
 impl Vault {
-    /// True if none of the groups has been purged since the response was stored.
+    /// True if none of the groups was purged since the response was stored.
     pub(crate) async fn all_groups_stand(&self, groups: &[Membership]) -> bool {
         for member in groups {
             if self.generation_of(member.group).await != Some(member.generation) {
@@ -35,7 +37,7 @@ impl Vault {
         Some(u64::from_le_bytes(object.get(..)?.try_into().ok()?))
     }
 
-    /// Makes a response a member of these groups, by the sentinels that stand for them.
+    /// Makes a response a member of these groups, by recording their sentinels.
     pub(crate) async fn join_groups(
         &self,
         names: &[Vec<u8>],
@@ -60,20 +62,20 @@ impl Vault {
         Ok(Membership { group, generation })
     }
 
-    /// Forgets everything in these groups, wherever it lies, and whatever is being fetched now.
+    /// Removes all responses in these groups, including those being fetched.
     pub(crate) fn invalidate_groups(&self, names: &[Vec<u8>]) {
         if names.is_empty() {
             return;
         }
         self.group_epoch.fetch_add(1, Ordering::SeqCst);
         for name in names {
-            // In effect even if the journal could not be written.
+            // The purge takes effect even if the journal could not be written.
             let _ = self.store.purge_group(GroupId::of(name));
         }
     }
 }
 
-/// Where the sentinel of a group lies.
+/// The key of a group's sentinel.
 pub(crate) fn sentinel_key(group: GroupId) -> Vec<u8> {
     let mut key = SENTINEL.to_vec();
     key.put_u64(group.get());

@@ -1,10 +1,10 @@
-//! A body on its way into the store, read by any number of clients while it comes (read-while-write).
+//! A body being filled into the store, read by any number of clients meanwhile (read-while-write).
 //!
-//! Each client reads from byte 0 at its own pace: what is in the store already from there, the rest
-//! from memory. Invariants: memory holds only what the store has not taken, less than a section and
-//! what one read brought; a reader never waits for another, nor the fill for any of them; all of them
-//! break off if the fill does. Threads: written by the fill, read on every worker; the lock is held
-//! for a few moves, never across a wait.
+//! Each client reads from byte 0 at its own pace: the stored beginning from the store, the rest
+//! from memory. Invariants: memory holds only bytes that the store has not taken yet, less than a
+//! section plus one read; a reader never waits for another reader, nor the fill for any reader; if
+//! the fill breaks off, all readers do. Threads: written by the fill, read on every worker; the
+//! lock is held for a few moves, never across a wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -24,16 +24,16 @@ use crate::error::BodyError;
 use crate::io::locks::lock;
 use crate::vault::sections::Sections;
 
-/// What comes of a body that many may read. Trailers are rare, and large beside a chunk.
+/// One item of a shared body. Trailers are rare and large compared with a chunk, so they are boxed.
 #[derive(Debug)]
 pub(crate) enum Chunk {
     Bytes(Bytes),
-    /// It is complete; with what followed it.
+    /// The body is complete; its trailers.
     End(Option<Box<HeaderMap>>),
 }
 
 impl Chunk {
-    /// As hyper wants it.
+    /// Converts to hyper's frame.
     pub(crate) fn into_frame(self) -> Option<Frame<Bytes>> {
         match self {
             Chunk::Bytes(bytes) => Some(Frame::data(bytes)),
@@ -42,36 +42,36 @@ impl Chunk {
     }
 }
 
-/// A fill as those see it who read along.
+/// A fill as its readers see it.
 pub(crate) struct InflightBody {
-    /// Of the response.
+    /// Key of the response.
     key: Vec<u8>,
     length_bytes: Option<u64>,
     store: Store,
     state: Mutex<State>,
     readers: AtomicUsize,
-    /// Tells the fill of each that comes.
+    /// Tells the fill of each new reader.
     joined: Notify,
-    /// Numbers the readers.
+    /// Source of reader numbers.
     next_reader: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Generation of the body in the store, and how much of it is there.
+    /// Generation of the stored body, and how many of its bytes can be read.
     stored: Option<(u64, u64)>,
-    /// What follows in memory.
+    /// The bytes behind the stored ones.
     tail: VecDeque<Bytes>,
     tail_start: u64,
-    /// Bytes that may be read.
+    /// Bytes that readers may read.
     shown_bytes: u64,
-    /// What followed the body, or why it broke off.
+    /// The trailers, or why the body broke off.
     end: Option<Result<Option<Box<HeaderMap>>, BodyError>>,
     waiting: HashMap<u64, Waker>,
 }
 
 impl InflightBody {
-    /// The body of the response under `key`, of this length if that was announced.
+    /// The body of the response under `key`; `length_bytes` if the origin announced a length.
     pub(crate) fn new(store: &Store, key: Vec<u8>, length_bytes: Option<u64>) -> Arc<InflightBody> {
         Arc::new(InflightBody {
             key,
@@ -89,12 +89,12 @@ impl InflightBody {
         &self.key
     }
 
-    /// Length of the body, if that was announced.
+    /// Length of the body, if the origin announced one.
     pub(crate) fn length_bytes(&self) -> Option<u64> {
         self.length_bytes
     }
 
-    /// Bytes that may be read by now.
+    /// Bytes that readers may read by now.
     pub(crate) fn shown_bytes(&self) -> u64 {
         self.state().shown_bytes
     }
@@ -103,17 +103,18 @@ impl InflightBody {
         lock(&self.state)
     }
 
-    /// Those who read along now.
+    /// Number of current readers.
     pub(crate) fn readers(&self) -> usize {
         self.readers.load(Ordering::SeqCst)
     }
 
-    /// Until somebody more reads along than when this was asked last.
+    /// Waits until a reader has joined since the last call.
     pub(crate) async fn joined(&self) {
         self.joined.notified().await;
     }
 
-    /// The next bytes of the body; behind its end nobody reads them, and they would stay in memory.
+    /// Appends bytes to the body. After its end they are dropped: nobody would read them, and they
+    /// would stay in memory.
     pub(crate) fn push(&self, bytes: Bytes) {
         self.change(|state| {
             if state.end.is_some() {
@@ -125,21 +126,21 @@ impl InflightBody {
         });
     }
 
-    /// The first `stored_bytes` of the body can be read from the store.
+    /// Reports that the first `stored_bytes` of the body can be read from the store.
     pub(crate) fn stored(&self, generation: u64, stored_bytes: u64) {
         let mut state = self.state();
         state.stored = Some((generation, stored_bytes));
         state.let_go();
     }
 
-    /// There is no more but these trailers. What was said first counts.
+    /// Ends the body with these trailers or this error. Only the first call counts.
     pub(crate) fn end(&self, end: Result<Option<Box<HeaderMap>>, BodyError>) {
         self.change(|state| {
             state.end.get_or_insert(end);
         });
     }
 
-    /// Whether those who read along get no more of it.
+    /// Whether the body broke off, so that its readers get nothing more.
     pub(crate) fn has_broken_off(&self) -> bool {
         matches!(self.state().end, Some(Err(_)))
     }
@@ -160,7 +161,7 @@ impl fmt::Debug for InflightBody {
 }
 
 impl State {
-    /// Forgets the part of the tail that the store has.
+    /// Drops the part of the tail that the store has.
     fn let_go(&mut self) {
         let Some((_, stored_bytes)) = self.stored else { return };
         while let Some(first) = self.tail.front() {
@@ -173,7 +174,7 @@ impl State {
         }
     }
 
-    /// Bytes of the tail from `offset` on; none if they are in the store only.
+    /// Bytes of the tail from `offset` on; `None` if they are only in the store.
     fn of_tail(&self, offset: u64) -> Option<Bytes> {
         let mut start = self.tail_start;
         if offset < start {
@@ -192,17 +193,17 @@ impl State {
 
 type Reading = Pin<Box<dyn Future<Output = (Sections, Result<Option<Bytes>, ReadError>)> + Send>>;
 
-/// One who reads along.
+/// One reader of a body being filled.
 pub(crate) struct InflightReader {
     body: Arc<InflightBody>,
     number: u64,
     offset: u64,
-    /// What might be read when the last reading began.
+    /// `shown_bytes` of the body when the last read began.
     shown_bytes: u64,
-    /// Reads what is in the store; here while it is not reading.
+    /// Reads the stored bytes; present while no read is under way.
     sections: Option<Sections>,
     reading: Option<Reading>,
-    /// It was told what followed the body.
+    /// The end of the body was delivered.
     ended: bool,
 }
 
@@ -222,12 +223,12 @@ impl InflightReader {
         }
     }
 
-    /// Goes on from here.
+    /// Continues at this offset.
     pub(crate) fn seek(&mut self, offset: u64) {
         self.offset = offset;
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         match poll_fn(|cx| self.poll_chunk(cx)).await? {
             Chunk::Bytes(bytes) => Ok(Some(bytes)),
@@ -235,7 +236,7 @@ impl InflightReader {
         }
     }
 
-    /// Goes on behind bytes that came another way.
+    /// Skips bytes that the client received another way.
     pub(crate) fn skip(&mut self, bytes: u64) {
         self.offset += bytes;
     }
@@ -319,7 +320,7 @@ mod tests {
         config.memory = ByteSize::new(8 << 20);
         let body = InflightBody::new(&Store::open(config).unwrap(), b"k".to_vec(), None);
         body.push(Bytes::from_static(b"read along"));
-        // The store has given it up; its own client goes on.
+        // The store abandoned the fill; the fill's own client continues.
         body.end(Err(BodyError::Broken));
         for _ in 0..100 {
             body.push(Bytes::from_static(b"for that one alone"));

@@ -1,8 +1,8 @@
 //! One response on its way into the store.
 //!
-//! Invariants: nothing is visible before [`Insertion::commit`]; a body that lies apart is written before
-//! what refers to it. Small bodies wait in memory until they are complete, larger ones are streamed.
-//! Threads: belongs to the fill that writes it.
+//! Invariants: nothing is visible before [`Insertion::commit`]; a body stored apart is written
+//! before the entry that refers to it. Small bodies are buffered until complete, larger ones are
+//! streamed. Threads: belongs to the fill that writes it.
 
 use std::time::Duration;
 
@@ -17,33 +17,33 @@ use crate::vault::Epoch;
 use crate::vault::entry::{Apart, StoredResponse};
 use crate::vault::sections::{self, SECTION_BYTES, section_key};
 
-/// A response on its way into the store. It is large, and handed on at every step: boxed.
+/// A response on its way into the store. Boxed, because it is large and passed on at every step.
 pub(crate) struct Insertion {
     pub(crate) key: Vec<u8>,
     pub(crate) epoch: Epoch,
     pub(crate) group: GroupId,
     pub(crate) response: StoredResponse,
-    /// The same as it will be stored, unless the body changes it.
+    /// The encoded response, unless the body changes it.
     pub(crate) encoded: Option<Vec<u8>>,
-    /// What purges will know it by.
+    /// The stamp that purges will be checked against.
     stamp: Stamp,
     whole_body_bytes_max: u64,
     expected_bytes: Option<u64>,
-    /// A stored part that this one is to be joined with.
+    /// A stored part to be joined with this one.
     older: Option<(Part, Bytes)>,
     body: InsertionBody,
 }
 
-/// The body of an insertion so far.
+/// The body received so far.
 enum InsertionBody {
-    /// Few bytes yet: it may turn out small.
+    /// Still small enough to be stored beside its metadata.
     Small { chunks: Vec<Bytes>, length_bytes: u64 },
-    /// Being written apart: the sections before the writer's are in the store.
+    /// Written apart: the sections before the writer's are in the store.
     Large { writer: Box<Writer>, apart: Apart, announced_bytes: Option<u64> },
 }
 
 impl Insertion {
-    /// Nothing of the body is there yet.
+    /// An insertion without any body bytes yet.
     pub(crate) fn new(
         key: Vec<u8>,
         epoch: Epoch,
@@ -67,7 +67,7 @@ impl Insertion {
         })
     }
 
-    /// Prepares for a body of this length, if it is known.
+    /// Prepares for a body of this length, if the length is known.
     pub(crate) fn announce(
         &mut self,
         store: &Store,
@@ -102,12 +102,12 @@ impl Insertion {
         self.write_large(store, bytes, limit).await
     }
 
-    /// Makes the commit fail if the body turns out to have another length than its headers said.
+    /// Makes the commit fail if the body's length differs from the one its headers announced.
     pub(crate) fn expect(&mut self, length_bytes: Option<u64>) {
         self.expected_bytes = length_bytes;
     }
 
-    /// Joins this part with an older one of the same version.
+    /// Joins this part with an older one of the same representation.
     pub(crate) fn join_with(&mut self, older: Part, bytes: Bytes) {
         self.older = Some((older, bytes));
     }
@@ -118,13 +118,13 @@ impl Insertion {
         length: Option<u64>,
     ) -> Result<InsertionBody, NotStoredReason> {
         let apart = Apart { generation: fastrand::u64(..), length_bytes: 0 };
-        // Each section is an object: whether all of them fit was asked before (`FillLimits`).
+        // Each section is an object; `FillLimits` checked earlier that all of them fit.
         let first = length.map(|length| length.min(SECTION_BYTES));
         let writer = self.section_writer(store, apart, first)?;
         Ok(InsertionBody::Large { writer, apart, announced_bytes: length })
     }
 
-    /// Takes the section that begins where the body has come to.
+    /// Opens a writer for the section at the current offset.
     fn section_writer(
         &self,
         store: &Store,
@@ -162,8 +162,8 @@ impl Insertion {
         Ok(())
     }
 
-    /// Commits the section that is full. The next one is begun even if nothing follows; an empty
-    /// one is not committed.
+    /// Commits the full section and begins the next one, even if no byte follows; an empty section
+    /// is not committed.
     async fn next_section(&mut self, store: &Store) -> Result<(), NotStoredReason> {
         let InsertionBody::Large { apart, announced_bytes, .. } = &self.body else { return Ok(()) };
         let (apart, announced_bytes) = (*apart, *announced_bytes);
@@ -177,20 +177,20 @@ impl Insertion {
         Ok(())
     }
 
-    /// Generation of the body that lies apart, and how much of it can be read.
+    /// Generation of the body stored apart, and how many of its bytes can be read.
     pub(crate) fn readable(&self) -> Option<(u64, u64)> {
         let InsertionBody::Large { writer, apart, .. } = &self.body else { return None };
         Some((apart.generation, apart.length_bytes - writer.written_bytes()))
     }
 
-    /// Gives up: takes out again what lies in the store.
+    /// Abandons the insertion and removes its sections from the store.
     pub(crate) fn discard(self, store: &Store) {
         if let Some((generation, stored_bytes)) = self.readable() {
             sections::forget(store, &self.key, generation, stored_bytes / SECTION_BYTES);
         }
     }
 
-    /// The body first, where it lies apart: nothing refers to what is not there.
+    /// Commits. A body stored apart is committed first, so that no entry refers to a missing body.
     pub(crate) async fn commit(mut self: Box<Self>, store: &Store) -> Result<(), NotStoredReason> {
         let failed = |_| NotStoredReason::Store;
         let length_bytes = match &self.body {
@@ -224,7 +224,7 @@ impl Insertion {
 }
 
 impl StoredResponse {
-    /// Joins the bytes of a part with those of an older one; what comes out may be the whole.
+    /// Joins the bytes of a part with those of an older part; the result may be the complete body.
     fn joined(&mut self, bytes: Bytes, (older, older_bytes): (Part, Bytes)) -> Bytes {
         let Some(part) = self.part else { return bytes };
         let all = parts::joined_bytes((&older, &older_bytes), (&part, &bytes));

@@ -1,8 +1,9 @@
-//! Forgetting: one response, or a resource with all that belongs to it, for good.
+//! Permanent removal: of one response, or of a resource with all its variants and slices.
 //!
-//! Invariant: when a purge or an invalidation has returned, nothing of the resource that was fetched
-//! before it is found any more. What is being fetched learns of it by the epoch; what is just being
-//! committed is waited for, since it may be visible before it learns. Threads: as the vault.
+//! Invariant: after a purge or an invalidation has returned, no lookup finds a response of the
+//! resource that was fetched before it. Fetches under way notice by their epoch. Commits under way
+//! are waited for, since they may become visible before they check the epoch. Threads: as the
+//! vault.
 
 use std::hash::BuildHasher as _;
 
@@ -11,13 +12,13 @@ use super::slices::slices_group;
 use crate::vault::groups::sentinel_key;
 
 impl Vault {
-    /// From now on no fill of this resource that has begun leaves anything behind.
+    /// Ends the epoch: no fill of this resource that has already begun will leave anything stored.
     fn end_epoch(&self, primary: &[u8]) {
         let resource = self.hasher.hash_one(primary);
         self.stripe_of(resource).invalidated.add(resource);
     }
 
-    /// Forgets a resource for good, and says how many responses it had.
+    /// Removes a resource and returns how many responses it had.
     pub(crate) async fn purge_url(&self, primary: &[u8]) -> Result<u64, damelo::PurgeError> {
         let variants = match self.read_marker(primary).await {
             Some((_, variants)) => {
@@ -28,24 +29,25 @@ impl Vault {
         self.end_epoch(primary);
         let _ordered = self.lock(primary).await;
         let was_there = self.store.remove(primary)?;
-        // All slices together count as one.
+        // All slices together count as one response.
         let had_slices = self.store.remove(&sentinel_key(slices_group(primary)))?;
         Ok(if was_there { variants } else { 0 } + u64::from(had_slices))
     }
 
-    /// Forgets one stored response.
+    /// Removes one stored response.
     pub(crate) fn forget(&self, key: &[u8]) {
-        // A store that cannot remove is closed or broken, and serves nothing either. A body that
-        // lay apart is unreachable now, and goes when the ring comes round.
+        // A store that cannot remove is closed or broken, and serves nothing either. A body stored
+        // apart becomes unreachable, and its space is reclaimed when the log wraps around.
         let _ = self.store.remove(key);
     }
 
-    /// Forgets all slices of a resource.
+    /// Removes all slices of a resource.
     pub(crate) fn forget_slices(&self, primary: &[u8]) {
         self.forget(&sentinel_key(slices_group(primary)));
     }
 
-    /// Forgets a resource with all its variants and slices, and whatever is being fetched for it now.
+    /// Removes a resource with all its variants and slices, and keeps fetches under way from being
+    /// stored.
     pub(crate) async fn invalidate(&self, primary: &[u8]) {
         self.end_epoch(primary);
         let _ordered = self.lock(primary).await;
@@ -66,7 +68,8 @@ mod tests {
     use crate::config::{ProxyConfig, Target};
     use crate::purge::ledger::Ledger;
 
-    /// Whether this waits while something of `KEY` is being committed, and changes nothing before.
+    /// Checks that `forgetting` waits while a commit under `KEY` is under way, and changes nothing
+    /// before.
     async fn waits(vault: &Vault, forgetting: impl Future) {
         vault.store.create(KEY, damelo::GroupId::new(1), b"x").await.unwrap();
         let begun = vault.epoch(KEY);
@@ -75,7 +78,7 @@ mod tests {
         let polled = forgetting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending(), "it does not wait");
         assert!(!vault.is_current(begun), "what was begun before must know already");
-        // What a commit does last, too late to be asked for its epoch before.
+        // The last step of a commit, after its epoch check.
         vault.store.create(KEY, damelo::GroupId::new(1), b"y").await.unwrap();
         drop(committing);
         forgetting.await;

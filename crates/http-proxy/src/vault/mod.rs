@@ -1,18 +1,18 @@
-//! HTTP resources in the store: which keys they lie under, and how they get in, change and go.
+//! HTTP resources in the store: their keys, and how responses are stored, updated and removed.
 //!
 //! A resource without `Vary` is one object under its primary key, `scheme://host/path?query`. With
-//! `Vary` the primary key holds a marker that lists the header names, and the variants lie under
-//! primary key, 0x00, the marker's generation, and the values the request has for those headers.
-//! An invalidation removes the primary key only: variants of a removed marker are unreachable,
-//! because the next marker has another generation. A body larger than `whole_body_bytes_max` lies
-//! under keys of its own (`sections` has them) and is streamed; all others lie beside their metadata,
-//! so that a hit is one read and a lookup never drags a large body in. Slices of a resource lie under
-//! primary key, 0x03, their size, their number, and the generation of their sentinel.
+//! `Vary` the primary key holds a marker that lists the header names, and each variant is stored
+//! under primary key, 0x00, the marker's generation, and the request's values of those headers. An
+//! invalidation removes only the primary key: variants of a removed marker are unreachable, because
+//! the next marker has another generation. A body larger than `whole_body_bytes_max` is streamed
+//! into objects of its own (see `sections`); smaller bodies are stored beside their metadata, so
+//! that a hit is one read and a lookup never reads a large body. Slices of a resource are stored
+//! under primary key, 0x03, their size, their number, and the generation of their sentinel.
 //!
 //! Invariants: a fill that began before an invalidation of its resource leaves nothing behind; new
-//! metadata is written only beside the body that it was made from; a part never replaces a whole.
-//! Threads: shared by all workers;
-//! changes to one resource are ordered by a lock chosen by its primary key.
+//! metadata is written only beside the body that it was made from; a part never replaces a complete
+//! response. Threads: shared by all workers; a lock chosen by the primary key orders changes to one
+//! resource.
 
 pub(crate) mod entry;
 mod found;
@@ -57,12 +57,12 @@ pub(crate) use slices::{Stretch, slice_key};
 pub(crate) use variants::Variant;
 use variants::variant_key;
 
-/// Longest primary key; requests with longer targets go past the cache.
+/// Longest primary key; requests with longer targets bypass the cache.
 pub(crate) const PRIMARY_KEY_BYTES_MAX: usize = 16 << 10;
-/// Locks; two resources that share one only wait for each other.
+/// Number of locks; two resources that share one only wait for each other.
 const STRIPES: usize = 1024;
 
-/// What a resource is called.
+/// The names of a resource.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     /// Key of the resource.
@@ -71,12 +71,12 @@ pub(crate) struct Target {
     pub(crate) scheme: &'static str,
     /// Host of the key.
     pub(crate) host: String,
-    /// Host the client asked, for comparison with `Referer`.
+    /// Host that the client requested, for comparison with `Referer`.
     pub(crate) client_host: String,
     pub(crate) path_and_query: String,
 }
 
-/// What lies under a key.
+/// The object read under a key.
 struct Probed {
     blob: Bytes,
     entry: Entry,
@@ -85,7 +85,7 @@ struct Probed {
 }
 
 impl Probed {
-    /// What it is found under its own key as, or the marker that it is.
+    /// The response found under its own key, or the vary marker as the error.
     fn into_found(self) -> Result<Found, VaryMarker> {
         let Probed { blob, entry, body, placement } = self;
         match entry {
@@ -103,7 +103,7 @@ pub(crate) fn decode(blob: &Bytes) -> Option<(Entry, Stamp)> {
     Some((Entry::decode(&blob.slice(..length))?, stamp))
 }
 
-/// New metadata of a response fetched since `epoch`, with its stamp.
+/// Encodes metadata of a response fetched since `epoch`, with its stamp.
 fn stamped(metadata: &[u8], epoch: Epoch) -> Result<Vec<u8>, NotStoredReason> {
     let Some(Entry::Response(response)) = Entry::decode(&Bytes::copy_from_slice(metadata)) else {
         return Err(NotStoredReason::HeadersTooLarge);
@@ -116,31 +116,31 @@ fn stamped(metadata: &[u8], epoch: Epoch) -> Result<Vec<u8>, NotStoredReason> {
 /// Result of a lookup.
 pub(crate) enum Lookup {
     Found(Box<Found>),
-    /// Nothing usable; the key that was missed and why.
+    /// Nothing usable; the missed key and the reason.
     Missed {
         key: Vec<u8>,
         reason: ForwardReason,
     },
-    /// The request's varying headers are too long to be a key.
+    /// The request's varying headers are too long for a key.
     Unkeyable,
 }
 
-/// State of a resource before a fetch; an invalidation since then shows.
+/// State of a resource before a fetch, so that a later invalidation can be detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Epoch {
     /// Hash of the primary key.
     resource: u64,
-    /// Invalidations in its stripe so far.
+    /// Invalidations in the resource's stripe so far.
     count: u64,
-    /// Invalidations of groups: any of them may have meant what is being fetched.
+    /// Invalidations of groups so far: any of them may concern the response being fetched.
     groups: u64,
-    /// Later purges cover what is fetched from now on; `None` before the purges are known.
+    /// Later purges cover responses fetched from now on; `None` before the purges are loaded.
     moment: Option<Moment>,
 }
 
 impl Epoch {
-    /// The stamp of a response fetched since. There is none if it has too many tags, or if the store
-    /// has not told its purges yet, or takes none.
+    /// The stamp of a response fetched since. An error if the response has too many tags, or if the
+    /// ledger has not loaded its purges or cannot write them.
     fn stamp(self, response: &StoredResponse) -> Result<Stamp, NotStoredReason> {
         let moment = self.moment.ok_or(NotStoredReason::Store)?;
         let tags = stamp::tags_of(&response.headers).ok_or(NotStoredReason::HeadersTooLarge)?;
@@ -158,17 +158,16 @@ pub(crate) struct Vault {
     pub(crate) store: Store,
     ledger: Arc<Ledger>,
     whole_body_bytes_max: u64,
-    /// Half of the store: a body that takes more would push out all that is cached, and its own
-    /// beginning.
+    /// Half of the store: a larger body would evict everything cached, and its own beginning.
     pub(crate) body_bytes_max: u64,
-    /// Those of the running configuration.
+    /// The running configuration's.
     caching: ArcSwap<CachingConfig>,
-    /// Which slices and sections are read whole.
+    /// Decides which slices and sections are read whole.
     whole_reads: Arc<WholeReads>,
     stripes: Box<[Stripe]>,
     /// Invalidations of groups so far.
     pub(crate) group_epoch: AtomicU64,
-    /// Which groups are loved and hated by how they are used.
+    /// Group hints derived from use.
     pub(crate) group_hints: GroupHints,
     hasher: std::hash::RandomState,
 }
@@ -193,7 +192,7 @@ impl Vault {
         }
     }
 
-    /// Stores and finds by these rules from now on.
+    /// Applies these caching rules from now on.
     pub(crate) fn set_caching(&self, caching: &CachingConfig) {
         self.caching.store(Arc::new(caching.clone()));
     }
@@ -214,7 +213,7 @@ impl Vault {
         self.stripe_of(self.hasher.hash_one(primary)).lock.lock().await
     }
 
-    /// Remembers the moment before a fetch.
+    /// Records the state before a fetch.
     pub(crate) fn epoch(&self, primary: &[u8]) -> Epoch {
         let resource = self.hasher.hash_one(primary);
         Epoch {
@@ -225,18 +224,18 @@ impl Vault {
         }
     }
 
-    /// False: the resource was, or may have been, invalidated since.
+    /// Whether the resource has certainly not been invalidated since `epoch`.
     pub(crate) fn is_current(&self, epoch: Epoch) -> bool {
         !self.stripe_of(epoch.resource).invalidated.has(epoch.resource, epoch.count)
             && self.group_epoch.load(Ordering::SeqCst) == epoch.groups
     }
 
-    /// False: certainly nothing is stored for this key. Costs no I/O.
+    /// False if the store certainly has nothing under this key. Costs no I/O.
     pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
         self.store.may_contain(key)
     }
 
-    /// Finds what is stored for a request. Failures of the store are misses.
+    /// Finds the stored response for a request. Failures of the store are misses.
     pub(crate) async fn lookup(
         &self,
         primary: &[u8],
@@ -247,7 +246,8 @@ impl Vault {
         let missed = |key: &[u8], reason| Lookup::Missed { key: key.to_vec(), reason };
         match self.probe(primary, want_body, counters).await {
             None => missed(primary, ForwardReason::UriMiss),
-            // Stored before the configuration put headers or cookies into the key: nobody knows whose.
+            // Stored before the configuration added headers or cookies to the key: whose response
+            // it is, is unknown.
             Some(Probed { entry: Entry::Response(_), .. })
                 if !self.caching.load().key.selects_nothing() =>
             {
@@ -276,7 +276,7 @@ impl Vault {
         self.probe_by(self.store.read(key), key, want_body, counters).await
     }
 
-    /// As [`Vault::probe`], by a read of this key that was prepared.
+    /// As [`Vault::probe`], with a prepared read of this key.
     async fn probe_by(
         &self,
         read: damelo::Read,
@@ -307,7 +307,7 @@ impl Vault {
         Some(Probed { blob, entry, body, placement })
     }
 
-    /// A large body; `None` if the store has let go of any of it.
+    /// A large body; `None` if the store has evicted any of it.
     fn sections(&self, key: &[u8], apart: &Apart) -> Option<Sections> {
         Sections::complete(&self.store, key, apart, &self.whole_reads)
     }
@@ -324,7 +324,7 @@ impl Vault {
     ) -> Result<Box<Insertion>, NotStoredReason> {
         let group = GroupId::of(&groups.home);
         response.groups = self.join_groups(&groups.others).await?;
-        // Found out now rather than after the body.
+        // Fails now rather than after the body has been received.
         let encoded = response.encode().ok_or(NotStoredReason::HeadersTooLarge)?;
         let stamp = epoch.stamp(&response)?;
         let key = match vary::with_configured(&response.headers, &self.caching.load()) {
@@ -351,8 +351,8 @@ impl Vault {
         insertion.write(&self.store, bytes, limit).await
     }
 
-    /// Replaces the metadata of a stored response, if it is still the one that was read; else
-    /// nothing is changed, for the reason that comes back.
+    /// Replaces the metadata of a stored response, if it is unchanged since it was read. Otherwise
+    /// changes nothing and returns the reason.
     pub(crate) async fn update(
         &self,
         primary: &[u8],
@@ -373,13 +373,13 @@ impl Vault {
         }
         match self.store.set_metadata(key, &metadata).await {
             Ok(true) => Ok(()),
-            // Removed or replaced since: the store lets that stand.
+            // Removed or replaced since: the newer state stands.
             Ok(false) | Err(CreateError::Superseded) => Err(NotStoredReason::Superseded),
             Err(_) => Err(NotStoredReason::Store),
         }
     }
 
-    /// Finishes an insertion: from now on it is served.
+    /// Finishes an insertion: from now on lookups find it.
     pub(crate) async fn commit(
         &self,
         primary: &[u8],
@@ -396,18 +396,18 @@ impl Vault {
         let is_whole = insertion.response.part.is_none();
         insertion.commit(&self.store).await?;
         if is_whole && self.has_slices(primary) {
-            // They are older than what is stored now, and would outlive it.
+            // The slices are older than the stored response, and would outlive it.
             self.forget_slices(primary);
         }
         if !self.is_current(epoch) {
-            // Invalidated while it was committed: take it out again.
+            // Invalidated during the commit: remove it again.
             self.forget(&key);
             return Err(NotStoredReason::Invalidated);
         }
         Ok(())
     }
 
-    /// Where a response just fetched since `epoch` lies.
+    /// Placement of a response just fetched since `epoch`.
     pub(crate) fn placement_now(
         &self,
         group: GroupId,
@@ -417,7 +417,7 @@ impl Vault {
         Some(Placement { group, in_memory: true, stamp: epoch.stamp(response).ok()? })
     }
 
-    /// True if a whole response lies there that a part must not replace.
+    /// True if the key holds a complete response, which a part must not replace.
     async fn holds_whole(&self, key: &[u8]) -> bool {
         match self.standing_response(key).await {
             Some((_, StoredResponse { part: None, apart: Some(apart), .. })) => {
@@ -428,7 +428,7 @@ impl Vault {
         }
     }
 
-    /// The response stored under a key without its body, if no hard purge covers it.
+    /// The response stored under a key, without its body, if no hard purge covers it.
     async fn standing_response(&self, key: &[u8]) -> Option<(Bytes, StoredResponse)> {
         let info = self.store.lookup(key).await.ok()??;
         let (mut entry, stamp) = decode(&info.metadata)?;

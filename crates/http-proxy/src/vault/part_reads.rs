@@ -1,26 +1,27 @@
-//! When an object that is read in parts is read whole: once its parts have cost as much.
+//! Decides when an object that is read in parts is read whole: once its partial reads have cost as
+//! much.
 //!
-//! What is read in part does not stay in memory, what is read whole does. So what is wanted now and then
-//! costs what is wanted of it, what is wanted often costs one whole read more, and nothing costs more than
-//! twice what the better of both would have.
+//! A partial read does not put the object into memory, a whole read does. So an object with rare
+//! partial reads costs only those parts, one with frequent reads costs one whole read more, and no
+//! object costs more than twice the cheaper of both strategies.
 //!
-//! Invariant: bounded memory; a collision only makes a whole be read sooner. Threads: any; one atomic
-//! word a sum.
+//! Invariant: bounded memory; a hash collision only triggers a whole read earlier. Threads: any;
+//! one atomic word per sum.
 
 use std::hash::BuildHasher as _;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Places for sums.
+/// Number of sums.
 const SLOTS: usize = 16 << 10;
-/// The store reads and verifies objects by chunks of so many bytes.
+/// The store reads and verifies objects in chunks of this size.
 const CHUNK_BYTES: u64 = 64 << 10;
-/// It reads the head of an object first.
+/// The store reads this much of an object first, for its head.
 const HEAD_BYTES: u64 = 8 << 10;
-/// Whatever is wanted of an object of no more than so much, it reads all of it.
+/// The store reads objects up to this size whole, whatever range is requested.
 const READ_WHOLE_BYTES_MAX: u64 = 256 << 10;
 
-/// The sums of what was read in parts.
+/// Bytes read in parts, summed per slot.
 #[derive(Debug)]
 pub(super) struct PartReads {
     slots: Box<[AtomicU32]>,
@@ -33,28 +34,28 @@ impl PartReads {
         PartReads { slots, hasher: std::hash::RandomState::new() }
     }
 
-    /// Whether an object that is not in memory is read only as far as it is wanted: unless it was wanted so
-    /// often that it should be there.
+    /// Whether a partial read suffices for an object that is not in memory. False once the object's
+    /// partial reads have cost as much as one whole read.
     pub(super) fn suffices(&self, key: &[u8], wanted: Range<u64>, whole_bytes: u64) -> bool {
         let cost = cost_of_part(wanted.start, wanted.end, whole_bytes);
         cost.is_some_and(|cost_bytes| self.count(key, cost_bytes, whole_bytes))
     }
 
-    /// Counts a read of a part that costs so much, if the whole is not due yet; if it is, the sum starts
-    /// anew.
+    /// Adds the cost of a partial read, and returns true, unless the whole read is due; then resets
+    /// the sum.
     fn count(&self, key: &[u8], cost_bytes: u64, whole_bytes: u64) -> bool {
         let slot = &self.slots[self.hasher.hash_one(key) as usize % SLOTS];
         let cost = u32::try_from(cost_bytes).unwrap_or(u32::MAX);
         let sum = slot.load(Ordering::Relaxed).saturating_add(cost);
         let in_part = u64::from(sum) <= whole_bytes;
-        // Of two at once one may not be counted, which costs no more than its read.
+        // Of two concurrent updates one may be lost, which costs no more than its read.
         slot.store(if in_part { sum } else { 0 }, Ordering::Relaxed);
         in_part
     }
 }
 
-/// What it costs to read bytes `start` to `end` of an object of so many; `None` if it had better be read
-/// whole at once, as where half of it is wanted.
+/// The cost of reading bytes `start` to `end` of an object of `whole_bytes`; `None` if a whole read
+/// is better at once, e.g. where half of the object is requested.
 pub(super) fn cost_of_part(start: u64, end: u64, whole_bytes: u64) -> Option<u64> {
     let chunks = end.div_ceil(CHUNK_BYTES).saturating_sub(start / CHUNK_BYTES);
     let cost = chunks.saturating_mul(CHUNK_BYTES).saturating_add(HEAD_BYTES);

@@ -1,9 +1,10 @@
-//! Which resources of a stripe were invalidated lately, so that a fill under way can tell whether
-//! it was meant.
+//! The recently invalidated resources of a stripe, by which a fill under way tells whether an
+//! invalidation concerns it.
 //!
-//! Invariant: an invalidation of a resource is never overlooked; one of another resource is taken
-//! for it only if more than [`RECENT_MAX`] came to the stripe during the fill, or the hashes are
-//! equal. Threads: shared by all workers; asking costs one load while nothing was invalidated.
+//! Invariant: an invalidation of a resource is never missed. An invalidation of another resource
+//! counts as one of this resource only if more than [`RECENT_MAX`] came to the stripe during the
+//! fill, or if the hashes collide. Threads: shared by all workers; a query costs one load while
+//! nothing was invalidated.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -11,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::io::locks::lock;
 
-/// Invalidations remembered one by one.
+/// Number of invalidations remembered individually.
 const RECENT_MAX: usize = 64;
 
 /// The invalidations of one stripe.
 #[derive(Default)]
 pub(super) struct RecentInvalidations {
-    /// All so far. Written under the lock of `recent`.
+    /// All invalidations so far. Written under the lock of `recent`.
     count: AtomicU64,
-    /// Hashes of the last ones, the newest at the back.
+    /// Hashes of the latest ones, the newest at the back.
     recent: Mutex<VecDeque<u64>>,
 }
 
@@ -28,7 +29,7 @@ impl RecentInvalidations {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Notes that the resource with this hash was invalidated.
+    /// Records an invalidation of the resource with this hash.
     pub(super) fn add(&self, resource: u64) {
         let mut recent = lock(&self.recent);
         if recent.len() == RECENT_MAX {

@@ -1,13 +1,13 @@
-//! A large body in the store: sections of [`SECTION_BYTES`] one after the other, each an object.
+//! A large body in the store: consecutive sections of [`SECTION_BYTES`], each an object.
 //!
-//! Invariants: a section can be read as soon as it is full, long before the body is complete, by
-//! whoever reads along; a complete body is served only from what its response's entry refers to.
-//! Section `n` of a body lies under the key of its response, 0x01, the body's generation, and `n`.
-//! What of a section is wanted mostly is read with one I/O and stays in memory as any object does, and the
-//! section behind it is read meanwhile; both only while all clients together hold no more than
-//! [`WholeReads`] lets them, so that many slow ones cannot take all memory. Beyond that, and for small
-//! ranges, a section is read in pieces that its client alone has.
-//! Threads: a reader belongs to the body that it feeds.
+//! Invariants: concurrent readers can read a section as soon as it is full, long before the body is
+//! complete; a complete body is served only through its response's entry. Section `n` of a body is
+//! stored under the key of its response, 0x01, the body's generation, and `n`. If most of a section
+//! is requested, it is read with one I/O and stays in memory like any object, and the next section
+//! is read ahead. Both happen only while all clients together hold no more sections than
+//! [`WholeReads`] allows, so that many slow clients cannot occupy all memory. Beyond that limit,
+//! and for small ranges, a section is read in pieces that only its client holds. Threads: a reader
+//! belongs to the body that it feeds.
 
 use std::future::Future as _;
 use std::ops::Range;
@@ -25,12 +25,12 @@ use crate::vault::part_reads::PartReads;
 
 /// Length of every section but the last.
 pub(crate) const SECTION_BYTES: u64 = 1 << 20;
-/// One part in so many of the store's memory may be sections on their way to clients.
+/// At most 1/`MEMORY_SHARE` of the store's memory may be sections in flight to clients.
 const MEMORY_SHARE: u64 = 4;
-/// With less memory the store reads nothing as long as a section in one piece.
+/// With less memory than this the store does not read a section in one piece.
 const MEMORY_BYTES_MIN: u64 = 16 * SECTION_BYTES;
 
-/// Where a section of the body of the response under `key` lies.
+/// The key of a section of the body of the response under `key`.
 pub(crate) fn section_key(key: &[u8], generation: u64, section: u64) -> Vec<u8> {
     let mut full = Vec::with_capacity(key.len() + 17);
     full.extend_from_slice(key);
@@ -40,24 +40,26 @@ pub(crate) fn section_key(key: &[u8], generation: u64, section: u64) -> Vec<u8> 
     full
 }
 
-/// Forgets the first sections of a body that nothing refers to.
+/// Removes the first sections of a body that no entry refers to.
 pub(crate) fn forget(store: &Store, key: &[u8], generation: u64, sections: u64) {
     for section in 0..sections {
-        // What cannot be removed is unreachable, and goes when the ring comes round.
+        // A section that cannot be removed is unreachable, and its space is reclaimed when the log
+        // wraps around.
         let _ = store.remove(&section_key(key, generation, section));
     }
 }
 
-/// What all readers share: how many sections are held whole, and what of them and of slices was read in part.
+/// Shared by all readers: how many sections are held whole, and the cost of partial reads of
+/// sections and slices.
 #[derive(Debug)]
 pub(crate) struct WholeReads {
-    /// A permit for each section that may be held.
+    /// One permit for each section that may be held.
     sections: Arc<Semaphore>,
     pub(super) parts: PartReads,
 }
 
 impl WholeReads {
-    /// For a store with so much memory.
+    /// For a store with `memory_bytes` of memory.
     pub(super) fn new(memory_bytes: u64) -> WholeReads {
         let share = if memory_bytes < MEMORY_BYTES_MIN { 0 } else { memory_bytes / MEMORY_SHARE };
         let count = usize::try_from(share / SECTION_BYTES).unwrap_or(usize::MAX);
@@ -79,33 +81,33 @@ pub(crate) struct Sections {
     generation: u64,
     length_bytes: u64,
     offset: u64,
-    /// Nothing behind it is wanted.
+    /// End of the requested range.
     end: u64,
-    /// `None` along a fill, whose sections are in memory, or soon out of reach.
+    /// `None` while following a fill, whose sections are in memory, or soon unreachable.
     whole_reads: Option<Arc<WholeReads>>,
-    /// The section that was read last.
+    /// The section read last.
     open: Option<(u64, Open)>,
-    /// The section behind it, on its way. Never locked: what is found may be looked at across a wait, for
-    /// which it has to be `Sync`.
+    /// The next section, being read ahead. The mutex is never contended: it only makes the type
+    /// `Sync`, since a found response may be borrowed across an await.
     next: Mutex<Option<Ahead>>,
-    /// A piece that was read before it was asked for, and where it begins.
+    /// A piece read before it was requested, and its offset.
     first: Option<(u64, Bytes)>,
 }
 
-/// A section as it is read.
+/// An open section.
 enum Open {
     Whole(Bytes),
     InPieces(Reader),
 }
 
-/// A section that was asked for before its turn.
+/// A section being read ahead.
 struct Ahead {
     section: u64,
     read: Read,
     permit: OwnedSemaphorePermit,
 }
 
-/// A section's bytes, which count as held until the last reference to them is gone.
+/// A section's bytes. The permit is held until the last reference to them is dropped.
 struct Held {
     bytes: Bytes,
     _permit: OwnedSemaphorePermit,
@@ -118,7 +120,7 @@ impl AsRef<[u8]> for Held {
 }
 
 impl Sections {
-    /// A body that may still grow, of which `length_bytes` are there.
+    /// A body still being filled, of which `length_bytes` can be read.
     pub(crate) fn growing(store: &Store, key: &[u8], generation: u64, length_bytes: u64) -> Self {
         Sections {
             store: store.clone(),
@@ -134,8 +136,8 @@ impl Sections {
         }
     }
 
-    /// A complete body; `None` if the store has let go of any of it. Costs no I/O: that all of it can
-    /// be read is known only when it was.
+    /// A complete body; `None` if the store has evicted any of it. Costs no I/O, so an unreadable
+    /// section shows only when it is read.
     pub(super) fn complete(
         store: &Store,
         key: &[u8],
@@ -160,19 +162,19 @@ impl Sections {
         self.length_bytes
     }
 
-    /// Says that this much is there by now.
+    /// Updates how many bytes can be read.
     pub(crate) fn grow(&mut self, length_bytes: u64) {
         self.length_bytes = self.length_bytes.max(length_bytes);
     }
 
-    /// Goes on with this range of the body.
+    /// Continues with this range of the body.
     pub(crate) fn seek(&mut self, range: Range<u64>) {
         self.offset = range.start.min(self.length_bytes);
         self.end = range.end;
     }
 
-    /// Reads the piece that a range begins with, which [`Sections::next`] will give then: what cannot be
-    /// read shows while it can still be fetched instead.
+    /// Reads the first piece of a range, which [`Sections::next`] will then return. A read error is
+    /// thus found while the response can still be fetched instead.
     pub(crate) async fn read_first(&mut self, range: Range<u64>) -> Result<(), ReadError> {
         self.seek(range.clone());
         let piece = self.next().await?;
@@ -181,7 +183,8 @@ impl Sections {
         Ok(())
     }
 
-    /// The next piece, which may go beyond the range, or `None` at the end of what is there.
+    /// Returns the next piece, which may go beyond the range, or `None` at the end of the readable
+    /// bytes.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ReadError> {
         if let Some((offset, piece)) = self.first.take()
             && offset == self.offset
@@ -202,7 +205,7 @@ impl Sections {
             }
         };
         let piece = match opened {
-            // Not kept open: nothing follows, and its client alone is to hold it.
+            // Not kept open: no read follows, and only the client should hold the bytes.
             Open::Whole(bytes) => Some(bytes.slice(within as usize..)),
             Open::InPieces(mut reader) => {
                 reader.seek(within);
@@ -215,7 +218,7 @@ impl Sections {
         Ok(piece)
     }
 
-    /// Opens a section; one that is not as long as it must be is not ours.
+    /// Opens a section; a section of unexpected length counts as missing.
     async fn open_section(&mut self, section: u64) -> Result<Open, ReadError> {
         let expected = (self.length_bytes - section * SECTION_BYTES).min(SECTION_BYTES);
         if let Some((bytes, permit)) = self.read_whole(section).await? {
@@ -234,8 +237,8 @@ impl Sections {
         Ok(Open::InPieces(reader))
     }
 
-    /// All of a section: what is in memory, was asked for ahead, or is wanted mostly. `None`: it is to be
-    /// read in pieces.
+    /// The whole section, if it is in memory, was read ahead, or is mostly requested. `None`: read
+    /// it in pieces.
     async fn read_whole(
         &mut self,
         section: u64,
@@ -258,7 +261,7 @@ impl Sections {
         match read.await {
             Ok(Some(object)) => Ok(Some((object.into(), permit))),
             Ok(None) => Err(ReadError::Gone),
-            // There may be memory for less.
+            // There may be memory for a smaller read.
             Err(_) => Ok(None),
         }
     }
@@ -272,7 +275,7 @@ impl Sections {
         if in_part { None } else { shared.permit() }
     }
 
-    /// Begins to read a section, if it is wanted from its beginning on, so that it is there when its turn comes.
+    /// Starts reading the next section ahead, if it is requested from its first byte on.
     fn ask_ahead(&mut self, section: u64) {
         let start = section * SECTION_BYTES;
         let end = self.end.min(self.length_bytes);
@@ -284,7 +287,7 @@ impl Sections {
             return;
         };
         let mut read = self.store.read(&self.section_key(section));
-        // It starts when it is polled first; who waits for it polls it again.
+        // The first poll starts the read; the later await polls it again with its own waker.
         if !read.is_ready()
             && Pin::new(&mut read).poll(&mut Context::from_waker(Waker::noop())).is_pending()
         {
@@ -309,7 +312,7 @@ mod tests {
         (offset % 251) as u8
     }
 
-    /// A store with a body of two sections and a half, of which nothing is in memory.
+    /// A store with a body of two and a half sections, none of it in memory.
     fn store(directory: &tempfile::TempDir) -> Store {
         let mut config = Config::new(directory.path().join("store"), ByteSize::new(128 << 20));
         config.memory = ByteSize::new(32 << 20);
@@ -333,7 +336,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Reads a range, holding every piece, as a client does that takes nothing.
+    /// Reads a range and holds every piece, like a client that has stopped reading.
     async fn pieces(sections: &mut Sections, range: Range<u64>) -> Vec<Bytes> {
         sections.seek(range.clone());
         let (mut at, mut pieces) = (range.start, Vec::new());

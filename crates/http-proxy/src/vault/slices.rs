@@ -1,7 +1,7 @@
-//! Slices of a resource in the store: aligned parts that lie by themselves and go together.
+//! Slices of a resource in the store: aligned parts, each stored as an object, removed together.
 //!
-//! Invariant: every slice remembers the sentinel of its resource's slices, so that removing that
-//! one forgets them all. Threads: as the vault.
+//! Invariant: every slice records the sentinel of its resource's slices, so that removing the
+//! sentinel invalidates all of them. Threads: as the vault.
 
 use bytes::{BufMut, Bytes};
 use damelo::GroupId;
@@ -16,19 +16,19 @@ use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::groups::sentinel_key;
 use crate::vault::insertion::Insertion;
 
-/// A slice of a resource, and what of it is wanted.
+/// A slice of a resource, and the requested range within it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
     pub(crate) slices: Slices,
     pub(crate) index: u64,
-    /// Where within the slice it begins.
+    /// Start of the range within the slice.
     start: u64,
-    /// The byte after its last; that of the slice, at most.
+    /// End (exclusive) of the range, at most the slice's length.
     end: u64,
 }
 
 impl Stretch {
-    /// What bytes `first` to before `end` of the resource take of a slice.
+    /// The range within a slice that bytes `first` to `end` (exclusive) of the resource cover.
     pub(crate) fn of(slices: Slices, index: u64, first: u64, end: u64) -> Stretch {
         let before = slices.bounds(index).0;
         let within = |offset: u64| offset.saturating_sub(before).min(slices.slice_bytes);
@@ -39,13 +39,14 @@ impl Stretch {
         Stretch { slices, index, start: 0, end: slices.slice_bytes }
     }
 
-    /// True if it may be read without the rest of its slice, and does not stay in memory then.
+    /// True if the range may be read without the rest of its slice; the slice does not stay in
+    /// memory then.
     pub(crate) fn is_small(&self) -> bool {
         cost_of_part(self.start, self.end, self.slices.slice_bytes).is_some()
     }
 }
 
-/// A slice of a resource, or the stretch of it that its response's part says.
+/// A stored slice, or the stretch of it that its response's part states.
 pub(crate) struct Slice {
     pub(crate) response: StoredResponse,
     pub(crate) bytes: Bytes,
@@ -53,7 +54,7 @@ pub(crate) struct Slice {
 }
 
 impl Vault {
-    /// A slice of a resource, if it is stored: at least what is wanted of it.
+    /// Reads a slice of a resource, or at least the requested range of it, if it is stored.
     pub(crate) async fn slice(
         &self,
         primary: &[u8],
@@ -102,19 +103,19 @@ impl Vault {
         Some(Slice { response, bytes: range.into(), placement })
     }
 
-    /// True if slices of a resource were stored, and not forgotten since; each may be gone by now. Costs
-    /// no I/O.
+    /// True if slices of a resource were stored and not removed since; each may have been evicted.
+    /// Costs no I/O.
     pub(crate) fn has_slices(&self, primary: &[u8]) -> bool {
         self.may_contain(&sentinel_key(slices_group(primary)))
     }
 
-    /// What the keys of a resource's slices have in common until they are forgotten.
+    /// The generation of a resource's slices: a component of their keys until they are removed.
     pub(crate) async fn slices_generation(&self, primary: &[u8]) -> Option<u64> {
         self.has_slices(primary).then_some(())?;
         self.generation_of(slices_group(primary)).await
     }
 
-    /// False: certainly this slice is not stored. Costs no I/O.
+    /// False if this slice is certainly not stored. Costs no I/O.
     pub(crate) fn may_have_slice(
         &self,
         primary: &[u8],
@@ -143,26 +144,26 @@ impl Vault {
         let stamp = epoch.stamp(&response)?;
         let key = key_in(primary, slices, together.generation, index);
         let group = GroupId::of(&groups.home);
-        // Whatever its length: a slice is one object.
+        // No length limit here: a slice is one object.
         let mut insertion = Insertion::new(key, epoch, group, response, stamp, u64::MAX);
         insertion.encoded = Some(encoded);
         Ok(insertion)
     }
 }
 
-/// Group of a sentinel that all slices of a resource remember, so that they go together.
+/// Group of the sentinel that all slices of a resource record, so that they are removed together.
 pub(super) fn slices_group(primary: &[u8]) -> GroupId {
     GroupId::of([b"slices\0", primary].concat())
 }
 
-/// Where a slice lies, of slices that were not forgotten since their sentinel had this generation.
+/// The key of a slice, given the generation of the slices' sentinel.
 fn key_in(primary: &[u8], slices: Slices, generation: u64, index: u64) -> Vec<u8> {
     let mut key = slice_key(primary, slices, index);
     key.put_u64(generation);
     key
 }
 
-/// What a slice is called, whenever it was stored.
+/// A key that identifies a slice independently of the sentinel's generation.
 pub(crate) fn slice_key(primary: &[u8], slices: Slices, index: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(primary.len() + 25);
     key.extend_from_slice(primary);

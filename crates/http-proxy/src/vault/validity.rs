@@ -1,7 +1,7 @@
-//! How what was read stands with the purges and with its groups.
+//! Checks a stored response against the purges and its groups.
 //!
-//! Invariant: whatever is served from the store passed here, whether it was read whole or in part.
-//! Threads: as the vault.
+//! Invariant: every response served from the store has passed this check, whether it was read whole
+//! or in part. Threads: as the vault.
 
 use bytes::Bytes;
 use damelo::GroupId;
@@ -13,8 +13,8 @@ use crate::purge::{url_hash, url_of_key};
 use crate::vault::entry::Entry;
 
 impl Vault {
-    /// What metadata that was read under a key stands for, as the purges and its groups leave it; its
-    /// group, and whether it was in memory, are its `place`.
+    /// Decodes metadata read under a key and applies purges and group sentinels to it. `place` is
+    /// its group, and whether it was in memory.
     pub(super) async fn judge(
         &self,
         key: &[u8],
@@ -43,12 +43,12 @@ impl Vault {
         Some((entry, placement))
     }
 
-    /// Whether no purge covers what lies so, or will.
+    /// Whether no purge covers a response with this placement.
     pub(crate) fn is_untouched(&self, key: &[u8], placement: &Placement) -> bool {
         self.standing(key, placement) == Standing::Untouched
     }
 
-    /// How an entry stands with the purges.
+    /// How a response stands with the purges.
     pub(super) fn standing(&self, key: &[u8], placement: &Placement) -> Standing {
         if self.ledger.is_clear(placement.stamp.moment) {
             return Standing::Untouched;

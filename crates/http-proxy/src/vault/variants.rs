@@ -1,7 +1,7 @@
-//! Variants of a resource: the marker that lists them, and the keys that they lie under.
+//! Variants of a resource: the marker that lists them, and their keys.
 //!
-//! Invariants: a marker that is replaced by one of other names has another generation, so that the
-//! variants of the former are unreachable; at most `variants_max` are listed. Threads: as the vault.
+//! Invariants: a marker that replaces one with other names gets a new generation, so that the
+//! former's variants become unreachable; at most `variants_max` are listed. Threads: as the vault.
 
 use bytes::{BufMut, Bytes};
 use damelo::{CreateOptions, GroupId};
@@ -14,20 +14,21 @@ use crate::purge::stamp::Stamp;
 use crate::rules::{CachingConfig, NotStoredReason, vary};
 use crate::vault::entry::{Entry, StoredResponse, VaryMarker};
 
-/// Longest values of varying headers in a key; requests with more are not cached.
+/// Longest varying header values in a key; requests with longer ones are not cached.
 const SECONDARY_KEY_BYTES_MAX: usize = 8 << 10;
 
 /// A stored variant without its body.
 pub(crate) struct Variant {
     pub(crate) key: Vec<u8>,
-    /// Its metadata as it was read.
+    /// Its metadata as read.
     pub(crate) blob: Bytes,
     pub(crate) response: StoredResponse,
 }
 
 impl Vault {
-    /// Where a response without `Vary` goes. Some resources leave the field out of one answer among
-    /// many; that one must not displace the variants (RFC 9111 §4.1), and becomes one of them.
+    /// The key for a response without `Vary`. Some origins omit the field from occasional
+    /// responses. Such a response must not displace the variants (RFC 9111 §4.1), so it becomes one
+    /// of them.
     pub(super) async fn place_default(
         &self,
         primary: &[u8],
@@ -40,7 +41,7 @@ impl Vault {
         Ok(primary.to_vec())
     }
 
-    /// Makes the marker list this variant, and returns the variant's key.
+    /// Adds this variant to the marker's list, and returns the variant's key.
     pub(super) async fn place_variant(
         &self,
         primary: &[u8],
@@ -50,7 +51,7 @@ impl Vault {
     ) -> Result<Vec<u8>, NotStoredReason> {
         let _ordered = self.lock(primary).await;
         let (marker, mut variants) = match self.read_marker(primary).await {
-            // A marker that splits at least as finely serves this response too.
+            // A marker with at least these names serves this response too.
             Some((marker, variants)) if names.iter().all(|n| marker.names.contains(n)) => {
                 (marker, variants)
             }
@@ -63,10 +64,10 @@ impl Vault {
         }
         variants.push(key.clone());
         while variants.len() > self.caching.load().variants_max.max(1) {
-            // The oldest goes; if the store cannot say so, it is merely not listed any more.
+            // The oldest variant is removed; if the removal fails, it is no longer listed.
             let _ = self.store.remove(&variants.remove(0));
         }
-        // The marker names no tags: it says nothing that a purge could be about.
+        // The marker has no tags, so purges by tag do not concern it.
         let moment = self.ledger.now().ok_or(NotStoredReason::Store)?;
         let mut metadata = marker.encode();
         Stamp { moment, tags: Vec::new() }.append(&mut metadata);
@@ -79,7 +80,7 @@ impl Vault {
         Ok(key)
     }
 
-    /// The stored variants of a resource without their bodies, the newest first, at most `max`.
+    /// The stored variants of a resource without their bodies, newest first, at most `max`.
     pub(crate) async fn variants(&self, primary: &[u8], max: usize) -> Vec<Variant> {
         let Some((_, keys)) = self.read_marker(primary).await else { return Vec::new() };
         let mut variants = Vec::new();
@@ -93,7 +94,7 @@ impl Vault {
         variants
     }
 
-    /// A variant with its body; `None` if it is another one by now.
+    /// A variant with its body; `None` if the stored one has changed.
     pub(crate) async fn open(&self, variant: &Variant, counters: &Counters) -> Option<Found> {
         let found = self.probe(&variant.key, true, counters).await?.into_found().ok()?;
         let same = found.blob == variant.blob;
@@ -114,7 +115,8 @@ impl Vault {
     }
 }
 
-/// A marker for these names and those of the one it replaces, with a generation never used before.
+/// A marker for these names and those of the marker it replaces, with a generation never used
+/// before.
 fn new_marker(mut names: Vec<HeaderName>, old: Option<VaryMarker>) -> VaryMarker {
     let known = old.map(|marker| marker.names).unwrap_or_default();
     if names.len() + known.len() <= vary::VARY_NAMES_MAX {
@@ -149,7 +151,7 @@ pub(crate) fn encode_variants(variants: &[Vec<u8>]) -> Vec<u8> {
     list
 }
 
-/// Reads the list as far as it can be read.
+/// Decodes the list up to the first damaged entry.
 pub(crate) fn decode_variants(mut list: &[u8]) -> Vec<Vec<u8>> {
     let mut variants = Vec::new();
     while let Some((length, rest)) = list.split_first_chunk::<4>() {

@@ -1,9 +1,10 @@
-//! Tells the store which groups are loved and hated by use, while the operator wants that.
+//! Derives group hints (loved, hated) from observed use, if the operator enabled that.
 //!
-//! Invariants: the store is told outside of any request, because it looks through its memory for each
-//! group; a group whose hint somebody else has set is left alone, and only what was told is taken back;
-//! what the store knows in the end is what `usage` or a rule said last, since `told` is locked from
-//! reading the one to telling the other. Threads: workers count, the runtime's blocking threads tell, a
+//! Invariants: the store is told outside of any request, because it scans its memory for each
+//! group; a hint set by a rule is left alone, and only hints given here are taken back; the store
+//! ends up with the latest hint of `usage` or of a rule, because `told` stays locked from reading
+//! the hint to telling the store. Threads: workers count, the runtime's blocking threads tell the
+//! store, a reload switches.
 //! reload switches.
 
 mod usage;
@@ -21,15 +22,15 @@ use crate::ruleset::Hint;
 use crate::vault::Vault;
 use crate::vault::hints::usage::GroupUsage;
 
-/// One part in so many of the memory may be loved by use: what is loved is out of the reach of the
-/// policy that compares objects.
+/// At most 1/`LOVED_SHARE` of the memory may be loved by use: the eviction policy, which compares
+/// objects, does not reach loved ones.
 const LOVED_SHARE: u64 = 4;
 
 #[derive(Default)]
 pub(crate) struct GroupHints {
     on: AtomicBool,
     usage: Mutex<GroupUsage>,
-    /// The hints that the store has from here.
+    /// The hints given to the store from here.
     told: Mutex<HashMap<GroupId, Hint>>,
 }
 
@@ -42,10 +43,10 @@ impl GroupHints {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Begins, or stops and takes back every hint that was given.
+    /// Switches hints by use on, or off; off takes back every hint given.
     pub(crate) fn switch(&self, on: bool, store: &Store) {
         let mut told = lock(&self.told);
-        // Under the lock that counting needs, so that nothing is counted after.
+        // Under the lock that counting takes, so that nothing is counted afterwards.
         let mut usage = lock(&self.usage);
         self.on.store(on, Ordering::Relaxed);
         if !on {
@@ -54,7 +55,7 @@ impl GroupHints {
         }
     }
 
-    /// A rule says what becomes of the group.
+    /// A rule sets the group's hint.
     pub(crate) fn ruled(&self, group: GroupId, hint: Hint, store: &Store) {
         if !self.is_on() {
             return tell(store, group, hint);
@@ -65,13 +66,15 @@ impl GroupHints {
         tell(store, group, hint);
     }
 
-    /// A sample is enough: no request waits for another's.
+    /// Counts one event, unless another thread holds the lock: a sample is enough, and no request
+    /// waits for another's.
     fn count<T>(&self, one: impl FnOnce(&mut GroupUsage) -> T) -> Option<T> {
         let mut usage = self.usage.try_lock().ok()?;
         self.is_on().then(|| one(&mut usage))
     }
 
-    /// Tells the store what it does not know of a group yet.
+    /// Tells the store the group's current hint by use, if it changed; gives the group up if the
+    /// store has a hint from elsewhere.
     fn settle(&self, group: GroupId, store: &Store, counters: &Counters) {
         let mut told = lock(&self.told);
         let (before, wanted) = (told.get(&group).copied(), lock(&self.usage).hint(group));
@@ -96,7 +99,7 @@ impl GroupHints {
 }
 
 impl Vault {
-    /// Something of a group was asked for and was there. `alive` holds up the end of the store.
+    /// Counts a hit of an object of a group. `alive` delays the closing of the store.
     pub(crate) fn count_use(
         self: &Arc<Vault>,
         counters: &Arc<Counters>,
@@ -118,7 +121,7 @@ impl Vault {
         }
     }
 
-    /// Something of a group was stored.
+    /// Counts an insertion into a group.
     pub(crate) fn count_store(
         self: &Arc<Vault>,
         counters: &Arc<Counters>,
@@ -131,7 +134,7 @@ impl Vault {
         }
     }
 
-    /// Thinks love over if that is due, and tells the store, on another thread.
+    /// Re-evaluates the loved groups if that is due, and tells the store, on a blocking thread.
     fn settle_hints(
         self: &Arc<Vault>,
         counters: &Arc<Counters>,
@@ -140,7 +143,7 @@ impl Vault {
         due: bool,
     ) {
         let (vault, counters) = (Arc::clone(self), Arc::clone(counters));
-        // The store is not closed before this has ended.
+        // Holding this keeps the store from being closed before the closure has ended.
         let alive = alive.clone();
         tokio::task::spawn_blocking(move || {
             let (hints, store) = (&vault.group_hints, vault.store());
@@ -155,7 +158,7 @@ impl Vault {
     }
 }
 
-/// What the store has of a group.
+/// The hint that the store has for a group.
 fn known(store: &Store, group: GroupId) -> Hint {
     match store.group_stats(group).map(|stats| stats.hint) {
         Some(damelo::Hint::Loved) => Hint::Love,

@@ -1,17 +1,18 @@
-//! Love and hate by observed use: which groups are asked for often for what they take of the memory,
-//! and which only ever come in.
+//! Loved and hated groups by observed use: loved groups get many hits for the memory they occupy,
+//! hated groups get insertions only.
 //!
-//! Uses and stores are counted in a fixed table by the way of HeavyKeeper, as `metrics::heavy_hitters`
-//! does, but without chance: a group that is not there wears the weaker of its two places down by one.
-//! A group's size is what was asked for of it: the distinct objects, counted in a bitmap by linear counting (Whang et
-//! al., ACM TODS 1990), times their mean length. That is what love would keep, and it needs nothing
-//! that a restart forgets. After every [`WINDOW_USES`] uses the densest groups are loved, within the
-//! room that there is for them, those that are loved and no longer dense are let go, and all counts
-//! are halved. A group of which much was stored and nothing was asked for is hated until something is.
+//! Hits and insertions are counted in a fixed table in the manner of HeavyKeeper, as
+//! `metrics::heavy_hitters` does, but without randomness: a group that has no slot decrements the
+//! weaker of its two candidate slots by one. A group's size is estimated from its hits: the number
+//! of distinct objects, counted in a bitmap by linear counting (Whang et al., ACM TODS 1990), times
+//! their mean length. That is the memory that love would keep, and it needs no state from before a
+//! restart. After every [`WINDOW_USES`] uses the densest groups become loved, within the room for
+//! loved groups; loved groups that are no longer dense lose the hint; and all counts are halved. A
+//! group with many insertions and no hit is hated until its first hit.
 //!
-//! Invariants: every hint that was given is in `given`, which is bounded, and is taken back or taken
-//! over by a rule; a group whose objects in use are too many to count is never loved. Pure; no
-//! threads: whoever shares it locks it.
+//! Invariants: every hint given is in `given`, which is bounded, until it is taken back or a rule
+//! takes it over; a group with too many objects to count is never loved. Pure; no threads: the
+//! owner locks it.
 
 use std::collections::HashMap;
 
@@ -19,25 +20,25 @@ use damelo::GroupId;
 
 use crate::ruleset::Hint;
 
-/// Groups that are counted, at most.
+/// Maximum number of groups counted.
 const SLOTS: usize = 8192;
-/// Uses after which love is thought over.
+/// Uses between two evaluations.
 const WINDOW_USES: u32 = 1 << 15;
-/// Uses in a window, counted with half of those before, below which no group is loved.
+/// Fewest uses, in this window plus half of the earlier ones, for a group to be loved.
 const LOVE_USES_MIN: u32 = 16;
-/// A loved group has so many times the mean uses for its bytes.
+/// A loved group has at least this many times the mean uses per byte.
 const LOVE_DENSITY_MIN: f64 = 4.0;
-/// Objects stored of a group without any use that make it bulk.
+/// Insertions without any use after which a group counts as bulk.
 const BULK_STORES: u32 = 64;
-/// Groups that have a hint by use, at most: the store forgets no group that has one.
+/// Maximum number of groups with a hint by use: the store keeps every group that has a hint.
 const GIVEN_MAX: usize = 1024;
-/// Groups whose hint changes in one turn: the store looks through its memory for each.
+/// Maximum number of hints changed in one turn: the store scans its memory for each.
 const CHANGES_MAX: usize = 64;
 
-/// Which objects of a group were asked for, and how long they are.
+/// Which objects of a group had hits, and their lengths.
 #[derive(Debug, Clone, Copy, Default)]
 struct Asked {
-    /// One bit for many objects each; in this window, and in the one before.
+    /// Bitmap of hashed objects, this window's and the one before; one bit stands for many objects.
     seen: u64,
     seen_before: u64,
     bytes: u64,
@@ -51,7 +52,8 @@ impl Asked {
         self.uses = self.uses.saturating_add(1);
     }
 
-    /// Bytes of the distinct objects; `None` if they are too many to tell, or none lately.
+    /// Estimated bytes of the distinct objects; `None` if they are too many to count, or none had a
+    /// hit lately.
     fn distinct_bytes(&self) -> Option<f64> {
         let unseen = (self.seen | self.seen_before).count_zeros();
         let objects = 64.0 * (64.0 / f64::from(unseen)).ln();
@@ -83,7 +85,7 @@ impl Slot {
     }
 }
 
-/// What was seen of groups lately, and the hints that came of it.
+/// Recent use of groups, and the hints derived from it.
 #[derive(Debug)]
 pub(crate) struct GroupUsage {
     slots: Box<[Slot]>,
@@ -99,7 +101,7 @@ impl Default for GroupUsage {
 }
 
 impl GroupUsage {
-    /// Something of the group was asked for and was there. Whether the group's hint has changed by it.
+    /// Counts a hit in the group. Returns whether the group's hint changed.
     pub(crate) fn used(&mut self, group: GroupId, object: u64, length_bytes: u64) -> bool {
         self.uses += 1;
         if let Some(slot) = self.place(group) {
@@ -109,7 +111,7 @@ impl GroupUsage {
         hated && self.given.remove(&group.get()).is_some()
     }
 
-    /// Something of the group was stored. Whether the group's hint has changed by it.
+    /// Counts an insertion into the group. Returns whether the group's hint changed.
     pub(crate) fn stored(&mut self, group: GroupId) -> bool {
         let Some(slot) = self.place(group) else { return false };
         slot.stores = slot.stores.saturating_add(1);
@@ -117,12 +119,12 @@ impl GroupUsage {
         bulk && self.give(group, Hint::Hate)
     }
 
-    /// The hint that the group has by its use.
+    /// The hint derived from the group's use.
     pub(crate) fn hint(&self, group: GroupId) -> Option<Hint> {
         self.given.get(&group.get()).copied()
     }
 
-    /// The group's hint is somebody else's from now on.
+    /// Gives up the group's hint: a rule owns it from now on.
     pub(crate) fn leave(&mut self, group: GroupId) {
         self.given.remove(&group.get());
     }
@@ -136,7 +138,7 @@ impl GroupUsage {
         true
     }
 
-    /// The place of a group; `None` while another is stronger.
+    /// The group's slot; `None` while a stronger group occupies it.
     fn place(&mut self, group: GroupId) -> Option<&mut Slot> {
         let group = group.get();
         let places = places(group);
@@ -154,7 +156,7 @@ impl GroupUsage {
         Some(slot)
     }
 
-    /// Whether it is time for [`GroupUsage::turn`]; true once for each window, so that only one turns.
+    /// Whether [`GroupUsage::turn`] is due; true once per window, so that only one caller runs it.
     pub(crate) fn take_due(&mut self) -> bool {
         let due = self.uses >= WINDOW_USES;
         if due {
@@ -163,7 +165,7 @@ impl GroupUsage {
         due
     }
 
-    /// Ends a window, with so much room for what is loved: the groups whose hint has changed.
+    /// Ends a window, with `room_bytes` for loved groups. Returns the groups whose hint changed.
     pub(crate) fn turn(&mut self, room_bytes: u64) -> Vec<GroupId> {
         let dense = self.dense(room_bytes);
         let mut changed = self.let_go(&dense);
@@ -182,7 +184,7 @@ impl GroupUsage {
         changed
     }
 
-    /// The groups that are worth their room, the densest first, as many as fit.
+    /// The groups dense enough to be loved, densest first, as many as fit.
     fn dense(&self, room_bytes: u64) -> Vec<GroupId> {
         let sized = |slot: &Slot| Some((slot.group, slot.asked.uses, slot.asked.distinct_bytes()?));
         let used = self.slots.iter().filter(|slot| slot.asked.uses > 0);
@@ -205,7 +207,7 @@ impl GroupUsage {
         dense.into_iter().filter_map(fits).take(GIVEN_MAX).collect()
     }
 
-    /// Takes back love of what is not dense any more and hate of what does not come in any more.
+    /// Drops love from groups no longer dense and hate from groups without recent insertions.
     fn let_go(&mut self, dense: &[GroupId]) -> Vec<GroupId> {
         let comes_in = |group: u64| {
             let slot = |at: usize| self.slots[at];
@@ -228,7 +230,7 @@ impl GroupUsage {
     }
 }
 
-/// Where a group may be counted.
+/// The candidate slots of a group.
 fn places(group: u64) -> [usize; 2] {
     let mixed = group.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     [mixed as usize % SLOTS, (mixed >> 32) as usize % SLOTS]
@@ -244,7 +246,7 @@ mod tests {
         GroupId::of(number.to_le_bytes()).get()
     }
 
-    /// Half of all uses are of three groups, each of one object.
+    /// Gives three groups, each with one object, half of all uses.
     fn window(usage: &mut GroupUsage, popular: u64) {
         let mut random = fastrand::Rng::with_seed(popular);
         while !usage.take_due() {
