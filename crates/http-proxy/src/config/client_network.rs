@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What an address is counted by. A host has a whole /64 of IPv6 to choose from, so that such a
-/// network counts as one client; IPv4 within IPv6 is IPv4, and this host's own address stays as it
-/// is.
+/// The network that an address is counted under. An IPv6 host can choose from a whole /64, so that
+/// a /64 counts as one client. IPv4-mapped IPv6 addresses count as IPv4; the loopback address is
+/// left as it is.
 pub(crate) fn network_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

@@ -1,4 +1,5 @@
-//! What a proxy is started with: plain data with defaults that suit most, every limit named.
+//! Configuration that a proxy starts with: plain data, defaults that suit most, a name for every
+//! limit.
 
 pub(crate) mod client_network;
 pub(crate) mod name;
@@ -19,7 +20,7 @@ use crate::ruleset::Ruleset;
 
 use crate::config::transport::{Inherited, Transport};
 
-/// The origin that the proxy stands before.
+/// The origin behind the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// The built-in demo origin, started with the proxy on a free port of 127.0.0.1.
@@ -37,7 +38,7 @@ impl std::str::FromStr for Target {
     }
 }
 
-/// Which responses lie together, where the origin names no group itself.
+/// How responses are grouped where the origin names no group itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Grouping {
     /// A page with what it embeds (by `Referer`), else host and first path segment.
@@ -49,11 +50,11 @@ pub enum Grouping {
     Path(usize),
     /// Host and the value of this response header; without it, host and first path segment.
     Header(HeaderName),
-    /// No grouping: objects lie in the order they come.
+    /// No grouping: objects are stored in the order in which they arrive.
     None,
 }
 
-/// A grouping that is none.
+/// Text that names no grouping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no way to group: write page, host, none, path:N (N from 1 on) or header:NAME")]
 pub struct ParseGroupingError(String);
@@ -88,10 +89,10 @@ impl fmt::Display for Grouping {
     }
 }
 
-/// What a line of the access log looks like.
+/// Format of the lines of the access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
-    /// The combined format of Apache and nginx, with the cache's result, bytes and time after it.
+    /// The combined format of Apache and nginx, followed by the cache's result, bytes and time.
     #[default]
     Combined,
     /// Squid's native format.
@@ -124,7 +125,7 @@ pub enum LogTarget {
     None,
     /// Standard output.
     Stdout,
-    /// A file, appended to, opened again when told to.
+    /// A file, appended to, and reopened on request.
     File(PathBuf),
 }
 
@@ -148,7 +149,7 @@ impl fmt::Display for LogTarget {
     }
 }
 
-/// Everything a proxy is started with. Start from [`ProxyConfig::new`] and change fields.
+/// The configuration of a proxy. Start from [`ProxyConfig::new`] and change fields.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ProxyConfig {
@@ -158,23 +159,24 @@ pub struct ProxyConfig {
     pub to: Target,
     /// Address for `/metrics` and `/healthz`; loopback is advised. Default none.
     pub admin: Option<SocketAddr>,
-    /// Threads that serve, each with its own event loop. Default: one per core.
+    /// Worker threads, each with its own event loop. Default: one per core.
     pub workers: usize,
     /// Name of this cache in `Cache-Status` and `Via`: a token. Default `damelo`.
     pub name: String,
     /// Send the client's `Host` to the origin and cache by it. Default false: the origin's own.
     pub preserve_host: bool,
-    /// What may be chosen about the rules of caching. Default: as the RFCs say.
+    /// Choices that the caching RFCs leave open. Default: as the RFCs recommend.
     pub caching: CachingConfig,
     /// Where a line per request is written. Default nowhere.
     pub log_target: LogTarget,
-    /// What such a line looks like. Default combined.
+    /// Format of those lines. Default combined.
     pub log_format: LogFormat,
-    /// What lies together where the origin does not say. Default by page.
+    /// Grouping of responses where the origin names no group. Default by page.
     pub groups_by: Grouping,
-    /// When a document comes from disk, bring the objects of its group into memory. Default false.
+    /// When a document is read from disk, prefetch the objects of its group into memory. Default
+    /// false.
     pub prefetch_pages: bool,
-    /// Love and hate groups by how they are used. Default false.
+    /// Set love and hate hints of groups from observed use. Default false.
     pub hints_by_use: bool,
     /// The operator's rules. Default none.
     pub ruleset: Arc<Ruleset>,
@@ -182,14 +184,16 @@ pub struct ProxyConfig {
     pub purge_method: bool,
     /// Networks that may purge. Default loopback.
     pub purge_networks: Vec<IpNet>,
-    /// What who purges must show, as `Authorization: Bearer TOKEN`. Default nothing.
+    /// Token that purge requests must show, as `Authorization: Bearer TOKEN`. Default none.
     pub purge_token: Option<String>,
-    /// Networks that the admin listener answers. Default loopback.
+    /// Networks whose requests the admin listener answers. Default loopback.
     pub admin_networks: Vec<IpNet>,
-    /// What the admin listener wants for anything but reading health and metrics. Default nothing.
+    /// Token that the admin listener demands for anything but reading health and metrics. Default
+    /// none.
     pub admin_token: Option<String>,
-    /// Sockets that listen already, handed down by a supervisor. Each serves the listener (`from`, or
-    /// one of [`Transport::listeners`]) with its address or port; one that fits none serves `from`.
+    /// Listening sockets handed down by a supervisor. Each serves the listener (`from`, or one of
+    /// [`Transport::listeners`]) with its address or port; a socket that matches none serves
+    /// `from`.
     pub inherited: Vec<Arc<Inherited>>,
     /// Request and origin response headers larger than this are refused. Default 64 KiB.
     pub header_bytes_max: usize,
@@ -197,10 +201,10 @@ pub struct ProxyConfig {
     pub connections_max: usize,
     /// Largest response body stored. Default, and in any case, half of the cache.
     pub body_bytes_max: Option<u64>,
-    /// Bodies up to this size are stored with their headers and served as one piece of memory,
-    /// larger ones lie apart and are streamed. Default 256 KiB.
+    /// Bodies up to this size are stored with their headers and served as one piece of memory;
+    /// larger ones are stored apart and streamed. Default 256 KiB.
     pub whole_body_bytes_max: u64,
-    /// Time to connect to the origin, TLS included. Default 5 s.
+    /// Timeout for connecting to the origin, TLS included. Default 5 s.
     pub connect_timeout: Duration,
     /// Time from the end of a request to the origin's headers. Default 60 s.
     pub origin_header_timeout: Duration,
@@ -210,13 +214,13 @@ pub struct ProxyConfig {
     pub pool_idle_max: usize,
     /// Time an idle origin connection is kept. Default 30 s.
     pub pool_idle_timeout: Duration,
-    /// Longest wait for another request that fetches the same resource. Default 10 s.
+    /// Longest wait of a request for another one that fetches the same resource. Default 10 s.
     pub collapse_timeout: Duration,
-    /// A fill goes on without its client if no more than this is left. Default 1 MiB.
+    /// A fill whose client has left continues if at most this many bytes remain. Default 1 MiB.
     pub finish_bytes_max: u64,
-    /// A fill goes on without its client if this share is done, in percent. Default 50.
+    /// A fill whose client has left continues if at least this percentage is done. Default 50.
     pub finish_percent_min: u8,
-    /// Time for answers under way when the proxy is told to stop. Default 10 s.
+    /// Time that responses under way have to finish when the proxy is stopped. Default 10 s.
     pub drain_timeout: Duration,
     /// Listeners, limits towards clients, how origins are reached.
     pub transport: Transport,
@@ -268,17 +272,17 @@ impl ProxyConfig {
     /// A forward proxy on `from` with the defaults for everything else.
     pub fn for_forward(from: SocketAddr) -> ProxyConfig {
         let mut proxy = ProxyConfig::new(from, Target::Demo).without_origin();
-        // Where a client is, is nobody's business at the other end of a forward proxy.
+        // A forward proxy does not tell origins its clients' addresses.
         proxy.transport.forwarded.x_forwarded = false;
-        // It stands in for no origin.
+        // A forward proxy is no surrogate of any origin.
         proxy.caching.surrogate = false;
-        // Its operator knows the origins' cookies as little as their users do, and whose they are.
+        // The operator does not know which cookies of foreign origins identify a user.
         proxy.caching.set_cookie = SetCookie::Strip;
         proxy
     }
 
-    /// The same with neither an origin nor a host of its own: the client names the origin, whose
-    /// host is in the key.
+    /// A copy for a forward proxy, with neither an origin nor a host of its own: the client names
+    /// the origin, whose host is part of the key.
     pub(crate) fn without_origin(self) -> ProxyConfig {
         let to = Target::Url("http://forward.invalid".to_owned());
         ProxyConfig { to, preserve_host: true, ..self }

@@ -1,11 +1,11 @@
-//! The name of this cache: what it may be, and how it stands in `Via`. Pure.
+//! The name of this cache: its syntax, and its `Via` values. Pure.
 
 use http::Version;
 use http::header::HeaderValue;
 
 use crate::error::ProxyError;
 
-/// A token of RFC 8941 that is also one of HTTP, without the rarer characters.
+/// Accepts tokens of both RFC 8941 and HTTP, without the rarer characters.
 pub(crate) fn check_name(name: &str) -> Result<(), ProxyError> {
     let good = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
@@ -20,7 +20,7 @@ pub(crate) struct Via {
 }
 
 impl Via {
-    /// Those of a cache of this name.
+    /// The values for a cache of this name.
     pub(crate) fn of(name: &str) -> Result<Via, ProxyError> {
         let value = |protocol: &str| {
             HeaderValue::try_from(format!("{protocol} {name}"))
@@ -29,12 +29,12 @@ impl Via {
         Ok(Via { http1_0: value("1.0")?, http1_1: value("1.1")?, http2: value("2.0")? })
     }
 
-    /// That of a message received in this version.
+    /// The value for a message received in this version.
     pub(crate) fn received(&self, version: Version) -> HeaderValue {
         match version {
             Version::HTTP_09 | Version::HTTP_10 => self.http1_0.clone(),
             Version::HTTP_2 => self.http2.clone(),
-            // hyper speaks nothing newer.
+            // hyper supports no newer version.
             _ => self.http1_1.clone(),
         }
     }

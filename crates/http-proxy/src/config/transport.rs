@@ -1,7 +1,7 @@
 //! Settings of the transport: listeners, limits towards clients, and how origins are reached.
 //!
-//! Plain data with defaults that suit most; [`crate::ProxyConfig::transport`] holds it. What can be
-//! wrong with it is found when the proxy starts. No threads.
+//! Plain data with defaults that suit most; [`crate::ProxyConfig::transport`] holds it. Invalid
+//! values are reported when the proxy starts. No threads.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-/// Everything about connections that is not about caching.
+/// Connection settings, as opposed to caching settings.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Transport {
@@ -21,8 +21,8 @@ pub struct Transport {
     /// Certificates of the TLS listeners; the first also serves clients that name no host or an
     /// unknown one. Read again when a file changes. Default none.
     pub certificates: Vec<CertificateFiles>,
-    /// Networks whose connections must begin with a PROXY protocol header on listeners that ask
-    /// for one; all others are turned away there. Default none.
+    /// Networks whose connections must begin with a PROXY protocol header on listeners that require
+    /// one; those listeners reject all other connections. Default none.
     pub proxy_protocol_networks: Vec<IpNet>,
     /// Limits on clients.
     pub clients: ClientLimits,
@@ -30,10 +30,10 @@ pub struct Transport {
     pub forwarded: ForwardedFields,
     /// How origins are reached.
     pub upstream: Upstream,
-    /// Protocols that a client may leave HTTP for, if the origin agrees. Others, `h2c` above all,
-    /// would let it speak to the origin past every check. Default `websocket`.
+    /// Protocols that a client may upgrade to if the origin agrees. Others, above all `h2c`, would
+    /// let the client speak to the origin past every check. Default `websocket`.
     pub upgrades: Vec<String>,
-    /// Time after which a tunnel in which nothing moves is cut. Default 10 min.
+    /// Longest silence in a tunnel before it is closed. Default 10 min.
     pub tunnel_idle_timeout: Duration,
 }
 
@@ -52,10 +52,10 @@ impl Default for Transport {
     }
 }
 
-/// A place to listen on.
+/// A configured listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
-    /// Where.
+    /// The address to listen on.
     pub address: ListenAddress,
     /// Whether clients speak TLS; needs [`Transport::certificates`].
     pub tls: bool,
@@ -68,25 +68,25 @@ pub struct Listener {
 pub enum ListenAddress {
     /// TCP; port 0 takes a free one.
     Tcp(SocketAddr),
-    /// A Unix socket, made when the proxy starts and removed when it ends. Who may connect is up
-    /// to the permissions of its directory; all peers are trusted to send a PROXY header.
+    /// A Unix socket, created when the proxy starts and removed when it ends. The permissions of
+    /// its directory decide who may connect; all peers are trusted to send a PROXY header.
     Unix(PathBuf),
 }
 
-/// A socket that listens already, handed down by a supervisor.
+/// A listening socket handed down by a supervisor.
 #[derive(Debug)]
 pub enum Inherited {
     /// TCP.
     Tcp(TcpListener),
-    /// A Unix socket, whose file is the supervisor's.
+    /// A Unix socket, whose file belongs to the supervisor.
     Unix(UnixListener),
 }
 
 impl Inherited {
-    /// Where it listens. A Unix socket without a file has an empty path.
+    /// The address that the socket listens on. A Unix socket without a file has an empty path.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The operating system does not report the address.
     pub fn address(&self) -> io::Result<ListenAddress> {
         match self {
             Inherited::Tcp(socket) => socket.local_addr().map(ListenAddress::Tcp),
@@ -108,7 +108,7 @@ impl fmt::Display for ListenAddress {
 }
 
 impl fmt::Display for Listener {
-    /// As [`FromStr`](std::str::FromStr) reads it.
+    /// Writes the form that [`FromStr`](std::str::FromStr) reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let proxy = if self.proxy_protocol { "proxy+" } else { "" };
         let tls = if self.tls { "tls+" } else { "" };
@@ -119,7 +119,7 @@ impl fmt::Display for Listener {
     }
 }
 
-/// A listener that could not be understood.
+/// Text that names no listener.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no listener: write tcp:ADDR:PORT or unix:PATH, with `tls+` or `proxy+` before it"
@@ -151,37 +151,38 @@ impl std::str::FromStr for Listener {
     }
 }
 
-/// A certificate chain and its key, PEM files both.
+/// A certificate chain and its private key, both PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, then those it was signed with.
+    /// The certificate, followed by its issuers.
     pub chain: PathBuf,
     /// The private key: PKCS#8, PKCS#1 or SEC1.
     pub key: PathBuf,
 }
 
-/// What a client may cost. Each limit that is passed has a status code or ends the connection.
+/// Limits on clients. Exceeding one is answered with a status code or ends the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientLimits {
     /// Connections at once from one address (IPv6: from one /64); further ones get 429. Clients
     /// on a loopback address or a Unix socket are not limited. Default 1,024; 0 is no limit.
     pub connections_per_client_max: usize,
-    /// Time from the first byte of a request to the end of its headers, and for a TLS handshake
-    /// or a PROXY header; then 408. Default 10 s.
+    /// Time from the first byte of a request to the end of its headers, also for a TLS handshake or
+    /// a PROXY header; then 408. Default 10 s.
     pub header_timeout: Duration,
     /// Time a connection may wait for its next request; then it is closed. Default 75 s.
     pub idle_timeout: Duration,
-    /// Silence between requests after which an HTTP/1 connection keeps nothing but its socket until something
-    /// comes. Default 2 s; not before `idle_timeout` is never.
+    /// Silence between requests after which an HTTP/1 connection frees its buffers and keeps only
+    /// its socket. Default 2 s; a value not below `idle_timeout` disables this.
     pub rest_after: Duration,
-    /// Time a client may take nothing of its answer; then the connection is closed. Default 30 s.
+    /// Longest time that a client may accept no byte of its response; then the connection is
+    /// closed. Default 30 s.
     pub write_timeout: Duration,
-    /// Bytes that each second must bring which the body of a request is waited for, beyond a grace of
-    /// `body_idle_timeout` in all; then 408. Default 500; 0 is no limit.
+    /// Slowest upload, in bytes per second, that the proxy waits for, after a grace period of
+    /// `body_idle_timeout` in all; slower ones get 408. Default 500; 0 is no limit.
     pub upload_second_bytes_min: u32,
-    /// Answer a client of HTTP/1 that has closed its sending side. It looks like one that is gone, which by
-    /// default has its request dropped. Default false.
+    /// Answer an HTTP/1 client that has closed its sending side. By default such a client counts as
+    /// gone, since the two look alike, and its request is dropped. Default false.
     pub half_closed: bool,
     /// Lines in the headers of a request; more get 431. Default 100.
     pub header_lines_max: usize,
@@ -189,11 +190,11 @@ pub struct ClientLimits {
     pub uri_bytes_max: usize,
     /// Requests at once on one HTTP/2 connection. Default 128.
     pub http2_streams_max: u32,
-    /// Streams that an HTTP/2 client may open and reset before we have looked at them; one more
-    /// ends the connection (CVE-2023-44487, "rapid reset"). Default 20.
+    /// Streams that an HTTP/2 client may open and reset before the proxy has processed them; one
+    /// more ends the connection (CVE-2023-44487, "rapid reset"). Default 20.
     pub http2_resets_max: usize,
-    /// Bytes of decoded header fields of one HTTP/2 request; more get 431. What arrives in
-    /// CONTINUATION frames beyond it ends the connection. Default 64 KiB.
+    /// Bytes of decoded header fields of one HTTP/2 request; more get 431. More CONTINUATION frames
+    /// beyond that end the connection. Default 64 KiB.
     pub http2_header_bytes_max: u32,
 }
 
@@ -224,11 +225,12 @@ pub struct ForwardedFields {
     pub x_forwarded: bool,
     /// `Forwarded` (RFC 7239). Default false.
     pub forwarded: bool,
-    /// Believe what the client sent in these fields, and add to it: the first `X-Forwarded-Host` and
-    /// `X-Forwarded-Proto` then stand in keys. Right behind another proxy that sets them, and only there:
-    /// anybody can write them. Default false: they, and their like, are dropped.
+    /// Trust the client's values of these fields, and append to them; the first `X-Forwarded-Host`
+    /// and `X-Forwarded-Proto` then become part of keys. Only safe directly behind another proxy
+    /// that sets them, since any client can write them. Default false: these and similar fields are
+    /// dropped.
     pub trust_client: bool,
-    /// `Via` in requests (RFC 9110 §7.6.3 demands it; also what finds loops). Default true.
+    /// Send `Via` in requests (required by RFC 9110 §7.6.3; also detects loops). Default true.
     pub via: bool,
 }
 
@@ -238,25 +240,25 @@ impl Default for ForwardedFields {
     }
 }
 
-/// How origins are reached. What is not here is in [`crate::ProxyConfig`].
+/// How origins are reached. [`crate::ProxyConfig`] has the remaining settings.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Upstream {
-    /// Origins besides [`crate::ProxyConfig::to`] that serve the same site; all are asked with the
-    /// host of the first. Default none.
+    /// Further origins of the same site besides [`crate::ProxyConfig::to`]; all receive the host of
+    /// the first. Default none.
     pub more_origins: Vec<String>,
-    /// Which of several is asked. Default [`OriginChoice::ConsistentHash`].
+    /// How one of several origins is chosen. Default [`OriginChoice::ConsistentHash`].
     pub origin_choice: OriginChoice,
     /// Offer HTTP/2 to https origins (ALPN). Default true.
     pub http2: bool,
-    /// Speak HTTP/2 to http origins without asking. Default false.
+    /// Speak HTTP/2 to http origins without negotiation (prior knowledge). Default false.
     pub http2_clear_text: bool,
-    /// Requests at once on one HTTP/2 connection to an origin; for more, or more than
-    /// the origin allows there, there are further connections. Default 100.
+    /// Concurrent requests on one HTTP/2 connection to an origin; beyond this limit or the origin's
+    /// own, further connections are opened. Default 100.
     pub http2_streams_max: usize,
-    /// An HTTP/2 connection to an origin that was silent for so long while an answer is owed is asked by a
-    /// PING whether it is there, and closed if nothing comes for 20 s. Servers of gRPC close connections
-    /// that ask more often than every 5 minutes. Default none.
+    /// Silence after which an HTTP/2 connection to an origin that owes a response is probed with a
+    /// PING; it is closed if nothing arrives within 20 s. gRPC servers close connections that are
+    /// probed more often than every 5 minutes. Default none.
     pub http2_ping: Option<Duration>,
     /// Certificate authorities that origins are checked against, a PEM file, instead of the
     /// system's. Default none.
@@ -265,12 +267,12 @@ pub struct Upstream {
     pub header_lines_max: usize,
     /// Longest time from sending a request to the end of its response. Default none.
     pub total_timeout: Option<Duration>,
-    /// Requests at once to each origin, all workers together; further ones wait for a place as
-    /// long as for a connection, and then get 503. Default 0, no limit.
+    /// Concurrent requests to each origin, summed over all workers; further ones wait for a place
+    /// as long as for a connection, and then get 503. Default 0, no limit.
     pub requests_per_origin_max: usize,
-    /// Checks of each origin at intervals. Default none.
+    /// Periodic health checks of each origin. Default none.
     pub check: Option<HealthChecks>,
-    /// When requests that failed keep an origin from being asked. Counts where there are several.
+    /// When failed requests eject an origin. Applies only where there are several.
     pub ejection: Ejection,
 }
 
@@ -298,11 +300,11 @@ impl Default for Upstream {
 pub enum OriginChoice {
     /// By host, path and query, so that each origin sees the same part of the site.
     ConsistentHash,
-    /// The one with the fewest requests under way.
+    /// The origin with the fewest requests in flight.
     LeastLoaded,
 }
 
-/// A choice that is none.
+/// Text that names no choice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no way to choose an origin: write hash or least-loaded")]
 pub struct ParseOriginChoiceError(String);
@@ -319,18 +321,18 @@ impl std::str::FromStr for OriginChoice {
     }
 }
 
-/// A GET at intervals that must bring a status of 2xx or 3xx.
+/// A periodic GET that must be answered with a status of 2xx or 3xx.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthChecks {
-    /// What is asked for. Default `/`.
+    /// The requested path. Default `/`.
     pub path: String,
     /// Time from one check to the next, at least 10 ms. Default 5 s.
     pub interval: Duration,
     /// Time for a check, connecting included. Default 2 s.
     pub timeout: Duration,
-    /// Failures in a row after which an origin is down. Default 3.
+    /// Consecutive failures after which an origin is down. Default 3.
     pub fall: u32,
-    /// Successes in a row after which it is up again. Default 2.
+    /// Consecutive successes after which it is up again. Default 2.
     pub rise: u32,
 }
 
@@ -346,12 +348,12 @@ impl Default for HealthChecks {
     }
 }
 
-/// When an origin that does not answer is left alone for a while.
+/// When an origin that does not answer is ejected for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ejection {
-    /// Requests in a row without an answer; 0 never ejects. Default 5.
+    /// Consecutive requests without an answer; 0 never ejects. Default 5.
     pub failures: u32,
-    /// How long. Default 10 s.
+    /// How long an ejection lasts. Default 10 s.
     pub period: Duration,
 }
 

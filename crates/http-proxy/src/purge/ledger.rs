@@ -1,16 +1,17 @@
 //! The ledger of purges: its marks in memory, and two objects in the store that hold them.
 //!
-//! A purge is in effect at once, and acknowledged when the marks are in the store and the store is
-//! flushed, so that it holds after a crash. The marks are written as one object under one of two
-//! reserved keys in turn; when the new one is safe the old one is removed. So a crash leaves the
-//! old, the new, or both, of which the newer counts; and if the store should lose both (a disk
-//! error; the ring coming round sooner than the marks are written again), the next process starts
-//! a ledger with another number, under which nothing that was stored before is valid: forgotten
-//! rather than served although it was purged.
+//! A purge takes effect at once. It is acknowledged when its marks are in the store and the store
+//! is flushed, so that it survives a crash. The marks are written as one object, alternately under
+//! one of two reserved keys; the older object is removed once the newer is durable. So a crash
+//! leaves the older, the newer, or both, and the newer of them is used. If the store loses both (by
+//! a disk error, or because the log wrapped around before the marks were rewritten), the next
+//! process starts a ledger with another number. All responses stored before are invalid under it:
+//! they are lost rather than served after a purge.
 //!
-//! Invariants: nothing is served before the marks are loaded; what was stored under another ledger
-//! is never served. Threads: any judge; writes are one at a time and shared by all who wait for
-//! one; a thread of its own loads the marks and writes them again before the ring would lose them.
+//! Invariants: nothing is served before the marks are loaded; a response stored under another
+//! ledger is never served. Threads: any thread may judge; writes are serialized, and one write
+//! serves all callers waiting for it; a dedicated thread loads the marks, and rewrites them before
+//! the log would overwrite them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -26,48 +27,48 @@ use super::stamp::Moment;
 use crate::io::locks::{self, lock};
 use crate::say::say;
 
-/// No URL begins so: the key of the marks, with 0 or 1 after it.
+/// Prefix of the marks' keys, followed by 0 or 1; no URL begins with it.
 const KEY: &[u8] = b"\0damelo-proxy/purges/";
-/// Time between two looks at whether the marks have to be written again.
+/// Interval of checks whether the marks must be rewritten.
 const TICK: Duration = Duration::from_secs(1);
-/// Time between two looks for the marks while the store recovers.
+/// Interval of attempts to load the marks while the store recovers.
 const LOADING_TICK: Duration = Duration::from_millis(5);
-/// The marks are written again when this share of the ring was reused since.
+/// The marks are rewritten after 1/`REWRITE_DIVISOR` of the log was reused.
 const REWRITE_DIVISOR: u64 = 4;
 
 /// Why a purge is not durable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LedgerError {
-    /// The store is still looking for the marks of its former life.
+    /// The store is still searching for the marks of an earlier process.
     #[error("the store is still recovering: try again in a moment")]
     Loading,
-    /// It is in effect, but a crash may undo it.
+    /// The purge is in effect, but a crash may undo it.
     #[error("the purge is in effect but could not be made durable: {0}")]
     Store(String),
 }
 
-/// How far the ledger is.
+/// Progress of loading the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Loading {
-    /// The store may still bring the marks of its former life.
+    /// The store may still find the marks of an earlier process.
     Waiting,
-    /// Nothing can be stored, because the store takes no marks: for this reason.
+    /// No response can be stored, because the store does not accept the marks; the reason.
     Failed(String),
     /// Responses can be stored and purges made.
     Done,
 }
 
-/// What is in the store.
+/// What the store holds.
 #[derive(Debug, Default)]
 struct Written {
     generation: u64,
-    /// Which of the two keys was written last.
+    /// The key of the last write: 0 or 1.
     slot: u8,
     segments_reused: u64,
 }
 
-/// What a hit compares with first, without a lock that all cores would share. Changed after the
-/// marks: who sees the old numbers sees them before the purge is acknowledged.
+/// What a hit checks first, without a lock that all cores would contend for. Changed after the
+/// marks: a reader of the old numbers has read them before the purge is acknowledged.
 #[derive(Debug, Default)]
 struct Now {
     ledger: AtomicU64,
@@ -91,14 +92,14 @@ pub(crate) struct Ledger {
     now: Now,
     /// The marks are known: hits can be judged.
     readable: AtomicBool,
-    /// The ledger can go on: responses can be stored and purges made.
+    /// The ledger is writable: responses can be stored and purges made.
     loaded: AtomicBool,
-    /// Why it cannot, if the store does not take the marks.
+    /// Why the ledger is not writable, if the store does not accept the marks.
     failure: Mutex<Option<String>>,
     written: Mutex<Written>,
-    /// Volumes out of service when that was looked at last.
+    /// Number of volumes out of service at the last check.
     volumes_out: AtomicU64,
-    /// Its end tells the thread to end.
+    /// Dropping it ends the thread.
     _alive: Sender<()>,
 }
 
@@ -108,7 +109,7 @@ fn key(slot: u8) -> Vec<u8> {
 
 impl Ledger {
     /// Loads the marks, or begins an empty ledger if the store has none. While the store is
-    /// recovering this goes on in the background; until then everything is a miss.
+    /// recovering, loading continues in the background; until then every lookup is a miss.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -131,14 +132,15 @@ impl Ledger {
             let mut tick = LOADING_TICK;
             while ended.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
                 let Some(loading) = Ledger::tend(&weak) else { return };
-                // A store that takes nothing is not asked more often than one that is well.
+                // While the store rejects the marks, it is retried only as often as a healthy one
+                // is checked.
                 tick = if loading == Loading::Waiting { LOADING_TICK } else { TICK };
             }
         })?;
         Ok(ledger)
     }
 
-    /// One look of the ledger's thread; `None` if the ledger is gone.
+    /// One tick of the ledger's thread; `None` if the ledger is gone.
     fn tend(weak: &Weak<Ledger>) -> Option<Loading> {
         let ledger = weak.upgrade()?;
         if ledger.loading() != Loading::Waiting {
@@ -147,14 +149,14 @@ impl Ledger {
         if !ledger.is_loaded() {
             ledger.try_load();
         } else if ledger.is_aging() {
-            // If this fails, the marks are as they were, and the next tick tries again.
+            // A failure leaves the marks as they were, and the next tick tries again.
             let _ = ledger.write();
         }
         Some(ledger.loading())
     }
 
-    /// Says on standard error when a volume goes out of service: nobody else looks at the store all the
-    /// time, and what asks it learns only that there is nothing.
+    /// Reports on standard error when a volume goes out of service: no other code watches the
+    /// store, and readers only see misses.
     fn tell_of_volumes(&self) {
         let out = self.store.stats().volumes_out;
         if out > self.volumes_out.swap(out, Ordering::Relaxed) {
@@ -164,7 +166,7 @@ impl Ledger {
         }
     }
 
-    /// How far it is.
+    /// Progress of loading.
     pub(crate) fn loading(&self) -> Loading {
         if self.is_loaded() {
             return Loading::Done;
@@ -178,13 +180,12 @@ impl Ledger {
     }
 
     fn marks(&self) -> RwLockReadGuard<'_, Marks> {
-        // A panic while marks are changed cannot happen half-way: each change is complete or not
-        // begun.
+        // A panic cannot leave the marks half-changed: each change is complete or not begun.
         locks::read(&self.marks)
     }
 
-    /// This moment, for the stamp of what is fetched from now on; `None` before the marks are
-    /// loaded.
+    /// The current moment, for the stamp of responses fetched from now on; `None` before the marks
+    /// are loaded.
     pub(crate) fn now(&self) -> Option<Moment> {
         self.is_loaded().then(|| Moment {
             ledger: self.now.ledger.load(Ordering::Acquire),
@@ -192,14 +193,14 @@ impl Ledger {
         })
     }
 
-    /// True if no purge can cover what was stored at this moment: the usual case.
+    /// True if no purge can cover a response stored at this moment: the usual case.
     pub(crate) fn is_clear(&self, moment: Moment) -> bool {
         self.readable.load(Ordering::Acquire)
             && moment.ledger == self.now.ledger.load(Ordering::Acquire)
             && moment.generation >= self.now.newest_mark.load(Ordering::Acquire)
     }
 
-    /// How a hit stands.
+    /// Judges a hit by the marks.
     pub(crate) fn judge(&self, subject: &Subject<'_>) -> Standing {
         if !self.readable.load(Ordering::Acquire) {
             return Standing::Gone;
@@ -207,25 +208,26 @@ impl Ledger {
         self.marks().judge(subject)
     }
 
-    /// Looks at the marks.
+    /// Reads the marks.
     pub(crate) fn with_marks<T>(&self, look: impl FnOnce(&Marks) -> T) -> T {
         look(&self.marks())
     }
 
-    /// Finds the marks, as soon as the store knows them, and makes the ledger ready to go on.
+    /// Loads the marks as soon as the store knows them, and makes the ledger writable.
     fn try_load(&self) {
         let recovered = self.store.recovery().done;
         if !self.readable.load(Ordering::Acquire) && !self.find(recovered) {
             return;
         }
-        // The generation that the next process goes on from must be safe before anything is stored
-        // under a later one. If that fails, the next look tries again.
+        // The generation that the next process continues from must be durable before a response is
+        // stored under a later one. A failure is retried at the next tick.
         if recovered {
             self.written_at_start(self.write());
         }
     }
 
-    /// Goes on if the marks were written, and says on standard error when that begins or ceases to fail.
+    /// Marks the ledger writable if the marks were written. Reports on standard error when writing
+    /// begins or ceases to fail.
     fn written_at_start(&self, written: Result<(), LedgerError>) {
         let mut failure = lock(&self.failure);
         match written {
@@ -247,9 +249,10 @@ impl Ledger {
         }
     }
 
-    /// Reads both objects; without either, and once the store knows all that it has, begins anew.
-    /// One that is found while the other may still come will do: the other is then either older or
-    /// of a purge that was not acknowledged, since that waits for the older to be removed.
+    /// Reads both objects. If neither exists and the store has finished recovery, begins a new
+    /// ledger. One object suffices even while the other may still be found: the other is then
+    /// either older, or of a purge that was not acknowledged, since acknowledgement waits for the
+    /// removal of the older.
     fn find(&self, recovered: bool) -> bool {
         let read = |slot| {
             let object = self.store.read(&key(slot)).wait().ok()??;
@@ -269,7 +272,7 @@ impl Ledger {
         lock(&self.written).slot = slot;
         self.store.love(GroupId::of(KEY));
         let mut marks = locks::write(&self.marks);
-        // A new ledger goes on as an old one does, so that its number is written as well.
+        // A new ledger takes the same path as a loaded one, so that its number is written as well.
         let known = found.unwrap_or_else(|| marks.clone());
         *marks = known.after_restart();
         self.now.follow(&marks);
@@ -278,7 +281,7 @@ impl Ledger {
         true
     }
 
-    /// Sets marks and returns the generation of the last when all are durable. Blocks.
+    /// Sets marks and returns the generation of the last one when all are durable. Blocks.
     ///
     /// # Errors
     /// See [`LedgerError`].
@@ -309,11 +312,11 @@ impl Ledger {
 
     fn written_up_to(&self, generation: u64) -> Result<(), LedgerError> {
         let written = lock(&self.written).generation;
-        // Whoever wrote while we waited for the lock wrote ours too.
+        // A write that ended while this thread waited for the lock included its marks.
         if written >= generation { Ok(()) } else { self.write() }
     }
 
-    /// Writes the marks, waits until they are safe, and lets the older copy go.
+    /// Writes the marks, waits until they are durable, and removes the older copy.
     fn write(&self) -> Result<(), LedgerError> {
         let before = self.marks().now().generation;
         let mut written = lock(&self.written);
@@ -325,7 +328,7 @@ impl Ledger {
         let generation = self.put_in(slot).map_err(|error| failed(&error))?;
         self.store.sync().map_err(|error| failed(&error))?;
         self.store.remove(&key(written.slot)).map_err(|error| failed(&error))?;
-        // Otherwise a loss of power could bring the older copy back.
+        // Without this, a loss of power could resurrect the older copy.
         self.store.sync().map_err(|error| failed(&error))?;
         let segments_reused = self.store.stats().segments_reused;
         *written = Written { generation, slot, segments_reused };

@@ -1,12 +1,12 @@
-//! Purge marks: "what matches this and was fetched before that purge is gone, or stale".
+//! Purge marks: each states that matching responses fetched before the purge are gone, or stale.
 //!
-//! Setting a mark is O(1) whatever it covers; a hit checks the marks that may cover it: a hash
-//! lookup for the URL, the group and each tag, and for prefixes a walk down the ordered list that
-//! takes as many steps as there are nested prefixes. What was fetched after the last purge is not
-//! checked at all. Invariants: a mark never covers less than was asked; when there are more than
-//! [`MARKS_MAX`], the oldest become coarser: marks of hashes go into a table of slots where they
-//! may cover others of the same slots, prefixes become their host's, a host's become everything's.
-//! Folded soft marks become hard. Pure, no threads.
+//! Setting a mark is O(1) however much it covers. A hit checks the marks that may cover it: a hash
+//! lookup for the URL, the group and each tag, and for prefixes a walk down the ordered list with
+//! as many steps as there are nested prefixes. Responses fetched after the last purge are not
+//! checked at all. Invariants: a mark never covers less than was requested. Beyond [`MARKS_MAX`]
+//! marks, the oldest become coarser: hashed marks are folded into a table of slots, where they may
+//! cover others with the same slots; a prefix becomes its host's prefix, and a host's mark becomes
+//! one for everything. Folded soft marks become hard. Pure, no threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -16,21 +16,21 @@ use bytes::BufMut;
 use super::PurgeKind;
 use super::stamp::{Moment, Stamp, TagId};
 
-/// Marks kept as they were set.
+/// Maximum number of marks kept unfolded.
 const MARKS_MAX: usize = 4096;
-/// Bytes of prefixes in all.
+/// Total bytes of prefixes.
 const PREFIX_BYTES_MAX: usize = 256 << 10;
 /// Longest prefix.
 pub(crate) const PREFIX_MAX: usize = 4096;
 /// Slots of the table that old marks are folded into.
 const SLOTS: usize = 16_384;
-/// Slots of one folded mark: it covers what has all of them in common with it.
+/// Slots per folded mark: it covers subjects whose slots all match.
 const SLOTS_OF_ONE: usize = 4;
-/// Generations skipped at each start: marks that were set and not written by a process that died
-/// can be no more than these, so that no stored response is taken for newer than a later mark.
+/// Generations skipped at each start. A process that died set fewer unwritten marks than this, so
+/// that no stored response counts as newer than a later mark.
 const GENERATIONS_SKIPPED: u64 = 1 << 32;
 
-/// Further than any ledger counts: from here it can go on counting for ever.
+/// Far above any real generation, so that a ledger below it can count on without overflow.
 const GENERATION_MAX: u64 = 1 << 63;
 
 const VERSION: u8 = 1;
@@ -42,24 +42,24 @@ pub(crate) enum Scope {
     /// One URL with all its variants, by hash.
     Url(u64),
     Tag(TagId),
-    /// What lies in a group of the store.
+    /// Everything in a group of the store.
     Group(u64),
-    /// Every URL that begins so.
+    /// Every URL with this prefix.
     Prefix(Vec<u8>),
 }
 
-/// How a stored response stands.
+/// The verdict on a stored response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     Untouched,
-    /// To be validated before use, as if it had become stale then.
+    /// It must be validated before use, as if it had become stale then.
     Stale {
         since_unix_s: u64,
     },
     Gone,
 }
 
-/// A hit as marks see it.
+/// The properties of a hit that marks are checked against.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) stamp: &'a Stamp,
@@ -68,7 +68,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) group: u64,
 }
 
-/// The latest purges of one scope; 0 stands for none.
+/// Generations of the latest purges of one scope; 0 stands for none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) hard: u64,
@@ -104,18 +104,18 @@ enum Kind {
 pub(crate) struct Marks {
     ledger: u64,
     latest: u64,
-    /// The last that a mark has.
+    /// Generation of the newest mark.
     newest_mark: u64,
     all: Mark,
     hashed: HashMap<(Kind, u64), Mark>,
     prefixes: BTreeMap<Vec<u8>, Mark>,
     prefix_bytes: usize,
-    /// Generations of folded marks; empty until there are any.
+    /// Generations of folded marks; empty before the first fold.
     slots: Vec<u64>,
 }
 
 impl Marks {
-    /// An empty ledger. Nothing stored under another is valid under it.
+    /// An empty ledger. Responses stored under another ledger are invalid under it.
     pub(crate) fn new(ledger: u64) -> Marks {
         Marks {
             ledger,
@@ -129,7 +129,7 @@ impl Marks {
         }
     }
 
-    /// What was fetched at this generation or later is covered by no mark.
+    /// No mark covers a response fetched at this generation or later.
     pub(crate) fn newest_mark(&self) -> u64 {
         self.newest_mark
     }
@@ -144,7 +144,7 @@ impl Marks {
         Moment { ledger: self.ledger, generation: self.latest }
     }
 
-    /// How many are kept as they were set.
+    /// Number of unfolded marks.
     pub(crate) fn len(&self) -> usize {
         self.hashed.len() + self.prefixes.len()
     }
@@ -167,7 +167,7 @@ impl Marks {
         }
         let everything = self.all;
         if generation == everything.hard {
-            // Nothing fetched before this is left for another mark to cover.
+            // A purge of everything supersedes all earlier marks.
             self.hashed.clear();
             self.prefixes.clear();
             self.prefix_bytes = 0;
@@ -188,7 +188,7 @@ impl Marks {
         })
     }
 
-    /// How a hit stands.
+    /// Judges a hit.
     pub(crate) fn judge(&self, subject: &Subject<'_>) -> Standing {
         let moment = subject.stamp.moment;
         if moment.ledger != self.ledger {
@@ -225,7 +225,7 @@ impl Marks {
         while let Some((prefix, mark)) = self.prefixes.range::<[u8], _>(up_to(url)).next_back() {
             if url.starts_with(prefix) {
                 visit(Cover::Prefix(prefix), *mark);
-                // The next one that can match is a shorter one.
+                // Only a shorter prefix can still match.
                 let Some(shorter) = prefix.len().checked_sub(1) else { break };
                 url = &url[..shorter];
             } else {
@@ -235,7 +235,7 @@ impl Marks {
         }
     }
 
-    /// Generation of what was folded into all slots of a key; 0 for nothing.
+    /// Generation folded into all slots of a key; 0 for none.
     fn folded(&self, key: (Kind, u64)) -> u64 {
         if self.slots.is_empty() {
             return 0;
@@ -243,7 +243,7 @@ impl Marks {
         slots_of(key).map(|slot| self.slots[slot]).min().unwrap_or(0)
     }
 
-    /// Makes the oldest quarter coarser.
+    /// Folds the oldest quarter of the marks.
     fn fold(&mut self) {
         let mut ages: Vec<u64> =
             self.hashed.values().chain(self.prefixes.values()).map(Mark::latest).collect();
@@ -274,7 +274,7 @@ impl Marks {
         }
     }
 
-    /// The bytes of all of it.
+    /// Encodes all marks.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         bytes.put_u64_le(self.ledger);
@@ -299,7 +299,7 @@ impl Marks {
         bytes
     }
 
-    /// Reads what [`Marks::encode`] wrote; `None` for anything else.
+    /// Decodes the output of [`Marks::encode`]; `None` for any other bytes.
     pub(crate) fn decode(mut bytes: &[u8]) -> Option<Marks> {
         let bytes = &mut bytes;
         if take(bytes, 1)? != [VERSION] {
@@ -334,19 +334,19 @@ impl Marks {
         (sound && bytes.is_empty()).then_some(marks)
     }
 
-    /// Goes on where another process ended.
+    /// The marks with which a new process continues.
     pub(crate) fn after_restart(mut self) -> Marks {
         self.latest = self.latest.saturating_add(GENERATIONS_SKIPPED);
         self
     }
 
-    /// Which of two states of one ledger is newer.
+    /// Returns the newer of two states of one ledger.
     pub(crate) fn newer(a: Marks, b: Marks) -> Marks {
         if a.latest >= b.latest { a } else { b }
     }
 }
 
-/// Which mark covers a hit, for people.
+/// The mark that covers a hit, in displayable form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cover<'a> {
     All,
@@ -380,7 +380,7 @@ fn worse(a: Standing, b: Standing) -> Standing {
 fn slots_of((kind, hash): (Kind, u64)) -> impl Iterator<Item = usize> {
     let mut mixed = hash ^ ((kind as u64 + 1) << 61);
     (0..SLOTS_OF_ONE).map(move |_| {
-        // SplitMix64's finaliser: neighbouring inputs get slots far apart.
+        // SplitMix64's finaliser: neighbouring inputs get distant slots.
         mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = mixed;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -389,7 +389,7 @@ fn slots_of((kind, hash): (Kind, u64)) -> impl Iterator<Item = usize> {
     })
 }
 
-/// `scheme://host/` of a prefix that has one.
+/// The `scheme://host/` of a prefix that contains one.
 fn host_of(prefix: &[u8]) -> Option<&[u8]> {
     let mut slashes = prefix.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     slashes.nth(2).map(|(at, _)| &prefix[..=at])

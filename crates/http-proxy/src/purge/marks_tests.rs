@@ -1,4 +1,4 @@
-//! Marks against a model that keeps every purge ever made and compares with each.
+//! Tests the marks against a model that keeps every purge ever made and checks each.
 
 use super::*;
 
@@ -186,8 +186,8 @@ fn damage_is_refused_and_never_panics() {
     }
 }
 
-/// Found by fuzzing: a mark later than the last purge would cover all that is fetched from now on, and the
-/// purge after the last generation there is none.
+/// Found by fuzzing: a mark later than the last purge would cover all later fetches, and after the
+/// largest generation there is no next purge.
 #[test]
 fn no_mark_is_later_than_the_last_purge() {
     let mut marks = Marks::new(1);

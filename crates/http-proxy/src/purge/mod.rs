@@ -1,8 +1,8 @@
-//! What hits are compared with, so that what was purged is not served. Orders to purge come from
-//! `handler::purge`.
+//! Purge marks, which every hit is checked against so that purged responses are not served.
+//! `handler::purge` receives the purge orders.
 //!
-//! A purge is a mark: what matches it and was fetched before it is gone, or stale. `stamp` is what a
-//! stored response carries for that, `marks` are those in memory, `ledger` keeps them in the store.
+//! A purge is a mark: matching responses fetched before it are gone, or stale. Each stored response
+//! carries a `stamp` to check; `marks` has the marks in memory; `ledger` keeps them in the store.
 
 pub(crate) mod ledger;
 pub(crate) mod marks;
@@ -10,21 +10,21 @@ pub(crate) mod stamp;
 
 use damelo::GroupId;
 
-/// What becomes of what a purge covers.
+/// The effect of a purge on what it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PurgeKind {
-    /// It is gone.
+    /// Removed: never served again.
     Hard,
-    /// It is stale: to be validated, and served where something stale may be.
+    /// Stale: validated before use, and served where a stale response may be.
     Soft,
 }
 
-/// Hash of a URL as marks know it.
+/// Hash of a URL, as marks use it.
 pub(crate) fn url_hash(url: &[u8]) -> u64 {
     GroupId::of(url).get()
 }
 
-/// The URL at the beginning of a key: what follows it begins with a byte that no URL has.
+/// The URL at the beginning of a key: the rest begins with a byte that occurs in no URL.
 pub(crate) fn url_of_key(key: &[u8]) -> &[u8] {
     let end = key.iter().position(|byte| *byte < b' ').unwrap_or(key.len());
     &key[..end]

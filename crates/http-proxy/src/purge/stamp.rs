@@ -1,9 +1,10 @@
-//! What every stored response carries so that purges can be checked on a hit: which ledger of
-//! purges it was stored under, how many purges there had been when it was fetched, and its tags.
+//! The stamp that every stored response carries, so that a hit can be checked against purges: the
+//! ledger it was stored under, the number of purges when it was fetched, and its tags.
 //!
-//! It is appended to the metadata blob: tags (u64 each), their count u16, generation u64, ledger
-//! u64, version u8; little-endian. Read from the end, so that the blob before it needs no length.
-//! Invariants: the decoder trusts nothing; what it cannot read is `None`, a miss. No threads.
+//! The stamp is appended to the metadata blob: tags (u64 each), their count u16, generation u64,
+//! ledger u64, version u8; little-endian. It is read from the end, so that the blob before it needs
+//! no length. Invariants: the decoder trusts no field; an unreadable stamp is `None`, a miss. No
+//! threads.
 
 use bytes::BufMut;
 use damelo::GroupId;
@@ -11,15 +12,16 @@ use http::{HeaderMap, HeaderName};
 
 const VERSION: u8 = 0xd1;
 const TAIL_BYTES: usize = 2 + 8 + 8 + 1;
-/// Tags of one response; one with more is not stored, since not all its tags could be purged.
+/// Maximum number of tags of a response. A response with more is not stored, since not all its tags
+/// could be purged.
 pub(crate) const TAGS_MAX: usize = 512;
 
-/// A moment in the history of purges.
+/// A point in the history of purges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// Which history.
+    /// Number of the ledger.
     pub(crate) ledger: u64,
-    /// Purges before it.
+    /// Number of purges before this moment.
     pub(crate) generation: u64,
 }
 
@@ -30,7 +32,7 @@ pub(crate) struct Stamp {
     pub(crate) tags: Vec<TagId>,
 }
 
-/// A tag by the hash of its name. Two tags that meet are purged together.
+/// A tag, identified by the hash of its name. Tags whose hashes collide are purged together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct TagId(pub(crate) u64);
 
@@ -41,19 +43,19 @@ impl TagId {
 }
 
 impl Stamp {
-    /// Appends it to a blob.
+    /// Appends the stamp to a blob.
     pub(crate) fn append(&self, blob: &mut Vec<u8>) {
         for tag in &self.tags {
             blob.put_u64_le(tag.0);
         }
-        // `tags_of` lets at most TAGS_MAX through.
+        // `tags_of` returns at most TAGS_MAX.
         blob.put_u16_le(self.tags.len() as u16);
         blob.put_u64_le(self.moment.generation);
         blob.put_u64_le(self.moment.ledger);
         blob.put_u8(VERSION);
     }
 
-    /// The blob without its stamp, and the stamp.
+    /// Splits a blob into its length without the stamp, and the stamp.
     pub(crate) fn split(blob: &[u8]) -> Option<(usize, Stamp)> {
         let tail = blob.len().checked_sub(TAIL_BYTES)?;
         let (before, tail) = blob.split_at(tail);
@@ -85,8 +87,8 @@ const TAG_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("xkey"),
 ];
 
-/// The names a message gives in `Cache-Groups` (strings, RFC 9875), `Surrogate-Key`, `Cache-Tag`
-/// and `xkey` (words between blanks and commas).
+/// The tag names of a message: strings of `Cache-Groups` (RFC 9875), and the words, separated by
+/// blanks and commas, of `Surrogate-Key`, `Cache-Tag` and `xkey`.
 pub(crate) fn tag_names(headers: &HeaderMap) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     for line in headers.get_all(CACHE_GROUPS) {
@@ -109,8 +111,8 @@ pub(crate) fn tags_of(headers: &HeaderMap) -> Option<Vec<TagId>> {
     (tags.len() <= TAGS_MAX).then_some(tags)
 }
 
-/// The strings of a structured list (RFC 8941 §3.3.3); parameters and what is no string are left
-/// out.
+/// The strings of a structured list (RFC 8941 §3.3.3); parameters and items of other types are
+/// ignored.
 fn quoted_strings(line: &[u8], names: &mut Vec<Vec<u8>>) {
     let mut bytes = line.iter().copied();
     while bytes.by_ref().any(|byte| byte == b'"') {

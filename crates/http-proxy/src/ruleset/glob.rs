@@ -1,30 +1,30 @@
 //! Patterns of rules: `*` within a segment, `**` for anything, `?`, `[a-z]`, `{a,b}`, `!` before all.
 //!
-//! Invariants: a pattern that cannot mean anything is refused when it is read; text is bytes, as
-//! clients send what is no UTF-8; matching takes time in proportion to text and pattern, whatever
-//! either is: no text makes it try a place twice for the same `*`. Pure, no threads.
+//! Invariants: a pattern that cannot match anything sensible is refused when it is parsed; text is
+//! bytes, since clients send text that is not UTF-8; matching time is bounded by text length times
+//! pattern length, because no position is tried twice for the same `*`. Pure, no threads.
 
 /// Longest pattern: matching time grows with it.
 const PATTERN_BYTES_MAX: usize = 1024;
 
-/// Most patterns that the braces of one may stand for.
+/// Maximum number of alternatives that the braces of one pattern expand to.
 const ALTERNATIVES_MAX: usize = 256;
 
-/// What has segments, and what has none.
+/// Whether the text has segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Segments {
-    /// Slashes part them: paths and media types. `*` stays within one.
+    /// Slashes separate segments: paths and media types. `*` stays within one segment.
     BySlash,
-    /// Values of headers: a slash is a character like any other.
+    /// No segments, as in header values: a slash is an ordinary character.
     None,
 }
 
-/// A pattern, compared with the whole of a text.
+/// A pattern, which must match the whole text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Glob {
-    /// One for each choice that its braces leave; one of them must match.
+    /// One per expansion of the braces; any of them may match.
     alternatives: Vec<Vec<Token>>,
-    /// A `!` before it: what does not match does.
+    /// A leading `!`: inverts the result.
     negated: bool,
     segments: Segments,
 }
@@ -43,7 +43,7 @@ enum Token {
     Star,
     /// `**`
     Anything,
-    /// `**/` where a segment begins: any number of whole segments, none among them.
+    /// `**/` at the start of a segment: any number of whole segments, including none.
     Directories,
 }
 
@@ -69,8 +69,8 @@ impl Glob {
     }
 }
 
-/// Where the first character of `text` that is `wanted`, neither escaped nor in brackets nor in
-/// braces, lies.
+/// Position of the first character of `text` that is in `wanted` and is neither escaped nor within
+/// brackets or braces.
 fn find_bare(text: &str, wanted: &[char]) -> Option<usize> {
     let (mut escaped, mut bracket, mut depth) = (false, false, 0_u32);
     for (at, c) in text.char_indices() {
@@ -88,7 +88,7 @@ fn find_bare(text: &str, wanted: &[char]) -> Option<usize> {
     None
 }
 
-/// Writes out every choice that the braces of a pattern leave.
+/// Expands the braces of a pattern into all choices.
 fn expand(pattern: &str, choices: &mut Vec<String>) -> Result<(), &'static str> {
     let Some(open) = find_bare(pattern, &['{']) else {
         if choices.len() == ALTERNATIVES_MAX {
@@ -144,7 +144,7 @@ fn tokens(pattern: &str) -> Result<Vec<Token>, &'static str> {
     Ok(tokens)
 }
 
-/// What follows a `[`.
+/// Parses a class, behind its `[`.
 fn class(rest: &mut &str) -> Result<Token, &'static str> {
     const OPEN: &str = "a `[` is not closed";
     let negated = rest.starts_with(['!', '^']);
@@ -152,7 +152,7 @@ fn class(rest: &mut &str) -> Result<Token, &'static str> {
     let mut ranges = Vec::new();
     loop {
         let (at, c) = chars.next().ok_or(OPEN)?;
-        // As in shells, a `]` that comes first is one of the characters.
+        // As in shells, a leading `]` is one of the characters.
         if c == ']' && !ranges.is_empty() {
             *rest = &rest[at + 1..];
             return Ok(Token::Class { negated, ranges });
@@ -170,7 +170,7 @@ fn class(rest: &mut &str) -> Result<Token, &'static str> {
     }
 }
 
-/// The first character and its length. A byte that is no UTF-8 is one by itself.
+/// The first character and its length. A byte that is not UTF-8 counts as one character.
 fn first_char(text: &[u8]) -> Option<(char, usize)> {
     let length = match text.first()? {
         0xF0.. => 4,
@@ -188,7 +188,8 @@ fn first_char(text: &[u8]) -> Option<(char, usize)> {
 }
 
 impl Token {
-    /// How many bytes of the text this takes, if it stands for one character and for that one.
+    /// Bytes of the text that this token matches, if it matches exactly one character and that one
+    /// fits.
     fn takes(&self, text: &[u8], segments: Segments) -> Option<usize> {
         let (c, length) = first_char(text)?;
         let parts = segments == Segments::BySlash && c == '/';
@@ -205,22 +206,22 @@ impl Token {
     }
 }
 
-/// A place to go on from if what follows does not match.
+/// A position to resume from if the rest does not match.
 #[derive(Clone, Copy)]
 struct Retry {
     /// First token behind the `*` or `**`.
     token: usize,
-    /// Where in the text these were tried.
+    /// Position in the text where these were last tried.
     at: usize,
 }
 
-/// Whether the tokens are the whole text. The shortest text is tried for each `*` and `**` first;
-/// only the last of each kind is ever tried again, since what an earlier one could take more of,
-/// the later one could as well.
+/// Whether the tokens match the whole text. Each `*` and `**` matches as little as possible first.
+/// Only the last one of each kind is retried: anything that an earlier one could match in addition,
+/// the later one could match as well.
 fn whole(tokens: &[Token], text: &[u8], segments: Segments) -> bool {
     let (mut token, mut at) = (0, 0);
     let (mut star, mut anything): (Option<Retry>, Option<Retry>) = (None, None);
-    // The first `*` behind a `**` was tried at every place up to this one.
+    // The first `*` behind a `**` was already tried at every position up to this one.
     let mut tried_to = None;
     loop {
         match tokens.get(token) {
@@ -259,7 +260,7 @@ fn whole(tokens: &[Token], text: &[u8], segments: Segments) -> bool {
     }
 }
 
-/// The next place to try behind a `*`, `**` or `**/`.
+/// The next position to try behind a `*`, `**` or `**/`.
 fn further(retry: Retry, text: &[u8], segments: Segments, kind: &Token) -> Option<Retry> {
     let rest = &text[retry.at..];
     let taken = match kind {
@@ -332,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Cookies have slashes, and bytes that are no ASCII.
+    /// Cookies contain slashes and non-ASCII bytes.
     #[test]
     fn values_have_no_segments() {
         for (pattern, text, expected) in [
@@ -358,7 +359,7 @@ mod tests {
         }
     }
 
-    /// By the definition: a star takes this much, or one character more.
+    /// A matcher straight from the definition: a star matches this much, or one character more.
     fn naive(tokens: &[Token], text: &[u8], segments: Segments) -> bool {
         let Some((first, rest)) = tokens.split_first() else { return text.is_empty() };
         let more = |pass: &dyn Fn(usize) -> bool| {

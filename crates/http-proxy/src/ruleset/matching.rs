@@ -1,11 +1,11 @@
-//! Conditions against messages. Pure, no threads.
+//! Matches conditions against messages. Pure, no threads.
 
 use http::header::{CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use super::{Conditions, Glob};
 
-/// A header that must be there, with a value that matches if one is said.
+/// A header that must be present; if a value pattern is given, the value must match it.
 #[derive(Debug, Clone)]
 pub(crate) struct HeaderMatch {
     pub(crate) name: HeaderName,
@@ -22,7 +22,7 @@ impl HeaderMatch {
     }
 }
 
-/// A cookie that the request has, with a value that matches if one is said.
+/// A cookie that the request must have; if a value pattern is given, the value must match it.
 #[derive(Debug, Clone)]
 pub(crate) struct CookieMatch {
     pub(crate) name: Glob,
@@ -49,14 +49,14 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 /// A request as conditions see it.
 #[derive(Debug)]
 pub(crate) struct RequestView<'a> {
-    /// Host the client asked, lower case, with port if it sent one.
+    /// Host that the client requested, lower case, with the port if it sent one.
     pub(crate) host: &'a str,
-    /// By which the client asked: `http` or `https`.
+    /// Scheme of the client's request: `http` or `https`.
     pub(crate) scheme: &'a str,
     pub(crate) path_and_query: &'a str,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
-    /// Which rules it met before they edited its headers; `None` if they did not.
+    /// Rules that the request matched before rules edited its headers; `None` if none did.
     pub(crate) met: Option<&'a [bool]>,
 }
 
@@ -122,10 +122,11 @@ pub(super) fn without_port(host: &str) -> &str {
     }
 }
 
-/// Mark before each part that a rule adds to a key. No URL that parses has this byte.
+/// Marker before each part that a rule adds to a key. No URL that parses contains this byte.
 pub(crate) const KEY_PART: u8 = 2;
 
-/// Appends a header with all its values, each with its length, so that no two lists look alike.
+/// Appends a header with all its values, each preceded by its length, so that different lists yield
+/// different keys.
 pub(crate) fn append_header(name: &HeaderName, headers: &HeaderMap, key: &mut Vec<u8>) {
     key.push(KEY_PART);
     key.extend_from_slice(name.as_str().as_bytes());
@@ -134,14 +135,14 @@ pub(crate) fn append_header(name: &HeaderName, headers: &HeaderMap, key: &mut Ve
     }
 }
 
-/// Appends the first of the origins that answer.
+/// Appends the first of the site's origins.
 pub(crate) fn append_site(url: &str, key: &mut Vec<u8>) {
     key.push(KEY_PART);
     key.push(b'>');
     append_value(url.as_bytes(), key);
 }
 
-/// Appends how the origin is asked for another path than the client's.
+/// Appends the prefix change between the client's path and the origin's.
 pub(crate) fn append_prefix(strip: &str, add: &str, key: &mut Vec<u8>) {
     key.push(KEY_PART);
     key.push(b'/');
@@ -238,7 +239,8 @@ mod tests {
         }
     }
 
-    /// A rule that passes those who are logged in must not miss one for what else is in the line.
+    /// A rule that bypasses the cache for logged-in users must match whatever other bytes the line
+    /// has.
     #[test]
     fn values_match_whatever_bytes_they_have() {
         let pattern = Glob::new("*session=*", Segments::None).unwrap();
@@ -341,7 +343,7 @@ mod tests {
         ];
         for (i, a) in keys.iter().enumerate() {
             for (j, b) in keys.iter().enumerate() {
-                // A cookie of another name adds nothing, like no cookie at all.
+                // A cookie of another name adds nothing to the key, like no cookie at all.
                 assert_eq!(a == b, i == j || (i, j) == (0, 6) || (i, j) == (6, 0), "{i} {j}");
             }
         }

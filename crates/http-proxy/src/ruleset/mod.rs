@@ -1,10 +1,10 @@
-//! The operator's rules: conditions on requests and responses, and what follows from them.
+//! The operator's rules: conditions on requests and responses, and their actions.
 //!
-//! Rules are looked at in their order; every one that matches applies, a later one overrides what
-//! an earlier one said of the same thing, and `last` ends it. A rule with a condition on the
-//! response says nothing before there is one; that it then asks for something that had to be done
-//! before is refused when the rules are read. Invariants: pure functions of message and rules; no
-//! rule touches the headers that frame a message or name its host. Threads: read by all workers.
+//! Rules are evaluated in order. Every rule that matches applies; a later one overrides an earlier
+//! one's setting of the same kind, and `last` ends the evaluation. A rule with a condition on the
+//! response has no effect before there is one; such a rule is refused at parse time if its actions
+//! would have to happen earlier. Invariants: pure functions of message and rules; no rule touches
+//! headers that frame a message or name its host. Threads: read by all workers.
 
 mod glob;
 mod matching;
@@ -25,7 +25,7 @@ pub(crate) use matching::{CookieMatch, HeaderMatch, RequestView, ResponseView};
 pub(crate) use prefix::PrefixChange;
 pub(crate) use respond::{Location, Respond};
 
-/// What a rule wants of a group.
+/// The hint that a rule sets for a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hint {
     Love,
@@ -33,32 +33,32 @@ pub(crate) enum Hint {
     Neutral,
 }
 
-/// At which request something is stored.
+/// At which request for a resource its response is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
     Always,
     SecondHit,
 }
 
-/// Which site a request is for: the proxy's own, or one that rules name.
+/// The site that a request is for: the proxy's own, or one whose origins a rule names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SiteId(usize);
 
 impl SiteId {
-    /// The one that the proxy was started for.
+    /// The site that the proxy was started for.
     pub(crate) const MAIN: SiteId = SiteId(0);
 
-    /// Its place among those of the rules.
+    /// Its index among the sites that rules name.
     pub(crate) fn among_ruled(self) -> Option<usize> {
         self.0.checked_sub(1)
     }
 }
 
-/// A rule that answers by itself: its place among all.
+/// The index of a rule that answers by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answering(usize);
 
-/// What must hold for a rule to apply; an empty condition always holds.
+/// Conditions of a rule; without any, the rule always matches.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Conditions {
     /// `http` or `https`.
@@ -76,11 +76,11 @@ pub(crate) struct Conditions {
     pub(crate) size_max: Option<u64>,
 }
 
-/// What a rule does.
+/// Actions of a rule.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Actions {
     pub(crate) pass: Option<bool>,
-    /// URLs of the origins, which are alike.
+    /// URLs of the site's equivalent origins.
     pub(crate) to: Vec<String>,
     pub(crate) respond: Respond,
     pub(crate) prefix: Option<Arc<PrefixChange>>,
@@ -108,7 +108,7 @@ pub(crate) struct Rule {
     pub(crate) last: bool,
 }
 
-/// Headers that frame a message or belong to the connection: not for rules.
+/// Headers that frame a message or belong to the connection: rules may not edit them.
 pub(crate) fn edits_allowed(name: &HeaderName) -> bool {
     ![CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA].contains(name)
 }
@@ -181,25 +181,25 @@ impl Rule {
 pub struct Ruleset {
     rules: Vec<Rule>,
     extends_keys: bool,
-    /// The origins that rules name, each list once.
+    /// The origins that rules name; equal lists are stored once.
     sites: Vec<Vec<String>>,
 }
 
-/// What the rules make of a request.
+/// The combined effect of the rules on a request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestEffects<'r> {
     pub(crate) pass: bool,
     pub(crate) site: SiteId,
     /// The rule that answers, if one does.
     pub(crate) answering: Option<Answering>,
-    /// What becomes of the path towards the origin, if it begins as a rule wants it to.
+    /// The change of the path towards the origin, if the path begins with the rule's prefix.
     pub(crate) prefix: Option<&'r Arc<PrefixChange>>,
     /// The origins of `site`, if a rule named them.
     to: &'r [String],
     rules: Vec<&'r Rule>,
 }
 
-/// What the rules make of a response.
+/// The combined effect of the rules on a response.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseEffects<'r> {
     pub(crate) ttl: Option<Duration>,
@@ -235,12 +235,12 @@ impl Ruleset {
         &self.sites
     }
 
-    /// Whether some rule changes the paths that origins are asked for.
+    /// Whether any rule changes the paths that origins receive.
     pub(crate) fn changes_prefixes(&self) -> bool {
         self.rules.iter().any(|rule| rule.then.prefix.is_some())
     }
 
-    /// The answer of a rule of these.
+    /// The answer of an answering rule.
     pub(crate) fn answer(&self, answering: Answering) -> &Respond {
         &self.rules[answering.0].then.respond
     }
@@ -253,12 +253,12 @@ impl Ruleset {
         self.rules.is_empty()
     }
 
-    /// Whether some rule adds to cache keys, so that one URL may lie under several.
+    /// Whether any rule adds to cache keys, so that one URL may have several.
     pub(crate) fn extends_keys(&self) -> bool {
         self.extends_keys
     }
 
-    /// What follows for a request.
+    /// Evaluates the rules for a request.
     pub(crate) fn on_request(&self, request: &RequestView<'_>) -> RequestEffects<'_> {
         let mut effects = RequestEffects::default();
         let matches = |rule: &Rule| !rule.when.is_on_response() && rule.when.match_request(request);
@@ -283,19 +283,20 @@ impl Ruleset {
         effects
     }
 
-    /// Which rules a request meets, as far as requests go.
+    /// For each rule, whether a request meets its request conditions.
     pub(crate) fn met(&self, request: &RequestView<'_>) -> Box<[bool]> {
         self.rules.iter().map(|rule| rule.when.match_request(request)).collect()
     }
 
-    /// What follows for a response to a request.
+    /// Evaluates the rules for the response to a request.
     pub(crate) fn on_response(
         &self,
         request: &RequestView<'_>,
         response: &ResponseView<'_>,
     ) -> ResponseEffects<'_> {
         let mut effects = ResponseEffects::default();
-        // What a rule takes off a request is no reason for it not to hold for the response.
+        // A header that a rule removed from the request still counts for conditions on the
+        // response.
         let met = |index: usize, rule: &Rule| match request.met.and_then(|met| met.get(index)) {
             Some(met) => *met,
             None => rule.when.match_request(request),
@@ -327,7 +328,7 @@ impl<'r> RequestEffects<'r> {
         self.rules.iter().map(|rule| rule.name.as_str())
     }
 
-    /// Whether any of them edits headers.
+    /// Whether any matching rule edits headers.
     pub(crate) fn edits(&self) -> bool {
         let edits = |rule: &&Rule| {
             !rule.then.request_remove.is_empty() || !rule.then.request_set.is_empty()
@@ -341,8 +342,8 @@ impl<'r> RequestEffects<'r> {
         edit(headers, edits)
     }
 
-    /// Appends what the rules add to the key; nothing if they add nothing. Another site may answer
-    /// otherwise, even for the same URL, and so may another path.
+    /// Appends what the rules add to the key, if anything. Another site or another origin path may
+    /// give another response to the same URL, so both are part of the key.
     pub(crate) fn extend_key(&self, headers: &HeaderMap, key: &mut Vec<u8>) {
         if let Some(first) = self.to.first() {
             matching::append_site(first, key);

@@ -1,22 +1,22 @@
-//! Paths that the origin calls otherwise than clients: a prefix taken off, another put before the rest.
+//! Path prefixes that differ between clients and origin: one prefix removed, another added.
 //!
-//! Invariants: what is made of a path begins with a slash; prefixes end where a segment does, so that
-//! `/app` is none of `/application`; the query stays as it is. Pure, no threads.
+//! Invariants: every resulting path begins with a slash; prefixes match whole segments, so that
+//! `/app` is not a prefix of `/application`; the query is unchanged. Pure, no threads.
 
 use http::header::{CONTENT_LOCATION, LOCATION};
 use http::{HeaderMap, HeaderValue, Uri};
 
-/// What a rule does to the beginning of paths.
+/// A rule's change to the beginning of paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PrefixChange {
-    /// Taken off; without a slash at its end. Empty: nothing.
+    /// The prefix to remove, without a trailing slash; empty for none.
     pub(crate) strip: String,
-    /// Put before what is left; likewise.
+    /// The prefix to add, likewise.
     pub(crate) add: String,
 }
 
 impl PrefixChange {
-    /// Reads a prefix.
+    /// Parses a prefix.
     pub(crate) fn read(text: &str) -> Result<String, String> {
         let prefix = text.trim_end_matches('/');
         let whole = text.starts_with('/') && !prefix.is_empty() && !prefix.starts_with("//");
@@ -28,7 +28,7 @@ impl PrefixChange {
         }
     }
 
-    /// What the origin is asked for; `None` if the path does not begin with the prefix.
+    /// The origin's path; `None` if the client's path does not begin with the prefix.
     pub(crate) fn to_origin(&self, path_and_query: &str) -> Option<String> {
         let end = path_and_query.find('?').unwrap_or(path_and_query.len());
         let (path, query) = path_and_query.split_at(end);
@@ -37,8 +37,8 @@ impl PrefixChange {
         Some([&self.add, slash, rest, query].concat())
     }
 
-    /// Makes of the paths that an answer names what clients call them. `hosts`: what the origin was told
-    /// of its name, in whose URLs it may do so.
+    /// Translates the paths that a response names into the client's. `hosts`: the names under which
+    /// the origin was addressed; only URLs of these hosts are translated.
     pub(crate) fn rename(&self, headers: &mut HeaderMap, hosts: &[HeaderValue]) {
         for name in [LOCATION, CONTENT_LOCATION] {
             let named = headers.get(&name).and_then(|value| value.to_str().ok());
@@ -65,10 +65,10 @@ impl PrefixChange {
         self.to_client(path).map(|path| format!("{before}{path}"))
     }
 
-    /// What a client calls a path of the origin; `None` if it is not below what was put before, or has
-    /// the client's name already.
+    /// The client's path for a path of the origin; `None` if it is not below the added prefix, or
+    /// is the client's already.
     fn to_client(&self, path: &str) -> Option<String> {
-        // Two slashes begin with the name of another host.
+        // Two slashes introduce the name of another host.
         if !path.starts_with('/') || path.starts_with("//") {
             return None;
         }
@@ -84,7 +84,7 @@ fn is_http(scheme: &str) -> bool {
     ["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
-/// What follows a prefix that ends where a segment does.
+/// The rest behind a prefix that ends at a segment boundary.
 fn after<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(prefix)?;
     (rest.is_empty() || rest.starts_with(['/', '?', '#'])).then_some(rest)

@@ -1,7 +1,7 @@
-//! Answers that rules give by themselves: redirects, pages for maintenance.
+//! Answers that rules give without an origin: redirects and maintenance pages.
 //!
-//! Invariant: a `Location` has the scheme and host that the rule says, or is a path of the same host:
-//! nothing that a client sends leads elsewhere. Pure, no threads.
+//! Invariant: a `Location` has the scheme and host that the rule states, or is a path of the same
+//! host: no client input redirects elsewhere. Pure, no threads.
 
 use std::fmt::Write as _;
 
@@ -14,12 +14,12 @@ use crate::rules::key::is_plain_authority;
 /// Longest body that a rule may have.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// What stands for the host that the client asked for, without its port.
+/// Placeholder for the requested host, without its port.
 const HOST: &str = "{host}";
-/// What stands for path and query as the client sent them.
+/// Placeholder for path and query as the client sent them.
 const TARGET: &str = "{target}";
 
-/// An answer as a rule says it.
+/// A rule's answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Respond {
     pub(crate) status: Option<StatusCode>,
@@ -28,13 +28,13 @@ pub(crate) struct Respond {
     pub(crate) body_type: Option<HeaderValue>,
 }
 
-/// Where a redirect leads: a URL, or a path of the same host, in which `{host}` and `{target}` stand for
-/// what the client asked for.
+/// The target of a redirect: a URL, or a path of the same host. `{host}` and `{target}` are
+/// replaced by the client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location(String);
 
 impl Respond {
-    /// Reads a status that a rule may answer with.
+    /// Parses a status that a rule may answer with.
     pub(crate) fn status(text: &str) -> Result<StatusCode, String> {
         let status = text.trim().parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.filter(|status| (200..600).contains(&status.as_u16()));
@@ -47,7 +47,7 @@ impl Respond {
         }
     }
 
-    /// Reads a body.
+    /// Parses a body.
     pub(crate) fn body(text: &str) -> Result<Bytes, String> {
         if text.len() > BODY_BYTES_MAX {
             return Err(format!("{} bytes are too many: {BODY_BYTES_MAX} at most", text.len()));
@@ -55,12 +55,12 @@ impl Respond {
         Ok(Bytes::copy_from_slice(text.as_bytes()))
     }
 
-    /// Whether the rule answers by itself.
+    /// Whether the rule answers without an origin.
     pub(crate) fn answers(&self) -> bool {
         self.status.is_some()
     }
 
-    /// Finds what does not go together.
+    /// Finds contradictions.
     pub(super) fn check(&self) -> Result<(), String> {
         let Some(status) = self.status else {
             let alone = [
@@ -94,7 +94,7 @@ impl Respond {
 }
 
 impl Location {
-    /// Reads where a redirect leads.
+    /// Parses the target of a redirect.
     pub(crate) fn read(text: &str) -> Result<Location, String> {
         let rest = text.replace(HOST, "").replace(TARGET, "");
         let odd = |c: char| !c.is_ascii_graphic() || "{}<>\"\\^`|".contains(c);
@@ -111,7 +111,7 @@ impl Location {
                 let end = rest.find(TARGET).map_or(end, |at| at.min(end));
                 is_authority(&rest[..end]) && !rest[end..].contains(HOST)
             }
-            // What follows a single slash must not make two of it, which begin with another host.
+            // A target appended to a lone slash must not form `//`, which names another host.
             None => {
                 let path = text.strip_prefix('/');
                 path.is_some_and(|path| !path.starts_with('/') && !path.starts_with(TARGET))
@@ -127,21 +127,21 @@ impl Location {
         }
     }
 
-    /// Where it leads a client that asked this host for this; `None` if the host is wanted and it named
-    /// none.
+    /// The redirect's target for a client's host and path; `None` if the host is needed and the
+    /// client sent none.
     pub(crate) fn of(&self, host: &str, path_and_query: &str) -> Option<HeaderValue> {
         let host = without_port(host);
         if host.is_empty() && self.0.contains(HOST) {
             return None;
         }
-        // `OPTIONS *` is for the host.
+        // `OPTIONS *` concerns the host.
         let target = if path_and_query.starts_with('/') { path_and_query } else { "/" };
         let filled = self.0.replace(HOST, host).replace(TARGET, &escaped(target));
         HeaderValue::try_from(filled).ok()
     }
 }
 
-/// A plain authority, or the client's host with or without a port.
+/// Whether text is a plain authority, or the client's host with or without a port.
 fn is_authority(text: &str) -> bool {
     let plain = match text.strip_prefix(HOST) {
         Some("") => return true,
@@ -155,7 +155,7 @@ fn is_port(text: &str) -> bool {
     !text.is_empty() && text.parse::<u16>().is_ok()
 }
 
-/// A target that may have raw bytes of UTF-8, which clients send and `Location` must not have.
+/// Percent-encodes raw UTF-8 bytes, which clients send and `Location` must not contain.
 fn escaped(target: &str) -> String {
     let mut text = String::with_capacity(target.len());
     for byte in target.bytes() {

@@ -1,4 +1,4 @@
-//! What in settings that can each be read does not go together. Pure, no threads.
+//! Finds settings that are valid one by one but contradict each other. Pure, no threads.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use crate::config::transport::ListenAddress;
 /// A key whose value does not go with that of another, and why.
 type Contradiction = (&'static str, String);
 
-/// All that is found.
+/// Finds all contradictions.
 pub(super) fn find(settings: &Settings) -> Vec<Contradiction> {
     let mut found = same_addresses(settings);
     if settings.proxy.drain_timeout > settings.stop_timeout {
@@ -21,7 +21,7 @@ pub(super) fn find(settings: &Settings) -> Vec<Contradiction> {
     found
 }
 
-/// Listeners on one address, of which the second could not be opened.
+/// Listeners with the same address, the second of which could not be opened.
 fn same_addresses(settings: &Settings) -> Vec<Contradiction> {
     let from = ListenAddress::Tcp(settings.proxy.from);
     let mut taken = vec![("from", &from)];
@@ -41,7 +41,7 @@ fn same_addresses(settings: &Settings) -> Vec<Contradiction> {
 fn are_one(a: &ListenAddress, b: &ListenAddress) -> bool {
     match (a, b) {
         (ListenAddress::Tcp(a), ListenAddress::Tcp(b)) => {
-            // Port 0 is another one each time.
+            // Port 0 is a different free port each time.
             let everywhere = |address: &SocketAddr| address.ip().is_unspecified();
             let overlap = a.ip() == b.ip()
                 || (a.is_ipv4() == b.is_ipv4() && (everywhere(a) || everywhere(b)));
@@ -55,7 +55,7 @@ fn are_one(a: &ListenAddress, b: &ListenAddress) -> bool {
 mod tests {
     use super::*;
 
-    /// The keys that contradict others in a file.
+    /// The contradicting keys of a file.
     fn keys(file: &str) -> Vec<&'static str> {
         let settings = Settings::parse(file).unwrap_or_else(|e| panic!("{e:?}"));
         find(&settings).into_iter().map(|(key, _)| key).collect()

@@ -1,4 +1,4 @@
-//! From the text of a TOML file to settings and rules, with the line of every mistake.
+//! Reads settings and rules from the text of a TOML file, with the line of every mistake.
 //!
 //! No threads, no I/O.
 
@@ -17,11 +17,11 @@ use crate::ruleset::Rule;
 pub struct SettingsError {
     /// Line of the file, from 1.
     pub line: usize,
-    /// What is wrong, and where possible what was meant.
+    /// The mistake, and where possible a suggestion.
     pub problem: String,
 }
 
-/// What a file was read into, with the mistakes so far.
+/// The state of reading a file: its settings, and the mistakes so far.
 struct Reading<'t> {
     text: &'t str,
     errors: Vec<SettingsError>,
@@ -38,7 +38,7 @@ impl Reading<'_> {
     }
 }
 
-/// The line, from 1, of a byte.
+/// The line, from 1, that contains a byte offset.
 fn line_at(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
@@ -83,7 +83,7 @@ pub(crate) fn read(text: &str, settings: &mut Settings) -> Result<Vec<Rule>, Vec
     Err(reading.errors)
 }
 
-/// The line of a key in a file that can be read; `None` if it has none.
+/// The line of a key in valid text; `None` if the key does not occur.
 pub(super) fn line_of(text: &str, name: &str) -> Option<usize> {
     let file = DeTable::parse(text).ok()?;
     let find = |table: &DeTable<'_>, name: &str| {
@@ -106,7 +106,7 @@ fn read_key(
     at: usize,
     value: &Spanned<DeValue<'_>>,
 ) {
-    // The key is looked up first: that it is unknown says more than what is wrong with its value.
+    // An unknown key is reported first: that is more helpful than an error about its value.
     if keys::find(name).is_none() {
         let near = keys::nearest(name, KEYS.iter().map(|key| key.name));
         let hint = near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));

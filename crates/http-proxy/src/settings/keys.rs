@@ -1,5 +1,5 @@
-//! Every key of the configuration file, declared once: parser, defaults, `check-config`, reload
-//! and `docs/configuration.md` all come from this table.
+//! Declares every key of the configuration file once: parser, defaults, `check-config`, reload and
+//! `docs/configuration.md` are all derived from this table.
 //!
 //! Invariants: names are unique; a key that is `live` takes effect on a reload, every other one
 //! only on the next start. Pure, no threads.
@@ -12,25 +12,25 @@ use super::kinds::{
 };
 use super::ranges::{SliceSize, Span, Threads};
 
-/// One key.
+/// One configuration key.
 pub(crate) struct Key {
     /// Full name: table, dot, name.
     pub(crate) name: &'static str,
-    /// What may be written.
+    /// Syntax of its values.
     pub(crate) written: &'static str,
     /// Whether a reload applies it.
     pub(crate) live: bool,
-    /// What it does, in one sentence or two.
+    /// Its effect, in one or two sentences.
     pub(crate) help: &'static str,
     /// Reads a value into the settings.
     pub(crate) set: fn(&mut Settings, &Value) -> Result<(), String>,
-    /// The value in the settings, as it would be written.
+    /// Shows the value in the settings, as it would be written in a file.
     pub(crate) show: fn(&Settings) -> String,
 }
 
 macro_rules! keys {
     ($($name:literal $when:ident $kind:ident [$($field:ident).+: $type:ty] $help:literal;)*) => {
-        /// All keys, in the order of the documents.
+        /// All keys, in the order of the document.
         pub(crate) const KEYS: &[Key] = &[$(Key {
             name: $name,
             written: <$kind as Kind<$type>>::WRITTEN,
@@ -144,18 +144,18 @@ keys! {
     "forward.to_loopback" start Flag [forward.to_loopback: bool] "`damelo forward`: let clients from elsewhere reach this host's loopback.";
 }
 
-/// The key of this name.
+/// Finds the key of this name.
 pub(crate) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// The known name that looks most like an unknown one, if any does.
+/// The known name most similar to an unknown one, if any is similar enough.
 pub(crate) fn nearest<'a>(
     unknown: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let scored = known.into_iter().map(|name| {
-        // `timeouts.conect`, and `conect` written in the wrong table.
+        // Matches `timeouts.conect`, and also `conect` in the wrong table.
         let short = name.rsplit('.').next().unwrap_or(name);
         let unknown_short = unknown.rsplit('.').next().unwrap_or(unknown);
         let whole = strsim::jaro_winkler(unknown, name);

@@ -1,7 +1,7 @@
-//! The configuration file: TOML in, checked settings out, and what a reload may change.
+//! The configuration file: parses TOML into checked settings, and decides what a reload may change.
 //!
-//! Invariants: a file with any error changes nothing; every error names its line, and an unknown
-//! key the known one it looks like. Files are read by the caller; nothing here does I/O but to
+//! Invariants: a file with any error changes nothing; every error names its line, and for an
+//! unknown key the most similar known one. The caller reads files; nothing here does I/O except to
 //! resolve host names in addresses. No threads.
 
 mod contradictions;
@@ -27,26 +27,26 @@ use crate::forward::{ForwardConfig, ForwardProxy};
 use crate::ruleset::Ruleset;
 use keys::KEYS;
 
-/// Everything `damelo proxy` is started with: the proxy's part and the store's.
+/// All settings of `damelo proxy`: the proxy's and the store's.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
     /// The proxy's part.
     pub proxy: ProxyConfig,
-    /// `PATH` or `PATH:SIZE` of the store, several with commas between them; `None` for one named by the
-    /// origin.
+    /// `PATH` or `PATH:SIZE` of the store, several separated by commas; `None` for a default
+    /// derived from the origin.
     pub cache: Option<String>,
     /// Memory for data.
     pub memory: ByteSize,
-    /// From the wish to stop to the end of the process, whatever still waits.
+    /// Longest time from the stop request to the end of the process, whatever is still waiting.
     pub stop_timeout: Duration,
-    /// The part that only a forward proxy has.
+    /// Settings that only a forward proxy has.
     pub forward: ForwardConfig,
     /// Whether the file or an argument named an origin.
     pub has_origin: bool,
-    /// Whether they set a key that only a forward proxy has.
+    /// Whether the file or an argument set a key that only a forward proxy has.
     pub sets_forward_keys: bool,
-    /// Where the file sets which key.
+    /// The line of each key that the file sets.
     lines: BTreeMap<String, usize>,
 }
 
@@ -69,15 +69,15 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads a file's text on top of the defaults.
+    /// Parses a file's text, starting from the defaults.
     ///
     /// # Errors
-    /// Every mistake in it, in the order of its lines.
+    /// All mistakes, in the order of their lines.
     pub fn parse(text: &str) -> Result<Settings, Vec<SettingsError>> {
         Settings::default().read(text)
     }
 
-    /// Reads a file's text on top of these settings.
+    /// Parses a file's text, starting from these settings.
     ///
     /// # Errors
     /// As [`Settings::parse`].
@@ -87,20 +87,20 @@ impl Settings {
         Ok(self)
     }
 
-    /// What does not go together in these settings, though each of them can be read.
+    /// Contradictions between settings that are valid one by one.
     pub fn contradictions(&self) -> Vec<SettingsError> {
         let found = contradictions::find(self);
         found.into_iter().map(|(key, problem)| self.mistake(key, problem)).collect()
     }
 
-    /// A mistake in the value of a key, with the line that sets it, or the first if none does.
+    /// A mistake in the value of a key, with the line that sets it, or line 1 if none does.
     pub fn mistake(&self, key: &str, problem: impl std::fmt::Display) -> SettingsError {
         let line = self.lines.get(key).copied().unwrap_or(1);
         SettingsError { line, problem: format!("`{key}`: {problem}") }
     }
 
-    /// The defaults of `damelo forward`, where they differ: its address, and that origins are not
-    /// told about clients.
+    /// The defaults of `damelo forward`, which differ in its address and in not telling origins
+    /// about clients.
     pub fn for_forward() -> Settings {
         let from = SocketAddr::from(([127, 0, 0, 1], 3128));
         let mut settings = Settings::default();
@@ -109,16 +109,16 @@ impl Settings {
         settings
     }
 
-    /// The proxy's part for a forward proxy: whatever a file says, the client names the origin.
+    /// The proxy's settings for a forward proxy, whose origin the client names whatever the file
+    /// says.
     pub fn forward_proxy(&self) -> ProxyConfig {
         self.proxy.clone().without_origin()
     }
 
-    /// Finds what would keep a forward proxy from starting without touching anything.
+    /// Checks, without side effects, whether a forward proxy could start.
     ///
     /// # Errors
-    /// It would listen elsewhere than on loopback without being told to, or its users cannot be
-    /// read.
+    /// It would listen beyond loopback although `remote` is not set, or its users cannot be read.
     pub fn check_forward(&self) -> Result<(), ProxyError> {
         ForwardProxy::new(&self.forward_proxy(), &self.forward).map(drop)
     }
@@ -158,20 +158,20 @@ impl Settings {
         KEYS.iter().map(|key| format!("{} = {}", key.name, (key.show)(self))).collect()
     }
 
-    /// Which line of a file's text an error is about: [`ProxyConfig::check`] finds what its values name, but not
-    /// where they stand.
+    /// The line of a file's text that an error is about. [`ProxyConfig::check`] reports the key at
+    /// fault, but not its line.
     pub fn blame(text: &str, error: &ProxyError) -> Option<SettingsError> {
         let line = document::line_of(text, error.key()?)?;
         Some(SettingsError { line, problem: error.to_string() })
     }
 
-    /// The names of the keys in which two settings differ and that a running proxy cannot change.
+    /// The keys whose values differ between two settings and that a reload cannot change.
     pub fn needs_restart(&self, running: &Settings) -> Vec<&'static str> {
         let differs = |key: &&keys::Key| !key.live && (key.show)(self) != (key.show)(running);
         KEYS.iter().filter(differs).map(|key| key.name).collect()
     }
 
-    /// How many rules there are.
+    /// Number of rules.
     pub fn rule_count(&self) -> usize {
         self.proxy.ruleset.len()
     }
@@ -366,10 +366,10 @@ mod tests {
         assert!(settings.set("workers=many").unwrap_err().contains("many"));
     }
 
-    /// The document is held to the table; `DAMELO_BLESS=1` writes it anew.
+    /// The document must match the table; `DAMELO_BLESS=1` rewrites it.
     #[test]
     fn the_document_lists_every_key() {
-        // What a machine's cores make of a default is left out of the table.
+        // Defaults that depend on the machine's number of cores are left out of the table.
         crate::documents::hold("configuration.md", "keys", &reference());
     }
 
@@ -383,7 +383,7 @@ mod tests {
                 let example = example.split("```").next().unwrap();
                 let settings = Settings::parse(example).unwrap_or_else(|e| panic!("{e:?}"));
                 rules += settings.rule_count();
-                // A redirect to https leads nowhere without a listener for it.
+                // A redirect to https needs an https listener.
                 if example.contains("https://{host}") {
                     let transport = &settings.proxy.transport;
                     assert!(transport.listeners.iter().any(|listener| listener.tls));

@@ -1,5 +1,5 @@
-//! Kinds of values that allow less than others of their sort: what is written outside of these ranges
-//! would be cut down without a word, or keep everything from working. Pure, no threads.
+//! Kinds of values with a narrower range than others of their type: a value outside would be
+//! clamped silently, or keep the proxy from working. Pure, no threads.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use super::kinds::{Count, Kind, Size, Time, Value};
 use crate::server::WORKERS_MAX;
 use crate::slices::SLICE_BYTES_MAX;
 
-/// A length of time in which something can be done.
+/// A duration long enough for something to happen in it.
 pub(crate) struct Span;
-/// A number of threads that serve.
+/// A number of worker threads.
 pub(crate) struct Threads;
-/// A length of slices.
+/// A slice length.
 pub(crate) struct SliceSize;
 
 impl Kind<Duration> for Span {

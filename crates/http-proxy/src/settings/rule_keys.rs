@@ -1,4 +1,4 @@
-//! Every key of a `[[rule]]`, declared once. Pure, no threads.
+//! Declares every key of a `[[rule]]` once. Pure, no threads.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct RuleKey {
 
 macro_rules! rule_keys {
     ($($name:literal $written:literal $help:literal $set:expr;)*) => {
-        /// Conditions first, then what to do.
+        /// Conditions first, then actions.
         pub(crate) const RULE_KEYS: &[RuleKey] =
             &[$(RuleKey { name: $name, written: $written, help: $help, set: $set },)*];
     };
@@ -103,7 +103,7 @@ rule_keys! {
         |rule, value| put(&mut rule.last, Flag::read(value));
 }
 
-/// The key of this name.
+/// Finds the key of this name.
 pub(crate) fn find(name: &str) -> Option<&'static RuleKey> {
     RULE_KEYS.iter().find(|key| key.name == name)
 }
@@ -113,7 +113,7 @@ fn put<T>(place: &mut T, read: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a value of a kind into an option.
+/// Parses a value of a kind into an option.
 trait ReadSome: Sized {
     fn read_some<K: Kind<Self>>(value: &Value) -> Result<Option<Self>, String>;
 }
@@ -152,7 +152,7 @@ fn origin(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Of what has no segments.
+/// A pattern for text without segments.
 fn value_glob(text: &str) -> Result<Glob, String> {
     Glob::new(text, Segments::None)
 }
@@ -208,7 +208,7 @@ fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-/// A text or a number.
+/// A text, or a number as text.
 fn one(value: &Value) -> Result<String, String> {
     match value {
         Value::Text(text) | Value::Integer(text) => Ok(text.clone()),

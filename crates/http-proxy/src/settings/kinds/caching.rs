@@ -1,4 +1,4 @@
-//! Kinds of values about what is stored, under which keys and in which groups. Pure, no threads.
+//! Kinds of values about storing, cache keys and groups. Pure, no threads.
 
 use http::HeaderName;
 
@@ -14,11 +14,11 @@ pub(crate) struct GroupRule;
 pub(crate) struct Words;
 /// Names of header fields.
 pub(crate) struct Headers;
-/// What becomes of `Set-Cookie`.
+/// How `Set-Cookie` is treated.
 pub(crate) struct Cookies;
-/// Which query parameters count.
+/// Which query parameters are part of the key.
 pub(crate) struct Query;
-/// How a field that negotiates is compared.
+/// How a negotiated field is compared.
 pub(crate) struct Negotiated;
 
 impl Kind<Grouping> for GroupRule {
@@ -121,7 +121,7 @@ impl Kind<Normaliser> for Negotiated {
     }
 }
 
-/// A coding or language: it is sent to origins as it is written here.
+/// Whether text is a content coding or language; it is sent to origins as written here.
 fn is_name(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')

@@ -1,8 +1,8 @@
-//! Kinds of values: how each is written in the configuration, read, checked and shown.
+//! Kinds of values: how each is written in the configuration, parsed, checked and shown.
 //!
-//! A kind is a type without values; its functions say what a person may write (`30s`, `512MiB`,
-//! `127.0.0.1:8080`) and give an error that names the input and the limit. This file has what all
-//! need: a value as the file has it, and lists. Pure, no threads.
+//! A kind is a type without values. Its functions parse what a person may write (`30s`, `512MiB`,
+//! `127.0.0.1:8080`) and return an error that names the input and the limit. This file has the
+//! shared parts: raw values and lists. Pure, no threads.
 
 mod caching;
 mod scalar;
@@ -18,7 +18,7 @@ pub(crate) use transport::{
     AccessRules, Address, Certificates, Check, Choosing, Listeners, Networks, OriginUrl, Origins,
 };
 
-/// A value as the file has it, before it is known what it is for.
+/// A raw value of the file, before its kind is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     /// A string.
@@ -32,7 +32,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The value of a `KEY=VALUE` of the command line: what a kind makes of it is its business.
+    /// The raw value of a `KEY=VALUE` argument; the key's kind interprets it.
     pub(crate) fn of_argument(text: &str) -> Value {
         match text {
             "true" => Value::Flag(true),
@@ -58,7 +58,7 @@ impl Value {
         format!("{} is not {what}", self.shown())
     }
 
-    /// Text, or a number as it was written.
+    /// The text, or a number as it was written.
     pub(super) fn plain(&self) -> Option<&str> {
         match self {
             Value::Text(text) | Value::Integer(text) => Some(text),
@@ -67,13 +67,13 @@ impl Value {
     }
 }
 
-/// Reads and shows values of type `T`.
+/// Parses and shows values of type `T`.
 pub(crate) trait Kind<T> {
-    /// What a person may write, for the documents and for errors.
+    /// Syntax, for the documents and for errors.
     const WRITTEN: &'static str;
-    /// Reads a value; the error says what is wrong with it.
+    /// Parses a value; the error says what is wrong with it.
     fn read(value: &Value) -> Result<T, String>;
-    /// As it would be written in the file.
+    /// Shows a value as it would be written in the file.
     fn show(value: &T) -> String;
 }
 
@@ -81,7 +81,7 @@ pub(super) fn quoted(text: impl std::fmt::Display) -> String {
     format!("\"{text}\"")
 }
 
-/// A list, or one text alone.
+/// A list, or a single text as a list of one.
 fn list(value: &Value, written: &str) -> Result<Vec<String>, String> {
     match value {
         Value::List(list) => Ok(list.clone()),
@@ -90,7 +90,7 @@ fn list(value: &Value, written: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A list, or one text with commas between its items.
+/// A list, or a single text with its items separated by commas.
 fn split_list(value: &Value, written: &str) -> Result<Vec<String>, String> {
     let list = list(value, written)?;
     let items = list.iter().flat_map(|text| text.split(','));
@@ -114,7 +114,7 @@ mod tests {
         Value::Text(text.to_owned())
     }
 
-    /// What a kind shows of a text that it read, without quotes.
+    /// Parses a text and shows the value, without quotes.
     fn round<T, K: Kind<T>>(written: &str) -> Result<String, String> {
         K::read(&text(written)).map(|value| K::show(&value).trim_matches('"').to_owned())
     }

@@ -121,7 +121,8 @@ const TIME_UNITS_MS: [(&str, u64); 6] = [
     ("w", 7 * 24 * 3600 * 1000),
 ];
 
-/// Longest time that may be written: ten years, beyond which sums with clocks might overflow.
+/// Longest duration that may be written: ten years, beyond which sums with clock times might
+/// overflow.
 const TIME_MS_MAX: u64 = 10 * 365 * 24 * 3600 * 1000;
 
 /// `1h30m`, `250ms`, `0s`: whole numbers, each with its unit.
@@ -143,7 +144,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
     (total_ms <= TIME_MS_MAX).then(|| Duration::from_millis(total_ms))
 }
 
-/// In the largest unit that leaves no rest.
+/// Shows a duration in the largest unit that divides it.
 fn show_duration(time: Duration) -> String {
     let ms = time.as_millis() as u64;
     for (unit, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)] {
@@ -297,7 +298,7 @@ impl Kind<Option<u64>> for Size {
     }
 }
 
-/// Whole seconds.
+/// As whole seconds.
 impl Kind<u64> for Time {
     const WRITTEN: &'static str = "a time such as 30s, 5m, 2h or 1d";
     fn read(value: &Value) -> Result<u64, String> {

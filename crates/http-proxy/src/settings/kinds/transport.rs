@@ -1,5 +1,5 @@
-//! Kinds of values about connections: listeners, networks, origins and how they are checked, who may
-//! use a forward proxy. Pure but for names of hosts in addresses, which are resolved. No threads.
+//! Kinds of values about connections: listeners, networks, origins and their checks, access rules
+//! of a forward proxy. Pure, except that host names in addresses are resolved. No threads.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) fn parse_address(text: &str) -> Option<SocketAddr> {
         return Some(SocketAddr::from(([127, 0, 0, 1], port)));
     }
     if cfg!(feature = "fuzzing") {
-        // No fuzzer asks a name server.
+        // The fuzzer must not query a name server.
         return text.parse().ok();
     }
     text.to_socket_addrs().ok()?.next()
@@ -218,7 +218,7 @@ impl Kind<Vec<AccessRule>> for AccessRules {
         parsed(&list(value, Self::WRITTEN)?)
     }
     fn show(value: &Vec<AccessRule>) -> String {
-        // Rules have no one spelling; their text says what they are in a log.
+        // A rule has several spellings, so the log shows its debug text.
         format!("{value:?}")
     }
 }
