@@ -1,6 +1,6 @@
-//! Asking a running proxy's admin listener, for the command line.
+//! Client of a running proxy's admin listener, for the command line.
 //!
-//! Threads: the caller's, with an event loop of its own for the time of one request.
+//! Threads: the caller's, with an event loop of its own for one request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,48 +15,48 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longest wait for an answer: a purge waits for the disk.
+/// Longest wait for a response: a purge waits for the disk.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Largest answer that is read.
+/// Largest response body read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Why an admin listener gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// Nobody listens there, or the connection broke.
+    /// Nobody listens at the address, or the connection broke.
     #[error("cannot reach the admin listener at {address}")]
     Connect {
-        /// Where it was looked for.
+        /// The address tried.
         address: SocketAddr,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// What answered is no admin listener.
+    /// The listener at the address is not an admin listener.
     #[error("what answered at {address} does not speak HTTP as an admin listener does")]
     Protocol {
-        /// Where it was looked for.
+        /// The address tried.
         address: SocketAddr,
     },
-    /// It took too long.
+    /// No response within the timeout.
     #[error("the admin listener at {address} did not answer within {} s", TIMEOUT.as_secs())]
     Timeout {
-        /// Where it was looked for.
+        /// The address tried.
         address: SocketAddr,
     },
-    /// It refused.
+    /// The listener refused the request.
     #[error("the proxy refused ({status}): {problem}")]
     Refused {
-        /// Its status.
+        /// The response's status.
         status: u16,
-        /// Its words.
+        /// The response's text.
         problem: String,
     },
 }
 
-/// Sends one request and returns the body of its answer. A request with a body is a POST of JSON.
-/// Blocks for a minute at most.
+/// Sends one request and returns the response's body. A request with a body is sent as a POST of
+/// JSON. Blocks for a minute at most.
 ///
 /// # Errors
 /// See [`AdminError`]; every status but 200 is [`AdminError::Refused`].

@@ -1,6 +1,6 @@
-//! `explain` and `top`: what the cache knows of one URL, and what it is busy with.
+//! `explain` and `top`: the state of one URL in the cache, and the cache's busiest URLs and hosts.
 //!
-//! Reads metadata and counters only; nothing here changes what the cache does. Threads: the admin
+//! Reads metadata and counters only, and changes nothing in the cache. Threads: the admin
 //! listener's.
 
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::vault::entry::{Entry, StoredResponse};
 use crate::vault::{self, Placement};
 use crate::worker::Shared;
 
-/// Rows of `top` of each kind.
+/// Rows of each kind in `top`.
 const ROWS_MAX: usize = 50;
 
-/// A stored object as it lies.
+/// A stored object and its key.
 struct Lying {
     key: Vec<u8>,
     entry: Entry,
@@ -33,7 +33,7 @@ struct Lying {
     length_bytes: u64,
 }
 
-/// What is known of a URL. The order is `{"url": ..., "headers": ["Name: value", ...]}`.
+/// Explains a URL. The order is `{"url": ..., "headers": ["Name: value", ...]}`.
 pub(crate) async fn explain(
     shared: &Arc<Shared>,
     counters: &[Arc<Counters>],
@@ -94,7 +94,7 @@ pub(crate) async fn explain(
     }))
 }
 
-/// The key of the URL that an order names, with the headers of the request and its scheme.
+/// The key of the order's URL, with the headers and the scheme of the request.
 fn read_order(
     shared: &Shared,
     order: &[u8],
@@ -123,7 +123,7 @@ async fn look(shared: &Shared, key: &[u8]) -> Option<Lying> {
     Some(Lying { key: key.to_vec(), entry, placement, length_bytes: info.length_bytes })
 }
 
-/// One stored response in full.
+/// Describes one stored response in full.
 fn told(shared: &Shared, one: &Lying, marks: &Marks) -> Value {
     let Entry::Response(response) = &one.entry else { return Value::Null };
     let url = url_of_key(&one.key);
@@ -168,7 +168,7 @@ fn told(shared: &Shared, one: &Lying, marks: &Marks) -> Value {
     })
 }
 
-/// The arithmetic of RFC 9111 §4.2 with its numbers.
+/// The freshness calculation of RFC 9111 §4.2 with its numbers.
 fn freshness(response: &StoredResponse, now_ms: u64) -> Value {
     let policy = &response.policy;
     let (age_ms, lifetime_ms) = (policy.age_ms(now_ms), policy.lifetime_ms);
@@ -200,7 +200,7 @@ fn cover_name(cover: Cover<'_>) -> String {
     }
 }
 
-/// Key bytes in one line: what no URL has as `\xNN`.
+/// A key on one line: bytes that occur in no URL as `\xNN`.
 fn shown(key: &[u8]) -> String {
     key.escape_ascii().to_string()
 }
@@ -223,7 +223,7 @@ fn recent_refusals(counters: &[Arc<Counters>], url: &[u8]) -> Vec<Value> {
     all.iter().map(|(ago_s, why)| json!({ "seconds_ago": ago_s, "reason": why })).collect()
 }
 
-/// What the proxy is busy with.
+/// The busiest URLs and hosts, and current activity.
 pub(crate) fn top(shared: &Shared, counters: &[Arc<Counters>]) -> Value {
     let now = Instant::now();
     let mut all: Vec<_> = counters.iter().map(|one| lock(&one.hot).busiest(now)).collect();

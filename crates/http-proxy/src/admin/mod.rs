@@ -1,9 +1,9 @@
 //! The admin listener: health, metrics, purging, `explain` and `top`. Not for the public.
 //!
-//! Only clients of the allowed networks are answered. `/healthz`, `/readyz` and `/metrics` are free
-//! for them to read; everything else wants the admin token if there is one. What changes something is
-//! POST with a JSON body declared as such, which no page of another site can make a browser send
-//! unasked. Threads: one, its own event loop.
+//! Only clients of the allowed networks are answered. `/healthz`, `/readyz` and `/metrics` can be
+//! read without a token; everything else requires the admin token if one is set. State-changing
+//! requests are POSTs with a declared JSON body, which a page of another site cannot make a browser
+//! send without a preflight. Threads: one, with its own event loop.
 
 pub(crate) mod client;
 mod explain;
@@ -45,7 +45,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const BODY_BYTES_MAX: usize = 1 << 20;
 const PATHS: &str = "/healthz, /readyz, /metrics, /top or, with POST, /purge and /explain";
 
-/// What an answer is made from.
+/// State that answers are made from.
 #[derive(Clone)]
 struct Admin {
     control: Control,
@@ -62,7 +62,7 @@ pub(crate) async fn serve(
     gate: Arc<Gate>,
     counters: Vec<Arc<Counters>>,
 ) {
-    // The listener was made non-blocking by whoever bound it.
+    // Whoever bound the listener made it non-blocking.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let admin = Admin { control, gate, counters: counters.into() };
     loop {
@@ -76,7 +76,7 @@ pub(crate) async fn serve(
                 let admin = admin.clone();
                 async move { Ok::<_, Infallible>(admin.respond(request, peer.ip()).await) }
             });
-            // A connection that breaks concerns nobody but its client.
+            // A broken connection concerns only its client.
             let _ = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)
@@ -139,7 +139,7 @@ impl Admin {
         }
     }
 
-    /// What comes with a body.
+    /// Handles a request with a body.
     async fn ordered(&self, shared: &Arc<Shared>, request: Request<Incoming>) -> Answer {
         let explains = request.uri().path() == "/explain";
         let declared = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -170,7 +170,7 @@ impl Admin {
         Ok(done)
     }
 
-    /// The store's metrics and ours as one exposition with one end mark.
+    /// The store's metrics and the proxy's as one exposition with one end mark.
     fn metrics(&self, shared: &Shared) -> String {
         let store = shared.vault.store().stats().to_openmetrics();
         let mut text = store.strip_suffix(END).unwrap_or(&store).to_owned();
@@ -202,8 +202,8 @@ fn failed(status: StatusCode, problem: impl std::fmt::Display) -> Answer {
     (status, JSON, format!("{body}\n"))
 }
 
-/// Ready once everything that a former life left is served again. A store that cannot be written makes
-/// the cache worse, and does not keep clients from the origin.
+/// Ready once everything that an earlier process stored can be served again. An unwritable store
+/// degrades the cache, but does not keep clients from the origin, so it does not count.
 fn ready(shared: &Shared) -> Answer {
     let recovery = shared.vault.store().recovery();
     match shared.vault.ledger().loading() {

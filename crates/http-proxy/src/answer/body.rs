@@ -1,9 +1,10 @@
-//! Bodies of answers: from memory, from the store, from a fill that is under way, or passed on as they
-//! come from the origin.
+//! Bodies of responses to clients: from memory, from the store, from a fill in progress, or passed
+//! through from the origin.
 //!
-//! Invariants: a body that fits in one piece leaves the store as one `Bytes` without copy; a larger
-//! one holds one chunk at a time; a body that breaks off ends in an error, so that hyper closes the
-//! connection and no client takes a part for the whole. Threads: each body lives on one worker.
+//! Invariants: a body that fits in one piece leaves the store as one `Bytes` without a copy; a
+//! larger one holds one chunk at a time; a body that breaks off ends in an error, so that hyper
+//! closes the connection and no client takes a part for the whole. Threads: each body lives on one
+//! worker.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -28,26 +29,26 @@ use crate::vault::inflight::{Chunk, InflightReader};
 
 type NextChunk = Pin<Box<dyn Future<Output = (Reader, Result<Option<Bytes>, BodyError>)> + Send>>;
 
-/// What a streamed body consists of, in order.
+/// A piece of a streamed body.
 pub(crate) enum Piece {
     Bytes(Bytes),
     /// Bytes of the stored object.
     Stored(Range<u64>),
 }
 
-/// A body put together from pieces, of the store above all, one chunk in memory at a time.
+/// A body assembled from pieces, mostly of the store, with one chunk in memory at a time.
 pub(crate) struct Streamed {
     pieces: VecDeque<Piece>,
-    /// Reads the object; here while it is not reading.
+    /// Reads the object; present while no read is under way.
     reader: Option<Reader>,
     reading: Option<NextChunk>,
-    /// Of the piece being read.
+    /// Bytes left of the current piece.
     piece_left_bytes: u64,
     left_bytes: u64,
 }
 
 impl Streamed {
-    /// The pieces one after the other; those of the store from `reader`.
+    /// A body of these pieces in order; `reader` supplies the stored ones.
     pub(crate) fn new(reader: Option<Reader>, pieces: Vec<Piece>) -> Streamed {
         let length = |piece: &Piece| match piece {
             Piece::Bytes(bytes) => bytes.len() as u64,
@@ -84,7 +85,7 @@ impl Streamed {
         }
     }
 
-    /// Accounts for a chunk that was read, and reads on if its piece goes on.
+    /// Accounts for a chunk that was read, and starts the next read if its piece continues.
     fn took(
         &mut self,
         reader: Reader,
@@ -115,14 +116,14 @@ fn next_chunk(mut reader: Reader) -> NextChunk {
     })
 }
 
-/// Chunks of a fill that is under way.
+/// Chunks of a fill in progress.
 pub(crate) type FillReceiver = mpsc::Receiver<Result<Chunk, BodyError>>;
 
-/// The body of the answer whose fill this is.
+/// The body of the response that started this fill.
 pub(crate) struct Filling {
     chunks: FillReceiver,
     taken_bytes: u64,
-    /// Where to go on if the fill does not wait for this client any more.
+    /// Where to continue once the fill no longer waits for this client.
     inflight: Option<InflightReader>,
     left_behind: bool,
     ended: bool,
@@ -155,13 +156,13 @@ impl Filling {
         }
         match &mut self.inflight {
             Some(inflight) => inflight.poll_chunk(cx),
-            // The fill died without a word: this is not a clean end.
+            // The fill ended without saying how: not a clean end.
             None => Poll::Ready(Err(BodyError::Broken)),
         }
     }
 }
 
-/// A polled chunk as hyper wants it.
+/// Converts a polled chunk to hyper's frame.
 fn as_frame(polled: Poll<Result<Chunk, BodyError>>) -> PolledFrame {
     polled.map(|chunk| chunk.map(Chunk::into_frame).transpose())
 }
@@ -175,17 +176,17 @@ enum Kind {
     Passing(Box<Timed>),
 }
 
-/// Body of an answer to a client.
+/// Body of a response to a client.
 pub(crate) struct ProxyBody {
     kind: Kind,
     source: BodySource,
-    /// Bytes that the connection took.
+    /// Bytes that the connection accepted.
     sent_bytes: u64,
-    /// As its headers say: once that is sent, nobody asks for the end.
+    /// The announced length: after that many bytes hyper does not poll for the end.
     length_bytes: Option<u64>,
-    /// How it ended, if it has.
+    /// How the body ended, if it has.
     ended: Option<Result<(), BrokenBy>>,
-    /// Written when the body is dropped.
+    /// Access log record, written when the body is dropped.
     record: Option<Box<LogRecord>>,
 }
 
@@ -221,7 +222,7 @@ impl ProxyBody {
         ProxyBody::new(Kind::Inflight(Box::new(reader)))
     }
 
-    /// That of a response which came in this version of HTTP.
+    /// A body passed through from a response in this HTTP version.
     pub(crate) fn passing(body: FetchedBody, limit: Duration, version: Version) -> ProxyBody {
         ProxyBody::timed(Timed::of_response(body, limit, version))
     }
@@ -230,7 +231,7 @@ impl ProxyBody {
         ProxyBody::new(Kind::Passing(Box::new(body)))
     }
 
-    /// Says where it comes from, as far as its request is concerned.
+    /// Sets the body's source, for the metrics.
     pub(crate) fn with_source(mut self, source: BodySource) -> ProxyBody {
         self.source = source;
         self
@@ -240,14 +241,14 @@ impl ProxyBody {
         self.source
     }
 
-    /// Says what its headers say of its length.
+    /// Sets the length that the headers announce.
     pub(crate) fn with_length(mut self, headers: &HeaderMap) -> ProxyBody {
         let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         self.length_bytes = length.and_then(|text| text.parse().ok());
         self
     }
 
-    /// Who or what ended it before its end; without an end of its own that is the client.
+    /// Who or what ended the body early; the client, if the body did not end by itself.
     pub(crate) fn broken_by(&self) -> Option<BrokenBy> {
         match self.ended {
             Some(Ok(())) => None,
@@ -257,7 +258,7 @@ impl ProxyBody {
         }
     }
 
-    /// Tells `record` how it ended, which is written when the body is done with.
+    /// Sets the record that learns how the body ended and is written when the body is dropped.
     pub(crate) fn with_record(mut self, record: Box<LogRecord>) -> ProxyBody {
         self.record = Some(record);
         self

@@ -1,4 +1,4 @@
-//! Hits: what is found in the store, or is as good as there, becomes an answer. Threads: the worker's.
+//! Hits: turns found responses, stored or being filled, into answers. Threads: the worker's.
 
 use crate::answer::{Answer, from_store};
 use crate::request::{Ask, hooks};
@@ -6,8 +6,8 @@ use crate::rules::{CacheStatus, ForwardReason};
 use crate::vault::Found;
 use crate::worker::Worker;
 
-/// An answer from the store that the origin was not asked for by this request, but maybe by another
-/// that it waited for, for the reason `collapsed`.
+/// A response served without this request asking the origin; it may have waited for another request
+/// that did, for the reason `collapsed`.
 pub(crate) fn serve_hit(
     worker: &Worker,
     ask: &Ask,
@@ -25,13 +25,14 @@ pub(crate) fn serve_hit(
     reused(worker, ask, found, status)
 }
 
-/// An answer whose body was stored before this request came, whether or not the origin was asked.
+/// A response whose body was stored before this request arrived, whether or not the origin was
+/// asked.
 pub(crate) fn reused(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Answer {
     hooks::on_hit(worker, ask, &found);
     with_hit_status(worker, ask, found, status)
 }
 
-/// An answer from the store, with the time it has left.
+/// A response from the store, with its remaining freshness lifetime in `Cache-Status`.
 pub(crate) fn with_hit_status(
     worker: &Worker,
     ask: &Ask,

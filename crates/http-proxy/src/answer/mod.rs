@@ -1,6 +1,7 @@
-//! Answers to clients: of our own, of what is stored (`stored`), and as the origin gave them.
+//! Responses to clients: the proxy's own, stored ones (`stored`), and passed-through ones.
 //!
-//! Invariant: every answer comes with what the cache did for it. Threads: the worker's that read the
+//! Invariant: every response carries a record of what the cache did for it. Threads: the worker's
+//! that read the
 //! request.
 
 pub(crate) mod body;
@@ -24,7 +25,7 @@ pub(crate) use hit::{reused, serve_hit, with_hit_status};
 pub(crate) use passed_on::{own_fields, pass_on, remove_hop_by_hop};
 pub(crate) use stored::{begin, from_store, not_modified, part_suffices, precondition_failed};
 
-/// An answer, and what the cache did for it.
+/// A response, and what the cache did for it.
 pub(crate) type Answer = (Response<ProxyBody>, CacheStatus);
 
 /// An answer with these headers.
@@ -39,7 +40,7 @@ pub(crate) fn with_headers(
     response
 }
 
-/// What of an answer is for a HEAD: over HTTP/2 nobody below us leaves the body out.
+/// Strips the body for a HEAD: over HTTP/2 no lower layer does that.
 pub(crate) fn headers_only(mut response: Response<ProxyBody>) -> Response<ProxyBody> {
     if response.body().is_end_stream() {
         return response;
@@ -51,7 +52,7 @@ pub(crate) fn headers_only(mut response: Response<ProxyBody>) -> Response<ProxyB
     response.map(|_| ProxyBody::empty())
 }
 
-/// A short text of our own.
+/// A short text of the proxy's own.
 pub(crate) fn text(status: StatusCode, text: &str) -> Response<ProxyBody> {
     let body = ProxyBody::whole(Bytes::from(format!("{} {text}\n", status.as_str())));
     let mut response = Response::new(body);
@@ -61,7 +62,7 @@ pub(crate) fn text(status: StatusCode, text: &str) -> Response<ProxyBody> {
     response
 }
 
-/// True if the answer to this method has a body.
+/// True if the response to this method has a body.
 pub(crate) fn wants_body(method: &Method) -> bool {
     *method == Method::GET
 }
@@ -83,7 +84,7 @@ pub(crate) fn refuse(worker: &Worker, bad: BadRequest) -> Answer {
     own_answer(worker, status, CacheStatus::own(detail), text)
 }
 
-/// An answer of the proxy itself.
+/// A response of the proxy itself.
 pub(crate) fn own_answer(
     worker: &Worker,
     status: StatusCode,

@@ -1,4 +1,4 @@
-//! Answers as the origin gave them, less what belonged to its connection. Threads: the worker's.
+//! The origin's responses, passed on without hop-by-hop fields. Threads: the worker's.
 
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, TRAILER};
 use http::{HeaderMap, Response, response};
@@ -11,7 +11,7 @@ use crate::rules::storing;
 use crate::upstream::FetchedBody;
 use crate::worker::Worker;
 
-/// The origin's response as it is, its reason phrase included, less what belonged to its connection.
+/// The origin's response as it is, including its reason phrase, without hop-by-hop fields.
 pub(crate) fn pass_on(
     worker: &Worker,
     ask: &Ask,
@@ -29,8 +29,8 @@ pub(crate) fn pass_on(
     response
 }
 
-/// Takes what belonged to the origin's connection out of an answer that goes on as it comes. What is
-/// said of trailers stays if they can follow.
+/// Removes hop-by-hop fields from a response that is passed through. Announcements of trailers stay
+/// if trailers can follow.
 pub(crate) fn remove_hop_by_hop(ask: &Ask, headers: &mut HeaderMap) {
     let mut announced = Vec::new();
     if headers.contains_key(TRAILER) && ask.gets_trailers(headers) {
@@ -42,8 +42,8 @@ pub(crate) fn remove_hop_by_hop(ask: &Ask, headers: &mut HeaderMap) {
     }
 }
 
-/// The fields that an origin's answer has for whoever asked for it, those that are not stored
-/// included, less what is made anew for the part or the age that goes out.
+/// The fields of an origin's response for the client that caused it, including those not stored,
+/// without the fields that are generated anew for a part or for the age.
 pub(crate) fn own_fields(received: &HeaderMap) -> HeaderMap {
     let mut headers = received.clone();
     storing::remove_hop_by_hop(&mut headers);

@@ -1,5 +1,5 @@
-//! What a streamed answer is read from: a stored body in sections, slices one after the other, or a
-//! fill that is under way.
+//! The source of a streamed response: a stored body in sections, consecutive slices, or a fill in
+//! progress.
 //!
 //! Invariant: one piece at a time. Threads: as the body that it feeds.
 
@@ -19,7 +19,7 @@ pub(crate) enum Reader {
 }
 
 impl Reader {
-    /// Goes on with this range of what is read.
+    /// Continues with this range of the source.
     pub(crate) fn seek(&mut self, range: Range<u64>) {
         match self {
             Reader::Sections(sections) => sections.seek(range),
@@ -28,7 +28,7 @@ impl Reader {
         }
     }
 
-    /// The next piece, which may go beyond the range; `None` at the end.
+    /// Returns the next piece, which may go beyond the range; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         match self {
             Reader::Sections(sections) => sections.next().await.map_err(|_| BodyError::Store),

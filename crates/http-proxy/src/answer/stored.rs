@@ -1,7 +1,8 @@
-//! Answers made from what is stored: whole, a part or several, 304, 412 and 416.
+//! Responses made from stored ones: the whole, one or several parts, 304, 412 and 416.
 //!
 //! Invariants: the client's conditions are evaluated before its ranges (RFC 9110 §13.2.2); every
-//! answer from the store carries `Age`; bytes leave the store without copy. Threads: the worker's.
+//! response from the store carries `Age`; bytes leave the store without a copy. Threads: the
+//! worker's.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -25,7 +26,7 @@ use crate::vault::inflight::InflightReader;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 
-/// What of the representation the request gets, `If-Range` evaluated.
+/// The part of the representation that the request gets, after evaluating `If-Range`.
 fn wanted(worker: &Worker, ask: &Ask, stored: &StoredResponse, length_bytes: u64) -> Answer {
     let whole_or_part = stored.status == StatusCode::OK || stored.part.is_some();
     let arrived_s = stored.policy.response_time_s();
@@ -36,7 +37,7 @@ fn wanted(worker: &Worker, ask: &Ask, stored: &StoredResponse, length_bytes: u64
     ranges::answer(&ask.method, &ask.headers, length_bytes, ranges_max)
 }
 
-/// Whether a stored part holds all that the request asks for.
+/// Whether a stored part holds everything that the request asks for.
 pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse) -> bool {
     let Some(part) = stored.part else { return true };
     match wanted(worker, ask, stored, part.complete_bytes) {
@@ -47,8 +48,8 @@ pub(crate) fn part_suffices(worker: &Worker, ask: &Ask, stored: &StoredResponse)
     }
 }
 
-/// Reads what a streamed answer to this request begins with, before its headers promise it. False: the
-/// store has let go of it since it was found, and it counts as a miss.
+/// Reads the first piece of a streamed response before its headers are sent. False: the store has
+/// evicted it since the lookup, which counts as a miss.
 pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool {
     let Some(range) = streams_first(worker, ask, found) else { return true };
     let FoundBody::Large(sections) = &mut found.body else { return true };
@@ -56,7 +57,7 @@ pub(crate) async fn begin(worker: &Worker, ask: &Ask, found: &mut Found) -> bool
     worker.relay.wait(reading).await.is_ok()
 }
 
-/// What of the stored body the answer to this request begins with, if it is one that is streamed.
+/// The range of the stored body that the response begins with, if it is streamed.
 fn streams_first(worker: &Worker, ask: &Ask, found: &Found) -> Option<Range<u64>> {
     let (FoundBody::Large(sections), stored) = (&found.body, &found.response) else { return None };
     let (method, headers) = (&ask.method, &ask.headers);
@@ -79,7 +80,7 @@ fn streams_first(worker: &Worker, ask: &Ask, found: &Found) -> Option<Range<u64>
     Some(first.start.saturating_sub(start)..first.end.saturating_sub(start))
 }
 
-/// A stored response as an answer to this request.
+/// Makes a response to this request from a stored one.
 pub(crate) fn from_store(
     worker: &Worker,
     ask: &Ask,
@@ -113,14 +114,14 @@ pub(crate) fn from_store(
     response
 }
 
-/// 304 with the headers of the response that the client has.
+/// 304 with the headers of the representation that the client has.
 pub(crate) fn not_modified(worker: &Worker, mut headers: HeaderMap) -> Response<ProxyBody> {
     worker.counters.client_not_modified.one();
     validation::headers_for_304(&mut headers);
     with_headers(StatusCode::NOT_MODIFIED, headers, ProxyBody::empty())
 }
 
-/// 412, with what says which response there is instead.
+/// 412, with the validators of the stored response.
 pub(crate) fn precondition_failed(worker: &Worker, stored: &HeaderMap) -> Response<ProxyBody> {
     const KEPT: [HeaderName; 7] = [AGE, CONTENT_LOCATION, DATE, ETAG, EXPIRES, LAST_MODIFIED, VARY];
     worker.counters.client_preconditions_failed.one();
@@ -162,7 +163,7 @@ fn one_part(found: Found, range: Range<u64>, complete_bytes: u64) -> Response<Pr
     headers.insert(CONTENT_RANGE, ranges::content_range(&range, complete_bytes));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
     let start = found.response.part.map_or(0, |part| part.start);
-    // `wanted` lets through only what the part holds.
+    // `wanted` admits only ranges that the part holds.
     let held = range.start.saturating_sub(start)..range.end.saturating_sub(start);
     let body = match found.body {
         FoundBody::Whole(bytes) => ProxyBody::whole(slice(&bytes, &held)),
@@ -177,7 +178,7 @@ fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Re
     let frame = Multipart::new(&headers, ranges, complete_bytes, fastrand::u64(..));
     headers.insert(CONTENT_TYPE, frame.content_type);
     headers.insert(CONTENT_LENGTH, HeaderValue::from(frame.length_bytes));
-    // Each part has one of its own.
+    // Each part has its own.
     headers.remove(CONTENT_RANGE);
     let start = found.response.part.map_or(0, |part| part.start);
     let mut pieces = Vec::with_capacity(ranges.len() * 2 + 1);
@@ -194,7 +195,7 @@ fn several_parts(found: Found, ranges: &[Range<u64>], complete_bytes: u64) -> Re
     with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
 }
 
-/// What a body that is not there in one piece is read from.
+/// The source of a body that is not in one piece.
 fn reader_of(body: FoundBody) -> Option<Reader> {
     match body {
         FoundBody::Large(sections) => Some(Reader::Sections(*sections)),
@@ -204,7 +205,7 @@ fn reader_of(body: FoundBody) -> Option<Reader> {
     }
 }
 
-/// A range of stored bytes, without copy.
+/// A range of stored bytes, without a copy.
 fn slice(bytes: &Bytes, range: &Range<u64>) -> Bytes {
     let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     bytes.slice(at(range.start)..at(range.end))

@@ -1,6 +1,6 @@
-//! Waiting for another request that asks for the same, and reading along with it.
+//! Waiting for another request for the same resource, and reading its response along with it.
 //!
-//! Invariant: nobody waits longer than `collapse_timeout` for the next that is known of a leader.
+//! Invariant: no follower waits longer than `collapse_timeout` for the leader's next news.
 //! Threads: the worker's.
 
 use http::header::ACCEPT_RANGES;
@@ -15,20 +15,21 @@ use crate::request::Ask;
 use crate::rules::{ForwardReason, ranges};
 use crate::worker::Worker;
 
-/// A range that begins so far ahead of a fill is waited for.
+/// A range that begins at most this far ahead of a fill is waited for.
 const NEAR_BYTES: u64 = 8 << 20;
 
-/// What came of waiting for a leader.
+/// The result of waiting for a leader.
 pub(crate) enum Following {
-    /// The answer comes as the leader's does.
+    /// The response arrives along with the leader's.
     Answered(Box<Answer>),
-    /// It comes so late to the range that is wanted that a slice is sooner there.
+    /// The fill will reach the range so late that fetching a slice is faster.
     Far,
     Ended(Outcome),
     TooSlow,
 }
 
-/// Waits for a leader, as `reason` says, and reads along if its answer is one for this request, too.
+/// Waits for a leader, for `reason`, and reads along if the leader's response also suits this
+/// request.
 pub(crate) async fn follow(
     worker: &Worker,
     ask: &Ask,
@@ -48,21 +49,22 @@ pub(crate) async fn follow(
             }
             let (subject, config) = (&fill.shared, &worker.shared.config);
             if !worker.shared.vault.is_current(subject.epoch) {
-                // It will not be stored: what it was made from has changed.
+                // The leader's response will not be stored: the state that it was made from has
+                // changed.
                 return Following::TooSlow;
             }
             if !subject.is_variant_for(&ask.headers, &config.caching) {
                 return Following::Ended(Outcome::Abandoned);
             }
             if ask.method == Method::HEAD {
-                // Its headers are soon there; the body of another variant may take long.
+                // The headers come soon; the body of another variant may take long.
                 return Following::TooSlow;
             }
         }
         Ok(Outcome::Head(subject)) => {
             return match head::shared(worker, ask, &subject, reason) {
                 Some(answer) => Following::Answered(Box::new(answer)),
-                // Those of another variant: one who wants this one leads next.
+                // The leader fetches another variant: a follower that wants this one leads next.
                 None => Following::Ended(Outcome::Abandoned),
             };
         }
@@ -90,7 +92,7 @@ fn read_along(
 }
 
 /// Whether this request may read the response along as if it were stored and fresh: all of it, or a
-/// range that the fill comes to.
+/// range that the fill will reach.
 fn is_for(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
     let (shared, response) = (&worker.shared, &fill.shared.response);
     let cut = fill.body.length_bytes().is_some() && response.status == StatusCode::OK;
@@ -100,8 +102,8 @@ fn is_for(fill: &SharedFill, worker: &Worker, ask: &Ask) -> bool {
         && fill.shared.stands_for(asked, &shared.vault, caching, worker.now_ms())
 }
 
-/// Whether a range is so far from where the fill has come to that its origin, which can send ranges,
-/// had better be asked for it.
+/// Whether the range is so far ahead of the fill that the origin, which supports ranges, should be
+/// asked for it instead.
 fn is_far(fill: &SharedFill, ask: &Ask) -> bool {
     if !ask.wants_range() {
         return false;

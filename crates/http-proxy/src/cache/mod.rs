@@ -1,4 +1,4 @@
-//! One GET or HEAD: look it up, decide, and serve, validate or fetch.
+//! One GET or HEAD: lookup, decision, then serving, validating or fetching.
 //!
 //! ```text
 //! answer ─► look ─► decide ─► serve         fresh, or stale and permitted
@@ -7,9 +7,8 @@
 //!             └── follow ◄─────┘
 //! ```
 //!
-//! Invariants: no request waits for another longer than `collapse_timeout` in each of at most
-//! [`ROUNDS_MAX`] rounds; a body leaves the store without copy. Threads: the worker's that read the
-//! request.
+//! Invariants: a request waits for others at most [`ROUNDS_MAX`] rounds of `collapse_timeout` each;
+//! a body leaves the store without a copy. Threads: the worker's that read the request.
 
 mod follow;
 
@@ -30,19 +29,19 @@ use crate::slices::{self, Course, RangeSupport, Want};
 use crate::vault::{Found, FoundBody, Lookup};
 use crate::worker::Worker;
 
-/// Times a request waits for others before it goes alone.
+/// Times a request waits for others before it goes to the origin alone.
 const ROUNDS_MAX: usize = 3;
 
-/// What a lookup leads to.
+/// What to do after a lookup.
 enum Plan {
     Serve(Box<Found>, Decision),
-    /// Ask the origin; `key` is what others who miss the same would wait for.
+    /// Ask the origin; other requests that miss the same `key` wait for the result.
     Ask(Question),
-    /// Ask the origin, nothing can be stored or shared.
+    /// Ask the origin; the response can be neither stored nor shared.
     Alone,
 }
 
-/// What the origin is to be asked, and why.
+/// The request to the origin, and its reason.
 struct Question {
     found: Option<Box<Found>>,
     key: Vec<u8>,
@@ -51,13 +50,13 @@ struct Question {
 }
 
 impl Question {
-    /// Nothing usable is stored. A range is asked for as it is; everything else is fetched whole.
+    /// Nothing usable is stored. A range is requested as it is; otherwise the whole is fetched.
     fn missed(ask: &Ask, key: Vec<u8>, reason: ForwardReason) -> Question {
         let conditions = if ask.wants_range() { Conditions::Clients } else { Conditions::Ours };
         Question { found: None, key, reason, conditions }
     }
 
-    /// The whole is wanted, for whatever part of it.
+    /// Requests the whole, whatever range the client asked for.
     fn for_whole(self) -> Question {
         Question { found: None, conditions: Conditions::Ours, ..self }
     }
@@ -88,7 +87,7 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
     let primary = &ask.target.primary;
     if !answer::part_suffices(worker, ask, &found.response) {
         let key = found.key(primary).to_vec();
-        // Kept, so that a further part can be joined with it.
+        // Kept, so that a further part can be joined with the stored one.
         let found = ask.wants_range().then_some(found);
         return Plan::Ask(Question { found, ..Question::missed(ask, key, ForwardReason::Partial) });
     }
@@ -105,7 +104,7 @@ async fn plan(worker: &Worker, ask: &Ask) -> Plan {
     }
 }
 
-/// Serves what is large if it is still there when it is begun with.
+/// Serves a found response, provided that its first bytes, if streamed, can still be read.
 async fn begun(worker: &Worker, ask: &Ask, mut found: Box<Found>, decision: Decision) -> Plan {
     if answer::begin(worker, ask, &mut found).await {
         return Plan::Serve(found, decision);
@@ -114,8 +113,8 @@ async fn begun(worker: &Worker, ask: &Ask, mut found: Box<Found>, decision: Deci
     Plan::Ask(Question::missed(ask, key, ForwardReason::UriMiss))
 }
 
-/// Every connection has room for what this awaits, and every request moves it: all that asks the
-/// origin, which is ten times as much as a hit, is boxed.
+/// This future's size is reserved in every connection and moved with every request. So the code
+/// that asks the origin, ten times as large as a hit, is boxed.
 pub(crate) async fn answer(worker: &Arc<Worker>, ask: &Ask) -> Answer {
     match plan(worker, ask).await {
         Plan::Serve(found, decision) => serve_planned(worker, ask, found, decision, None),
@@ -137,7 +136,7 @@ fn serve_planned(
     serve_hit(worker, ask, *found, collapsed)
 }
 
-/// Asks the origin, or waits for somebody who does.
+/// Asks the origin, or waits for another request that does.
 async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answer {
     let mut support = RangeSupport::Unknown;
     let reason_first = question.reason;
@@ -156,7 +155,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
         if let Some(answer) = known_to_fail(worker, ask, &question).await {
             return answer;
         }
-        // A part brings nothing others could use; whoever demands the origin shall have it.
+        // A partial response helps no other request; a client that demands the origin gets it.
         if question.reason == ForwardReason::Request || question.conditions == Conditions::Clients {
             return question.put(worker, ask, None).await;
         }
@@ -165,7 +164,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
             Role::Leader(lead) => return ask_as_leader(worker, ask, question, lead, probing).await,
             Role::Follower(leader) => leader,
         };
-        // What was found may pin memory, and is looked up again anyway.
+        // The found response may pin memory, and will be looked up again anyway.
         drop(question.found.take());
         match follow(worker, ask, &leader, reason).await {
             Following::Answered(answer) => return *answer,
@@ -176,7 +175,7 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
                 status.collapsed = true;
                 return share_failure(worker, ask, error, status).await;
             }
-            // A body that is not stored may have headers that can be shared.
+            // A response whose body is not stored may have headers that can be shared.
             Following::Ended(Outcome::NotStored | Outcome::NotThisTime)
                 if ask.method == Method::HEAD => {}
             Following::Ended(_) | Following::TooSlow => break,
@@ -192,16 +191,16 @@ async fn missed(worker: &Arc<Worker>, ask: &Ask, mut question: Question) -> Answ
     go_alone(worker, ask, reason_first).await
 }
 
-/// Asks the origin for what cannot be shared.
+/// Asks the origin for a response that cannot be shared.
 async fn ask_alone(worker: &Worker, ask: &Ask, mut question: Question) -> Answer {
     if question.found.is_none() {
-        // Nothing will be stored, most likely: the client's conditions save the body.
+        // The response will most likely not be stored, so the client's conditions save the body.
         question.conditions = Conditions::Clients;
     }
     question.put(worker, ask, None).await
 }
 
-/// Asks the origin for all who wait.
+/// Asks the origin on behalf of all waiting requests.
 async fn ask_as_leader(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -209,7 +208,7 @@ async fn ask_as_leader(
     lead: Lead,
     probing: Option<Want>,
 ) -> Answer {
-    // Nothing of it would be stored: nobody shall wait for that.
+    // The response would not be stored: no request should wait for it.
     if ask.wishes.no_store && ask.method != Method::HEAD {
         drop(lead);
         return question.put(worker, ask, None).await;
@@ -217,7 +216,7 @@ async fn ask_as_leader(
     lead_fetch(worker, ask, question, lead, probing).await
 }
 
-/// Leads or follows for what is asked for.
+/// Leads or follows for the requested key.
 fn join(worker: &Worker, ask: &Ask, key: &[u8]) -> Role {
     let collapse = &worker.shared.collapse;
     match ask.method == Method::HEAD {
@@ -227,8 +226,9 @@ fn join(worker: &Worker, ask: &Ask, key: &[u8]) -> Role {
     }
 }
 
-/// The answer where nobody need wait for an origin that is known to be down: what is stale, or that it
-/// is down. `None` if this request is one of the few that try it; behind a stale answer one tries, too.
+/// The answer, without waiting, when the origin is known to be down: a stale response, or an error.
+/// `None` if this request is one of the few that probe the origin; behind a stale answer a probe
+/// runs as well.
 async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> Option<Answer> {
     if worker.shared.forward.is_some() || !worker.fetcher.is_known_down(ask.site) {
         return None;
@@ -246,7 +246,7 @@ async fn known_to_fail(worker: &Arc<Worker>, ask: &Ask, question: &Question) -> 
     Some(share_failure(worker, ask, FetchError::Down, status).await)
 }
 
-/// There is no response: what is stale may do, for each by its own wishes.
+/// The leader got no response: each follower may use a stale one if its own directives allow.
 async fn share_failure(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -274,7 +274,8 @@ async fn share_failure(
     origin_failed(worker, ask, error, status)
 }
 
-/// Validates what is stored while its client is served (RFC 5861 §3), unless somebody does already.
+/// Validates a stored response while its client is served (RFC 5861 §3), unless another request
+/// already does.
 fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
     let Role::Leader(lead) = worker.shared.collapse.lead_or_follow(key) else { return };
     worker.counters.validated_behind.one();
@@ -282,7 +283,7 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
     tokio::spawn(async move {
         let vault = &worker.shared.vault;
         let primary = &ask.target.primary;
-        // Without its body, which may be large and is not needed.
+        // Looked up without its body, which may be large and is not needed.
         let looked = vault.lookup(primary, &ask.headers, false, &worker.counters).await;
         let found = match looked {
             Lookup::Found(found) => Some(found),
@@ -295,7 +296,7 @@ fn validate_behind(worker: &Arc<Worker>, ask: &Ask, key: &[u8]) {
     });
 }
 
-/// Neither leads nor follows; it was for this `reason` that it waited, if it did.
+/// Neither leads nor follows; `reason` is why the request waited before, if it did.
 async fn go_alone(worker: &Worker, ask: &Ask, reason: ForwardReason) -> Answer {
     match plan(worker, ask).await {
         Plan::Serve(found, _) => serve_hit(worker, ask, *found, Some(reason)),
@@ -316,7 +317,7 @@ async fn lead_fetch(
     lead: Lead,
     probing: Option<Want>,
 ) -> Answer {
-    // Another leader may have finished between our lookup and our lead.
+    // Another leader may have finished between this request's lookup and its lead.
     if worker.shared.vault.may_contain(&question.key) {
         match plan(worker, ask).await {
             Plan::Serve(found, _) => {

@@ -1,7 +1,7 @@
-//! What a connection is doing: which requests are under way, and whether their answers move.
+//! The activity of a connection: its requests in flight, and whether their responses make progress.
 //!
-//! Invariant: `active` counts the requests from their headers to the last byte of the answer that
-//! hyper took. Threads: one connection's state, shared by the tasks of its worker.
+//! Invariant: `active` counts each request from its headers to the last response byte that hyper
+//! took. Threads: one connection's state, shared by the tasks of its worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -20,18 +20,18 @@ pub(crate) struct Activity {
     opened: Instant,
     active: AtomicUsize,
     begun: AtomicU64,
-    /// Answers with bytes ready that the client does not take.
+    /// Responses with bytes ready that the client does not accept.
     stalled: AtomicUsize,
     moved_ms: AtomicU64,
     /// When the last request ended.
     idle_ms: AtomicU64,
-    /// The last request is such that nothing of it can still be on its way.
+    /// After the last request no byte of it can still be in flight.
     may_rest: AtomicBool,
-    /// The connection has been silent for so long that it should let go of what it does not need.
+    /// The connection has been silent so long that it should free what it does not need.
     rests: AtomicBool,
-    /// An answer broke off, and nothing but the way the connection ends can tell its client.
+    /// A response broke off, and only the way the connection is closed can tell its client.
     broken_off: AtomicBool,
-    /// What the connection counts for, tunnels that were made of it included.
+    /// Keeps the connection counted, including tunnels made of it.
     _counted: Option<Counted>,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -58,7 +58,7 @@ impl Activity {
         })
     }
 
-    /// A request begins; it ends when what is returned is dropped.
+    /// Begins a request, which ends when the returned value is dropped.
     pub(crate) fn begin(self: &Arc<Activity>) -> Active {
         self.active.fetch_add(1, Relaxed);
         self.begun.fetch_add(1, Relaxed);
@@ -70,7 +70,7 @@ impl Activity {
         self.active.load(Relaxed) == 0
     }
 
-    /// Since when no request is under way, if none is.
+    /// When the last request ended; meaningful only if none is in flight.
     pub(crate) fn idle_since(&self) -> Instant {
         self.opened + Duration::from_millis(self.idle_ms.load(Relaxed))
     }
@@ -80,38 +80,38 @@ impl Activity {
         self.begun.load(Relaxed)
     }
 
-    /// What came was answered with this status before it could be a request.
+    /// Records input that was answered with this status before it became a request.
     pub(crate) fn refused(&self, status: StatusCode) {
         self.counters.refused(status);
     }
 
-    /// Says of a request that has just begun whether the connection may rest when it is answered.
+    /// Sets whether the connection may rest after the request that has just begun.
     pub(crate) fn set_may_rest(&self, may_rest: bool) {
         self.may_rest.store(may_rest, Relaxed);
     }
 
-    /// No request is under way, and nothing of the last one is.
+    /// Whether no request is in flight, and nothing remains of the last one.
     pub(crate) fn may_rest(&self) -> bool {
         self.is_idle() && self.may_rest.load(Relaxed)
     }
 
-    /// The connection should rest.
+    /// Asks the connection to rest.
     pub(crate) fn rest(&self) {
         self.rests.store(true, Relaxed);
     }
 
-    /// Whether it should; said once.
+    /// Whether the connection was asked to rest; resets the flag.
     pub(crate) fn take_rest(&self) -> bool {
         self.rests.load(Relaxed) && self.rests.swap(false, Relaxed)
     }
 
-    /// When the client last took a part of an answer, if it has one before it and does not.
+    /// When the client last accepted part of a response, if one is waiting for it.
     pub(crate) fn stalled_since(&self) -> Option<Instant> {
         let moved = Duration::from_millis(self.moved_ms.load(Relaxed));
         (self.stalled.load(Relaxed) > 0).then(|| self.opened + moved)
     }
 
-    /// Whether the connection must not end as if all were well.
+    /// Whether the connection must not close normally.
     pub(crate) fn has_broken_off(&self) -> bool {
         self.broken_off.load(Relaxed)
     }
@@ -125,34 +125,34 @@ impl Activity {
     }
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Active {
     activity: Arc<Activity>,
 }
 
 impl Active {
-    /// Something of the answer went out.
+    /// Records progress of the response.
     pub(crate) fn moved(&self) {
         self.activity.moved();
     }
 
-    /// The connection took bytes of the answer's body.
+    /// Records bytes of the response's body that the connection accepted.
     pub(crate) fn sent(&self, from: BodySource, bytes: u64) {
         self.activity.counters.sent(from, bytes);
     }
 
-    /// The client did not get the answer to its end.
+    /// Records that the client did not get the complete response.
     pub(crate) fn broken(&self, by: BrokenBy) {
         self.activity.counters.broke_off(by);
     }
 
-    /// The answer broke off, and its client would take it for whole.
+    /// Records that the response broke off where its client would otherwise take it as complete.
     pub(crate) fn broke_off(&self) {
         self.activity.broken_off.store(true, Relaxed);
     }
 
-    /// The client takes nothing of what is ready of the answer, or does again; say it once.
+    /// Sets whether the client accepts none of the bytes ready. Call once per change.
     pub(crate) fn set_stalled(&self, stalled: bool) {
         let count = &self.activity.stalled;
         match stalled {

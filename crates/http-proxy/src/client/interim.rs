@@ -1,11 +1,12 @@
-//! Interim answers (1xx, 103 Early Hints above all) on their way from the origin to a client of
-//! HTTP/1.1 (RFC 9110 §15.2, RFC 8297).
+//! Interim responses (1xx, above all 103 Early Hints) on their way from the origin to an HTTP/1.1
+//! client (RFC 9110 §15.2, RFC 8297).
 //!
-//! The HTTP library's server sends none itself, so the connection's stream does. Invariants: bytes go
-//! out only when the library flushes, which it does to the stream with nothing of its own left to
-//! write, and while the answer's head has not been given to it, so never within a message; an answer
-//! waits until the interim ones before it are out; what comes after it is dropped. Threads: pushed by
-//! the origin's connection, the rest is polled by the client's.
+//! The HTTP library's server cannot send them, so the connection's stream does. Invariants: interim
+//! bytes are written only when the library flushes the stream, which it does with nothing of its
+//! own left to write, and before it has received the final response's head; so never within a
+//! message. A final response waits until the interim ones before it are written; later interim
+//! responses are dropped. Threads: the origin's connection pushes, the client's connection polls
+//! everything else.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,7 +21,7 @@ use tokio::io::AsyncWrite;
 use crate::io::locks::lock;
 use crate::rules::storing;
 
-/// Interim bytes that may wait for one client; what is beyond them is dropped.
+/// Interim bytes that may wait for one client; more are dropped.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
 /// The interim answers of one connection.
@@ -28,9 +29,9 @@ const WAITING_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Interim {
     /// Requests so far.
     begun: AtomicU64,
-    /// The one that may have interim answers now; 0 for none.
+    /// The request that may have interim responses now; 0 for none.
     open: AtomicU64,
-    /// Whether there is anything to write.
+    /// Whether bytes are waiting.
     waiting: AtomicBool,
     out: Mutex<Out>,
 }
@@ -43,7 +44,7 @@ struct Out {
     connection: Option<Waker>,
 }
 
-/// Where the interim answers to one request go.
+/// Accepts the interim responses to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct InterimSender {
     interim: Arc<Interim>,
@@ -55,19 +56,19 @@ impl Interim {
         lock(&self.out)
     }
 
-    /// A request begins.
+    /// Begins a request.
     pub(crate) fn begin(self: &Arc<Interim>) -> InterimSender {
         let request = self.begun.fetch_add(1, SeqCst) + 1;
         self.open.store(request, SeqCst);
         InterimSender { interim: self.clone(), request }
     }
 
-    /// Has the connection woken by what comes from now on.
+    /// Sets the waker for later pushes.
     pub(crate) fn wake_by(&self, connection: &Waker) {
         self.out().connection = Some(connection.clone());
     }
 
-    /// Writes what waits. The library has nothing to write when it calls this.
+    /// Writes the waiting bytes. The library calls this with nothing of its own to write.
     pub(crate) fn poll_write(
         &self,
         stream: &mut (impl AsyncWrite + Unpin),
@@ -88,16 +89,16 @@ impl Interim {
         out.written = 0;
         self.waiting.store(false, SeqCst);
         drop(out);
-        // The answer may wait for this.
+        // The final response may be waiting for this write.
         cx.waker().wake_by_ref();
         Poll::Ready(Ok(()))
     }
 }
 
 impl InterimSender {
-    /// Sends an interim answer, unless the final one has begun.
+    /// Queues an interim response, unless the final one has begun.
     pub(crate) fn push(&self, status: StatusCode, headers: &HeaderMap, via: &[u8]) {
-        // 100 is ours to send, 101 is a final answer.
+        // The proxy itself sends 100; 101 is a final response.
         if !(102..200).contains(&status.as_u16()) {
             return;
         }
@@ -116,13 +117,13 @@ impl InterimSender {
         }
     }
 
-    /// The final answer is there: waits until those before it are written.
+    /// Called with the final response: waits until all queued interim ones are written.
     pub(crate) async fn end(self) {
         if self.interim.open.compare_exchange(self.request, 0, SeqCst, SeqCst).is_err() {
             return;
         }
         poll_fn(|cx| {
-            // Woken by the write, which is part of the same task as this.
+            // The write that wakes this runs in the same task.
             if !self.interim.waiting.load(SeqCst) {
                 return Poll::Ready(());
             }
@@ -133,7 +134,7 @@ impl InterimSender {
     }
 }
 
-/// An interim answer as HTTP/1.1 has it.
+/// Encodes an interim response for HTTP/1.1.
 fn message(status: StatusCode, headers: &HeaderMap, via: &[u8]) -> Vec<u8> {
     let mut headers = headers.clone();
     storing::remove_hop_by_hop(&mut headers);

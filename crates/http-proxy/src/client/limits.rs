@@ -17,7 +17,7 @@ pub(crate) struct ClientTable {
     per_client_max: usize,
 }
 
-/// One counted connection; not counted any more when dropped.
+/// One counted connection; dropping it ends the count.
 #[derive(Debug)]
 pub(crate) struct Counted {
     table: Arc<ClientTable>,
@@ -25,7 +25,7 @@ pub(crate) struct Counted {
 }
 
 impl ClientTable {
-    /// A table that lets each client have so many; 0 is no limit.
+    /// A table that admits `per_client_max` connections per client; 0 is no limit.
     pub(crate) fn new(per_client_max: usize) -> Arc<ClientTable> {
         Arc::new(ClientTable { counts: Mutex::default(), per_client_max })
     }

@@ -1,5 +1,5 @@
-//! Who sent a request, as far as the connection tells, and what that connection is doing. What listens
-//! fills this in; what handles requests needs no more of a connection. No threads.
+//! The client of a request as its connection describes it, and that connection's activity. `listen`
+//! fills this in; request handling needs nothing else of a connection. No threads.
 
 pub(crate) mod activity;
 pub(crate) mod interim;
@@ -16,16 +16,16 @@ use crate::upstream::Pin;
 /// The client of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
-    /// Its address: the one a PROXY header gave, if there was one; loopback for Unix sockets.
+    /// Its address: from the PROXY header if there was one; loopback for Unix sockets.
     pub(crate) ip: IpAddr,
-    /// Whether it speaks TLS to us.
+    /// Whether it uses TLS.
     pub(crate) secure: bool,
-    /// What its connection is doing.
+    /// Activity of its connection.
     pub(crate) activity: Arc<Activity>,
-    /// Where interim answers to its request go, if it can be sent any.
+    /// Accepts interim responses to its request, if it can receive any.
     pub(crate) interim: Option<InterimSender>,
-    /// Where its request may go, if this is a forward proxy.
+    /// The destination of its request, if this is a forward proxy.
     pub(crate) route: Option<Arc<Route>>,
-    /// Its own connection to an origin, if it can have one: where requests come one by one.
+    /// Its dedicated connection to an origin; only where requests come one at a time.
     pub(crate) pin: Option<Arc<Pin>>,
 }

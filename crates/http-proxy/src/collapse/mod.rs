@@ -1,13 +1,13 @@
 //! Concurrent requests for one missing resource become one request to the origin.
 //!
-//! The first to [`Collapse::join`] a key leads; the others wait for what became of it. Invariants:
-//! a leader that goes away in any manner, panics included, tells its followers by dropping its
-//! [`Lead`]; nobody waits without a deadline; a key is in the table exactly while its `Lead` lives.
-//! A lead for a resource that turns out to vary is one for the variant, too. HEADs have leads of their
-//! own, under keys of their own, and follow a GET's while there is one.
-//! Resources that proved uncacheable are remembered, so that requests for them do not queue.
+//! The first request to [`Collapse::join`] a key leads; the others wait for its outcome.
+//! Invariants: a leader that ends in any manner, panics included, tells its followers by dropping
+//! its [`Lead`]; no follower waits without a deadline; a key is in the table exactly while its
+//! `Lead` lives. When a resource turns out to vary, its lead also becomes the lead for the variant.
+//! HEADs lead under keys of their own, but follow a GET's lead while there is one. Uncacheable
+//! resources are remembered, so that requests for them do not queue.
 //!
-//! Threads: shared by all workers; the lock is held for a table operation, never across a wait.
+//! Threads: shared by all workers; the lock is held for one table operation, never across a wait.
 
 pub(crate) mod sharing;
 pub(crate) mod unsliceable;
@@ -28,42 +28,43 @@ use crate::error::FetchError;
 use crate::io::locks::lock;
 use crate::rules::NotStoredReason;
 
-/// Places to remember uncacheable resources in; a collision only forgets one of them.
+/// Slots for remembering uncacheable resources; a collision only forgets one of them.
 const UNCACHEABLE_SLOTS: usize = 4096;
 
-/// Ends the keys under which HEADs lead: no other key ends so, as no header field may hold it.
+/// Suffix of the keys under which HEADs lead. No other key ends with it, since header fields cannot
+/// contain it.
 const HEAD: u8 = 0x04;
 
-/// Ends the keys under which it is remembered what comes of requests with `Authorization`.
+/// Suffix of the keys under which outcomes of requests with `Authorization` are remembered.
 const CREDENTIALS: u8 = 0x05;
 
-/// What became of a leader's request.
+/// The outcome of a leader's request.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
     /// Not known yet.
     Pending,
-    /// On its way into the store: others may read along.
+    /// Being filled into the store: followers may read along.
     Filling(Arc<SharedFill>),
     /// In the store: look again.
     Stored,
-    /// It can be had in slices: look again.
+    /// The resource supports slices: look again.
     Sliced,
-    /// To a HEAD, whose headers others may have.
+    /// Headers from a HEAD, which followers may share.
     Head(Arc<SharedResponse>),
-    /// Answered, but not for sharing, and the response says so: everyone goes alone, from now on.
+    /// The response must not be shared, by its own headers: followers and later requests go alone.
     NotStored,
-    /// Answered, but not for sharing, and the next answer may be: those who wait go alone.
+    /// The response must not be shared, but the next one may be: the current followers go alone.
     NotThisTime,
-    /// The origin gave no response; it need not be asked by everyone.
+    /// The origin gave no response; followers need not ask it again.
     Failed(FetchError),
-    /// The leader left before anything was known: somebody else should lead.
+    /// The leader left before any outcome: a follower should lead.
     Abandoned,
 }
 
 type Key = Arc<[u8]>;
 
-/// What is known of a leader's request, for those who wait. Most have nobody who does, so that this
-/// costs one allocation and wakes nobody then.
+/// A leader's current outcome, for its followers. Most leaders have none, so this is one
+/// allocation, and wakes nobody then.
 #[derive(Debug)]
 pub(crate) struct News {
     outcome: Mutex<Outcome>,
@@ -75,7 +76,7 @@ impl News {
         lock(&self.outcome)
     }
 
-    /// Replaces an outcome for which `when` holds.
+    /// Replaces the outcome if `when` holds for it.
     fn replace(&self, outcome: Outcome, when: impl FnOnce(&Outcome) -> bool) {
         let mut place = self.outcome();
         if when(&place) {
@@ -86,18 +87,18 @@ impl News {
     }
 }
 
-/// The table of requests under way.
+/// The table of requests in flight.
 #[derive(Debug)]
 pub(crate) struct Collapse {
     leads: Mutex<HashMap<Key, Arc<News>>>,
     uncacheable: Box<[AtomicU64]>,
     hasher: std::hash::RandomState,
     waiting: AtomicU64,
-    /// Resources that are not asked for in slices.
+    /// Resources that slices are not requested of.
     pub(crate) unsliceable: Notes,
 }
 
-/// A request that waits for another's.
+/// A request waiting for another one.
 pub(crate) struct Waiting<'c>(&'c AtomicU64);
 
 impl Drop for Waiting<'_> {
@@ -107,8 +108,8 @@ impl Drop for Waiting<'_> {
 }
 
 impl Outcome {
-    /// What it means to those who wait that a new response is not stored. An error passes, and what
-    /// lies in the request of who led says nothing about theirs.
+    /// The outcome for followers when a new response is not stored. An error is temporary, and
+    /// properties of the leader's request do not apply to the followers'.
     pub(crate) fn of_refusal(reason: NotStoredReason, status: StatusCode) -> Outcome {
         use NotStoredReason as Not;
         match reason {
@@ -140,7 +141,7 @@ impl Outcome {
     }
 }
 
-/// A request's part.
+/// The part that a request plays.
 #[derive(Debug)]
 pub(crate) enum Role {
     Leader(Lead),
@@ -160,13 +161,13 @@ impl Collapse {
         })
     }
 
-    /// Counts a request that waits, until this is dropped.
+    /// Counts a waiting request until the returned value is dropped.
     pub(crate) fn wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(&self.waiting)
     }
 
-    /// Requests that wait now.
+    /// Number of waiting requests.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -176,12 +177,14 @@ impl Collapse {
         if self.is_uncacheable(key) { Role::Alone } else { self.lead_or_follow(key) }
     }
 
-    /// The same for a request with `Authorization`, whose answers may be for it alone.
+    /// As [`Collapse::join`], for a request with `Authorization`, whose response may be private to
+    /// it.
     pub(crate) fn join_with_credentials(self: &Arc<Collapse>, key: &[u8]) -> Role {
         if self.is_uncacheable(&credentials_key(key)) { Role::Alone } else { self.join(key) }
     }
 
-    /// The same for who validates what is stored: whatever is remembered, that could be stored.
+    /// As [`Collapse::join`], for the validation of a stored response: since that was cacheable,
+    /// remembered uncacheability is ignored.
     pub(crate) fn lead_or_follow(self: &Arc<Collapse>, key: &[u8]) -> Role {
         let mut leads = lock(&self.leads);
         match leads.entry(Key::from(key)) {
@@ -202,7 +205,7 @@ impl Collapse {
         }
     }
 
-    /// The same for the headers alone: a GET under way brings them, too.
+    /// As [`Collapse::join`], for headers only: a GET in flight brings them, too.
     pub(crate) fn join_for_head(self: &Arc<Collapse>, key: &[u8]) -> Role {
         let leads = lock(&self.leads);
         let lead = leads.get(key).cloned();
@@ -210,7 +213,7 @@ impl Collapse {
         lead.map_or_else(|| self.join(&head_key(key)), Role::Follower)
     }
 
-    /// Remembers that headers of what lies under `key` can be shared.
+    /// Remembers that headers of the resource under `key` can be shared.
     pub(crate) fn remember_head(&self, key: &[u8]) {
         self.remember_cacheable(&head_key(key));
     }
@@ -220,7 +223,7 @@ impl Collapse {
         self.remember_uncacheable(&credentials_key(key));
     }
 
-    /// Remembers that they can.
+    /// Remembers that responses to requests with `Authorization` can be shared.
     pub(crate) fn remember_cacheable_with_credentials(&self, key: &[u8]) {
         self.remember_cacheable(&credentials_key(key));
     }
@@ -237,7 +240,7 @@ impl Collapse {
         slot.store(hash, Ordering::Relaxed);
     }
 
-    /// Remembers that they can.
+    /// Remembers that responses under `key` can be shared.
     pub(crate) fn remember_cacheable(&self, key: &[u8]) {
         let (slot, hash) = self.slot(key);
         if slot.load(Ordering::Relaxed) == hash {
@@ -259,20 +262,20 @@ fn credentials_key(key: &[u8]) -> Vec<u8> {
     [key, &[CREDENTIALS]].concat()
 }
 
-/// The right to fetch for all who wait. Dropping it lets them go.
+/// The right to fetch on behalf of all followers. Dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct Lead {
     collapse: Arc<Collapse>,
     key: Key,
-    /// Where the variant that turned out will lie, if not under `key`.
+    /// Key of the variant, once known, if not `key`.
     variant: Option<Key>,
     news: Arc<News>,
-    /// What became of it, once that is known.
+    /// The outcome, once known.
     outcome: Option<Outcome>,
 }
 
 impl Lead {
-    /// Leads for this key, too, unless somebody else does.
+    /// Also leads for this key, unless another request does.
     pub(crate) fn leads_also(&mut self, key: &[u8]) {
         if key == &*self.key {
             return;
@@ -284,12 +287,12 @@ impl Lead {
         }
     }
 
-    /// Tells the followers what there is to read along, while the lead is held elsewhere.
+    /// A handle to tell the followers about the fill while the lead is held elsewhere.
     pub(crate) fn herald(&self) -> Herald {
         Herald(self.news.clone())
     }
 
-    /// Tells the followers and gives up the lead.
+    /// Publishes the outcome and gives up the lead.
     pub(crate) fn end(mut self, outcome: Outcome) {
         match outcome {
             Outcome::NotStored => self.collapse.remember_uncacheable(&self.key),
@@ -300,7 +303,8 @@ impl Lead {
     }
 }
 
-/// First the lead is given up, then the followers hear: who asks again must not find a lead that has ended.
+/// The lead is given up before the followers are told: a follower that joins again must not find
+/// the ended lead.
 impl Drop for Lead {
     fn drop(&mut self) {
         let mut leads = lock(&self.collapse.leads);
@@ -316,7 +320,7 @@ impl Drop for Lead {
     }
 }
 
-/// Speaks to the followers of a lead.
+/// Sends news to the followers of a lead.
 pub(crate) struct Herald(Arc<News>);
 
 impl Herald {
@@ -326,20 +330,19 @@ impl Herald {
     }
 }
 
-/// Waits until something is known of the leader's request, however long it takes: the caller sets
-/// the deadline.
+/// Waits for the first news of the leader's request, without a deadline: the caller sets one.
 pub(crate) async fn news(lead: &News) -> Outcome {
     wait_for(lead, |outcome| !matches!(outcome, Outcome::Pending)).await
 }
 
-/// The same for what became of it in the end.
+/// As [`news`], but waits for the final outcome.
 pub(crate) async fn outcome(lead: &News) -> Outcome {
     wait_for(lead, Outcome::is_final).await
 }
 
 async fn wait_for(lead: &News, wanted: impl Fn(&Outcome) -> bool) -> Outcome {
     loop {
-        // Counts as waiting from here on: a change after the look is not missed.
+        // Registers before checking, so that no change is missed.
         let mut changed = pin!(lead.changed.notified());
         changed.as_mut().enable();
         let known = lead.outcome().clone();
@@ -374,7 +377,7 @@ mod tests {
         assert!(matches!(*follower.outcome(), Outcome::Abandoned));
     }
 
-    /// Asks again for the key the moment it hears.
+    /// Joins the key again as soon as it is told.
     struct AskAgain {
         collapse: Arc<Collapse>,
         role: Mutex<Option<Role>>,

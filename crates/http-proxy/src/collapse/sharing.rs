@@ -1,8 +1,8 @@
-//! What a leader has for those who wait for it: a response as if it were stored, with the body that is
-//! on its way into the store, or, to a HEAD, without.
+//! A leader's response as its followers see it: as if it were stored, with the body being filled
+//! into the store, or, for a HEAD, without a body.
 //!
-//! Invariant: nobody gets what could not be served to it from the store, were it there. Threads: made
-//! by the leader, read on every worker.
+//! Invariant: a follower gets only a response that could be served to it from the store, were it
+//! stored. Threads: made by the leader, read on every worker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::vault::entry::StoredResponse;
 use crate::vault::inflight::InflightBody;
 use crate::vault::{Epoch, Found, FoundBody, Vault};
 
-/// A response that a leader got, and for whom it is.
+/// A leader's response, and the request fields that decide which followers may have it.
 pub(crate) struct SharedResponse {
-    /// Where it will lie.
+    /// The key that it will be stored under.
     pub(crate) key: Vec<u8>,
     pub(crate) group: GroupId,
     pub(crate) epoch: Epoch,
     pub(crate) response: StoredResponse,
-    /// Length of its body, if that was announced.
+    /// Length of its body, if the origin announced one.
     pub(crate) length_bytes: Option<u64>,
-    /// Fields of the request that brought it.
+    /// Fields of the leader's request.
     pub(crate) request: HeaderMap,
 }
 
-/// A response whose body is on its way into the store.
+/// A response whose body is being filled into the store.
 #[derive(Debug)]
 pub(crate) struct SharedFill {
     pub(crate) shared: SharedResponse,
@@ -44,8 +44,8 @@ impl SharedFill {
 }
 
 impl SharedResponse {
-    /// Whether this request may have the response, or what it is a part of, as if it were stored and
-    /// fresh.
+    /// Whether this request may have the response, or the whole that it is a part of, as if it were
+    /// stored and fresh.
     pub(crate) fn stands_for(
         &self,
         (headers, wishes): (&HeaderMap, &RequestDirectives),
@@ -54,7 +54,7 @@ impl SharedResponse {
         now_ms: u64,
     ) -> bool {
         let SharedResponse { key, group, epoch, response, .. } = self;
-        // Purges by marks end no epoch: they cover what was fetched before them.
+        // Purges by marks end no epoch: they cover responses fetched before them.
         let stands = || {
             let placement = vault.placement_now(*group, *epoch, response);
             placement.is_some_and(|placement| vault.is_untouched(key, &placement))

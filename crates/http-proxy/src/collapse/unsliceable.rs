@@ -1,30 +1,31 @@
-//! Which resources cannot be had in slices: found out once, remembered for a while.
+//! Resources that cannot be fetched in slices: discovered once, remembered for a while.
 //!
-//! Invariant: bounded memory; a collision, or the end of [`NOTE_MINUTES`], only makes the origin be
-//! asked again. Threads: any; one atomic word a note.
+//! Invariant: bounded memory; after a collision, or after [`NOTE_MINUTES`], the origin is merely
+//! asked again. Threads: any; one atomic word per note.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Places for notes.
+/// Number of slots for notes.
 const SLOTS: usize = 4096;
-/// How long a note counts: origins change.
+/// Lifetime of a note: origins change.
 const NOTE_MINUTES: u64 = 10;
 const MINUTES_MASK: u64 = 0x3fff_ffff;
 
-/// Why a resource is not asked for in slices.
+/// Why slices of a resource are not requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unsliceable {
-    /// Its origin answers a range with the whole: fetched once, all ranges are cut from it.
+    /// Its origin answers a range request with the whole: it is fetched once, and all ranges are
+    /// cut from it.
     NoRanges,
-    /// Its slices cannot be kept or joined: ranges are asked for as clients send them.
+    /// Its slices cannot be stored or joined: ranges are requested as clients send them.
     AsAsked,
 }
 
 /// The notes.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    /// 32 bits of the key's hash, 30 of the minute in which the note ends, 2 that say what it is.
+    /// 32 bits of the key's hash, 30 of the minute in which the note expires, 2 of its kind.
     slots: Box<[AtomicU64]>,
     hasher: std::hash::RandomState,
 }
@@ -35,7 +36,7 @@ impl Notes {
         Notes { slots, hasher: std::hash::RandomState::new() }
     }
 
-    /// What was noted of a resource.
+    /// The note on a resource, if there is a valid one.
     pub(crate) fn of(&self, primary: &[u8], now_s: u64) -> Option<Unsliceable> {
         let (slot, tag) = self.slot(primary);
         let word = slot.load(Ordering::Relaxed);

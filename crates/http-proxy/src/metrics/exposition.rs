@@ -1,4 +1,5 @@
-//! The list of the proxy's metrics, with their values at one moment, and the text of it for `/metrics`.
+//! The list of the proxy's metrics with their values at one moment, and its text form for
+//! `/metrics`.
 //!
 //! Invariant: each family has one head, its samples follow, and those of counters end in `_total`
 //! (OpenMetrics 1.0). Threads: the admin listener's.
@@ -11,7 +12,7 @@ use super::process::Process;
 use super::{BodySource, BrokenBy, CLASSES, COUNTERS, Counters, latencies};
 use crate::rules::NotStoredReason;
 
-/// What the type of a family is called.
+/// Type of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
@@ -30,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// What samples have behind the name of their family.
+    /// Suffix of sample names behind the family's name.
     fn suffix(self) -> &'static str {
         match self {
             Kind::Counter => "_total",
@@ -46,12 +47,12 @@ pub(crate) struct Family {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) help: &'static str,
-    /// Empty if there is one sample without a label.
+    /// Empty for a single sample without a label.
     pub(crate) label: &'static str,
     pub(crate) samples: Vec<(String, Sample)>,
 }
 
-/// What a sample says.
+/// Value of a sample.
 #[derive(Debug)]
 pub(crate) enum Sample {
     Count(u64),
@@ -59,7 +60,7 @@ pub(crate) enum Sample {
     Times(Box<Snapshot>),
 }
 
-/// What is no worker's counter, at one moment.
+/// Values at one moment that are not workers' counters.
 #[derive(Debug, Default)]
 pub(crate) struct Moment {
     pub(crate) log_write_errors: u64,
@@ -70,22 +71,22 @@ pub(crate) struct Moment {
     pub(crate) collapsed_waiting: u64,
     pub(crate) connections_open: u64,
     pub(crate) connections_max: u64,
-    /// Each once.
+    /// Each origin once.
     pub(crate) origins: Vec<OriginState>,
     pub(crate) process: Option<Process>,
 }
 
-/// How an origin is doing.
+/// State of an origin.
 #[derive(Debug)]
 pub(crate) struct OriginState {
-    /// As it was configured.
+    /// Its URL as configured.
     pub(crate) url: String,
-    /// Of several sites that it serves, all ask it.
+    /// If it serves several sites: whether all of them consider it healthy.
     pub(crate) is_healthy: bool,
     pub(crate) requests_open: u64,
 }
 
-/// All families, in the order of the document.
+/// All families, in the document's order.
 pub(crate) fn families(workers: &[Arc<Counters>], moment: &Moment) -> Vec<Family> {
     let mut families = counters(workers);
     families.extend(singles(workers, moment));
@@ -319,7 +320,7 @@ impl Family {
     }
 }
 
-/// As it may stand in a label's value or in help.
+/// Escapes text for a label value or help text.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

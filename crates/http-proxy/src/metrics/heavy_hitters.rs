@@ -1,13 +1,13 @@
-//! What is asked for most: a bounded sketch of the busiest URLs and hosts.
+//! The busiest URLs and hosts, in a bounded sketch.
 //!
-//! HeavyKeeper (Gong et al., USENIX ATC 2018, §3.3) with one table and two places for each name:
-//! a name that is not there wears the smaller of its two places down, with a probability that
-//! falls exponentially with the count of who sits there, and takes it when the count is zero. So
-//! what is rare rarely gets in and what is frequent is never pushed out by a crowd of rare ones.
-//! Deviation: one table of two places rather than two tables. Counts are never too high but for
-//! equal hashes of 64 bits, and a little too low. Counting goes in windows, of which the last
-//! whole one is shown, so that the numbers are those of now. Memory is fixed but for the names.
-//! Threads: one worker counts, the admin listener reads, a lock between them.
+//! HeavyKeeper (Gong et al., USENIX ATC 2018, §3.3) with one table and two candidate slots per
+//! name. A name without a slot decrements the smaller count of its two slots with a probability
+//! that falls exponentially with that count, and takes the slot when the count reaches zero. So
+//! rare names rarely enter, and a crowd of them never displaces a frequent one. Deviation from the
+//! paper: one table of two slots rather than two tables. Counts are never too high, except when
+//! 64-bit hashes collide, and a little too low. Counting proceeds in windows, and the last complete
+//! one is shown, so that the numbers are recent. Memory is fixed except for the names. Threads: one
+//! worker counts, the admin listener reads, a lock between them.
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +15,18 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_secs(10);
 const URL_SLOTS: usize = 1024;
 const HOST_SLOTS: usize = 128;
-/// Base of the probability of wearing a count down, as the paper has it.
+/// Base of the decay probability, as in the paper.
 const DECAY: f64 = 1.08;
 /// Longest part of a name that is kept.
 const NAME_BYTES_MAX: usize = 256;
 
-/// One name and what was counted for it.
+/// One name and its counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) requests: u64,
     pub(crate) hits: u64,
-    /// Sum of the times of its answers.
+    /// Total time of its responses.
     pub(crate) took_us: u64,
 }
 
@@ -36,7 +36,7 @@ struct Slot {
     row: Row,
 }
 
-/// The busiest of one kind.
+/// The busiest names of one kind.
 #[derive(Debug)]
 struct Sketch {
     slots: Box<[Slot]>,
@@ -82,7 +82,7 @@ impl Sketch {
         row.took_us = row.took_us.saturating_add(took_us);
     }
 
-    /// All rows, and an empty sketch again.
+    /// Returns all rows and empties the sketch.
     fn take(&mut self) -> Vec<Row> {
         let slots = self.slots.iter_mut().map(|slot| std::mem::take(&mut slot.row));
         slots.filter(|row| row.requests > 0).collect()
@@ -94,7 +94,7 @@ impl Sketch {
     }
 }
 
-/// URLs and hosts of one window, and how long it was.
+/// URLs and hosts of one window, and the window's length.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Busiest {
     pub(crate) urls: Vec<Row>,
@@ -102,7 +102,7 @@ pub(crate) struct Busiest {
     pub(crate) window: Duration,
 }
 
-/// What one worker is asked for most.
+/// The busiest URLs and hosts of one worker.
 #[derive(Debug)]
 pub(crate) struct HeavyHitters {
     urls: Sketch,
@@ -134,20 +134,20 @@ impl HeavyHitters {
         self.hosts.record(host_of(url), hit, took_us, &mut self.random);
     }
 
-    /// Ends a window that is over.
+    /// Ends the window if it is over.
     fn turn(&mut self, now: Instant) {
         let Some(began) = self.began else { return };
         let window = now.saturating_duration_since(began);
         if window >= WINDOW {
             let (urls, hosts) = (self.urls.take(), self.hosts.take());
-            // A window that nobody ended for long says nothing of now.
+            // A window that ended long ago says nothing about the present.
             let recent = window < 2 * WINDOW;
             self.last = if recent { Busiest { urls, hosts, window } } else { Busiest::default() };
             self.began = None;
         }
     }
 
-    /// The last whole window, or the first while it lasts.
+    /// The last complete window, or the first while it lasts.
     pub(crate) fn busiest(&mut self, now: Instant) -> Busiest {
         self.turn(now);
         if !self.last.window.is_zero() {

@@ -1,7 +1,7 @@
-//! A histogram of times with fixed buckets: two for each power of two of microseconds.
+//! A histogram of durations with fixed buckets: two per power of two of microseconds.
 //!
-//! Threads: written by one worker, read by the admin listener; all relaxed, so that a snapshot
-//! taken while it is written may be one off between buckets and sum.
+//! Threads: written by one worker, read by the admin listener; all accesses are relaxed, so a
+//! concurrent snapshot may be off by one between buckets and sum.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use std::time::Duration;
 /// Powers of two of microseconds: the last bucket ends at 2^27 us, some two minutes.
 const OCTAVES: usize = 27;
 const BUCKETS: usize = OCTAVES * 2;
-/// Buckets below 2^4 us are shown as one: nothing is that quick.
+/// Buckets below 2^4 us are shown as one: no response is that fast.
 const SHOWN_FROM: usize = 8;
 
-/// Times, counted by size.
+/// Durations, counted by size.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -26,7 +26,7 @@ impl Default for Histogram {
     }
 }
 
-/// Counts at one moment, which add up.
+/// Counts at one moment, consistent with each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     buckets: [u64; BUCKETS],
@@ -46,7 +46,7 @@ fn bucket_of(us: u64) -> usize {
     (octave * 2 + half).min(BUCKETS - 1)
 }
 
-/// First time, in microseconds, that is too long for a bucket.
+/// Exclusive upper bound of a bucket, in microseconds.
 fn end_us(bucket: usize) -> u64 {
     let start = 1_u64 << (bucket / 2);
     if bucket.is_multiple_of(2) { (start + start / 2).max(start + 1) } else { start * 2 }
@@ -59,7 +59,7 @@ impl Histogram {
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// Adds what was counted to `snapshot`.
+    /// Adds the counts to `snapshot`.
     pub(crate) fn add_to(&self, snapshot: &mut Snapshot) {
         for (sum, bucket) in snapshot.buckets.iter_mut().zip(&self.buckets) {
             *sum += bucket.load(Ordering::Relaxed);
@@ -73,8 +73,7 @@ impl Snapshot {
         self.buckets.iter().sum()
     }
 
-    /// An upper bound of the time that this share of all stayed below, in microseconds; `None` if
-    /// nothing was counted.
+    /// An upper bound of the given quantile, in microseconds; `None` if nothing was counted.
     pub(crate) fn quantile_us(&self, share: f64) -> Option<u64> {
         let count = self.count();
         let wanted = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
@@ -88,7 +87,7 @@ impl Snapshot {
         None
     }
 
-    /// What was counted since `earlier`.
+    /// Counts since `earlier`.
     #[cfg(test)]
     fn since(&self, earlier: &Snapshot) -> Snapshot {
         let buckets = std::array::from_fn(|i| self.buckets[i].saturating_sub(earlier.buckets[i]));

@@ -1,8 +1,8 @@
 //! Counters of the proxy, one set per worker so that cores do not share cache lines.
 //!
-//! `exposition` lists them for `/metrics`, and everything else is made from that list: `reference` the document,
-//! `dashboard` the files for Grafana and Prometheus. Threads: written by one worker (and its fills), read by the
-//! admin listener; all relaxed.
+//! `exposition` lists them for `/metrics`; everything else is generated from that list: the
+//! document by `reference`, the files for Grafana and Prometheus by `dashboard`. Threads: written
+//! by one worker (and its fills), read by the admin listener; all accesses are relaxed.
 
 #[cfg(test)]
 mod dashboard;
@@ -41,7 +41,7 @@ pub(crate) struct Refusal {
 /// Classes of status codes, 2xx first.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
-/// One number that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -59,7 +59,7 @@ impl Counter {
     }
 }
 
-/// One number that goes both ways.
+/// A gauge.
 #[derive(Debug, Default)]
 pub(crate) struct Level(AtomicU64);
 
@@ -68,7 +68,7 @@ impl Level {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// After an `up`, on any thread.
+    /// Undoes an `up`, on any thread.
     pub(crate) fn down(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -78,12 +78,12 @@ impl Level {
     }
 }
 
-/// Where the body of an answer comes from.
+/// Source of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum BodySource {
     /// The store, without a request to the origin.
     Store,
-    /// An origin that was asked for this answer, or a store that it let answer.
+    /// An origin that was asked for this response, or the store after the origin validated it.
     Origin,
     /// The proxy itself: errors, answers to PURGE.
     #[default]
@@ -95,16 +95,16 @@ impl BodySource {
         [(BodySource::Store, "store"), (BodySource::Origin, "origin"), (BodySource::Own, "own")];
 }
 
-/// Who or what ended an answer before its end.
+/// Who or what ended a response early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BrokenBy {
-    /// The client went, or took nothing any more.
+    /// The client left, or stopped reading.
     Client,
-    /// The origin broke off, or changed what it was sending.
+    /// The origin broke off, or changed the resource meanwhile.
     Origin,
-    /// The origin was silent for too long, or the exchange took longer than it may.
+    /// The origin was silent for too long, or the exchange exceeded its time limit.
     Timeout,
-    /// What was stored could not be read to its end.
+    /// The stored body could not be read to its end.
     Store,
 }
 
@@ -116,7 +116,7 @@ impl BrokenBy {
         (BrokenBy::Store, "store"),
     ];
 
-    /// Why a body broke off on its way from its sender.
+    /// Classifies the error that a body broke off with.
     pub(crate) fn of(error: BodyError) -> BrokenBy {
         match error {
             BodyError::Broken | BodyError::Changed => BrokenBy::Origin,
@@ -141,15 +141,15 @@ macro_rules! counters {
             responses: [Counter; CLASSES.len()],
             client_body_bytes: [Counter; BodySource::ALL.len()],
             broken: [Counter; BrokenBy::ALL.len()],
-            /// Requests under way, to the last byte of their answers, and tunnels.
+            /// Requests in flight, until the last byte of their responses, and tunnels.
             pub(crate) under_way: Level,
             /// The latest responses that were not stored.
             pub(crate) refusals: Mutex<VecDeque<Refusal>>,
-            /// What is asked for most.
+            /// The busiest URLs and hosts.
             pub(crate) hot: Mutex<HeavyHitters>,
-            /// Time from a request's headers to those of its answer: served from the store.
+            /// Time from a request's headers to those of its response, served from the store.
             pub(crate) hit_latency: Histogram,
-            /// The same where the origin was asked.
+            /// The same when the origin was asked.
             pub(crate) miss_latency: Histogram,
         }
 
@@ -218,24 +218,24 @@ impl Counters {
         refusals.push_back(refusal);
     }
 
-    /// Counts an answer by its class.
+    /// Counts a response by its status class.
     pub(crate) fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).saturating_sub(2);
         self.responses[class.min(CLASSES.len() - 1)].one();
     }
 
-    /// Counts an answer 4xx to what never became a request.
+    /// Counts a 4xx response to input that never became a request.
     pub(crate) fn refused(&self, status: StatusCode) {
         self.answered(status);
         self.own_errors.one();
     }
 
-    /// Counts an answer that its client did not get to its end.
+    /// Counts a response that did not reach its client completely.
     pub(crate) fn broke_off(&self, by: BrokenBy) {
         self.broken[by as usize].one();
     }
 
-    /// Counts bytes of an answer's body that the connection took.
+    /// Counts bytes of a response's body that the connection accepted.
     pub(crate) fn sent(&self, from: BodySource, bytes: u64) {
         self.client_body_bytes[from as usize].add(bytes);
     }
@@ -249,7 +249,7 @@ pub(crate) fn values(workers: &[Arc<Counters>]) -> serde_json::Map<String, serde
     COUNTERS.iter().map(|(name, _, read)| ((*name).to_owned(), sum(read).into())).collect()
 }
 
-/// Times of answers of all workers: from the store, and with the origin asked.
+/// Latencies of all workers: served from the store, and with the origin asked.
 pub(crate) fn latencies(workers: &[Arc<Counters>]) -> (Snapshot, Snapshot) {
     let (mut hits, mut misses) = (Snapshot::default(), Snapshot::default());
     for counters in workers {
@@ -263,13 +263,13 @@ pub(crate) fn latencies(workers: &[Arc<Counters>]) -> (Snapshot, Snapshot) {
 mod tests {
     use super::*;
 
-    /// `DAMELO_BLESS=1` writes it anew.
+    /// `DAMELO_BLESS=1` rewrites it.
     #[test]
     fn the_document_lists_every_metric() {
         crate::documents::hold("metrics.md", "metrics", &reference::reference());
     }
 
-    /// `DAMELO_BLESS=1` writes it anew.
+    /// `DAMELO_BLESS=1` rewrites it.
     #[test]
     fn the_dashboard_is_made_of_all_metrics() {
         crate::documents::hold_file("packaging/grafana-dashboard.json", &dashboard::dashboard());

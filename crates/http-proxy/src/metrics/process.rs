@@ -1,11 +1,12 @@
-//! What the system knows of this process, under the names that every Prometheus client uses.
+//! Metrics of this process as the system reports them, with the names that all Prometheus clients
+//! use.
 //!
-//! Read from `/proc` when somebody asks; where there is none, there are no such metrics. Threads: the admin
-//! listener's.
+//! Read from `/proc` on each scrape; on systems without it these metrics are absent. Threads: the
+//! admin listener's.
 
 use std::fs;
 
-/// Ticks of `/proc` in a second: the same on every architecture that Linux shows programs.
+/// Clock ticks per second in `/proc`: the same on every architecture that Linux supports.
 const TICKS_PER_S: f64 = 100.0;
 
 /// The process at one moment.
@@ -21,11 +22,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// `None` where the system does not say.
+    /// Reads the values; `None` where the system does not report them.
     pub(crate) fn now() -> Option<Process> {
         let read = |name: &str| fs::read_to_string(format!("/proc/{name}")).ok();
         let (cpu_seconds, started) = times(&read("self/stat")?)?;
-        // The directory that is listed is open meanwhile.
+        // The listed directory is itself open meanwhile.
         let open_fds = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64;
         Some(Process {
             cpu_seconds,
@@ -37,7 +38,7 @@ impl Process {
     }
 }
 
-/// Processor time so far, and when the process began, in seconds since the system did (`proc_pid_stat(5)`).
+/// CPU time so far, and the process's start, in seconds since boot (`proc_pid_stat(5)`).
 fn times(stat: &str) -> Option<(f64, f64)> {
     // The name before it may contain anything, parentheses and spaces included.
     let (_, rest) = stat.rsplit_once(')')?;

@@ -1,5 +1,5 @@
 //! Ranges of large resources from aligned slices: only the slices that a range touches are fetched,
-//! each is stored by itself, and they are sent one after the other as they come.
+//! each is stored as an object of its own, and they are sent in order as they arrive.
 //!
 //! ```text
 //! course ─► known to come in slices ─► serve
@@ -10,9 +10,9 @@
 //!        └► cannot be sliced, or slices are off ─► as it was asked for
 //! ```
 //!
-//! Invariants: slices of one answer share a strong validator; memory holds one slice of an answer and
-//! what is fetched of the next, or only what is wanted of both; a whole is put together from slices
-//! only if at least half of it is there. Threads: the worker's.
+//! Invariants: slices of one response share a strong validator; memory holds one slice of a
+//! response and the fetched part of the next, or only the requested parts of both; a complete
+//! response is assembled from slices only if at least half of it is stored. Threads: the worker's.
 
 mod reader;
 mod slice;
@@ -37,15 +37,15 @@ use crate::worker::Worker;
 
 /// Largest slice: it is in memory while it is fetched.
 pub(crate) const SLICE_BYTES_MAX: u64 = 16 << 20;
-/// Slices of one answer that are looked for before it is called a hit: no more than so much time.
+/// Slices of one response that are looked up before it counts as a hit: bounds the time for it.
 const LOOKED_FOR_MAX: u64 = 16 << 10;
 
-/// The range that is wanted, and in which slices.
+/// The requested range, and the slices it covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want {
     slices: Slices,
     first: u64,
-    /// The last byte; the largest number if it is the end.
+    /// Last byte of the range; `u64::MAX` if the range extends to the end.
     last: u64,
 }
 
@@ -54,7 +54,7 @@ impl Want {
         self.first / self.slices.slice_bytes
     }
 
-    /// What is wanted of a slice.
+    /// The requested range within a slice.
     fn stretch(&self, index: u64) -> Stretch {
         Stretch::of(self.slices, index, self.first, self.last.saturating_add(1))
     }
@@ -64,18 +64,18 @@ impl Want {
     }
 }
 
-/// What slices come to for a request that nothing stored answers.
+/// How slices serve a request that no stored response answers.
 pub(crate) enum Course {
     Answered(Box<Answer>),
-    /// Nothing.
+    /// Not at all: the request goes to the origin as it is.
     AsAsked,
-    /// The whole is fetched, and what is wanted is cut from it.
+    /// The whole is fetched, and the range is cut from it.
     Whole,
-    /// Who leads finds out.
+    /// The leader finds out whether the resource supports slices.
     Probe(Want),
 }
 
-/// The slices of this configuration, if they are on and may serve this request.
+/// The configured slices, if enabled and usable for this request.
 fn slices_for(worker: &Worker, reason: ForwardReason) -> Option<Slices> {
     let caching = &worker.shared.config.caching;
     let slice_bytes = caching.slice_bytes.min(SLICE_BYTES_MAX);
@@ -84,16 +84,16 @@ fn slices_for(worker: &Worker, reason: ForwardReason) -> Option<Slices> {
     fits.then_some(Slices { slice_bytes })
 }
 
-/// What is known of how an origin answers a range before it is asked for one.
+/// What is known about an origin's range support before it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RangeSupport {
     /// Nothing: it may send the whole.
     Unknown,
-    /// Its answer to another request said that it can send ranges.
+    /// Its response to another request announced range support.
     Told,
 }
 
-/// What becomes of a request that nothing stored answers.
+/// Chooses the course for a request that no stored response answers.
 pub(crate) async fn course(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -117,7 +117,7 @@ pub(crate) async fn course(
     if shared.collapse.is_uncacheable(primary) {
         return Course::AsAsked;
     }
-    // A slice could hardly be kept, and the origin would be asked twice.
+    // A slice could hardly be stored, so the origin would be asked twice.
     if may_be_for_one(ask) && !shared.vault.has_slices(primary) {
         return Course::AsAsked;
     }
@@ -139,13 +139,13 @@ pub(crate) async fn course(
     }
 }
 
-/// Whether what a request brings is most likely not stored, so that nothing is to be promised of slices
-/// that it would have to fetch.
+/// Whether the responses to this request can most likely not be stored, so that slices not stored
+/// yet must not be promised.
 fn may_be_for_one(ask: &Ask) -> bool {
     ask.has_credentials() || ask.wishes.no_store
 }
 
-/// The one range that a request is for.
+/// The request's range, if it has exactly one.
 fn want(ask: &Ask, slices: Slices) -> Option<Want> {
     if !ask.wants_range() {
         return None;
@@ -164,7 +164,7 @@ async fn serve(
     answer_with(worker, ask, reason, want, first).await
 }
 
-/// The answer that begins within this slice; `None` if the range has to be asked for as it is.
+/// The response that begins in this slice; `None` if the range must be requested as it is.
 async fn answer_with(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -195,7 +195,7 @@ async fn answer_with(
     Some(counted(worker, ask, found, status))
 }
 
-/// What many slices are served as, `more` of them after the first.
+/// Serves several slices, `more` of them after the first.
 async fn several(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -209,7 +209,7 @@ async fn several(
         unsliced.note(&ask.target.primary, Unsliceable::AsAsked, now_s);
         return None;
     };
-    // Of two it is known before the answer begins that they go together. Of more it shows on the way.
+    // With two, compatibility is checked before the response begins; with more, while it is sent.
     if more == 1 {
         let index = want.index() + 1;
         let second = slice::get(worker, ask, want.stretch(index)).await?;
@@ -224,7 +224,7 @@ async fn several(
     Some(Found::assembled(response, FoundBody::Sliced(Box::new(reader)), first.placement))
 }
 
-/// A whole of which at least half is there in slices, and nothing else.
+/// A complete response, if at least half of it is stored as slices.
 async fn whole(
     worker: &Arc<Worker>,
     ask: &Ask,
@@ -250,7 +250,7 @@ async fn whole(
         false => CacheStatus::forwarded(ForwardReason::Partial),
     };
     let reader = SliceReader::new(worker, ask, slices, 0, &first)?;
-    // The client asked for no parts: it shall not see an answer break off because they were old.
+    // The client asked for no range: its response must not break off because slices were outdated.
     if let Some(missing) = (0..count).find(|index| !there(index)) {
         let got = slice::get(worker, ask, Stretch::whole(slices, missing)).await?;
         if !reader.accepts(&got) {
@@ -298,7 +298,8 @@ fn counted(worker: &Worker, ask: &Ask, found: Found, status: CacheStatus) -> Ans
     with_hit_status(worker, ask, found, status)
 }
 
-/// Asks for the first slice of what is wanted, for all who wait to know how the resource is to be had.
+/// Fetches the first requested slice, on behalf of all who wait to learn whether the resource
+/// supports slices.
 pub(crate) async fn probe(
     worker: &Arc<Worker>,
     mut fetching: Fetch<'_>,
@@ -350,7 +351,7 @@ pub(crate) async fn probe(
     fetching.received(worker, asked.response).await
 }
 
-/// Whether the part that came is, by chance, what the client asked for.
+/// Whether the received part happens to be exactly the client's range.
 fn is_answer(ask: &Ask, want: &Want, asked: &Asked) -> bool {
     let Some(part) = Part::of(asked.response.headers()) else { return false };
     let wanted = want.spec().within(part.complete_bytes);

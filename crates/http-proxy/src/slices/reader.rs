@@ -1,9 +1,9 @@
-//! The slices of a resource one after the other, from the store or as they come from the origin.
+//! Consecutive slices of a resource, from the store or as they arrive from the origin.
 //!
-//! Invariants: one slice is held at a time, or what is wanted of it, and the next one is asked for while
-//! it is read (of two, the little that was read of the second is held as well); every
-//! slice is of the version that the first one was, or the body breaks off and all slices are
-//! forgotten. Threads: as the body that it feeds; what is asked for ahead is a task of its worker.
+//! Invariants: one slice is held at a time, or the requested part of it, and the next one is
+//! requested while it is read (of two slices, the part already read of the second is held as well).
+//! All slices are of the first one's version; otherwise the body breaks off and all slices are
+//! removed. Threads: as the body that it feeds; read-ahead is a task of its worker.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -26,9 +26,9 @@ pub(crate) struct SliceReader {
     offset: u64,
     end: u64,
     open: Option<(u64, Source)>,
-    /// A part of a slice that was read before it was its turn.
+    /// Part of a slice that was read before its turn.
     kept: Option<(u64, Source)>,
-    /// The slice that was asked for ahead.
+    /// The slice requested ahead.
     ahead: u64,
 }
 
@@ -46,25 +46,26 @@ impl RangeReader for SliceReader {
     }
 }
 
-/// What it takes to have slices of one version.
+/// Everything needed to get slices of one version.
 struct Job {
     worker: Arc<Worker>,
     ask: Ask,
     slices: Slices,
-    /// Fields of the first slice, and when it came.
+    /// Fields of the first slice, and when it was received.
     version: HeaderMap,
     arrived_s: u64,
 }
 
 enum Source {
-    /// What is held of a slice, and where within the slice it begins.
+    /// The bytes held of a slice, and their offset in the slice.
     Stored(Bytes, u64),
-    /// Never locked: what is found may be looked at across a wait, for which it has to be `Sync`.
+    /// The mutex is never contended: it only makes the type `Sync`, since a found response may be
+    /// borrowed across an await.
     Inflight(Box<Mutex<InflightReader>>),
 }
 
 impl SliceReader {
-    /// Begins with the slice `index`; `None` if it could not be told whether others are of its version.
+    /// Begins with slice `index`; `None` if its version could not be compared with other slices'.
     pub(crate) fn new(
         worker: &Arc<Worker>,
         ask: &Ask,
@@ -85,7 +86,7 @@ impl SliceReader {
         Some(SliceReader { job, complete_bytes, offset, end, open, kept, ahead })
     }
 
-    /// Keeps what was read of a slice in part until it is its turn: it would be read again.
+    /// Keeps a partially read slice until its turn, which saves a second read.
     pub(crate) fn keep(&mut self, index: u64, got: &Got) {
         let slices = self.job.slices;
         if got.response.part.is_some_and(|part| !slices.is_slice(index, &part)) {
@@ -93,7 +94,7 @@ impl SliceReader {
         }
     }
 
-    /// Whether a slice that was got is of the same version; if not, all are forgotten.
+    /// Whether a slice is of the same version; if not, removes all slices.
     pub(crate) fn accepts(&self, got: &Got) -> bool {
         let (job, response) = (&self.job, &got.response);
         let same = response.part.is_some_and(|part| part.complete_bytes == self.complete_bytes)
@@ -141,7 +142,7 @@ impl SliceReader {
         Ok(Some(piece))
     }
 
-    /// Gets what is wanted of a slice.
+    /// Gets the requested part of a slice.
     async fn open(&mut self, index: u64) -> Result<(), BodyError> {
         let job = &self.job;
         let stretch = Stretch::of(job.slices, index, self.offset, self.end);
@@ -155,7 +156,7 @@ impl SliceReader {
         Ok(())
     }
 
-    /// Has the slice fetched or read that is wanted next, if it is not in memory.
+    /// Requests the next needed slice ahead, unless it is in memory.
     fn ask_ahead(&self, index: u64) {
         let job = &self.job;
         let beyond = index.saturating_mul(job.slices.slice_bytes) >= self.end;
@@ -166,7 +167,7 @@ impl SliceReader {
         let stretch = Stretch::of(job.slices, index, self.offset, self.end);
         tokio::spawn(async move {
             if !(stretch.is_small() && job.may_be_stored(index).await) {
-                // What came of it shows when it is read.
+                // The result shows when the slice is read.
                 drop(slice::get(&job.worker, &job.ask, stretch).await);
             }
         });
@@ -174,7 +175,7 @@ impl SliceReader {
 }
 
 impl Job {
-    /// Then a small stretch of it would be read twice: it does not stay in memory.
+    /// If so, a small part of it would be read twice, since partial reads do not stay in memory.
     async fn may_be_stored(&self, index: u64) -> bool {
         let (vault, primary) = (&self.worker.shared.vault, &self.ask.target.primary);
         let generation = vault.slices_generation(primary).await;
@@ -182,7 +183,7 @@ impl Job {
     }
 }
 
-/// Whether what is held begins or goes on at `within` a slice.
+/// Whether the held bytes include offset `within` of a slice.
 fn holds(held: Option<&(u64, Source)>, index: u64, within: u64) -> bool {
     match held {
         Some((open, Source::Stored(bytes, start))) => {

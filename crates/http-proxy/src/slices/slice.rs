@@ -1,8 +1,9 @@
-//! One slice of a resource: from the store, along with whoever fetches it, or from the origin.
+//! One slice of a resource: from the store, from another request's fetch, or from the origin.
 //!
-//! Invariants: of several who miss a slice at once one asks for it, and all read it as it comes; a
-//! slice that is fetched goes into the store, whoever leaves; a slice that is all of its resource is
-//! stored as the whole. Threads: the worker's; a fill is a task of its worker.
+//! Invariants: of concurrent requests that miss a slice one asks for it, and all read it as it
+//! arrives; a fetched slice goes into the store even if its clients leave; a slice that spans its
+//! whole resource is stored as the complete response. Threads: the worker's; a fill is a task of
+//! its worker.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ use crate::vault::insertion::Insertion;
 use crate::vault::{Epoch, FoundBody, Placement, Stretch, slice_key};
 use crate::worker::Worker;
 
-/// Times a slice is waited for before it is given up.
+/// Times a slice is waited for before giving up.
 const ROUNDS_MAX: usize = 3;
 
 /// Where a slice came from.
@@ -43,18 +44,18 @@ pub(crate) enum How {
     Fetched,
 }
 
-/// A slice as far as it is there, or what is wanted of it.
+/// A slice, complete or still arriving, or the requested part of it.
 pub(crate) struct Got {
-    /// Its part is what is held; without one it is all of the resource.
+    /// Its part is the range held; without a part, it is the whole resource.
     pub(crate) response: StoredResponse,
     pub(crate) body: FoundBody,
     pub(crate) placement: Placement,
     pub(crate) how: How,
-    /// Fields for who fetched it, of which some may be for nobody else.
+    /// Fields for the request that fetched it, some of which may be for no other.
     pub(crate) own: Option<HeaderMap>,
 }
 
-/// An answer of the origin to the request for a slice.
+/// The origin's response to a request for a slice.
 pub(crate) struct Asked {
     pub(crate) slices: Slices,
     pub(crate) index: u64,
@@ -64,7 +65,7 @@ pub(crate) struct Asked {
     pub(crate) response: Response<FetchedBody>,
 }
 
-/// At least this stretch of a slice; `None` if it cannot be had as one.
+/// Gets at least this stretch of a slice; `None` if the slice is not to be had.
 pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Option<Got> {
     let Stretch { slices, index, .. } = stretch;
     let shared = &worker.shared;
@@ -83,7 +84,7 @@ pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Op
         match shared.collapse.join(&key) {
             Role::Alone => break,
             Role::Leader(lead) => {
-                // Another leader may have finished between our lookup and our lead.
+                // Another leader may have finished between this request's lookup and its lead.
                 if let Some(got) = stored(worker, ask, stretch, How::Followed).await {
                     lead.end(Outcome::Stored);
                     return Some(got);
@@ -101,7 +102,7 @@ pub(crate) async fn get(worker: &Arc<Worker>, ask: &Ask, stretch: Stretch) -> Op
     fetch(worker, ask, slices, index, None).await
 }
 
-/// At least this stretch of a slice from the store, if it may be served as it is.
+/// At least this stretch of a slice from the store, if it may be served without validation.
 pub(crate) async fn stored(worker: &Worker, ask: &Ask, stretch: Stretch, how: How) -> Option<Got> {
     let vault = &worker.shared.vault;
     let slice = vault.slice(&ask.target.primary, stretch, &worker.counters).await?;
@@ -118,10 +119,10 @@ pub(crate) async fn stored(worker: &Worker, ask: &Ask, stretch: Stretch, how: Ho
     }
 }
 
-/// What came of waiting for who fetches a slice.
+/// The result of waiting for another request's fetch of a slice.
 enum Followed {
     Got(Box<Got>),
-    /// It cannot be had.
+    /// The slice is not to be had.
     Gone,
     Again,
     TooSlow,
@@ -202,9 +203,9 @@ pub(crate) async fn ask_origin(
     Ok(Asked { slices, index, epoch, request_time_ms, response_time_ms, response })
 }
 
-/// Begins to store a slice that comes, and to read it; the answer itself if it is none, which is
-/// remembered where it says something about the resource. `lead_for` gives the lead for the slice, and
-/// learns whether it is all of the resource.
+/// Begins to store and read an arriving slice. Returns the response itself if it is no slice, and
+/// remembers that if it says something about the resource. `lead_for` supplies the lead for the
+/// slice, and is told whether the slice spans the whole resource.
 pub(crate) async fn begin(
     worker: &Worker,
     ask: &Ask,
@@ -274,14 +275,14 @@ async fn insert(
     Ok(insertion)
 }
 
-/// What an answer will be stored as, and its fields for who asked.
+/// The response to be stored, and its fields for the client that asked.
 struct Judged {
     stored: StoredResponse,
     own: HeaderMap,
     groups: Groups,
 }
 
-/// What an answer will be stored as; what it says about the resource if it cannot be.
+/// Judges a response: what it will be stored as, or else what it says about the resource.
 fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Unsliceable>> {
     let (shared, response) = (&worker.shared, &asked.response);
     let caching = &shared.config.caching;
@@ -332,7 +333,7 @@ fn judge(worker: &Worker, ask: &Ask, asked: &Asked) -> Result<Judged, Option<Uns
     Ok(Judged { stored, own: answer::own_fields(&headers), groups })
 }
 
-/// What a refusal to store a slice says about its resource: nothing, if it lies in the request.
+/// What a refusal to store a slice says about its resource; nothing, if the request caused it.
 fn unsliced_by(reason: NotStoredReason) -> Option<Unsliceable> {
     let of_request = matches!(
         reason,

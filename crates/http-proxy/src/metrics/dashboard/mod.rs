@@ -1,8 +1,9 @@
-//! The dashboard for Grafana, and that it and the alert rules for Prometheus name metrics that there are:
-//! `packaging/grafana-dashboard.json` and `packaging/prometheus-alerts.yml`. For tests only.
+//! Generates the Grafana dashboard, `packaging/grafana-dashboard.json`, and checks that it and the
+//! Prometheus alert rules, `packaging/prometheus-alerts.yml`, name only metrics that exist. For
+//! tests only.
 //!
-//! What an operator looks at first is laid out by hand in `rows`; what is left of the registry follows in a
-//! folded row, so that a new metric is on the dashboard without anybody's doing.
+//! `rows` lays out by hand the panels that an operator looks at first. The remaining metrics of the
+//! registry follow in a folded row, so that a new metric appears without further work.
 
 mod rows;
 
@@ -13,27 +14,27 @@ use crate::metrics::reference::{Described, all};
 use Drawn::{Now, Quantile, Rate, RateOf, Ratio, Saved};
 use rows::ROWS;
 
-/// What is chosen at the top of the dashboard.
+/// The selection at the top of the dashboard.
 const CHOSEN: &str = "job=~\"$job\",instance=~\"$instance\"";
 
-/// What is drawn: metrics by their names, without the endings of samples.
+/// What a panel draws: metrics by name, without the suffixes of samples.
 #[derive(Debug, Clone, Copy)]
 enum Drawn {
-    /// Growth a second of a counter; of each value of a label, unless that is empty.
+    /// Rate per second of a counter, per value of a label unless that is empty.
     Rate(&'static str, &'static str),
-    /// The same of the samples that something else is said of.
+    /// The same, restricted to samples that match a further selector.
     RateOf(&'static str, &'static str),
-    /// Gauges of several instances as one: how, by which label.
+    /// Gauges of several instances combined: the aggregation, and by which label.
     Now(&'static str, &'static str, &'static str),
-    /// One by the other.
+    /// The quotient of two.
     Ratio(&'static Drawn, &'static Drawn),
-    /// What the ratio leaves of one.
+    /// One minus the quotient.
     Saved(&'static Drawn, &'static Drawn),
-    /// Time that a share stays below, of the samples of which something is said.
+    /// A quantile of a histogram, of the samples that match a selector.
     Quantile(&'static str, &'static str, &'static str),
 }
 
-/// A panel: its title, its unit as Grafana calls it, and what it draws with a legend each.
+/// A panel: its title, its unit in Grafana's terms, and what it draws, each with a legend.
 struct Panel(&'static str, &'static str, &'static [(Drawn, &'static str)]);
 
 /// Widths and heights in cells of Grafana's grid of 24 columns.
@@ -46,7 +47,7 @@ fn find<'a>(metrics: &'a [Described], name: &str) -> &'a Described {
     found.unwrap_or_else(|| panic!("there is no metric {name}"))
 }
 
-/// The name that samples of a metric have which is drawn as it is.
+/// The sample name of a metric drawn as it is.
 fn sample(metric: &Described) -> String {
     match metric.kind {
         Kind::Counter => format!("{}_total", metric.name),
@@ -57,7 +58,7 @@ fn sample(metric: &Described) -> String {
 }
 
 impl Drawn {
-    /// In the language of Prometheus.
+    /// The query in PromQL.
     fn query(&self, metrics: &[Described]) -> String {
         match *self {
             Rate(name, by) => rate(find(metrics, name), by, ""),
@@ -77,7 +78,7 @@ impl Drawn {
     }
 }
 
-/// Samples of a metric of which something more is said than what was chosen.
+/// Selector for a metric's samples, with a further condition besides the dashboard's selection.
 fn samples(metric: &Described, only: &str) -> String {
     let comma = if only.is_empty() { "" } else { "," };
     format!("{}{{{CHOSEN}{comma}{only}}}", sample(metric))
@@ -128,7 +129,7 @@ fn panel(
     })
 }
 
-/// A panel for a metric that nobody laid out.
+/// A panel for a metric that `rows` does not lay out.
 fn plain(metric: &Described) -> (&str, String, &'static str) {
     let legend = match metric.label {
         "" => "all",
@@ -171,7 +172,7 @@ fn variables() -> Value {
 /// Title and unit of a panel, and its queries with their legends.
 type Drawing<'a> = (&'a str, &'a str, Vec<(String, &'a str)>);
 
-/// Where the next panel goes.
+/// Position of the next panel.
 #[derive(Default)]
 struct Layout {
     panels: Vec<Value>,
@@ -186,7 +187,7 @@ impl Layout {
         self.id
     }
 
-    /// A row of panels below the others.
+    /// Adds a row of panels below the others.
     fn row(&mut self, title: &str, is_folded: bool, drawn: Vec<Drawing<'_>>) {
         let (head, top) = (self.next_id(), self.y);
         self.y += 1;
@@ -234,7 +235,7 @@ fn panels(metrics: &[Described]) -> Vec<Value> {
     layout.panels
 }
 
-/// The dashboard, to be imported as it is.
+/// The dashboard, ready for import.
 pub(super) fn dashboard() -> String {
     let dashboard = json!({
         "uid": "damelo",
@@ -250,13 +251,13 @@ pub(super) fn dashboard() -> String {
     format!("{dashboard:#}\n")
 }
 
-/// Words that can only be names of metrics.
+/// Words that can only be metric names.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("damelo_") || word.starts_with("process_"))
 }
 
-/// Names in the alert rules, and whether each is that of samples.
+/// Names in the alert rules, and whether each is a sample name.
 pub(super) fn names_in_alerts() -> Vec<(&'static str, bool)> {
     let rules = include_str!("../../../../../packaging/prometheus-alerts.yml");
     let metrics = all();

@@ -1,4 +1,4 @@
-//! What the dashboard shows first: rows of panels, the most asked questions at the top. For tests only.
+//! The dashboard's hand-made rows of panels, most important first. For tests only.
 
 use super::Drawn::{Now, Quantile, Rate, RateOf, Ratio, Saved};
 use super::Panel;
