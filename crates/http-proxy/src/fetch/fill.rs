@@ -1,12 +1,13 @@
-//! A response on its way from the origin to a client and into the store at once.
+//! A response passed from the origin to a client and into the store at the same time.
 //!
-//! What does not end at once goes on as a task of its own, so that it can outlive its client, and
-//! others may read along (see `vault::inflight`). Invariants: a client's body ends cleanly only if the
-//! origin's did; a body the origin broke off is never committed; the last bytes reach clients after the
-//! commit, so that whoever has seen the end of a stored answer finds it in the store; trailers reach
-//! clients only. Backpressure: at most [`CHUNKS_WAITING_MAX`] chunks wait for the client. One that is
-//! slower is left behind, to go on from the store at its own pace; if that cannot be, the fill waits for
-//! it, and when it takes nothing for `body_idle_timeout` it counts as gone.
+//! A fill that does not end at once continues as a task of its own, so that it can outlive its
+//! client, and other clients can read along (see `vault::inflight`). Invariants: a client's body
+//! ends cleanly only if the origin's did; a truncated body is never committed; clients get the last
+//! bytes after the commit, so that a client that has seen the end of a stored response finds it in
+//! the store; trailers reach clients only. Back-pressure: at most [`CHUNKS_WAITING_MAX`] chunks
+//! wait for the client. A slower client is detached, and continues from the store at its own pace.
+//! If that is impossible, the fill waits for it; a client that accepts nothing for
+//! `body_idle_timeout` counts as gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,8 @@ use crate::vault::inflight::{Chunk, InflightBody};
 use crate::vault::insertion::Insertion;
 use crate::worker::Worker;
 
-/// Chunks read from the origin ahead of the client, each as long as one read (`upstream::pool`) at most.
+/// Chunks read from the origin ahead of the client; each is at most one read long
+/// (`upstream::pool`).
 const CHUNKS_WAITING_MAX: usize = 4;
 
 /// Limits of a fill.
@@ -54,7 +56,7 @@ impl FillLimits {
         }
     }
 
-    /// Whether a fill that lost its client goes on.
+    /// Whether a fill that lost its client continues.
     fn worth_finishing(&self, received: u64, expected: Option<u64>) -> bool {
         let Some(expected) = expected else { return false };
         expected.saturating_sub(received) <= self.finish_bytes_max
@@ -63,7 +65,7 @@ impl FillLimits {
     }
 }
 
-/// The store's side of a fill.
+/// The storing half of a fill.
 pub(crate) struct Storing {
     vault: Arc<Vault>,
     counters: Arc<Counters>,
@@ -90,7 +92,7 @@ impl Storing {
         }
     }
 
-    /// Stores a body that is there as a whole.
+    /// Stores a complete body.
     pub(crate) async fn store_whole(mut self, bytes: Bytes) {
         match self.write(&bytes, bytes.len() as u64).await {
             Ok(()) => self.finish().await,
@@ -98,7 +100,7 @@ impl Storing {
         }
     }
 
-    /// Adds bytes with which `received` have come.
+    /// Stores these bytes; `received` is the length so far, including them.
     async fn write(&mut self, bytes: &Bytes, received: u64) -> Result<(), NotStoredReason> {
         let Some(insertion) = &mut self.insertion else { return Ok(()) };
         if received > self.limits.body_bytes_max {
@@ -134,26 +136,26 @@ impl Storing {
     }
 }
 
-/// A fill under way.
+/// A fill in progress.
 pub(crate) struct Fill {
     storing: Storing,
     body: Timed,
-    /// Those who read along.
+    /// The body as concurrent readers see it.
     inflight: Option<Arc<InflightBody>>,
     client: Client,
     received: u64,
     expected: Option<u64>,
-    /// What followed the body: passed on, not stored.
+    /// Trailers: passed on, not stored.
     trailers: Option<Box<HeaderMap>>,
 }
 
-/// Who gets the bytes besides the store.
+/// The client that gets the bytes besides the store.
 enum Client {
     /// Reads along.
     There(mpsc::Sender<Result<Chunk, BodyError>>),
-    /// Was answered with 304, the fill is for others.
+    /// It was answered with 304; the fill is for others.
     NotNeeded,
-    /// Was left behind, or went away: whoever is there reads along.
+    /// It was detached or left; only concurrent readers remain.
     Gone,
 }
 
@@ -179,7 +181,7 @@ impl Fill {
         (fill, receiver)
     }
 
-    /// A fill that goes on whoever reads along.
+    /// A fill that continues whoever reads along.
     pub(crate) fn without_client(
         storing: Storing,
         body: Timed,
@@ -188,14 +190,14 @@ impl Fill {
         Fill::new(storing, body, Some(inflight), false).0
     }
 
-    /// A fill whose client is one of those who read along.
+    /// A fill whose client is one of the concurrent readers.
     pub(crate) fn for_readers(storing: Storing, body: Timed, inflight: Arc<InflightBody>) -> Fill {
         let mut fill = Fill::without_client(storing, body, inflight);
         fill.client = Client::Gone;
         fill
     }
 
-    /// Runs to the end, whatever it is.
+    /// Runs until the fill ends in whatever way.
     pub(crate) async fn run(mut self) {
         let stopped = self.pump().await;
         match stopped {
@@ -219,7 +221,7 @@ impl Fill {
         }
     }
 
-    /// Moves all but the last chunk of a body of known length; returns that chunk.
+    /// Transfers all but the last chunk of a body of known length; returns that chunk.
     async fn pump(&mut self) -> Result<Bytes, Stop> {
         while let Some(frame) = self.body.frame().await {
             let Some(bytes) = self.data_of(frame.map_err(Stop::Origin)?) else { continue };
@@ -245,7 +247,7 @@ impl Fill {
         }
     }
 
-    /// The bytes of a frame; trailers are put aside.
+    /// The bytes of a frame; trailers are set aside.
     fn data_of(&mut self, frame: Frame<Bytes>) -> Option<Bytes> {
         let not_data = match frame.into_data() {
             Ok(bytes) => return Some(bytes),
@@ -257,7 +259,7 @@ impl Fill {
         None
     }
 
-    /// Behind a body of known length, which is complete without them, whatever comes of it.
+    /// Waits for trailers behind a body of known length, which is complete without them.
     async fn wait_for_trailers(&mut self) {
         while self.is_read() && !self.body.is_end_stream() {
             let Some(Ok(frame)) = self.body.frame().await else { return };
@@ -265,7 +267,7 @@ impl Fill {
         }
     }
 
-    /// Whether anybody, or the store, still gains by it.
+    /// Whether any client, or the store, still benefits.
     fn goes_on(&self) -> bool {
         match self.client {
             Client::There(_) => true,
@@ -286,7 +288,7 @@ impl Fill {
         self.inflight.as_ref().is_some_and(|inflight| inflight.readers() > 0)
     }
 
-    /// Lets those who read along have these bytes.
+    /// Makes these bytes readable for concurrent readers.
     fn show(&self, bytes: &Bytes) {
         let Some(inflight) = &self.inflight else { return };
         let insertion = self.storing.insertion.as_ref();
@@ -306,7 +308,7 @@ impl Fill {
 
     async fn store(&mut self, bytes: &Bytes) {
         if let Err(reason) = self.storing.write(bytes, self.received).await {
-            // The client still gets its answer.
+            // The client still gets its response.
             self.give_up(reason);
         }
     }
@@ -318,21 +320,22 @@ impl Fill {
         self.storing.give_up(reason);
     }
 
-    /// Whether a client that is slower than the fill can go on from the store: all of the body will
-    /// be there, unless the store has given it up. One of unknown length may turn out to be too long
-    /// for that, which breaks off whoever was left behind: only for the sake of others.
+    /// Whether a client slower than the fill can continue from the store: all of the body will be
+    /// stored, unless the store gives it up. A body of unknown length may turn out to be too long
+    /// for that, which breaks off detached clients, so it is risked only for the sake of other
+    /// readers.
     fn may_leave_behind(&self) -> bool {
         let Some(inflight) = &self.inflight else { return false };
         let (readers, limit_bytes) = (inflight.readers(), self.storing.limits.body_bytes_max);
         let will_do = match self.expected {
             Some(expected) => expected <= limit_bytes && readers > 0,
-            // The client that is left behind is one of them.
+            // The client to be detached is one of the readers.
             None => self.received <= limit_bytes && readers > 1,
         };
         will_do && !inflight.has_broken_off()
     }
 
-    /// Hands a chunk to the client, if there is one; an error if it is gone or left behind.
+    /// Passes a chunk to the client, if there is one; an error if it left or was detached.
     async fn send(&mut self, chunk: Result<Chunk, BodyError>) -> Result<(), ()> {
         let Client::There(client) = &self.client else { return Ok(()) };
         let chunk = match client.try_send(chunk) {
@@ -356,7 +359,7 @@ impl Fill {
     }
 }
 
-/// Until somebody more reads along.
+/// Waits until another reader joins.
 async fn joined(inflight: Option<&InflightBody>) {
     match inflight {
         Some(inflight) => inflight.joined().await,
@@ -365,7 +368,7 @@ async fn joined(inflight: Option<&InflightBody>) {
 }
 
 impl Drop for Fill {
-    /// In case it was cut off: nobody shall wait for more.
+    /// The task may have been cancelled: readers must not wait for more.
     fn drop(&mut self) {
         self.end_along(Err(BodyError::Broken));
     }

@@ -1,9 +1,8 @@
-//! Answers to HEAD that come from the origin: for their client, and for the others that asked for the
-//! same meanwhile.
+//! The origin's responses to HEAD: for the client, and for followers with the same request.
 //!
-//! Invariants: headers are shared only if those of a GET might be stored and are fresh, and with
-//! whoever might be served them from the store; nothing is kept of them beyond those who wait.
-//! Threads: the worker's.
+//! Invariants: headers are shared only if those of a GET could be stored and are fresh, and only
+//! with requests that could be served them from the store; they are kept only as long as followers
+//! wait. Threads: the worker's.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use crate::upstream::Timed;
 use crate::vault::FoundBody;
 use crate::worker::Worker;
 
-/// The headers that another HEAD brought, if they are for this request, too.
+/// The headers that another HEAD brought, if this request may have them.
 pub(crate) fn shared(
     worker: &Worker,
     ask: &Ask,
@@ -46,7 +45,7 @@ pub(crate) fn shared(
 }
 
 impl Fetch<'_> {
-    /// Gives the origin's answer to a HEAD to all who wait for it.
+    /// Passes the origin's response to a HEAD to all followers.
     pub(crate) fn head_received(
         mut self,
         worker: &Worker,
@@ -65,7 +64,7 @@ impl Fetch<'_> {
         self.concluded(worker, condition, parts, ProxyBody::timed(body))
     }
 
-    /// The response as others may have it: what of a GET might be stored and served at once.
+    /// The response as followers may have it: only if a GET's could be stored and served at once.
     fn shareable(
         &self,
         worker: &Worker,
@@ -95,7 +94,7 @@ impl Fetch<'_> {
     }
 }
 
-/// The length of what a GET would bring, if the origin said it.
+/// The length of a GET's body, if the origin announced it.
 fn length_said(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Asking the origin for one resource, and what its answer does to what is stored.
+//! Fetches one resource from the origin, and updates the store by the response.
 //!
 //! ```text
 //! fetch ─► 304 that we asked for ─► freshen, serve              (see `revalidate`)
@@ -9,8 +9,9 @@
 //!      └► else ─► pass on
 //! ```
 //!
-//! Invariants: a client's conditions reach the origin only if nothing stored is being validated and
-//! nothing is to be shared; what a 304 is about decides what it freshens. Threads: the worker's.
+//! Invariants: a client's conditions reach the origin only if no stored response is being validated
+//! and the response is not to be shared; the response identified by a 304 is the one it freshens.
+//! Threads: the worker's.
 
 pub(crate) mod fill;
 pub(crate) mod head;
@@ -40,33 +41,33 @@ use crate::upstream::{FetchedBody, OriginBody, Timed};
 use crate::vault::{Epoch, Found, Variant};
 use crate::worker::Worker;
 
-/// Under which conditions the origin is asked.
+/// The conditions of the request to the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conditions {
-    /// Those that validate what is stored; none if nothing is.
+    /// Those that validate the stored response, if there is one.
     Ours,
-    /// As the client sent them, ranges included: the answer is for it alone.
+    /// The client's, ranges included: the response is for this client only.
     Clients,
 }
 
-/// Who waits for the answer.
+/// Who waits for the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
     Client,
-    /// Validation behind the back of a client that has its answer.
+    /// Nobody: a background validation, whose client already has its response.
     Nobody,
 }
 
-/// A fetch and what it began with.
+/// A fetch and its inputs.
 pub(crate) struct Fetch<'a> {
     pub(crate) ask: &'a Ask,
     pub(crate) found: Option<Box<Found>>,
-    /// What the answer will be stored under, if that is known.
+    /// The key that the response will be stored under, if known.
     pub(crate) key: Vec<u8>,
     pub(crate) lead: Option<Lead>,
     pub(crate) conditions: Conditions,
     pub(crate) audience: Audience,
-    /// Stored variants that the origin is asked about, though none matches the request.
+    /// Stored variants that the origin is asked about, none of which matches the request.
     pub(crate) variants: Vec<Variant>,
     pub(crate) status: CacheStatus,
     pub(crate) epoch: Epoch,
@@ -151,12 +152,12 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// In the whole seconds that HTTP dates are made of.
+    /// In whole seconds, as HTTP dates are.
     pub(crate) fn response_time_s(&self) -> u64 {
         self.response_time_ms / 1000
     }
 
-    /// What a response comes to with these headers, now or merged from an earlier one.
+    /// The policy of a response with these headers, new or merged with a stored one's.
     pub(crate) fn policy(
         &self,
         worker: &Worker,
@@ -177,8 +178,8 @@ impl<'a> Fetch<'a> {
         Policy::of(arrived, caching)
     }
 
-    /// Says what became of what was validated. Where it could not be kept, who waits may lead: that
-    /// says nothing of the answer to a request without conditions.
+    /// Publishes the result of a validation. If the response could not be kept, followers may lead:
+    /// the result says nothing about responses to unconditional requests.
     pub(crate) fn settle(&mut self, worker: &Worker, kept: Result<(), NotStoredReason>) {
         match kept {
             Ok(()) => {
@@ -194,7 +195,7 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Others are waited for again, should it have been otherwise before.
+    /// Lets requests collapse again, in case they did not before.
     fn remember_cacheable(&self, worker: &Worker) {
         let collapse = &worker.shared.collapse;
         collapse.remember_cacheable(&self.key);
@@ -203,8 +204,8 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Tells those who wait that a response is not stored. Where one was stored before, the next who
-    /// asks finds out whether that lasts.
+    /// Tells followers that a response is not stored. If one was stored before, the next request
+    /// finds out whether that is permanent.
     fn end_unstored(&mut self, worker: &Worker, reason: NotStoredReason, status: StatusCode) {
         if reason == NotStoredReason::Authorization && self.lead.is_some() {
             worker.shared.collapse.remember_uncacheable_with_credentials(&self.key);
@@ -215,7 +216,8 @@ impl<'a> Fetch<'a> {
         });
     }
 
-    /// The 304 was about bytes we do not have: forget ours and ask without conditions.
+    /// The 304 concerned bytes that are not stored: removes the stored response and asks without
+    /// conditions.
     pub(crate) async fn fetch_again(mut self, worker: &Worker) -> Answer {
         if let Some(found) = self.found.take() {
             worker.shared.vault.forget(found.key(&self.ask.target.primary));
@@ -235,7 +237,7 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// A full response: into the store if it may, and to the client in any case.
+    /// A full response: stored if allowed, and passed to the client in any case.
     pub(crate) async fn received(
         mut self,
         worker: &Worker,
@@ -269,8 +271,8 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// A full answer that is not stored replaces what was stored all the same; an error does not,
-    /// nor does what only the client's own conditions brought about.
+    /// A full response invalidates the stored one even if it is not stored itself. An error does
+    /// not, nor does a response caused by the client's own conditions.
     fn forget_outdated(&self, worker: &Worker, status: StatusCode) {
         let Some(found) = &self.found else { return };
         let full = self.ask.method == Method::GET && self.conditions == Conditions::Ours;
@@ -279,7 +281,8 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// What decides whether the answer may be stored, were it one to a request by `method`.
+    /// The exchange that decides whether the response may be stored, as if the method were
+    /// `method`.
     pub(crate) fn exchange<'x>(
         &'x self,
         method: &'x Method,
@@ -298,7 +301,7 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// The origin's answer, or what the client's conditions make of it.
+    /// The origin's response, or the result of the client's conditions on it.
     pub(crate) fn concluded(
         self,
         worker: &Worker,
@@ -317,7 +320,7 @@ impl<'a> Fetch<'a> {
         (response, self.status)
     }
 
-    /// What the client's conditions come to, if the origin was not to evaluate them.
+    /// The result of the client's conditions, if the origin was not to evaluate them.
     pub(crate) fn condition(&self, parts: &response::Parts) -> Condition {
         let (method, request) = (&self.ask.method, &self.ask.headers);
         let (status, headers) = (parts.status, &parts.headers);

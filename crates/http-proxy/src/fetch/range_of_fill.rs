@@ -1,7 +1,7 @@
-//! A whole that is stored for all, while who asked for it wants a part: its client reads along, as
-//! everyone else does.
+//! A complete response that is stored for all while its client asked for a part: the client reads
+//! along with the fill, as followers do.
 //!
-//! Invariant: nothing of the part is promised before it is known that the whole is being stored.
+//! Invariant: no part is promised before it is known that the whole is being stored.
 //! Threads: the worker's.
 
 use http::response;
@@ -19,14 +19,15 @@ use crate::vault::insertion::Insertion;
 use crate::vault::{Found, FoundBody};
 use crate::worker::Worker;
 
-/// What cannot be cut goes on as it came.
+/// A response that cannot be cut is passed on as it is.
 pub(crate) enum Cut<'a> {
     Answered(Answer),
     Not(Box<Fetch<'a>>, Timed, Box<Insertion>),
 }
 
 impl<'a> Fetch<'a> {
-    /// Stores a whole of known length, and cuts what the client wants from it as it comes.
+    /// Stores a complete response of known length, and cuts the client's range from it as it
+    /// arrives.
     pub(crate) async fn fill_and_cut(
         mut self,
         worker: &Worker,
@@ -42,7 +43,7 @@ impl<'a> Fetch<'a> {
             return Cut::Not(Box::new(self), body, insertion);
         };
         let age_s = policy.age_s(worker.now_ms());
-        // Some fields may be for this client, and for nobody else.
+        // Some fields may be for this client only.
         let headers = answer::own_fields(&parts.headers);
         let own = StoredResponse { headers, ..response.clone() };
         if let Some(bytes) = body.take_whole(length_bytes).await {
@@ -56,7 +57,7 @@ impl<'a> Fetch<'a> {
         let (length_bytes, request) = (Some(length_bytes), ask.headers.clone());
         let shared = SharedResponse { key, group, epoch, response, length_bytes, request };
         let found = Found::assembled(own, FoundBody::Inflight(inflight.clone()), placement);
-        // Reads along from now on, or the fill would find that nobody does.
+        // Joins as a reader at once; otherwise the fill would find no reader.
         let answer = answer::from_store(worker, ask, found, age_s);
         if let Some(lead) = &self.lead {
             lead.herald().filling(SharedFill { shared, body: inflight.clone() });

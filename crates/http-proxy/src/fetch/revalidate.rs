@@ -1,9 +1,10 @@
-//! What a validation does to the one response that was asked about: a 304's fields merged into it,
-//! and what a HEAD shows about it.
+//! Applies a validation to the one response that was validated: merges a 304's fields into it, or
+//! compares it with the response to a HEAD.
 //!
-//! Invariants: metadata changes only beside the body that it was made from, and only if nothing
-//! invalidated the resource since the request; a cookie is set only for whoever's exchange set it, and
-//! for those who get the stored answer to that. Threads: the worker's.
+//! Invariants: metadata changes only beside the body that it was made from, and only if the
+//! resource was not invalidated since the request; a cookie is set only for the client whose
+//! exchange set it, and for those that get the stored response to that exchange. Threads: the
+//! worker's.
 
 use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -23,7 +24,7 @@ pub(super) fn cookies_in(headers: &http::HeaderMap) -> Vec<HeaderValue> {
     headers.get_all(SET_COOKIE).iter().cloned().collect()
 }
 
-/// The answer with these cookies in place of those that may be stored with it.
+/// Replaces the cookies of a response, which may include some that must not be stored.
 pub(super) fn with_cookies(mut answer: Answer, cookies: Vec<HeaderValue>) -> Answer {
     if !cookies.is_empty() {
         let headers = answer.0.headers_mut();
@@ -36,7 +37,7 @@ pub(super) fn with_cookies(mut answer: Answer, cookies: Vec<HeaderValue>) -> Ans
 }
 
 impl Fetch<'_> {
-    /// The stored response brought up to date by a 304; `None` if the 304 means another one.
+    /// The stored response updated by a 304; `None` if the 304 identifies another one.
     pub(crate) fn freshened(
         &self,
         worker: &Worker,
@@ -49,8 +50,8 @@ impl Fetch<'_> {
         Some(self.merged(worker, stored, response.headers()))
     }
 
-    /// A stored response with newer fields. A cookie that was set before is not set again: it was for
-    /// who asked then.
+    /// A stored response with newer fields. Stored cookies are removed: they were for the earlier
+    /// client.
     pub(crate) fn merged(
         &self,
         worker: &Worker,
@@ -69,8 +70,8 @@ impl Fetch<'_> {
         StoredResponse { policy, headers, ..stored.clone() }
     }
 
-    /// The cookies that a 304 sets, as far as the rules let them be. They are for who asked, also where
-    /// they are not stored.
+    /// The cookies that a 304 sets, as edited by the rules. They are for the client of this
+    /// exchange, even where they are not stored.
     pub(crate) fn cookies_of(
         &self,
         worker: &Worker,
@@ -117,11 +118,11 @@ impl Fetch<'_> {
         let vault = &worker.shared.vault;
         let caching = self.caching(worker);
         let exchange = Exchange {
-            // A HEAD's 304 freshens what a GET stored (RFC 9111 §4.3.5).
+            // A HEAD's 304 freshens the stored GET response (RFC 9111 §4.3.5).
             method: &Method::GET,
             request: &self.ask.headers,
             wishes: &self.ask.wishes,
-            // A part stays what it was stored as.
+            // A stored part stays a part.
             status: if merged.part.is_some() { StatusCode::OK } else { merged.status },
             response: &merged.headers,
             directives: &ResponseDirectives::of(&merged.headers, caching),
@@ -132,14 +133,14 @@ impl Fetch<'_> {
         let effects =
             hooks::on_response(&worker.shared, self.ask, merged.status, &mut edited, None);
         effects.admit(exchange, caching).inspect_err(|reason| {
-            // What only this request forbids does not touch what is stored.
+            // A refusal caused by this request alone does not affect the stored response.
             if !matches!(reason, NotStoredReason::RequestNoStore | NotStoredReason::Authorization) {
                 vault.forget(found.key(&self.ask.target.primary));
             }
         })?;
         let primary = &self.ask.target.primary;
         if vary::of(&merged.headers) != vary::of(&found.response.headers) {
-            // It does not lie where requests that it varies on would look for it.
+            // It is not under the key where requests that it varies on would look.
             vault.forget(found.key(primary));
             return Err(NotStoredReason::Invalidated);
         }
@@ -147,7 +148,7 @@ impl Fetch<'_> {
         vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await
     }
 
-    /// A HEAD shows whether what a GET stored is still so (RFC 9111 §4.3.5).
+    /// Compares a HEAD's response with the stored GET response (RFC 9111 §4.3.5).
     pub(crate) async fn learn_from_head(
         &mut self,
         worker: &Worker,
@@ -178,7 +179,7 @@ impl Fetch<'_> {
         };
         if let Some(metadata) = updated.encode() {
             let vault = &worker.shared.vault;
-            // What changed meanwhile knows better than this.
+            // A concurrent change is more recent than this.
             let _ =
                 vault.update(primary, found.key(primary), &found.blob, &metadata, self.epoch).await;
         }

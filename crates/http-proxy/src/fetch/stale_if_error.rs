@@ -1,7 +1,7 @@
-//! What becomes of a request whose origin fails: what is stored may stand in (RFC 5861 §4, RFC 9111
-//! §4.2.4).
+//! Handles failures of the origin: a stored response may stand in (RFC 5861 §4, RFC 9111 §4.2.4).
 //!
-//! Invariant: it does only if all that the answer begins with is still there. Threads: the worker's.
+//! Invariant: it does so only if the beginning of its body can still be read. Threads: the
+//! worker's.
 
 use crate::answer::{self, Answer, origin_failed, reused};
 use crate::collapse::Outcome;
@@ -12,7 +12,7 @@ use crate::worker::Worker;
 
 impl Fetch<'_> {
     pub(crate) async fn failed(mut self, worker: &Worker, error: FetchError) -> Answer {
-        // What one client may not reach, or broke off itself, says nothing to others.
+        // Failures caused by one client's permissions or its own disconnect are not shared.
         let shared =
             error.is_origins_fault() || matches!(error, FetchError::Busy | FetchError::Down);
         self.end_lead(if shared { Outcome::Failed(error.clone()) } else { Outcome::Abandoned });
@@ -24,7 +24,7 @@ impl Fetch<'_> {
         origin_failed(worker, self.ask, error, self.status)
     }
 
-    /// What is stored, if it may be served in place of this failure and is still there.
+    /// The stored response, if it may replace this failure and can still be read.
     pub(crate) async fn stand_in(
         &mut self,
         worker: &Worker,

@@ -1,8 +1,8 @@
-//! An answer of the origin that may be stored: as what, and its way to the client and into the store at
-//! once.
+//! Stores an origin's response: decides its form, and passes it to the client and into the store at
+//! the same time.
 //!
-//! Invariant: what is not stored is refused before anything of it was written. Threads: the worker's; a
-//! fill that does not end at once goes on as a task of its own.
+//! Invariant: a response that must not be stored is refused before any of it is written. Threads:
+//! the worker's; a fill that does not end at once continues as a task of its own.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -89,7 +89,7 @@ impl Fetch<'_> {
             headers.remove(http::header::CONTENT_RANGE);
         }
         let mut stored = StoredResponse::new(parts.status, parts.version, policy, headers);
-        // All of it is no part.
+        // A part that spans the whole is not stored as a part.
         if part.is_some_and(|part| part.is_whole()) {
             stored.status = StatusCode::OK;
         } else {
@@ -112,7 +112,8 @@ impl Fetch<'_> {
         }
     }
 
-    /// Stores the answer and gives it to the client; with 304 or 412 if the client wants no body.
+    /// Stores the response and passes it to the client; answers 304 or 412 if the client's
+    /// conditions ask for that.
     pub(super) async fn fill(
         mut self,
         worker: &Worker,
@@ -151,8 +152,8 @@ impl Fetch<'_> {
         self.concluded(worker, condition, parts, body)
     }
 
-    /// Stores a small body that came with its headers, which needs no task of its own and leaves in one
-    /// write with the answer's headers.
+    /// Stores a small body that arrived with its headers. It needs no task of its own, and is sent
+    /// in one write with the headers.
     pub(crate) async fn store_whole(
         &mut self,
         worker: &Worker,
@@ -163,7 +164,7 @@ impl Fetch<'_> {
         let storing = Storing::new(worker, primary, insertion, self.lead.take());
         let mut storing = Box::pin(storing.store_whole(bytes));
         if !is_done_at_once(storing.as_mut()).await {
-            // The store makes room first: that goes on without the client, too.
+            // The store first makes room, which continues even if the client leaves.
             let alive = worker.alive.clone();
             let rest = tokio::spawn(async move {
                 storing.await;
@@ -173,7 +174,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Starts a fill that goes on by itself; the body for its client.
+    /// Starts a fill as a task of its own; returns the body for its client.
     async fn stream(
         &mut self,
         worker: &Worker,
@@ -212,7 +213,7 @@ impl Fetch<'_> {
         ProxyBody::filling(Filling::new(chunks, reader))
     }
 
-    /// The response as those get it who read along.
+    /// The response as concurrent readers get it.
     pub(crate) fn shared_response(
         &self,
         worker: &Worker,
@@ -225,7 +226,7 @@ impl Fetch<'_> {
     }
 }
 
-/// Goes as far as it can go without waiting; true if that is the end.
+/// Polls once; true if the work is done.
 async fn is_done_at_once(mut work: Pin<&mut impl Future<Output = ()>>) -> bool {
     poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await
 }

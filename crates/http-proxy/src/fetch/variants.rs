@@ -1,8 +1,8 @@
-//! A request that no stored variant matches may still mean the representation of one: the origin is
-//! asked with the entity tags of all, and a 304 says which (RFC 9111 §4.1, §4.3.1, §4.3.4).
+//! Asks the origin whether one of the stored variants answers a request that none matches: sends
+//! the entity tags of all, and a 304 identifies one (RFC 9111 §4.1, §4.3.1, §4.3.4).
 //!
 //! Invariants: only strong tags are sent, and of encoded variants only those in codings the client
-//! names, so that a 304 cannot mean other bytes than those stored; every variant that a 304
+//! accepts, so that a 304 cannot mean other bytes than those stored; every variant that a 304
 //! identifies is freshened. Threads: the worker's.
 
 use bytes::Bytes;
@@ -46,7 +46,7 @@ impl Fetch<'_> {
         validation::make_conditional_on_any(request, headers)
     }
 
-    /// Serves the variant that a 304 names, and stores it as that of this request too.
+    /// Serves the variant that a 304 identifies, and stores it for this request's values too.
     pub(crate) async fn adopt(
         mut self,
         worker: &Worker,
@@ -65,7 +65,7 @@ impl Fetch<'_> {
         for index in meant {
             let variant = &self.variants[index];
             let mut merged = self.merged(worker, &variant.response, response.headers());
-            // What this exchange sets is not for those whom that variant is for.
+            // A cookie of this exchange is not for the clients of the stored variant.
             merged.headers.remove(SET_COOKIE);
             if let Some(metadata) = merged.encode() {
                 let primary = &self.ask.target.primary;
@@ -83,8 +83,8 @@ impl Fetch<'_> {
         with_cookies(reused(worker, self.ask, found, self.status), cookies)
     }
 
-    /// A second copy under this request's values; only of what fits in one piece, as a large one
-    /// costs more to write than a 304 to ask for.
+    /// Stores a copy under this request's values; only if the body fits in one piece, since writing
+    /// a large one costs more than another 304.
     async fn store_adopted(&self, worker: &Worker, found: &Found) -> Result<(), NotStoredReason> {
         let FoundBody::Whole(body) = &found.body else { return Err(NotStoredReason::TooLarge) };
         let (ask, caching) = (self.ask, self.caching(worker));

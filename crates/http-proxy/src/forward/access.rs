@@ -1,10 +1,10 @@
-//! Who may go where through the forward proxy: ordered rules, the first that matches decides.
+//! Access rules of the forward proxy: the first rule that matches decides.
 //!
-//! After the rules stand two that cannot be seen: clients on a loopback address may, all others
-//! may not. And before them, whatever they say: no address of a metadata service or link, and none
-//! of this host's loopback for clients from elsewhere, unless the settings allow it; and our own
-//! admin listener for nobody. Pure, but for the question whether an address is this host's: names
-//! are resolved by whoever asks. No threads.
+//! Two implicit rules follow: clients on a loopback address are allowed, all others denied. Some
+//! destinations are denied before any rule: metadata services and link-local addresses, and this
+//! host's loopback addresses for remote clients, unless the settings allow them; and our own admin
+//! listener always. Pure, except for the check whether an address is this host's: callers resolve
+//! names. No threads.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
@@ -13,10 +13,10 @@ use std::sync::OnceLock;
 use http::Method;
 use ipnet::IpNet;
 
-/// One rule. What is empty matches everything.
+/// One rule. An empty field matches everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessRule {
-    /// Whether what matches may pass.
+    /// Whether matching requests are allowed.
     pub allow: bool,
     /// Networks of clients.
     pub clients: Vec<IpNet>,
@@ -28,18 +28,18 @@ pub struct AccessRule {
     pub destinations: Vec<Destination>,
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// That host, by name: lower case, without a dot at the end.
+    /// A host by name: lower case, without a trailing dot.
     Host(String),
-    /// That domain and all below it, written alike.
+    /// A domain and all its subdomains, written likewise.
     Domain(String),
-    /// Addresses, as names resolve to them.
+    /// A network that the host's address is in.
     Network(IpNet),
 }
 
-/// A rule that could not be understood.
+/// Text that is no access rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` in an access rule: {reason}; write `allow` or `deny`, then any of client=NETWORK,... \
@@ -84,7 +84,7 @@ fn rule_error(text: &str, reason: &'static str) -> ParseRuleError {
     ParseRuleError { text: text.to_owned(), reason }
 }
 
-/// A network, of IPv4 also if it is written as one of IPv6: addresses are compared in their plain form.
+/// Parses a network; an IPv4-mapped one as IPv4, since addresses are compared in canonical form.
 fn network(text: &str) -> Option<IpNet> {
     let network =
         text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
@@ -119,7 +119,7 @@ impl AccessRule {
         Ok(())
     }
 
-    /// `None`: it depends on the address.
+    /// `None` if the result depends on the address.
     fn matches(&self, asked: &Asked<'_>, address: Option<IpAddr>) -> Option<bool> {
         let client = asked.client;
         let fits = (self.clients.is_empty() || self.clients.iter().any(|n| n.contains(&client)))
@@ -134,7 +134,8 @@ impl AccessRule {
                 (Destination::Host(host), _) if asked.host == host => return Some(true),
                 (Destination::Domain(domain), _) if is_in(asked.host, domain) => return Some(true),
                 (Destination::Network(network), Some(address)) => {
-                    // What leads to an address in another form is denied with it, and not allowed.
+                    // A deny rule matches every address that this one translates to, an allow rule
+                    // only its own form.
                     let forms = forms(address).take(if self.allow { 1 } else { usize::MAX });
                     if forms.into_iter().any(|form| network.contains(&form)) {
                         return Some(true);
@@ -149,7 +150,7 @@ impl AccessRule {
 }
 
 fn destination(text: &str) -> Option<Destination> {
-    // With a dot at the end or without is the same name; requests come here without.
+    // A trailing dot makes no difference; requests arrive here without it.
     let text = text.trim_end_matches('.');
     if let Some(network) = network(text) {
         return Some(Destination::Network(network));
@@ -166,22 +167,22 @@ fn is_in(host: &str, domain: &str) -> bool {
     host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// What somebody wants.
+/// A request as the rules see it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) client: IpAddr,
     pub(crate) method: &'a Method,
-    /// Lower case, without brackets or a dot at the end.
+    /// Lower case, without brackets or trailing dot.
     pub(crate) host: &'a str,
     pub(crate) port: u16,
 }
 
-/// What the rules say.
+/// The decision of the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Allow,
     Deny,
-    /// It depends on the address that the host has.
+    /// It depends on the host's address.
     AskWithAddress,
 }
 
@@ -191,12 +192,12 @@ pub(crate) struct Access {
     pub(crate) rules: Vec<AccessRule>,
     pub(crate) to_link_local: bool,
     pub(crate) to_loopback: bool,
-    /// Where our own admin listener is, once it is.
+    /// Address of our own admin listener, once it listens.
     pub(crate) admin: OnceLock<SocketAddr>,
 }
 
 impl Access {
-    /// Decides, before the host was resolved or for one of its addresses.
+    /// Decides by name alone, or for one resolved address.
     pub(crate) fn decide(&self, asked: &Asked<'_>, address: Option<IpAddr>) -> Verdict {
         let address = address.or_else(|| asked.host.parse().ok()).map(|a| a.to_canonical());
         if address.is_some_and(|address| self.is_out_of_bounds(asked, address)) {
@@ -226,11 +227,11 @@ impl Access {
     }
 }
 
-/// Whether our own admin listener is what answers there: it trusts whoever comes from this host.
+/// Whether the address reaches our own admin listener, which trusts clients of this host.
 fn leads_to(admin: SocketAddr, port: u16, address: IpAddr) -> bool {
     let at = admin.ip().to_canonical();
     let is_there = |form: IpAddr| {
-        // All of 127.0.0.0/8 is one host, and some systems take ::1 for it.
+        // All of 127.0.0.0/8 is one host, and some systems treat ::1 as it.
         form == at
             || ((at.is_loopback() || at.is_unspecified()) && form.is_loopback())
             || (at.is_unspecified() && is_own(form))
@@ -238,7 +239,7 @@ fn leads_to(admin: SocketAddr, port: u16, address: IpAddr) -> bool {
     port == admin.port() && forms(address).any(is_there)
 }
 
-/// Link-local addresses, and those elsewhere on which clouds tell secrets to whoever asks.
+/// Link-local addresses, and others that clouds serve secrets on without authentication.
 fn is_metadata(address: IpAddr) -> bool {
     const ELSEWHERE: [IpAddr; 5] = [
         // Alibaba, Azure, Oracle, Google, Scaleway.
@@ -258,20 +259,20 @@ fn is_metadata(address: IpAddr) -> bool {
     by_range || ELSEWHERE.contains(&address)
 }
 
-/// An address and those of IPv4 that it may lead to.
+/// An address, and the IPv4 addresses that it may translate to.
 fn forms(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     let inner = match address {
         IpAddr::V4(_) => [None; 4],
         IpAddr::V6(address) => embedded_v4(address),
     };
-    // Where nothing is embedded in one place, the others of the same range may still hold something.
+    // One place may hold no embedded address while others of the same range do.
     let inner = inner.into_iter().flatten().filter(|inner| !inner.is_unspecified());
     std::iter::once(address).chain(inner.map(IpAddr::V4))
 }
 
-/// The IPv4 address that an IPv6 one leads to: mapped (RFC 4291 §2.5.5), translated (RFC 2765 §2.1),
-/// NAT64 (RFC 6052 §2.1) or 6to4 (RFC 3056 §2). Within the range of local NAT64 (RFC 8215) the prefix
-/// may have any of four lengths, which nobody can tell: all of them.
+/// IPv4 addresses embedded in an IPv6 one: mapped (RFC 4291 §2.5.5), translated (RFC 2765 §2.1),
+/// NAT64 (RFC 6052 §2.1) or 6to4 (RFC 3056 §2). Within the range for local NAT64 (RFC 8215) the
+/// prefix may have any of four lengths, which cannot be told apart, so all four are returned.
 fn embedded_v4(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
     let [a, b, c, d, e, f, g, h] = v6.segments();
     let join = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
@@ -280,7 +281,7 @@ fn embedded_v4(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
         [0, 0, 0, 0, 0, 0xffff] | [0, 0, 0, 0, 0xffff, 0] => one(join(g, h)),
         [0x64, 0xff9b, 0, 0, 0, 0] => one(join(g, h)),
         [0x64, 0xff9b, 1, ..] => {
-            // RFC 6052 §2.2: past the first 64 bits an octet is left out.
+            // RFC 6052 §2.2: the octet behind the first 64 bits is skipped.
             let [_, e] = e.to_be_bytes();
             let ([_, d0], [f0, f1], [g0, _]) = (d.to_be_bytes(), f.to_be_bytes(), g.to_be_bytes());
             let v4 = |a, b, c, d| Some(Ipv4Addr::new(a, b, c, d));
@@ -292,7 +293,7 @@ fn embedded_v4(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
     }
 }
 
-/// Whether an address is one of this host's: only such a one can be bound to.
+/// Whether an address is this host's: only then can a socket be bound to it.
 fn is_own(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
@@ -440,7 +441,7 @@ mod tests {
             ("198.51.100.1:9000", "127.0.0.1", 9000, Verdict::Allow),
             ("0.0.0.0:9000", "127.0.0.1", 9000, Verdict::Deny),
             ("[::]:9000", "127.0.0.1", 9000, Verdict::Deny),
-            // No host has an address for documentation.
+            // No host has an address of the documentation range.
             ("0.0.0.0:9000", "198.51.100.1", 9000, Verdict::Allow),
         ] {
             let address = Some(address.parse().unwrap());

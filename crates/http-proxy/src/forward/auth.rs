@@ -1,12 +1,12 @@
-//! Who a client of the forward proxy is: `Proxy-Authorization: Basic` (RFC 7617) against a file of
-//! names and Argon2 hashes.
+//! Authentication of the forward proxy's clients: `Proxy-Authorization: Basic` (RFC 7617) against a
+//! file of names and Argon2 hashes.
 //!
-//! A hash is slow on purpose, so credentials that proved right are remembered until they were not
-//! used for [`REMEMBERED`], under a keyed hash and not as they are; and few hashes are computed or
-//! waited for at a time (`checks`), so that guessing cannot take the machine. Invariants: a wrong
-//! name costs as much as a wrong password; the file is read again when it changes, and what was
-//! remembered for a line that is another one now does not count. Threads: shared by all workers;
-//! hashes are computed by threads of their own.
+//! Hashing is slow on purpose. So verified credentials are remembered, under a keyed hash rather
+//! than in clear text, until they have not been used for [`REMEMBERED`]; and only few hashes are
+//! computed or waited for at a time (`checks`), so that guessing cannot exhaust the machine.
+//! Invariants: an unknown name costs as much as a wrong password; the file is reread when it
+//! changes, and credentials verified against a line that has changed no longer count. Threads:
+//! shared by all workers; dedicated threads compute hashes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -29,13 +29,13 @@ use crate::io::locks::lock;
 use crate::metrics::Counters;
 use crate::say::say;
 
-/// How long right credentials that are not used need not be hashed again.
+/// How long verified credentials that are not used need not be hashed again.
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// Credentials remembered at most; beyond it all are forgotten.
+/// Maximum number of remembered credentials; beyond it all are forgotten.
 const REMEMBERED_MAX: usize = 10_000;
-/// Shortest time between two looks at the file.
+/// Shortest time between two checks of the file for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest name and password; longer ones are wrong without a look.
+/// Longest name and password; longer ones are rejected without hashing.
 const CREDENTIALS_BYTES_MAX: usize = 1024;
 
 const UNAUTHORIZED: Refusal = refusal(
@@ -54,30 +54,30 @@ const BUSY: Refusal = refusal(
     "Too many passwords are being checked: try again in a moment.",
 );
 
-/// Checks credentials.
+/// Authenticates clients.
 pub(crate) struct Auth {
     path: PathBuf,
     file: Mutex<File>,
     known: Arc<Mutex<Known>>,
     key: hmac::Key,
     checks: Checks,
-    /// What the password of an unknown name is compared with.
+    /// Hash that passwords of unknown names are compared with, to spend the same time.
     nobody: Arc<Hash>,
 }
 
-/// The file as it was read last.
+/// The file as last read.
 struct File {
     users: Users,
     stamp: Option<FileStamp>,
     looked: Instant,
 }
 
-/// Credentials that proved right, and when they were used last.
+/// Verified credentials, and when each was last used.
 #[derive(Default)]
 struct Known(HashMap<Tag, Instant>);
 
 impl Known {
-    /// Whether they are known; if so they are for longer.
+    /// Whether the credentials are remembered; if so, renews them.
     fn uses(&mut self, tag: &Tag) -> bool {
         match self.0.get_mut(tag) {
             Some(used) if used.elapsed() < REMEMBERED => {
@@ -100,9 +100,9 @@ impl Known {
 }
 
 impl Auth {
-    /// Reads the file, of which every line must be good.
+    /// Reads the file; every line must be valid.
     pub(crate) fn load(path: PathBuf, limits: CheckLimits) -> Result<Auth, ProxyError> {
-        // Before the file: if it changes while it is read, it is read again.
+        // Taken before reading: a change during the read causes another read.
         let stamp = file_stamp(&path);
         let read = users::read(&path)?;
         if let Some(wrong) = read.wrong {
@@ -119,7 +119,7 @@ impl Auth {
         })
     }
 
-    /// Lets those in who have credentials that are right.
+    /// Admits clients whose credentials are right.
     pub(crate) async fn admits(
         &self,
         headers: &HeaderMap,
@@ -155,10 +155,10 @@ impl Auth {
         if right && exists { Ok(()) } else { refused(UNAUTHORIZED) }
     }
 
-    /// A name with its password and what it is compared with: when the line of the file is another
-    /// one, so is this.
+    /// A tag of name, password and the hash they are compared with: it changes when the file's line
+    /// does.
     fn tag(&self, hash: &Hash, name: &str, password: &str) -> Tag {
-        // A hash holds no space and a name no colon, so that they cannot be cut in another place.
+        // A hash contains no space and a name no colon, so the encoding is unambiguous.
         let text = format!("{} {name}:{password}", hash.text());
         let tag = hmac::sign(&self.key, text.as_bytes());
         let mut bytes = [0; 32];
@@ -166,7 +166,7 @@ impl Auth {
         bytes
     }
 
-    /// The hash of this name, by the file as it is now.
+    /// The hash of this name in the current file.
     fn user(&self, name: &str, counters: &Counters) -> Option<Arc<Hash>> {
         let mut file = lock(&self.file);
         if file.looked.elapsed() >= LOOK_INTERVAL {
@@ -176,9 +176,9 @@ impl Auth {
         file.users.get(name).cloned()
     }
 
-    /// Reads the file again if it is another one. Bad lines are left out, so that whoever was taken
-    /// out of the file is out; a file that cannot be read at all changes nothing. Either is told
-    /// once for each change.
+    /// Rereads the file if it has changed. Invalid lines are skipped, so that removing a user takes
+    /// effect in any case; a file that cannot be read at all changes nothing. Either is reported
+    /// once per change.
     fn refresh(&self, file: &mut File, counters: &Counters) {
         let stamp = file_stamp(&self.path);
         if stamp == file.stamp {
@@ -254,7 +254,7 @@ mod tests {
             admitted.is_ok()
         }
 
-        /// Time for another look at the file.
+        /// Makes the next check of the file due.
         fn look_again(&self) {
             lock(&self.auth.file).looked -= LOOK_INTERVAL;
         }
@@ -311,10 +311,10 @@ mod tests {
         let ask = |password: String, client: IpAddr| {
             let headers = headers("ann", &password);
             let mut asked = pin!(scene.auth.admits(&headers, client, &scene.counters));
-            // Asks once, and goes away.
+            // Polls once, and abandons the request.
             asked.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         };
-        // Until the end of this all threads have something else to do.
+        // Keeps all threads busy until dropped.
         let mut gates = Vec::new();
         for thread in 0..HASHES_AT_ONCE {
             let (gate, opened) = std::sync::mpsc::channel::<()>();

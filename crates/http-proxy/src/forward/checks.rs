@@ -1,10 +1,11 @@
-//! Passwords that are being checked: few at once, few in wait, each but once.
+//! Password checks: few at a time, few waiting, and identical ones only once.
 //!
-//! A hash is slow on purpose, and takes 19 MiB. So [`HASHES_AT_ONCE`] threads of their own compute
-//! them, each in one memory that it keeps, and no more wait than [`CheckLimits`] say, in all and for
-//! one client. Invariants: a check counts until its hash is computed, whether or not anybody still
-//! waits for it, so that who goes away makes no room; the same credentials are checked once at a
-//! time. Threads: shared by all workers; the lock is never held while a hash is computed.
+//! A hash is slow on purpose, and takes 19 MiB. So [`HASHES_AT_ONCE`] dedicated threads compute
+//! hashes, each with one memory block that it keeps, and at most as many checks wait as
+//! [`CheckLimits`] allows, in all and per client. Invariants: a check counts until its hash is
+//! computed, whether or not a request still waits for it, so that disconnecting frees no place;
+//! equal credentials are checked once at a time. Threads: shared by all workers; the lock is never
+//! held while a hash is computed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,16 +21,16 @@ use crate::io::locks::lock;
 
 /// Threads that compute hashes.
 pub(crate) const HASHES_AT_ONCE: usize = 2;
-/// Checks that wait at most, whatever the limits say.
+/// Maximum queue length, whatever the limits say.
 const QUEUE_MAX: usize = 1 << 16;
 
 /// Credentials under a keyed hash.
 pub(crate) type Tag = [u8; 32];
 
-/// How many passwords may wait to be checked, those that are being checked among them.
+/// How many passwords may be waiting for or undergoing a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckLimits {
-    /// Of one client, or of one /64 of IPv6; more get 429. Default 8.
+    /// Per client address, or per /64 of IPv6; more get 429. Default 8.
     pub per_client_max: usize,
     /// In all; more get 503. Default 256.
     pub max: usize,
@@ -41,19 +42,19 @@ impl Default for CheckLimits {
     }
 }
 
-/// Why a password is not checked.
+/// Why a password cannot be checked now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// This client has too many under way.
+    /// This client has too many checks in flight.
     Client,
-    /// All together have.
+    /// All clients together have too many.
     All,
 }
 
-/// What a check comes to: `None` until it is done.
+/// The result of a check: `None` until it is done.
 pub(crate) type Outcome = watch::Receiver<Option<bool>>;
 
-/// Takes checks.
+/// Queue of password checks.
 pub(crate) struct Checks {
     limits: CheckLimits,
     queue: SyncSender<Check>,
@@ -66,20 +67,20 @@ struct UnderWay {
     clients: HashMap<IpAddr, usize>,
 }
 
-/// One check. It ends when this is dropped.
+/// One check. Dropping it ends it.
 struct Check {
     tag: Tag,
     client: IpAddr,
     password: String,
     hash: Arc<Hash>,
     done: watch::Sender<Option<bool>>,
-    /// Called with what came of it, before anybody hears of it.
+    /// Called with the result before any waiting request learns it.
     then: Box<dyn FnOnce(bool) + Send>,
     under_way: Arc<Mutex<UnderWay>>,
 }
 
 impl Checks {
-    /// Starts so many threads; they end when this is dropped.
+    /// Starts the threads; they end when the returned value is dropped.
     pub(crate) fn start(limits: CheckLimits, threads: usize) -> Result<Checks, ProxyError> {
         let (queue, checks) = sync_channel::<Check>(limits.max.min(QUEUE_MAX));
         let checks = Arc::new(Mutex::new(checks));
@@ -93,8 +94,8 @@ impl Checks {
         Ok(Checks { limits, queue, under_way: Arc::default() })
     }
 
-    /// Checks `password` against `hash`, or joins those who wait for the same; `then` hears of it
-    /// whether or not anybody waits.
+    /// Checks `password` against `hash`, or joins an identical check in flight. `then` gets the
+    /// result whether or not a request still waits.
     pub(crate) fn check(
         &self,
         (tag, client): (Tag, IpAddr),
@@ -119,14 +120,14 @@ impl Checks {
         drop(under_way);
         let (then, under_way) = (Box::new(then), self.under_way.clone());
         let check = Check { tag, client, password, hash, done, then, under_way };
-        // What does not go in is dropped, and so does not count any more.
+        // A check that the queue refuses is dropped, and so no longer counts.
         self.queue.try_send(check).map_err(|_| Full::All)?;
         Ok(outcome)
     }
 }
 
 impl Check {
-    /// Says what came of it, after which it is not under way any more.
+    /// Publishes the result and ends the check.
     fn end(mut self, right: bool) {
         let then = std::mem::replace(&mut self.then, Box::new(|_| ()));
         then(right);
@@ -147,7 +148,7 @@ impl Drop for Check {
     }
 }
 
-/// Body of a thread.
+/// Body of a hashing thread.
 fn work(checks: &Mutex<Receiver<Check>>) {
     let mut memory = Vec::new();
     loop {
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn who_goes_away_makes_no_room() {
         let limits = CheckLimits { per_client_max: 2, max: 3 };
-        // Without threads nothing is ever done.
+        // Without threads no check is ever done.
         let (queue, waiting) = sync_channel(9);
         let idle = Checks { limits, queue, under_way: Arc::default() };
         let first = begin(&idle, 1, "2001:db8::1").unwrap();
@@ -201,7 +202,7 @@ mod tests {
             assert_eq!(right, Some(password.is_empty()));
             assert_eq!(heard.recv().unwrap(), password.is_empty());
         }
-        // The count goes down a moment after the outcome is told.
+        // The count goes down just after the outcome is published.
         while !lock(&checks.under_way).clients.is_empty() {
             std::thread::yield_now();
         }

@@ -1,14 +1,14 @@
 //! The forward proxy: requests with absolute targets to any origin through the cache, and CONNECT
-//! tunnels, for those who may.
+//! tunnels, for permitted clients.
 //!
 //! ```text
 //! admit ─► credentials ─► rules by name ─► (rules by address) ─► cache, or tunnel
 //!                                                                   └► rules by each address dialled
 //! ```
 //!
-//! Invariants: nothing is looked up or dialled for a request that was not admitted; the address
-//! that the rules allowed is the one that is connected to, and a pooled connection is used only if
-//! they allow its address to this client, too. Threads: the worker's.
+//! Invariants: nothing is looked up or dialled for a request that was not admitted; a connection
+//! goes only to an address that the rules allowed, and a pooled connection is used only if the
+//! rules allow its address to this client, too. Threads: the worker's.
 
 pub(crate) mod access;
 pub(crate) mod auth;
@@ -34,35 +34,35 @@ use crate::forward::checks::CheckLimits;
 use crate::forward::resolve::Resolver;
 use crate::metrics::Counters;
 
-/// What a forward proxy is started with beside a [`ProxyConfig`]. Start from the defaults and change
+/// Settings of a forward proxy besides a [`ProxyConfig`]. Start from the defaults and change
 /// fields.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ForwardConfig {
-    /// Who may go where: the first rule that matches decides; after the last, clients on a
-    /// loopback address may and others may not. Default none.
+    /// Access rules: the first that matches decides. Without a match, clients on a loopback address
+    /// are allowed and others denied. Default none.
     pub rules: Vec<AccessRule>,
-    /// A file with a line `NAME:HASH` for each who may use the proxy; see
-    /// [`crate::hash_credentials`]. Default none: nobody is asked.
+    /// A file with a line `NAME:HASH` for each permitted user; see [`crate::hash_credentials`].
+    /// Default none: no authentication.
     pub users: Option<PathBuf>,
     /// How many passwords may wait to be checked.
     pub password_checks: CheckLimits,
     /// Listen on addresses that are not loopback. Default false.
     pub remote: bool,
-    /// Go to link-local addresses and those of cloud metadata services. Default false.
+    /// Allow link-local addresses and cloud metadata services as destinations. Default false.
     pub to_link_local: bool,
-    /// Let clients from elsewhere go to this host's loopback addresses. Default false.
+    /// Let remote clients reach this host's loopback addresses. Default false.
     pub to_loopback: bool,
 }
 
-/// What makes a proxy a forward proxy.
+/// State that only a forward proxy has.
 pub(crate) struct ForwardProxy {
     access: Access,
     auth: Option<Auth>,
     resolver: Resolver,
 }
 
-/// Where one request may go.
+/// The destination of one request, with the rules that apply to it.
 #[derive(Debug)]
 pub(crate) struct Route {
     forward: Arc<ForwardProxy>,
@@ -86,7 +86,7 @@ impl Route {
     }
 }
 
-/// An address that may be connected to, as far as somebody's rules say.
+/// Decides whether an address may be connected to.
 pub(crate) trait Permit: Send + Sync {
     fn permits(&self, address: IpAddr) -> bool;
 }
@@ -107,12 +107,12 @@ const HTTPS_TARGET: Refusal =
 const DENIED: Refusal =
     refusal(StatusCode::FORBIDDEN, "denied", "The rules of this proxy forbid it.");
 
-/// Why a request is not let in.
+/// Why a request is not admitted.
 #[derive(Debug)]
 pub(crate) enum NotAdmitted {
-    /// It is not as it must be, or not allowed.
+    /// It is malformed or not permitted.
     Refused(Refusal),
-    /// What the rules ask of its host could not be found out.
+    /// Its host could not be resolved for the rules.
     Unreached(FetchError),
 }
 
@@ -160,13 +160,13 @@ impl ForwardProxy {
         Ok(ForwardProxy { access, auth, resolver: Resolver::default() })
     }
 
-    /// Nobody may go to our own admin listener, which is here.
+    /// Denies all clients access to our own admin listener at this address.
     pub(crate) fn keep_from(&self, admin: SocketAddr) {
-        // It listens once, when the proxy starts.
+        // The admin listener starts once.
         let _ = self.access.admin.set(admin);
     }
 
-    /// Lets a request in or not, and brings its target into the form the cache keys by.
+    /// Admits a request or not, and brings its target into the form that keys are made from.
     pub(crate) async fn admit<B>(
         self: &Arc<ForwardProxy>,
         counters: &Counters,
@@ -193,11 +193,12 @@ impl ForwardProxy {
         Err(DENIED.into())
     }
 
-    /// What the rules say, without dialling; each address that is dialled is checked in any case.
+    /// The decision of the rules, without dialling; dialled addresses are checked again in any
+    /// case.
     async fn allows(&self, route: &Route, resolve_timeout: Duration) -> Result<bool, FetchError> {
         let verdict = route.verdict(None);
-        // Whoever is on this host may see what anybody on it fetched. For others an answer in the
-        // cache may be one from this host's loopback, which is not theirs to see.
+        // Clients on this host may see anything fetched from it. For others, a cached response may
+        // come from this host's loopback, which they must not see.
         let known = route.client.is_loopback() || route.method == Method::CONNECT;
         match verdict {
             Verdict::Deny => return Ok(false),
@@ -209,27 +210,27 @@ impl ForwardProxy {
     }
 }
 
-/// Finds what a forward proxy cannot do of what it shares with the reverse proxy.
+/// Rejects shared settings that a forward proxy cannot honour.
 pub(crate) fn check_shared(config: &ProxyConfig) -> Result<(), ProxyError> {
-    // The rules go by who the client is, which anybody could write there.
+    // The rules depend on the client's address, which any client could forge in these fields.
     if config.transport.forwarded.trust_client {
         return Err(ProxyError::TrustInForward);
     }
     Ok(())
 }
 
-/// The port that is written behind a host, if one is. The HTTP library's own reading takes one that is
-/// too large for none.
+/// The port after a host, if there is one. The HTTP library treats a port that is too large as
+/// absent.
 fn port_of(authority: &Authority) -> Result<Option<u16>, Refusal> {
     let (_, after) = authority.as_str().rsplit_once(':').unwrap_or_default();
-    // Nothing follows the colon, or it is one of an IPv6 address.
+    // Nothing follows the colon, or the colon belongs to an IPv6 address.
     if after.is_empty() || after.ends_with(']') {
         return Ok(None);
     }
     after.parse().ok().filter(|port| *port > 0).map(Some).ok_or(BAD_TARGET)
 }
 
-/// Takes host and port out of a request, and makes its target and `Host` agree on them.
+/// Extracts host and port of a request, and makes its target and `Host` agree on them.
 fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
     let connect = request.method() == Method::CONNECT;
     let uri = request.uri();
@@ -248,7 +249,7 @@ fn target<B>(request: &mut Request<B>) -> Result<(String, u16), Refusal> {
         _ => return Err(BAD_TARGET),
     }
     let port = port.unwrap_or(80);
-    // One spelling for each origin, or it would be cached once for each.
+    // One spelling per origin, since each spelling would be cached separately.
     let name = if host.contains(':') { format!("[{host}]") } else { host.clone() };
     let name = if port == 80 { name } else { format!("{name}:{port}") };
     let authority = Authority::try_from(name.as_str()).map_err(|_| BAD_TARGET)?;

@@ -1,11 +1,10 @@
-//! Addresses of names, remembered for a short time.
+//! Addresses of host names, cached for a short time.
 //!
-//! Only for the question whether an answer in the cache may be given to somebody: what is
-//! connected to is resolved anew and checked then (`upstream::dial_tcp`), so that no name can
-//! change its address in between. Invariants: at most [`NAMES_MAX`] names; nobody waits longer than
-//! asked; that a name has no address is hardly remembered, as nothing tells a name that is none from
-//! a server of names that is out of order. Threads: shared by all workers; the lock is never held
-//! across a lookup.
+//! Used only to decide whether a client may have a cached response. Connections resolve and check
+//! the name again (`upstream::dial_tcp`), so that a name cannot change its address in between.
+//! Invariants: at most [`NAMES_MAX`] names; no caller waits longer than its limit; failures are
+//! cached only briefly, since a nonexistent name looks like a failing name server. Threads: shared
+//! by all workers; the lock is never held across a lookup.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,14 +17,14 @@ use tokio::time::{Instant, timeout};
 use crate::error::FetchError;
 use crate::io::locks::lock;
 
-/// How long an answer is good.
+/// How long an answer is cached.
 const REMEMBERED: Duration = Duration::from_secs(30);
-/// The same for a name that could not be resolved: requests for it in a row cost one lookup.
+/// How long a failure is cached, so that a burst of requests costs one lookup.
 const FAILURE_REMEMBERED: Duration = Duration::from_secs(1);
-/// Names remembered; beyond it all are forgotten.
+/// Maximum number of cached names; beyond it all are dropped.
 const NAMES_MAX: usize = 4096;
 
-/// Empty: the name could not be resolved.
+/// Empty if the name could not be resolved.
 type Addresses = Arc<[IpAddr]>;
 
 /// The table of names.
@@ -106,7 +105,7 @@ mod tests {
         let failed = ready(Err(io::Error::other("try again")));
         let failed = resolver.addresses_by("a.test", LIMIT, failed).await;
         assert_eq!(failed, Err(unresolved.clone()));
-        // In the same moment nobody is asked again.
+        // Within the same moment the resolver is not asked again.
         let again = resolver.addresses_by("a.test", LIMIT, ready(Ok(found()))).await;
         assert_eq!(again, Err(unresolved));
         sleep(FAILURE_REMEMBERED).await;

@@ -1,6 +1,7 @@
-//! The file of users: a line `NAME:$argon2id$...` for each.
+//! The file of users: one line `NAME:$argon2id$...` per user.
 //!
-//! Invariant: what is taken from a line can be checked; a line that cannot is named with its number.
+//! Invariant: every hash taken from the file can be checked; an invalid line is reported with its
+//! number.
 //! No threads.
 
 use std::collections::HashMap;
@@ -17,10 +18,10 @@ use crate::error::ProxyError;
 /// Longest salt that a line can hold.
 const SALT_BYTES_MAX: usize = 64;
 
-/// Everybody who may use the proxy.
+/// All permitted users.
 pub(crate) type Users = HashMap<String, Arc<Hash>>;
 
-/// A hash of a password, with all that it takes to compute it again.
+/// A password hash, with the parameters to compute it again.
 pub(crate) struct Hash {
     text: String,
     argon2: Argon2<'static>,
@@ -28,16 +29,16 @@ pub(crate) struct Hash {
     output: Output,
 }
 
-/// What a file says.
+/// Contents of a file.
 pub(crate) struct UsersFile {
-    /// Those of the good lines.
+    /// Users of the valid lines.
     pub(crate) users: Users,
-    /// What is wrong with the others, the first of them.
+    /// The error of the first invalid line.
     pub(crate) wrong: Option<ProxyError>,
 }
 
 impl Hash {
-    /// Takes a line's hash apart; `None` if it is none that can be checked.
+    /// Parses a line's hash; `None` if it cannot be checked.
     fn parse(text: &str) -> Option<Hash> {
         let hash = PasswordHash::new(text).ok()?;
         let algorithm = Algorithm::try_from(hash.algorithm).ok()?;
@@ -52,24 +53,24 @@ impl Hash {
         Some(Hash { text: text.to_owned(), argon2, salt, output: hash.hash? })
     }
 
-    /// One that no password is compared with but to spend the time.
+    /// A hash that matches no password, to spend the time of a comparison.
     pub(crate) fn of_nobody() -> Result<Hash, ProxyError> {
         hash("", &[0; 16]).and_then(|text| Hash::parse(&text)).ok_or(ProxyError::Randomness)
     }
 
-    /// As in the file.
+    /// The hash as written in the file.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is this password's. `memory` grows to what the hash takes, and is kept by the caller.
+    /// Whether it is the hash of this password. `memory` grows as needed; the caller keeps it.
     pub(crate) fn is_of(&self, password: &str, memory: &mut Vec<Block>) -> bool {
         let blocks = self.argon2.params().block_count();
         if memory.len() < blocks {
             memory.resize(blocks, Block::default());
         }
         let computed = Output::init_with(self.output.len(), |output| {
-            // The length of what it is given is part of what is computed.
+            // The algorithm's result depends on the length of the memory it is given.
             let memory = &mut memory[..blocks];
             let password = password.as_bytes();
             self.argon2.hash_password_into_with_memory(password, &self.salt, output, memory)?;
@@ -98,7 +99,7 @@ fn hash(password: &str, salt: &[u8]) -> Option<String> {
     Some(Argon2::default().hash_password(password.as_bytes(), &salt).ok()?.to_string())
 }
 
-/// Reads a file; an error if it cannot be read at all.
+/// Reads a file; fails if it cannot be read at all.
 pub(crate) fn read(path: &Path) -> Result<UsersFile, ProxyError> {
     let error = |reason: String| ProxyError::UsersFile { path: path.to_owned(), reason };
     let text = fs::read_to_string(path).map_err(|source| error(source.to_string()))?;
@@ -153,7 +154,7 @@ mod tests {
     fn hashes_of_all_kinds_share_one_memory() {
         let mut memory = Vec::new();
         let salt = SaltString::encode_b64(b"a long salt").unwrap();
-        // The largest first: what the others take is a part of it.
+        // The largest first: the memory of the others is a part of it.
         for (algorithm, kib) in
             [(Algorithm::Argon2id, 512), (Algorithm::Argon2i, 64), (Algorithm::Argon2d, 256)]
         {

@@ -1,4 +1,4 @@
-//! One way to write a body: what hyper asks of [`hyper::body::Body`], by three plain methods.
+//! The macro `body!`: implements [`hyper::body::Body`] from three plain methods.
 //!
 //! A user imports `Body`, `Bytes`, `Frame`, `SizeHint`, `Pin`, `Context` and `Poll`. No threads.
 
@@ -9,15 +9,16 @@ use hyper::body::Frame;
 
 use crate::error::BodyError;
 
-/// The next frame of a body, its end, or why it broke off.
+/// The next frame of a body, its end, or the error it broke off with.
 pub(crate) type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
-/// Bytes of data in a frame; none if it has trailers.
+/// Number of data bytes in a frame; zero for trailers.
 pub(crate) fn data_bytes(frame: &Frame<Bytes>) -> u64 {
     frame.data_ref().map_or(0, |data| data.len() as u64)
 }
 
-/// [`hyper::body::Body`] of a type by its methods `next_frame`, `has_ended` and `length`.
+/// Implements [`hyper::body::Body`] for a type by its methods `next_frame`, `has_ended` and
+/// `length`.
 macro_rules! body {
     ($name:ty) => {
         impl Body for $name {

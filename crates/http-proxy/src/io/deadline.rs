@@ -1,6 +1,6 @@
-//! Deadlines that move on with every byte, on timers that do not: a timer that goes off early looks at
-//! the deadline as it is by then. Arming one costs a lock and may wake the event loop, so nothing is
-//! armed for what need not wait. Threads: each timer lives in one task.
+//! Deadlines that move with every byte, on timers that do not: a timer that fires early checks the
+//! current deadline and is armed again. Arming one costs a lock and may wake the event loop, so no
+//! timer is armed for an operation that need not wait. Threads: each timer lives in one task.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub(crate) fn poll_deadline(
     }
     loop {
         ready!(timer.as_mut().poll(cx));
-        // Armed for an earlier deadline that no longer holds?
+        // Is it armed for an earlier deadline that no longer holds?
         if timer.deadline() >= deadline {
             return Poll::Ready(());
         }

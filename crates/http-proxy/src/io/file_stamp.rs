@@ -1,21 +1,21 @@
-//! What a file is known by, so that a change of it is seen without reading it. No threads.
+//! A stamp that changes with a file, so that changes are noticed without reading it. No threads.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// What shows that a file is another one, or has other contents.
+/// Metadata that differs if the file was replaced or modified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     modified: SystemTime,
     bytes: u64,
-    /// Time and length of a file that was renamed into place may be those of the former: a tool that
-    /// restores both, or a clock of whole seconds, is enough.
+    /// A file renamed into place may have its predecessor's time and length, if a tool restores
+    /// both or the file system counts whole seconds.
     inode: u64,
 }
 
-/// What the file is known by now; `None` if it is not there.
+/// The file's current stamp; `None` if there is no file.
 pub(crate) fn file_stamp(path: &Path) -> Option<FileStamp> {
     let metadata = fs::metadata(path).ok()?;
     let (modified, bytes, inode) = (metadata.modified().ok()?, metadata.len(), metadata.ino());

@@ -1,4 +1,4 @@
-//! A timer for silence: when bytes moved last, for limits that count nothing else.
+//! A timer for silence: the time since bytes last moved, for limits on silence alone.
 //!
 //! Threads: any; two atomic words.
 
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// When something moved last.
+/// Time of the last movement.
 #[derive(Debug)]
 pub(crate) struct IdleTimer {
     begun: Instant,
     last_ms: AtomicU64,
-    /// The silence is somebody else's, who has a limit of his own.
+    /// The silence is another party's, which has its own limit.
     paused: AtomicBool,
-    /// The answer has begun and has not ended: what comes of it moves the exchange as well.
+    /// The response has begun and not ended: its bytes also count as movement.
     answering: AtomicBool,
 }
 
@@ -31,12 +31,12 @@ impl IdleTimer {
         self.paused.store(false, Relaxed);
     }
 
-    /// Nothing counts as silence until something moves again.
+    /// Suspends the timer until the next movement.
     pub(crate) fn pause(&self) {
         self.paused.store(true, Relaxed);
     }
 
-    /// When something moved last.
+    /// Time of the last movement.
     pub(crate) fn last(&self) -> Instant {
         self.begun + Duration::from_millis(self.last_ms.load(Relaxed))
     }

@@ -1,5 +1,5 @@
-//! Locks whose holder may have panicked: what they guard is whole between any two statements, or a
-//! count that is off by one, so that everybody else goes on. No threads.
+//! Locks that survive a panic of their holder: the guarded data is consistent between any two
+//! statements, or at worst a count off by one, so that other threads can continue. No threads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -8,17 +8,17 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a lock guards, by who has it alone.
+/// The guarded value, through exclusive access.
 pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a lock that others may read under, too.
+/// Locks for reading, shared with other readers.
 pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a lock until nobody else reads or writes.
+/// Locks for writing.
 pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }

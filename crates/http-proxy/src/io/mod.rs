@@ -1,6 +1,5 @@
-//! What is needed to do I/O by hand, below everything that knows HTTP caching: how bodies and byte
-//! streams are written, timers for silence and deadlines, wakes that come from other threads,
-//! locks, and what shows that a file has changed.
+//! Low-level I/O, below everything that knows HTTP caching: helpers to implement bodies and byte
+//! streams, timers for silence and deadlines, wakes from other threads, locks, and stamps of files.
 
 pub(crate) mod body;
 pub(crate) mod deadline;
@@ -10,5 +9,5 @@ pub(crate) mod locks;
 pub(crate) mod stream;
 pub(crate) mod wake_relay;
 
-/// Fewest bytes hyper accepts as the limit of a buffer, towards clients and origins alike.
+/// Smallest buffer limit that hyper accepts, towards clients and origins alike.
 pub(crate) const BUFFER_BYTES_MIN: usize = 8192;

@@ -1,4 +1,5 @@
-//! Enums of byte streams as byte streams, without a type parameter or a table of functions.
+//! Macros that implement the byte stream traits for enums of streams, without type parameters or
+//! dynamic dispatch.
 //!
 //! A user imports `io`, `IoSlice`, `Pin`, `Context`, `Poll`, [`PolledRead`] and the traits of tokio.
 //! No threads.
@@ -39,7 +40,8 @@ macro_rules! forward_write {
     };
 }
 
-/// `AsyncRead` of a type by its method `read_some`; in brackets its parameters.
+/// Implements `AsyncRead` for a type by its method `read_some`; its type parameters are in
+/// brackets.
 macro_rules! reads {
     ([$($parameters:tt)*] $name:ty) => {
         impl<$($parameters)*> AsyncRead for $name {
@@ -54,10 +56,10 @@ macro_rules! reads {
     };
 }
 
-/// What `read_some` gives.
+/// Result of `read_some`.
 pub(crate) type PolledRead = Poll<io::Result<()>>;
 
-/// `AsyncRead` and `AsyncWrite` of an enum by those of its arms.
+/// Implements `AsyncRead` and `AsyncWrite` for an enum by those of its arms.
 macro_rules! streams {
     ($name:ident: $($arm:ident),+) => {
         impl $name {

@@ -1,10 +1,10 @@
-//! Wakes from other threads, brought to an event loop together.
+//! Batches wakes from other threads for an event loop.
 //!
-//! A wake from another thread is a system call each, and reads that went to the disk together end
-//! together, on the thread that drives the disk. So a request that waits for the disk leaves a wake to
-//! its loop's relay: the first of several wakes the relay's task, which wakes all of them from within,
-//! where a wake is a place in a queue. Invariant: what was pushed is woken by the next turn of the task
-//! that delivers. Threads: one relay for each event loop; pushed to by any thread.
+//! Each wake from another thread costs a system call, and disk reads submitted together complete
+//! together, on the thread that drives the disk. So a request that waits for the disk leaves a wake
+//! at its loop's relay. The first of several wakes the relay's task, which wakes the others from
+//! within the loop, where a wake is only a queue entry. Invariant: every pushed wake is delivered
+//! by the next turn of the delivering task. Threads: one relay per event loop; any thread pushes.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -22,11 +22,11 @@ pub(crate) struct WakeRelay {
 #[derive(Debug, Default)]
 struct Post {
     letters: Vec<Waker>,
-    /// Whoever delivers, while it waits for letters.
+    /// The waker of the delivering task, while it waits for letters.
     carrier: Option<Waker>,
 }
 
-/// Stands for `to` with those who wake it.
+/// The waker passed to other threads in place of `to`.
 #[derive(Debug)]
 struct Letter {
     relay: Arc<WakeRelay>,
@@ -58,7 +58,7 @@ impl WakeRelay {
         }
     }
 
-    /// Delivers for as long as it is polled: a task of the event loop.
+    /// Delivers wakes as long as it is polled: a task of the event loop.
     pub(crate) async fn deliver(self: Arc<WakeRelay>) {
         let mut letters = Vec::new();
         poll_fn(|cx| {
@@ -72,7 +72,8 @@ impl WakeRelay {
         .await
     }
 
-    /// The outcome of `future`, woken through this relay. What needs no waiting costs nothing.
+    /// Awaits `future`, woken through this relay. A future that is ready at once costs nothing
+    /// extra.
     pub(crate) async fn wait<T>(
         self: &Arc<WakeRelay>,
         mut future: Pin<&mut impl Future<Output = T>>,
@@ -81,8 +82,8 @@ impl WakeRelay {
         poll_fn(|cx| {
             let known = letter.as_ref().filter(|(to, _)| to.will_wake(cx.waker()));
             if known.is_none() {
-                // Only now is it known that there is anything to wait for: the second poll, which
-                // leaves the letter instead, is for reads of the disk alone.
+                // Only now is it known that the future has to wait. The second poll, which passes
+                // the letter's waker instead, happens for disk reads only.
                 if let Poll::Ready(done) = future.as_mut().poll(cx) {
                     return Poll::Ready(done);
                 }

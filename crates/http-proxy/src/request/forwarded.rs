@@ -1,9 +1,9 @@
-//! What the origin is told about the client, `Via`, `X-Forwarded-*` and `Forwarded` (RFC 7239), and
-//! about this cache, `Surrogate-Capability`.
+//! Fields that tell the origin about the client, `Via`, `X-Forwarded-*` and `Forwarded` (RFC 7239),
+//! and about this cache, `Surrogate-Capability`.
 //!
-//! Invariants: the last element of each list is ours, whatever the client wrote; the scheme and host that
-//! an origin is told are those of the key; a client that is not trusted says nothing by which an origin may
-//! take the request for another. Pure.
+//! Invariants: the last element of each list is ours, whatever the client wrote; the scheme and
+//! host told to the origin are those of the key; an untrusted client cannot send a field by which
+//! an origin may take the request for another one. Pure.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,8 +22,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Fields by which some origins answer for another host, scheme or path than they are asked for: not part
-/// of any key, so not for anybody to write.
+/// Fields that make some origins answer for another host, scheme or path than requested. They are
+/// not part of any key, so untrusted clients may not set them.
 const TELLING: [HeaderName; 12] = [
     X_FORWARDED_FOR,
     X_FORWARDED_HOST,
@@ -39,7 +39,8 @@ const TELLING: [HeaderName; 12] = [
     HeaderName::from_static("x-rewrite-url"),
 ];
 
-/// Scheme and host that a proxy before this one was asked by, if it says them: the first of each.
+/// Scheme and host that a proxy before this one received, if it states them: the first of each
+/// list.
 pub(crate) fn given(headers: &HeaderMap) -> (Option<&'static str>, Option<&str>) {
     let first = |name| {
         let line = headers.get(name).and_then(|line: &HeaderValue| line.to_str().ok());
@@ -52,8 +53,8 @@ pub(crate) fn given(headers: &HeaderMap) -> (Option<&'static str>, Option<&str>)
     (first(&X_FORWARDED_PROTO).and_then(known), first(&X_FORWARDED_HOST).filter(is_host))
 }
 
-/// The client that a proxy before this one was asked by: the last of the list, which that proxy wrote
-/// itself; what stands before it anybody may have written.
+/// The client that a proxy before this one received the request from: the last list element, which
+/// that proxy wrote itself. Earlier elements are untrusted.
 pub(crate) fn client(headers: &HeaderMap) -> Option<IpAddr> {
     let last = |name: HeaderName| {
         let line = headers.get_all(name).iter().next_back()?.to_str().ok()?;
@@ -68,28 +69,28 @@ pub(crate) fn client(headers: &HeaderMap) -> Option<IpAddr> {
     })
 }
 
-/// An address with or without brackets and port.
+/// Parses an address with or without brackets and port.
 fn bare_address(text: &str) -> Option<IpAddr> {
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     text.parse().ok().or_else(with_port).or_else(bracketed)
 }
 
-/// Takes away what a client that is not trusted says of scheme, host and path.
+/// Removes an untrusted client's statements about scheme, host and path.
 pub(crate) fn forget_told(headers: &mut HeaderMap) {
     TELLING.iter().for_each(|name| drop(headers.remove(name)));
 }
 
-/// How a request came, as far as its origin is told.
+/// How a request arrived, as told to its origin.
 pub(crate) struct Received<'r> {
     pub(crate) peer: &'r Peer,
     pub(crate) version: Version,
     pub(crate) target: &'r Target,
-    /// The host that the client asked.
+    /// The host that the client requested.
     pub(crate) host: Option<HeaderValue>,
 }
 
-/// Adds to the headers of a request to the origin, from which [`forget_told`] took what it must.
+/// Adds the fields to a request for the origin; [`forget_told`] has removed untrusted ones.
 pub(crate) fn add(
     headers: &mut HeaderMap,
     config: &ProxyConfig,
@@ -118,7 +119,7 @@ pub(crate) fn add(
     {
         headers.append(X_FORWARDED_FOR, client);
     }
-    // These two are no lists: the first proxy knows best, and what the key was made from is what is told.
+    // These two fields are no lists: the first proxy's value is right, and must match the key.
     if options.x_forwarded || headers.contains_key(X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(target.scheme));
     }

@@ -1,4 +1,4 @@
-//! Which group a response lies in, and so what lies beside it. Pure.
+//! The group of a response, which decides what is stored next to it. Pure.
 
 use damelo::GroupId;
 use http::HeaderMap;
@@ -9,8 +9,8 @@ use crate::rules::group::{self, Groups};
 use crate::ruleset::ResponseEffects;
 
 impl ResponseEffects<'_> {
-    /// The groups of a response: it lies in a rule's, else where the grouping says; invalidating
-    /// any that its origin names takes it along.
+    /// The groups of a response. Its home group comes from a rule, or else from the grouping;
+    /// invalidating any group that its origin names invalidates the response.
     pub(crate) fn groups_of(
         &self,
         config: &ProxyConfig,
@@ -38,13 +38,14 @@ impl ResponseEffects<'_> {
     }
 }
 
-/// The group that a rule names. The operator's names are one for all hosts, as his rules are.
+/// The group that a rule names. Operators' group names are shared by all hosts, as rules are.
 pub(crate) fn rule_group(name: &str) -> GroupId {
     GroupId::of(named_group("r", "", name.as_bytes()))
 }
 
-/// The group by the grouping where the origin names none; `None`: by page. A group's name contains
-/// its host, so that groups of different hosts meet only by a collision of 64-bit hashes.
+/// The group by the configured grouping where the origin names none; `None` to group by page. A
+/// group's name contains its host, so that groups of different hosts coincide only if 64-bit hashes
+/// collide.
 fn by_grouping(grouping: &Grouping, ask: &Ask, response: &HeaderMap) -> Option<Vec<u8>> {
     let target = &ask.target;
     let path = target.path_and_query.split('?').next().unwrap_or_default();
@@ -56,12 +57,12 @@ fn by_grouping(grouping: &Grouping, ask: &Ask, response: &HeaderMap) -> Option<V
             Some(value) => named_group("v", &target.host, value.as_bytes()),
             None => named_group("d", &target.host, first_segments(path, 1)),
         },
-        // Each under its own name: no two share a group.
+        // A unique name per resource: no two share a group.
         Grouping::None => named_group("u", &target.host, target.path_and_query.as_bytes()),
     })
 }
 
-/// `/a/b/c.png` and 2 give `a/b`; the last segment is a file and never counts.
+/// `/a/b/c.png` and 2 give `a/b`; the last segment is a file name and never counts.
 fn first_segments(path: &str, count: usize) -> &[u8] {
     let path = path.strip_prefix('/').unwrap_or(path);
     let ends = path.match_indices('/').map(|(at, _)| at);

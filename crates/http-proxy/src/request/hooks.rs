@@ -1,8 +1,9 @@
-//! Where the operator's rules meet requests and responses.
+//! Applies the operator's rules to requests and responses.
 //!
-//! Invariants: rules come after a request is known to be well-formed and before it is looked up;
-//! on a response, before anything is decided by its headers. No rule makes a response to an
-//! authorised request, a private one or one with `Vary: *` storable. Threads: the worker's.
+//! Invariants: request rules run after the request is known to be well-formed and before the
+//! lookup; response rules run before any decision by the response's headers. No rule makes a
+//! response to an authorised request, a private one or one with `Vary: *` storable. Threads: the
+//! worker's.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::vault::Found;
 use crate::worker::{Shared, Worker};
 
 impl Ask {
-    /// The request as conditions of rules see it.
+    /// The request as rule conditions see it.
     pub(crate) fn view(&self) -> RequestView<'_> {
         RequestView {
             host: &self.target.client_host,
@@ -32,7 +33,7 @@ impl Ask {
     }
 }
 
-/// Applies the rules to a request: its headers, its key, whether it goes past the cache.
+/// Applies the rules to a request: its headers, its key, and whether it bypasses the cache.
 pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     let rules = &shared.config.ruleset;
     if rules.is_empty() {
@@ -44,7 +45,7 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     if effects.edits() {
         ask.met = Some(rules.met(&ask.view()));
         if !shared.config.transport.forwarded.trust_client {
-            // Now, so that what a rule says in these fields is not taken for the client's words.
+            // Removed here, so that fields set by rules are not mistaken for the client's.
             forwarded::forget_told(&mut ask.headers);
         }
     }
@@ -54,7 +55,7 @@ pub(crate) fn on_request(shared: &Shared, ask: &mut Ask) {
     effects.extend_key(&ask.headers, &mut ask.target.primary);
 }
 
-/// Applies the rules to a response's headers, and says what they want besides.
+/// Applies the rules to a response's headers, and returns their other effects.
 pub(crate) fn on_response<'s>(
     shared: &'s Shared,
     ask: &Ask,
@@ -77,7 +78,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl ResponseEffects<'_> {
-    /// A response's lifetime, and how long it may be served after that, if a rule says so.
+    /// Adjusts a response's lifetime and staleness limits as the rules say.
     pub(crate) fn adjust(&self, policy: &mut Policy) {
         if let Some(window) = self.stale_while_revalidate {
             policy.stale_while_revalidate_ms = millis(window);
@@ -91,7 +92,7 @@ impl ResponseEffects<'_> {
         }
     }
 
-    /// Whether a response may be stored: by its own headers, and by the rules.
+    /// Whether a response may be stored, by its own headers and by the rules.
     pub(crate) fn admit(
         &self,
         exchange: Exchange<'_>,
@@ -102,7 +103,8 @@ impl ResponseEffects<'_> {
         let times = [self.ttl, self.stale_while_revalidate, self.stale_if_error];
         let prolonged = times.iter().flatten().any(|time| !time.is_zero());
         if decision.is_ok() && prolonged && response.contains_key(SET_COOKIE) {
-            // Kept only to be validated, which shares no cookie: what rules add would.
+            // Such a response is kept only for validation, which shares no cookie; a lifetime added
+            // by rules would.
             let own = Lifetime::of(status, response, directives, caching, response_time_s);
             let says = own.source == LifetimeSource::Explicit && own.seconds > 0;
             if !(says && !directives.no_cache || self.store == Some(true)) {
@@ -112,7 +114,7 @@ impl ResponseEffects<'_> {
         self.overrule(decision, response)
     }
 
-    /// What becomes of the decision that the response's own headers led to.
+    /// Overrules, if the rules say so, the decision that the response's own headers led to.
     fn overrule(
         &self,
         decision: Result<(), NotStoredReason>,
@@ -122,13 +124,13 @@ impl ResponseEffects<'_> {
             return Err(NotStoredReason::Rule);
         }
         let forced = self.store == Some(true);
-        // An origin that says nothing of caching and sets a cookie most likely means one user.
+        // A response without cache directives that sets a cookie is most likely for one user.
         let for_one = response.contains_key(SET_COOKIE);
         let timed = self.ttl.is_some() && !for_one;
         let windows = [self.stale_while_revalidate, self.stale_if_error];
         let useful = !for_one && windows.iter().flatten().any(|window| !window.is_zero());
         match decision {
-            // Not fresh for a moment, and served all the same: as a rule has it.
+            // Never fresh by its own headers, but a rule lets it be served.
             Err(NotStoredReason::NeverUseful) if useful => Ok(()),
             Err(NotStoredReason::NotCacheable | NotStoredReason::NeverUseful)
                 if forced || timed =>
@@ -140,7 +142,7 @@ impl ResponseEffects<'_> {
         }
     }
 
-    /// Whether what is not stored yet may be: not at the first request, if a rule says so.
+    /// Whether a response not stored yet may be: a rule may refuse the first request for it.
     pub(crate) fn admit_new(&self, shared: &Shared, ask: &Ask) -> Result<(), NotStoredReason> {
         let waits = self.admission == Some(Admission::SecondHit);
         if waits && !shared.seen.before(GroupId::of(&ask.target.primary).get()) {
@@ -150,9 +152,9 @@ impl ResponseEffects<'_> {
     }
 }
 
-/// What an answer from the store leads to. From disk: the group's hint by the rules, which the store
-/// forgets when it is closed, and for a document the objects of its group, which will be asked for
-/// next. From anywhere: a use counts, if no rule says what becomes of the group.
+/// Follow-up actions of a hit. After a hit from disk: sets the group's hint by the rules, which the
+/// store forgets when closed; and for a document prefetches the objects of its group, which will be
+/// requested next. After any hit: counts a use, unless a rule sets the group's hint.
 pub(crate) fn on_hit(worker: &Worker, ask: &Ask, found: &Found) {
     let config = &worker.shared.config;
     let (hints, from_disk) = (&worker.shared.vault.group_hints, !found.placement.in_memory);
@@ -185,13 +187,13 @@ fn prefetch(worker: &Worker, group: GroupId) {
     worker.counters.pages_prefetched.one();
     let (prefetch, alive) = (worker.shared.vault.store().prefetch(group), worker.alive.clone());
     tokio::spawn(async move {
-        // Only costs the objects a read each if it fails.
+        // If it fails, each object only costs a read.
         let _ = prefetch.await;
         drop(alive);
     });
 }
 
-/// What storing something of a group leads to, `rule` being what a rule wants of it.
+/// Follow-up actions of an insertion into a group; `rule` is the hint by the rules.
 pub(crate) fn on_store(worker: &Worker, group: GroupId, rule: Option<Hint>) {
     let vault = &worker.shared.vault;
     match rule {

@@ -1,6 +1,6 @@
-//! A client's request as the cache sees it: what it names, what it demands, how it goes on.
+//! A client's request as the cache sees it: its key, its directives, and the origin's request.
 //!
-//! Invariant: the key is made from all that the origin is asked and told of scheme, host and target
+//! Invariant: the key is made from all that the origin receives of scheme, host and target
 //! (`naming`), and from nothing else that a client may choose freely. No threads.
 
 pub(crate) mod forwarded;
@@ -26,10 +26,10 @@ use crate::upstream::{OriginBody, Pin, Pinned};
 use crate::vault::Target;
 use crate::worker::Shared;
 
-/// Times our own name may stand in `Via` before a request counts as going round in a circle.
+/// Times that our own name may occur in `Via` before a request counts as looping.
 const VIA_REPEATS_MAX: usize = 8;
 
-/// What only proxies write.
+/// Fields that only proxies write.
 const PROXYS: [HeaderName; 3] =
     [VIA, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("forwarded")];
 
@@ -42,28 +42,28 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     pub(crate) target: Target,
     pub(crate) wishes: RequestDirectives,
-    /// A rule sends it past the cache.
+    /// A rule makes it bypass the cache.
     pub(crate) pass: bool,
-    /// Who answers it.
+    /// The site that answers it.
     pub(crate) site: SiteId,
-    /// A rule answers it.
+    /// The rule that answers it, if one does.
     pub(crate) answering: Option<Answering>,
-    /// What becomes of its path towards the origin.
+    /// Change of its path towards the origin.
     pub(crate) prefix: Option<Arc<PrefixChange>>,
-    /// The scheme by which the client asked, whatever the origin is told.
+    /// The scheme that the client used, whatever the origin is told.
     asked_by: &'static str,
-    /// Which rules it met, if they edited its headers.
+    /// Rules that it matched, if they edited its headers.
     pub(crate) met: Option<Box<[bool]>>,
-    /// In which the client asked.
+    /// HTTP version of the client's request.
     version: Version,
     peer: Peer,
-    /// Another proxy says that it sent it.
+    /// Another proxy claims to have sent it.
     through_proxy: bool,
-    /// Its connection to the origin is no other client's; see [`Ask::bind`].
+    /// Its connection to the origin is dedicated to its client; see [`Ask::bind`].
     pinned: Option<Pinned>,
 }
 
-/// Why a request cannot be served at all.
+/// Why a request cannot be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadRequest {
     MissingHost,
@@ -87,10 +87,10 @@ impl Ask {
         let (scheme, host) = naming.of_request(&peer, &parts.headers, &client_host);
         let path_and_query = match parts.uri.path_and_query() {
             Some(target) if target.as_str().starts_with('/') => target.as_str().to_owned(),
-            // `OPTIONS *`, and nothing else that does not begin with a slash.
+            // Only `OPTIONS *` may lack the leading slash.
             Some(target) if target == "*" => "*".to_owned(),
             None => "/".to_owned(),
-            // Written out by itself it would have the slash already.
+            // Formatting the whole URI would add the slash.
             Some(target) if target.as_str().starts_with('?') => format!("/{}", target.as_str()),
             Some(_) => return Err(BadRequest::BadTarget),
         };
@@ -128,36 +128,36 @@ impl Ask {
         &self.peer
     }
 
-    /// Whether it goes on a connection to the origin that is its client's alone.
+    /// Whether it uses a connection to the origin dedicated to its client.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pinned.is_some()
     }
 
-    /// The client's own connection to the origin, if it may have one. Not where another proxy sends
-    /// the requests of many clients on one connection.
+    /// The client's dedicated connection to the origin, if it may have one. Not where another proxy
+    /// sends many clients' requests on one connection.
     pub(crate) fn pin(&self) -> Option<&Arc<Pin>> {
         self.peer.pin.as_ref().filter(|_| !self.through_proxy)
     }
 
-    /// Lets nobody else have the connection that it goes to the origin on, nor the cache its answer: the
-    /// origin takes it for a user's by its connection.
+    /// Dedicates its origin connection to the client, and keeps its response out of the cache: the
+    /// origin identifies the user by the connection.
     pub(crate) fn set_pinned(&mut self) {
         self.pinned = Some(Pinned(self.pin().cloned()));
     }
 
-    /// True if an answer may be for who asks alone (RFC 9111 §3.5).
+    /// True if a response may be private to this client (RFC 9111 §3.5).
     pub(crate) fn has_credentials(&self) -> bool {
         self.headers.contains_key(AUTHORIZATION)
     }
 
-    /// Whether the client gets what follows the body of an answer with these headers: in HTTP/2, or
-    /// in chunks if it says that it wants it.
+    /// Whether the client receives trailers of a response with these headers: over HTTP/2, or with
+    /// chunked coding if it announced that it accepts them.
     pub(crate) fn gets_trailers(&self, answer: &HeaderMap) -> bool {
         let in_chunks = || self.version == Version::HTTP_11 && !answer.contains_key(CONTENT_LENGTH);
         self.version == Version::HTTP_2 || (self.headers.contains_key(TE) && in_chunks())
     }
 
-    /// The same request for the origin: end-to-end headers, our `Via`, whose request it is.
+    /// Builds the request for the origin: end-to-end headers, our `Via`, and the client's identity.
     pub(crate) fn to_origin_request(
         &self,
         shared: &Shared,
@@ -179,7 +179,7 @@ impl Ask {
         } else {
             headers.insert(HOST, shared.sites.get(self.site).host_header.clone());
         }
-        // Where rules edited them, before that.
+        // If rules edited the headers, this was done before.
         if self.met.is_none() && !shared.config.transport.forwarded.trust_client {
             forwarded::forget_told(&mut headers);
         }
@@ -190,7 +190,7 @@ impl Ask {
         *request.method_mut() = self.method.clone();
         let target = &self.target.path_and_query;
         let renamed = self.prefix.as_ref().and_then(|prefix| prefix.to_origin(target));
-        // A target that parsed once parses again, and so does one with another beginning.
+        // A target that parsed once parses again, also with its prefix changed.
         *request.uri_mut() =
             renamed.as_ref().unwrap_or(target).parse().unwrap_or(Uri::from_static("/"));
         *request.headers_mut() = headers;
@@ -207,7 +207,7 @@ impl Ask {
             request.extensions_mut().insert(route.clone());
         }
         if let Some(sender) = self.peer.interim.clone() {
-            // Interim answers come from origins of HTTP/1.1 only.
+            // Only HTTP/1.1 origins send interim responses.
             let via = shared.via.received(Version::HTTP_11);
             hyper::ext::on_informational(&mut request, move |interim| {
                 sender.push(interim.status(), interim.headers(), via.as_bytes());
@@ -216,7 +216,7 @@ impl Ask {
         request
     }
 
-    /// Keys of the URIs of the same origin that a response to this request names.
+    /// Keys of the same-origin URIs that a response to this request names.
     pub(crate) fn keys_of_named(
         &self,
         response: &HeaderMap,
@@ -228,7 +228,8 @@ impl Ask {
         paths.map(|path| keys.primary(scheme, host, &path)).collect()
     }
 
-    /// What the request was for: as the client calls it, and as the origin does, by its scheme and host.
+    /// The requested URI under the names that the client and the origin (scheme and host) use for
+    /// it.
     pub(crate) fn base<'a>(&'a self, origin: (&'a str, &'a str)) -> Base<'a> {
         let Target { scheme, host, client_host, path_and_query, .. } = &self.target;
         Base { origins: [(scheme, host), (scheme, client_host), origin], path_and_query }
@@ -239,24 +240,24 @@ impl Ask {
         self.method == Method::GET && self.headers.contains_key(RANGE)
     }
 
-    /// True if the request, sent as it is, may be answered 304.
+    /// True if the request, sent unchanged, may be answered with 304.
     pub(crate) fn asks_for_changes(&self) -> bool {
         [IF_NONE_MATCH, IF_MODIFIED_SINCE].iter().any(|name| self.headers.contains_key(name))
     }
 
-    /// True if the request, sent as it is, may bring an answer that is for its client alone.
+    /// True if the request, sent unchanged, may yield a response valid for its client only.
     pub(crate) fn is_selective(&self) -> bool {
         [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE]
             .iter()
             .any(|name| self.headers.contains_key(name))
     }
 
-    /// The same as a GET.
+    /// The same request as a GET.
     pub(crate) fn as_get(&self) -> Ask {
         Ask { method: Method::GET, ..self.clone() }
     }
 
-    /// The same request without what only its client wants: for a validation that nobody waits for.
+    /// The same request without its client's conditions and ranges: for a background validation.
     pub(crate) fn for_nobody(&self) -> Ask {
         let mut ask = self.as_get();
         validation::remove_conditions(&mut ask.headers);
@@ -266,7 +267,7 @@ impl Ask {
         ask
     }
 
-    /// The same request for slices that its client's answer is put together from.
+    /// The same request for slices that the client's response is assembled from.
     pub(crate) fn for_slices(&self) -> Ask {
         let mut ask = self.clone();
         validation::remove_conditions(&mut ask.headers);
@@ -275,7 +276,7 @@ impl Ask {
     }
 }
 
-/// Leaves of `TE` what goes on to the origin, so that nothing is keyed by the rest.
+/// Reduces `TE` to what is forwarded to the origin, so that nothing else enters a key.
 fn settle_te(headers: &mut HeaderMap) {
     if trailers::taken_by(headers) {
         headers.insert(TE, TRAILERS);
@@ -290,7 +291,7 @@ pub(crate) fn announces_body(headers: &HeaderMap) -> bool {
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0")
 }
 
-/// The host the client asked, lower case; empty for HTTP/1.0 without one.
+/// The host that the client requested, lower case; empty for HTTP/1.0 without one.
 fn client_host(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<String, BadRequest> {
     if let Some(authority) = uri.authority() {
         return Ok(authority.as_str().to_ascii_lowercase());

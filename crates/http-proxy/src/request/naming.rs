@@ -1,8 +1,9 @@
-//! By which scheme and host a resource goes: in its key, in orders to purge and explain, in what an
-//! answer names.
+//! The scheme and host that name a resource: in its key, in orders to purge and explain, and in
+//! URIs that responses name.
 //!
-//! Invariant: what the origin is told of scheme and host, and so may answer by, is in the key. Told nothing
-//! of one, it answers alike whatever the client asked, and its own stands in the key. Pure.
+//! Invariant: the scheme and host told to the origin are in the key, since the response may depend
+//! on them. What the origin is not told cannot influence its response, and the configured value is
+//! in the key. Pure.
 
 use http::HeaderMap;
 
@@ -11,13 +12,14 @@ use crate::request::forwarded;
 use crate::rules::key::normal_host;
 use crate::worker::Shared;
 
-/// The configured part of it: what stands in every key, because the origin is told nothing of it.
+/// The configured part of the name: constant in every key, because the origin is not told
+/// otherwise.
 pub(crate) struct Naming<'a> {
     scheme: Option<&'static str>,
     host: Option<&'a str>,
-    /// Where a client names none.
+    /// Used where a client names none.
     otherwise: &'a str,
-    /// Fields of clients about what they were asked count.
+    /// Whether clients' statements about the requested scheme and host are trusted.
     trusts: bool,
 }
 
@@ -26,7 +28,7 @@ impl Naming<'_> {
         let (config, origin) = (&shared.config, shared.sites.main());
         let fields = config.transport.forwarded;
         let tells = fields.x_forwarded || fields.forwarded || fields.trust_client;
-        // A forward proxy is asked for URLs of `http`, however it is reached.
+        // A forward proxy receives URLs of `http`, whatever its own listener speaks.
         let is_forward = shared.forward.is_some();
         let host_counts = is_forward || tells || config.preserve_host;
         Naming {
@@ -37,27 +39,27 @@ impl Naming<'_> {
         }
     }
 
-    /// True if what is stored has the host that clients ask in its name.
+    /// True if the names of stored resources contain the host that clients request.
     pub(crate) fn has_hosts(&self) -> bool {
         self.host.is_none()
     }
 
-    /// Of a resource that a person names.
+    /// The name of a resource that an operator gives as a URL.
     pub(crate) fn of_url(&self, scheme: &str, host: &str) -> (&'static str, String) {
         let asked = if scheme == "https" { "https" } else { "http" };
         let kept = self.scheme.unwrap_or(asked);
-        // The port that the URL's own scheme means is none of the other's.
+        // The default port of the URL's own scheme is not the default of the other scheme.
         let host = normal_host(host, asked);
         (kept, normal_host(self.host.unwrap_or(&host), kept))
     }
 
-    /// The scheme by which a client asks, or asked who is believed.
+    /// The scheme that the client used, or that a trusted proxy received.
     pub(crate) fn scheme_asked(&self, peer: &Peer, headers: &HeaderMap) -> &'static str {
         let given = self.trusts.then(|| forwarded::given(headers).0).flatten();
         given.unwrap_or(if peer.secure { "https" } else { "http" })
     }
 
-    /// Of a resource that a client asks for, by this host.
+    /// The name of a resource that a client requests from this host.
     pub(crate) fn of_request(
         &self,
         peer: &Peer,

@@ -1,4 +1,4 @@
-//! What would keep a proxy from starting, found before anything is made or opened.
+//! Checks, before anything is created or opened, whether a proxy could start.
 
 use super::health_checks;
 use crate::config::transport::{ListenAddress, Listener};
@@ -9,11 +9,12 @@ use crate::log;
 use crate::upstream::{Origin, check_authorities};
 
 impl ProxyConfig {
-    /// Finds whether another program has one of the addresses or Unix sockets, without keeping them, and
-    /// whether the access log can be written: call it before a store is made. [`crate::run`] looks again.
+    /// Checks whether the addresses and Unix sockets are free, without keeping them, and whether
+    /// the access log can be written. Call it before a store is created; [`crate::run`] checks
+    /// again.
     ///
     /// # Errors
-    /// An address cannot be listened on, a socket was handed down that no listener has, or the log cannot
+    /// An address cannot be listened on, an inherited socket matches no listener, or the log cannot
     /// be opened.
     pub fn check_address(&self) -> Result<(), ProxyError> {
         let listeners = self.all_listeners();
@@ -31,7 +32,7 @@ impl ProxyConfig {
             .map_err(|source| ProxyError::Log { target: self.log_target.to_string(), source })
     }
 
-    /// `from` and those beside it.
+    /// `from` and the further listeners.
     pub(crate) fn all_listeners(&self) -> Vec<Listener> {
         let address = ListenAddress::Tcp(self.from);
         let mut listeners = vec![Listener { address, tls: false, proxy_protocol: false }];
@@ -39,8 +40,8 @@ impl ProxyConfig {
         listeners
     }
 
-    /// Finds what would keep [`crate::run`] from starting without touching anything: call it
-    /// before a store is made.
+    /// Checks, without side effects, whether [`crate::run`] could start; call it before a store is
+    /// created.
     ///
     /// # Errors
     /// The origin, the cache's name or a certificate cannot be used.
@@ -51,7 +52,7 @@ impl ProxyConfig {
         if let Target::Url(url) = &self.to {
             Origin::new(url, upstream)?;
         }
-        // Of use to https origins only, which a reload may bring.
+        // Used for https origins only, but a reload may add some.
         upstream.authorities.as_deref().map(check_authorities).transpose()?;
         health_checks(self)?;
         let mut of_rules = self.ruleset.sites().iter();

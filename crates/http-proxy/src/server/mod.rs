@@ -1,13 +1,14 @@
 //! Listeners, event loops and the life of a proxy from start to drained stop.
 //!
 //! One thread with a single-threaded event loop per worker, each with its own listening socket on
-//! the same port (`SO_REUSEPORT`), rather than one multi-threaded runtime: a RAM hit is then read,
-//! looked up and written by one thread, without a task migrating between cores or a shared queue,
-//! and origin connections need no lock that others contend for. The price: the kernel spreads
-//! connections by hash, not by load, so that with few connections some workers idle.
+//! the same port (`SO_REUSEPORT`), rather than one multi-threaded runtime. A RAM hit is then read,
+//! looked up and written by one thread, without task migration or a shared queue, and pools of
+//! origin connections need no contended lock. The price: the kernel distributes connections by
+//! hash, not by load, so that with few connections some workers are idle.
 //!
-//! Invariants: `run` returns only after every worker has ended; answers and fills under way have
-//! `drain_timeout` to finish once shutdown was asked. Threads: the caller's waits for shutdown.
+//! Invariants: `run` returns only after every worker has ended; responses and fills in flight get
+//! `drain_timeout` to finish after shutdown was requested. Threads: the caller's waits for
+//! shutdown.
 
 mod check;
 mod demo;
@@ -41,7 +42,7 @@ use crate::vault::Vault;
 use crate::worker::control::Control;
 use crate::worker::{Shared, Worker};
 
-/// Workers at most.
+/// Maximum number of workers.
 pub(crate) const WORKERS_MAX: usize = 1024;
 
 /// Where a started proxy can be reached.
@@ -50,15 +51,15 @@ pub(crate) const WORKERS_MAX: usize = 1024;
 pub struct RunningInfo {
     /// Address that clients connect to.
     pub address: SocketAddr,
-    /// The other listeners, with the ports they were given.
+    /// The other listeners, with their actual ports.
     pub listeners: Vec<Listener>,
     /// Address of `/metrics` and `/healthz`.
     pub admin: Option<SocketAddr>,
-    /// URL of the origin, that of the demo included.
+    /// URL of the origin, including the demo's.
     pub origin: String,
     /// Threads that serve.
     pub workers: usize,
-    /// Changes the running proxy.
+    /// Handle for changing the running proxy.
     pub control: Control,
 }
 
@@ -78,11 +79,11 @@ pub fn run(
     run_as(config, None, store, ready, shutdown)
 }
 
-/// The same for a forward proxy: requests with absolute targets and CONNECT, to any origin that
-/// the rules allow. Start from [`ProxyConfig::for_forward`]; origins in `proxy` have no meaning.
+/// As [`run`], for a forward proxy: requests with absolute targets and CONNECT, to any origin that
+/// the rules allow. Start from [`ProxyConfig::for_forward`]; origins in `proxy` are ignored.
 ///
 /// # Errors
-/// As [`run`], and when it would listen elsewhere than on loopback without being told to.
+/// As [`run`], and when it would listen beyond loopback although `remote` is not set.
 pub fn run_forward(
     proxy: ProxyConfig,
     forward: ForwardConfig,
@@ -121,15 +122,15 @@ struct Proxy {
     info: RunningInfo,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
-    /// Demo origin and admin listener, which workers and whoever watches them need to the end.
+    /// Stops demo origin and admin listener, which workers and operators need to the end.
     last_stop: watch::Sender<bool>,
     last_threads: Vec<JoinHandle<()>>,
-    /// Ends by itself once no worker holds the log any more.
+    /// Ends by itself once no worker holds the log.
     log_thread: Option<JoinHandle<()>>,
     _unix_files: Vec<UnixFile>,
 }
 
-/// What each thread is started with.
+/// Inputs of each thread.
 #[derive(Clone)]
 struct Start {
     shared: watch::Receiver<Arc<Shared>>,
@@ -138,8 +139,8 @@ struct Start {
 }
 
 impl Proxy {
-    /// Not a future: the event loop of a thread that cannot be started is dropped, which none can be
-    /// within another.
+    /// Not async: if a thread cannot be started, its event loop is dropped here, which is not
+    /// allowed within another event loop.
     fn start(
         config: ProxyConfig,
         forward: Option<Arc<ForwardProxy>>,
@@ -202,8 +203,8 @@ impl Proxy {
         if ends.iter().any(Result::is_err) {
             return Err(ProxyError::WorkerDied);
         }
-        // The control in `info` holds the last handle of the log; the caller may hold another, and
-        // then the lines are out when that goes.
+        // The control in `info` holds the last handle of the log. The caller may hold another; then
+        // the last lines are written when that one is dropped.
         let others = self.info.control.is_shared();
         drop(self.info);
         if let Some(thread) = self.log_thread
@@ -219,7 +220,7 @@ impl Proxy {
 fn sites(config: &ProxyConfig, url: &str, is_forward: bool) -> Result<Sites, ProxyError> {
     let mut origin = Origin::new(url, &config.transport.upstream)?;
     if config.to == Target::Demo {
-        // Its port is another one each time; its objects are the same.
+        // The demo's port differs at each start; its objects are the same.
         "demo".clone_into(&mut origin.authority);
     }
     Sites::new(origin, is_forward).with(&config.ruleset, &config.transport.upstream)
@@ -245,7 +246,7 @@ fn health_checks(config: &ProxyConfig) -> Result<Option<HealthChecks>, ProxyErro
     if is_path { Ok(Some(checks)) } else { Err(ProxyError::HealthPath(checks.path)) }
 }
 
-/// The listener that every proxy has, then the others.
+/// All listeners, `from` first.
 fn shared(
     config: ProxyConfig,
     store: Store,
@@ -274,8 +275,8 @@ fn shared(
     ))
 }
 
-/// A thread for an event loop. That is made before: files for it may be wanting, and a thread could tell
-/// nobody.
+/// Starts a thread with an event loop. The loop is created beforehand: it may fail for lack of
+/// descriptors, which a thread could not report.
 fn spawn(
     name: &str,
     body: impl FnOnce(Runtime) + Send + 'static,
@@ -295,7 +296,7 @@ fn start_demo(
     Ok(format!("http://{address}"))
 }
 
-/// Runs `serving` on a thread and an event loop of its own until the proxy stops.
+/// Runs `serving` on a thread with its own event loop until the proxy stops.
 fn serve_until(
     mut stop: watch::Receiver<bool>,
     name: &str,
@@ -311,7 +312,7 @@ fn serve_until(
 }
 
 async fn accept(start: Start, opened: Vec<Opened>, counters: Arc<Counters>) {
-    // After all tasks that are ready now: what they ask of the disk, they ask together.
+    // Runs after all tasks that are ready now, so that their disk reads are submitted together.
     let at_the_end = || drop(tokio::spawn(async { damelo::submit_deferred() }));
     let _deferral = damelo::Deferral::begin(at_the_end);
     let relay = Arc::new(WakeRelay::default());

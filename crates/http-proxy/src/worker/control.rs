@@ -1,9 +1,9 @@
-//! Changing a running proxy: new settings and reopened logs, without a connection noticing.
+//! Changes a running proxy without disturbing connections: new settings, reopened logs.
 //!
-//! What requests share is one immutable [`Shared`]; a reload makes another and hands it to every
-//! worker, which uses it from the next request on. Requests under way end with what they began
-//! with. Invariants: store, locks, counters and log writer are the same for the proxy's whole
-//! life; a reload that fails changes nothing. Threads: any.
+//! Requests share one immutable [`Shared`]. A reload makes a new one and passes it to every worker,
+//! which uses it from the next request on; requests in flight keep the old one. Invariants: store,
+//! locks, counters and log writer stay the same for the proxy's whole life; a reload that fails
+//! changes nothing. Threads: any.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ pub struct Control {
     reloads: Arc<Reloads>,
 }
 
-/// What became of attempts to read the settings again.
+/// Counts of reload attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Reloads {
     pub(crate) done: Counter,
     pub(crate) failed: Counter,
-    /// The last one was of these.
+    /// Whether the last attempt failed.
     pub(crate) last_failed: AtomicBool,
 }
 
@@ -60,22 +60,22 @@ impl Control {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the proxy takes no connections any more.
+    /// Whether the proxy no longer accepts connections.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Whether anybody else holds a handle.
+    /// Whether another handle exists.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.current) > 1
     }
 
-    /// What requests share now.
+    /// The current shared state.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         self.current.borrow().clone()
     }
 
-    /// Tells of every change.
+    /// A channel that announces every change.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Shared>> {
         self.current.subscribe()
     }
@@ -84,8 +84,8 @@ impl Control {
         &self.reloads
     }
 
-    /// Counts an attempt to reload that ended before [`Control::reload`], as when the file of settings could
-    /// not be read.
+    /// Counts a failed reload that did not reach [`Control::reload`], for example because the
+    /// settings file could not be read.
     pub fn reload_failed(&self) {
         self.reloads.failed.one();
         self.reloads.last_failed.store(true, Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl Control {
         Ok(())
     }
 
-    /// Opens the file of the access log again, after it was renamed.
+    /// Reopens the file of the access log, for example after it was renamed.
     pub fn reopen_log(&self) {
         if let Some(log) = &self.shared().log {
             log.reopen();
@@ -148,7 +148,7 @@ impl Control {
     }
 }
 
-/// What sockets, certificates and origins were made by at start.
+/// Keeps the transport settings that sockets, certificates and origins were created from.
 fn keep_transport(new: &mut Transport, kept: &Transport) {
     new.listeners.clone_from(&kept.listeners);
     new.certificates.clone_from(&kept.certificates);

@@ -1,4 +1,4 @@
-//! What the requests of one worker share, and what all workers share.
+//! State that the requests of one worker share, and state that all workers share.
 //!
 //! Threads: `Shared` belongs to all; a `Worker` to one event loop, where all its tasks run.
 
@@ -39,14 +39,14 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) fetcher: Fetcher,
-    /// Brings the wakes of those who wait for the disk.
+    /// Delivers wakes to requests waiting for the disk.
     pub(crate) relay: Arc<WakeRelay>,
     /// Held by every task that must end before the worker may.
     pub(crate) alive: mpsc::Sender<()>,
 }
 
 impl Worker {
-    /// Milliseconds since 1970: what freshness and age are counted in.
+    /// Milliseconds since 1970: the unit of freshness and age.
     pub(crate) fn now_ms(&self) -> u64 {
         self.shared.config.clock.unix_millis()
     }
