@@ -1,11 +1,10 @@
 //! `Cache-Control` of requests and responses (RFC 9111 §5.2), and `Pragma` (§5.4).
 //!
-//! Invariants: directive names are case-insensitive; arguments may be tokens or quoted strings;
-//! the order of lines does not matter. The safe side is taken everywhere: a repeated lifetime
-//! counts with its smallest value, an unreadable one is zero, a number too large to hold is
-//! [`DELTA_SECONDS_MAX`], a line whose quotes do not close is `no-store`, and where a comma is
-//! missing, or something else stands in its place, every word counts if it restricts and none if it
-//! permits.
+//! Invariants: directive names are case-insensitive; arguments may be tokens or quoted strings; the
+//! order of lines does not matter. Doubtful input is read restrictively: a repeated lifetime counts
+//! with its smallest value; an unreadable lifetime is zero; a number too large to hold is
+//! [`DELTA_SECONDS_MAX`]; a line with an unclosed quote is `no-store`; and in a member with a
+//! missing or wrong separator every restricting word counts and no permitting one.
 
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderName, PRAGMA};
@@ -16,13 +15,13 @@ use crate::directive::{Argument, each_directive, field_names};
 /// Argument of a request's `max-stale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxStale {
-    /// Without argument: any staleness will do.
+    /// Without argument: any staleness is acceptable.
     Any,
     /// At most this many seconds.
     Seconds(u64),
 }
 
-/// What a request says of caching. Reading it allocates nothing.
+/// A request's cache directives. Reading them allocates nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestDirectives {
     /// Store nothing of this exchange.
@@ -31,9 +30,9 @@ pub struct RequestDirectives {
     pub no_cache: bool,
     /// Do not ask the origin.
     pub only_if_cached: bool,
-    /// Oldest age wanted, in seconds.
+    /// Largest acceptable age, in seconds.
     pub max_age: Option<u64>,
-    /// Freshness that must be left, in seconds.
+    /// Smallest remaining freshness, in seconds.
     pub min_fresh: Option<u64>,
     /// Staleness that may be served.
     pub max_stale: Option<MaxStale>,
@@ -90,7 +89,7 @@ impl RequestDirectives {
     }
 }
 
-/// What a response says of caching. Unknown directives are ignored (RFC 9111 §5.2.3).
+/// A response's cache directives. Unknown directives are ignored (RFC 9111 §5.2.3).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResponseDirectives {
     /// Do not store.
@@ -103,7 +102,7 @@ pub struct ResponseDirectives {
     pub private: bool,
     /// Field names of `private="..."`.
     pub private_fields: Vec<HeaderName>,
-    /// May be stored though something else would forbid it.
+    /// May be stored even if another rule would forbid it.
     pub public: bool,
     /// Never serve stale.
     pub must_revalidate: bool,
@@ -121,8 +120,8 @@ pub struct ResponseDirectives {
     pub stale_while_revalidate_s: Option<u64>,
     /// Staleness that may be served if the origin fails, in seconds (RFC 5861 §4).
     pub stale_if_error_s: Option<u64>,
-    /// From a field for caches like this one, in whose favour `Cache-Control` and `Expires` are
-    /// ignored (RFC 9213 §2.2).
+    /// Read from a field targeted at caches like this one, which replaces `Cache-Control` and
+    /// `Expires` (RFC 9213 §2.2).
     pub targeted: bool,
 }
 
@@ -137,7 +136,7 @@ impl ResponseDirectives {
     }
 
     pub(crate) fn apply(&mut self, name: &[u8], argument: Argument<'_>) {
-        // What permits counts only as it is defined, without argument.
+        // A permitting directive counts only in its defined form, without argument.
         let plain = argument == Argument::None;
         if argument == Argument::Unclosed || is(name, "no-store") {
             self.no_store = true;
@@ -171,7 +170,7 @@ fn is(name: &[u8], directive: &str) -> bool {
     name.eq_ignore_ascii_case(directive.as_bytes())
 }
 
-/// A lifetime that cannot be read is none: the response counts as stale (§4.2.1).
+/// An unreadable lifetime counts as zero: the response is stale (§4.2.1).
 fn smallest(slot: &mut Option<u64>, argument: Argument<'_>) {
     let seconds = argument.seconds().unwrap_or(0);
     *slot = Some(slot.map_or(seconds, |was| was.min(seconds)));

@@ -1,8 +1,8 @@
 //! Groups that an origin names (RFC 9875): `Cache-Groups`, and `Cache-Group-Invalidation`.
 //!
-//! Both are structured Lists of Strings. Invariants: a field that is not a list is ignored as a
-//! whole, a member that is not a String by itself; names are compared byte by byte, and only within
-//! one origin, which is the caller's to see to.
+//! Both are structured Lists of Strings. Invariants: a field that is not a List is ignored as a
+//! whole, a member that is not a String individually; names are compared bytewise, and only within
+//! one origin, which the caller ensures.
 
 use http::header::HeaderName;
 use http::{HeaderMap, Method, StatusCode};

@@ -1,7 +1,7 @@
-//! The `Cache-Status` header (RFC 9211), sent on every answer of this proxy.
+//! The `Cache-Status` header (RFC 9211), sent with every response of this proxy.
 //!
-//! Invariants: `hit` and `fwd` exclude each other; what is written is a valid structured field,
-//! whatever bytes a key has.
+//! Invariants: `hit` and `fwd` are mutually exclusive; the output is a valid structured field
+//! whatever bytes a key contains.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 /// The header's name.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// What a rule of the operator's has answered: as detail, and in the access log.
+/// Detail, and word in the access log, of a response given by an operator's rule.
 const RESPOND: &str = "respond";
 
 /// Why a request went to the origin (RFC 9211 §2.2).
@@ -23,13 +23,13 @@ pub enum ForwardReason {
     Method,
     /// Nothing stored under this URI.
     UriMiss,
-    /// Something is stored, but for other values of the headers in `Vary`.
+    /// A response is stored, but for other values of the headers in `Vary`.
     VaryMiss,
     /// A fresh response is stored, but the request asked for the origin.
     Request,
-    /// What is stored is stale.
+    /// The stored response is stale.
     Stale,
-    /// Only a part is stored, and not the one asked for.
+    /// Only a part is stored, and not the requested one.
     Partial,
 }
 
@@ -47,18 +47,18 @@ impl ForwardReason {
     }
 }
 
-/// One member of the list: what this cache did.
+/// One member of the list: the actions of this cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheStatus {
     /// Served without asking the origin.
     pub hit: bool,
     /// Why it was forwarded.
     pub forward: Option<ForwardReason>,
-    /// What the origin answered, where that is not what the client gets.
+    /// The origin's status, where it differs from the client's.
     pub forward_status: Option<StatusCode>,
-    /// The origin confirmed what is stored, which is the answer.
+    /// The origin validated the stored response, which is served.
     pub validated: bool,
-    /// The answer is being stored.
+    /// The response is being stored.
     pub stored: bool,
     /// Waited for another request to the same resource.
     pub collapsed: bool,
@@ -66,7 +66,7 @@ pub struct CacheStatus {
     pub ttl_s: Option<i64>,
     /// A token that explains more.
     pub detail: Option<&'static str>,
-    /// The key of the resource, where it is to be shown.
+    /// The resource's key, if configured to be shown.
     pub key: Option<String>,
 }
 
@@ -106,7 +106,7 @@ impl CacheStatus {
         }
     }
 
-    /// Writes the member, `cache` being the name of this cache (a token).
+    /// Renders the member; `cache` is the name of this cache (a token).
     pub fn render(&self, cache: &str) -> String {
         let mut text = String::with_capacity(64);
         text.push_str(cache);
@@ -148,7 +148,7 @@ impl CacheStatus {
     }
 }
 
-/// Writes a structured String (RFC 9651 §4.1.6); what it cannot hold becomes a question mark.
+/// Writes a structured String (RFC 9651 §4.1.6); bytes it cannot hold become question marks.
 fn push_string(text: &mut String, value: &str) {
     text.push('"');
     for c in value.chars() {

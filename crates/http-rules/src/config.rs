@@ -1,4 +1,4 @@
-//! What an operator may choose about the rules: plain data, the defaults being those of the RFCs.
+//! The operator's choices about the rules: plain data, with defaults as in the RFCs.
 //!
 //! No threads, no invariants beyond those of the fields.
 
@@ -10,7 +10,7 @@ use crate::negotiation::Normaliser;
 /// What happens to a response with `Set-Cookie` that may otherwise be stored (RFC 9111 §7.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SetCookie {
-    /// Stored with the cookie, as the RFC has it: who means one user says `private`.
+    /// Stored with the cookie, as the RFC allows: an origin that means one user says `private`.
     #[default]
     Store,
     /// Stored without the field; the client that caused the fetch still gets it.
@@ -23,27 +23,27 @@ pub enum SetCookie {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CachingConfig {
-    /// Fields that go before `Cache-Control`, in this order (RFC 9213). Default
+    /// Fields that take precedence over `Cache-Control`, in this order (RFC 9213). Default
     /// `CDN-Cache-Control`.
     pub targeted: Vec<HeaderName>,
-    /// Obey `Surrogate-Control`, after `targeted` and before `Cache-Control`: right for a cache that
-    /// stands in for the origin, and only there. Default true.
+    /// Obey `Surrogate-Control`, after `targeted` and before `Cache-Control`. Correct only for a
+    /// cache that acts as the origin's surrogate. Default true.
     pub surrogate: bool,
     /// Obey `no-cache`, `max-age`, `min-fresh`, `max-stale` and `stale-if-error` of requests.
     /// Default true. `no-store` and `only-if-cached` are obeyed always.
     pub obey_request_directives: bool,
     /// Share of the time since `Last-Modified` that counts as fresh, in percent. Default 10.
     pub heuristic_percent: u8,
-    /// Longest lifetime a heuristic may give, in seconds. Default 24 hours.
+    /// Longest heuristic lifetime, in seconds. Default 24 hours.
     pub heuristic_lifetime_max_s: u64,
     /// Default [`SetCookie::Store`].
     pub set_cookie: SetCookie,
-    /// `stale-while-revalidate` of responses that say nothing, in seconds. Default 0.
+    /// `stale-while-revalidate` of responses that state none, in seconds. Default 0.
     pub stale_while_revalidate_s: u64,
-    /// `stale-if-error` of responses that say nothing, in seconds. Default 0.
+    /// `stale-if-error` of responses that state none, in seconds. Default 0.
     pub stale_if_error_s: u64,
-    /// Staleness served while the origin cannot be reached at all, in seconds; nothing that
-    /// forbids stale answers is served (RFC 9111 §4.2.4). Default 24 hours.
+    /// Staleness served while the origin is unreachable, in seconds; responses that forbid stale
+    /// use are never served stale (RFC 9111 §4.2.4). Default 24 hours.
     pub disconnected_stale_max_s: u64,
     /// Let an explicit `stale-while-revalidate` or `stale-if-error` count beside `s-maxage`, which
     /// by RFC 9111 §5.2.2.10 forbids stale answers. Default false.
@@ -55,12 +55,12 @@ pub struct CachingConfig {
     pub accept_encoding: Normaliser,
     /// How `Accept-Language` is compared. Default [`Normaliser::Equivalent`].
     pub accept_language: Normaliser,
-    /// Variants stored for one resource; the oldest makes room. Default 32.
+    /// Variants stored per resource; a new one replaces the oldest. Default 32.
     pub variants_max: usize,
     /// Ranges answered in one response; a request for more gets the whole. Default 16.
     pub ranges_max: usize,
-    /// Length of the aligned slices in which a range of something large is fetched and stored, in
-    /// bytes; 0: a range is fetched as the client asks for it. Default 0.
+    /// Length of the aligned slices in which ranges of large resources are fetched and stored, in
+    /// bytes; 0 fetches a range as the client requests it. Default 0.
     pub slice_bytes: u64,
     /// What the key of a resource is made of.
     pub key: KeyRules,

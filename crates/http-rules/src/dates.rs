@@ -1,8 +1,9 @@
 //! HTTP dates (RFC 9110 §5.6.7) as seconds since 1970. No clock is read here.
 //!
-//! All three formats are read, to the letter but for case, which a cache ignores (RFC 9111 §4.2);
-//! only IMF-fixdate is written. What is not a date is `None`: other zones, missing digits, other
-//! spacing, days a month does not have. The day of the week must be one, not the right one.
+//! All three formats are accepted, strictly except for case, which a cache ignores (RFC 9111 §4.2);
+//! only IMF-fixdate is written. Invalid dates are `None`: other zones, missing digits, other
+//! spacing, days that a month does not have. The day of the week must be a valid name, but need not
+//! be right.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,7 +13,7 @@ use http::{HeaderMap, HeaderValue};
 /// Latest second that can be written as an HTTP date: the end of the year 9999.
 const DATE_MAX_S: u64 = 253_402_300_799;
 const DAY_S: u64 = 86_400;
-/// A two-digit year further ahead than this is one of the past.
+/// A two-digit year further ahead than this belongs to the past.
 const YEARS_AHEAD_MAX: u64 = 50;
 
 const MONTHS: [&[u8]; 12] = [
@@ -31,7 +32,7 @@ pub fn parse(text: &[u8], now_s: u64) -> Option<u64> {
     }
 }
 
-/// Reads header `name` as a date; `None` if it is missing, repeated with another value, or not one.
+/// Reads header `name` as a date; `None` if it is missing, invalid, or repeated with another value.
 pub fn header(headers: &HeaderMap, name: &HeaderName, now_s: u64) -> Option<u64> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next()?;
@@ -146,7 +147,7 @@ fn days_before_year(year: u64) -> u64 {
     (year - 1970) * 365 + leaps(year - 1) - leaps(1969)
 }
 
-/// Dates before 1970 count as 1970: all a cache asks is whether they are past.
+/// Dates before 1970 count as 1970: a cache only needs to know that they are past.
 fn seconds(year: u64, month: u64, day: u64, time_s: u64) -> Option<u64> {
     if day == 0 || day > month_days(year, month) {
         return None;
@@ -160,7 +161,7 @@ fn seconds(year: u64, month: u64, day: u64, time_s: u64) -> Option<u64> {
 
 fn year_of(unix_s: u64) -> u64 {
     let days = unix_s.min(DATE_MAX_S) / DAY_S;
-    // Never too late by more than one: a year has at most 366 days.
+    // At most one year too late: a year has at most 366 days.
     let mut year = 1970 + days / 366;
     while days_before_year(year + 1) <= days {
         year += 1;
@@ -168,7 +169,7 @@ fn year_of(unix_s: u64) -> u64 {
     year
 }
 
-/// The same moment of the year so many years later, to the day.
+/// The same moment, to the day, `years` years later.
 fn seconds_same_date(now_s: u64, years: u64) -> u64 {
     let year = year_of(now_s);
     let into_year_s = now_s.min(DATE_MAX_S) - days_before_year(year) * DAY_S;

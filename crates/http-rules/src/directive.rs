@@ -1,12 +1,12 @@
-//! Directives of a line of `Cache-Control` as they are written: names and arguments (RFC 9111
-//! §5.2). Their meaning is in `cache_control`; `surrogate` and `targeted` read fields of their own.
+//! Syntax of `Cache-Control` directives: names and arguments (RFC 9111 §5.2). `cache_control` gives
+//! them meaning; `surrogate` and `targeted` read fields of their own.
 //!
-//! Invariants: every byte of a line is looked at once; a line whose quotes do not close ends with
-//! [`Argument::Unclosed`]. Pure, allocates nothing but field names. No threads.
+//! Invariants: every byte of a line is visited once; a line with an unclosed quote ends with
+//! [`Argument::Unclosed`]. Pure; allocates only field names. No threads.
 
 use http::header::HeaderName;
 
-/// What a delta-seconds too large to hold counts as (RFC 9111 §1.2.2).
+/// Value of a delta-seconds too large to hold (RFC 9111 §1.2.2).
 pub const DELTA_SECONDS_MAX: u64 = 1 << 31;
 
 /// Adds the names in a comma-separated list; true if there is none, or one that is not a name.
@@ -22,7 +22,7 @@ pub(crate) fn field_names(text: &[u8], fields: &mut Vec<HeaderName>) -> bool {
     fields.len() == before
 }
 
-/// Digits only; anything else is `None`. Too large counts as [`DELTA_SECONDS_MAX`].
+/// Parses digits; `None` for anything else. Too large a number is [`DELTA_SECONDS_MAX`].
 pub(crate) fn delta_seconds(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -31,21 +31,21 @@ pub(crate) fn delta_seconds(text: &[u8]) -> Option<u64> {
     Some(text.iter().fold(0_u64, add).min(DELTA_SECONDS_MAX))
 }
 
-/// What stands behind a directive's name.
+/// Argument of a directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Argument<'a> {
     None,
     Token(&'a [u8]),
-    /// What stands between the quotes, escapes and all: no directive needs them.
+    /// The raw text between the quotes, escapes included: no directive needs them resolved.
     Quoted(&'a [u8]),
-    /// Not where the grammar has it: nothing that it says counts.
+    /// In a place where the grammar has none: it is ignored.
     Misplaced,
     /// A quoted string without its closing quote.
     Unclosed,
 }
 
 impl Argument<'_> {
-    /// The seconds that it says, if it says any.
+    /// Its value in seconds, if it has one.
     pub(crate) fn seconds(self) -> Option<u64> {
         match self {
             Argument::Token(text) | Argument::Quoted(text) => delta_seconds(text),
@@ -54,8 +54,9 @@ impl Argument<'_> {
     }
 }
 
-/// Calls `each` with name and argument of every directive of a line. Where a member goes on behind what
-/// the grammar has in it, every word of it is called, and none has an argument that counts.
+/// Calls `each` with name and argument of every directive of a line. If a member continues behind
+/// what the grammar allows, calls it for every word of the member, with arguments that do not
+/// count.
 pub(crate) fn each_directive<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8], Argument<'a>)) {
     let mut rest = line;
     loop {
@@ -74,7 +75,7 @@ pub(crate) fn each_directive<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8], 
     }
 }
 
-/// Calls `each` with the words up to the next comma; what is quoted is no word.
+/// Calls `each` with the words up to the next comma, skipping quoted strings.
 fn each_word<'a>(member: &'a [u8], each: &mut impl FnMut(&'a [u8], Argument<'a>)) -> &'a [u8] {
     let mut rest = member;
     while let Some(byte) = rest.first() {
@@ -90,7 +91,7 @@ fn each_word<'a>(member: &'a [u8], each: &mut impl FnMut(&'a [u8], Argument<'a>)
             _ => {
                 let (word, after) = split_token(rest);
                 each(word, Argument::Misplaced);
-                // Past at least one byte, whatever it is.
+                // Skips at least one byte, to make progress.
                 rest = if word.is_empty() { &rest[1..] } else { after };
             }
         }
@@ -98,13 +99,13 @@ fn each_word<'a>(member: &'a [u8], each: &mut impl FnMut(&'a [u8], Argument<'a>)
     rest
 }
 
-/// Splits the token off that a text begins with; it may be empty (RFC 9110 §5.6.2).
+/// Splits off the leading token, which may be empty (RFC 9110 §5.6.2).
 fn split_token(text: &[u8]) -> (&[u8], &[u8]) {
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
     text.split_at(text.iter().position(|b| !is_token(b)).unwrap_or(text.len()))
 }
 
-/// Splits `=argument` off; what is returned begins after it, most likely with a comma.
+/// Splits off `=argument`; the rest usually begins with a comma.
 fn split_argument(text: &[u8]) -> (Argument<'_>, &[u8]) {
     let Some((b'=', value)) = text.split_first() else { return (Argument::None, text) };
     if value.first() != Some(&b'"') {

@@ -1,7 +1,8 @@
-//! How long a response stays fresh and how old it is (RFC 9111 §4.2).
+//! Freshness lifetime and age of responses (RFC 9111 §4.2).
 //!
-//! Invariants: all arithmetic saturates; a clock that jumped back makes nothing younger than it
-//! was when it arrived (and by more than a minute makes it stale: `reuse`). Heuristics apply only where nothing explicit was said.
+//! Invariants: all arithmetic saturates; after a clock has jumped back no response is younger than
+//! it was on arrival (a jump of more than a minute makes it stale: `reuse`). Heuristics apply only
+//! without explicit freshness.
 
 use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
@@ -11,14 +12,14 @@ use crate::config::CachingConfig;
 use crate::directive::delta_seconds;
 use crate::{dates, list_members};
 
-/// Where a lifetime came from.
+/// Source of a lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LifetimeSource {
     /// `s-maxage`, `max-age` or `Expires`.
     Explicit,
     /// A share of the time since `Last-Modified`.
     Heuristic,
-    /// Nothing says how long: stale at once.
+    /// No source: stale at once.
     None,
 }
 
@@ -27,7 +28,7 @@ pub enum LifetimeSource {
 pub struct Lifetime {
     /// In seconds.
     pub seconds: u64,
-    /// Who says so.
+    /// Its source.
     pub source: LifetimeSource,
 }
 
@@ -46,7 +47,7 @@ impl Lifetime {
         }
         let date_s = dates::header(headers, &DATE, response_time_s).unwrap_or(response_time_s);
         if headers.contains_key(EXPIRES) && !directives.targeted {
-            // What is not a date, `0` above all, is in the past (§5.3).
+            // An invalid date, above all `0`, is in the past (§5.3).
             let expires_s = dates::header(headers, &EXPIRES, response_time_s).unwrap_or(0);
             return explicit(expires_s.saturating_sub(date_s));
         }
@@ -67,17 +68,18 @@ impl Lifetime {
     }
 }
 
-/// Status codes cacheable without explicit freshness (RFC 9110 §15.1); 206 is left to explicit
-/// freshness, as a part that may outlive its whole serves nobody.
+/// Status codes cacheable without explicit freshness (RFC 9110 §15.1). 206 requires explicit
+/// freshness, since a part that outlives its whole is useless.
 pub fn heuristically_cacheable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// `corrected_initial_age` (§4.2.3): how old the response was when it had arrived, in milliseconds.
+/// `corrected_initial_age` (§4.2.3): the response's age on arrival, in milliseconds.
 ///
-/// `Date` names a second, not a moment. If that second had not ended when the request was sent, the
-/// response may have been made since, and how long it took to come says more of its age; §4.2.3 lets
-/// `corrected_age_value` alone count. Any earlier `Date` counts from the beginning of its second.
+/// `Date` has a resolution of one second. If its second had not ended when the request was sent,
+/// the response may have been generated after that, and the transfer time is the better estimate of
+/// its age; §4.2.3 allows using `corrected_age_value` alone. Any earlier `Date` counts from the
+/// beginning of its second.
 pub fn initial_age(headers: &HeaderMap, request_time_ms: u64, response_time_ms: u64) -> u64 {
     let date_s = dates::header(headers, &DATE, response_time_ms / 1000);
     let apparent_age = match date_s.map(|date_s| date_s.saturating_mul(1000)) {
@@ -91,7 +93,7 @@ pub fn initial_age(headers: &HeaderMap, request_time_ms: u64, response_time_ms: 
     apparent_age.max(age_value.saturating_add(response_delay))
 }
 
-/// Seconds: the first member of `Age` over all its lines; zero if it is not a number (§5.1).
+/// The first member of `Age` over all its lines, in seconds; zero if it is not a number (§5.1).
 fn age_value(headers: &HeaderMap) -> u64 {
     list_members(headers, &AGE).next().and_then(delta_seconds).unwrap_or(0)
 }

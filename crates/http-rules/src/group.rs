@@ -1,9 +1,9 @@
-//! Which group a response belongs to, and so what it lies next to on disk.
+//! The group of a response, which decides what is stored next to it on disk.
 //!
-//! The first rule that applies decides: the group the origin names (`Cache-Groups`, RFC 9875, then
-//! surrogate keys); the page, which is the document itself or the `Referer` of the same host; the
-//! host and first path segment. Invariants: names of different rules and hosts never meet in one
-//! group other than by a collision of 64-bit hashes, which costs placement, never correctness.
+//! The first rule that applies decides: the group that the origin names (`Cache-Groups`, RFC 9875,
+//! then surrogate keys); the page, which is the document itself or the `Referer` of the same host;
+//! the host and first path segment. Invariant: groups of different rules and hosts coincide only if
+//! 64-bit hashes collide, which affects placement, never correctness.
 
 use http::HeaderMap;
 use http::Uri;
@@ -11,7 +11,7 @@ use http::header::{CONTENT_TYPE, HeaderName, REFERER};
 
 use crate::cache_groups::{self, GROUPS_MAX};
 
-/// Names in use for the same idea, in the order they are tried.
+/// Field names in use for surrogate keys, in the order they are tried.
 const SURROGATE_KEYS: [HeaderName; 3] = [
     HeaderName::from_static("surrogate-key"),
     HeaderName::from_static("xkey"),
@@ -25,22 +25,23 @@ pub enum Rule {
     Named,
     /// A page and what it embeds.
     Page,
-    /// What lies under one first path segment.
+    /// Resources with the same first path segment.
     HostAndSegment,
 }
 
-/// The groups of a response, by their full names: to be told apart from those of other hosts and
-/// rules, and hashed by the caller.
+/// The groups of a response by full names, which differ from those of other hosts and rules. The
+/// caller hashes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
-    /// Where the response lies.
+    /// The group that the response is stored in.
     pub home: Vec<u8>,
-    /// Further groups the origin named: invalidating one of them takes the response along.
+    /// Further groups that the origin named: invalidating one of them invalidates the response.
     pub others: Vec<Vec<u8>>,
 }
 
 impl Groups {
-    /// The groups of a response. `host` is that of the key, `client_host` the one the client asked.
+    /// The groups of a response. `host` is the key's, `client_host` the one that the client
+    /// requested.
     pub fn of(
         host: &str,
         client_host: &str,
@@ -58,7 +59,7 @@ impl Groups {
     }
 }
 
-/// A name that no other rule or host gives.
+/// A name that no other rule or host can produce.
 pub fn full_name(rule: Rule, host: &str, name: &[u8]) -> Vec<u8> {
     let mark = match rule {
         Rule::Named => "g",
@@ -93,8 +94,8 @@ pub fn is_named(response: &HeaderMap) -> bool {
     !named(response).is_empty()
 }
 
-/// Every group the origin names: by `Cache-Groups`, or else by the first kind of surrogate key that
-/// is there. Without repetition, at most [`GROUPS_MAX`].
+/// All groups that the origin names: by `Cache-Groups`, else by the first kind of surrogate key
+/// present. Without duplicates, at most [`GROUPS_MAX`].
 fn named(response: &HeaderMap) -> Vec<Vec<u8>> {
     let groups = cache_groups::of(response);
     if !groups.is_empty() {

@@ -1,7 +1,7 @@
-//! What a request that changes something takes with it (RFC 9111 §4.4, RFC 9875 §3).
+//! Invalidation by unsafe requests (RFC 9111 §4.4, RFC 9875 §3).
 //!
 //! Invariants: only an unsafe or unknown method that did not fail invalidates; URIs of another
-//! origin are left alone, whoever names them.
+//! origin are never invalidated.
 
 use http::header::{CONTENT_LOCATION, LOCATION};
 use http::{HeaderMap, Method, StatusCode, Uri};
@@ -13,10 +13,10 @@ pub fn invalidates(method: &Method, status: StatusCode) -> bool {
     !method.is_safe() && (status.is_success() || status.is_redirection())
 }
 
-/// The URI that a request was for.
+/// The URI of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Base<'a> {
-    /// Schemes and hosts that all mean this origin, as clients or the origin call it; a host may be empty.
+    /// Schemes and hosts under which clients or the origin know this origin; a host may be empty.
     pub origins: [(&'a str, &'a str); 3],
     /// Path and query.
     pub path_and_query: &'a str,
@@ -30,7 +30,7 @@ pub fn named<'a>(base: Base<'a>, response: &'a HeaderMap) -> impl Iterator<Item 
         .filter_map(move |value| resolve(base, value.to_str().ok()?.trim()))
 }
 
-/// True if the response says of its content that it represents the target itself (RFC 9110 §8.7).
+/// True if the response declares that its content represents the target itself (RFC 9110 §8.7).
 pub fn represents_target(base: Base<'_>, response: &HeaderMap) -> bool {
     let mut lines = response.get_all(CONTENT_LOCATION).into_iter();
     let (Some(line), None) = (lines.next(), lines.next()) else { return false };
@@ -48,7 +48,7 @@ pub fn resolve(base: Base<'_>, reference: &str) -> Option<String> {
     let (base_path, base_query) = split(base.path_and_query);
     let rest = match strip_scheme(reference) {
         Some((scheme, rest)) => {
-            // An absolute reference without authority names no resource of HTTP.
+            // An absolute reference without authority names no HTTP resource.
             return rest
                 .strip_prefix("//")
                 .and_then(|rest| same_authority(base, Some(scheme), rest));
@@ -74,7 +74,7 @@ pub fn resolve(base: Base<'_>, reference: &str) -> Option<String> {
 fn same_authority(base: Base<'_>, scheme: Option<&str>, rest: &str) -> Option<String> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let authority = &rest[..end];
-    // What hyper would not take for an authority, user names included, is not ours.
+    // An authority that hyper rejects, or with user information, is not this origin's.
     let plain = !authority.contains('@') && authority.parse::<http::uri::Authority>().is_ok();
     let ours = base.origins.iter().any(|(ours, host)| {
         !host.is_empty()
@@ -89,7 +89,7 @@ fn same_authority(base: Base<'_>, scheme: Option<&str>, rest: &str) -> Option<St
     Some(path + query)
 }
 
-/// `scheme` and what follows its colon, if the reference begins with one.
+/// `scheme` and the rest behind its colon, if the reference begins with one.
 fn strip_scheme(reference: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = reference.split_once(':')?;
     let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -1,23 +1,22 @@
-//! What a stored resource is called: scheme, host, path and query (RFC 9111 §2), and what the
-//! configuration changes of that.
+//! The key of a resource: scheme, host, path and query (RFC 9111 §2), with the configured
+//! modifications.
 //!
-//! Invariants: path and query count as they were sent, but for query parameters that the
-//! configuration drops or sorts; hosts are compared in lower case and without the scheme's own
-//! port (RFC 9110 §4.2.3). A key contains no byte below 0x21, so that what follows it can be told
-//! from it.
+//! Invariants: path and query are used as sent, except for query parameters that the configuration
+//! drops or sorts; hosts are compared in lower case and without the scheme's default port (RFC 9110
+//! §4.2.3). A key contains no byte below 0x21, so that suffixes can be told from it.
 
 use std::borrow::Cow;
 
 use http::HeaderMap;
 use http::header::{COOKIE, HeaderName};
 
-/// Which query parameters count.
+/// Which query parameters are part of the key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum QueryRule {
     /// All, as they were sent.
     #[default]
     All,
-    /// None: the query is no part of the key.
+    /// None: the query is not part of the key.
     None,
     /// All but these. A `*` at the end of a name stands for any rest.
     Except(Vec<String>),
@@ -25,12 +24,12 @@ pub enum QueryRule {
     Only(Vec<String>),
 }
 
-/// What the key of a resource is made of besides scheme, host and path.
+/// Components of a key besides scheme, host and path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyRules {
-    /// Query parameters that count.
+    /// Query parameters in the key.
     pub query: QueryRule,
-    /// Make their order no difference; parameters of one name keep theirs.
+    /// Sort parameters by name; those of one name keep their order.
     pub sort_query: bool,
     /// Request headers that select among variants, whatever `Vary` says.
     pub headers: Vec<HeaderName>,
@@ -54,7 +53,7 @@ impl KeyRules {
         key
     }
 
-    /// Path and query as they count. Borrows where nothing is changed.
+    /// Path and query as they enter the key. Borrowed if unchanged.
     pub fn path_and_query<'a>(&self, sent: &'a str) -> Cow<'a, str> {
         if self.query == QueryRule::All && !self.sort_query {
             return Cow::Borrowed(sent);
@@ -91,8 +90,8 @@ fn name_of(pair: &str) -> &str {
     pair.split_once('=').map_or(pair, |(name, _)| name)
 }
 
-/// A host as it counts: lower case, without the port that the scheme means anyway, without the dot
-/// of a fully qualified name.
+/// A normalised host: lower case, without the scheme's default port, without the trailing dot of a
+/// fully qualified name.
 pub fn normal_host(authority: &str, scheme: &str) -> String {
     let lower = authority.to_ascii_lowercase();
     let own_port = if scheme == "https" { ":443" } else { ":80" };
@@ -105,16 +104,17 @@ pub fn normal_host(authority: &str, scheme: &str) -> String {
     }
 }
 
-/// A name without the dot of the root. One with more dots at its end is no name: it stays, so that what counts
-/// as another host counts as that.
+/// A name without the root's trailing dot. A name with several trailing dots is invalid and stays
+/// as it is, so that it remains a different host.
 fn without_root(name: &str) -> &str {
     name.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(name)
 }
 
-/// A host and perhaps a port (RFC 3986 §3.2.2, §3.2.3), no user name.
+/// Whether bytes are a host with an optional port (RFC 3986 §3.2.2, §3.2.3), without user
+/// information.
 pub fn is_plain_authority(bytes: &[u8]) -> bool {
     let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte);
-    // What follows the last colon is a port, but within an IPv6 address.
+    // The last colon introduces a port, unless it is within an IPv6 address.
     let port = bytes.iter().rposition(|byte| *byte == b':').map(|colon| &bytes[colon + 1..]);
     let is_port = |port: &[u8]| port.contains(&b']') || port.iter().all(u8::is_ascii_digit);
     bytes.iter().all(is_host) && port.is_none_or(is_port)

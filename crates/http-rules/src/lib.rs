@@ -1,9 +1,9 @@
 //! The rules of HTTP caching as pure functions (RFC 9110, 9111, 5861, 8246, 9211, 9213, 9875).
 //!
 //! Invariants: nothing here opens a socket, reads a clock, draws a random number or knows a store;
-//! times come in as seconds since 1970, configuration as [`CachingConfig`]. Nothing panics on any
-//! bytes a peer may send: what cannot be understood falls to the side that stores less and
-//! validates more. Every decision comes with its reason. No threads.
+//! times are passed in as seconds since 1970, configuration as [`CachingConfig`]. No bytes from a
+//! peer cause a panic: input that cannot be understood leads to storing less and validating more.
+//! Every decision comes with its reason. No threads.
 //!
 //! ```text
 //! request ─► key, vary       which stored response could answer
@@ -16,8 +16,8 @@
 //!         └► invalidation    what a changed resource takes with it
 //! ```
 //!
-//! What is read from a response is read once, when it is stored: [`reuse::Policy`] is what a hit
-//! needs, a few numbers and flags, and deciding about a hit allocates nothing.
+//! A response's fields are interpreted once, when it is stored: [`reuse::Policy`] holds the few
+//! numbers and flags that a hit needs, and deciding about a hit allocates nothing.
 
 pub mod cache_control;
 pub mod cache_groups;
@@ -51,8 +51,8 @@ pub use storing::NotStoredReason;
 use http::HeaderMap;
 use http::header::HeaderName;
 
-/// The members of a comma-separated list header over all its lines, trimmed, empty ones left out.
-/// For lists of tokens: a comma in a quoted string would split it.
+/// The members of a comma-separated list header over all its lines, trimmed, without empty ones.
+/// For lists of tokens only: a comma in a quoted string would split it.
 pub fn list_members<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,

@@ -1,31 +1,31 @@
-//! When two values of `Accept-Encoding` or `Accept-Language` mean the same (RFC 9111 §4.1).
+//! Equivalence of values of `Accept-Encoding` or `Accept-Language` (RFC 9111 §4.1).
 //!
-//! Both are lists of case-insensitive names with weights, whose order says nothing (RFC 9110
-//! §12.4.2, §12.5.3, §12.5.4). [`Normaliser::Equivalent`] makes equal exactly what means the same:
-//! case, order, spacing and the spelling of weights. [`Normaliser::BestOf`] also makes equal what
-//! the operator calls equal, and therefore changes what is sent to the origin.
+//! Both are lists of case-insensitive names with weights, whose order has no meaning (RFC 9110
+//! §12.4.2, §12.5.3, §12.5.4). [`Normaliser::Equivalent`] equates values that differ only in case,
+//! order, spacing and the spelling of weights. [`Normaliser::BestOf`] also equates values that the
+//! operator declares equal, and therefore changes the request to the origin.
 //!
 //! Invariants: the normal form of a normal form is itself; a value that is not such a list, or has
 //! more than [`MEMBERS_MAX`] members, is its own normal form. Nothing here allocates but
 //! [`Normaliser::replacement`].
 
-/// Members beyond which a list is compared as it is.
+/// Lists with more members are compared as they are.
 pub const MEMBERS_MAX: usize = 16;
 
-/// Weight of a member in thousandths, as the grammar has at most three decimals.
+/// Weight of a member in thousandths: the grammar allows three decimals.
 type Weight = u16;
 const WEIGHT_MAX: Weight = 1000;
 
 /// How a field with weighted names is compared, and whether it is reduced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Normaliser {
-    /// As it was sent, but for spaces around commas.
+    /// As sent, except for spaces around commas.
     AsSent,
     /// Case, order and spelling of weights make no difference. The origin gets what was sent.
     #[default]
     Equivalent,
-    /// Only the best of these names that the client accepts counts, the first listed winning a
-    /// tie; the origin is asked for it alone. A client that accepts none sends no such field.
+    /// Only the best of these names that the client accepts counts, the first listed winning a tie;
+    /// the origin is asked for that name alone. If the client accepts none, the field is removed.
     BestOf(Vec<String>),
 }
 
@@ -64,7 +64,8 @@ impl Normaliser {
         true
     }
 
-    /// What to send to the origin in place of such a list: `None` what was sent, `Some("")` nothing.
+    /// The replacement of such a list in the origin's request: `None` leaves it, `Some("")` removes
+    /// it.
     pub fn replacement<'a>(&self, members: impl Iterator<Item = &'a [u8]>) -> Option<String> {
         let Normaliser::BestOf(names) = self else { return None };
         let mut buffer = [Member { name: b"", weight: 0 }; MEMBERS_MAX];
@@ -73,7 +74,7 @@ impl Normaliser {
     }
 }
 
-/// Heaviest first, then by name whatever its case.
+/// By descending weight, then by name, ignoring case.
 fn compare(a: &Member<'_>, b: &Member<'_>) -> std::cmp::Ordering {
     let lower = |name: &[u8], at: usize| name.get(at).map(u8::to_ascii_lowercase);
     b.weight.cmp(&a.weight).then_with(|| {
@@ -90,7 +91,7 @@ fn best_of<'n>(names: &'n [String], members: &[Member<'_>]) -> Option<&'n str> {
         let name = name.as_bytes();
         let exact = members.iter().find(|m| m.name.eq_ignore_ascii_case(name));
         let prefix = || members.iter().find(|m| is_range_of(m.name, name));
-        // Who will not have one region may have the language.
+        // A client that refuses one region may still accept the language.
         let cut = || members.iter().filter(|m| m.weight > 0 && is_range_of(name, m.name));
         let longer = || cut().max_by_key(|m| m.weight);
         let any = || members.iter().find(|m| m.name == b"*");

@@ -1,8 +1,8 @@
-//! Stored parts of representations: which bytes they are, and when two make a longer one
-//! (RFC 9111 §3.3, §3.4; RFC 9110 §14.4, §15.3.7).
+//! Stored parts of representations: their byte ranges, and when two can be joined (RFC 9111 §3.3,
+//! §3.4; RFC 9110 §14.4, §15.3.7).
 //!
-//! Invariants: a part is one stretch of known place within a known length; two parts are combined
-//! only if they touch and share a strong validator, so that no body mixes two versions.
+//! Invariants: a part is one known range within a known length; two parts are joined only if they
+//! touch and share a strong validator, so that no body mixes two versions.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use http::header::{CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED};
 use crate::dates;
 use crate::preconditions::{is_strong, strongly};
 
-/// Which bytes of which whole a 206 holds.
+/// The byte range of a 206, and the length of the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// First byte.
@@ -24,7 +24,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Reads `Content-Range` of a single-part 206; `None` if the stretch or the whole is unknown.
+    /// Reads `Content-Range` of a single-part 206; `None` if the range or the length is unknown.
     pub fn of(response: &HeaderMap) -> Option<Part> {
         let mut lines = response.get_all(CONTENT_RANGE).iter();
         let (line, None) = (lines.next()?, lines.next()) else { return None };
@@ -58,13 +58,13 @@ impl Part {
         self.start == 0 && self.end == self.complete_bytes
     }
 
-    /// Where `range` of the whole lies in the stored bytes, if they hold all of it.
+    /// Position of `range` of the whole within the stored bytes, if they hold all of it.
     pub fn locate(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let held = self.start <= range.start && range.end <= self.end;
         held.then(|| range.start - self.start..range.end - self.start)
     }
 
-    /// The part that this and a newer one make together, if they touch.
+    /// The part that this one and a newer one form together, if they touch.
     pub fn joined(&self, newer: &Part) -> Option<Part> {
         let touch = self.start <= newer.end && newer.start <= self.end;
         (touch && self.complete_bytes == newer.complete_bytes).then(|| Part {
@@ -75,8 +75,8 @@ impl Part {
     }
 }
 
-/// A large resource as slices of one size, each fetched and stored by itself when a range is asked
-/// for. The last one may be shorter.
+/// A large resource divided into slices of one size, each fetched and stored separately when a
+/// range needs it. The last one may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slices {
     /// Length of a slice; not zero.
@@ -107,8 +107,8 @@ fn number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Whether two responses are of the same representation beyond doubt: the same strong entity tag,
-/// or, without tags, the same strong modification date (RFC 9111 §3.4).
+/// Whether two responses certainly have the same representation: equal strong entity tags or,
+/// without tags, equal strong modification dates (RFC 9111 §3.4).
 pub fn may_combine(stored: &HeaderMap, newer: &HeaderMap, response_time_s: u64) -> bool {
     match (stored.get(ETAG), newer.get(ETAG)) {
         (Some(a), Some(b)) => is_strong(a.as_bytes()) && strongly(a.as_bytes(), b.as_bytes()),
@@ -125,7 +125,7 @@ pub fn may_combine(stored: &HeaderMap, newer: &HeaderMap, response_time_s: u64) 
     }
 }
 
-/// The bytes of a joined part: those of the newer one, and of the older what it lacks.
+/// The bytes of the joined part: all of the newer one, completed by the older.
 pub fn joined_bytes(older: (&Part, &[u8]), newer: (&Part, &[u8])) -> Option<Vec<u8>> {
     let ((old, old_bytes), (new, new_bytes)) = (older, newer);
     let whole = old.joined(new)?;

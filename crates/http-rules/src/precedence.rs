@@ -1,4 +1,4 @@
-//! Which of the fields that control caches a response is read by: a targeted one (RFC 9213),
+//! Chooses the field that controls caching of a response: a targeted one (RFC 9213),
 //! `Surrogate-Control`, or `Cache-Control`. Pure, no threads.
 
 use http::HeaderMap;

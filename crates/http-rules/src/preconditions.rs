@@ -1,8 +1,8 @@
 //! A client's conditions evaluated against a stored response (RFC 9110 §13, RFC 9111 §4.3.2).
 //!
 //! Invariants: the order is that of RFC 9110 §13.2.2; only GET and HEAD on a stored 200 or 206 are
-//! evaluated; a date that is not one, or a condition on something the response lacks, is as if it
-//! had not been sent. Nothing here allocates.
+//! evaluated; an invalid date, or a condition on a field that the response lacks, is ignored.
+//! Nothing here allocates.
 
 use http::header::{
     DATE, ETAG, HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
@@ -13,19 +13,19 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::config::CachingConfig;
 use crate::dates;
 
-/// What a client's conditions come to.
+/// The result of a client's conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The method applies: answer as without conditions.
     Proceed,
     /// The client has it already: 304.
     NotModified,
-    /// The client wants another one or none: 412.
+    /// The condition failed: 412.
     Failed,
 }
 
-/// True if only the origin may evaluate what the request demands: `If-Match` and
-/// `If-Unmodified-Since` where the configuration leaves them to it.
+/// True if only the origin may evaluate the request's conditions: `If-Match` and
+/// `If-Unmodified-Since`, where the configuration leaves them to it.
 pub fn for_origin_only(request: &HeaderMap, caching: &CachingConfig) -> bool {
     !caching.answer_precondition_failed
         && (request.contains_key(IF_MATCH) || request.contains_key(IF_UNMODIFIED_SINCE))
@@ -65,8 +65,8 @@ pub fn evaluate(
     if modified <= since { Outcome::NotModified } else { Outcome::Proceed }
 }
 
-/// Whether the stored response is the one `If-Range` names, so that its parts may be sent
-/// (RFC 9110 §13.1.5). True without `If-Range`.
+/// Whether `If-Range` names the stored response, so that its parts may be sent (RFC 9110 §13.1.5).
+/// True without `If-Range`.
 pub fn range_applies(request: &HeaderMap, stored: &HeaderMap, response_time_s: u64) -> bool {
     let Some(value) = request.get(IF_RANGE) else { return true };
     let value = value.as_bytes().trim_ascii();
@@ -75,7 +75,7 @@ pub fn range_applies(request: &HeaderMap, stored: &HeaderMap, response_time_s: u
     }
     let date = |name| dates::header(stored, name, response_time_s);
     let (Some(modified), Some(sent)) = (date(&LAST_MODIFIED), date(&DATE)) else { return false };
-    // A date is a strong validator only if a second change would have shown (§8.8.2.2).
+    // A date is a strong validator only if a second change would have changed it (§8.8.2.2).
     dates::parse(value, response_time_s) == Some(modified) && modified < sent
 }
 

@@ -1,30 +1,30 @@
-//! Requests for parts of a representation and the answers to them (RFC 9110 §14).
+//! Range requests and their responses (RFC 9110 §14).
 //!
-//! Invariants: what comes out lies within the representation, in the order asked for, without
-//! overlap and at most `ranges_max` pieces; a field that is not understood is ignored, as is one
-//! that asks for more pieces than that. Lengths are those of the stored bytes.
+//! Invariants: resulting ranges lie within the representation, in the requested order, without
+//! overlap, and are at most `ranges_max`; a field that is invalid or requests more is ignored.
+//! Lengths are those of the stored bytes.
 
 use std::ops::Range;
 
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue, RANGE};
 use http::{HeaderMap, Method};
 
-/// Ranges beyond which a field is not read on.
+/// Maximum number of ranges parsed in a field.
 const SPECS_MAX: usize = 256;
 
-/// One range as it was asked for.
+/// One requested range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spec {
     /// `first-` or `first-last`, both included.
     From {
         /// First byte.
         first: u64,
-        /// Last byte, if it was said.
+        /// Last byte, if given.
         last: Option<u64>,
     },
-    /// `-length`: so many bytes at the end.
+    /// `-length`: the last `length` bytes.
     Suffix {
-        /// How many.
+        /// Number of bytes.
         length: u64,
     },
 }
@@ -51,11 +51,11 @@ pub enum Answer {
     One(Range<u64>),
     /// Several parts, status 206 as `multipart/byteranges`.
     Several(Vec<Range<u64>>),
-    /// Nothing of what was asked for exists, status 416.
+    /// None of the requested bytes exists, status 416.
     Unsatisfiable,
 }
 
-/// Reads `Range`; `None` if there is none for bytes that is understood (RFC 9110 §14.2).
+/// Parses `Range`; `None` without a valid byte range set (RFC 9110 §14.2).
 pub fn parse(request: &HeaderMap) -> Option<Vec<Spec>> {
     let mut lines = request.get_all(RANGE).iter();
     let (line, None) = (lines.next()?, lines.next()) else { return None };
@@ -86,7 +86,7 @@ fn spec(text: &[u8]) -> Option<Spec> {
     last.is_none_or(|last| last >= first).then_some(Spec::From { first, last })
 }
 
-/// Digits only; what is too large to hold is as large as can be held.
+/// Parses digits; too large a number saturates.
 fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -95,13 +95,13 @@ fn number(text: &[u8]) -> Option<u64> {
     Some(text.iter().fold(0, add))
 }
 
-/// What to send of a representation of `length` bytes, `If-Range` having been evaluated.
+/// What to send of a representation of `length` bytes, after evaluating `If-Range`.
 pub fn answer(method: &Method, request: &HeaderMap, length: u64, ranges_max: usize) -> Answer {
     if *method != Method::GET || !request.contains_key(RANGE) {
         return Answer::Whole;
     }
     let Some(specs) = parse(request) else { return Answer::Whole };
-    // Of nothing, the last bytes can be asked for but not named in a Content-Range.
+    // The last bytes of an empty representation are satisfiable, but have no Content-Range.
     if length == 0 && specs.iter().any(|spec| matches!(spec, Spec::Suffix { length: 1.. })) {
         return Answer::Whole;
     }
@@ -115,8 +115,8 @@ pub fn answer(method: &Method, request: &HeaderMap, length: u64, ranges_max: usi
     }
 }
 
-/// Merges ranges that overlap or touch into the place of the first of them, so that no byte is sent
-/// twice (RFC 9110 §14.2, §15.3.7.2).
+/// Merges overlapping and adjacent ranges at the position of the first of them, so that no byte is
+/// sent twice (RFC 9110 §14.2, §15.3.7.2).
 fn coalesced(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut kept: Vec<Range<u64>> = Vec::new();
     for mut range in ranges {
@@ -127,7 +127,7 @@ fn coalesced(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
                 let other = kept.remove(index);
                 range = range.start.min(other.start)..range.end.max(other.end);
                 place = place.min(index);
-                // What grew may now touch what did not touch before.
+                // The grown range may now touch ranges that it did not touch before.
                 index = 0;
             } else {
                 index += 1;
@@ -157,9 +157,9 @@ fn header(text: String) -> HeaderValue {
 /// The frame around the parts of a `multipart/byteranges` body (RFC 9110 §14.6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Multipart {
-    /// What stands before each part.
+    /// Bytes before each part.
     pub heads: Vec<Vec<u8>>,
-    /// What stands after the last.
+    /// Bytes after the last part.
     pub tail: Vec<u8>,
     /// Length of the whole body.
     pub length_bytes: u64,
@@ -168,11 +168,11 @@ pub struct Multipart {
 }
 
 impl Multipart {
-    /// The frame for `ranges` of a representation with these fields and this length. `boundary` is
-    /// to be drawn so that it does not occur in the body: 64 random bits do not.
+    /// The frame for `ranges` of a representation with these fields and this length. `boundary`
+    /// must not occur in the body: 64 random bits suffice.
     pub fn new(stored: &HeaderMap, ranges: &[Range<u64>], length: u64, boundary: u64) -> Multipart {
         let mut heads = Vec::with_capacity(ranges.len());
-        // Lengths are what an origin said: no sum of them may overflow.
+        // Lengths come from origins: no sum of them may overflow.
         let mut length_bytes = 0_u64;
         for (index, range) in ranges.iter().enumerate() {
             let mut head = Vec::with_capacity(128);

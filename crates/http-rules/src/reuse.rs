@@ -1,8 +1,8 @@
 //! Whether a stored response may answer a request as it is (RFC 9111 §4, §4.2.4, §5.2.1).
 //!
-//! Invariants: a stale response is served only if the client, the origin or the operator permits
-//! it and the response does not forbid it; who asks for validation is told apart, the client
-//! ([`ForwardReason::Request`]) or age ([`ForwardReason::Stale`]). Nothing here allocates.
+//! Invariants: a stale response is served only if the client, the origin or the operator permits it
+//! and the response does not forbid it; the reason for a validation is told apart: the client's
+//! demand ([`ForwardReason::Request`]) or age ([`ForwardReason::Stale`]). Nothing here allocates.
 
 use http::{HeaderMap, StatusCode};
 
@@ -12,14 +12,14 @@ use crate::config::CachingConfig;
 use crate::directive::DELTA_SECONDS_MAX;
 use crate::freshness::{self, Lifetime};
 
-/// How far a clock may go back, as clocks that are kept right do, without anything being stale for it.
+/// Largest backward clock adjustment that makes no response stale, as clock discipline may cause.
 const CLOCK_BACK_MAX_MS: u64 = 60_000;
-/// The longest time that a message can say.
+/// The longest time that a message can express.
 const SAID_MAX_MS: u64 = DELTA_SECONDS_MAX * 1000;
 
-/// What a stored response says of its own use, and when it came: computed when it is stored, kept
-/// with it, and all that deciding about a hit needs. In milliseconds, as a response with `max-age=1`
-/// would otherwise live half a second in the mean, by where in a second it came.
+/// A stored response's caching properties and its arrival time: computed when it is stored, kept
+/// with it, and sufficient to decide about a hit. In milliseconds: with whole seconds a response
+/// with `max-age=1` would live half a second on average, depending on when in a second it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
     /// Freshness lifetime.
@@ -36,20 +36,20 @@ pub struct Policy {
     pub no_cache: bool,
     /// Never serve stale: `must-revalidate`, `proxy-revalidate` or `s-maxage`.
     pub never_stale: bool,
-    /// Does not change while fresh: a client's `max-age` is no reason to ask (RFC 8246 §2.1).
+    /// Unchanging while fresh: a client's `max-age` does not cause a validation (RFC 8246 §2.1).
     pub immutable: bool,
 }
 
-/// What is to be known about a response to make its [`Policy`].
+/// Inputs of a [`Policy`].
 #[derive(Debug, Clone, Copy)]
 pub struct Arrived<'a> {
     /// Status code.
     pub status: StatusCode,
     /// Its fields; after a 304, those of both merged.
     pub headers: &'a HeaderMap,
-    /// Fields of the message that came, `Age` among them; after a 304, those of the 304.
+    /// Fields of the received message, `Age` among them; after a 304, those of the 304.
     pub received: &'a HeaderMap,
-    /// What they say of caching.
+    /// The cache directives of `headers`.
     pub directives: &'a ResponseDirectives,
     /// When the request was sent.
     pub request_time_ms: u64,
@@ -79,9 +79,9 @@ impl Policy {
         }
     }
 
-    /// `current_age` (§4.2.3). Nobody knows it after the clock was put back: it is then past the
-    /// lifetime by the most that can be said (§1.2.2), too old for anything that has a limit, so that the
-    /// response is validated, and thereby gets a time of this clock.
+    /// `current_age` (§4.2.3). It is unknown after the clock was put back. It then exceeds the
+    /// lifetime by the largest expressible time (§1.2.2), too old for any limit, so that the
+    /// response is validated and gets a time of the new clock.
     pub fn age_ms(&self, now_ms: u64) -> u64 {
         if self.response_time_ms > now_ms.saturating_add(CLOCK_BACK_MAX_MS) {
             return self.lifetime_ms.saturating_add(SAID_MAX_MS);
@@ -89,12 +89,12 @@ impl Policy {
         freshness::current_age(self.initial_age_ms, self.response_time_ms, now_ms)
     }
 
-    /// `current_age` as `Age` says it: the whole seconds of it.
+    /// `current_age` in whole seconds, as `Age` states it.
     pub fn age_s(&self, now_ms: u64) -> u64 {
         self.age_ms(now_ms) / 1000
     }
 
-    /// Seconds of freshness left, one that has begun counted whole; above zero exactly while it is fresh.
+    /// Remaining freshness in seconds, rounded up; positive exactly while the response is fresh.
     pub fn ttl_s(&self, now_ms: u64) -> i64 {
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
         let left_ms = signed(self.lifetime_ms).saturating_sub(signed(self.age_ms(now_ms)));
@@ -106,12 +106,12 @@ impl Policy {
         self.age_ms(now_ms).checked_sub(self.lifetime_ms)
     }
 
-    /// When it arrived, in the whole seconds that HTTP dates are made of.
+    /// Time of arrival in whole seconds, as HTTP dates are.
     pub fn response_time_s(&self) -> u64 {
         self.response_time_ms / 1000
     }
 
-    /// The same, stale from now on: after a sign that the resource has changed (§4.3.5).
+    /// A copy that is stale from now on: the resource seems to have changed (§4.3.5).
     pub fn made_stale(self) -> Policy {
         Policy { lifetime_ms: 0, stale_while_revalidate_ms: 0, ..self }
     }
@@ -128,7 +128,7 @@ pub enum Decision {
     Serve,
     /// Serve it though it is stale: the client said `max-stale`.
     ServeStale,
-    /// Serve it though it is stale, and validate it behind (`stale-while-revalidate`).
+    /// Serve it though it is stale, and validate it in the background (`stale-while-revalidate`).
     ServeAndRevalidate,
     /// Ask the origin first, for this reason.
     Validate(ForwardReason),
@@ -144,8 +144,8 @@ pub fn decide(
     let wishes = wishes(request, caching);
     let age_ms = policy.age_ms(now_ms);
     let fresh = policy.lifetime_ms > age_ms;
-    // A client counts as `Age` does. Compared more finely, what `max-age=0` asks for would be too old as soon
-    // as it is there, also for all the others who wait for it.
+    // A client's `max-age` is compared in whole seconds, as `Age` is. Compared more finely, a
+    // response to `max-age=0` would be too old on arrival, also for all followers waiting for it.
     let too_old = wishes.max_age.is_some_and(|max| age_ms / 1000 > max);
     if wishes.no_cache || (too_old && !(policy.immutable && fresh)) {
         return Decision::Validate(ForwardReason::Request);
@@ -174,7 +174,7 @@ pub fn decide(
     if tolerated {
         return Decision::ServeStale;
     }
-    // A client that says `max-age` and no `max-stale` does not want a stale response (§5.2.1.1).
+    // A client with `max-age` and without `max-stale` does not accept a stale response (§5.2.1.1).
     if staleness_ms < policy.stale_while_revalidate_ms && wishes.max_age.is_none() {
         return Decision::ServeAndRevalidate;
     }
@@ -192,9 +192,10 @@ pub enum Failure {
 
 /// Whether a stored response may be served in place of a failure (§4.2.4, §4.3.3, RFC 5861 §4).
 ///
-/// A client's `max-age` and `min-fresh` were obeyed when the origin was asked; that it cannot say
-/// anything newer is no reason to answer nothing, and `Age` tells what came. Package managers and
-/// browsers that reload say `max-age=0` every time. `no-cache` does mean: not without validation.
+/// A client's `max-age` and `min-fresh` were honoured by asking the origin. If the origin has no
+/// newer response, a stale one is better than none, and `Age` discloses it: package managers and
+/// reloading browsers always send `max-age=0`. `no-cache`, however, forbids any use without
+/// validation.
 pub fn may_serve_on_error(
     request: &RequestDirectives,
     policy: &Policy,
@@ -214,7 +215,7 @@ pub fn may_serve_on_error(
     let asked_ms = millis(wishes.stale_if_error_s.unwrap_or(0));
     let stale_if_error_ms = asked_ms.max(policy.stale_if_error_ms);
     match policy.staleness_ms(now_ms) {
-        // Fresh: only the client wanted the origin asked.
+        // It is fresh: only the client demanded the request to the origin.
         None => disconnected || stale_if_error_ms > 0,
         Some(_) if policy.never_stale => false,
         Some(staleness_ms) => {
@@ -224,7 +225,7 @@ pub fn may_serve_on_error(
     }
 }
 
-/// What of a request's wishes is obeyed.
+/// The request directives that the configuration obeys.
 fn wishes(request: &RequestDirectives, caching: &CachingConfig) -> RequestDirectives {
     if caching.obey_request_directives {
         return *request;

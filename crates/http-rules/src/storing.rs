@@ -29,36 +29,36 @@ pub enum NotStoredReason {
     Private,
     /// The request carried `Authorization` and the response does not allow sharing.
     Authorization,
-    /// `Vary: *` matches no other request.
+    /// `Vary: *` matches no later request.
     VaryStar,
     /// Not modified, interim, or unknown with `must-understand`.
     Status,
-    /// A part that cannot be kept: several ranges, or nothing that says which bytes these are.
+    /// A part that cannot be stored: several ranges, or an unknown byte range.
     Partial,
-    /// It sets a cookie, and the configuration keeps those out.
+    /// It sets a cookie, and the configuration does not store such responses.
     SetCookie,
-    /// Nothing makes it cacheable: no explicit freshness and no heuristically cacheable status, or a
-    /// cookie beside what would be a guess.
+    /// Nothing makes it cacheable: neither explicit freshness nor a heuristically cacheable status;
+    /// or a cookie where freshness would be heuristic.
     NotCacheable,
-    /// Stale at once and without validator: storing it could never save anything.
+    /// Stale at once and without validator: storing it could never save a transfer.
     NeverUseful,
     /// Larger than the largest object this proxy stores.
     TooLarge,
-    /// Its headers do not fit beside an object.
+    /// Its metadata exceeds the store's limit.
     HeadersTooLarge,
     /// The store refused: memory full, not admitted, closed.
     Store,
     /// The same resource was invalidated while the response was on its way.
     Invalidated,
-    /// Another answer about it was stored while this one was on its way.
+    /// A newer response for it was stored while this one was in flight.
     Superseded,
-    /// The origin broke off.
+    /// The origin ended the body early.
     Truncated,
     /// The client left too early for the rest to be worth fetching.
     ClientGone,
-    /// A rule of the operator says so.
+    /// A rule of the operator forbids it.
     Rule,
-    /// A rule stores at the second request, and this is the first.
+    /// A rule stores only from the second request on, and this is the first.
     FirstRequest,
 }
 
@@ -114,25 +114,25 @@ impl NotStoredReason {
     }
 }
 
-/// A request and the response to it, as far as storing is concerned.
+/// The parts of an exchange that matter for storing.
 #[derive(Debug, Clone, Copy)]
 pub struct Exchange<'a> {
     /// Method of the request.
     pub method: &'a Method,
     /// Fields of the request.
     pub request: &'a HeaderMap,
-    /// What they say of caching.
+    /// The request's cache directives.
     pub wishes: &'a RequestDirectives,
     /// Status of the response.
     pub status: StatusCode,
     /// Fields of the response.
     pub response: &'a HeaderMap,
-    /// What they say of caching.
+    /// The response's cache directives.
     pub directives: &'a ResponseDirectives,
     /// When the response arrived.
     pub response_time_s: u64,
-    /// The origin was asked for a range or under the client's own conditions: any answer but a 200
-    /// or 206 is for this request alone.
+    /// The request had a range or the client's own conditions: any response but a 200 or 206 is for
+    /// this request only.
     pub selective: bool,
 }
 
@@ -153,7 +153,7 @@ pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), Not
     if selective && !partial && status != StatusCode::OK {
         return Err(NotStoredReason::Status);
     }
-    // A part that nobody asked for could be a part of anything.
+    // An unrequested part could belong to any representation.
     if partial && !(selective && parts::Part::of(response).is_some()) {
         return Err(NotStoredReason::Partial);
     }
@@ -172,16 +172,16 @@ pub fn decide(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), Not
     if vary::of(response) == Vary::Star {
         return Err(NotStoredReason::VaryStar);
     }
-    // Last of what the origin forbids: an operator may overrule this, and nothing above.
-    // `must-understand` lifts `no-store` for a status we understand (§5.2.2.3).
+    // The last of the origin's prohibitions: an operator may overrule this one, but none above.
+    // `must-understand` lifts `no-store` for a status understood here (§5.2.2.3).
     if directives.no_store && !directives.must_understand {
         return Err(NotStoredReason::NoStore);
     }
     worth_storing(exchange, caching)
 }
 
-/// Whether the answer to a POST may stand for one to GET, if it represents the target and
-/// [`decide`] agrees: a 200 with a lifetime of its own (RFC 9110 §9.3.3).
+/// Whether the response to a POST may be stored as one to GET, provided that it represents the
+/// target and [`decide`] agrees: a 200 with explicit freshness (RFC 9110 §9.3.3).
 pub fn post_stands_for_get(
     method: &Method,
     status: StatusCode,
@@ -197,7 +197,8 @@ pub fn post_stands_for_get(
     lifetime.source == LifetimeSource::Explicit
 }
 
-/// The last two conditions: something makes it cacheable (§3), and keeping it can save something.
+/// The last two conditions: something makes the response cacheable (§3), and storing it can save a
+/// transfer.
 fn worth_storing(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), NotStoredReason> {
     let Exchange { status, response, directives, response_time_s, .. } = exchange;
     let lifetime = Lifetime::of(status, response, directives, caching, response_time_s);
@@ -216,8 +217,8 @@ fn worth_storing(exchange: Exchange<'_>, caching: &CachingConfig) -> Result<(), 
     if usable || validator { Ok(()) } else { Err(NotStoredReason::NeverUseful) }
 }
 
-/// Whether the origin said itself that what sets a cookie may be shared (§7.3). A guess would hand one
-/// user's cookie, or page, to the others.
+/// Whether the origin explicitly allows sharing a response with a cookie (§7.3). A heuristic could
+/// give one user's cookie, or page, to others.
 pub(crate) fn lets_share_cookies(lifetime: Lifetime, directives: &ResponseDirectives) -> bool {
     lifetime.source == LifetimeSource::Explicit || directives.public
 }
@@ -234,8 +235,8 @@ fn understood(status: StatusCode) -> bool {
         | 451 | 500..=508 | 510 | 511)
 }
 
-/// The fields to store: those of the message less what belongs to the connection, to this hop, or
-/// to one user (§3.1). `Date` is added where it is missing or unreadable (RFC 9110 §6.6.1).
+/// The fields to store: the message's, without those of the connection, of this hop, or of one user
+/// (§3.1). `Date` is added if missing or unreadable (RFC 9110 §6.6.1).
 pub fn stored_headers(
     response: &HeaderMap,
     directives: &ResponseDirectives,
@@ -244,14 +245,14 @@ pub fn stored_headers(
 ) -> HeaderMap {
     let mut stored = response.clone();
     remove_hop_by_hop(&mut stored);
-    // Both are made anew when the response is served.
+    // Both are generated anew when the response is served.
     for name in [AGE, CONTENT_LENGTH] {
         stored.remove(name);
     }
     if caching.set_cookie == SetCookie::Strip {
         stored.remove(SET_COOKIE);
     }
-    // Fields of `no-cache="..."` may not be sent again without validation: not storing them obeys.
+    // Fields of `no-cache="..."` must not be reused without validation, so they are not stored.
     for name in directives.private_fields.iter().chain(&directives.no_cache_fields) {
         if !KEPT_ALWAYS.contains(name) {
             stored.remove(name);
@@ -263,7 +264,7 @@ pub fn stored_headers(
     stored
 }
 
-/// Without these a stored response could be taken for fresher, or for another, than it is.
+/// Without these a stored response could appear fresher than it is, or match other requests.
 const KEPT_ALWAYS: [HeaderName; 4] = [CACHE_CONTROL, EXPIRES, DATE, VARY];
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");

@@ -1,9 +1,9 @@
-//! `Surrogate-Control`: what an origin says to the caches that stand in for it (Edge Architecture
-//! Specification, W3C Note of 4 August 2001, §2.2 and §2.3).
+//! `Surrogate-Control`: an origin's directives for its surrogates (Edge Architecture Specification,
+//! W3C Note of 4 August 2001, §2.2 and §2.3).
 //!
-//! Invariants: a directive that names surrogates by `;name` counts only if [`NAME`] is among them; a
-//! field without a directive that counts is as if it were not there; lifetimes take the safe side as
-//! those of `Cache-Control` do. No threads.
+//! Invariants: a directive with targets (`;name`) counts only if [`NAME`] is among them; a field
+//! without an applicable directive is ignored; doubtful lifetimes are read restrictively, as those
+//! of `Cache-Control`. No threads.
 
 use http::HeaderMap;
 use http::header::HeaderName;
@@ -12,14 +12,14 @@ use crate::cache_control::ResponseDirectives;
 use crate::config::CachingConfig;
 use crate::directive::{Argument, closing_quote};
 
-/// What this cache is called in `Surrogate-Capability`, and by origins that mean it alone.
+/// Name of this cache in `Surrogate-Capability`, and in directives targeted at it.
 pub const NAME: &str = "damelo";
-/// `Surrogate-Capability` of a request that this cache sends.
+/// `Surrogate-Capability` in this cache's requests.
 pub const CAPABILITY: &str = "damelo=\"Surrogate/1.0\"";
 
 const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
 
-/// What the field says to this cache, if anything.
+/// The field's directives for this cache, if any.
 pub(crate) fn read(headers: &HeaderMap, caching: &CachingConfig) -> Option<ResponseDirectives> {
     if !caching.surrogate || !headers.contains_key(SURROGATE_CONTROL) {
         return None;
@@ -37,8 +37,8 @@ pub(crate) fn read(headers: &HeaderMap, caching: &CachingConfig) -> Option<Respo
     counts.then_some(parsed)
 }
 
-/// Calls `each` with name and argument of every directive of a line, targets and all: they stand
-/// behind a semicolon, which is no part of `Cache-Control`.
+/// Calls `each` with name and argument of every directive of a line. Names include the targets,
+/// whose semicolons `Cache-Control` does not have.
 fn each_directive<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8], Argument<'a>)) {
     let mut rest = line;
     loop {
@@ -61,7 +61,7 @@ fn each_directive<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8], Argument<'a
     }
 }
 
-/// Splits `=argument` off; what is returned begins after it, most likely with a comma.
+/// Splits off `=argument`; the rest usually begins with a comma.
 fn split_argument(text: &[u8]) -> (Argument<'_>, &[u8]) {
     let Some((b'=', value)) = text.split_first().map(|(byte, value)| (*byte, value)) else {
         return (Argument::None, text);
@@ -78,13 +78,13 @@ fn split_argument(text: &[u8]) -> (Argument<'_>, &[u8]) {
     (argument, &after[comma..])
 }
 
-/// Those of its directives that say something of caching; `content` does not.
+/// Whether a directive concerns caching; `content` does not.
 fn understood(name: &[u8]) -> bool {
     [&b"max-age"[..], b"no-store"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// A directive without its targets, and its lifetime without the extension after `+`, which only
-/// permits; `None` if it is for others.
+/// permits; `None` if it is targeted at others.
 fn for_us<'a>(name: &'a [u8], argument: Argument<'a>) -> Option<(&'a [u8], Argument<'a>)> {
     let (name, argument, targets) = match argument {
         Argument::Token(value) => {
@@ -103,7 +103,7 @@ fn for_us<'a>(name: &'a [u8], argument: Argument<'a>) -> Option<(&'a [u8], Argum
     ours.then_some((name, argument))
 }
 
-/// What stands before and after the first `mark`.
+/// The text before and after the first `mark`.
 fn split_at(text: &[u8], mark: u8) -> (&[u8], &[u8]) {
     let mut parts = text.splitn(2, |byte| *byte == mark);
     (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())

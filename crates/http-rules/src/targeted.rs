@@ -1,9 +1,9 @@
-//! Cache control for caches of one kind, such as `CDN-Cache-Control` (RFC 9213).
+//! Targeted cache control, such as `CDN-Cache-Control` (RFC 9213).
 //!
-//! The field is a structured Dictionary: what does not parse as one, or is empty, is ignored as a
-//! whole, and the next in the list of targets is tried. Invariants: a directive that restricts
-//! counts whatever its value; a lifetime whose value is no Integer is zero; what permits counts
-//! only as Boolean true.
+//! The field is a structured Dictionary: if it does not parse as one, or is empty, it is ignored as
+//! a whole, and the next target is tried. Invariants: a restricting directive counts whatever its
+//! value; a lifetime that is not an Integer is zero; a permitting directive counts only as Boolean
+//! true.
 
 use http::HeaderMap;
 use http::header::HeaderName;

@@ -1,7 +1,7 @@
-//! Fields behind the body (RFC 9110 §6.5): who takes them, and which may be passed on.
+//! Trailer fields (RFC 9110 §6.5): which clients accept them, and which may be passed on.
 //!
-//! Invariant: what steers how a message is framed, routed, cached or understood counts only in front
-//! of its body; behind it, it is dropped, never merged (§6.5.1). Pure.
+//! Invariant: fields that control framing, routing, caching or interpretation of a message count
+//! only before its body; as trailers they are dropped, never merged (§6.5.1). Pure.
 
 use http::HeaderMap;
 use http::header::{
@@ -13,7 +13,7 @@ use http::header::{
 use crate::list_members;
 use crate::storing::remove_hop_by_hop;
 
-/// Fields that mean something else, or too late, behind a body.
+/// Fields that are dangerous or too late as trailers.
 const NEVER_BEHIND: [HeaderName; 21] = [
     AGE,
     AUTHORIZATION,
@@ -38,12 +38,12 @@ const NEVER_BEHIND: [HeaderName; 21] = [
     WWW_AUTHENTICATE,
 ];
 
-/// Whether who sent this request will not drop trailers (§10.1.4).
+/// Whether the sender of this request accepts trailers (§10.1.4).
 pub fn taken_by(request: &HeaderMap) -> bool {
     list_members(request, &TE).any(|member| member.eq_ignore_ascii_case(b"trailers"))
 }
 
-/// Drops what may not be passed on behind a body.
+/// Removes fields that may not be passed on as trailers.
 pub fn sift(trailers: &mut HeaderMap) {
     remove_hop_by_hop(trailers);
     for name in &NEVER_BEHIND {

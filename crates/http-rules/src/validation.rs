@@ -1,8 +1,8 @@
-//! Asking the origin about what is stored, and what its answer changes (RFC 9111 §3.2, §4.3).
+//! Validates stored responses with the origin, and applies its answers (RFC 9111 §3.2, §4.3).
 //!
-//! Invariants: validators are sent only for what is stored; a 304 never changes what describes the
-//! stored bytes, and updates only responses that its validators identify; a HEAD updates only a
-//! response that it agrees with.
+//! Invariants: only validators of stored responses are sent; a 304 never changes fields that
+//! describe the stored bytes, and updates only responses that its validators identify; a HEAD
+//! updates only a response that it agrees with.
 
 use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName,
@@ -56,17 +56,17 @@ pub fn make_conditional_on_any<'a>(
     }
 }
 
-/// Whether a stored variant may be asked about for a request that it was not stored for: only by a
-/// strong tag, which names one representation and no other, and only in a coding that the client
-/// says it understands, as some origins give all codings of a thing the same tag. One without a
-/// coding, where there are others, does not stand for a client that takes codings: servers that
-/// compress as they send compare with the tag of what they have not compressed yet, say 304, and
-/// the client would get all of it in place of what is a tenth as long.
+/// Whether a stored variant may be validated for a request that it was not stored for. Only by a
+/// strong tag, which identifies exactly one representation; and only in a coding that the client
+/// accepts, since some origins give all codings the same tag. A variant without coding does not
+/// qualify if the client accepts codings and the resource has them: servers that compress on the
+/// fly compare with the tag of the uncompressed form and answer 304, and the client would get the
+/// uncompressed body, perhaps ten times as long.
 pub fn may_stand_for_another(request: &HeaderMap, variant: &HeaderMap) -> bool {
     let strong = variant.get(ETAG).is_some_and(|tag| is_strong(tag.as_bytes()));
     let accepted = |coding: &[u8]| {
         list_members(request, &ACCEPT_ENCODING).any(|member| {
-            // With a weight it may be a refusal, and need not be understood here.
+            // With a weight it may be a refusal, which is not analysed here.
             member.eq_ignore_ascii_case(coding)
         })
     };
@@ -81,16 +81,16 @@ pub fn may_stand_for_another(request: &HeaderMap, variant: &HeaderMap) -> bool {
     strong && list_members(variant, &CONTENT_ENCODING).all(accepted) && (coded || !could_be_coded())
 }
 
-/// Takes off every condition and range, so that the origin answers with something whole that can
-/// be stored. The client's own copy is compared with the answer afterwards.
+/// Removes all conditions and ranges, so that the origin answers with a complete, storable
+/// response. The client's own conditions are evaluated on that afterwards.
 pub fn remove_conditions(request: &mut HeaderMap) {
     for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
         request.remove(name);
     }
 }
 
-/// Which of the stored responses that could have been chosen for a request its 304 updates
-/// (§4.3.4). `candidates` are their fields, the most recent first; indices come back.
+/// Selects the stored responses that a 304 updates (§4.3.4), among those that could be chosen for
+/// the request. `candidates` are their fields, newest first; returns indices.
 pub fn updated_by_304(response: &HeaderMap, candidates: &[&HeaderMap]) -> Vec<usize> {
     let matching = |name: &HeaderName, same: fn(&[u8], &[u8]) -> bool| -> Vec<usize> {
         let Some(new) = response.get(name) else { return Vec::new() };
@@ -100,11 +100,11 @@ pub fn updated_by_304(response: &HeaderMap, candidates: &[&HeaderMap]) -> Vec<us
         (0..candidates.len()).filter(|index| has(&candidates[*index])).collect()
     };
     match response.get(ETAG).map(|tag| tag.as_bytes()) {
-        // A strong validator means exactly those that have it, however many.
+        // A strong validator identifies all responses that have it.
         Some(tag) if is_strong(tag) => {
             let strong = matching(&ETAG, |old, new| old == new);
             if strong.is_empty() && candidates.len() == 1 {
-                // The origin weakened its tag on the way in, as some compressing servers do.
+                // Some compressing servers weaken the tag of a response on its way here.
                 return matching(&ETAG, weakly);
             }
             strong
@@ -113,7 +113,7 @@ pub fn updated_by_304(response: &HeaderMap, candidates: &[&HeaderMap]) -> Vec<us
         None if response.contains_key(LAST_MODIFIED) => {
             matching(&LAST_MODIFIED, |old, new| old == new).into_iter().take(1).collect()
         }
-        // It says of none which it means: only if there is but one can it be that.
+        // Without a validator the 304 can only mean a sole candidate.
         None if candidates.len() == 1 => vec![0],
         None => Vec::new(),
     }
@@ -122,12 +122,12 @@ pub fn updated_by_304(response: &HeaderMap, candidates: &[&HeaderMap]) -> Vec<us
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
 
-/// Describe the bytes that are stored, and stay as they are: `Content-Length` by name, the others
-/// as what the stored response depends upon (§3.2).
+/// Fields that describe the stored bytes and so stay unchanged: `Content-Length` by name, the
+/// others as fields that the stored response depends upon (§3.2).
 const UNCHANGED: [HeaderName; 5] =
     [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_MD5, CONTENT_DIGEST];
 
-/// The stored fields with those of a newer response merged in (§3.2).
+/// Merges the fields of a newer response into the stored ones (§3.2).
 pub fn merge(
     stored: &HeaderMap,
     response: &HeaderMap,
@@ -146,10 +146,10 @@ pub fn merge(
             merged.append(name.clone(), value.clone());
         }
     }
-    // The merged Cache-Control may newly name fields that may not be kept.
+    // The merged Cache-Control may name further fields that must not be stored.
     let says = ResponseDirectives::of(&merged, caching);
     if news.contains_key(SET_COOKIE) {
-        // A 304 about what was stored by a guess sets the cookie of who asked, and of nobody else.
+        // A cookie of a 304 about a heuristically fresh response is for that 304's client only.
         let lifetime = Lifetime::of(StatusCode::OK, &merged, &says, caching, response_time_s);
         if !storing::lets_share_cookies(lifetime, &says) {
             merged.remove(SET_COOKIE);
@@ -158,9 +158,9 @@ pub fn merge(
     storing::stored_headers(&merged, &says, caching, response_time_s)
 }
 
-/// Whether a 304 would make a weak tag strong. Servers that compress as they send weaken the tag of
-/// what they compressed, but not that of a 304: taken from there, compressed and plain bytes would
-/// have the same strong tag, and a client could put ranges of both together.
+/// Whether a 304 would make a weak tag strong. Servers that compress on the fly weaken the tag of
+/// compressed responses, but not that of a 304. Taking the latter would give compressed and plain
+/// bytes the same strong tag, and a client could combine ranges of both.
 fn strengthens(stored: &HeaderMap, response: &HeaderMap) -> bool {
     match (stored.get(ETAG), response.get(ETAG)) {
         (Some(old), Some(new)) => {
@@ -171,18 +171,18 @@ fn strengthens(stored: &HeaderMap, response: &HeaderMap) -> bool {
     }
 }
 
-/// What the answer to a HEAD means for a stored GET response (§4.3.5).
+/// The effect of a HEAD's response on a stored GET response (§4.3.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadEffect {
     /// Nothing: the answer was not 200.
     None,
-    /// It is the same: merge the fields.
+    /// Unchanged: merge the fields.
     Update,
-    /// It has changed: what is stored is stale from now on.
+    /// Changed: the stored response is stale from now on.
     Stale,
 }
 
-/// Compares the answer to a HEAD with what is stored for GET.
+/// Compares a HEAD's response with the stored GET response.
 pub fn head_effect(
     stored_status: StatusCode,
     stored: &HeaderMap,
@@ -212,7 +212,7 @@ pub fn head_effect(
     }
 }
 
-/// Takes off what describes a body, for a 304 to the client (RFC 9110 §15.4.5).
+/// Removes fields that describe a body, for a 304 to the client (RFC 9110 §15.4.5).
 pub fn headers_for_304(headers: &mut HeaderMap) {
     use http::header::{CONTENT_LANGUAGE, CONTENT_TYPE};
     let describes_body =

@@ -1,10 +1,10 @@
-//! Which variant of a resource answers a request (RFC 9111 §4.1).
+//! Selects the variant of a resource that answers a request (RFC 9111 §4.1).
 //!
 //! Invariants: two requests get the same secondary key only if every header that `Vary` names is
-//! absent from both or equal in both after joining lines, normalising whitespace around commas
-//! and, where the field is known, what means the same ([`crate::negotiation`]); the same goes for
-//! the headers and cookies that the configuration adds to the key. The key is unambiguous because
-//! header values contain no byte below 0x09.
+//! absent from both or equal in both, after joining lines, normalising whitespace around commas
+//! and, for known fields, normalising equivalent values ([`crate::negotiation`]). The same holds
+//! for the headers and cookies that the configuration adds to the key. The key is unambiguous,
+//! because header values contain no byte below 0x09.
 
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, HeaderName, HeaderValue, VARY};
@@ -22,18 +22,18 @@ const NORMAL: u8 = 0x03;
 const COOKIE: u8 = 0x04;
 const END: u8 = 0x00;
 
-/// What a response says it varies on.
+/// The variance of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vary {
     /// Nothing: one response for all.
     Nothing,
     /// These request headers, sorted and without repetition.
     Names(Vec<HeaderName>),
-    /// Something beyond the request: matches nothing.
+    /// Criteria beyond the request: matches no request.
     Star,
 }
 
-/// Reads `Vary`. A name that is not one counts as `*`.
+/// Reads `Vary`. An invalid name counts as `*`.
 pub fn of(response: &HeaderMap) -> Vary {
     let mut names = Vec::new();
     for member in list_members(response, &VARY) {
@@ -59,7 +59,7 @@ pub fn with_configured(response: &HeaderMap, caching: &CachingConfig) -> Vary {
     }
 }
 
-/// Appends to `key` the values this request has for `names` and for what the configuration adds.
+/// Appends to `key` the request's values of `names` and of the configured headers and cookies.
 pub fn secondary_key(
     names: &[HeaderName],
     request: &HeaderMap,
@@ -78,7 +78,7 @@ fn write_field(name: &HeaderName, request: &HeaderMap, caching: &CachingConfig, 
     key.extend_from_slice(name.as_str().as_bytes());
     let normaliser = normaliser(name, caching);
     if !request.contains_key(name) {
-        // A client that accepts none of the classes is asked for as one that says nothing.
+        // A client that accepts none of the classes is treated like one without the field.
         let reduces = matches!(normaliser, Some(Normaliser::BestOf(_)));
         key.extend_from_slice(if reduces { &[NORMAL, END] } else { &[ABSENT, END] });
         return;
@@ -121,8 +121,8 @@ fn write_cookie(cookie: &str, request: &HeaderMap, key: &mut Vec<u8>) {
     key.push(END);
 }
 
-/// Makes a request for the origin ask for what its key stands for, where the configuration reduces
-/// a field to classes.
+/// Reduces the origin's request to the classes in its key, where the configuration reduces a field
+/// to classes.
 pub fn reduce_request(request: &mut HeaderMap, caching: &CachingConfig) {
     let fields =
         [(ACCEPT_ENCODING, &caching.accept_encoding), (ACCEPT_LANGUAGE, &caching.accept_language)];

@@ -1,4 +1,4 @@
-//! The body of an answer as its connection sends it. Threads: lives on one worker.
+//! The body of a response as its connection sends it. Threads: lives on one worker.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,16 +12,16 @@ use crate::client::activity::Active;
 use crate::error::BodyError;
 use crate::io::body::{PolledFrame, body, data_bytes};
 
-/// An answer's body, which is part of the request until its end.
+/// A response's body; its request counts as in flight until the body ends.
 pub(crate) struct ClientBody {
     body: ProxyBody,
     active: Active,
-    /// On HTTP/2 a body is polled only when the client has room for more, so a body that gave
-    /// bytes and is not polled again is one whose client does not read.
+    /// On HTTP/2 a body is polled only when the client has window for more, so if a body gave bytes
+    /// and is not polled again, its client is not reading.
     watched: bool,
     stalled: bool,
-    /// To a client of HTTP/1.0 the end of the connection is the end of a body whose length it was not
-    /// told: one that breaks off must not end like one that is whole.
+    /// For an HTTP/1.0 client a body of unannounced length ends with the connection, so a truncated
+    /// body must not end in a normal close.
     ends_by_close: bool,
 }
 

@@ -1,7 +1,7 @@
 //! One client connection from its first byte: PROXY header, TLS, HTTP version, requests.
 //!
-//! Invariants: nothing waits for a client without a deadline; a connection that asks for too much
-//! is told why if it speaks clear text, and ends. Threads: one task on the worker that accepted;
+//! Invariants: every wait for a client has a deadline; a connection that exceeds a limit is closed,
+//! after being told why if it uses clear text. Threads: one task on the worker that accepted;
 //! HTTP/2 streams are tasks of their own there.
 
 use std::io;
@@ -27,7 +27,7 @@ use crate::listen::{Gate, Kind, http1, http2};
 use crate::say::say;
 use crate::worker::Worker;
 
-/// What an HTTP/2 client sends first (RFC 9113 §3.4).
+/// The client preface of HTTP/2 (RFC 9113 §3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\n\
@@ -37,9 +37,9 @@ const BAD_PROXY_HEADER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text
 
 /// Why a connection ends before its first request.
 enum Refused {
-    /// It broke, or was too slow before it said anything.
+    /// It broke, or sent nothing in time.
     Gone,
-    /// It is told this, if it can be.
+    /// The client is sent these bytes, if possible.
     With(&'static [u8], Box<Prefixed<Socket>>),
 }
 
@@ -47,7 +47,7 @@ enum Refused {
 pub(crate) struct Accepted {
     pub(crate) kind: Kind,
     pub(crate) socket: Socket,
-    /// None for Unix sockets.
+    /// `None` for Unix sockets.
     pub(crate) from: Option<IpAddr>,
     pub(crate) permit: OwnedSemaphorePermit,
 }
@@ -69,13 +69,13 @@ pub(crate) async fn serve_connection(
 ) {
     let Accepted { kind, socket, from, permit } = accepted;
     if let Socket::Tcp(stream) = &socket {
-        // Without it small answers wait; failing to set it only costs time.
+        // Without it small responses are delayed; a failure to set it only costs time.
         let _ = stream.set_nodelay(true);
     }
     let now = worker.load_full();
     let prepared = prepare(&now, &gate, kind, socket, from).await;
     let (counters, limit) = (now.counters.clone(), limits(&now).header_timeout);
-    // Not held while the connection lives: it would keep settings that were replaced.
+    // Dropped while the connection lives: it would keep replaced settings alive.
     drop(now);
     match prepared {
         Ok(Ready { stream, protocol, client, counted }) => {
@@ -93,7 +93,7 @@ pub(crate) async fn serve_connection(
                 counters.connections_refused.one();
             }
             if !words.is_empty() {
-                // All of them are 4xx, and only that is counted.
+                // All of them are 4xx, and the metric counts only the class.
                 counters.refused(StatusCode::BAD_REQUEST);
             }
             let _ = timeout(limit, async {
@@ -105,7 +105,7 @@ pub(crate) async fn serve_connection(
     }
 }
 
-/// What clients may cost by the settings of this moment.
+/// The current limits on clients.
 pub(super) fn limits(worker: &Worker) -> &ClientLimits {
     &worker.shared.config.transport.clients
 }
@@ -129,7 +129,7 @@ async fn prepare(
         match header {
             ProxyHeader::For(told) => client = told,
             ProxyHeader::Anonymous => {}
-            // Not in words to TLS clients, which would not understand them.
+            // TLS clients would not understand clear text.
             ProxyHeader::Missing if kind.tls => return Err(Refused::Gone),
             ProxyHeader::Missing => {
                 return Err(Refused::With(BAD_PROXY_HEADER, Box::new(stream)));
@@ -154,13 +154,13 @@ async fn prepare(
     Ok(Ready { stream: ClientStream::Plain(stream), protocol, client, counted })
 }
 
-/// What a connection begins with where a PROXY header is wanted.
+/// The start of a connection that requires a PROXY header.
 enum ProxyHeader {
-    /// None that can be believed and understood.
+    /// No trusted and valid header.
     Missing,
-    /// One that names nobody: the proxy before this one speaks for itself.
+    /// A header without an address: the proxy before this one speaks for itself.
     Anonymous,
-    /// One for this client.
+    /// A header with this client address.
     For(IpAddr),
 }
 
@@ -188,7 +188,8 @@ async fn shake_hands(
     let certificates = gate.certificates.as_ref().ok_or(Refused::Gone)?;
     let (config, refreshed) = certificates.config();
     if let Err(error) = refreshed {
-        // Somebody has just put them there, and would learn of it when the former ones run out.
+        // Reported: whoever replaced the files would otherwise notice only when the former
+        // certificates expire.
         say(format_args!("damelo: certificates cannot be used, the former stay: {error}"));
         worker.counters.certificate_errors.one();
     }
@@ -204,13 +205,13 @@ async fn shake_hands(
 
 /// Why a connection brings no request.
 enum NoRequest {
-    /// Its client began and did not go on in time.
+    /// The client began a request and did not finish it in time.
     TooSlow,
-    /// Its client sent nothing, or closed it.
+    /// The client sent nothing, or closed the connection.
     Gone,
 }
 
-/// Tells the versions apart by the first bytes.
+/// Detects the HTTP version by the first bytes.
 async fn version(
     stream: &mut Prefixed<Socket>,
     limits: &ClientLimits,
@@ -251,7 +252,7 @@ async fn speak(
     }
 }
 
-/// The address of a peer, none for Unix sockets.
+/// Accepts a connection; the peer's address is `None` for Unix sockets.
 pub(crate) async fn accept(listener: &super::Bound) -> io::Result<(Socket, Option<IpAddr>)> {
     match listener {
         super::Bound::Tcp(listener) => {

@@ -1,11 +1,11 @@
-//! A client's stream with deadlines: for the headers of a request, between requests, and for a
-//! client that does not take its answer. It ends in a reset where an end like any other would make
-//! a part look like the whole.
+//! A client's stream with deadlines: for the headers of a request, for the time between requests,
+//! and for a client that does not read its response. The stream ends in a reset where a normal
+//! close would make a truncated response look complete.
 //!
-//! hyper has one limit for headers and idle time together, and closes without a word. Here they
-//! are two, a client that is slow with its headers is told so (408), and nothing is armed again
-//! for each request: a timer that goes off early looks at the deadline as it is by then. Threads:
-//! polled by the connection's task only.
+//! hyper has one limit for headers and idle time together, and closes silently. Here they are two
+//! limits, and a client that is slow with its headers gets a 408. No timer is armed per request: a
+//! timer that fires early checks the current deadline and is armed again. Threads: polled by the
+//! connection's task only.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -25,11 +25,11 @@ use crate::listen::stream::ClientStream;
 use crate::listen::write_progress::WriteProgress;
 use crate::metrics::Counters;
 
-/// Sent where no request is under way, so that nothing else can be in between.
+/// Sent only while no request is in flight, so that it cannot end up within a response.
 pub(crate) const REQUEST_TIMEOUT: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// Least time between two looks at a connection whose request is under way.
+/// Shortest time between two checks of a connection whose request is in flight.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// The limits of a connection.
@@ -41,36 +41,36 @@ pub(crate) struct Deadlines {
     pub(crate) write: Duration,
 }
 
-/// What the connection speaks, as far as deadlines differ by it.
+/// The protocol, as far as deadlines depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
-    /// Streams share the connection, and bytes need not belong to a request: while no request is
-    /// under way only the idle time counts, which no frame prolongs.
+    /// Streams share the connection, and bytes need not belong to a request: while no request is in
+    /// flight only the idle time counts, which no frame prolongs.
     Http2,
 }
 
-/// A stream that ends by itself when its client is too slow.
+/// A stream that closes itself when its client is too slow.
 pub(crate) struct Watched {
     inner: ClientStream,
     protocol: Protocol,
     deadlines: Deadlines,
     activity: Arc<Activity>,
     counters: Arc<Counters>,
-    /// Requests that had begun when `since` was set.
+    /// Number of requests begun when `since` was set.
     begun: u64,
-    /// Since when the connection waits for a request or its headers.
+    /// When the connection began to wait for a request or its headers.
     since: Instant,
-    /// Whether a part of the headers is there.
+    /// Whether part of the headers has arrived.
     in_headers: bool,
     progress: WriteProgress,
     read_timer: Option<Pin<Box<Sleep>>>,
-    /// Interim answers to requests of HTTP/1.1, and whom they wake.
+    /// Interim responses to HTTP/1.1 requests, and the waker for them.
     interim: Arc<Interim>,
     woken: Option<Waker>,
 }
 
-/// What to do about a client that kept us waiting.
+/// The action when a deadline has passed.
 enum Late {
     Headers,
     Idle,
@@ -101,12 +101,12 @@ impl Watched {
         }
     }
 
-    /// Interim answers that this stream will send.
+    /// The interim responses that this stream sends.
     pub(crate) fn interim(&self) -> Arc<Interim> {
         self.interim.clone()
     }
 
-    /// The library has nothing left to write: interim answers may go.
+    /// Called when the library has nothing left to write: interim responses may be written.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.protocol == Protocol::Http2 {
             return Poll::Ready(Ok(()));
@@ -118,13 +118,13 @@ impl Watched {
         self.interim.poll_write(&mut self.inner, cx)
     }
 
-    /// Bytes that were read and not used are read again.
+    /// Puts back bytes that were read but not used.
     pub(crate) fn put_back(&mut self, bytes: Bytes) {
         self.inner.put_back(bytes);
     }
 
-    /// Waits, at rest, for what the client sends next. False: it sent nothing for as long as it may, or
-    /// `stop` has come, and the connection has been ended.
+    /// Waits at rest for the client's next bytes. False: the client was silent for `idle_timeout`,
+    /// or `stop` completed, and the connection has been closed.
     pub(crate) async fn wait_for_more(&mut self, stop: impl Future<Output = ()>) -> bool {
         self.read_timer = None;
         self.progress.rest();
@@ -134,12 +134,12 @@ impl Watched {
             () = sleep_until(self.since + self.deadlines.idle) => {}
             () = stop => {}
         }
-        // Whether it hears of it is the client's concern.
+        // An error here concerns only the client.
         let _ = self.shutdown().await;
         false
     }
 
-    /// Bytes came in.
+    /// Records that bytes arrived.
     fn arrived(&mut self) {
         if self.protocol == Protocol::Http1 && !self.in_headers && self.activity.is_idle() {
             self.in_headers = true;
@@ -148,7 +148,7 @@ impl Watched {
         }
     }
 
-    /// Nothing to read: looks whether that has lasted too long.
+    /// Called when there is nothing to read: checks whether the deadline has passed.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Late> {
         if !self.activity.is_idle() {
             if self.protocol == Protocol::Http1 {
@@ -156,11 +156,11 @@ impl Watched {
                 return Poll::Pending;
             }
             match self.activity.stalled_since() {
-                // While the socket is full its own time runs.
+                // While the socket is full, the write deadline applies.
                 Some(since) if !self.progress.is_blocked() => {
                     ready!(self.progress.poll_stalled(since, &self.inner, cx));
                 }
-                // A stream that stalls wakes nobody, so a timer runs even while none does.
+                // A stalling stream causes no wake, so a timer runs even while none stalls.
                 _ => {
                     let deadline = Instant::now() + self.deadlines.write;
                     ready!(poll_deadline(&mut self.read_timer, deadline, cx));
@@ -181,16 +181,16 @@ impl Watched {
         Poll::Ready(if self.in_headers { Late::Headers } else { Late::Idle })
     }
 
-    /// Has the connection looked at again while a request is under way: the library, once it knows that there
-    /// is nothing to read, does not ask anew when the request ends.
+    /// Schedules another check while a request is in flight: once the library knows that there is
+    /// nothing to read, it does not read again when the request ends.
     fn look_again(&mut self, cx: &mut Context<'_>) {
         let Deadlines { rest, idle, .. } = self.deadlines;
         let soon = rest.min(idle).max(LOOK_INTERVAL_MIN);
-        // Ready only if that time has passed already, which it then has not for the next deadline.
+        // Ready only if that time has passed, so the next deadline is in the future.
         while poll_deadline(&mut self.read_timer, Instant::now() + soon, cx).is_ready() {}
     }
 
-    /// Says when the connection has been silent for so long that it should rest, and nothing is on its way.
+    /// Tells a connection to rest once it has been silent long enough and nothing is in flight.
     fn look_for_rest(&mut self, cx: &mut Context<'_>) {
         let Deadlines { rest, idle, .. } = self.deadlines;
         let silent = !self.in_headers && !self.progress.is_blocked();
@@ -204,13 +204,13 @@ impl Watched {
         }
     }
 
-    /// The client is told as far as it can be, and the stream ends.
+    /// Tells the client why, as far as possible, and ends the stream.
     fn end(&mut self, late: &Late, cx: &mut Context<'_>) -> io::Result<()> {
         match late {
-            // Between requests the end of the stream is a normal one.
+            // Between requests a normal close is correct.
             Late::Idle => return Ok(()),
             Late::Headers if !self.progress.is_blocked() => {
-                // Whether it arrives is the client's concern: the connection ends either way.
+                // Delivery is not guaranteed: the connection ends either way.
                 let _ = Pin::new(&mut self.inner).poll_write(cx, REQUEST_TIMEOUT);
                 let _ = Pin::new(&mut self.inner).poll_flush(cx);
                 self.counters.refused(StatusCode::REQUEST_TIMEOUT);
@@ -230,7 +230,7 @@ impl Watched {
         Poll::Ready(self.end(&late, cx))
     }
 
-    /// Keeps account of writes that wait, and ends them when the client takes nothing any more.
+    /// Tracks blocked writes, and fails them when the client has stopped reading for too long.
     fn written<T>(
         &mut self,
         result: Poll<io::Result<T>>,

@@ -1,6 +1,6 @@
 //! Requests of one HTTP/2 connection.
 //!
-//! Invariant: a stream's request sees the settings of its own moment, from beginning to end. Threads: the
+//! Invariant: a stream's request uses the settings current at its start until its end. Threads: the
 //! connection is one task, each of its streams another, on one worker.
 
 use std::convert::Infallible;
@@ -23,12 +23,12 @@ use crate::listen::deadlines::Watched;
 use crate::listen::stopped;
 use crate::worker::Worker;
 
-/// Answers held for one HTTP/2 stream whose client has no room for them.
+/// Response bytes buffered for one HTTP/2 stream whose client has no window.
 const HTTP2_SEND_BYTES_MAX: usize = 256 << 10;
-/// An HTTP/2 client that was silent for so long is asked whether it is there.
+/// Silence of an HTTP/2 client after which it is sent a PING.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Time it has to say so: one that reads slowly comes to the question after all that sockets hold before
-/// it, which is megabytes.
+/// Time to answer the PING. A slow reader sees the PING behind all that the sockets buffer, which
+/// is megabytes.
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Serves a connection to its end.
@@ -57,7 +57,7 @@ pub(super) async fn speak(
         .max_send_buf_size(HTTP2_SEND_BYTES_MAX)
         .keep_alive_interval(HTTP2_PING_INTERVAL)
         .keep_alive_timeout(HTTP2_PING_TIMEOUT);
-    // A forward proxy's CONNECT is for tunnels alone.
+    // A forward proxy's CONNECT is for tunnels only.
     let upgrades = &now.shared.config.transport.upgrades;
     if now.shared.forward.is_none() && upgrade::is_offered_by_http2(upgrades) {
         builder.enable_connect_protocol();

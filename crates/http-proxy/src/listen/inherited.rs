@@ -1,15 +1,16 @@
-//! Which listener of the settings each socket serves that a supervisor handed down.
+//! Assigns sockets handed down by a supervisor to the configured listeners.
 //!
-//! A socket belongs to the listener with its address, else to the one with its port: a supervisor that
-//! is told a port alone listens on all addresses. One that fits none, rather of TCP than of Unix,
-//! serves `from`, if that has none yet. Threads: none; a pure function but for asking the system for a socket's address.
+//! A socket belongs to the listener with its address, else to the one with its port, since a
+//! supervisor configured with only a port listens on all addresses. A socket that matches none
+//! serves `from` if that has none yet; TCP sockets are preferred to Unix ones. Threads: none; a
+//! pure function except for asking the system for a socket's address.
 
 use std::sync::Arc;
 
 use crate::config::transport::{Inherited, ListenAddress, Listener};
 use crate::error::ProxyError;
 
-/// The socket of each listener, if one was handed down. The first listener is `from`.
+/// The socket of each listener, if one was handed down. `from` is the first listener.
 pub(crate) fn assign<'a>(
     listeners: &[Listener],
     inherited: &'a [Arc<Inherited>],
@@ -82,7 +83,7 @@ mod tests {
         let sockets = [unix, b, a];
         let listeners = [on(at_a.port()), on(at_b.port()), listener(ListenAddress::Unix(path))];
         assert_eq!(order(&listeners, &sockets), [Some(2), Some(1), Some(0)]);
-        // An address that is the same goes before one with the same port.
+        // An equal address takes precedence over an equal port.
         let both = [on(at_a.port()), listener(ListenAddress::Tcp(at_a))];
         assert_eq!(order(&both, &sockets[2..]), [None, Some(0)]);
     }

@@ -1,7 +1,8 @@
-//! The side towards clients: sockets, TLS, PROXY protocol, limits, HTTP/1.1 and HTTP/2.
+//! Client connections: sockets, TLS, PROXY protocol, limits, HTTP/1.1 and HTTP/2.
 //!
-//! `open` has every listener before a worker starts, so that a wrong address ends the start and not a
-//! thread. Each worker accepts from its own TCP sockets (see `server`), and from a duplicate of each
+//! `open` opens every listener before a worker starts, so that a wrong address fails the start
+//! rather than a thread. Each worker accepts from its own TCP sockets (see `server`), and from a
+//! duplicate of each Unix socket and of each inherited socket.
 //! Unix socket and of each that was handed down.
 
 mod body;
@@ -37,10 +38,10 @@ pub(crate) use crate::listen::open::{Opened, UnixFile, key_of, open, probe, prob
 use crate::listen::tls::Certificates;
 use crate::worker::Worker;
 
-/// Pause after a failed accept: out of descriptors, most likely.
+/// Pause after a failed accept, whose most likely cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// What all connections are measured by.
+/// State shared by all client connections: limits, counts, certificates.
 pub(crate) struct Gate {
     pub(crate) clients: Arc<ClientTable>,
     pub(crate) certificates: Option<Certificates>,
@@ -67,13 +68,13 @@ impl Gate {
         })
     }
 
-    /// Connections now, and how many there may be.
+    /// Number of connections, and its limit.
     pub(crate) fn connections(&self) -> (usize, usize) {
         let free = self.connections.available_permits();
         (self.connections_max.saturating_sub(free), self.connections_max)
     }
 
-    /// Whether a PROXY header from that address is believed.
+    /// Whether a PROXY header from this address is trusted.
     fn trusts(&self, from: IpAddr) -> bool {
         let from = from.to_canonical();
         self.proxies.iter().any(|network| network.contains(&from))
@@ -104,7 +105,7 @@ pub(crate) async fn accept_all(
         accepting.push(tokio::spawn(accept(worker, gate, kind, bound, stop)));
     }
     for task in accepting {
-        // A task that panicked has ended like any other; the rest go on.
+        // A task that panicked counts as ended; the others continue.
         let _ = task.await;
     }
 }
@@ -119,7 +120,7 @@ async fn accept(
     let stopping = stop.clone();
     let next = async || {
         let (socket, from) = connection::accept(&bound).await?;
-        // Accepted but not served before another one ends: at most one for each listener.
+        // A connection may be accepted before a permit is free: at most one per listener waits.
         let permit = gate.connections.clone().acquire_owned().await.map_err(io::Error::other)?;
         Ok::<_, io::Error>((socket, from, permit))
     };
@@ -145,6 +146,6 @@ async fn accept(
 
 /// Waits until the proxy is told to stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error is a proxy that is gone already.
+    // An error means that the proxy has already ended.
     let _ = stop.wait_for(|stop| *stop).await;
 }

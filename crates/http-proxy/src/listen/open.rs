@@ -1,7 +1,8 @@
-//! Opens the listening sockets: one of each TCP listener for each worker, one of each Unix listener for
-//! all, and those that a supervisor handed down.
+//! Opens the listening sockets: one per worker for each TCP listener, one for all workers for each
+//! Unix listener and each inherited socket.
 //!
-//! Invariant: a Unix socket's file is removed by whoever made it, so one that was handed down stays.
+//! Invariant: whoever created a Unix socket's file removes it, so the file of an inherited socket
+//! stays.
 //! Threads: the one that starts the proxy.
 
 use std::io;
@@ -17,10 +18,10 @@ use super::inherited::assign;
 use crate::config::transport::{Inherited, ListenAddress, Listener};
 use crate::error::ProxyError;
 
-/// Connections the kernel holds for us to accept.
+/// Connections that the kernel queues for accepting.
 const BACKLOG: i32 = 1024;
 
-/// What clients of a listener speak.
+/// The protocols of a listener's clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) tls: bool,
@@ -38,11 +39,11 @@ pub(super) enum OpenedSocket {
     Unix(StdUnixListener),
 }
 
-/// The sockets of all workers, and what they are called.
+/// The sockets of all workers, and their listeners.
 pub(crate) struct Opening {
-    /// One list for each worker.
+    /// One list per worker.
     pub(crate) workers: Vec<Vec<Opened>>,
-    /// The listeners as they are: with the ports that were free.
+    /// The listeners with their actual ports.
     pub(crate) listeners: Vec<Listener>,
     pub(crate) unix_files: Vec<UnixFile>,
 }
@@ -53,12 +54,12 @@ pub(crate) struct UnixFile(PathBuf);
 
 impl Drop for UnixFile {
     fn drop(&mut self) {
-        // Gone already, or in a directory that is: nothing to do about either.
+        // The file or its directory is gone already, which needs no action.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Opens `listeners` for so many workers, those of the sockets that a supervisor handed down on these.
+/// Opens `listeners` for each worker; inherited sockets replace new ones.
 pub(crate) fn open(
     listeners: &[Listener],
     inherited: &[Arc<Inherited>],
@@ -98,7 +99,7 @@ impl Opening {
     ) -> Result<(), ProxyError> {
         for worker in 0..self.workers.len() {
             let (socket, bound) = bind(address, key, worker > 0)?;
-            // The first may have been given a free port: the others take the same.
+            // The first socket may have got a free port: the others use the same.
             address = bound;
             self.add(worker, listener, OpenedSocket::Tcp(socket));
         }
@@ -106,7 +107,7 @@ impl Opening {
         Ok(())
     }
 
-    /// One socket for every worker: the kernel wakes one of them.
+    /// One socket shared by all workers: the kernel wakes one of them.
     fn open_inherited(
         &mut self,
         listener: &Listener,
@@ -147,23 +148,23 @@ fn duplicate(socket: &Inherited) -> io::Result<OpenedSocket> {
     }
 }
 
-/// The key that names a listener, by its place among all.
+/// The configuration key of a listener, by its index.
 pub(crate) fn key_of(index: usize) -> &'static str {
     if index == 0 { "from" } else { "listen" }
 }
 
-/// Whether an address, which that key names, can be listened on now.
+/// Checks whether an address can be listened on now; `key` names it in errors.
 pub(crate) fn probe(address: SocketAddr, key: &'static str) -> Result<(), ProxyError> {
     bind(address, key, false).map(drop)
 }
 
-/// Whether a Unix socket can be made there now.
+/// Checks whether a Unix socket can be created there now.
 pub(crate) fn probe_unix(path: &Path) -> Result<(), ProxyError> {
     let made = unix(path).map(|_| drop(UnixFile(path.to_owned())));
     made.map_err(|source| ProxyError::ListenUnix { path: path.to_owned(), source })
 }
 
-/// The only socket on an address, which that key names.
+/// A single listening socket on an address; `key` names it in errors.
 pub(crate) fn tcp(
     address: SocketAddr,
     key: &'static str,
@@ -171,9 +172,9 @@ pub(crate) fn tcp(
     bind(address, key, false)
 }
 
-/// A socket shares its port (`SO_REUSEPORT`) with those of our other workers, and would share it
-/// with another proxy's without a word. So the first binds without sharing, which fails if anybody
-/// is there, and allows it from then on.
+/// Our workers' sockets share their port (`SO_REUSEPORT`), and would silently share it with another
+/// proxy's as well. So the first socket is bound without sharing, which fails if the port is in
+/// use, and enables sharing afterwards.
 fn bind(
     address: SocketAddr,
     key: &'static str,
@@ -198,7 +199,7 @@ fn bind(
 }
 
 fn unix(path: &Path) -> io::Result<StdUnixListener> {
-    // A socket that nobody answers on was left behind by a crash.
+    // A socket file that nobody answers on was left behind by a crash.
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket && StdUnixStream::connect(path).is_err() {
         std::fs::remove_file(path)?;

@@ -1,6 +1,6 @@
-//! The PROXY protocol, versions 1 and 2: who a connection was made for, said by a proxy before us.
+//! The PROXY protocol, versions 1 and 2, by which a proxy before us states a connection's client.
 //!
-//! The `ppp` crate decodes; this file says how many bytes to wait for and what an address is.
+//! The `ppp` crate decodes; this file decides how many bytes to wait for, and extracts the address.
 //! Invariant: at most [`HEADER_BYTES_MAX`] are read. No threads.
 
 use std::net::{IpAddr, SocketAddr};
@@ -11,19 +11,19 @@ use ppp::{HeaderResult, PartialResult as _, v1, v2};
 /// to what real senders use.
 pub(crate) const HEADER_BYTES_MAX: usize = 4096;
 
-/// What version 1 begins with.
+/// Prefix of version 1.
 const V1_PREFIX: &[u8] = b"PROXY ";
 /// Longest line of version 1.
 const V1_BYTES_MAX: usize = 107;
 
-/// What the beginning of a connection is.
+/// Result of parsing the beginning of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// More bytes are needed.
     Incomplete,
     /// Not the PROXY protocol, or damaged.
     Invalid,
-    /// A header of that many bytes. No address: the proxy speaks for itself (health checks).
+    /// A header of `length` bytes. Without an address the proxy speaks for itself (health checks).
     Header { length: usize, client: Option<SocketAddr> },
 }
 
@@ -31,8 +31,8 @@ pub(crate) enum Parsed {
 pub(crate) fn parse(bytes: &[u8]) -> Parsed {
     let mut bytes = bytes;
     if bytes.starts_with(V1_PREFIX) || V1_PREFIX.starts_with(bytes) {
-        // The decoder takes a line cut within its last number for a wrong one, and one that a newline
-        // alone ends for whole, or not, by what has come behind it.
+        // The decoder treats a line cut within its last number as invalid, and may or may not
+        // accept a line that ends with a bare newline, depending on the bytes behind it.
         let line = &bytes[..bytes.len().min(V1_BYTES_MAX)];
         match line.iter().position(|byte| *byte == b'\n') {
             Some(end) if line[..end].ends_with(b"\r") => bytes = &line[..=end],

@@ -1,6 +1,7 @@
-//! A client's byte stream, whatever carries it, with bytes that were read ahead put back.
+//! A client's byte stream over any transport, with put-back of bytes that were read ahead.
 //!
-//! One enum rather than a type parameter: hyper's state machines are then compiled once. Threads:
+//! One enum rather than a type parameter, so that hyper's state machines are compiled once.
+//! Threads:
 //! each stream lives on one worker.
 
 use std::io::{self, IoSlice};
@@ -24,7 +25,7 @@ pub(crate) enum Socket {
     Unix(UnixStream),
 }
 
-/// A socket of which some bytes may have been read already.
+/// A socket with bytes that were read ahead.
 pub(crate) struct Prefixed<S> {
     prefix: Bytes,
     inner: S,
@@ -43,8 +44,8 @@ impl<S> Prefixed<S> {
 }
 
 impl<S: AsyncRead + Unpin> Prefixed<S> {
-    /// Looks at the bytes to come until `enough` says so or the stream ends, without taking them.
-    /// `enough` is asked again each time there are more, `bytes_max` at most.
+    /// Reads ahead, without consuming, until `enough` returns true or the stream ends. Calls
+    /// `enough` whenever more bytes have arrived, up to `bytes_max`.
     pub(crate) async fn peek(
         &mut self,
         bytes_max: usize,
@@ -67,12 +68,12 @@ impl<S: AsyncRead + Unpin> Prefixed<S> {
         result.map(|()| &self.prefix[..])
     }
 
-    /// Takes away bytes that [`Prefixed::peek`] has shown.
+    /// Consumes bytes that [`Prefixed::peek`] has shown.
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.prefix.advance(bytes.min(self.prefix.len()));
     }
 
-    /// These bytes are read again, before all others.
+    /// Puts bytes back in front of all others.
     fn put_back(&mut self, bytes: Bytes) {
         self.prefix = if self.prefix.is_empty() {
             bytes
@@ -99,7 +100,7 @@ impl ClientStream {
         }
     }
 
-    /// Bytes that were read and not used are read again.
+    /// Puts back bytes that were read but not used.
     pub(crate) fn put_back(&mut self, bytes: Bytes) {
         match self {
             ClientStream::Plain(stream) => stream.put_back(bytes),
@@ -107,7 +108,7 @@ impl ClientStream {
         }
     }
 
-    /// Waits until the client may have sent something, or gone, unless there is what was put back.
+    /// Waits until the client has sent something or closed; returns at once if bytes were put back.
     pub(crate) async fn readable(&self) {
         let put_back = match self {
             ClientStream::Plain(stream) => !stream.prefix.is_empty(),
@@ -116,14 +117,14 @@ impl ClientStream {
         if put_back {
             return;
         }
-        // A socket that cannot be waited for tells why when it is read.
+        // The error of a socket that cannot be waited for shows when it is read.
         let _ = match self.socket() {
             Socket::Tcp(stream) => stream.readable().await,
             Socket::Unix(stream) => stream.readable().await,
         };
     }
 
-    /// How much the client has not taken of what was written to it, as the system knows it.
+    /// Bytes written that the client has not acknowledged, as the system reports it.
     #[cfg(target_os = "linux")]
     pub(crate) fn held_bytes(&self) -> Option<u64> {
         let descriptor = match self.socket() {
@@ -137,16 +138,16 @@ impl ClientStream {
         (asked == 0).then_some(bytes).and_then(|bytes| u64::try_from(bytes).ok())
     }
 
-    /// Other systems do not tell it alike: there the time that a write waits counts.
+    /// Other systems do not report this uniformly: there the duration of a blocked write counts.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn held_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Lets the connection end in a reset when it is dropped. A Unix socket knows none.
+    /// Makes the connection end in a reset when dropped. Unix sockets have no reset.
     pub(crate) fn reset_at_close(&self) {
         if let Socket::Tcp(stream) = self.socket() {
-            // If that fails, the connection is gone.
+            // If this fails, the connection is already gone.
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
     }

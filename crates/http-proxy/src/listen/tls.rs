@@ -1,10 +1,11 @@
-//! TLS towards clients: certificates from files, taken again when the files change.
+//! TLS towards clients: certificates from files, reloaded when the files change.
 //!
-//! Invariants: a certificate that cannot be used at start keeps the proxy from starting; one that
-//! cannot be used later is counted and the former stays. TLS 1.2 and 1.3, ring, ALPN `h2` and
-//! `http/1.1`. Sessions are resumed by tickets (RFC 8446 §4.6.1, RFC 5077) that clients keep and that only
-//! this configuration can read: new certificates make new ones. Threads: shared by all workers; files are looked at by whichever worker shakes
-//! hands, at most once in [`LOOK_INTERVAL`].
+//! Invariants: certificates that are unusable at start fail the start; those that become unusable
+//! later are counted, and the former ones stay in use. TLS 1.2 and 1.3, ring, ALPN `h2` and
+//! `http/1.1`. Sessions are resumed by tickets (RFC 8446 §4.6.1, RFC 5077) that clients keep and
+//! that only the current configuration can decrypt; new certificates come with new ticket keys.
+//! Threads: shared by all workers; the worker that performs a handshake checks the files, at most
+//! once per [`LOOK_INTERVAL`].
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -23,10 +24,10 @@ use crate::error::ProxyError;
 use crate::io::file_stamp::{FileStamp, file_stamp};
 use crate::io::locks::lock;
 
-/// Shortest time between two looks at the files.
+/// Shortest time between two checks of the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Gives each handshake its configuration.
+/// Supplies the TLS configuration of each handshake.
 pub(crate) struct Certificates {
     files: Vec<CertificateFiles>,
     current: Mutex<Current>,
@@ -46,8 +47,8 @@ impl Certificates {
         Ok(Certificates { files, current })
     }
 
-    /// The configuration by the files as they are now; an error beside it if they have changed
-    /// and cannot be used.
+    /// The configuration for the current files. With an error beside it, if they have changed and
+    /// are unusable; then it is the former one.
     pub(crate) fn config(&self) -> (Arc<ServerConfig>, Result<(), ProxyError>) {
         let mut current = lock(&self.current);
         if current.looked.elapsed() < LOOK_INTERVAL {
@@ -58,8 +59,8 @@ impl Certificates {
         if stamps == current.stamps {
             return (current.config.clone(), Ok(()));
         }
-        // Chain and key are two files: a look between the two writes sees them not fit, and the
-        // stamp of the second makes for another look.
+        // Chain and key are two files: a check between their two writes finds a mismatch, and the
+        // second write's stamp triggers another check.
         current.stamps = stamps;
         let result = server_config(&self.files).map(|config| current.config = config);
         (current.config.clone(), result)
@@ -79,7 +80,7 @@ fn server_config(files: &[CertificateFiles]) -> Result<Arc<ServerConfig>, ProxyE
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(BySni(keys)));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // A list of sessions on our side would have room for the latest few hundred clients only.
+    // A server-side session cache would hold only the latest few hundred clients.
     config.ticketer = Ticketer::new().map_err(ProxyError::Tls)?;
     Ok(Arc::new(config))
 }
@@ -108,7 +109,7 @@ fn certified_key(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, ProxyErr
     Ok(Arc::new(certified))
 }
 
-/// The certificate that is good for the name asked for, else the first.
+/// Selects the certificate that is valid for the requested name, else the first.
 #[derive(Debug)]
 struct BySni(Vec<Arc<CertifiedKey>>);
 

@@ -1,9 +1,9 @@
-//! Whether a client takes what was written to it.
+//! Detects clients that have stopped reading.
 //!
-//! A socket that was full is writable again only when a good part of its buffer is free, and that holds
-//! megabytes: a client that reads slowly can leave a write waiting for longer than it may, though it
-//! takes something all the time. So the wait is not what counts, but how much the socket still holds.
-//! Threads: polled by the connection's task only.
+//! A full socket becomes writable again only when a good part of its buffer, which may be
+//! megabytes, is free. So a slow but steady reader can block a write for longer than
+//! `write_timeout`. The duration of the blocked write is therefore no criterion; the socket's
+//! remaining bytes are. Threads: polled by the connection's task only.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,25 +13,25 @@ use tokio::time::{Duration, Instant, Sleep};
 use crate::io::deadline::poll_deadline;
 use crate::listen::stream::ClientStream;
 
-/// Looks at a full socket in the time in which its client must take something.
+/// Checks of a full socket within the time in which its client must read something.
 const LOOKS: u32 = 4;
 
-/// What a client did of late with what was written to it.
+/// How the client has recently read from the socket.
 pub(super) struct WriteProgress {
-    /// Time in which it must take something.
+    /// Time within which the client must read something.
     limit: Duration,
-    /// When it was last seen to take something.
+    /// When the client was last seen to read.
     moved: Instant,
-    /// The socket is full.
+    /// Whether the socket is full.
     blocked: bool,
     last_look: Option<Look>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// A look at the socket.
+/// One check of the socket.
 struct Look {
     at: Instant,
-    /// What it held then, where the system tells.
+    /// Bytes that it held then, where the system reports them.
     held_bytes: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ impl WriteProgress {
         self.blocked
     }
 
-    /// Something could be written.
+    /// Records a successful write.
     pub(super) fn wrote(&mut self) {
         if self.blocked {
             self.blocked = false;
@@ -58,12 +58,12 @@ impl WriteProgress {
         }
     }
 
-    /// Lets go of what is not needed while nothing is written.
+    /// Frees what is not needed while nothing is written.
     pub(super) fn rest(&mut self) {
         self.timer = None;
     }
 
-    /// Nothing can be written: ready once the client has taken nothing for as long as it may.
+    /// Called while the socket is full: ready once the client has read nothing for the limit.
     pub(super) fn poll_full(&mut self, stream: &ClientStream, cx: &mut Context<'_>) -> Poll<()> {
         if !self.blocked {
             (self.blocked, self.last_look) = (true, None);
@@ -72,8 +72,8 @@ impl WriteProgress {
         self.poll_stalled(self.moved, stream, cx)
     }
 
-    /// The client has asked for nothing more since `since`, though there is more: ready once it has not
-    /// taken anything of what it has asked for either for as long as it may.
+    /// Called when the client has granted no more window since `since`, though more is ready: ready
+    /// once it has also read nothing already sent for the limit.
     pub(super) fn poll_stalled(
         &mut self,
         since: Instant,

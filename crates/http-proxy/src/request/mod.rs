@@ -59,7 +59,7 @@ pub(crate) struct Ask {
     peer: Peer,
     /// Another proxy claims to have sent it.
     through_proxy: bool,
-    /// Its connection to the origin is dedicated to its client; see [`Ask::bind`].
+    /// Its connection to the origin is dedicated to its client; see [`Ask::set_pinned`].
     pinned: Option<Pinned>,
 }
 
