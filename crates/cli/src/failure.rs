@@ -1,5 +1,5 @@
-//! Everything that can end a command badly: what it was doing, the chain of causes, what to do
-//! about it, and the exit code. The codes are a promise to scripts; see `AFTER_HELP` in `main.rs`.
+//! All failures of commands: what the command was doing, the chain of causes, advice, and the exit
+//! code. The codes are a promise to scripts; see `AFTER_HELP` in `main.rs`.
 
 use std::error::Error;
 use std::fmt::Write as _;

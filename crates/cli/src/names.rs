@@ -1,5 +1,5 @@
-//! How things are named on the command line and printed back: keys (any bytes), groups (a name or
-//! `id:NUMBER`), volumes (`PATH,PATH`). Pure text, no I/O.
+//! How keys (any bytes), groups (a name or `id:NUMBER`) and volumes (`PATH,PATH`) are written on
+//! the command line and printed. Pure text, no I/O.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;

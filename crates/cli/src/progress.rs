@@ -1,8 +1,8 @@
-//! Progress on stderr for whatever takes over a second, and only when somebody is at a terminal
-//! to see it. Never touches stdout, so output can be piped.
+//! Progress on stderr for operations of more than a second, shown only on a terminal. Never touches
+//! stdout, so output can be piped.
 //!
-//! Invariant: rate and time left are those of all that was done since the start, the second before the bar
-//! appears included. Threads: one for each bar: the one that works, or one that looks at it (`watched`).
+//! Invariant: rate and remaining time cover all work since the start, including the second before
+//! the bar appears. Threads: one per bar: the working thread, or one that observes it (`watched`).
 
 use std::borrow::Cow;
 use std::fmt::Write;

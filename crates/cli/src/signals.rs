@@ -1,11 +1,11 @@
-//! Ctrl-C and SIGTERM as a future: the first asks for a graceful end, a second ends the process at
-//! once, and so does the time that the end may take. SIGHUP and SIGUSR1 are handed to whoever runs, as
-//! often as they come.
+//! Ctrl-C and SIGTERM as a future: the first requests a graceful end; a second, or the expiry of
+//! the time limit, ends the process at once. SIGHUP and SIGUSR1 are passed on each time they
+//! arrive.
 //!
 //! Threads: [`Stop::on_signals`] must run before any other thread is started, because threads
-//! inherit the blocked signals from it; one thread then waits for them, and one for the end of the
-//! time. That one is there from the start: when the end comes the system may grant no thread, and
-//! whatever the others wait for must not keep it waiting.
+//! inherit the blocked signals from it. One thread then waits for signals, and one for the time
+//! limit. The latter is started in advance: at the end the system may refuse a new thread, and it
+//! must not wait for anything that other threads wait for.
 
 use std::future::Future;
 use std::io;

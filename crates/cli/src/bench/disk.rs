@@ -1,6 +1,6 @@
 //! Counters of disk traffic: of the store's devices, of this process and of a whole block device.
-//! Each is a running total; a benchmark takes the difference over a stage. What a system does not
-//! tell is `None`, never zero.
+//! Each is a running total; a benchmark takes the difference over a stage. A counter that the
+//! system does not provide is `None`, never zero.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt as _;

@@ -1,7 +1,7 @@
-//! One file per object in two-tier directories `[a-z]/[a-z]`, the rival of the microbenchmarks.
-//! Runs in a child process of its own (`damelo bench micro-files`, hidden), so that a memory cgroup
-//! holds exactly its page cache, and its `/proc/self/io` counts exactly its reads. Creates exactly
-//! one directory below the one it was given, and removes it at the end.
+//! One file per object in two-tier directories `[a-z]/[a-z]`: the baseline of the microbenchmarks.
+//! Runs in a child process (`damelo bench micro-files`, hidden), so that a memory cgroup holds
+//! exactly its page cache, and its `/proc/self/io` counts exactly its reads. Creates one directory
+//! below the given one, and removes it at the end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,6 +1,6 @@
-//! Fills a store in a child process (`damelo bench fill`, hidden), for benchmarks that weigh a
-//! process by its memory or kill it. The child answers with one line of JSON; a child that is to be
-//! killed goes on creating objects until it is.
+//! Fills a store in a child process (`damelo bench fill`, hidden), for benchmarks that measure a
+//! process's memory or kill it. The child answers with one line of JSON; a child that is to be
+//! killed keeps creating objects until then.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

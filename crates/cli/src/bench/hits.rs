@@ -1,5 +1,5 @@
-//! `damelo bench hits`: how many objects a second come out of memory, beside how many of the same
-//! size a plain memcpy moves. Threads: as many as asked for; each reads its own sequence of keys.
+//! `damelo bench hits`: memory hits per second, compared with how many objects of the same size a
+//! plain memcpy moves. Threads: as many as requested; each reads its own sequence of keys.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};

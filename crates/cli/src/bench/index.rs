@@ -1,6 +1,6 @@
-//! `damelo bench index`: bytes of memory for each object in the index, all tables included, weighed
-//! from outside: two processes with the same data memory, one with a full index and one with
-//! hardly any, and the difference of their resident sizes.
+//! `damelo bench index`: bytes of memory per object in the index, all tables included, measured
+//! from outside: the difference of the resident sizes of two processes with equal data memory, one
+//! with a full index and one with an almost empty one.
 
 use clap::Args;
 use damelo::ByteSize;

@@ -1,8 +1,9 @@
-//! What an interrupted benchmark must not leave behind: gigabytes of temporary store, a tree of
-//! files, a cgroup. Everything temporary is registered here while it exists; Ctrl-C and SIGTERM
-//! remove it and end the process. Normal ends use `Drop`, as everywhere.
+//! Cleans up after interrupted benchmarks: gigabytes of temporary store, a tree of files, a cgroup.
+//! Every temporary object is registered here while it exists; Ctrl-C and SIGTERM remove it and end
+//! the process. Normal ends use `Drop`.
 //!
-//! Threads: [`watch`] runs before any other thread is started and starts the one that waits.
+//! Threads: [`watch`] runs before any other thread is started, and starts the one that waits for
+//! signals.
 
 use std::fs;
 use std::path::{Path, PathBuf};

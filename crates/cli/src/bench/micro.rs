@@ -1,6 +1,6 @@
 //! `damelo bench micro`: the thesis's fifteen microbenchmarks (§5.1), on the store and, with
-//! `--against`, on one file per object in the same run. Both sides of an order run one after the
-//! other, so that a machine whose speed drifts treats both alike.
+//! `--against`, on one file per object in the same run. For each order both sides run in immediate
+//! succession, so that drift of the machine's speed affects both alike.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! `damelo bench`: measures the store, and what it stands beside, in one run on one machine. One
-//! benchmark a file; `workload` says what is done, `stage` runs it, `report` prints it.
+//! `damelo bench`: measures the store and its baselines, in one run on one machine. One benchmark
+//! per file; `workload` defines the operations, `stage` runs them, `report` prints the results.
 
 mod cgroup;
 mod disk;

@@ -1,5 +1,5 @@
-//! `damelo bench open`: how soon a store serves again, after kill -9 in the middle of writing and
-//! after a clean close.
+//! `damelo bench open`: the time until a store serves again, after kill -9 in the middle of writing
+//! and after a clean close.
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,6 +1,6 @@
-//! Keeps a number of futures under way from one thread, without any runtime: a slot each, a waker
-//! each that marks its slot and wakes the thread. Nothing here knows what the futures do, but that
-//! they may have put something off.
+//! Keeps a number of futures in flight from one thread, without a runtime: each has a slot and a
+//! waker that marks the slot and wakes the thread. Knows nothing of the futures, except that they
+//! may have deferred submissions.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -1,5 +1,5 @@
-//! `damelo bench randread`: random reads of single objects from disk, many under way at once from
-//! one thread through the async API, beside raw random reads of the same file.
+//! `damelo bench randread`: random reads of single objects from disk, many in flight at once from
+//! one thread through the async API, compared with raw random reads of the same file.
 
 use std::time::{Duration, Instant};
 

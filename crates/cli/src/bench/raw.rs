@@ -1,6 +1,6 @@
-//! Random reads of a file with nothing in between: what the device gives at a queue depth, to be
-//! printed beside the store's figure. `io_uring` where it is permitted, else one thread with
-//! `pread` for each read under way. The page cache is bypassed where the file system can.
+//! Raw random reads of a file: the device's own rate at a queue depth, printed beside the store's.
+//! Uses `io_uring` where permitted, else one thread with `pread` per read in flight. Bypasses the
+//! page cache where the file system supports it.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! What a microbenchmark measured, as numbers, as JSON and as lines of a table.
+//! Results of a microbenchmark, as numbers, as JSON and as lines of a table.
 
 use std::time::Duration;
 

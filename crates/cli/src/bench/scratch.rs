@@ -1,5 +1,5 @@
-//! The store that a benchmark makes for itself: a file that is removed at the end, or a path that
-//! the caller gave. Never writes over what was there without `--force`.
+//! The store that a benchmark creates: a file that is removed at the end, or a path that the caller
+//! gave. Never overwrites existing data without `--force`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! The store under the microbenchmarks. Popular groups are loved and the others hated, as in the
-//! thesis; in sequential and random order all are loved. Keys are what a proxy would use.
+//! The store in the microbenchmarks. Popular groups are loved and the others hated, as in the
+//! thesis; in sequential and random order all are loved. Keys look like a proxy's.
 
 use damelo::{GroupId, Store};
 

@@ -1,6 +1,6 @@
-//! What the microbenchmarks of thesis §5.1 do: which objects exist, in which order they are
-//! created, read and deleted, and what every byte of them is. Pure and seeded: the same settings
-//! give the same workload on every machine, for the store and for the files.
+//! The workload of the microbenchmarks of thesis §5.1: which objects exist, in which order they are
+//! created, read and deleted, and their contents. Pure and seeded: the same settings give the same
+//! workload on every machine, for the store and for the files.
 //!
 //! Objects are numbered; object `i` of `n` is in group `i * groups / n`, so the popular fraction of
 //! a zipf order (the lowest numbers) fills whole groups, or directories, and the sequential order

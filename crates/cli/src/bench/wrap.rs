@@ -1,5 +1,6 @@
-//! `damelo bench wrap`: write amplification of a store whose ring comes round again and again while
-//! popular objects are kept: a cache under zipf-distributed requests, creating what it misses.
+//! `damelo bench wrap`: write amplification of a store whose log wraps around repeatedly while
+//! popular objects are kept: a cache under zipf-distributed requests that creates each missed
+//! object.
 
 use clap::Args;
 use damelo::{ByteSize, Config, CreateError, GroupId, Store, WriterOptions};

@@ -1,5 +1,5 @@
-//! The zipf distribution by which benchmarks draw what to ask for: a table of cumulative weights,
-//! searched by halves. Immutable once made, so threads share it.
+//! The zipf distribution of benchmark requests: a table of cumulative weights with binary search.
+//! Immutable once made, so threads share it.
 
 use fastrand::Rng;
 

@@ -1,8 +1,8 @@
-//! `damelo lab bench`: how many requests a second policy-only simulation takes on one core, from
-//! oracleGeneral and from CSV, and how much memory each distinct object costs. It lets this same program
-//! write a synthetic trace and run on it, each time as a process of its own, so that the memory of a
-//! run can be asked of the system. It stays small itself: the system counts what a child was before
-//! it became another program. Threads: none but the child's one.
+//! `damelo lab bench`: how many requests per second a policy-only simulation processes on one core,
+//! from oracleGeneral and from CSV, and the memory per distinct object. Runs this program as child
+//! processes to write a synthetic trace and to simulate on it, so that the system reports each
+//! run's memory. This process stays small itself: a child's peak includes its memory from before
+//! exec. Threads: none but the child's one.
 
 use std::io::Read;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What `damelo lab designs` prints: tables, JSON, and the report with charts. Pure.
+//! The output of `damelo lab designs`: tables, JSON, and the report with charts. Pure.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! `damelo lab designs`: published designs and our store over one trace, and what their disks did.
-//! Designs with pages run at every combination of the memory, page and grouping asked for.
+//! `damelo lab designs`: runs published designs and our store on one trace, and reports their disk
+//! traffic. Designs with pages run at every requested combination of memory, page and grouping.
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -1,5 +1,6 @@
-//! `damelo lab designs --real`: the same designs in a directory, or on a file or device, of this machine;
-//! wall time, and the bytes and calls that the system counted. Threads: one, besides the store's own.
+//! `damelo lab designs --real`: the same designs on a real directory, file or device of this
+//! machine; reports wall time, and the bytes and calls that the system counted. Threads: one,
+//! besides the store's.
 
 use std::collections::BTreeMap;
 

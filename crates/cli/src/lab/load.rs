@@ -1,4 +1,4 @@
-//! A whole trace in memory with its names, as designs and papers need it.
+//! A whole trace in memory with its names, as designs and paper reproductions need it.
 
 use damelo_lab::output::TraceIdentity;
 use damelo_lab::trace::{Filter, Record, Trace, load_kept};

@@ -1,5 +1,5 @@
-//! The manifest of a run of the lab, and writing the report that ends with it. Invariant: nothing that a command reads
-//! is overwritten by what it writes.
+//! The manifest of a lab run, and the writing of the report that contains it. Invariant: a command
+//! never overwrites a file that it reads.
 
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;

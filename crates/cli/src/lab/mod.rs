@@ -1,5 +1,5 @@
-//! `damelo lab`: cache designs and policies measured on traces. One subcommand a file; `reading` has
-//! what all share: how a trace is named and read, and what was skipped of it.
+//! `damelo lab`: cache designs and policies measured on traces. One subcommand per file; `reading`
+//! has the shared part: how a trace is named and read, and what was skipped of it.
 
 mod bench;
 mod design_report;

@@ -1,4 +1,4 @@
-//! `damelo lab paper`: a paper's tables and figures measured again, the published number beside ours.
+//! `damelo lab paper`: reproduces a paper's tables and figures, the published number beside ours.
 
 use std::path::PathBuf;
 use std::time::Instant;

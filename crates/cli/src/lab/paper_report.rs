@@ -1,5 +1,5 @@
-//! What `damelo lab paper --html` writes: every table and figure of a paper, ours beside the published.
-//! Pure.
+//! The output of `damelo lab paper --html`: every table and figure of a paper, ours beside the
+//! published. Pure.
 
 use damelo_lab::output::{LineChart, Report as Page, Unit};
 use damelo_lab::paper::Exhibit;

@@ -1,5 +1,5 @@
-//! How the lab's commands read traces: one set of arguments, progress by bytes of the file, and a word
-//! on stderr about what was skipped.
+//! How the lab's commands read traces: one set of arguments, progress by bytes of the file, and a
+//! note on stderr about skipped input.
 
 use std::time::Instant;
 

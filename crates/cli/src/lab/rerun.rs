@@ -1,8 +1,9 @@
-//! `damelo lab rerun REPORT`: runs what a report was made with once more and says whether the results
-//! are the same. The command comes from a file that somebody else may have written, so it is parsed
-//! first and only what reads a trace and prints is run: nothing on real disks, and no file is written
-//! but a temporary one. Which trace that is comes from the command, and is a regular file; nothing of the report is
-//! printed that could steer a terminal. Threads: the main one; the run is a process of its own.
+//! `damelo lab rerun REPORT`: repeats the run that a report was made with and says whether the
+//! results are the same. The command comes from an untrusted file, so it is parsed first, and only
+//! commands that read a trace and print are run: nothing on real disks, and no file is written but
+//! a temporary one. The command names the trace, which must be a regular file; no text of the
+//! report that could control a terminal is printed. Threads: the main one; the run is a process of
+//! its own.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

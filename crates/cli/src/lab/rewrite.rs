@@ -1,5 +1,6 @@
-//! Making a trace of another one: converted, sampled or filtered, and beside it the manifest that says how. The file
-//! appears when it is whole; its manifest comes after it, since it has the file's digest. Threads: the main one.
+//! Makes a trace from another one: converted, sampled or filtered, with a manifest that says how.
+//! The file appears when it is complete; its manifest follows, since it contains the file's digest.
+//! Threads: the main one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! `damelo lab sim TRACE [TYPE] POLICIES SIZES`: miss ratios of policies at sizes. Results go to
-//! standard output and are the same bytes for the same command; how fast it went goes to stderr.
+//! standard output and are deterministic for a command; the speed goes to stderr.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

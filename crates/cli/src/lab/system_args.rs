@@ -1,4 +1,5 @@
-//! The modelled system under the designs, as `damelo lab designs` takes it: drive, order, file system, mapping, memory.
+//! Arguments of `damelo lab designs` for the modelled system: drive, order, file system, mapping,
+//! memory.
 
 use clap::Args;
 use damelo::ByteSize;

@@ -1,4 +1,4 @@
-//! `damelo lab trace`: look at a trace, or make another one of it.
+//! `damelo lab trace`: inspects a trace, or makes another one from it.
 
 use clap::{Args, Subcommand, ValueEnum};
 use damelo_lab::output::TraceIdentity;

@@ -1,5 +1,5 @@
-//! A design whose requests are counted as they go by, so that a long run can say how far it is, how fast
-//! and how long it will take. Changes nothing of what the design does. Threads: one.
+//! A wrapper that counts a design's requests, so that a long run can report its progress, rate and
+//! remaining time. Does not change the design's behaviour. Threads: one.
 
 use damelo_lab::design::{Design, Outcome};
 use damelo_lab::machine::Action;

@@ -1,4 +1,4 @@
-//! `damelo check-config`: says whether a configuration file can be used, and what is wrong with it.
+//! `damelo check-config`: says whether a configuration file is valid, and lists its mistakes.
 
 use std::fs::File;
 use std::io::{self, Read};

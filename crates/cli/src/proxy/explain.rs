@@ -1,4 +1,4 @@
-//! `damelo explain`: what a running proxy knows of one URL, in words.
+//! `damelo explain`: describes a running proxy's state of one URL.
 
 use std::fmt::Write as _;
 

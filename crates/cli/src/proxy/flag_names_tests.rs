@@ -1,6 +1,6 @@
-//! Flags of `damelo proxy` and `damelo forward` against the keys that they set: a flag is made of
-//! words of its key, so that who knows one knows the other. What a flag sets is found by giving it.
-//! No threads.
+//! Checks the flags of `damelo proxy` and `damelo forward` against the keys that they set: a flag
+//! consists of words of its key, so that either can be guessed from the other. The test finds a
+//! flag's key by passing the flag. No threads.
 
 use clap::{Arg, Args, Command, FromArgMatches};
 use damelo_http_proxy::Settings;

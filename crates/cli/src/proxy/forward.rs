@@ -1,6 +1,6 @@
-//! `damelo forward`: a caching forward proxy on a store, for those who may use it. This file makes
-//! settings of flags and file and says what runs; HTTP and the rules are the business of
-//! `damelo-http-proxy`.
+//! `damelo forward`: a caching forward proxy on a store, for permitted clients. This file combines
+//! flags and configuration file into settings and prints what runs; `damelo-http-proxy` owns HTTP
+//! and the rules.
 
 use std::io::Read as _;
 use std::time::Duration;

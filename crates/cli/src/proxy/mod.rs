@@ -1,7 +1,6 @@
-//! Commands around the caching proxies. `reverse` (`damelo proxy`) and `forward` run one, on what they
-//! have in common (`serving`, `serve_args`, `transport_args`, `supervisor`, `room`);
-//! `check_config` reads their settings; `purge`, `explain` and `top` ask one that runs, which they find
-//! by `admin`.
+//! Commands for the caching proxies. `reverse` (`damelo proxy`) and `forward` run one, using shared
+//! parts (`serving`, `serve_args`, `transport_args`, `supervisor`, `room`); `check_config` reads
+//! their settings; `purge`, `explain` and `top` query a running one, which `admin` finds.
 
 mod admin;
 pub(crate) mod check_config;

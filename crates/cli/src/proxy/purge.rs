@@ -1,5 +1,5 @@
-//! `damelo purge`: drops a URL, a tag, a group, a prefix or everything, in the same time whatever
-//! the number of objects. Works on a store that nobody has open, or asks a running proxy.
+//! `damelo purge`: drops a URL, a tag, a group, a prefix or everything, in time independent of the
+//! number of objects. Works on a store that no process has open, or asks a running proxy.
 
 use std::ffi::OsString;
 

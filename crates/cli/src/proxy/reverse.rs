@@ -1,5 +1,5 @@
-//! `damelo proxy`: a caching reverse proxy on a store. This file makes settings of flags and file, and
-//! says what runs and where to look; HTTP is the business of `damelo-http-proxy`.
+//! `damelo proxy`: a caching reverse proxy on a store. This file combines flags and configuration
+//! file into settings and prints what runs; `damelo-http-proxy` owns HTTP.
 
 use clap::Args;
 use damelo::{ByteSize, Store};

@@ -1,8 +1,8 @@
-//! Whether the memory that a proxy is told to use is to be had: said at start, since the system ends a
-//! process that wants more than there is later, without a word.
+//! Checks at start whether the configured memory is available, since the system would later kill a
+//! process that exceeds it without explanation.
 //!
-//! Owns nothing; reads `/proc/meminfo` and the limits of the process's own cgroups, of both versions.
-//! Where these cannot be read nothing is said. Threads: the caller's.
+//! Owns nothing; reads `/proc/meminfo` and the limits of the process's own cgroups, v1 and v2.
+//! Where these cannot be read it prints no warning. Threads: the caller's.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Options that `damelo proxy` and `damelo forward` share, and what both print of what runs. Each
-//! option sets a key of the configuration file, which it goes before.
+//! Options shared by `damelo proxy` and `damelo forward`, and the start message of both. Each
+//! option sets, and takes precedence over, a key of the configuration file.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;

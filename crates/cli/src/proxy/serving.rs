@@ -1,8 +1,8 @@
-//! What `damelo proxy` and `damelo forward` have in common: opening the store, serving until a signal
-//! says otherwise, reading settings again, and ending in time.
+//! Shared parts of `damelo proxy` and `damelo forward`: opening the store, serving until a signal
+//! arrives, reloading settings, and ending in time.
 //!
-//! Threads: the proxy's workers, and one that waits for signals. The store is closed after the
-//! last worker has ended, so that the next start need not recover anything.
+//! Threads: the proxy's workers, and one that waits for signals. The store is closed after the last
+//! worker has ended, so that the next start needs no recovery.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;

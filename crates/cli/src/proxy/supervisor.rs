@@ -1,7 +1,7 @@
-//! What a supervisor such as systemd tells us and wants to be told: sockets handed down
-//! (`LISTEN_FDS`) and the state of the service (`NOTIFY_SOCKET`).
+//! The interface to a supervisor such as systemd: sockets handed down (`LISTEN_FDS`) and service
+//! state (`NOTIFY_SOCKET`).
 //!
-//! Without a supervisor all of it does nothing. Threads: any; each message is one datagram.
+//! Without a supervisor every function is a no-op. Threads: any; each message is one datagram.
 
 use std::env;
 use std::io;

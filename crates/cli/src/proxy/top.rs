@@ -1,4 +1,4 @@
-//! `damelo top`: a live table of what a running proxy is busy with.
+//! `damelo top`: a live table of a running proxy's activity.
 //!
 //! The frame is made as plain lines by a pure function; the terminal only shows it. Invariants:
 //! the terminal is left as it was found, whatever happens. Threads: the main thread only.

@@ -1,6 +1,6 @@
-//! Options of transport: listeners, TLS, PROXY protocol, limits on clients, how origins are
-//! reached. Each sets a key of the configuration file, which it goes before; what is wrong with
-//! files is found at start.
+//! Transport options: listeners, TLS, PROXY protocol, limits on clients, how origins are reached.
+//! Each sets, and takes precedence over, a key of the configuration file; errors in named files are
+//! found at start.
 
 use std::time::Duration;
 

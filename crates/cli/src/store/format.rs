@@ -1,4 +1,4 @@
-//! `damelo format`: makes a store. Destroys nothing without `--force`.
+//! `damelo format`: creates a store. Destroys nothing without `--force`.
 
 use std::fs;
 use std::path::Path;

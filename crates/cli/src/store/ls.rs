@@ -1,4 +1,4 @@
-//! `damelo ls`: every live object of a store, as it lies on disk.
+//! `damelo ls`: lists every live object on the disk of a store.
 
 use std::ffi::OsString;
 

@@ -1,5 +1,5 @@
-//! Commands on a store: `format`, `stat`, `check`, `ls`, `get`, `put`, `rm`; and `opening`, how they and
-//! the proxies open one.
+//! Commands on a store: `format`, `stat`, `check`, `ls`, `get`, `put`, `rm`; and `opening`, through
+//! which they and the proxies open one.
 
 pub(crate) mod check;
 pub(crate) mod format;

@@ -1,6 +1,6 @@
-//! How commands open a store that exists: one set of arguments, one wait for recovery, warnings on
-//! stderr, and a close that reports. Commands see every object that is on disk, because they start
-//! only when recovery has ended.
+//! How commands open an existing store: shared arguments, waiting for recovery, warnings on stderr,
+//! and a close that reports errors. Commands see every object on disk, because they start after
+//! recovery has ended.
 
 use std::thread;
 use std::time::Duration;

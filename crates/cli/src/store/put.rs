@@ -1,5 +1,5 @@
-//! `damelo put`: streams a file or standard input into a store. An input that fails half way
-//! leaves nothing behind.
+//! `damelo put`: streams a file or standard input into a store. A failed input leaves nothing
+//! behind.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

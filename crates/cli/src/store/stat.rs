@@ -1,4 +1,4 @@
-//! `damelo stat`: what a store is made of and what it has counted since it was opened.
+//! `damelo stat`: a store's layout, and its counters since it was opened.
 
 use clap::Args;
 use damelo::{ByteSize, Latency, Metric, Store, StoreInfo, VolumeInfo};

@@ -1,4 +1,4 @@
-//! The command line of `damelo bench http`, and what it rules out.
+//! The command line of `damelo bench http`, and the combinations that it rejects.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The catalogue that the origin serves and the load generator checks: object `n` of a run has a
-//! path, a size and bytes that follow from the seed, so neither side stores any body.
+//! The catalogue that the origin serves and the load generator checks: path, size and bytes of
+//! object `n` of a run follow from the seed, so neither side stores any body.
 //!
 //! Objects are laid out as pages: a document and what it embeds have consecutive numbers. Paths are
 //! `/c/RUN/PAGE/ITEM`, item 0 being the document. Those of a recorded trace have its lengths and names,

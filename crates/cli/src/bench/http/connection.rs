@@ -1,7 +1,7 @@
-//! One keep-alive connection of the load generator: writes a request, takes the response apart,
-//! checks its bytes if asked to. Non-blocking; owned by one thread of `load`.
+//! One keep-alive connection of the load generator: writes a request, parses the response, and
+//! optionally checks its bytes. Non-blocking; owned by one thread of `load`.
 //!
-//! Invariant: at most one request is under way, so a response belongs to `object`.
+//! Invariant: at most one request is in flight, so a response belongs to `object`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream as BlockingStream};

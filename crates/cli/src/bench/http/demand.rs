@@ -1,6 +1,6 @@
-//! What is asked for, in which order: the workloads. Seeded; each connection draws from a generator
-//! of its own, so a run does not depend on how threads are scheduled, except for `fill` and `trace`, whose
-//! connections share one counter so that nothing is asked for twice.
+//! The workloads: which objects are requested in which order. Seeded; each connection draws from a
+//! generator of its own, so a run does not depend on thread scheduling, except for `fill` and
+//! `trace`, whose connections share one counter so that each object is requested once.
 
 use std::ops::Range;
 use std::sync::Arc;

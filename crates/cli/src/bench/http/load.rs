@@ -1,5 +1,5 @@
-//! The load: threads with some connections each, every connection a closed loop. Threads share
-//! nothing but the catalogue and the workload; what they saw is summed at the end.
+//! The load generator: threads with some connections each, every connection a closed loop. Threads
+//! share only the catalogue and the workload; their results are summed at the end.
 
 use std::io;
 use std::sync::Arc;

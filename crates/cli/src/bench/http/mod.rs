@@ -1,8 +1,8 @@
-//! `damelo bench http`: load on a caching proxy over real sockets, and on others in turn with it. The
-//! origin and the load generator are here, so that every byte can be checked and every request that
-//! a cache let through is counted.
+//! `damelo bench http`: measures a caching proxy under load over real sockets, and other proxies in
+//! turn with it. Origin and load generator run in this process, so that every byte can be checked
+//! and every request that a cache forwards is counted.
 //!
-//! Threads: the origin's, the clients', and the main thread, which starts and sums up.
+//! Threads: the origin's, the clients', and the main thread, which starts them and sums up.
 
 mod args;
 mod catalogue;

@@ -1,8 +1,8 @@
-//! The origin behind the proxies that are measured: serves the catalogue over HTTP/1.1 and counts.
+//! The origin behind the measured proxies: serves the catalogue over HTTP/1.1 and counts requests.
 //!
-//! Threads: one, for all connections, at most [`CONNECTIONS_MAX`], so that it costs little beside the
-//! load on the same core; it ends with the process. Counters are relaxed: they are read between
-//! measurements. Invariant: a connection's next answer is made when the last one is written.
+//! Threads: one for all connections, at most [`CONNECTIONS_MAX`], so that it costs little beside
+//! the load on the same core; it ends with the process. Counters are relaxed: they are read between
+//! measurements. Invariant: a connection's next response is made after the last one is written.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;

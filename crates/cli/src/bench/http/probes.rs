@@ -1,5 +1,5 @@
-//! What is read from outside a proxy before and after a measurement: CPU time of its processes,
-//! reads of the machine's disk, reads by its own count. What is not told is `None`, never zero.
+//! Measurements of a proxy from outside, before and after a run: CPU time of its processes, reads
+//! of the machine's disk, reads by its own counters. Unavailable values are `None`, never zero.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

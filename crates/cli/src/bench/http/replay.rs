@@ -1,8 +1,8 @@
-//! A recorded trace as a workload: which object each request asks for, how long its body is, and which page it belongs
-//! to, as a browser would say in `Referer`. Read once, then immutable; shared by all threads.
+//! A recorded trace as a workload: the object that each request asks for, the length of its body,
+//! and the page it belongs to, sent as `Referer`. Read once, then immutable; shared by all threads.
 //!
-//! A page is what its client asked for last on the same host that looks like a document. Paths keep host, directories
-//! and names of the trace, since caches place and group by them.
+//! A page is the client's latest request on the same host that looks like a document. Paths keep
+//! the trace's host, directories and names, since caches place and group objects by them.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! What a measurement comes to, medians over rounds, ratios between proxies, and how they are
-//! printed. Pure.
+//! Results of a measurement, medians over rounds, ratios between proxies, and how they are printed.
+//! Pure.
 
 use serde::Serialize;
 use serde_json::{Value, json};

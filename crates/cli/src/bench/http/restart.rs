@@ -1,6 +1,6 @@
-//! `--restart`: our own proxy is killed with SIGKILL after the warm-up and started again on the same
-//! cache. Measured from exec: until it says that it serves, until the first answer, until the first
-//! hit; then the workload second by second.
+//! `--restart`: our own proxy is killed with SIGKILL after the warm-up and restarted on the same
+//! cache. Measures the times from exec until it reports that it serves, until the first response,
+//! and until the first hit; then the workload second by second.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! `--kill-every`: a verified soak of our own proxy. It is loaded without pause, killed with SIGKILL at
-//! random moments, started again on the same cache at once, and every byte of every body is checked,
-//! in all lives. What a kill cuts off is no failure; a wrong byte is, and so is a cache that came back
-//! without a single hit.
+//! `--kill-every`: a verified soak of our own proxy. It is loaded continuously, killed with SIGKILL
+//! at random moments and restarted at once on the same cache, and every byte of every body is
+//! checked across all restarts. A response cut off by a kill is no failure; a wrong byte is, and so
+//! is a cache that restarts without a single hit.
 //!
-//! Threads: the load's, beside the main thread, which kills.
+//! Threads: the load's, and the main thread, which kills the proxy.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Proxies to measure: others by URL, and our own as a child process on a temporary cache, which
-//! can be killed and started again. The child ends with its owner, and with this process.
+//! The measured proxies: others by URL, and our own as a child process on a temporary cache, which
+//! can be killed and restarted. The child ends with its owner, and with this process.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, ToSocketAddrs};

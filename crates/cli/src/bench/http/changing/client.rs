@@ -1,8 +1,8 @@
-//! A client of the changing world: asks for wholes, ranges and changes, and judges every answer by
-//! what was permitted when the request was sent.
+//! A client of the changing world: requests whole objects, ranges and changes, and checks each
+//! response against the versions permitted when the request was sent.
 //!
-//! Invariant: what counts as wrong is forbidden by RFC 9110 or 9111 or by the promise of a purge,
-//! never merely unexpected. Threads: each client is one.
+//! Invariant: a response counts as wrong only if RFC 9110, RFC 9111 or the promise of a purge
+//! forbids it, never because it is merely unexpected. Threads: one per client.
 
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

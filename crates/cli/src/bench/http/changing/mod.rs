@@ -1,10 +1,11 @@
-//! `--changing`: the soak (see `soak`) with an origin whose objects change all the time. Some changes
-//! are followed by a purge, of a URL, a group or all below a path, hard or soft; others are left to
-//! freshness and validation. Every answer must be bytes of one version, and of one that might be
-//! served when it was asked for: none from before a purge that was acknowledged, none that had been
-//! superseded for longer than it was fresh, whatever was killed meanwhile.
+//! `--changing`: the soak (see `soak`) with an origin whose objects change all the time. Some
+//! changes are followed by a purge, of a URL, a group or a path prefix, hard or soft; others are
+//! left to freshness and validation. Every response must consist of one version's bytes, and that
+//! version must have been servable when it was requested: not from before an acknowledged purge,
+//! and not superseded for longer than its lifetime, whichever process was killed meanwhile.
 //!
-//! Threads: the clients, one that changes and purges, the origin's, and the main thread, which kills.
+//! Threads: the clients, one that changes and purges, the origin's, and the main thread, which
+//! kills the proxy.
 
 mod client;
 mod origin;

@@ -1,7 +1,7 @@
-//! The origin of the changing world: validates, sends ranges, with and without a length, and takes its
-//! time now and then, so that changes and purges meet answers that are on their way.
+//! The origin of the changing world: validates, sends ranges, responds with and without a length,
+//! and occasionally delays, so that changes and purges overlap responses in flight.
 //!
-//! Threads: one for each connection; they end with the proxy's connections.
+//! Threads: one per connection; each ends with the proxy's connection.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

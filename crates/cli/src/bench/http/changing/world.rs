@@ -1,10 +1,10 @@
-//! The objects of a changing origin: their versions, when each was superseded, and so which versions
-//! a cache may still serve at any moment.
+//! The objects of a changing origin: their versions, when each was superseded, and hence which
+//! versions a cache may still serve at any moment.
 //!
-//! Object `n` has bytes, length and entity tag that follow from seed, number and version, so that
-//! bytes of two versions never fit together. Threads: changed by one, read by all; a version counts
-//! as current before its predecessor counts as superseded, so what is asked of a cache is never more
-//! than what it could know.
+//! Bytes, length and entity tag of object `n` follow from seed, number and version, so that bytes
+//! of two versions never fit together. Threads: changed by one, read by all; a version counts as
+//! current before its predecessor counts as superseded, so a cache is never blamed for a change
+//! that it could not know of.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
