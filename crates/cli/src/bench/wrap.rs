@@ -1,4 +1,4 @@
-//! `damelo bench wrap`: write amplification of a store whose log wraps around repeatedly while
+//! `damelo bench wrap`: write amplification of a store whose ring wraps around repeatedly while
 //! popular objects are kept: a cache under zipf-distributed requests that creates each missed
 //! object.
 

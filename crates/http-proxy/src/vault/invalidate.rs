@@ -37,7 +37,7 @@ impl Vault {
     /// Removes one stored response.
     pub(crate) fn forget(&self, key: &[u8]) {
         // A store that cannot remove is closed or broken, and serves nothing either. A body stored
-        // apart becomes unreachable, and its space is reclaimed when the log wraps around.
+        // apart becomes unreachable, and its space is reclaimed when the ring wraps around.
         let _ = self.store.remove(key);
     }
 
