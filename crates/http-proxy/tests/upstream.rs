@@ -3,7 +3,7 @@
 mod support;
 
 use std::io::{BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -88,21 +88,39 @@ fn http2_in_clear_text_when_configured() {
     assert_eq!(proxy.get("/b").text(), format!("{url}/b false"));
 }
 
-#[test]
-fn slow_clients_leave_room_on_a_connection_of_http2() {
-    let (origin, home) = (Http2Origin::start(None), Home::new());
-    let url = format!("http://{}", origin.address);
-    let proxy = proxy_to(&home, url.clone(), |config| {
+/// Starts a proxy with one worker in front of an HTTP/2 origin, and `count` clients that read only
+/// the beginning of a large answer. They stay as long as their streams are kept.
+fn slow_readers(
+    home: &Home,
+    origin: &Http2Origin,
+    count: usize,
+    tweak: impl FnOnce(&mut ProxyConfig),
+) -> (Proxy, Vec<BufReader<TcpStream>>) {
+    let proxy = proxy_to(home, format!("http://{}", origin.address), |config| {
         config.transport.upstream.http2_clear_text = true;
-        // Each has connections of its own; and who does not read stays.
+        // Each worker has connections of its own.
         config.workers = 1;
         config.transport.clients.write_timeout = PATIENCE * 2;
+        tweak(config);
     });
-    let ask = |path| send_to(proxy.info.address, "GET", path, "", b"");
-    let mut slow: Vec<_> = (0..8).map(|_| ask("/large")).collect();
+    let ask = |_| send_to(proxy.info.address, "GET", "/large", "", b"");
+    let mut slow: Vec<_> = (0..count).map(ask).collect();
     for stream in &mut slow {
         read_some(stream, 1000);
     }
+    (proxy, slow)
+}
+
+fn expect_another_answer(proxy: &Proxy, origin: &Http2Origin) {
+    let answer = proxy.get("/other");
+    let wanted = format!("http://{}/other false", origin.address);
+    assert!(answer.complete && answer.text() == wanted, "{answer:?}");
+}
+
+#[test]
+fn slow_clients_leave_room_on_a_connection_of_http2() {
+    let (origin, home) = (Http2Origin::start(None), Home::new());
+    let (proxy, _slow) = slow_readers(&home, &origin, 8, |_| ());
     // Until nothing more comes for those who do not read.
     let received = || proxy.metric("damelo_proxy_origin_body_bytes_total");
     let mut before = 0;
@@ -111,30 +129,18 @@ fn slow_clients_leave_room_on_a_connection_of_http2() {
         let now = received();
         std::mem::replace(&mut before, now) == now
     });
-    let answer = proxy.get("/other");
-    assert!(answer.complete && answer.text() == format!("{url}/other false"), "{answer:?}");
+    expect_another_answer(&proxy, &origin);
     assert_eq!(origin.connections.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn more_requests_at_once_than_a_connection_of_http2_takes_get_further_connections() {
     let (origin, home) = (Http2Origin::start(None), Home::new());
-    let url = format!("http://{}", origin.address);
-    let proxy = proxy_to(&home, url.clone(), |config| {
-        config.transport.upstream.http2_clear_text = true;
+    let (proxy, slow) = slow_readers(&home, &origin, 5, |config| {
         config.transport.upstream.http2_streams_max = 2;
-        // Each has connections of its own; and who does not read stays.
-        config.workers = 1;
-        config.transport.clients.write_timeout = PATIENCE * 2;
     });
-    let ask = |path| send_to(proxy.info.address, "GET", path, "", b"");
-    let mut slow: Vec<_> = (0..5).map(|_| ask("/large")).collect();
-    for stream in &mut slow {
-        read_some(stream, 1000);
-    }
     assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
-    let answer = proxy.get("/other");
-    assert!(answer.complete && answer.text() == format!("{url}/other false"), "{answer:?}");
+    expect_another_answer(&proxy, &origin);
     drop(slow);
     // Places that answers have left are taken again.
     for _ in 0..10 {
@@ -146,22 +152,10 @@ fn more_requests_at_once_than_a_connection_of_http2_takes_get_further_connection
 #[test]
 fn an_origin_that_lets_few_requests_run_on_a_connection_gets_further_ones() {
     let (origin, home) = (Http2Origin::allowing(None, 2), Home::new());
-    let url = format!("http://{}", origin.address);
-    let proxy = proxy_to(&home, url.clone(), |config| {
-        config.transport.upstream.http2_clear_text = true;
-        // Each has connections of its own; and who does not read stays.
-        config.workers = 1;
-        config.transport.clients.write_timeout = PATIENCE * 2;
-    });
     // All at once, before anything is known of the origin.
-    let ask = |path| send_to(proxy.info.address, "GET", path, "", b"");
-    let mut slow: Vec<_> = (0..5).map(|_| ask("/large")).collect();
-    for stream in &mut slow {
-        read_some(stream, 1000);
-    }
+    let (proxy, _slow) = slow_readers(&home, &origin, 5, |_| ());
     assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
-    let answer = proxy.get("/other");
-    assert!(answer.complete && answer.text() == format!("{url}/other false"), "{answer:?}");
+    expect_another_answer(&proxy, &origin);
     assert_eq!(origin.connections.load(Ordering::SeqCst), 3);
 }
 
