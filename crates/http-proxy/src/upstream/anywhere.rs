@@ -1,7 +1,7 @@
-//! Pools of a forward proxy: one for each origin that was asked lately.
+//! Pools of a forward proxy: one for each recently used origin.
 //!
-//! Invariant: at most [`POOLS_MAX`] origins are remembered; those whose connections were idle for
-//! too long go first. Threads: belongs to one worker.
+//! Invariant: at most [`POOLS_MAX`] pools are kept; pools without usable connections are dropped
+//! first. Threads: belongs to one worker.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::io::locks::lock;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::pool::{Pool, PoolSettings};
 
-/// Origins remembered by one worker.
+/// Pools that one worker keeps.
 const POOLS_MAX: usize = 1024;
 
 /// Pools by host and port.
@@ -31,7 +31,7 @@ impl AnyPools {
         AnyPools { settings, state: Mutex::new(state) }
     }
 
-    /// The pool of an origin in clear text.
+    /// The pool of an origin without TLS.
     pub(crate) fn pool(&self, host: &str, port: u16) -> Pool {
         let mut state = lock(&self.state);
         let old = state.swept.elapsed() >= self.settings.idle_timeout;
@@ -40,7 +40,7 @@ impl AnyPools {
             state.swept = Instant::now();
         }
         if state.pools.len() >= POOLS_MAX {
-            // All in use: requests under way keep theirs, and new ones connect anew.
+            // All pools are in use. Requests in flight keep theirs; later requests connect anew.
             state.pools.clear();
         }
         let endpoint = || Arc::new(Endpoint::plain(host.to_owned(), port));

@@ -1,8 +1,9 @@
-//! Which of several origins gets a request: pure choice among those that may be asked.
+//! Choice of the origin that gets a request. Invariant: an origin is never chosen twice for one
+//! request.
 //!
-//! Consistent choice is by rendezvous hashing (Thaler and Ravishankar, "A Name-Based Mapping
+//! Consistent choice uses rendezvous hashing (Thaler and Ravishankar, "A Name-Based Mapping
 //! Scheme for Rendezvous", 1996, §4): each origin has a score for each key and the best one wins,
-//! so that an origin that goes away moves only its own keys. No threads.
+//! so the loss of an origin moves only its own keys. Pure functions; no threads.
 
 use twox_hash::XxHash3_64;
 
@@ -13,11 +14,11 @@ use crate::config::transport::OriginChoice;
 pub(crate) struct Candidate {
     /// Hash of its name, the same in every process.
     pub(crate) name_hash: u64,
-    /// Requests it has under way.
+    /// Requests in flight.
     pub(crate) load: usize,
-    /// False while checks or failures say so.
+    /// False while health checks report the origin down, or failed requests have ejected it.
     pub(crate) healthy: bool,
-    /// Asked for this request already.
+    /// The origin was already asked for this request.
     pub(crate) tried: bool,
 }
 
@@ -26,13 +27,13 @@ pub(crate) fn name_hash(name: &str) -> u64 {
     XxHash3_64::oneshot(name.as_bytes())
 }
 
-/// Hash of what a request is for.
+/// Hash of the requested resource.
 pub(crate) fn key_hash(host: &[u8], path_and_query: &str) -> u64 {
     XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(host), path_and_query.as_bytes())
 }
 
-/// Index of the origin to ask next. When none is healthy, all count as if they were: asking in
-/// vain is no worse than not asking. `None` when all were tried.
+/// Index of the origin to ask next; `None` when all were tried. If no untried origin is healthy,
+/// the unhealthy ones are eligible: a failed request is no worse than none.
 pub(crate) fn choose(candidates: &[Candidate], choice: OriginChoice, key: u64) -> Option<usize> {
     let untried = |wanted: bool| {
         let all = candidates.iter().enumerate();
@@ -42,7 +43,7 @@ pub(crate) fn choose(candidates: &[Candidate], choice: OriginChoice, key: u64) -
         OriginChoice::ConsistentHash => {
             untried(wanted).max_by_key(|(_, candidate)| score(candidate, key))
         }
-        // Among equals the key decides, or else the first would get all that come one by one.
+        // The key breaks ties; otherwise the first origin would get all sequential requests.
         OriginChoice::LeastLoaded => untried(wanted)
             .min_by_key(|(_, candidate)| (candidate.load, u64::MAX - score(candidate, key))),
     };

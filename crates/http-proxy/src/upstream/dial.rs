@@ -1,10 +1,10 @@
-//! Connecting to a host by TCP: the address that answers first (RFC 8305, "Happy Eyeballs").
+//! TCP connections to a host, to the address that answers first (RFC 8305, "Happy Eyeballs").
 //!
-//! A host with several addresses must not be lost because one of them swallows what is sent to it.
-//! So the next address is tried when one was silent for [`ATTEMPT_DELAY`], or at once when it failed;
-//! who connects first wins, and the others are dropped. Invariants: the name is resolved once, and
-//! the address that was checked against the rules is the one that is connected to; an address that
-//! is not permitted is never tried. Threads: the caller's.
+//! A host with several addresses must stay reachable if one of them drops packets. So the next
+//! address is tried when the last one was silent for [`ATTEMPT_DELAY`], or at once when an attempt
+//! failed; the first connection wins and the other attempts are dropped. Invariants: the name is
+//! resolved once, and the proxy connects to the very address that it checked against the rules; an
+//! address that is not permitted is never tried. Threads: the caller's.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -18,9 +18,9 @@ use tokio::time::timeout;
 use crate::error::FetchError;
 use crate::forward::Permit;
 
-/// Silence of an address after which the next is tried as well (RFC 8305 §5).
+/// Time without an answer after which the next address is tried as well (RFC 8305 §5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Addresses of one host that are tried; a name may have any number of them.
+/// Limit on the addresses of one host that are tried; a name may have any number.
 const ADDRESSES_MAX: usize = 16;
 
 /// Connects to a permitted address of a host. The caller limits the time.
@@ -40,13 +40,13 @@ pub(crate) async fn dial_tcp(
     connected.ok_or(if forbidden.is_empty() { FetchError::Connect } else { FetchError::Forbidden })
 }
 
-/// The addresses with their families by turns, each family in its order, beginning with that of the
-/// first (RFC 8305 §4).
+/// Interleaves the address families, beginning with that of the first address and keeping the order
+/// within each family (RFC 8305 §4).
 fn by_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first().copied() else { return addresses };
     let (mut same, mut other): (Vec<_>, Vec<_>) =
         addresses.into_iter().partition(|address| address.is_ipv4() == first.is_ipv4());
-    // From the end on, which is cheaper to take from.
+    // Reversed, because `pop` takes from the end.
     same.reverse();
     other.reverse();
     let mut turns = Vec::with_capacity(same.len() + other.len());
@@ -57,7 +57,7 @@ fn by_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     turns
 }
 
-/// What `connect` gives first for any of these, none if it fails for all.
+/// The first stream that `connect` opens to any of these addresses; `None` if all attempts fail.
 async fn first_to_connect<S, E, F>(
     addresses: Vec<SocketAddr>,
     connect: impl Fn(SocketAddr) -> F,
@@ -78,14 +78,14 @@ where
             Some(_) => timeout(ATTEMPT_DELAY, ended).await.ok(),
             None => Some(ended.await),
         };
-        // Whether it failed or time is up, it is the next one's turn.
+        // After a failure or a timeout the next address is tried.
         if let Some(Ok(stream)) = ended {
             return Some(stream);
         }
     }
 }
 
-/// Waits for the first that ends, and takes it out.
+/// Waits for the first attempt that ends, and removes it.
 async fn any_of<F: Future>(attempts: &mut Vec<Pin<Box<F>>>) -> F::Output {
     poll_fn(|cx| {
         for index in 0..attempts.len() {
@@ -123,8 +123,9 @@ mod tests {
         }
     }
 
-    /// Addresses by their port: silent below 100, refusing below 200, else connecting after so many
-    /// milliseconds. What won, when each was tried, and when it was over.
+    /// Simulates addresses by their ports: silent below 100, refusing below 200, otherwise
+    /// connecting after as many milliseconds as the port number. Returns the winner, the time of
+    /// each attempt, and the total time, in milliseconds.
     async fn race(ports: &[u16]) -> (Option<u16>, Vec<u128>, u128) {
         let (start, tried) = (Instant::now(), RefCell::new(Vec::new()));
         let connect = async |address: SocketAddr| {
@@ -149,7 +150,7 @@ mod tests {
     async fn a_silent_address_does_not_keep_the_others_from_being_tried() {
         assert_eq!(race(&[1, 200]).await, (Some(200), vec![0, 250], 450));
         assert_eq!(race(&[1, 2, 200]).await, (Some(200), vec![0, 250, 500], 700));
-        // One that fails makes room at once, and one that is slow may still win.
+        // A failure starts the next attempt at once; a slow attempt may still win.
         assert_eq!(race(&[100, 101, 200]).await, (Some(200), vec![0, 0, 0], 200));
         assert_eq!(race(&[300, 400]).await, (Some(300), vec![0, 250], 300));
         assert_eq!(race(&[600, 200]).await, (Some(200), vec![0, 250], 450));

@@ -1,4 +1,4 @@
-//! Origins: their URLs taken apart, and how a byte stream to one is opened (TCP, Unix, TLS).
+//! Origins: parsing of their URLs, and opening of byte streams to them (TCP, Unix, TLS).
 //!
 //! Invariants: an https origin is checked against the certificate authorities of the system
 //! (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured) or of a configured file; there is no way to
@@ -27,29 +27,29 @@ use crate::upstream::dial::dial_tcp;
 use crate::upstream::health::Health;
 use crate::upstream::stream::{Stream, Wire};
 
-/// The site that requests are for, and the endpoints that serve it.
+/// A site, and the endpoints that serve it.
 pub(crate) struct Origin {
-    /// `http` or `https`, part of every key.
+    /// `http` or `https`; part of every cache key.
     pub(crate) scheme: &'static str,
-    /// Host and port as in the URL, lower case: `Host` of requests and part of keys.
+    /// Host and port as in the URL, in lower case: the `Host` of requests and part of cache keys.
     pub(crate) authority: String,
-    /// The same as a header value.
+    /// `authority` as a header value.
     pub(crate) host_header: HeaderValue,
     /// At least one.
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
 }
 
-/// One place to connect to.
+/// One address to connect to: a host and port, or a Unix socket.
 pub(crate) struct Endpoint {
-    /// As it was configured; empty for one that was asked for by a client.
+    /// The configured URL; empty for an endpoint that a forward proxy's client named.
     url: String,
     pub(crate) name_hash: u64,
     pub(crate) load: Arc<AtomicUsize>,
-    /// Requests that may be under way; none: any number.
+    /// Permits for requests in flight; `None`: no limit.
     pub(crate) places: Option<Arc<Semaphore>>,
-    /// An HTTP/2 connection is hoped for.
+    /// The endpoint may speak HTTP/2; cleared when a connection negotiates HTTP/1.1.
     pub(crate) may_http2: AtomicBool,
-    /// HTTP/2 without TLS.
+    /// Requests use HTTP/2 without TLS, by prior knowledge.
     http2_clear_text: bool,
     dial: Dial,
     tls: Option<Tls>,
@@ -67,15 +67,16 @@ struct Tls {
     name: ServerName<'static>,
 }
 
-/// What a connection is wanted for.
+/// The intended use of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Requests,
-    /// The connection will be another protocol's, which only HTTP/1.1 can hand over.
+    /// The connection must be HTTP/1.1 where there is a choice: for an `Upgrade`, or for one client
+    /// alone.
     Upgrade,
 }
 
-/// A URL taken apart.
+/// A parsed URL.
 struct Parsed {
     scheme: &'static str,
     authority: String,
@@ -83,12 +84,12 @@ struct Parsed {
 }
 
 impl Origin {
-    /// The site of `url`, served by it and by the others in `upstream`.
+    /// The site named by `url`, served by that endpoint and by `upstream.more_origins`.
     pub(crate) fn new(url: &str, upstream: &Upstream) -> Result<Origin, ProxyError> {
         Origin::of(url, &upstream.more_origins, upstream)
     }
 
-    /// The site that rules name by these URLs, at least one.
+    /// The site that rules name by these URLs, of which there is at least one.
     pub(crate) fn of_urls(urls: &[String], upstream: &Upstream) -> Result<Origin, ProxyError> {
         let (first, more) = urls.split_first().expect("a rule that names a site has a URL");
         Origin::of(first, more, upstream)
@@ -107,13 +108,13 @@ impl Origin {
         Ok(Origin { scheme, authority, host_header, endpoints })
     }
 
-    /// Scheme and authority, as the origin names its own.
+    /// Scheme and authority, by which the origin refers to itself.
     pub(crate) fn name(&self) -> (&str, &str) {
         (self.scheme, &self.authority)
     }
 }
 
-/// Whether this can be the URL of an origin.
+/// Checks that a URL is valid for an origin.
 pub(crate) fn check_url(url: &str) -> Result<(), ProxyError> {
     Parsed::new(url).map(drop)
 }
@@ -153,12 +154,12 @@ impl Parsed {
     }
 }
 
-/// The port that is written after a host, if there is one: what cannot be one is not left out.
+/// The port that follows the host, if there is one. An invalid port is an error, not ignored.
 fn port_of(authority: &str) -> Result<Option<u16>, ()> {
     let after_host = authority.rsplit_once(']').map_or(authority, |(_, after)| after);
     let Some((_, port)) = after_host.split_once(':') else { return Ok(None) };
     let number = port.parse().ok().filter(|number| *number > 0);
-    // `+80` is a number, too.
+    // `parse` accepts `+80`.
     number.filter(|_| port.bytes().all(|byte| byte.is_ascii_digit())).map(Some).ok_or(())
 }
 
@@ -189,7 +190,7 @@ impl Endpoint {
         })
     }
 
-    /// An endpoint in clear text that is asked HTTP/1.1.
+    /// An endpoint without TLS that speaks HTTP/1.1.
     pub(crate) fn plain(host: String, port: u16) -> Endpoint {
         Endpoint {
             url: String::new(),
@@ -216,7 +217,7 @@ impl Endpoint {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Whether a stream to here carries HTTP/2.
+    /// Whether a stream to this endpoint carries HTTP/2.
     pub(crate) fn is_http2(&self, stream: &Stream) -> bool {
         self.http2_clear_text || stream.agreed_http2()
     }
@@ -225,8 +226,8 @@ impl Endpoint {
         if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
-    /// Opens a stream, to an address that `permit` allows if there is one, and says which. The
-    /// caller limits the time.
+    /// Opens a stream, only to an address that `permit` allows; returns it with its address, which
+    /// a Unix socket has none of. The caller limits the time.
     pub(crate) async fn connect(
         &self,
         purpose: Purpose,
@@ -251,7 +252,7 @@ impl Endpoint {
             }
             Dial::Tcp { host, port } => {
                 let stream = dial_tcp(host, *port, permit).await?;
-                // Without it small requests wait; failing to set it only costs time.
+                // Nagle's algorithm would delay small requests; a failure here only costs time.
                 let _ = stream.set_nodelay(true);
                 let address = stream.peer_addr().map_err(|_| FetchError::Connect)?.ip();
                 Ok((Wire::Tcp(stream), Some(address)))
@@ -277,7 +278,7 @@ impl Tls {
     }
 }
 
-/// Whether certificate authorities can be taken from this file.
+/// Checks that certificate authorities can be read from this file.
 pub(crate) fn check_authorities(file: &Path) -> Result<(), ProxyError> {
     authorities(Some(file)).map(drop)
 }

@@ -1,5 +1,5 @@
-//! The head of an origin's response, as far as its connection is concerned: framing, and how long the
-//! connection lives. Pure.
+//! The parts of an origin's response head that concern its connection: framing, size, and lifetime
+//! of the connection. Invariant: a response whose end is ambiguous is refused. Pure; no threads.
 
 use std::time::Duration;
 
@@ -10,17 +10,18 @@ use crate::error::FetchError;
 use crate::rules::list_members;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-/// Origins close a little sooner than they say, and what we send is on its way for a while.
+/// Subtracted from the announced lifetime: origins close a little early, and requests take time to
+/// arrive.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
-/// Whether headers of HTTP/1.1 are as short as they must be, and say in one way only where the answer
-/// ends: by one length, or by one `chunked`. hyper reads chunks whatever coding they hold, takes the
-/// same length several times, and chunks beside a length, which it leaves there for those after us
-/// (RFC 9112 §6.3, §11.2).
+/// Checks that HTTP/1.1 headers are within the size limit and frame the body in at most one way: by
+/// one length or by one `chunked`. hyper is more lenient (RFC 9112 §6.3, §11.2): it accepts
+/// `chunked` combined with other codings, repeated equal lengths, and `chunked` beside a length,
+/// which it leaves in the headers for later recipients.
 pub(super) fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), FetchError> {
     let (mut bytes, mut framings, mut plain) = (0, 0, true);
     for (name, value) in headers {
-        // Without the status line.
+        // The status line is not counted.
         bytes += name.as_str().len() + value.len() + 4;
         if *name == CONTENT_LENGTH {
             framings += 1;
@@ -36,7 +37,7 @@ pub(super) fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), Fe
     if framings > 1 || !plain { Err(FetchError::Framing) } else { Ok(()) }
 }
 
-/// For how long a connection may be used again by what its origin says in `Keep-Alive: timeout=SECONDS`.
+/// How long an idle connection may be reused, by its origin's `Keep-Alive: timeout=SECONDS`.
 pub(super) fn kept_for(headers: &HeaderMap) -> Option<Duration> {
     let name = KEEP_ALIVE;
     let parameters = list_members(headers, &name).filter_map(|member| {

@@ -1,14 +1,16 @@
-//! Whether an origin may be asked: what checks found, and what requests met with.
+//! Whether an origin may be asked, by the results of health checks and of requests.
 //!
 //! ```text
 //! checks:    up ── fall failures in a row ──► down ── rise successes in a row ──► up
 //! requests:  in ── failures in a row ──► ejected for a period ──► in, on probation
 //! ```
 //!
-//! On probation the next failure ejects again at once. What is down by its checks and has answered no
-//! request since is known to be down: where nothing else is left it is tried once in each interval of the
-//! checks, and no more. Invariant: an origin is healthy exactly if it is up and not ejected. The state is plain and told the time; `check_all` is the task around
-//! it. Threads: the state is behind a lock in `Endpoint`, the checks run on a thread of their own.
+//! On probation the next failure ejects again at once. An origin is known to be down if its checks
+//! fail and it has answered no request since; if a site has no other origins, it gets one trial
+//! request per check interval. Invariant: an origin is healthy exactly if it is up and not ejected.
+//! `Health` is a plain state machine that takes the time as a parameter; `check_all` is the task
+//! that runs the checks. Threads: the state is behind a lock in `Endpoint`; the checks run on a
+//! thread of their own.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,21 +27,21 @@ use crate::upstream::endpoint::Origin;
 use crate::upstream::pool::{Pool, PoolSettings};
 use crate::upstream::sites::Sites;
 
-/// Shortest time between two checks, whatever is configured.
+/// Lower limit of the configured check interval.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// State of one origin.
+/// Health of one endpoint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Health {
     down: bool,
-    /// Results of checks in a row that contradict `down`.
+    /// Number of consecutive check results that contradict `down`.
     contrary_checks: u32,
     failures: u32,
     ejected_until: Option<Instant>,
-    /// A request got an answer though checks do not, and none has failed since.
+    /// A request was answered since `down` last changed, and none has failed since.
     answers: bool,
     tried: Option<Instant>,
-    /// What standard error was told last.
+    /// The state last reported on standard error.
     told_down: bool,
 }
 
@@ -48,7 +50,7 @@ impl Health {
         !self.down && self.ejected_until.is_none_or(|until| until <= now)
     }
 
-    /// A check has ended; true if it changed the state.
+    /// Records the result of a check; true if it changed the state.
     pub(crate) fn checked(&mut self, good: bool, checks: &HealthChecks) -> bool {
         if good != self.down {
             self.contrary_checks = 0;
@@ -69,17 +71,17 @@ impl Health {
         true
     }
 
-    /// Whether to ask it is in vain, as far as anybody knows.
+    /// Whether checks and requests agree that the origin is down.
     pub(crate) fn is_known_down(&self) -> bool {
         self.down && !self.answers
     }
 
-    /// Whether it may be tried though it is known to be down: once in `interval`.
+    /// Whether an origin that is known to be down may get a trial request: one per `interval`.
     pub(crate) fn may_try(&self, interval: Duration, now: Instant) -> bool {
         self.tried.is_none_or(|tried| now.saturating_duration_since(tried) >= interval)
     }
 
-    /// Tries it, if it may be.
+    /// Claims the trial request of this interval; false if it is already taken.
     pub(crate) fn take_try(&mut self, interval: Duration, now: Instant) -> bool {
         let may = self.may_try(interval, now);
         if may {
@@ -88,19 +90,20 @@ impl Health {
         may
     }
 
-    /// Whether that it is left alone, or asked again, is news.
+    /// Notes that the origin is about to be reported as down or up; false if the last report said
+    /// the same.
     pub(crate) fn is_news(&mut self, down: bool) -> bool {
         std::mem::replace(&mut self.told_down, down) != down
     }
 
-    /// A request got an answer.
+    /// Records that a request was answered.
     pub(crate) fn answered(&mut self) {
         self.answers = true;
         self.failures = 0;
         self.ejected_until = None;
     }
 
-    /// A request got none; true if the origin is ejected by that.
+    /// Records that a request failed; true if that ejects the origin.
     pub(crate) fn failed(&mut self, ejection: &Ejection, now: Instant) -> bool {
         self.answers = false;
         if ejection.failures == 0 || self.ejected_until.is_some_and(|until| until > now) {
@@ -110,28 +113,28 @@ impl Health {
         if self.failures < ejection.failures {
             return false;
         }
-        // Not back to zero: until something succeeds one more failure is enough.
+        // Not reset to zero: until a request or check succeeds, one more failure ejects again.
         self.failures = ejection.failures - 1;
         self.ejected_until = Some(now + ejection.period);
         true
     }
 }
 
-/// Asks every endpoint of every site at intervals, for as long as it is polled. `current` has the sites of
-/// the moment: rules that are read again may name others.
+/// Checks every endpoint of every site at intervals, for as long as it is polled. `current` returns
+/// the present sites, which a reload of the rules may change.
 pub(crate) async fn check_all(
     current: impl Fn() -> Arc<Sites>,
     checks: HealthChecks,
     settings: PoolSettings,
     counters: Arc<Counters>,
 ) {
-    // A check that went over a connection of old would not notice that new ones fail.
+    // A check on a reused connection would not notice that new connections fail.
     let settings = PoolSettings { idle_max: 0, keep_http2: false, ..settings };
     let mut ticks = interval(checks.interval.max(INTERVAL_MIN));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // One after the other would let a hanging one delay the rest.
+        // Checks run concurrently, so that one that hangs does not delay the rest.
         let mut asking = Vec::new();
         let sites = current();
         for origin in sites.all() {
@@ -161,7 +164,7 @@ pub(crate) async fn check_all(
 
 fn check_request(origin: &Origin, checks: &HealthChecks) -> Request<OriginBody> {
     let mut request = Request::new(OriginBody::Empty);
-    // Checked when the proxy started.
+    // The path was validated when the proxy started.
     *request.uri_mut() = checks.path.parse().unwrap_or_default();
     request.headers_mut().insert(HOST, origin.host_header.clone());
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("damelo-health-check"));
@@ -213,7 +216,7 @@ mod tests {
         assert!(health.take_try(interval, at(0)) && !health.take_try(interval, at(4)));
         assert!(!health.may_try(interval, at(4)) && health.may_try(interval, at(5)));
         assert!(health.take_try(interval, at(5)) && !health.take_try(interval, at(9)));
-        // Its checks are wrong, it seems.
+        // A request succeeds although the checks fail.
         health.answered();
         assert!(!health.is_known_down());
         health.failed(&Ejection { failures: 0, ..Ejection::default() }, at(9));

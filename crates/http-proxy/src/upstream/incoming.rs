@@ -1,7 +1,8 @@
-//! Bodies that come in, from a client on their way to the origin or from the origin: of their trailers
-//! what may be passed on, and a limit on silence.
+//! Incoming bodies, of requests from clients and of responses from origins: filtering of trailers,
+//! and a limit on silence.
 //!
-//! Threads: each body lives on one worker.
+//! Invariant: only trailers that may be forwarded are passed on. Threads: each body lives on one
+//! worker.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use crate::io::idle::IdleTimer;
 use crate::rules::trailers;
 use crate::upstream::response_body::FetchedBody;
 
-/// A body that comes in, from either side.
+/// An incoming body, from either side.
 #[derive(Debug)]
 pub(crate) enum Source {
     Client(Incoming),
@@ -40,7 +41,7 @@ impl From<FetchedBody> for Source {
     }
 }
 
-/// The next frame of a body that hyper reads; of trailers what may be passed on.
+/// The next frame of a body that hyper reads, with only those trailers that may be forwarded.
 pub(crate) fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> PolledFrame {
     let mut frame = ready!(Pin::new(body).poll_frame(cx));
     if let Some(Ok(frame)) = &mut frame
@@ -74,20 +75,20 @@ impl Source {
     }
 }
 
-/// A body that fails when its sender is silent for too long. While request and answer run at once (calls
-/// of procedures in both directions), what moves in one direction breaks the silence of both.
+/// A body that fails when its sender is silent for too long. While request and response overlap (as
+/// in bidirectional RPC), bytes in either direction count as activity of both.
 #[derive(Debug)]
 pub(crate) struct Timed {
     body: Source,
     limit: Duration,
-    /// When something moved in either direction.
+    /// Time of the last activity in either direction.
     exchange: Option<Arc<IdleTimer>>,
-    /// Since when the sender is waited for; `None` while it is not.
+    /// When the current wait for the sender began; `None` while there is no wait.
     waiting_since: Option<Instant>,
     silence: Option<Pin<Box<Sleep>>>,
-    /// Taken from `body`, but not yet read here.
+    /// A frame taken from `body` that the reader has not had yet.
     ahead: Option<Result<Frame<Bytes>, BodyError>>,
-    /// Its protocol marks the end, and hyper tells whether it was marked.
+    /// The protocol marks the end of a body, and hyper tells whether that mark came.
     marks_end: bool,
 }
 
@@ -98,13 +99,13 @@ impl Timed {
         Timed { body, limit, exchange, waiting_since, silence, ahead, marks_end: false }
     }
 
-    /// The same, of an exchange that says when it moved last.
+    /// Lets the activity of `exchange`, if there is one, count against silence.
     pub(crate) fn of_exchange(mut self, exchange: Option<Arc<IdleTimer>>) -> Timed {
         self.exchange = exchange;
         self
     }
 
-    /// The body of a response that came in this version of HTTP.
+    /// The body of a response that was received over this version of HTTP.
     pub(crate) fn of_response(body: FetchedBody, limit: Duration, version: Version) -> Timed {
         let exchange = body.exchange();
         let mut timed = Timed::new(body, limit).of_exchange(exchange);
@@ -112,7 +113,8 @@ impl Timed {
         timed
     }
 
-    /// All of a body of this length, if it came together with its headers; else nothing is lost.
+    /// The whole body of this length, if it arrived together with its headers. Otherwise `None`,
+    /// and the body can still be read from its beginning.
     pub(crate) async fn take_whole(&mut self, length_bytes: u64) -> Option<Bytes> {
         if length_bytes == 0 {
             return self.body.has_ended().then(Bytes::new);
@@ -121,9 +123,9 @@ impl Timed {
             Poll::Ready(first) => Poll::Ready(first),
             Poll::Pending => Poll::Ready(None),
         });
-        // An end comes again when it is asked for again.
+        // At an end of the body: the next poll reports the end again.
         let first = first.await?;
-        // Over HTTP/2 trailers may follow.
+        // `has_ended` is checked too, because over HTTP/2 trailers may follow.
         let whole = |frame: &Frame<Bytes>| data_bytes(frame) == length_bytes;
         if !first.as_ref().is_ok_and(whole) || !self.body.has_ended() {
             self.ahead = Some(first);
@@ -142,8 +144,9 @@ impl Timed {
                 exchange.touch();
             }
             if frame.is_none() && self.marks_end && !self.body.has_ended() {
-                // hyper takes RST_STREAM(NO_ERROR) for the end. It only says that the origin wants no
-                // more of the request; an answer that is whole ended before it (RFC 9113 §8.1).
+                // hyper treats RST_STREAM(NO_ERROR) as the end of the body. It only means that the
+                // origin wants no more of the request; a complete response ends before it (RFC 9113
+                // §8.1), so this one is truncated.
                 return Poll::Ready(Some(Err(BodyError::Broken)));
             }
             return Poll::Ready(frame);

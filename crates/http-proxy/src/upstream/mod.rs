@@ -1,14 +1,15 @@
-//! The side towards origins: which site (`sites`, by the rules), which endpoint of it, over which
-//! connection, for how long.
+//! The side towards origins: choice of site (`sites`, by the rules), endpoint and connection, and
+//! the time limits of an exchange.
 //!
 //! ```text
-//! Fetcher::send ─► choose (balance, health) ─► Pool::send_retrying ─► response, holding its place
+//! Fetcher::send ─► choose (balance, health) ─► Pool::send_retrying ─► response with its `Hold`
 //!                     ▲                             │
 //!                     └── another endpoint ◄────────┘ the connection could not be opened
 //! ```
 //!
-//! Invariant: only a request of which nothing was sent goes to another endpoint. Threads: one
-//! `Fetcher` per worker; load, places and health of endpoints are shared by all.
+//! Invariant: a request fails over to another endpoint only if none of its bytes were sent.
+//! Threads: one `Fetcher` per worker; load, permits and health of endpoints are shared by all
+//! workers.
 
 mod anywhere;
 mod balance;
@@ -61,23 +62,24 @@ pub(crate) use sites::Sites;
 
 /// Sends requests to origins.
 pub(crate) struct Fetcher {
-    /// Those of each site of a reverse proxy: its own first, then those of the rules.
+    /// Pools of each site of a reverse proxy: the proxy's own site first, then the sites of the
+    /// rules.
     sites: Vec<SitePools>,
-    /// Those of a forward proxy.
+    /// Pools of a forward proxy.
     anywhere: AnyPools,
     counters: Arc<Counters>,
     choice: OriginChoice,
     ejection: Ejection,
-    /// Time between two checks of an origin.
+    /// Time between two health checks of an origin; zero without checks.
     check_interval: Duration,
     connect_timeout: Duration,
     total_timeout: Option<Duration>,
 }
 
-/// One site, as a worker asks it.
+/// One worker's connection pools for one site.
 struct SitePools {
     pools: Vec<Pool>,
-    /// Taken off its redirects, where it is asked by it.
+    /// The name to remove from the origin's redirects; `None` if requests keep the client's `Host`.
     own_name: Option<OwnName>,
 }
 
@@ -105,20 +107,20 @@ impl Fetcher {
         }
     }
 
-    /// Whether checks say of every origin of a site that it is down, and no request says otherwise.
+    /// Whether health checks report every origin of a site down and no request since has succeeded.
     pub(crate) fn is_known_down(&self, site: SiteId) -> bool {
         are_known_down(&self.site(site).pools)
     }
 
-    /// Whether one of the origins of a site that is known to be down may be tried.
+    /// Whether any origin of a site that is known to be down may get its trial request now.
     pub(crate) fn may_try(&self, site: SiteId) -> bool {
         let now = std::time::Instant::now();
         let mut pools = self.site(site).pools.iter();
         pools.any(|pool| pool.endpoint().health().may_try(self.check_interval, now))
     }
 
-    /// Which of the origins of a request's site are not to be asked: none of them, or, if they are known
-    /// to be down, all but the one whose turn it is to be tried.
+    /// The origins of the request's site that must not be asked, by index: none, or, if the whole
+    /// site is known to be down, all except the one whose trial request is due.
     fn left_out(&self, request: &Request<OriginBody>) -> Result<Vec<bool>, FetchError> {
         if request.extensions().get::<Arc<Route>>().is_some() {
             return Ok(Vec::new());
@@ -158,7 +160,8 @@ impl Fetcher {
         result
     }
 
-    /// Sends a request to leave HTTP, on an HTTP/1.1 connection of its own, and holds its place.
+    /// Sends an `Upgrade` request on an HTTP/1.1 connection of its own. The response holds the
+    /// request's place at the endpoint.
     pub(crate) async fn send_upgrade(
         &self,
         request: Request<OriginBody>,
@@ -272,7 +275,7 @@ impl Fetcher {
         Err(last_error)
     }
 
-    /// Whether the pin holds a connection to where a request for this goes.
+    /// Whether the pin holds a connection to an endpoint of this route, or else of this site.
     pub(crate) fn is_held(&self, pin: &Pin, site: SiteId, route: Option<&Route>) -> bool {
         if pin.is_empty() {
             return false;
@@ -283,7 +286,8 @@ impl Fetcher {
         }
     }
 
-    /// The site that the request is for. Its number comes from the rules that this was made with.
+    /// The site that the request is for. Its `SiteId` comes from the rules that this `Fetcher` was
+    /// made with.
     fn site_of(&self, request: &Request<OriginBody>) -> &SitePools {
         self.site(request.extensions().get::<SiteId>().copied().unwrap_or(SiteId::MAIN))
     }
@@ -310,7 +314,8 @@ impl Fetcher {
         balance::choose(&candidates, self.choice, key)
     }
 
-    /// Remembers how an endpoint of so many did.
+    /// Records the outcome of a request at an endpoint of a site with `of` endpoints. The ejection
+    /// of a site's only endpoint is neither counted nor reported, because it is asked all the same.
     fn judge(&self, pool: &Pool, of: usize, error: Option<&FetchError>) {
         let endpoint = pool.endpoint();
         let mut health = endpoint.health();
@@ -355,7 +360,7 @@ impl Fetcher {
     }
 }
 
-/// Which of the pools the client's own connection is of.
+/// Index of the pool that the client's pinned connection belongs to.
 fn held(pools: &[Pool], request: &Request<OriginBody>) -> Option<usize> {
     let pin = request.extensions().get::<Pinned>()?.0.as_ref()?;
     pools.iter().position(|pool| pin.is_of(pool))
@@ -365,7 +370,7 @@ fn are_known_down(pools: &[Pool]) -> bool {
     pools.iter().all(|pool| pool.endpoint().health().is_known_down())
 }
 
-/// What a request is for, as a hash: the same for all that share a cache key.
+/// Hash of a request's host, path and query, by which the choice of an origin is consistent.
 fn key_of(request: &Request<OriginBody>) -> u64 {
     let host = request.headers().get(HOST).map_or(&b""[..], |host| host.as_bytes());
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());

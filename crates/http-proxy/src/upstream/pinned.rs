@@ -1,9 +1,9 @@
-//! Credentials that count for a connection and not for a request (NTLM, Negotiate, Kerberos): the
-//! origin takes whatever comes on that connection later for the same user's (RFC 4559 §6).
+//! Credentials that authenticate a connection instead of a request (NTLM, Negotiate, Kerberos): the
+//! origin attributes all later requests on that connection to the same user (RFC 4559 §6).
 //!
-//! Invariants: a connection that such credentials were sent on, or asked for on, never goes back to
-//! a shared pool; who may use it again is the client's connection that they came on, and nobody else.
-//! Threads: a pin belongs to one connection of a client, and so to one worker.
+//! Invariants: a connection on which such credentials were sent or requested never returns to a
+//! shared pool; only the client connection that sent them may use it again. Threads: a pin belongs
+//! to one client connection, and so to one worker.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,21 +15,21 @@ use crate::io::locks::lock;
 use crate::rules::list_members;
 use crate::upstream::pool::{Http1, Pool};
 
-/// Schemes of which a server may remember the outcome for a connection.
+/// Authentication schemes whose result a server may remember for the whole connection.
 const SCHEMES: [&[u8]; 4] = [b"ntlm", b"negotiate", b"kerberos", b"nego2"];
 
-/// True if a request shows credentials that may count for its connection.
+/// True if a request carries credentials that may authenticate its connection.
 pub(crate) fn are_shown(request: &HeaderMap) -> bool {
     names_scheme(request, &AUTHORIZATION)
 }
 
-/// True if a response asks for such credentials, or answers them.
+/// True if a response asks for such credentials or continues their handshake.
 pub(crate) fn are_wanted(response: &HeaderMap) -> bool {
     names_scheme(response, &WWW_AUTHENTICATE)
 }
 
 fn names_scheme(headers: &HeaderMap, field: &HeaderName) -> bool {
-    // A comma within quotes may make a scheme of what is none: then a connection closes in vain.
+    // A quoted comma may cause a false match, which only closes a connection needlessly.
     headers.contains_key(field) && list_members(headers, field).any(begins_with_scheme)
 }
 
@@ -38,12 +38,12 @@ fn begins_with_scheme(challenge: &[u8]) -> bool {
     SCHEMES.iter().any(|scheme| name.eq_ignore_ascii_case(scheme))
 }
 
-/// Said of a request: it shares its connection to the origin with no other client's. With a pin that
-/// connection stays its client's.
+/// Marks a request that must not share its origin connection with other clients. With a pin, its
+/// client keeps that connection for later requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Pinned(pub(crate) Option<Arc<Pin>>);
 
-/// The connection to an origin that belongs to one connection of a client.
+/// The origin connection that belongs to one client connection.
 #[derive(Default)]
 pub(crate) struct Pin {
     held: Mutex<Option<Held>>,
@@ -59,7 +59,7 @@ impl Pin {
         lock(&self.held)
     }
 
-    /// Whether it holds a connection of this pool's endpoint that still lives.
+    /// Whether it holds an open connection of this pool.
     pub(super) fn is_of(&self, pool: &Pool) -> bool {
         self.held().as_ref().is_some_and(|held| held.is_of(pool))
     }
@@ -76,13 +76,14 @@ impl Held {
 }
 
 impl Pinned {
-    /// The client's own connection to where `pool` leads.
+    /// Takes the client's own connection, if it is open and belongs to `pool`.
     pub(super) fn take(&self, pool: &Pool) -> Option<Http1> {
         let taken = self.0.as_ref()?.held().take_if(|held| held.is_of(pool))?;
         Some(taken.connection)
     }
 
-    /// Keeps the connection for the client; one to somewhere else closes. Without a pin it closes.
+    /// Keeps the connection for the client and closes the one held before. Without a pin the
+    /// connection closes.
     pub(super) fn put(self, pool: Pool, connection: Http1) {
         if let Some(pin) = self.0 {
             *pin.held() = Some(Held { pool, connection });

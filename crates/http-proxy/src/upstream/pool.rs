@@ -1,9 +1,10 @@
-//! Connections to one endpoint: HTTP/1.1 ones that lie idle, and those of HTTP/2 that requests share.
+//! Connections to one endpoint: idle HTTP/1.1 connections, and HTTP/2 connections that requests
+//! share.
 //!
-//! Invariants: a request is sent twice only if an HTTP/2 origin says that it did nothing with it, or if the
-//! connection came from the pool and either not a byte of it was written or its method is safe and it has
-//! no body (RFC 9110 §9.2.2); nothing waits without a limit. Threads: a pool belongs to one worker; its connections live on that
-//! worker's event loop.
+//! Invariants: a request is sent twice only in two cases. Either an HTTP/2 origin refused it
+//! unprocessed; or its connection came from the pool, and none of its bytes were written or it has
+//! a safe method and no body (RFC 9110 §9.2.2). Every wait has a time limit. Threads: a pool
+//! belongs to one worker; its connections live on that worker's event loop.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -33,13 +34,14 @@ use crate::upstream::shared::{self, Place, Shared, Stream, StreamsLimit};
 use crate::upstream::version::{as_http1, as_http2};
 use crate::upstream::{OriginBody, poll_incoming};
 
-/// Most that is read at once: 128 KiB of a body with its headers. With less, what of a length that is a power
-/// of two its headers leave over would be read, stored and sent by itself.
+/// Read buffer limit of an origin connection, unless the header limit is larger: 128 KiB of body
+/// and its headers. In a smaller buffer the headers would displace the end of a body whose length
+/// is a power of two, and that remainder would be read, stored and sent separately.
 const READ_BYTES_MAX: usize = (128 + 16) << 10;
-/// A connection that was used no longer ago can be trusted with what cannot be sent twice: the origin
-/// closes those that were idle for longer, maybe this moment.
+/// Longest idle time of a connection that may carry a request which must not be sent twice. The
+/// origin may be closing a connection that has been idle for longer.
 const FRESH: Duration = Duration::from_secs(1);
-/// What pools are told by.
+/// Settings of a pool.
 #[derive(Debug, Clone)]
 pub(crate) struct PoolSettings {
     pub(crate) idle_max: usize,
@@ -47,13 +49,13 @@ pub(crate) struct PoolSettings {
     pub(crate) connect_timeout: Duration,
     pub(crate) origin_header_timeout: Duration,
     pub(crate) header_bytes_max: usize,
-    /// Over HTTP/1.1.
+    /// Applies to HTTP/1.1 only.
     pub(crate) header_lines_max: usize,
     /// Requests at once on one HTTP/2 connection.
     pub(crate) http2_streams_max: usize,
-    /// Silence after which an HTTP/2 origin that owes an answer is asked whether it is there.
+    /// Silence after which an HTTP/2 origin that owes a response gets a PING; `None`: never.
     pub(crate) http2_ping: Option<Duration>,
-    /// Whether an HTTP/2 connection is shared with later requests.
+    /// Whether later requests share an HTTP/2 connection.
     pub(crate) keep_http2: bool,
 }
 
@@ -84,7 +86,8 @@ struct Inner {
     settings: PoolSettings,
     idle: Mutex<Vec<Idle>>,
     shared: Mutex<Shared>,
-    /// Held while connecting where HTTP/2 is hoped for: who waits may share what comes of it.
+    /// Held while connecting to an endpoint that may speak HTTP/2: the requests that wait for it
+    /// may share the new connection.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -96,24 +99,24 @@ struct Idle {
 pub(super) struct Http1 {
     sender: http1::SendRequest<OriginBody>,
     address: Option<IpAddr>,
-    /// How long the origin says that it keeps the connection, if it says so.
+    /// How long the origin announced to keep the idle connection, less a margin.
     keeps: Option<Duration>,
-    /// The origin answered in HTTP/1.0. From then on the library speaks that as well, in which a body
-    /// without a length cannot be sent: it would leave the body out.
+    /// The origin answered in HTTP/1.0. hyper then speaks HTTP/1.0 too and would omit a body of
+    /// unknown length, which that version cannot carry.
     lengths_only: bool,
 }
 
-/// What a request wants of a connection that was used before.
+/// Requirements of a request on a connection that was used before.
 #[derive(Clone, Copy)]
 struct Need {
-    /// To have been used this moment.
+    /// The connection was in use within [`FRESH`].
     fresh: bool,
-    /// To take a body whose length is not known.
+    /// The connection can carry a body of unknown length.
     chunks: bool,
 }
 
-/// The body of a response, which brings its HTTP/1.1 connection back to the pool at its end. If that
-/// is never read, the connection closes. One of HTTP/2 holds its place on its connection so long.
+/// The body of a response. At its end an HTTP/1.1 connection returns to the pool; if the end is
+/// never read, the connection closes. Over HTTP/2 the body holds its stream's place until its end.
 #[derive(Debug)]
 pub(crate) struct Leased {
     incoming: Incoming,
@@ -122,7 +125,8 @@ pub(crate) struct Leased {
     answering: Option<Answering>,
 }
 
-/// Said of an exchange whose request has a body, from the headers of the answer to its end.
+/// Marks an exchange whose request has a body as answering, from the response headers to the end of
+/// the response.
 #[derive(Debug)]
 struct Answering(Arc<IdleTimer>);
 
@@ -143,7 +147,7 @@ impl Drop for Answering {
 struct Lease {
     pool: Pool,
     connection: Http1,
-    /// Whoever may have the connection back in place of the pool.
+    /// The owner to return the connection to, instead of the pool.
     pinned: Option<Pinned>,
 }
 
@@ -152,10 +156,10 @@ enum Connection {
     Http2(Place),
 }
 
-/// A request on its way. It is large, and handed on at every step: boxed.
+/// A request on its way. Boxed, because it is large and moves at every step.
 pub(crate) type Outgoing = Box<Request<OriginBody>>;
 
-/// A request that got no response, and itself if nothing of it was written.
+/// The failure of a request, with the request itself if none of its bytes were written.
 pub(crate) struct SendError {
     pub(crate) error: FetchError,
     pub(crate) unsent: Option<Outgoing>,
@@ -202,23 +206,24 @@ impl Pool {
         &self.inner.endpoint
     }
 
-    /// Whether it is this one.
+    /// Whether both are handles to the same pool.
     pub(super) fn is(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Forgets connections that have been idle for too long; true if none is left.
+    /// Drops connections that have been idle for too long. True if the pool can be dropped too: it
+    /// has no connection and no other handle.
     pub(crate) fn sweep(&self) -> bool {
         let mut idle = lock(&self.inner.idle);
         self.retain_usable(&mut idle);
         let mut shared = lock(&self.inner.shared);
         shared.retain_usable(self.inner.settings.idle_timeout);
-        // A client that holds a connection of its own would not find the pool that it is of.
+        // A pinned connection holds a handle: without its pool, its client could not find it again.
         idle.is_empty() && shared.is_empty() && Arc::strong_count(&self.inner) == 1
     }
 
-    /// Leaves those out that have closed or lain idle for too long. What has come back this moment may
-    /// not be ready for a request yet, and stays.
+    /// Drops connections that have closed or been idle for too long. A connection that has just
+    /// come back may not be ready for a request yet; it stays.
     fn retain_usable(&self, idle: &mut Vec<Idle>) {
         let (limit, now) = (self.inner.settings.idle_timeout, Instant::now());
         let young = |one: &Idle| {
@@ -228,7 +233,8 @@ impl Pool {
         idle.retain(|one| !one.connection.sender.is_closed() && young(one));
     }
 
-    /// The connection used last that still lives and is what is needed.
+    /// A place on a shared HTTP/2 connection, or else the most recently used idle connection that
+    /// is open and meets `need`.
     fn take(&self, permit: Option<&dyn Permit>, need: Need) -> Option<Connection> {
         if let Some(place) = self.take_http2(permit) {
             return Some(Connection::Http2(place));
@@ -257,7 +263,7 @@ impl Pool {
         shared.unknown(|address| allowed(address, permit))
     }
 
-    /// The connection that is its client's alone.
+    /// The pinned connection, which only its client may use.
     async fn take_own(
         &self,
         pinned: &Pinned,
@@ -266,7 +272,7 @@ impl Pool {
     ) -> Option<Connection> {
         let may = |own: &Http1| allowed(own.address, permit) && own.takes(need);
         let mut own = pinned.take(self).filter(may)?;
-        // It may have come back this moment, and there is no other that would do as well.
+        // The connection may have come back just now and not be ready; no other can replace it.
         let ready = timeout(self.inner.settings.connect_timeout, own.sender.ready()).await;
         ready.is_ok_and(|ready| ready.is_ok()).then_some(Connection::Http1(own))
     }
@@ -278,7 +284,7 @@ impl Pool {
         }
     }
 
-    /// Sends a request on a new connection, or on a pooled one.
+    /// Sends a request on a pooled connection, or else on a new one.
     pub(crate) async fn send(
         &self,
         request: Outgoing,
@@ -290,7 +296,8 @@ impl Pool {
         }
     }
 
-    /// The same with one more try if a pooled connection proves stale, or the request was not processed.
+    /// Like [`send`](Self::send), with one retry if a pooled connection proves closed or an HTTP/2
+    /// origin did not process the request. Honours pins.
     pub(crate) async fn send_retrying(
         &self,
         request: Outgoing,
@@ -358,7 +365,7 @@ impl Pool {
             return self.open(Purpose::Requests, permit).await;
         }
         let _turn = self.inner.connecting.lock().await;
-        // Whoever had the turn before may have brought a connection for all.
+        // The previous holder of the lock may have opened a connection that all can share.
         loop {
             if let Some(place) = self.take_http2(permit) {
                 return Ok(Connection::Http2(place));
@@ -373,8 +380,8 @@ impl Pool {
         }
     }
 
-    /// A connection for one client alone: of HTTP/1.1 where there is a choice, as servers know whose
-    /// a connection is in that version only.
+    /// A connection for one client alone. It uses HTTP/1.1 where there is a choice, because servers
+    /// tie a connection to a user in that version only.
     async fn open_own(&self, permit: Option<&dyn Permit>) -> Result<Connection, FetchError> {
         self.open(Purpose::Upgrade, permit).await
     }
@@ -397,7 +404,8 @@ impl Pool {
                 .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|_| FetchError::Broken)?;
-            // Ends when the origin closes or the sender is dropped; errors reach the sender.
+            // The task ends when the origin closes or the sender is dropped; errors reach the
+            // sender.
             tokio::spawn(connection);
             return Ok(Connection::Http1(Http1 {
                 sender,
@@ -414,7 +422,7 @@ impl Pool {
         Ok(Connection::Http2(shared.put(opened, address)))
     }
 
-    /// Sends a request on a connection of its own, which may become another protocol's.
+    /// Sends a request on a connection of its own, which may switch to another protocol.
     pub(crate) async fn send_upgrade(
         &self,
         request: &Request<OriginBody>,
@@ -465,7 +473,7 @@ impl Pool {
                 let response = result.map_err(SendError::of)?;
                 let bytes_max = self.inner.settings.header_bytes_max;
                 let checked = check_head(response.headers(), bytes_max);
-                // What goes this way asks for no other protocol: HTTP ends here for nobody.
+                // Requests sent here never ask for an upgrade, so a 101 is an error.
                 let error = if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     Some(FetchError::Unasked)
                 } else {
@@ -476,7 +484,8 @@ impl Pool {
                 }
                 connection.keeps = kept_for(response.headers());
                 connection.lengths_only = response.version() < Version::HTTP_11;
-                // What was asked for on it may be half given already.
+                // The origin asks for connection-based credentials, so it may already have
+                // tied this connection to this client: the pool must not get it back.
                 let wanted = || pinned::are_wanted(response.headers()).then_some(Pinned(None));
                 let pinned = pinned.or_else(wanted);
                 let lease = Lease { pool: self.clone(), connection, pinned };
@@ -487,7 +496,8 @@ impl Pool {
 }
 
 impl Pool {
-    /// Why a request failed on an HTTP/2 connection. One that refuses requests gets no more.
+    /// Why a request failed on an HTTP/2 connection. A connection that refuses requests gets no
+    /// more.
     fn failed_on(&self, stream: &Stream, error: TrySendError<Request<OriginBody>>) -> SendError {
         let failed = SendError::of(error);
         if failed.error == FetchError::Refused {
@@ -498,8 +508,8 @@ impl Pool {
     }
 }
 
-/// What comes of a request; `None` if nothing does for so long after its end, or after what of it the
-/// origin took last.
+/// The outcome of `sending`; `None` if it takes longer than `limit`. For a request with a body, the
+/// limit restarts whenever the origin takes some of the body.
 async fn within<T>(
     limit: Duration,
     idle: Option<Arc<IdleTimer>>,
@@ -578,7 +588,8 @@ impl SendError {
     }
 }
 
-/// What can be sent again without harm, whatever became of it: a safe method without body.
+/// Whether a request can be repeated without harm, even if the origin processed it: it has a safe
+/// method and no body.
 fn may_repeat(request: &Request<OriginBody>) -> bool {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     safe && request.body().is_end_stream()

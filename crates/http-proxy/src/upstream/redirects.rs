@@ -1,10 +1,11 @@
-//! Redirects of an origin that is asked by its own name, and knows no other, or by other paths than
+//! Rewrites redirects of an origin that is addressed by its own name, or by other paths than its
 //! clients use.
 //!
-//! A server that is told its own name in `Host` sends clients there: past the proxy, or to an
-//! address that only the proxy can reach. Its name is taken off, which leaves the same resource as
-//! the client calls it (RFC 9110 §10.2.2 allows relative references). Invariants: nothing else is
-//! changed, and what is left is a path of this host, never the name of another. Pure.
+//! A server that gets its own name in `Host` redirects clients to that name: past the proxy, or to
+//! an address that only the proxy can reach. Removing the name leaves a relative reference to the
+//! same resource as the client sees it (RFC 9110 §10.2.2). Invariants: redirects to other hosts are
+//! unchanged, and the result is a path on the client's host, never the name of another host. Pure;
+//! no threads.
 
 use std::sync::Arc;
 
@@ -23,12 +24,11 @@ pub(crate) struct OwnName {
     authority: String,
 }
 
-/// How paths that an answer names are made those of clients, for a request with another path than its
-/// client's.
+/// Translates the paths in a response into the client's, for a request whose path was rewritten.
 #[derive(Debug)]
 pub(crate) struct Renaming {
     prefix: Arc<PrefixChange>,
-    /// By which names the origin was asked, or told that the client asks.
+    /// The values of `Host` and `X-Forwarded-Host` that the origin got.
     hosts: Vec<HeaderValue>,
 }
 
@@ -52,7 +52,7 @@ impl OwnName {
         OwnName { scheme: scheme.to_owned(), authority }
     }
 
-    /// Takes the name off, if the redirect has it.
+    /// Removes the origin's own name from `Location`.
     pub(crate) fn take_off(&self, headers: &mut HeaderMap) {
         let path = headers.get(LOCATION).and_then(|to| self.path_of(to.to_str().ok()?));
         if let Some(path) = path.and_then(|path| HeaderValue::try_from(path).ok()) {
@@ -60,13 +60,13 @@ impl OwnName {
         }
     }
 
-    /// What follows the name in a URL.
+    /// The part of a URL after the origin's own name, as an absolute path; `None` for other names.
     fn path_of(&self, url: &str) -> Option<String> {
         let (scheme, rest) = url.split_once("://")?;
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let is_own = scheme.eq_ignore_ascii_case(&self.scheme)
             && without_default_port(&self.scheme, authority).eq_ignore_ascii_case(&self.authority);
-        // Two slashes would begin with the name of another host.
+        // A reference that begins with two slashes names another host.
         if !is_own || path.starts_with("//") {
             return None;
         }

@@ -1,8 +1,9 @@
-//! The body of a request to the origin, streamed as the client sends it, and cut off if the client is
-//! too slow with it: silent for too long at once, or too long in all for what came.
+//! The body of a request to the origin, streamed as the client sends it. It fails if the client is
+//! too slow: silent for too long at once, or below the least rate over the time spent waiting.
 //!
-//! The beginning of a body is kept while its request may have to be sent again. Invariant: of several
-//! sendings of a body only the last gets anything. Threads: lives on one worker.
+//! The beginning of a body is kept while its request may have to be sent again. Invariant: once a
+//! later sending of a body has begun, earlier ones get no more frames. Threads: lives on one
+//! worker.
 
 use std::num::NonZeroU32;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use crate::io::idle::IdleTimer;
 use crate::io::locks::lock;
 use crate::upstream::incoming::Timed;
 
-/// So much of a body is kept: what most calls of procedures send in all.
+/// Limit on the kept beginning of a body: enough for the whole request of most RPCs.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// Body of a request to the origin.
@@ -31,11 +32,11 @@ pub(crate) enum OriginBody {
     Stream(Sending),
 }
 
-/// A body as it is sent once.
+/// One sending of a body.
 #[derive(Debug)]
 pub(crate) struct Sending {
     upload: Arc<Mutex<Upload>>,
-    /// Those that are sent again have higher numbers.
+    /// Later sendings of the same body have higher numbers.
     number: u32,
 }
 
@@ -43,27 +44,27 @@ pub(crate) struct Sending {
 #[derive(Debug)]
 pub(crate) struct Upload {
     body: Timed,
-    /// When the origin's connection took something of it last, or brought something of the answer.
+    /// Time since the origin's connection last took body bytes or delivered response bytes.
     idle: Arc<IdleTimer>,
     pace: Pace,
-    /// The sending that began last.
+    /// Number of the latest sending that has asked for a frame.
     number: u32,
     kept: Kept,
 }
 
-/// What was taken of a body, as long as all of it is there and may be wanted again.
+/// The frames that were read from a body, while they are complete and may be sent again.
 #[derive(Debug, Default)]
 struct Kept {
     wanted: bool,
     lost: bool,
     frames: Vec<Bytes>,
     bytes: usize,
-    /// How many of the frames the sending that began last had.
+    /// Number of kept frames that the latest sending has had.
     taken: usize,
 }
 
 impl Kept {
-    /// Keeps a frame that was taken just now.
+    /// Keeps a frame that was just read from the body.
     fn took(&mut self, frame: &Result<Frame<Bytes>, BodyError>) {
         if self.lost {
             return;
@@ -79,7 +80,7 @@ impl Kept {
     }
 
     fn give_up(&mut self) {
-        // What is being sent again is still to be had.
+        // Frames that a repeated sending has not had yet stay until it takes them.
         if self.taken == self.frames.len() {
             *self = Kept { lost: true, ..Kept::default() };
         }
@@ -123,7 +124,7 @@ impl Upload {
         polled
     }
 
-    /// Bytes that the sending with this number is yet to get of what is kept.
+    /// Kept bytes that the sending with this number has not had yet.
     fn kept_bytes(&self, number: u32) -> u64 {
         let taken = if number > self.number { 0 } else { self.kept.taken };
         let frames = self.kept.frames.iter().skip(taken);
@@ -137,9 +138,9 @@ impl Upload {
                 let bytes = frame.as_ref().map_or(0, |frame| frame.as_ref().map_or(0, data_bytes));
                 self.pace.came(bytes);
             }
-            // What a client says while it is answered has its own time.
+            // While the response runs, the client may send at its own pace.
             Poll::Pending if self.idle.is_answering() => self.pace.pause(),
-            // The client is waited for, which is the limit of `Timed`, and of its pace.
+            // The wait is the client's: the limits of `Timed` and `Pace` apply, not the origin's.
             Poll::Pending => {
                 self.idle.pause();
                 if self.pace.poll_too_slow(cx).is_ready() {
@@ -151,13 +152,14 @@ impl Upload {
     }
 }
 
-/// How long a client may be waited for in all: a while, and as long as what came takes at the least
-/// rate. Only waiting counts, so that an origin that is slow to take a body costs its client nothing.
+/// Limit on the total time spent waiting for a client: a grace period, plus the time that the
+/// received bytes take at the least rate. Time in which the proxy waits for the origin does not
+/// count, so an origin that takes a body slowly does not cause its client's timeout.
 #[derive(Debug)]
 struct Pace {
-    /// At the least rate; none: there is none.
+    /// The least rate in bytes per second; `None`: no least rate.
     second_bytes: Option<NonZeroU32>,
-    /// What is left of the time that is granted.
+    /// Waiting time that is left.
     left: Duration,
     waiting_since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -178,7 +180,7 @@ impl Pace {
         self.left = self.left.saturating_add(Duration::from_millis(earned_ms));
     }
 
-    /// Nobody waits.
+    /// Ends a wait without counting it.
     fn pause(&mut self) {
         self.waiting_since = None;
     }
@@ -189,7 +191,7 @@ impl Pace {
         }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         match since.checked_add(self.left) {
-            // Later than any clock goes.
+            // The deadline is beyond the range of the clock.
             None => Poll::Pending,
             Some(deadline) => poll_deadline(&mut self.timer, deadline, cx),
         }
@@ -197,8 +199,8 @@ impl Pace {
 }
 
 impl OriginBody {
-    /// Streams `body`, silence in which may last as long as `limit`; of what is waited for beyond that,
-    /// each second must bring `second_bytes`.
+    /// Streams `body`. `limit` bounds both a single silence and the grace period of the total wait;
+    /// beyond the grace period, each second of waiting must bring `second_bytes` bytes.
     pub(crate) fn stream(body: Incoming, limit: Duration, second_bytes: u32) -> OriginBody {
         if body.is_end_stream() {
             OriginBody::Empty
@@ -211,7 +213,8 @@ impl OriginBody {
         }
     }
 
-    /// The same body to be sent once more, if it [is whole](Self::is_whole) then.
+    /// A repeated sending of the same body. It may be used only if the body [is
+    /// whole](Self::is_whole) by then.
     pub(super) fn again(&self) -> OriginBody {
         match self {
             OriginBody::Empty => OriginBody::Empty,
@@ -223,7 +226,7 @@ impl OriginBody {
         }
     }
 
-    /// Whether all of it is still to be had.
+    /// Whether the body can still be sent from its beginning.
     pub(super) fn is_whole(&self) -> bool {
         match self {
             OriginBody::Empty => true,
@@ -231,7 +234,7 @@ impl OriginBody {
         }
     }
 
-    /// What says how long nothing of it has moved.
+    /// The timer for silence of the exchange; `None` without a body.
     pub(crate) fn idle(&self) -> Option<Arc<IdleTimer>> {
         match self {
             OriginBody::Empty => None,
@@ -303,7 +306,7 @@ mod tests {
         assert!(pace.poll_too_slow(&mut cx).is_pending());
         wait(1).await;
         pace.came(1);
-        // The origin takes its time.
+        // Time in which the origin is slow does not count.
         wait(100).await;
         pace.came(1500);
         assert!(pace.poll_too_slow(&mut cx).is_pending());

@@ -1,7 +1,7 @@
-//! The body of an origin's response, with what it occupies until its end.
+//! The body of an origin's response, and the resources that it holds.
 //!
-//! Invariant: an origin counts as loaded, and a place among its requests is taken, until the body
-//! is dropped. Threads: lives on one worker.
+//! Invariant: a request counts towards its endpoint's load and keeps its permit until the body is
+//! dropped, or until its [`Hold`] is, where that was taken. Threads: lives on one worker.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::io::idle::IdleTimer;
 use crate::metrics::Counters;
 use crate::upstream::pool::Leased;
 
-/// Counts one request under way.
+/// Counts one request in flight until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Load(Arc<AtomicUsize>);
 
@@ -36,7 +36,7 @@ impl Drop for Load {
     }
 }
 
-/// What a request holds at its origin.
+/// The load count and the permit that a request holds at its endpoint.
 #[derive(Debug)]
 pub(crate) struct Hold {
     counters: Arc<Counters>,
@@ -54,11 +54,11 @@ impl Hold {
     }
 }
 
-/// A response's body on its way in.
+/// The body of an origin's response.
 #[derive(Debug)]
 pub(crate) struct FetchedBody {
     leased: Leased,
-    /// When the whole exchange must be over.
+    /// Time limit of the whole exchange.
     deadline: Option<Pin<Box<Sleep>>>,
     hold: Option<Hold>,
 }
@@ -74,7 +74,7 @@ impl FetchedBody {
         self
     }
 
-    /// What the request holds, for what its connection becomes.
+    /// Takes the `Hold`, for the tunnel that the connection becomes after an upgrade.
     pub(crate) fn take_hold(&mut self) -> Option<Hold> {
         self.hold.take()
     }
@@ -92,7 +92,7 @@ impl FetchedBody {
         frame
     }
 
-    /// What says when something moved, while its request may still be on its way.
+    /// The exchange's idle timer, if the request had a body and the response has not ended.
     pub(crate) fn exchange(&self) -> Option<Arc<IdleTimer>> {
         self.leased.exchange()
     }

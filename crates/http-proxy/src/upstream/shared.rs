@@ -1,10 +1,12 @@
-//! HTTP/2 connections to one endpoint, which requests share: as many as the requests under way need.
+//! HTTP/2 connections to one endpoint, which requests share: as many as the requests in flight
+//! need.
 //!
-//! Invariants: no connection has more requests under way than `streams_max`, nor than its origin lets run
-//! at once: what is beyond that the library lets wait, which looks like an origin that does not answer.
-//! Until the origin's settings have come (RFC 9113 §3.4: they are the first thing that it sends) a connection
-//! has one request. Threads: lies behind the lock of its pool; each connection is two tasks of the pool's
-//! worker, of which one reads frames and the other learns the origin's limit.
+//! Invariants: a connection never has more requests in flight than `streams_max`, nor more than its
+//! origin's concurrency limit (a limit of 0 counts as 1): hyper would queue the excess, which looks
+//! like an origin that does not answer. Until the origin's SETTINGS arrive (its first frame,
+//! RFC 9113 §3.4) a connection carries one request. Threads: `Shared` is behind the lock of its
+//! pool; each connection has two tasks on the pool's worker, one that reads and writes frames and
+//! one that learns the origin's limit.
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -24,20 +26,19 @@ use crate::upstream::OriginBody;
 use crate::upstream::pool::PoolSettings;
 use crate::upstream::stream::Stream as Wire;
 
-/// Time that an origin has to answer a PING.
+/// Time limit for an origin's answer to a PING.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// What an HTTP/2 origin may send ahead of us, for each response: so much of one waits in memory for a
-/// client that is slow.
+/// Flow-control window of each response: the most that waits in memory for a slow client.
 const WINDOW_BYTES: u32 = 256 << 10;
-/// The same for all responses of a connection: as much as can be said, as what slow clients leave unread
-/// would else use it up and stop all others. Memory is bounded by the windows of the responses, which are
-/// as many as clients wait for, and as the origin lets run at once.
+/// Flow-control window of a connection: the largest possible, because the unread bytes of slow
+/// clients would exhaust a smaller one and stall all other responses. Memory is bounded by
+/// [`WINDOW_BYTES`] times the responses in flight.
 const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
-/// Stands for the origin's limit until its settings have come: more than they can say, and less than
-/// what the library takes a missing limit for.
+/// Stands for the origin's limit until its SETTINGS arrive: more than SETTINGS can express, and
+/// less than the value by which hyper represents a missing limit.
 const STREAMS_UNKNOWN: usize = usize::MAX - 1;
 
-/// Requests that an origin lets run at once on a connection; none: it has not said yet.
+/// Concurrent requests that an origin allows on a connection; `None` until its SETTINGS arrive.
 pub(super) type StreamsLimit = watch::Receiver<Option<usize>>;
 
 /// Speaks HTTP/2 on a new stream to an origin. The connection ends when the origin closes it or the
@@ -73,7 +74,8 @@ pub(super) async fn open(
     Ok((sender, limit))
 }
 
-/// Runs the tasks that read and write frames, and wakes who waits for what one of them may have read.
+/// Runs the tasks that read and write frames. After each poll of one, it wakes the task that waits
+/// for the origin's SETTINGS.
 #[derive(Clone, Default)]
 struct FrameTasks {
     waiting: Arc<Mutex<Option<Waker>>>,
@@ -107,7 +109,8 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for FrameTasks {
     }
 }
 
-/// The connections. The first ones are filled first, so that those beyond need can grow idle and close.
+/// The connections of a pool. Earlier ones are filled first, so that surplus ones become idle and
+/// close.
 #[derive(Default)]
 pub(super) struct Shared {
     connections: Vec<Http2>,
@@ -118,7 +121,7 @@ struct Http2 {
     address: Option<IpAddr>,
     used: Instant,
     limit: StreamsLimit,
-    /// Its clones are the requests under way.
+    /// One clone per request in flight.
     streams: Arc<()>,
 }
 
@@ -128,7 +131,7 @@ pub(super) struct Place {
     pub(super) stream: Stream,
 }
 
-/// A request under way on an HTTP/2 connection, until it is dropped.
+/// Counts one request in flight on an HTTP/2 connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Stream(Arc<()>);
 
@@ -143,7 +146,7 @@ impl Http2 {
     }
 
     fn has_place(&self, streams_max: usize) -> bool {
-        // One that allows none now may allow some later: what is sent to it waits.
+        // An origin that allows no streams now may allow some later: one request may wait for that.
         let allowed = self.limit.borrow().map_or(1, |allowed| allowed.max(1));
         self.streams() < allowed.min(streams_max)
     }
@@ -154,7 +157,7 @@ impl Shared {
         self.connections.is_empty()
     }
 
-    /// Leaves those out that have closed, and those that nothing has used for so long.
+    /// Drops connections that have closed or been idle for `idle_timeout`.
     pub(super) fn retain_usable(&mut self, idle_timeout: Duration) {
         self.connections.retain(|one| {
             let idle = one.streams() == 0 && one.used.elapsed() >= idle_timeout;
@@ -162,7 +165,7 @@ impl Shared {
         });
     }
 
-    /// A place on a connection that has one left and goes to an address that is `allowed`.
+    /// A place on the first connection that has one left and whose address is `allowed`.
     pub(super) fn take(
         &mut self,
         streams_max: usize,
@@ -173,18 +176,19 @@ impl Shared {
         connections.find(free).map(Http2::place)
     }
 
-    /// Has no new requests sent where this one was; those under way there go on.
+    /// Sends no new requests on this stream's connection; requests in flight on it continue.
     pub(super) fn leave_out(&mut self, stream: &Stream) {
         self.connections.retain(|one| !Arc::ptr_eq(&one.streams, &stream.0));
     }
 
-    /// The limit that is yet to come of a connection which may have places then.
+    /// The limit of a connection whose SETTINGS have not arrived; it may have free places
+    /// afterwards.
     pub(super) fn unknown(&self, allowed: impl Fn(Option<IpAddr>) -> bool) -> Option<StreamsLimit> {
         let unknown = |one: &&Http2| one.limit.borrow().is_none() && allowed(one.address);
         self.connections.iter().find(unknown).map(|one| one.limit.clone())
     }
 
-    /// Takes a new connection in; the first place on it.
+    /// Adds a new connection and returns the first place on it.
     pub(super) fn put(
         &mut self,
         (sender, limit): (http2::SendRequest<OriginBody>, StreamsLimit),
@@ -198,7 +202,7 @@ impl Shared {
     }
 }
 
-/// A place on a connection that nothing else uses.
+/// A place on a connection that no other request uses.
 pub(super) fn unshared(sender: http2::SendRequest<OriginBody>) -> Place {
     Place { sender, stream: Stream(Arc::default()) }
 }

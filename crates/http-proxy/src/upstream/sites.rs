@@ -1,7 +1,7 @@
-//! The sites that a proxy serves: the one that it was started for, and those that its rules name.
+//! The sites that a proxy serves: its main site, and those that its rules name.
 //!
-//! Invariant: a site whose origins a reload leaves as they were stays the same, with what is known of their
-//! load and health. Threads: shared by all workers.
+//! Invariant: a reload that does not change a site's origins keeps the site, with the load and
+//! health of its endpoints. Threads: immutable, shared by all workers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::upstream::endpoint::Origin;
 /// All sites.
 pub(crate) struct Sites {
     main: Arc<Origin>,
-    /// Whether clients say where to go, and rules do not.
+    /// The proxy is a forward proxy: clients name the origins, rules do not.
     is_forward: bool,
-    /// In the order of the rules' own list, with the URLs that they were made from.
+    /// Each site's URLs and origin, in the order of `Ruleset::sites`.
     ruled: Vec<(Vec<String>, Arc<Origin>)>,
 }
 
 impl Sites {
-    /// The proxy's own site, and none else.
+    /// The proxy's main site alone.
     pub(crate) fn new(main: Origin, is_forward: bool) -> Sites {
         Sites { main: Arc::new(main), is_forward, ruled: Vec::new() }
     }
 
-    /// The same with the sites that these rules name, instead of those before.
+    /// A copy in which the sites of these rules replace the sites of earlier rules.
     pub(crate) fn with(&self, rules: &Ruleset, upstream: &Upstream) -> Result<Sites, ProxyError> {
         if self.is_forward && (!rules.sites().is_empty() || rules.changes_prefixes()) {
             return Err(ProxyError::RuleInForward);
@@ -49,12 +49,12 @@ impl Sites {
         &self.main
     }
 
-    /// A site of the rules that these were made with.
+    /// The site with this number, which must come from the rules that `self` was made with.
     pub(crate) fn get(&self, site: SiteId) -> &Arc<Origin> {
         site.among_ruled().map_or(&self.main, |place| &self.ruled[place].1)
     }
 
-    /// All origins that are known beforehand, each once, by their URLs.
+    /// State of all configured origins, sorted by URL, each URL once; empty for a forward proxy.
     pub(crate) fn origins(&self, now: Instant) -> Vec<OriginState> {
         let mut origins = BTreeMap::new();
         let sites = self.all().filter(|_| !self.is_forward);
@@ -75,7 +75,7 @@ impl Sites {
         origins.into_iter().map(state).collect()
     }
 
-    /// Every site, the proxy's own first.
+    /// All sites, the main site first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Origin>> {
         [&self.main].into_iter().chain(self.ruled.iter().map(|(_, site)| site))
     }

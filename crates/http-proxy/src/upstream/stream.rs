@@ -1,4 +1,5 @@
-//! A byte stream to an origin. Threads: each lives on one worker.
+//! A byte stream to an origin, in clear text or TLS. Invariant: the wire carries nothing but this
+//! stream. Threads: each stream lives on one worker.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,20 +11,20 @@ use tokio_rustls::client::TlsStream;
 
 use crate::io::stream::{PolledRead, forward_write, reads, streams};
 
-/// What carries the bytes.
+/// The socket below TLS.
 pub(crate) enum Wire {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// The bytes, in clear text or not.
+/// A stream to an origin, with or without TLS.
 pub(crate) enum Stream {
     Plain(Wire),
     Tls(Box<TlsStream<Wire>>),
 }
 
 impl Stream {
-    /// Whether both sides agreed on HTTP/2.
+    /// Whether both sides agreed on HTTP/2 by ALPN.
     pub(crate) fn agreed_http2(&self) -> bool {
         match self {
             Stream::Plain(_) => false,

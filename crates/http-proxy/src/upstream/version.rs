@@ -1,6 +1,6 @@
-//! A request in the form that the connection's version of HTTP wants, whichever it had before.
+//! Conversion of a request to the HTTP version of its connection.
 //!
-//! Threads: none of its own.
+//! Invariant: a request survives a conversion to HTTP/2 and back. Pure; no threads.
 
 use http::header::{CONNECTION, HOST, TE, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
@@ -9,9 +9,9 @@ use hyper::body::Body as _;
 
 use crate::upstream::OriginBody;
 
-/// `Host` becomes `:authority` (RFC 9113 §8.3.1).
+/// Converts a request to HTTP/2: `Host` becomes `:authority` (RFC 9113 §8.3.1).
 pub(super) fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Request<OriginBody> {
-    // Fields of a connection have no place in HTTP/2 (§8.2.2).
+    // HTTP/2 forbids connection-specific fields (§8.2.2).
     request.headers_mut().remove(TRANSFER_ENCODING);
     request.headers_mut().remove(CONNECTION);
     let host = request.headers_mut().remove(HOST);
@@ -24,14 +24,15 @@ pub(super) fn as_http2(mut request: Request<OriginBody>, scheme: Scheme) -> Requ
     request
 }
 
-/// The way back, for a request that an HTTP/2 connection did not take.
+/// Prepares a request for HTTP/1.1. Converts it back if it was made for an HTTP/2 connection that
+/// did not take it.
 pub(super) fn as_http1(mut request: Request<OriginBody>) -> Request<OriginBody> {
     if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
-        // Unless told so, hyper leaves out the body of a GET whose length it does not know.
+        // Without this header hyper omits the body of a GET if its length is unknown.
         request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if request.headers().contains_key(TE) {
-        // What is said by `TE` is said to the next one only (RFC 9110 §10.1.4).
+        // `TE` is hop-by-hop, so `Connection` must list it (RFC 9110 §10.1.4).
         request.headers_mut().insert(CONNECTION, HeaderValue::from_static("te"));
     }
     if request.version() != Version::HTTP_2 {
