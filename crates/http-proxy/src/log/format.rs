@@ -1,7 +1,7 @@
-//! What a line of the access log looks like. Pure text, no threads.
+//! The formats of access log lines. Pure functions; no threads.
 //!
-//! Invariants: whatever a client sent, a request is one line, and a quoted field ends where it
-//! should: control characters, quotes and backslashes are escaped in each format's own way.
+//! Invariants: whatever the client sent, a request is one line and its fields keep their bounds:
+//! control characters, quotes and backslashes are escaped or replaced as each format requires.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use super::LogRecord;
 use crate::config::LogFormat;
 use crate::metrics::BrokenBy;
 
-/// The line, without its end.
+/// The line, without the newline.
 pub(super) fn line(record: &LogRecord, took: Duration) -> String {
     match record.format {
         LogFormat::Combined => combined(record, took),
@@ -21,7 +21,7 @@ pub(super) fn line(record: &LogRecord, took: Duration) -> String {
     }
 }
 
-/// Apache's combined format; after it the cache's result and the time in milliseconds.
+/// Apache's combined format, followed by the cache's result and the time in milliseconds.
 fn combined(record: &LogRecord, took: Duration) -> String {
     format!(
         "{} - {} [{}] \"{} {} {:?}\" {} {} \"{}\" \"{}\" {} {:.3}",
@@ -42,7 +42,7 @@ fn combined(record: &LogRecord, took: Duration) -> String {
 
 /// `06/Nov/1994:08:49:37 +0000`.
 fn clf_time(unix_ms: u64) -> String {
-    // 9999-12-31 is the last day that the formatter knows.
+    // httpdate supports dates up to 9999-12-31.
     let seconds = (unix_ms / 1000).min(253_402_300_799);
     let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
     // `Sun, 06 Nov 1994 08:49:37 GMT`
@@ -51,7 +51,7 @@ fn clf_time(unix_ms: u64) -> String {
     format!("{}/{}/{}:{} +0000", word(), word(), word(), word())
 }
 
-/// The user's name, which may hold anything that a password file can.
+/// The user's name, escaped: a password file may contain any characters in it.
 fn user(record: &LogRecord) -> String {
     match record.user.as_deref() {
         None | Some("") => "-".to_owned(),
@@ -63,7 +63,7 @@ fn field(value: Option<&HeaderValue>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| escaped(value.as_bytes()))
 }
 
-/// As Apache has it: what is not plain ASCII byte by byte, in whatever encoding it was meant.
+/// Apache's escapes: each byte that is not printable ASCII becomes `\xhh`, whatever its encoding.
 fn escaped(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for byte in bytes {
@@ -111,7 +111,7 @@ fn squid(record: &LogRecord, took: Duration) -> String {
     )
 }
 
-/// Squid's word for what happened, and whether the origin was asked.
+/// Squid's result code, and whether the origin was asked.
 fn squid_code(result: &str, status: Option<StatusCode>) -> (&'static str, bool) {
     match result {
         "hit" if status == Some(StatusCode::NOT_MODIFIED) => ("TCP_IMS_HIT", false),

@@ -1,10 +1,10 @@
 //! The access log: one line per request, to standard output or a file.
 //!
-//! Threads: workers hand finished lines to one writer thread through a bounded queue; when the
-//! disk or the reader of standard output is too slow, lines are dropped and counted, requests
-//! never wait. Invariants: a file is only ever appended to, a line is written by one call as far
-//! as the system allows, and a reopen happens between two lines, so that a rotated file ends with
-//! a whole line and none is lost. A file that cannot be opened again leaves the old one in use.
+//! Threads: workers hand finished lines to one writer thread through a bounded queue. When the
+//! disk or the reader of standard output is too slow, lines are dropped and counted; requests
+//! never wait. Invariants: files are only appended to, and a reopen happens between two lines, so
+//! a rotated file ends with a whole line and the reopen loses none. If a file cannot be opened
+//! again, the old one stays in use.
 
 mod format;
 
@@ -24,7 +24,7 @@ use crate::config::{LogFormat, LogTarget};
 use crate::metrics::{BrokenBy, Counter, Counters};
 use crate::say::say;
 
-/// Lines that may wait to be written.
+/// Capacity of the writer's queue, in messages.
 const LINES_WAITING_MAX: usize = 8192;
 
 enum Message {
@@ -36,13 +36,13 @@ enum Message {
 #[derive(Debug, Clone)]
 pub(crate) struct AccessLog {
     messages: SyncSender<Message>,
-    /// Lines that were handed over and could not be written.
+    /// Lines that reached the writer but could not be written.
     pub(crate) write_errors: Arc<Counter>,
 }
 
 impl AccessLog {
-    /// Starts the writer, if there is anywhere to write to; with its thread, to be joined at the
-    /// end so that the last lines are out.
+    /// Starts the writer; `None` if there is no target. The caller joins the returned thread at the
+    /// end, so that the last lines are written.
     pub(crate) fn start(target: &LogTarget) -> io::Result<Option<(AccessLog, JoinHandle<()>)>> {
         let sink = match target {
             LogTarget::None => return Ok(None),
@@ -58,15 +58,16 @@ impl AccessLog {
         Ok(Some((AccessLog { messages, write_errors }, thread)))
     }
 
-    /// Closes the file and opens its name again, after the lines that wait already.
+    /// Closes the file and opens its path again, after the lines that are already queued.
     pub(crate) fn reopen(&self) {
-        // Waits for room: this must not be lost. Fails only when the writer has ended.
+        // Waits for room in the queue, because this message must not be lost. Fails only when the
+        // writer has ended.
         let _ = self.messages.send(Message::Reopen);
     }
 }
 
-/// Finds whether a log can be opened. A FIFO is left alone: its reader would take the end of this look
-/// for the end of the log.
+/// Checks that a log can be opened. A FIFO is not opened: its reader would take the close of this
+/// check for the end of the log.
 pub(crate) fn check(path: &Path) -> io::Result<()> {
     if is_fifo(path) {
         return Ok(());
@@ -77,7 +78,7 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
-    // The open of a FIFO waits until somebody reads it, unless it is told not to.
+    // Opening a FIFO blocks until it has a reader. The non-blocking open fails with ENXIO instead.
     let looked = is_fifo(path).then(|| options.clone().custom_flags(libc::O_NONBLOCK).open(path));
     match looked.transpose() {
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
@@ -108,7 +109,7 @@ impl Sink {
     fn reopen(&mut self) {
         let Sink::File(out, path) = self else { return };
         match open(path) {
-            // Dropping the old writer after its flush loses nothing.
+            // The old writer was flushed, so dropping it loses nothing.
             Ok(file) => *out = BufWriter::new(file),
             Err(error) => {
                 say(format_args!(
@@ -125,7 +126,7 @@ fn write_lines(mut sink: Sink, waiting: &Receiver<Message>, errors: &Counter) {
         let mut next = Ok(first);
         let mut unflushed = 0;
         let mut reopen = false;
-        // Write all that waits, then flush once.
+        // All queued lines are written before one flush.
         loop {
             match next {
                 Ok(Message::Line(text)) => {
@@ -152,8 +153,8 @@ fn write_lines(mut sink: Sink, waiting: &Receiver<Message>, errors: &Counter) {
     }
 }
 
-/// One request on its way; the line is written when this is dropped with the end of the body, or of the
-/// tunnel that the connection becomes.
+/// The record of one request. Dropping it queues its line: at the end of the response body, or of
+/// the tunnel that the connection becomes.
 #[derive(Debug)]
 pub(crate) struct LogRecord {
     pub(crate) log: AccessLog,
@@ -162,31 +163,31 @@ pub(crate) struct LogRecord {
     pub(crate) start: Instant,
     pub(crate) start_unix_ms: u64,
     pub(crate) client: IpAddr,
-    /// Who the client has shown to be, to a forward proxy.
+    /// The user as whom the client authenticated to a forward proxy.
     pub(crate) user: Option<String>,
     pub(crate) method: Method,
     pub(crate) version: Version,
-    /// `http` or `https`, as the client asked.
+    /// `http` or `https`, of the client's request.
     pub(crate) scheme: &'static str,
-    /// Host and port that the client asked, whatever its version of HTTP writes them in.
+    /// Host and port of the client's request, from `Host` or `:authority`.
     pub(crate) host: Option<String>,
-    /// Path and query; of a forward proxy the URL, as it was sent.
+    /// Path and query; for a forward proxy, the URL as the client sent it.
     pub(crate) target: String,
     pub(crate) referer: Option<HeaderValue>,
     pub(crate) user_agent: Option<HeaderValue>,
-    /// None: the client went before there was an answer.
+    /// `None`: the client left before there was a response.
     pub(crate) status: Option<StatusCode>,
     pub(crate) media_type: Option<HeaderValue>,
     /// Host and port of the origin.
     pub(crate) origin: String,
     pub(crate) result: &'static str,
     pub(crate) body_bytes: u64,
-    /// Who or what ended the answer before its end.
+    /// The cause that cut the response short.
     pub(crate) broken_by: Option<BrokenBy>,
 }
 
 impl LogRecord {
-    /// The status that is written: where there was none, that of nginx for a client that went.
+    /// The status to log; without a response 499, which nginx logs when the client closed.
     fn status_code(&self) -> u16 {
         self.status.map_or(499, |status| status.as_u16())
     }
