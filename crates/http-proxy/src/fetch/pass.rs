@@ -1,9 +1,10 @@
-//! Requests that the cache has no part in, but for what they invalidate, and the one answer to such
-//! a request that may be stored.
+//! Requests that bypass the cache: their forwarding, the invalidations that they cause, and the one
+//! kind of response to them that may be stored (to a POST).
 //!
-//! Invariants: what a request changed is invalidated before its client has the answer, and what it may have
-//! changed when its client goes before that; the answer to
-//! a POST is stored only if nothing else changed the resource meanwhile. Threads: the worker's.
+//! Invariants: resources that a request changed are invalidated before its client gets the
+//! response; if the client leaves earlier, the target of an unsafe request is invalidated then. The
+//! response to a POST is stored only if nothing else changed the resource meanwhile. Threads: the
+//! worker's.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::upstream::{FetchedBody, OriginBody};
 use crate::vault::{Epoch, PRIMARY_KEY_BYTES_MAX};
 use crate::worker::{Shared, Worker};
 
-/// Forwards a request that the cache has no part in, but for what it invalidates.
+/// Forwards a request that bypasses the cache, and performs the invalidations that it causes.
 pub(crate) async fn pass(
     worker: &Worker,
     ask: &Ask,
@@ -59,8 +60,8 @@ pub(crate) async fn pass(
     }
 }
 
-/// Whether the answer to a POST is what later GETs may get (RFC 9110 §9.3.3). Not if the resource
-/// was changed once more while it was on its way.
+/// Whether the response to a POST may answer later GETs (RFC 9110 §9.3.3). It may not if the
+/// resource was invalidated while the POST was in flight.
 fn stands_for_get<B>(worker: &Worker, ask: &Ask, response: &Response<B>, epoch: Epoch) -> bool {
     let (headers, caching) = (response.headers(), &worker.shared.config.caching);
     let (status, now_s) = (response.status(), worker.now_s());
@@ -75,7 +76,7 @@ fn stands_for_get<B>(worker: &Worker, ask: &Ask, response: &Response<B>, epoch: 
         && worker.shared.vault.is_current(epoch)
 }
 
-/// Passes on the answer to a POST, and stores it as if a GET had brought it.
+/// Passes on the response to a POST, and stores it as if it answered a GET.
 async fn keep_for_get(
     worker: &Worker,
     ask: &Ask,
@@ -86,15 +87,15 @@ async fn keep_for_get(
     let as_get = ask.as_get();
     let key = ask.target.primary.clone();
     let mut fetching = Fetch::new(worker, &as_get, None, key, ForwardReason::Method);
-    // Those of the POST have been met, and say nothing of what may be stored.
+    // The origin has evaluated the POST's conditions; they do not restrict storing.
     fetching.conditions = Conditions::Clients;
     fetching.request_time_ms = asked_ms;
     fetching.response_time_ms = worker.now_ms();
     fetching.received(worker, response).await
 }
 
-/// RFC 9111 §4.4, RFC 9875 §3: an unsafe method that succeeded changes the resource, and those and
-/// the groups that its answer names.
+/// RFC 9111 §4.4, RFC 9875 §3: a successful request with an unsafe method invalidates its target,
+/// and the resources and groups that its response names.
 async fn invalidate(worker: &Worker, ask: &Ask, status: StatusCode, response: &HeaderMap) {
     let caching = &worker.shared.config.caching;
     let named = ask.keys_of_named(response, &caching.key, worker.shared.sites.get(ask.site).name());
@@ -112,15 +113,15 @@ async fn invalidate_key(shared: &Shared, counters: &Counters, key: &[u8]) {
     counters.invalidations.one();
     shared.vault.invalidate(key).await;
     if shared.config.ruleset.extends_keys() {
-        // The URL may lie under other keys as well. Durable with the next purge, as soon as the ledger is
-        // looked after.
+        // Other extended keys may hold the same URL, so the URL is marked. The mark becomes durable
+        // with the ledger's next write.
         let url = Scope::Url(url_hash(url_of_key(key)));
         shared.vault.ledger().set(vec![url], PurgeKind::Hard, shared.config.clock.unix_seconds());
     }
 }
 
-/// A request on its way to the origin. If its client goes before the answer comes, nobody will know what
-/// it changed: what an unsafe method was for is invalidated then.
+/// Guards a request in flight to the origin. If the client leaves before the response arrives, the
+/// effect of an unsafe method stays unknown; dropping the guard then invalidates the target.
 struct Unanswered<'a> {
     worker: &'a Worker,
     ask: Option<&'a Ask>,
@@ -139,7 +140,8 @@ impl<'a> Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        // A proxy that ends drops its requests outside of its event loops.
+        // During shutdown requests are dropped outside the event loops, where nothing can be
+        // spawned.
         let (Some(ask), Ok(handle)) = (self.ask, tokio::runtime::Handle::try_current()) else {
             return;
         };

@@ -1,11 +1,11 @@
 //! Requests of one HTTP/1.1 connection.
 //!
-//! A client that has asked for nothing for a while costs no more than its socket: what the library keeps
-//! for a connection (a buffer for each direction, parsed headers) is let go, and made anew when something
-//! comes. Invariants: that happens between two requests only, when no byte is on its way in either
-//! direction, and after a request without a body, so that nothing of the message before can be taken for
-//! the next one; each request sees the settings of its own moment, from beginning to end. Threads: one
-//! task on the worker that accepted.
+//! An idle connection costs no more than its socket: hyper's state for it (a buffer for each
+//! direction, parsed headers) is dropped, and rebuilt when the client sends again. Invariants: the
+//! state is dropped only between two requests, when no byte is in flight in either direction, and
+//! only after a request without a body, so that no rest of one message can be read as the next;
+//! each request uses the settings in force when it began, to its end. Threads: one task on the
+//! worker that accepted the connection.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -32,7 +32,7 @@ use crate::listen::deadlines::Watched;
 use crate::listen::stopped;
 use crate::worker::Worker;
 
-/// Header lines that hyper has room for without asking the allocator.
+/// Header lines that hyper parses without a heap allocation.
 const HEADER_LINES_INLINE: usize = 100;
 
 /// Serves a connection to its end.
@@ -44,11 +44,11 @@ pub(super) async fn speak(
 ) {
     let interim = stream.interim();
     let answer = |request: Request<Incoming>| {
-        // Each request sees the settings of its own moment, from beginning to end.
+        // The request keeps these settings to its end, even if they are reloaded meanwhile.
         let (worker, active) = (worker.load_full(), peer.activity.begin());
         peer.activity.set_may_rest(leaves_nothing(&request));
         let version = request.version();
-        // Older clients do not know of interim answers (RFC 9110 §15.2).
+        // HTTP/1.0 clients do not know interim responses (RFC 9110 §15.2).
         let sender = (version == Version::HTTP_11).then(|| interim.begin());
         let peer = Peer { interim: sender.clone(), ..peer.clone() };
         async move {
@@ -69,7 +69,7 @@ pub(super) async fn speak(
         let now = worker.load_full();
         let connection = builder(&now).serve_connection(TokioIo::new(stream), service_fn(&answer));
         drop(now);
-        // On the heap, so that a connection that rests does not hold the room for it.
+        // Boxed, so that a resting connection does not keep the space for it.
         let serving = serve(connection, &peer.activity, refused, &mut stop);
         let Some(silent) = Box::pin(serving).await else { return };
         stream = silent;
@@ -79,7 +79,7 @@ pub(super) async fn speak(
     }
 }
 
-/// A status that the library knows no name of, and nobody gave one, has none: it would invent one.
+/// Gives a status without a known reason phrase an empty one; hyper would invent one.
 fn name_status<B>(response: &mut Response<B>) {
     if response.status().canonical_reason().is_none() {
         response.extensions_mut().get_or_insert(ReasonPhrase::from_static(b""));
@@ -101,21 +101,21 @@ fn builder(worker: &Worker) -> http1::Builder {
     builder
 }
 
-/// Whether all of a request is there with its headers: then nothing but the next one can follow it.
+/// Whether a request ends with its headers, so that only the next request can follow it.
 fn leaves_nothing(request: &Request<Incoming>) -> bool {
     request.body().is_end_stream()
         && request.method() != Method::CONNECT
         && !request.headers().contains_key(UPGRADE)
 }
 
-/// What the library answered to what it could not read. Beyond that a connection that breaks concerns
-/// nobody but its client.
+/// The status that hyper answered to an unreadable request. Other connection errors concern only
+/// the client and are ignored.
 fn refusal(ended: &hyper::Result<()>) -> Option<StatusCode> {
     match ended {
         Err(error) if error.is_parse_too_large() => {
             Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
         }
-        // To HTTP/2 it says nothing.
+        // hyper closes without an answer when it reads an HTTP/2 preface.
         Err(error) if error.is_parse() && !error.is_parse_version_h2() => {
             Some(StatusCode::BAD_REQUEST)
         }
@@ -123,7 +123,7 @@ fn refusal(ended: &hyper::Result<()>) -> Option<StatusCode> {
     }
 }
 
-/// Serves requests until the connection ends, or until it should rest: then its stream is given back.
+/// Serves requests until the connection ends, or until it should rest; then returns its stream.
 async fn serve<S>(
     connection: http1::Connection<TokioIo<Watched>, S>,
     activity: &Activity,

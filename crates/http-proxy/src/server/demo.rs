@@ -1,8 +1,8 @@
 //! The built-in demo origin behind `--to demo`: a page, images, a slow answer and a big file.
 //!
-//! The page's script shows what the cache in between said of each part of it. Everything is made by
-//! code and the same at every start, so that ETags hold across restarts.
-//! Threads: one, its own event loop.
+//! The page's script shows the `Cache-Status` of each part of the page. Invariant: responses with
+//! an ETag or a date are the same at every start, so validators hold across restarts. Threads: one,
+//! with its own event loop.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -21,12 +21,12 @@ use tokio::net::TcpListener;
 
 use crate::rules::preconditions::{self, Outcome};
 
-/// How long `/slow` thinks.
+/// Delay of the response to `/slow`.
 const SLOW: Duration = Duration::from_secs(1);
 /// Size of `/big`.
 const BIG_BYTES: usize = 8 << 20;
 const IMAGES: u32 = 6;
-/// Shows in a table what the cache did.
+/// Fills the page's table with the `Cache-Status` and `Age` of each part.
 const SCRIPT: &str = include_str!("demo.js");
 const MODIFIED: &str = "Sat, 01 Nov 2025 12:00:00 GMT";
 
@@ -34,16 +34,16 @@ type Page = (StatusCode, &'static [(HeaderName, &'static str)], Bytes);
 
 /// Serves until the event loop ends.
 pub(crate) async fn serve(listener: StdListener) {
-    // The listener was made non-blocking by whoever bound it.
+    // The caller has made the listener non-blocking.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, most likely: waiting is all that helps.
+            // Most likely the process is out of descriptors, and only waiting helps.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         tokio::spawn(async move {
-            // A connection that breaks concerns nobody but its client.
+            // A broken connection concerns only its client.
             let _ = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service_fn(answer))
                 .await;
@@ -75,7 +75,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     Ok(response)
 }
 
-/// Every page has a date of its own, so that none has to stand in for it.
+/// Evaluates `If-None-Match`, which does not depend on the response time: 0 stands for it.
 fn not_modified(
     method: &Method,
     request: &HeaderMap,
