@@ -125,6 +125,7 @@ fn removed_and_purged_objects_stay_away_across_a_restart() {
         gone(&store);
         store.close().unwrap();
         let store = Store::open(config(&dir, engine)).unwrap();
+        store.wait_recovered();
         gone(&store);
         store.create(&name(2), GroupId::new(2), b"again").wait().unwrap();
         assert_eq!(&*store.read(&name(2)).wait().unwrap().unwrap(), b"again");
