@@ -1,6 +1,7 @@
-//! CONNECT through the forward proxy: a tunnel to where the route of its client may go.
+//! CONNECT through the forward proxy: opens a tunnel to the origin that the admitted route names.
 //!
-//! Threads: the worker's; a tunnel is a task of its own, which a stopping proxy does not wait for.
+//! Invariant: the route limits which addresses are dialled. Threads: the worker's; each tunnel is a
+//! separate task, which a stopping proxy does not wait for.
 
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ pub(crate) async fn open<B>(
     let mut response = http::Response::new(ProxyBody::empty());
     response.extensions_mut().insert(record.clone());
     tokio::spawn(async move {
-        // A client that is gone by now needs no tunnel.
+        // An error means that the client has disconnected: no tunnel is needed.
         if let Ok(client) = client.await {
             let _ = origin.set_nodelay(true);
             record.end(tunnel::join(TokioIo::new(client), origin, idle, &counters).await);

@@ -1,7 +1,8 @@
 //! Requests that end at an intermediary: `Max-Forwards` (RFC 9110 §7.6.2) of OPTIONS, and TRACE.
 //!
-//! TRACE sends back what came in, and so shows to whoever can make a client send it the cookies and
-//! credentials that the client adds: like most caches this one refuses it. Threads: the worker's.
+//! TRACE echoes the request, including the cookies and credentials that the client adds. A script
+//! that makes a client send TRACE could read them, so this proxy refuses it, as most caches do.
+//! Threads: the worker's.
 
 use http::header::{ALLOW, HeaderValue, MAX_FORWARDS};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -11,11 +12,12 @@ use crate::answer::{Answer, own_answer};
 use crate::rules::CacheStatus;
 use crate::worker::Worker;
 
-/// Methods that go on from here; others may, too.
+/// Value of `Allow`: the usual methods that are forwarded. The list is not complete.
 const ALLOWED: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
-/// The answer to a request that goes no further; one that does has a hop fewer before it.
+/// The answer to a request that is not forwarded, else `None`. Decrements `Max-Forwards` of a
+/// forwarded OPTIONS request.
 pub(super) fn answer<B>(worker: &Worker, request: &mut Request<B>) -> Option<Answer> {
     if *request.method() == Method::TRACE {
         let text = "This proxy does not show requests to anybody: TRACE is refused.";
@@ -37,13 +39,13 @@ pub(super) fn answer<B>(worker: &Worker, request: &mut Request<B>) -> Option<Ans
     Some((response, CacheStatus::own("max-forwards")))
 }
 
-/// How many hops a request may still go; none if it does not say so in one plain number, which is
-/// then passed on as it is.
+/// The number of hops in `Max-Forwards`. `None` if the field is missing or is not a single decimal
+/// number; such a field is passed on unchanged.
 fn hops(headers: &HeaderMap) -> Option<u64> {
     let mut lines = headers.get_all(MAX_FORWARDS).into_iter();
     let (line, more) = (lines.next()?.to_str().ok()?, lines.next());
     let plain = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
-    // More than can be counted is as many as can.
+    // A number that overflows is clamped.
     (plain && more.is_none()).then(|| line.parse().unwrap_or(u64::MAX))
 }
 

@@ -1,21 +1,21 @@
-//! What becomes of one request, from its headers to its answer.
+//! Dispatch of one request, from its headers to its answer.
 //!
 //! ```text
 //! handle ─► dispatch ─► `screen`
 //!                          │
-//!                          ├► forward proxy: admitted? then CONNECT  `connect`: a tunnel
-//!                          ├► TRACE, OPTIONS that may go no further  `max_forwards`
-//!                          ├► what a rule answers by itself          `respond`
+//!                          ├► CONNECT admitted by the forward proxy  `connect`: a tunnel
+//!                          ├► TRACE, OPTIONS with no hops left       `max_forwards`
+//!                          ├► a rule that answers by itself          `respond`
 //!                          ├► Upgrade                                `upgrade`: a tunnel
-//!                          └► route ─┬► PURGE, where it is on        `purge`
+//!                          └► route ─┬► PURGE, if enabled            `purge`
 //!                                    ├► CONNECT to a reverse proxy   501
-//!                                    ├► not for the cache            `fetch::pass`
-//!                                    └► else                         `cache`
+//!                                    ├► requests past the cache      `fetch::pass`
+//!                                    └► all other GET and HEAD       `cache`
 //! ```
 //!
-//! Invariants: nothing reaches the cache or an origin that `screen` has not passed; every answer carries
-//! `Cache-Status` and `Via`. Threads: everything of one request runs on the worker that read it; only
-//! fills that need the store's or origin's time run as tasks of their own, on the same worker.
+//! Invariants: a request reaches the cache or an origin only after it has passed `screen`; every
+//! answer from here carries `Cache-Status` and `Via`. Threads: a request is handled on the worker
+//! that read it. Fills and tunnels run as separate tasks on the same worker.
 
 mod connect;
 mod max_forwards;
@@ -50,7 +50,7 @@ use crate::ruleset::SiteId;
 use crate::vault::PRIMARY_KEY_BYTES_MAX;
 use crate::worker::Worker;
 
-/// Answers one request. Never fails: what goes wrong becomes an answer.
+/// Answers one request. Never fails: an error becomes an answer.
 pub(crate) async fn handle(
     worker: &Arc<Worker>,
     request: Request<Incoming>,
@@ -67,7 +67,8 @@ pub(crate) async fn handle(
     }
     let source = record::answered(worker, response.status(), &status, start.elapsed());
     status.append_to(response.headers_mut(), &worker.shared.config.name);
-    // The version that its origin spoke; towards the client it is the connection's own.
+    // `Via` names the HTTP version that the origin spoke. The version towards the client is that
+    // of the client's connection.
     let received = std::mem::take(response.version_mut());
     response.headers_mut().append(VIA, worker.shared.via.received(received));
     let response = response.map(|body| body.with_source(source));
@@ -75,7 +76,7 @@ pub(crate) async fn handle(
     record::follow(worker, record, &status, response)
 }
 
-/// Answers a request that was read at `start`, whatever it is.
+/// Answers a request of any kind. `start`: when it was read.
 async fn dispatch(
     worker: &Arc<Worker>,
     mut request: Request<Incoming>,
@@ -134,7 +135,7 @@ async fn dispatch(
     }
 }
 
-/// Answers a request that is in order.
+/// Answers a well-formed request that neither a rule nor an upgrade has answered.
 async fn route(worker: &Arc<Worker>, ask: &Ask, body: Incoming) -> Answer {
     if ask.method.as_str() == "PURGE" && worker.shared.config.purge_method {
         return purge::answer(worker, ask).await;

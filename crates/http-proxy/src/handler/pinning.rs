@@ -1,9 +1,9 @@
-//! Logins that count for a connection (NTLM, Negotiate, Kerberos): which requests have a connection
-//! to the origin of their own, and how clients learn that such logins work.
+//! Connection-based logins (NTLM, Negotiate, Kerberos): which requests are pinned to an origin
+//! connection of their own, and how clients learn that the proxy supports these logins.
 //!
-//! Invariants: what goes to the origin on a connection that somebody logged in on is neither answered
-//! from the cache nor stored; it comes from the client's connection that the login came on. Pure, but
-//! for the look at the connection that is held.
+//! Invariants: a pinned request is neither answered from the cache nor stored; an origin connection
+//! that carries a login serves only the client connection on which the login arrived. Threads: the
+//! worker's; the only state read is the fetcher's table of held connections.
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
@@ -14,8 +14,8 @@ use crate::worker::Worker;
 
 const PROXY_SUPPORT: HeaderName = HeaderName::from_static("proxy-support");
 
-/// Says of a request that its connection to the origin is its client's alone, if it shows credentials
-/// for a connection, or if its client has such a connection to there.
+/// Pins a request to an origin connection of its client's own if it carries connection-based
+/// credentials, or if its client already holds such a connection to this origin.
 pub(super) fn settle(worker: &Worker, ask: &mut Ask) {
     let route = ask.peer().route.as_deref();
     let held = |pin| worker.fetcher.is_held(pin, ask.site, route);
@@ -24,8 +24,8 @@ pub(super) fn settle(worker: &Worker, ask: &mut Ask) {
     }
 }
 
-/// Tells a client that it may log in so: without that some do not where a proxy is between (RFC 4559
-/// §6).
+/// Tells a client that connection-based login works through this proxy: without this field some
+/// clients do not try it through a proxy (RFC 4559 §6).
 pub(super) fn announce(ask: &Ask, answer: &mut HeaderMap) {
     if are_wanted(answer) && ask.pin().is_some() {
         let value = HeaderValue::from_static("Session-Based-Authentication");

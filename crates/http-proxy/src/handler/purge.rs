@@ -1,10 +1,11 @@
-//! Purging: what may be asked, by whom, and how it is done.
+//! Purging: the purge orders, who may give them, and how they are carried out.
 //!
-//! A hard purge of one URL removes it (with its variants, which become unreachable) and says how
-//! many there were; every other purge is a mark that covers what was fetched before it. Invariants:
-//! who purges has shown the token, if there is one; no purge walks the cache; an answer says
-//! success only when the purge would survive a crash of the process. Threads: the worker's and the
-//! admin listener's; what blocks runs on the runtime's threads for that.
+//! A hard purge of one URL removes it (its variants become unreachable) and reports how many
+//! objects were removed; if rules extend keys, it also writes a mark. Every other purge only writes
+//! a mark, which covers objects fetched before it. Invariants: the client has shown the token, if
+//! one is configured; no purge walks the cache; an answer reports success only when the purge would
+//! survive a crash of the process. Threads: the worker's and the admin listener's; writing marks
+//! blocks and runs on the runtime's blocking threads.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,13 +29,13 @@ use crate::rules::CacheStatus;
 use crate::rules::key::is_plain_authority;
 use crate::worker::{Shared, Worker};
 
-/// Purges in one order.
+/// Most purges in one order.
 const ORDERS_MAX: usize = 1000;
 
 const SOFT_PURGE: HeaderName = HeaderName::from_static("soft-purge");
 const PURGE_SCOPE: HeaderName = HeaderName::from_static("purge-scope");
 
-/// What is to be purged, as a person says it.
+/// The target of a purge, as the operator names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
     Url(String),
@@ -70,7 +71,7 @@ impl PurgeFailure {
     }
 }
 
-/// Whether a request shows the token, if one is wanted.
+/// Whether a request shows the token; true if none is configured.
 pub(crate) fn shows_token(headers: &HeaderMap, wanted: Option<&str>) -> bool {
     let Some(wanted) = wanted else { return true };
     let shown = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
@@ -78,12 +79,13 @@ pub(crate) fn shows_token(headers: &HeaderMap, wanted: Option<&str>) -> bool {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token,
         _ => b"",
     };
-    // Takes the same time wherever they differ, so that nobody finds the token byte by byte.
+    // Constant time, wherever the first difference is: otherwise a client could find the token byte
+    // by byte from response times.
     let differing = shown.iter().zip(wanted.as_bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     shown.len() == wanted.len() && differing == 0
 }
 
-/// Whether an address, one of IPv4 written as IPv6 included, lies in one of these networks.
+/// Whether an address lies in one of these networks. IPv4-mapped IPv6 addresses count as IPv4.
 pub(crate) fn is_within(client: IpAddr, networks: &[IpNet]) -> bool {
     let client = client.to_canonical();
     networks.iter().any(|network| network.contains(&client))
@@ -102,7 +104,8 @@ pub(crate) fn authorize(
     if shows_token(headers, token) { Ok(()) } else { Err(PurgeFailure::Unauthorized) }
 }
 
-/// The order of a PURGE request: tags if it names any, else its URL or what `Purge-Scope` says.
+/// The order of a PURGE request: its tags if it names any, else its URL in the scope that
+/// `Purge-Scope` names.
 pub(crate) fn order_of_method(
     url: &str,
     headers: &HeaderMap,
@@ -127,7 +130,8 @@ pub(crate) fn order_of_method(
     Ok((vec![what], kind))
 }
 
-/// What `Soft-Purge` says. A word that is not understood purges nothing: it would be a hard purge.
+/// The kind of purge that `Soft-Purge` asks for. An unknown value is an error, not the default: the
+/// default is a hard purge.
 fn kind_wanted(headers: &HeaderMap) -> Result<PurgeKind, PurgeFailure> {
     let mut lines = headers.get_all(SOFT_PURGE).into_iter();
     let Some(line) = lines.next() else { return Ok(PurgeKind::Hard) };
@@ -147,8 +151,8 @@ fn origin_part(url: &str) -> &str {
     url.match_indices('/').nth(2).map_or(url, |(at, _)| &url[..=at])
 }
 
-/// The order of the admin API: an object with `url`, `prefix`, `host`, `tag`, `group` (each a text
-/// or a list of texts) or `all`, and `soft`.
+/// Parses an order of the admin API: an object with `url`, `prefix`, `host`, `tag`, `group` (each a
+/// string or a list of strings) or `all`, and `soft`.
 pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, PurgeKind), PurgeFailure> {
     let bad = |text: String| PurgeFailure::BadOrder(text);
     let order: Value = serde_json::from_slice(body).map_err(|e| bad(format!("not JSON: {e}")))?;
@@ -196,7 +200,7 @@ pub(crate) fn order_of_json(body: &[u8]) -> Result<(Vec<What>, PurgeKind), Purge
     Ok((what, kind))
 }
 
-/// The method PURGE: of the URL as this request would be stored under.
+/// Answers a PURGE request, which purges the URL under which a GET for it would be stored.
 pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
     let shared = &worker.shared;
     let (networks, token) = (&shared.config.purge_networks, shared.config.purge_token.as_deref());
@@ -222,7 +226,7 @@ pub(super) async fn answer(worker: &Worker, ask: &Ask) -> Answer {
     }
 }
 
-/// Does it, and says what was done.
+/// Carries out the purges and reports them as JSON.
 pub(crate) async fn carry_out(
     shared: &Arc<Shared>,
     what: Vec<What>,
@@ -259,7 +263,7 @@ pub(crate) async fn carry_out(
     Ok(done)
 }
 
-/// Scheme and host of what a person calls by a URL, as they stand in keys, and path with query.
+/// Scheme and host as they appear in keys, and path with query, of a URL that the operator wrote.
 fn named(shared: &Shared, text: &str) -> Result<(&'static str, String, String), PurgeFailure> {
     let naming = Naming::of(shared);
     let text = text.split('#').next().unwrap_or_default();
@@ -269,7 +273,7 @@ fn named(shared: &Shared, text: &str) -> Result<(&'static str, String, String), 
         .find(|scheme| lower.strip_prefix(scheme).is_some_and(|rest| rest.starts_with("://")));
     let (scheme, rest) = match scheme {
         Some(scheme) => (scheme, &text[scheme.len() + 3..]),
-        // A path alone says enough where hosts do not count.
+        // A path is enough if keys do not depend on the host.
         None if text.starts_with('/') && !naming.has_hosts() => ("http", text),
         None => {
             let or_path = if naming.has_hosts() { "as clients ask for it" } else { "or /PATH" };
@@ -283,13 +287,13 @@ fn named(shared: &Shared, text: &str) -> Result<(&'static str, String, String), 
     Ok((scheme, host, path))
 }
 
-/// The URL that what is stored has in its name, for one that a person writes.
+/// The URL as stored names contain it, for a URL that the operator wrote.
 pub(crate) fn full_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
     let (scheme, host, path) = named(shared, text)?;
     Ok(format!("{scheme}://{host}{path}").into_bytes())
 }
 
-/// What a resource of this URL is called, by the configured rules for keys.
+/// The primary key of a URL, by the configured key rules.
 pub(crate) fn key_of_url(shared: &Shared, text: &str) -> Result<Vec<u8>, PurgeFailure> {
     let (scheme, host, path) = named(shared, text)?;
     Ok(shared.config.caching.key.primary(scheme, &host, &path))
@@ -314,8 +318,8 @@ fn scopes_of(shared: &Shared, what: &What) -> Result<Vec<Scope>, PurgeFailure> {
     })
 }
 
-/// The prefixes of a host's URLs, by both schemes: without a port in the order those of every port, as rules
-/// mean a host.
+/// The prefixes of a host's URLs, for both schemes. An order without a port covers every port, as
+/// hosts in rules do.
 fn host_scopes(naming: &Naming<'_>, text: &str) -> Result<Vec<Scope>, PurgeFailure> {
     let authority: Option<Authority> =
         if is_plain_authority(text.as_bytes()) { text.parse().ok() } else { None };
@@ -323,7 +327,7 @@ fn host_scopes(naming: &Naming<'_>, text: &str) -> Result<Vec<Scope>, PurgeFailu
         let text = format!("`{text}` is not a host: write HOST or HOST:PORT");
         return Err(PurgeFailure::BadOrder(text));
     };
-    // Where hosts do not count, all is stored by the origin's own, with its port.
+    // If keys do not depend on the client's host, they contain the origin's host with its port.
     let every_port = authority.port().is_none() && naming.has_hosts();
     let mut scopes = Vec::new();
     for end in if every_port { &["/", ":"][..] } else { &["/"] } {
@@ -332,7 +336,7 @@ fn host_scopes(naming: &Naming<'_>, text: &str) -> Result<Vec<Scope>, PurgeFailu
             scopes.push(prefix_scope(format!("{scheme}://{host}{end}").into_bytes())?);
         }
     }
-    // Where schemes do not count, neighbours are the same.
+    // If keys do not depend on the scheme, adjacent scopes are equal.
     scopes.dedup();
     Ok(scopes)
 }

@@ -1,7 +1,8 @@
-//! What is kept of every request: its line in the log, the class of its answer, how long it took, and
-//! what was asked for.
+//! Records of every request: its access log line, the status class of its answer, its latency, and
+//! the URL that was requested.
 //!
-//! Threads: the worker's own counters, which nobody else writes.
+//! Invariant: each request writes one log line, when its answer or tunnel ends. Threads: the
+//! worker's; only this worker writes its counters.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,14 +24,15 @@ use crate::rules::CacheStatus;
 use crate::ruleset::SiteId;
 use crate::worker::Worker;
 
-/// Counts what was asked for, from `start` until now.
+/// Counts the requested URL, with the time from `start` until now.
 pub(super) fn asked(worker: &Worker, ask: &Ask, status: &CacheStatus, start: Instant) {
     let (url, now) = (url_of_key(&ask.target.primary), Instant::now());
     let mut hot = lock(&worker.counters.hot);
     hot.record(url, status.hit, now.saturating_duration_since(start), now);
 }
 
-/// Counts an answer whose headers are ready, `took` after those of the request; where it comes from.
+/// Counts an answer whose headers are ready, `took` after the request's headers. Returns the source
+/// of its body.
 pub(super) fn answered(
     worker: &Worker,
     code: StatusCode,
@@ -49,7 +51,7 @@ pub(super) fn answered(
     BodySource::Origin
 }
 
-/// The line of the access log that the answer to this request will be, if there is a log.
+/// Begins the access log line of this request, if there is a log.
 pub(super) fn begin<B>(
     worker: &Worker,
     request: &Request<B>,
@@ -58,7 +60,7 @@ pub(super) fn begin<B>(
 ) -> Option<Box<LogRecord>> {
     let log = worker.shared.log.clone()?;
     let (uri, headers) = (request.uri(), request.headers());
-    // Behind a proxy that is believed, everybody would come from there.
+    // Behind a trusted proxy every connection has that proxy's address: log the forwarded one.
     let told = worker.shared.config.transport.forwarded.trust_client;
     let told = told.then(|| forwarded::client(headers)).flatten();
     let is_forward = worker.shared.forward.is_some();
@@ -72,7 +74,7 @@ pub(super) fn begin<B>(
         user: credentials(headers).map(|(name, _)| name).filter(|_| is_forward),
         method: request.method().clone(),
         version: request.version(),
-        // A forward proxy is asked for URLs of `http`, however it is reached.
+        // Clients ask a forward proxy for `http` URLs, whatever protocol they reach it by.
         scheme: match is_forward {
             true => "http",
             false => Naming::of(&worker.shared).scheme_asked(peer, headers),
@@ -93,9 +95,9 @@ pub(super) fn begin<B>(
     }))
 }
 
-/// Writes the line of what was answered with this status before it could be a request.
+/// Logs a message that was refused with this status before it could be parsed as a request.
 pub(crate) fn refused(worker: &Worker, peer: &Peer, status: StatusCode) {
-    // In Squid's words; nothing is known of what was asked for.
+    // The method and target are unknown: these are Squid's words for that case.
     let Ok(method) = Method::from_bytes(b"NONE") else { return };
     let (mut request, path) = (Request::new(()), "error:invalid-request");
     *request.method_mut() = method;
@@ -106,7 +108,8 @@ pub(crate) fn refused(worker: &Worker, peer: &Peer, status: StatusCode) {
     }
 }
 
-/// A request without an answer yet. Dropped so, its client has gone.
+/// Guard for a request without an answer yet. Dropping it before `end` counts a client that went
+/// away.
 pub(super) struct Unanswered<'a>(Option<&'a Counters>);
 
 impl<'a> Unanswered<'a> {
@@ -114,7 +117,7 @@ impl<'a> Unanswered<'a> {
         Unanswered(Some(counters))
     }
 
-    /// The answer is there.
+    /// Disarms the guard: the answer is ready.
     pub(super) fn end(mut self) {
         self.0 = None;
     }
@@ -128,7 +131,7 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Where the line of an answer waits that makes a tunnel of its connection: for the tunnel's end.
+/// Holds the log line of an answer that opens a tunnel, until the tunnel ends.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TunnelRecord(Arc<Mutex<Option<Box<LogRecord>>>>);
 
@@ -147,7 +150,8 @@ impl TunnelRecord {
     }
 }
 
-/// Has the line of the log follow the answer to its end, if there is a log.
+/// Attaches the log line, if there is a log, to the answer's body or its tunnel: it is written when
+/// that ends.
 pub(super) fn follow(
     worker: &Worker,
     record: Option<Box<LogRecord>>,
@@ -184,14 +188,15 @@ pub(super) fn follow(
     }
 }
 
-/// Host and port that a client asks: HTTP/2 says them in the URI, HTTP/1.1 in a field.
+/// The host and port that a client asks for: from the URI (HTTP/2, absolute form), else from
+/// `Host`.
 fn host_asked(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     let named = || headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).into());
     uri.authority().map(ToString::to_string).or_else(named)
 }
 
-/// What a client asks for, in one way whatever the version of HTTP: clients of a forward proxy name a URL,
-/// those of a site a path.
+/// The request target as logged, the same for every HTTP version: a URL for a forward proxy, a path
+/// for a reverse proxy.
 fn target(uri: &Uri, is_forward: bool) -> String {
     match uri.path_and_query() {
         Some(path) if !is_forward => path.to_string(),

@@ -1,7 +1,7 @@
-//! What a rule answers by itself: a redirect, a page for maintenance.
+//! Answers that a rule gives by itself, such as a redirect or a maintenance page.
 //!
-//! Invariants: neither cache nor origin is asked, whatever the method; orders to purge go before; nothing
-//! that a rule says is taken for the beginning of a tunnel. Threads: the worker's.
+//! Invariants: neither cache nor origin is asked, whatever the method; purge requests take
+//! precedence over the rule; no such answer opens a tunnel. Threads: the worker's.
 
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, Method, StatusCode};
@@ -13,8 +13,8 @@ use crate::rules::CacheStatus;
 use crate::ruleset::Respond;
 use crate::worker::Worker;
 
-/// The answer of the rule that gives one to this request. `extended`: it asks for a tunnel on its stream of
-/// HTTP/2, which any 2xx would open (RFC 8441 §5).
+/// The answer of the rule that answers this request, if any. `extended`: the request is an extended
+/// CONNECT of HTTP/2, for which any 2xx would open a tunnel (RFC 8441 §5).
 pub(super) fn answer(worker: &Worker, ask: &Ask, extended: bool) -> Option<Answer> {
     let respond = worker.shared.config.ruleset.answer(ask.answering?);
     let purges = ask.method.as_str() == "PURGE" && worker.shared.config.purge_method;
@@ -41,7 +41,7 @@ pub(super) fn answer(worker: &Worker, ask: &Ask, extended: bool) -> Option<Answe
     Some((answer::with_headers(status, headers, body), CacheStatus::responded()))
 }
 
-/// What the rule says, or the status in words, with its type.
+/// The rule's body, or the status in words, with its content type.
 fn body(respond: &Respond, status: StatusCode) -> (HeaderMap, ProxyBody) {
     if matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
         return (HeaderMap::new(), ProxyBody::empty());

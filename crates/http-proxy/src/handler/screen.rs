@@ -1,10 +1,11 @@
-//! What is wrong with a request before anybody looks at what it wants.
+//! Validation of a request before its meaning is considered.
 //!
-//! hyper has refused what is no HTTP by then (400: conflicting or odd lengths, folded lines, bare
-//! CR, NUL, codings of which the last is not chunked; 431: too many or too long fields). Here is what
-//! depends on our limits, or on what several readers of one message could understand differently.
-//! Invariant: what passes has at most one `Host`, of harmless characters, that agrees with the
-//! target, no coding but one `chunked`, and no field that `Connection` names. Pure.
+//! hyper has already refused malformed HTTP (400: conflicting or invalid lengths, folded lines,
+//! bare CR, NUL, transfer codings of which the last is not chunked; 431: too many or too long
+//! fields). This file checks the configured limits and refuses messages that two recipients could
+//! interpret differently. Invariant: a request that passes has at most one `Host`, of harmless
+//! characters, that agrees with the target; no transfer coding but one `chunked`; and no hop-by-hop
+//! field that `Connection` names, except `Upgrade` and `TE`. Threads: any; pure functions.
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName,
@@ -19,7 +20,7 @@ use crate::error::{Refusal, last_refusal, refusal};
 use crate::rules::key::is_plain_authority;
 use crate::rules::list_members;
 
-/// Checks a request and takes out of it what is not for others.
+/// Checks a request and removes the fields that `Connection` names.
 pub(crate) fn screen<B: Body>(
     request: &mut Request<B>,
     limits: &ClientLimits,
@@ -100,28 +101,28 @@ fn host<B>(request: &mut Request<B>) -> Result<(), Refusal> {
     }
     let agrees =
         host.is_none_or(|host| host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()));
-    // RFC 9113 §8.3.1: malformed. In HTTP/1.1 the target counts (RFC 9112 §3.2.2).
+    // HTTP/2: malformed (RFC 9113 §8.3.1). HTTP/1.1: the target wins (RFC 9112 §3.2.2).
     if !agrees && request.version() == Version::HTTP_2 {
         return Err(BAD_HOST);
     }
     if request.method() == Method::CONNECT {
         return Ok(());
     }
-    // A part of a URI is a valid field value, too.
+    // Never fails: every URI authority is a valid field value.
     let value = HeaderValue::try_from(authority.as_str()).map_err(|_| BAD_HOST)?;
     request.headers_mut().insert(HOST, value);
     Ok(())
 }
 
-/// Makes one line of the cookies that HTTP/2 lets a client send in many (RFC 9113 §8.2.3), for
-/// whoever reads them after us: variants, keys, rules, and origins that speak HTTP/1.1.
+/// Joins the `Cookie` lines that HTTP/2 lets a client split (RFC 9113 §8.2.3) into one. Variants,
+/// keys, rules and HTTP/1.1 origins expect a single line.
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let repeats_a_name = headers.len() > headers.keys_len();
     if !repeats_a_name || headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;
     }
     let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
-    // Of values and a separator that are valid, a valid value is made.
+    // Never fails: valid values joined by a valid separator are a valid value.
     if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
         headers.insert(COOKIE, joined);
     }
@@ -135,8 +136,9 @@ const UNKNOWN_CODING: Refusal = last_refusal(
     "This proxy knows no transfer coding but chunked.",
 );
 
-/// hyper reads chunks if `chunked` comes last. What stands before it says that they hold something
-/// else than the content (RFC 9112 §6.1), which would go on, and be stored, as if it were that.
+/// Refuses transfer codings other than one `chunked`. hyper decodes chunks if `chunked` comes last,
+/// but no coding before it (RFC 9112 §6.1): the still encoded bytes would be forwarded and stored
+/// as if they were the content.
 fn coding(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut lines = headers.get_all(TRANSFER_ENCODING).into_iter();
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
@@ -148,13 +150,13 @@ fn coding(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(if known { BAD_CODING } else { UNKNOWN_CODING })
 }
 
-/// Fields that are for all recipients, whatever `Connection` says (RFC 9110 §7.6.1). Dropping one
-/// would change what the message means to those after us.
+/// End-to-end fields, which `Connection` must not name (RFC 9110 §7.6.1). Dropping one would change
+/// the meaning of the message for later recipients.
 const FOR_ALL: [HeaderName; 5] =
     [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, AUTHORIZATION, CACHE_CONTROL];
 
-/// Drops the fields that `Connection` names before anything is decided by them: a cache that keyed
-/// by a field which the origin never saw would store one client's answer as another's.
+/// Drops the fields that `Connection` names before any decision uses them. A cache that keyed by a
+/// field that the origin never saw would store one client's answer as another's.
 fn connection(headers: &mut HeaderMap) -> Result<(), Refusal> {
     let plain = |value: &HeaderValue| {
         [&b"keep-alive"[..], b"close", b"upgrade"]
@@ -172,7 +174,7 @@ fn connection(headers: &mut HeaderMap) -> Result<(), Refusal> {
             let text = "Connection names a field that is not the connection's.";
             return Err(refusal(StatusCode::BAD_REQUEST, "bad-connection", text));
         }
-        // What the connection may become and whether it takes trailers is asked for later.
+        // Later steps still read these three.
         if ![UPGRADE, TE, CONNECTION].contains(&name) {
             headers.remove(name);
         }

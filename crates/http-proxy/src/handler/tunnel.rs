@@ -1,8 +1,8 @@
-//! Two byte streams joined after HTTP has done its part: upgrades and CONNECT.
+//! Tunnels: two byte streams joined after an upgrade or CONNECT.
 //!
-//! Invariants: each direction holds one buffer; the end of one side is passed on to the other,
-//! whose own direction goes on; a tunnel in which nothing moves for its idle time is cut. Threads:
-//! one task on the worker of the client's connection.
+//! Invariants: each direction holds one buffer; the end of one direction is passed on, and the
+//! other direction continues; a tunnel without traffic in either direction for its idle time is
+//! cut. Threads: one task on the worker of the client's connection.
 
 use std::io;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::metrics::{Counter, Counters};
 /// Buffer of one direction.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// What became of a tunnel.
+/// Outcome of a tunnel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Passed {
     /// Bytes to the client.
     pub(super) client_bytes: u64,
-    /// It was cut because nothing moved.
+    /// The tunnel was cut after its idle time.
     pub(super) is_cut: bool,
 }
 
-/// Copies both ways until both sides have ended, one breaks, or nothing moves for `idle`.
+/// Copies both ways until both sides have ended, one fails, or no bytes move for `idle`.
 pub(super) async fn join(
     client: impl AsyncRead + AsyncWrite,
     origin: impl AsyncRead + AsyncWrite,
@@ -38,13 +38,14 @@ pub(super) async fn join(
     let (from_origin, to_origin) = split(origin);
     let up = pump(from_client, to_origin, &silence, [&counters.tunnel_client_bytes, &received]);
     let down = pump(from_origin, to_client, &silence, [&counters.tunnel_origin_bytes, &sent]);
-    // Counted before the streams are dropped: whoever sees the end finds the reason.
+    // Counted before the streams are dropped: an observer who sees the tunnel end then already
+    // finds the timeout in the counters.
     let cut = async {
         silence.expired(idle).await;
         counters.tunnel_timeouts.one();
     };
     let is_cut = tokio::select! {
-        // That one side broke is the end for both, and nobody is left to be told.
+        // An error on one side ends both. It is not reported: no response can carry it any more.
         _ = async { tokio::try_join!(up, down) } => false,
         () = cut => true,
     };
@@ -67,7 +68,8 @@ async fn pump(
         to.write_all(&buffer[..length]).await?;
         silence.touch();
         counts.iter().for_each(|bytes| bytes.add(length as u64));
-        // TLS keeps what its connection had no room for, and the next bytes may wait for these.
+        // A TLS stream buffers bytes that its connection had no room for. Without a flush they
+        // could stay there while the peer waits for them before it sends more.
         to.flush().await?;
     }
 }
@@ -106,7 +108,7 @@ mod tests {
     async fn what_fills_the_buffer_does_not_wait_for_more() {
         let counters = Counters::default();
         let ((mut client, near), (far, mut origin)) = (duplex(1 << 20), duplex(1 << 20));
-        // As TLS does where its connection is full.
+        // Buffers without flushing, as a TLS stream does when its connection is full.
         let holding_back = tokio::io::BufWriter::with_capacity(1 << 20, far);
         let script = async {
             client.write_all(&[1; BUFFER_BYTES]).await.unwrap();

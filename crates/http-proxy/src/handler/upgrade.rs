@@ -1,12 +1,12 @@
-//! Requests that leave HTTP (RFC 9110 §7.8), WebSocket above all: passed to the origin past the
-//! cache, and if it agrees, both connections become one tunnel. A client of HTTP/2 says it by an
-//! extended CONNECT (RFC 8441), and only its stream becomes the tunnel; the origin is asked as an
-//! HTTP/1.1 client would, so the handshake of RFC 6455 is made and checked here.
+//! Upgrade requests (RFC 9110 §7.8), mostly WebSocket: they bypass the cache, and if the origin
+//! agrees, both connections become one tunnel. An HTTP/2 client sends an extended CONNECT (RFC
+//! 8441), and only its stream becomes the tunnel. The origin is always asked with an HTTP/1.1
+//! upgrade, so for HTTP/2 clients this file makes and checks the handshake of RFC 6455.
 //!
-//! Invariants: only protocols on the configured list are passed on. A proxy that passes on any
-//! (`h2c`) lets a client speak to the origin past everything it checks. A client of HTTP/2 sees a
-//! success only if the origin agreed: to it any 2xx means a tunnel. Threads: the worker's; the
-//! tunnel is a task of its own, which a stopping proxy does not wait for.
+//! Invariants: only protocols on the configured list are passed on, because a proxy that passes on
+//! any protocol (`h2c`) lets a client reach the origin without its checks. An HTTP/2 client sees a
+//! success only if the origin agreed: any 2xx would open a tunnel. Threads: the worker's; the
+//! tunnel is a separate task, which a stopping proxy does not wait for.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -30,26 +30,26 @@ use crate::rules::{CacheStatus, ForwardReason, list_members};
 use crate::upstream::{Hold, OriginBody};
 use crate::worker::Worker;
 
-/// The one protocol that HTTP/2 is left for.
+/// The only protocol offered to HTTP/2 clients.
 const WEBSOCKET: &str = "websocket";
-/// What the key of a handshake is hashed with (RFC 6455 §1.3).
+/// Hashed together with the key of a handshake (RFC 6455 §1.3).
 const HANDSHAKE_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What a request wants to become.
+/// An upgrade taken from a request: the protocol and the client's end of the tunnel.
 pub(crate) struct Upgrade {
     protocol: HeaderValue,
     client: OnUpgrade,
-    /// Key of the handshake that is ours, for a client of HTTP/2, which makes none.
+    /// Key of the handshake that this proxy makes for an HTTP/2 client, which sends none.
     key: Option<HeaderValue>,
 }
 
-/// True if clients of HTTP/2 may be told that they can leave it.
+/// Whether HTTP/2 clients are told that extended CONNECT is supported.
 pub(crate) fn is_offered_by_http2(protocols: &[String]) -> bool {
     protocols.iter().any(|one| one.eq_ignore_ascii_case(WEBSOCKET))
 }
 
-/// Makes an extended CONNECT for WebSocket the GET that it stands for (RFC 8441 §5): everything that
-/// looks at requests then sees what the origin will be asked. Any other stays a CONNECT.
+/// Turns an extended CONNECT for WebSocket into the GET that it stands for (RFC 8441 §5), so that
+/// later steps see the method that the origin will see. Any other CONNECT stays one.
 pub(crate) fn read_extended_connect<B>(request: &mut Request<B>, protocols: &[String]) {
     let protocol = request.extensions().get::<Protocol>();
     let known = protocol.is_some_and(|it| it.as_str().eq_ignore_ascii_case(WEBSOCKET));
@@ -62,8 +62,8 @@ pub(crate) fn read_extended_connect<B>(request: &mut Request<B>, protocols: &[St
 }
 
 impl Upgrade {
-    /// Takes the wish out of a request; `None` if there is none that may be passed on. The request
-    /// is then an ordinary one, as RFC 9110 §7.8 allows.
+    /// Takes the upgrade out of a request. `None` if there is none or it may not be passed on: the
+    /// request is then handled as an ordinary one, as RFC 9110 §7.8 allows.
     pub(crate) fn take<B>(request: &mut Request<B>, protocols: &[String]) -> Option<Upgrade> {
         if request.extensions_mut().remove::<Protocol>().is_some() {
             let client = request.extensions_mut().remove::<OnUpgrade>()?;
@@ -109,7 +109,7 @@ impl Upgrade {
         if self.key.is_some() {
             parts.status = StatusCode::OK;
             parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
-            // Of a 101 it means nothing; of this answer it would be broken by the first byte.
+            // Without meaning in a 101. In this 200 it would contradict the tunnel's bytes.
             parts.headers.remove(CONTENT_LENGTH);
         }
         let mut response = answer::pass_on(worker, ask, parts, body).map(|_| ProxyBody::empty());
@@ -125,7 +125,7 @@ impl Upgrade {
         (response, status)
     }
 
-    /// What the origin is asked.
+    /// The request to the origin.
     fn request(&self, worker: &Worker, ask: &Ask) -> Request<OriginBody> {
         let mut request = ask.to_origin_request(&worker.shared, OriginBody::Empty);
         let headers = request.headers_mut();
@@ -138,8 +138,9 @@ impl Upgrade {
         request
     }
 
-    /// Whether the client may get this answer: a refusal, or an agreement to what was asked for, which
-    /// has to know the key if the handshake is ours (RFC 9110 §7.8, RFC 6455 §4.1).
+    /// Whether the client may get this answer: a refusal, or a 101 for the requested protocol. If
+    /// this proxy made the handshake, the 101 must also prove the key (RFC 9110 §7.8, RFC 6455
+    /// §4.1).
     fn may_be_told(&self, answer: &Parts) -> bool {
         if answer.status != StatusCode::SWITCHING_PROTOCOLS {
             let is_ours = self.key.is_some();
@@ -152,15 +153,15 @@ impl Upgrade {
     }
 }
 
-/// Whether the handshake was answered by one who read its key.
+/// Whether `Sec-WebSocket-Accept` matches the key of the handshake.
 fn knows(answer: &HeaderMap, key: &HeaderValue) -> bool {
     let hashed = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), HANDSHAKE_GUID].concat());
     let wanted = BASE64.encode(hashed);
     answer.get(SEC_WEBSOCKET_ACCEPT).is_some_and(|value| value == wanted.as_str())
 }
 
-/// Joins the connections of client and origin. The place of the request at its origin, like its connection,
-/// is taken until the tunnel ends.
+/// Joins the connections of client and origin. The request's slot at the origin stays taken until
+/// the tunnel ends, as its connection does.
 fn tunnel_between(
     worker: &Worker,
     ask: &Ask,
@@ -172,7 +173,7 @@ fn tunnel_between(
     let counters = worker.counters.clone();
     let active = ask.peer().activity.begin();
     tokio::spawn(async move {
-        // One that is gone by now needs no tunnel.
+        // An error means that one side has disconnected: no tunnel is needed.
         if let Ok((client, origin)) = tokio::try_join!(client, origin) {
             let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
             record.end(tunnel::join(client, origin, idle, &counters).await);
