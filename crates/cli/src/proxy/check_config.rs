@@ -23,7 +23,7 @@ Every mistake is named with its line, files of TLS that cannot be used included;
 there are some. --keys prints all keys
 with their defaults, as in docs/configuration.md.";
 
-/// Files of settings are read up to this length: a device has no end.
+/// Longest configuration file that is read: a path to a device would never end.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Check a configuration file of the proxy.
@@ -44,7 +44,7 @@ pub(crate) struct CheckConfig {
     json: bool,
 }
 
-/// Reads the file and says what it says.
+/// Checks the file and prints its settings or its mistakes.
 pub(crate) fn run(args: &CheckConfig) -> Result<(), Failure> {
     let mut out = Out::new();
     if args.keys {
@@ -107,7 +107,8 @@ fn unusable(path: &Path, errors: &[SettingsError]) -> Failure {
     Failure::Usage(format!("{} cannot be used:\n{}", path.display(), lines.join("\n")))
 }
 
-/// Files that could not be made, and a store that could not be opened with these sizes.
+/// Mistakes that only the system shows: files whose directory does not exist, and sizes with which
+/// the store could not be opened.
 fn misplaced(settings: &Settings) -> Vec<SettingsError> {
     let mut files = Vec::new();
     if let LogTarget::File(path) = &settings.proxy.log_target {
@@ -121,7 +122,7 @@ fn misplaced(settings: &Settings) -> Vec<SettingsError> {
     files.extend(serving::cache_paths(settings).map(|path| ("cache", path)));
     let mut mistakes = Vec::new();
     for (key, path) in files {
-        // Of a name alone the parent is empty: the current directory.
+        // The parent of a bare file name is empty and means the current directory.
         let missing = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir());
         if let Some(dir) = missing {
             let problem = format!("there is no directory `{}`", dir.display());

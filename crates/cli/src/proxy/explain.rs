@@ -38,7 +38,7 @@ pub(crate) struct Explain {
     json: bool,
 }
 
-/// Asks and prints. Ends with 1 if nothing is stored.
+/// Queries the proxy and prints its answer. The exit status is 1 if nothing is stored.
 pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
     let order = json!({ "url": args.url, "headers": args.header }).to_string();
     let (address, token) = (args.admin.address()?, args.admin.token.as_deref());
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
     out.finish()
 }
 
-/// All of it in words.
+/// The proxy's answer in words.
 fn told(known: &Value) -> String {
     let mut text = String::new();
     let mut say = |line: String| {

@@ -9,16 +9,16 @@ use super::forward::Forward;
 use super::reverse::Proxy;
 use crate::failure::Failure;
 
-/// Flags that set no key: they say where settings come from, or what is done in place of serving.
+/// Flags that set no key: they name a source of settings, or an action other than serving.
 const WITHOUT_A_KEY: [&str; 4] = ["config", "set", "json", "hash-password"];
 
-/// Flags that have words of their own, and why.
+/// Flags whose words are not all in their key.
 const EXCEPTIONS: [(&str, &str); 1] = [
-    // It is a part of the value of `upstream.check`: the word `every` there.
+    // Sets the part of the value of `upstream.check` that follows its word `every`.
     ("check-interval", "upstream.check"),
 ];
 
-/// A value other than the default, by the name that the help gives it.
+/// A value other than the default for the value name that the help shows.
 fn value_for(name: &str) -> &'static str {
     match name {
         "ADDR" => "127.0.0.1:1",
@@ -38,7 +38,7 @@ fn value_for(name: &str) -> &'static str {
     }
 }
 
-/// The argument as it would be written.
+/// The argument as written on a command line.
 fn written(arg: &Arg) -> String {
     let long = arg.get_long().expect("a flag");
     match arg.get_value_names().filter(|_| arg.get_action().takes_values()) {
@@ -54,16 +54,16 @@ fn changed(before: &Settings, after: &Settings) -> Vec<String> {
     differing.filter_map(|(line, _)| Some(line.split_once(" = ")?.0.to_owned())).collect()
 }
 
-/// Whether a flag is made of the words of a key; `no-` before one that is switched off aside.
+/// Whether a flag consists of words of a key. A leading `no-` is ignored.
 fn is_made_of(flag: &str, key: &str) -> bool {
     let flag = flag.strip_prefix("no-").unwrap_or(flag);
     let words: Vec<&str> = key.split(['.', '_']).collect();
-    // One of a list has no plural.
+    // A flag that adds one item to a list uses the singular of the key's plural.
     flag.split('-')
         .all(|part| words.iter().any(|w| *w == part || w.strip_suffix('s') == Some(part)))
 }
 
-/// All flags of a command that serves, each with what it sets.
+/// Checks each flag of a serving command against the keys that it sets.
 fn check<T: Args + FromArgMatches>(
     always: &[&str],
     merged: impl Fn(&T) -> Result<Settings, Failure>,

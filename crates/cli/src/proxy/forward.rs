@@ -95,14 +95,14 @@ pub(crate) fn run(args: &Forward) -> Result<(), Failure> {
 
 fn settings(args: &Forward) -> Result<Settings, Failure> {
     let mut settings = args.merged()?;
-    // The client names the origin, whatever a file says.
+    // In a forward proxy the client names the origin: an origin in the file is ignored.
     settings.proxy = settings.forward_proxy();
     settings.check_forward()?;
     Ok(settings)
 }
 
 impl Forward {
-    /// The file, then the flags, then `--set`; unchecked.
+    /// Merged settings, unchecked. Flags override the file, and `--set` overrides both.
     pub(super) fn merged(&self) -> Result<Settings, Failure> {
         self.serve.settings(Settings::for_forward(), |settings| {
             set_lists(settings, [("forward.rules", &self.rule)])?;

@@ -65,7 +65,8 @@ pub(crate) struct Purge {
     json: bool,
 }
 
-/// A store's path. `explain` takes a URL at this place, and so a hand may write one here.
+/// Parses a store's path; refuses URLs. `explain` takes a URL in this position, so users may write
+/// one here by mistake.
 fn no_url(text: OsString) -> Result<Volumes, String> {
     match text.to_str().filter(|text| text.contains("://")) {
         Some(url) => Err(format!("this is the place of a store's path: write --url {url}")),
@@ -73,7 +74,7 @@ fn no_url(text: OsString) -> Result<Volumes, String> {
     }
 }
 
-/// Records the purge and says what was purged.
+/// Carries out the purge and prints its result.
 pub(crate) fn run(args: &Purge) -> Result<(), Failure> {
     match &args.volumes {
         Some(volumes) => purge_store(args, volumes),

@@ -65,7 +65,7 @@ fn settings(args: &Proxy) -> Result<Settings, Failure> {
 }
 
 impl Proxy {
-    /// The file, then the flags, then `--set`; unchecked.
+    /// Merged settings, unchecked. Flags override the file, and `--set` overrides both.
     pub(super) fn merged(&self) -> Result<Settings, Failure> {
         self.serve.settings(Settings::default(), |settings| {
             set_all(

@@ -9,19 +9,19 @@ use std::path::Path;
 
 use damelo::{ByteSize, StoreInfo};
 
-/// What the program takes beside the store, before it has connections.
+/// Memory that the program needs beside the store, without connections.
 const PROGRAM_BYTES: u64 = 30 << 20;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// What the system has for this process.
+/// Memory that the system grants this process.
 #[derive(Debug, PartialEq, Eq)]
 struct Granted {
     bytes: u64,
     by: &'static str,
 }
 
-/// A warning if the store and the program want more than there is.
+/// A warning if the store and the program need more memory than is granted.
 pub(crate) fn warning(info: &StoreInfo) -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let machine = fs::read_to_string("/proc/meminfo").ok();
@@ -52,9 +52,10 @@ fn of_machine(meminfo: &str) -> Option<Granted> {
     Some(Granted { bytes: kib.saturating_mul(1024), by: "this machine" })
 }
 
-/// The lowest limit of the groups that the process is in. `text` is `/proc/self/cgroup`, a line for each
-/// hierarchy: number, controllers, path. Version 2 has no controllers there. The limit of a group
-/// holds for those below it; in a container the path may be of the host, and the root the own group.
+/// The lowest memory limit of the cgroups that the process is in. `text` is `/proc/self/cgroup`:
+/// one line per hierarchy with number, controllers (empty in version 2) and path. A group's limit
+/// also applies to its descendants, so every ancestor is read. In a container the path may be the
+/// host's, and the mount's root may be the process's own group.
 fn of_cgroups(root: &Path, text: &str) -> Option<Granted> {
     let mut lowest = None;
     for line in text.lines() {
@@ -69,7 +70,7 @@ fn of_cgroups(root: &Path, text: &str) -> Option<Granted> {
         };
         for above in Path::new(path.trim_start_matches('/')).ancestors() {
             let limit = fs::read_to_string(base.join(above).join(file)).ok();
-            // `max` is no limit, and no number.
+            // `max` means no limit; it does not parse.
             let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
             lowest = limit.into_iter().chain(lowest).min();
         }

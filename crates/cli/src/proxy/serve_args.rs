@@ -47,7 +47,8 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// The file, then these flags, then those of `more`, then `--set`.
+    /// Merges the file, these flags, those of `more`, and `--set`; later ones override earlier
+    /// ones.
     pub(crate) fn settings(
         &self,
         defaults: Settings,
@@ -76,12 +77,13 @@ impl ServeArgs {
     }
 }
 
-/// Where a proxy can be reached.
+/// URL of the proxy's listening address.
 pub(crate) fn url(running: &RunningInfo) -> String {
     format!("http://{}", running.address)
 }
 
-/// The same as somebody on this host may type it: what listens on all addresses has none to go to.
+/// The URL to reach the proxy from this host: loopback if it listens on all addresses, since the
+/// unspecified address is no destination.
 pub(crate) fn url_from_here(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         let loopback: IpAddr = match address.ip() {
@@ -101,7 +103,7 @@ fn volumes(store: &Store) -> Vec<String> {
     store.info().volumes.iter().map(volume_text).collect()
 }
 
-/// What runs, as JSON, with `more` of it.
+/// The start message as JSON, with the fields of `more`.
 pub(crate) fn print_json(
     out: &mut Out,
     store: &Store,
@@ -122,14 +124,14 @@ pub(crate) fn print_json(
     out.json(&objects.flatten().collect::<Map<String, Value>>())
 }
 
-/// The line about the store.
+/// Prints the line about the store.
 pub(crate) fn print_store(out: &mut Out, store: &Store) -> Result<(), Failure> {
     let opened = "opened; what it holds is served";
     let made = if store.info().created { "made just now" } else { opened };
     out.line(format_args!("store    {}, {made}", volumes(store).join(", ")))
 }
 
-/// The lines about listeners besides the first, and about metrics.
+/// Prints the lines about further listeners and about metrics.
 pub(crate) fn print_listeners(out: &mut Out, running: &RunningInfo) -> Result<(), Failure> {
     for listener in &running.listeners {
         out.line(format_args!("also at  {listener}"))?;

@@ -18,27 +18,26 @@ use crate::proxy::{room, supervisor};
 use crate::signals::Stop;
 use crate::store::opening::open_with;
 
-/// Size of a cache that is made without a declared size.
+/// Size of a new cache if none is configured.
 const CACHE_BYTES: u64 = 1 << 30;
-/// The same for the demo, which should not take a newcomer's disk.
+/// The same for the demo, which must not fill a newcomer's disk.
 const CACHE_BYTES_DEMO: u64 = 256 << 20;
 
-/// Open files kept for the store, the log and the admin listener.
+/// File descriptors reserved for the store, the log and the admin listener.
 const FILES_KEPT: usize = 64;
-/// The same for the event loop and the listeners of each worker.
+/// File descriptors reserved for the event loop and the listeners of each worker.
 const FILES_KEPT_WORKER: usize = 8;
 
 /// Which proxy is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Before one site.
+    /// A reverse proxy, for one site.
     Reverse,
-    /// To any origin.
+    /// A forward proxy, to any origin.
     Forward,
 }
 
-/// A volume of the cache: `PATH` or `PATH:SIZE`; the size counts only for a store that does not exist
-/// yet.
+/// A volume of the cache: `PATH` or `PATH:SIZE`. The size is used only when the store is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CacheVolume {
     path: PathBuf,
@@ -56,8 +55,8 @@ impl CacheVolume {
     }
 }
 
-/// Opens the store, serves until told to stop, closes the store. `load` gives the settings, and gives
-/// them anew on SIGHUP; `print` says what runs.
+/// Opens the store, serves until told to stop, closes the store. `load` reads the settings, at
+/// start and on each SIGHUP; `print` prints the start message.
 pub(crate) fn serve(
     mode: Mode,
     load: impl Fn() -> Result<Settings, Failure> + Send + 'static,
@@ -67,8 +66,8 @@ pub(crate) fn serve(
     let mut settings = load()?;
     stop.set_timeout(settings.stop_timeout);
     settings.proxy.inherited = supervisor::inherited_sockets()?;
-    // Before a cache file is made for an origin that cannot be one, on an address that is taken, or
-    // beside a log that cannot be written.
+    // These checks come first: an invalid origin, an address in use or an unwritable log must not
+    // leave a new cache file behind.
     settings.proxy.check()?;
     settings.proxy.check_address()?;
     let connections_max = connections_allowed(&settings)?;
@@ -107,7 +106,8 @@ pub(crate) fn serve(
             damelo_http_proxy::run_forward(proxy, forward, handle, ready, ended)
         }
     };
-    // The whole error follows at the end; closing may take long.
+    // Closing may take long, so the outcome is printed before it. The full error follows at the
+    // end.
     match &served {
         Ok(()) => say(format_args!("damelo: closing the store")),
         Err(error) => say(format_args!("damelo: {error}: closing the store")),
@@ -118,8 +118,8 @@ pub(crate) fn serve(
     printed
 }
 
-/// Connections of clients that there may be at once: as many as the settings say, or what the system's
-/// limit on open files leaves for them. The others wait to be accepted.
+/// Most client connections at once: the configured number, or fewer if the system's limit on open
+/// files is too low for it. Further connections wait in the accept queue.
 fn connections_allowed(settings: &Settings) -> Result<usize, Failure> {
     let wanted = settings.proxy.connections_max;
     let limit = match descriptors::raise_limit() {
@@ -150,14 +150,15 @@ fn connections_allowed(settings: &Settings) -> Result<usize, Failure> {
     Ok(allowed)
 }
 
-/// What is left of so many open files. Without files for connections to origins, for the admin listener
-/// and for the event loops of the workers, clients would be accepted and then told that the origin fails.
+/// File descriptors left for clients out of `limit`; `None` if there are none. A third is reserved
+/// for connections to origins, and some for the admin listener and the workers' event loops:
+/// otherwise clients would be accepted and then get an origin error.
 fn left_for_clients(limit: usize, workers: usize) -> Option<usize> {
     let kept = FILES_KEPT + FILES_KEPT_WORKER * workers + limit / 3;
     limit.checked_sub(kept).filter(|left| *left > 0)
 }
 
-/// What SIGHUP needs: where the settings came from, and those that run.
+/// State for SIGHUP: how to load the settings, and the settings from the start.
 struct Reload<L> {
     load: L,
     settings: Settings,
@@ -165,7 +166,7 @@ struct Reload<L> {
 }
 
 impl<L: Fn() -> Result<Settings, Failure> + Send + 'static> Reload<L> {
-    /// SIGHUP reads the settings again, SIGUSR1 opens the access log again.
+    /// The signal handler: SIGHUP reloads the settings, SIGUSR1 reopens the access log.
     fn handler(mut self, control: Control) -> impl FnMut(i32) + Send + 'static {
         move |signal| {
             if signal == libc::SIGUSR1 {
@@ -214,24 +215,24 @@ fn open_store(settings: &Settings, mode: Mode) -> Result<Store, Failure> {
     open_with(store_config(settings, &volumes), &named)
 }
 
-/// The volumes that the settings name, in their order; none if that is left to us.
+/// The volumes that the settings name, in their order; empty if the default is to be used.
 fn cache_volumes(settings: &Settings) -> Vec<CacheVolume> {
     let all = settings.cache.iter().flat_map(|text| text.split(','));
     all.map(CacheVolume::of).collect()
 }
 
-/// Where the settings say that the cache lies.
+/// Paths of the configured cache volumes.
 pub(crate) fn cache_paths(settings: &Settings) -> impl Iterator<Item = PathBuf> {
     cache_volumes(settings).into_iter().map(|volume| volume.path)
 }
 
-/// `volumes` are not none.
+/// The store's configuration; `volumes` is not empty.
 fn store_config(settings: &Settings, volumes: &[CacheVolume]) -> Config {
     let is_demo = settings.proxy.to == Target::Demo;
     let default_bytes = if is_demo { CACHE_BYTES_DEMO } else { CACHE_BYTES };
     let default = Some(ByteSize::new(default_bytes));
     let volume = |CacheVolume { path, size }: &CacheVolume| {
-        // A device or file for which no size was given is taken whole.
+        // Without a size, an existing device or file is used whole.
         let size = if has_a_size(path) { *size } else { size.or(default) };
         VolumeConfig { path: path.clone(), size }
     };
@@ -241,8 +242,8 @@ fn store_config(settings: &Settings, volumes: &[CacheVolume]) -> Config {
     config
 }
 
-/// Whether a store could be made with the sizes in these settings. One that exists keeps its own, and
-/// wants memory all the same.
+/// Checks that a store could be created with the sizes in these settings. An existing store keeps
+/// its own size, but `memory` is still checked.
 pub(crate) fn check_store(settings: &Settings) -> Result<(), OpenError> {
     let mut volumes = cache_volumes(settings);
     if volumes.is_empty() {
@@ -256,7 +257,7 @@ pub(crate) fn check_store(settings: &Settings) -> Result<(), OpenError> {
     Store::check_anew(&store_config(settings, &volumes), &bytes)
 }
 
-/// Whether something is there already that has a size of its own.
+/// Whether the path already exists and has a size of its own.
 fn has_a_size(path: &Path) -> bool {
     fs::metadata(path)
         .is_ok_and(|meta| meta.file_type().is_block_device() || (meta.is_file() && meta.len() > 0))
@@ -278,7 +279,7 @@ fn is_writable(dir: &Path) -> bool {
     fs::create_dir_all(dir).is_ok() && tempfile::tempfile_in(dir).is_ok()
 }
 
-/// A file name for an origin: its host and port, whatever is awkward in a name replaced.
+/// A file name for an origin: its host and port, with `_` for characters that are awkward in names.
 fn cache_name(to: &Target) -> String {
     let url = match to {
         Target::Demo => return "demo".to_owned(),

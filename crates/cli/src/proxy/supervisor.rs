@@ -19,9 +19,9 @@ use crate::failure::Failure;
 /// The first descriptor that is handed down (sd_listen_fds(3)).
 const FIRST_FD: RawFd = 3;
 
-/// Tells the supervisor, if there is one, how the service is: `READY=1`, `STOPPING=1`,
-/// `STATUS=...`, one to a line (sd_notify(3)). What goes wrong with it is printed and no more: the
-/// service itself is well.
+/// Reports the service's state to the supervisor, if there is one: `READY=1`, `STOPPING=1`,
+/// `STATUS=...`, one per line (sd_notify(3)). Errors are only printed, since they do not affect the
+/// service itself.
 pub(crate) fn notify(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else { return };
     if let Err(error) = send(path.as_bytes(), state.as_bytes()) {
@@ -41,7 +41,7 @@ fn send(path: &[u8], state: &[u8]) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state, &address).map(drop)
 }
 
-/// What a reload has to be announced with, at this moment (`Type=notify-reload`).
+/// The message that announces a reload starting now (`Type=notify-reload`).
 pub(crate) fn reloading() -> String {
     format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic().as_micros())
 }
@@ -54,10 +54,10 @@ fn monotonic() -> Duration {
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-/// More sockets than anybody hands down; a number beyond it is a mistake.
+/// Most sockets accepted from a supervisor; a larger number is taken for a mistake.
 const SOCKETS_MAX: u32 = 1024;
 
-/// The sockets that the supervisor listens on for us, if it does. Call it once, at the start.
+/// The listening sockets handed down by the supervisor, if any. Call it once, at start.
 pub(crate) fn inherited_sockets() -> Result<Vec<Arc<Inherited>>, Failure> {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
     let ours = number("LISTEN_PID") == Some(std::process::id());
@@ -78,10 +78,10 @@ fn listener(descriptor: RawFd) -> Result<Inherited, Failure> {
     if set < 0 {
         return Err(failed(io::Error::last_os_error()));
     }
-    // SAFETY: it is open, as fcntl has shown, and by the protocol it is ours and nobody else's in
-    // this process; each is taken once.
+    // SAFETY: the descriptor is open, as fcntl has shown. By the protocol this process owns it, and
+    // nothing else here uses it; each is taken once.
     let socket = TcpListener::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    // Fails for what is no TCP socket.
+    // Fails if the socket is not a TCP socket.
     if socket.local_addr().is_ok() {
         return Ok(Inherited::Tcp(socket));
     }

@@ -44,11 +44,11 @@ pub(crate) struct Top {
     json: bool,
 }
 
-/// Lines of a frame that is printed rather than shown.
+/// Size of a frame that is printed instead of shown on the alternate screen.
 const PRINTED_ROWS: usize = 40;
 const PRINTED_COLUMNS: usize = 100;
 
-/// Looks once or until told to end.
+/// Prints one frame, or shows frames until the user ends it.
 pub(crate) fn run(args: &Top) -> Result<(), Failure> {
     let (address, token) = (args.admin.address()?, args.admin.token.clone());
     let look = || -> Result<Value, Failure> {
@@ -66,7 +66,8 @@ pub(crate) fn run(args: &Top) -> Result<(), Failure> {
         }
         return out.finish();
     }
-    // Before the terminal is taken over, so that a proxy that is not there is named in plain words.
+    // The first query comes before the terminal is taken over, so that an unreachable proxy is
+    // reported as an ordinary error.
     let first = look()?;
     let failed = |source| Failure::io("use the terminal", source);
     let _screen = Screen::open().map_err(failed)?;
@@ -105,13 +106,13 @@ fn watch(
     }
 }
 
-/// The terminal while it is ours.
+/// Guard for the terminal in raw mode; drop restores it.
 struct Screen;
 
 impl Screen {
     fn open() -> io::Result<Screen> {
         terminal::enable_raw_mode()?;
-        // From here on a drop undoes what was done.
+        // From here on, dropping the guard restores the terminal.
         let screen = Screen;
         execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide)?;
         Ok(screen)
@@ -120,7 +121,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nothing better can be done if this fails.
+        // A failure here cannot be handled.
         let _ = execute!(io::stdout(), cursor::Show, terminal::LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }
@@ -158,7 +159,7 @@ fn frame(seen: &Value, before: Option<&Value>, columns: usize, rows: usize) -> V
     lines.iter().map(|line| clean(line, columns)).collect()
 }
 
-/// What came over the network is shown, never obeyed: no control characters reach the terminal.
+/// Replaces control characters, so that text from the network cannot control the terminal.
 fn clean(line: &str, columns: usize) -> String {
     line.chars().take(columns).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -167,7 +168,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// How much a number has grown since the last look.
+/// Growth of a counter since the previous sample.
 fn growth(seen: &Value, before: Option<&Value>, path: &str) -> u64 {
     let of = |value: &Value| value.pointer(path).map_or(0, number);
     of(seen).saturating_sub(before.map_or(0, of))
@@ -219,7 +220,7 @@ fn totals(seen: &Value, before: Option<&Value>) -> Vec<String> {
     lines
 }
 
-/// Bars of the times of hits and misses, one line for each power of two that occurs.
+/// Latency histogram of hits and misses: one line for each power of two that occurs.
 fn latency(seen: &Value, before: Option<&Value>, columns: usize) -> Vec<String> {
     let bars = |kind: &str| grown_bars(seen, before, kind);
     let (hits, misses) = (bars("hit"), bars("miss"));
@@ -254,7 +255,7 @@ fn latency(seen: &Value, before: Option<&Value>, columns: usize) -> Vec<String> 
     lines
 }
 
-/// Counts by power of two since the last look.
+/// Counts by power of two since the previous sample.
 fn grown_bars(seen: &Value, before: Option<&Value>, kind: &str) -> Vec<(u32, u64)> {
     let of = |value: &Value| -> std::collections::BTreeMap<u32, u64> {
         let mut sums = std::collections::BTreeMap::new();

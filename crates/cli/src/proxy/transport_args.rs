@@ -1,6 +1,6 @@
-//! Transport options: listeners, TLS, PROXY protocol, limits on clients, how origins are reached.
-//! Each sets, and takes precedence over, a key of the configuration file; errors in named files are
-//! found at start.
+//! Transport options: listeners, TLS, PROXY protocol, limits on clients, connections to origins.
+//! Each sets, and takes precedence over, a key of the configuration file. Named files are read at
+//! start, which reports their errors.
 
 use std::time::Duration;
 
@@ -133,22 +133,22 @@ impl OriginArgs {
     }
 }
 
-/// A number as a value.
+/// A number as the text of a setting.
 fn text(value: Option<usize>) -> Option<String> {
     value.map(|value| value.to_string())
 }
 
-/// A time as a value.
+/// A time as the text of a setting.
 pub(crate) fn time(value: Option<Duration>) -> Option<String> {
     value.map(|time| format!("{}ms", time.as_millis().max(1)))
 }
 
-/// What a flag that was given sets its key to.
+/// The value that a flag sets its key to, if the flag was given.
 pub(crate) fn flag(given: bool, to: bool) -> Option<String> {
     given.then(|| to.to_string())
 }
 
-/// Sets those that were said.
+/// Sets the keys whose value is given.
 pub(crate) fn set_all<const N: usize>(
     settings: &mut Settings,
     values: [(&str, Option<String>); N],
@@ -160,7 +160,7 @@ pub(crate) fn set_all<const N: usize>(
     Ok(())
 }
 
-/// Sets those lists that were said.
+/// Sets the lists that are not empty.
 pub(crate) fn set_lists<const N: usize>(
     settings: &mut Settings,
     lists: [(&str, &[String]); N],
@@ -173,7 +173,7 @@ pub(crate) fn set_lists<const N: usize>(
     Ok(())
 }
 
-/// Seconds, or a number with its unit, a fraction allowed; more than none and at most a day.
+/// Parses a time in seconds, or with a unit. Fractions are allowed; more than zero, at most a day.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| c.is_ascii_lowercase()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
